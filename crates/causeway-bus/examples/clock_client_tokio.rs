@@ -1,29 +1,45 @@
 //! The client of `clock_service` and `clock_service_tokio` in a tokio program: several calls at once, then the signals.
 //!
 //! `cargo run -p causeway-bus --features tokio --example clock_client_tokio -- SOCKET`
-#![allow(clippy::print_stdout, reason = "this is a command")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
-use causeway_bus::wire::Body;
-use causeway_bus::{AsyncConnection, Error};
+use std::process::ExitCode;
+
+use causeway_bus::wire::{Arg, Body};
+use causeway_bus::{AsyncConnection, Error, Message};
 
 const CLOCK: &str = "com.example.Clock";
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Error> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("clock_client_tokio: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Error> {
     let bus = match std::env::args().nth(1) {
         Some(path) => AsyncConnection::open(path).await?,
         None => AsyncConnection::session().await?,
     };
     let ask = |member| bus.call(CLOCK, "/", CLOCK, member, Body::default());
     let (one, other, wrong) = tokio::join!(ask("Seconds"), ask("Seconds"), ask("Minutes"));
-    println!("seconds: {:?} {:?}", one?.args(), other?.args());
-    println!(
-        "minutes: {}",
-        wrong.map_or_else(|error| error.to_string(), |reply| format!("{:?}", reply.args()))
-    );
+    println!("seconds: {} {}", seconds(&one?), seconds(&other?));
+    println!("minutes: {}", wrong.map_or_else(|error| error.to_string(), |reply| seconds(&reply)));
     let mut ticks = bus.add_match(&format!("type='signal',sender='{CLOCK}',member='Tick'")).await?;
     while let Some(tick) = ticks.next().await {
-        println!("tick: {:?}", tick?.args());
+        println!("tick: {}", seconds(&tick?));
     }
     Ok(())
+}
+
+fn seconds(message: &Message) -> String {
+    match message.args()[..] {
+        [Arg::U32(seconds)] => seconds.to_string(),
+        ref other => format!("no number, but {other:?}"),
+    }
 }

@@ -1,19 +1,34 @@
 //! A service: `com.example.Clock` tells the time since it started. `clock_service SOCKET`, or with `CAUSEWAY_BUS` set.
-#![allow(clippy::print_stdout, reason = "this is a command")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
+use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use causeway_bus::wire::Body;
-use causeway_bus::{Connection, Error, name};
+use causeway_bus::{Connection, DO_NOT_QUEUE, Error, NameReply, name};
 
-fn main() -> Result<(), Error> {
+const CLOCK: &str = "com.example.Clock";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("clock_service: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
     let mut bus = match std::env::args().nth(1) {
         Some(path) => Connection::open(path)?,
         None => Connection::session()?,
     };
-    bus.request_name("com.example.Clock", 0)?;
-    println!("{} is com.example.Clock", bus.unique_name());
+    if bus.request_name(CLOCK, DO_NOT_QUEUE)? != NameReply::PrimaryOwner {
+        return Err(Error::Refused(format!("another connection has the name {CLOCK}")));
+    }
+    println!("{} is {CLOCK}", bus.unique_name());
     let (start, never) = (Instant::now(), AtomicBool::new(false));
     bus.serve(&never, |call| match call.header().member {
         Some("Seconds") => Ok(Body::default().u32(start.elapsed().as_secs() as u32)),

@@ -1,24 +1,37 @@
 //! The service of `clock_service` in a tokio program; it also emits a signal each second.
 //!
 //! `cargo run -p causeway-bus --features tokio --example clock_service_tokio -- SOCKET`
-#![allow(clippy::print_stdout, reason = "this is a command")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use causeway_bus::wire::Body;
-use causeway_bus::{AsyncConnection, Error, name};
+use causeway_bus::{AsyncConnection, DO_NOT_QUEUE, Error, NameReply, name};
 
 const CLOCK: &str = "com.example.Clock";
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Error> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("clock_service_tokio: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Error> {
     let bus = match std::env::args().nth(1) {
         Some(path) => AsyncConnection::open(path).await?,
         None => AsyncConnection::session().await?,
     };
     let (start, mut calls) = (Instant::now(), bus.calls());
     let seconds = || Body::default().u32(start.elapsed().as_secs() as u32);
-    bus.request_name(CLOCK, 0).await?;
+    if bus.request_name(CLOCK, DO_NOT_QUEUE).await? != NameReply::PrimaryOwner {
+        return Err(Error::Refused(format!("another connection has the name {CLOCK}")));
+    }
     println!("{} is {CLOCK}", bus.unique_name());
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {

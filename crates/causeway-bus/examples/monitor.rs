@@ -1,14 +1,28 @@
 //! Prints the messages of a bus that a match rule wants, and disturbs nobody.
 //!
-//! `cargo run -p causeway-bus --example monitor -- SOCKET "interface='com.example.Clock'"`
-#![allow(clippy::print_stdout, reason = "this is a command")]
+//! `cargo run -p causeway-bus --example monitor -- SOCKET "interface='com.example.Clock'"`, or without arguments and with `CAUSEWAY_BUS` set.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
+
+use std::process::ExitCode;
 
 use causeway_bus::{Error, Monitor, Observed};
 
-fn main() -> Result<(), Error> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("monitor: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
     let mut args = std::env::args().skip(1);
-    let Some(path) = args.next() else { panic!("usage: monitor SOCKET [RULE]") };
-    let mut monitor = Monitor::open(path)?;
+    let mut monitor = match args.next() {
+        Some(path) => Monitor::open(path)?,
+        None => Monitor::session()?,
+    };
     if let Some(rule) = args.next() {
         monitor = monitor.filter(rule.parse().map_err(|why| Error::Invalid(format!("{rule:?}: {why}")))?);
     }

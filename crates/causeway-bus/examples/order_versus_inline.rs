@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway::{Group, GroupOptions, Policy, Publisher, Received, SubscribeOptions, Subscriber};
-use causeway_bus::port::{Descriptors, Parcel, Port, To};
+use causeway_bus::port::{Descriptors, Outbound, Parcel, Port, To};
 use causeway_bus::shared::directory::{Directory, Peer, State};
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::outbox::Outbox;
@@ -208,12 +208,14 @@ fn by_reference(wait: Wait, members: usize) -> f64 {
         let per_turn = run(
             wait,
             || {
-                client.send(&mut ours, to_server, 2, &header, &message, Parcel::default()).expect("space");
+                let call = Outbound::new(to_server, 2, &header, &message);
+                client.send(&mut ours, &call, Parcel::default()).expect("space");
                 receive(&mut client, &mut ours, wait);
             },
             || {
                 receive(&mut server, &mut theirs, wait);
-                server.send(&mut theirs, to_client, 3, &header, &message, Parcel::default()).expect("space");
+                let reply = Outbound::new(to_client, 3, &header, &message);
+                server.send(&mut theirs, &reply, Parcel::default()).expect("space");
             },
         );
         is_over.store(true, Ordering::Relaxed);

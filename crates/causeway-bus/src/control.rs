@@ -2,9 +2,10 @@
 //!
 //! One packet is one message: five words, then a text. A request is answered by one packet; `Disconnected` comes unasked.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use causeway_os::socket;
+use rustix::fs::OFlags;
 
 use crate::error::{Error, Result};
 
@@ -33,8 +34,8 @@ pub enum Kind {
     /// A signal with a deposit is sent: its token, its position in the order log, and as text the slots of those that it is for
     /// ([`slots_text`]). Not answered.
     Sent = 7,
-    /// To a member: slot, number, cursor, first place, with order log, directory, and the doorbell of the authority. To a monitor: zeros
-    /// and the first two.
+    /// To a member: slot, number, cursor, first place, with order log, directory, and the doorbell of the authority; as text the laggard
+    /// deadline of the bus in milliseconds. To a monitor: zeros and the first two descriptors.
     Welcome = 16,
     /// The descriptor that was asked for.
     Descriptor = 17,
@@ -137,6 +138,13 @@ pub fn slots_of(text: &str) -> Vec<u16> {
         .collect()
 }
 
+/// Can this be rung as a doorbell, by anybody and without waiting? That is an eventfd that does not block.
+pub fn is_doorbell(fd: &OwnedFd) -> bool {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let does_not_block = rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+    does_not_block && std::fs::read_link(link).is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
+}
+
 /// Sends a packet.
 ///
 /// # Errors
@@ -178,6 +186,15 @@ mod tests {
         }
         drop(ours);
         assert!(receive(&theirs).unwrap().is_none());
+    }
+
+    #[test]
+    fn only_an_eventfd_that_does_not_block_is_a_doorbell() {
+        use rustix::event::{EventfdFlags, eventfd};
+        assert!(is_doorbell(&eventfd(0, EventfdFlags::NONBLOCK).unwrap()));
+        assert!(!is_doorbell(&eventfd(0, EventfdFlags::empty()).unwrap()));
+        let flags = rustix::pipe::PipeFlags::NONBLOCK;
+        assert!(!is_doorbell(&rustix::pipe::pipe_with(flags).unwrap().1));
     }
 
     #[test]

@@ -30,7 +30,11 @@ mod monitor;
 #[doc(hidden)]
 pub mod port;
 #[cfg(not(loom))]
+mod session;
+#[cfg(not(loom))]
 pub use port::AUTHORITY_ID;
+#[cfg(not(loom))]
+mod share;
 #[doc(hidden)]
 pub mod shared;
 #[cfg(all(not(loom), feature = "zbus"))]
@@ -44,14 +48,16 @@ pub use authority::{
     NameReply, PASSED_ON, Parcel, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket, TransferLimits,
 };
 #[cfg(not(loom))]
-pub use connection::{
-    ADDRESS_VARIABLE, Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics,
-};
+pub use connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics};
 #[cfg(not(loom))]
 pub use content::{Bytes, FileDescriptors, Payload};
 #[cfg(not(loom))]
 pub use error::{Error, Result, name};
 #[cfg(not(loom))]
 pub use monitor::{Monitor, Observed};
+#[cfg(not(loom))]
+pub use session::{ADDRESS_VARIABLE, native_socket_beside, native_socket_name, session_socket};
+#[cfg(not(loom))]
+pub use share::Share;
 #[cfg(not(loom))]
 pub use weighbridge_dbus::{rule::MatchRule, wire};

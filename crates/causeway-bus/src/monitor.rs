@@ -8,7 +8,7 @@ use causeway_os::memory::Access;
 use weighbridge_dbus::rule::{MatchRule, Owners};
 
 use crate::authority::{name_of, unique_name};
-use crate::connection::{Link, Message, Statistics, session_path};
+use crate::connection::{Link, Message, Statistics};
 use crate::content::FileDescriptors;
 use crate::error::{Error, Result};
 use crate::port::{Descriptors, Received};
@@ -73,12 +73,10 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Watches the bus of the session; see [`Connection::session`](crate::Connection::session).
-    ///
-    /// # Errors
-    /// As [`Monitor::open`].
-    pub fn session() -> Result<Monitor> {
-        Monitor::open(session_path()?)
+    /// The GUID of this bus, 32 hexadecimal digits.
+    #[must_use]
+    pub fn bus_id(&self) -> String {
+        self.directory.bus_id()
     }
 
     /// Reads only what this match rule matches, or another one that was given before.

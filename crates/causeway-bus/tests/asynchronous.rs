@@ -260,8 +260,11 @@ async fn calls_that_no_stream_takes_are_refused_and_a_ping_is_answered() {
 #[tokio::test(flavor = "current_thread")]
 async fn two_members_that_flood_each_other_in_one_thread_get_on() {
     let bus = Bus::start_small();
-    let small =
-        || ConnectionOptions { outbox_bytes: 4096, laggard_deadline: LONG, ..ConnectionOptions::default() };
+    let small = || ConnectionOptions {
+        outbox_bytes: 4096,
+        laggard_deadline: Some(LONG),
+        ..ConnectionOptions::default()
+    };
     let (one, two) = (with(&bus, small()), with(&bus, small()));
     let names = [one.unique_name().to_owned(), two.unique_name().to_owned()];
     let flood = |connection: AsyncConnection, other: String| {

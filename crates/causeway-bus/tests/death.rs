@@ -214,7 +214,7 @@ fn a_storm_of_kills_leaves_one_order_and_nothing_behind() {
     let maps = || std::fs::read_to_string("/proc/self/maps").unwrap().matches("causeway-outbox").count();
     let stop = AtomicBool::new(false);
     let listen = |path: &Path| {
-        let options = ConnectionOptions { laggard_deadline: LONG, ..ConnectionOptions::default() };
+        let options = ConnectionOptions { laggard_deadline: Some(LONG), ..ConnectionOptions::default() };
         let mut listener = Connection::open_with(path, options).unwrap();
         listener.add_match(&format!("interface='{INTERFACE}'")).unwrap();
         listener

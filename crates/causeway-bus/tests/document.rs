@@ -34,6 +34,11 @@ fn offsets_and_sizes_in_the_document_are_those_of_the_code() {
         format!("a\nmultiple of {GRANULE_BYTES} with a header of {} bytes", header::HEADER_BYTES),
         format!("From {} on {PEER_BYTES} bytes for\neach peer", directory::PEERS),
         format!("then {NAME_BYTES} for each name"),
+        format!(
+            "({}), and whether there are clients that the directory does not show ({})",
+            directory::WATCHED,
+            directory::PARTIAL
+        ),
         format!("{} number of changes of wake filters", directory::FILTER_VERSION),
         format!("{} bits of slots in use, {} bits of peers", directory::PRESENT, directory::LISTENERS),
         format!("label ({LABEL_BYTES})"),

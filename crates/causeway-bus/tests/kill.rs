@@ -115,7 +115,7 @@ fn moments(descriptors: u64) -> Vec<u64> {
     assert_eq!(scene.victim.run(), Some(SENT));
     scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
     assert_eq!(scene.seen(), ["Victim", "End"]);
-    let every = setting("CAUSEWAY_KILL_EVERY", count / 20).max(1);
+    let every = setting("CAUSEWAY_KILL_EVERY", count / 12).max(1);
     eprintln!("{count} instructions, every {every}th");
     (0..=count).step_by(every as usize).collect()
 }
@@ -190,13 +190,14 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 fn stop_at_every_instruction(descriptors: u64) {
     let _alone = alone();
     for k in moments(descriptors) {
-        let deadline = Duration::from_millis(20);
+        // Only the victim is stopped, and others may be slow on a loaded machine.
+        let deadline = Duration::from_millis(600);
         let mut scene = Scene::new(
             AuthorityOptions { order_entries: 32, laggard_deadline: deadline, ..AuthorityOptions::default() },
             descriptors,
         );
         scene.victim.step(k);
-        // Others send several laps of the log. The survivor puts the victim out after 250 ms.
+        // Others send several laps of the log, and put the victim out.
         for _ in 0..100 {
             scene.survivor.emit(PATH, INTERFACE, "Go", Body::default()).unwrap();
         }

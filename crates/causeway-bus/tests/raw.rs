@@ -122,6 +122,31 @@ fn rules_that_are_added_and_removed_by_messages_are_rules_of_the_connection() {
     assert_eq!(until_answered(&mut receiver), ["One"]);
 }
 
+/// A rule that was added twice holds until it was removed twice.
+#[test]
+fn rules_change_without_replies_too() {
+    let bus = Bus::start();
+    let (mut receiver, mut sender) = (bus.connect(), bus.connect());
+    let rule = |member: &str| Body::default().text(&format!("type='signal',member='{member}'"));
+    let mut seen_after = |calls: &[(&str, &str)]| {
+        for (method, member) in calls {
+            let call = driver_call(method, rule(member)).flags(FLAG_NO_REPLY_EXPECTED);
+            receiver.send_message(&call).unwrap();
+        }
+        assert!(until_answered(&mut receiver).is_empty(), "nobody wanted a reply");
+        for member in ["One", "Two"] {
+            sender.send_message(&signal(member)).unwrap();
+        }
+        let seen = until_answered(&mut receiver);
+        assert_eq!(receiver.statistics().calls_open, 0);
+        seen
+    };
+    assert_eq!(seen_after(&[("AddMatch", "One"), ("AddMatch", "One"), ("AddMatch", "Two")]), ["One", "Two"]);
+    assert_eq!(seen_after(&[("RemoveMatch", "One")]), ["One", "Two"]);
+    assert_eq!(seen_after(&[("RemoveMatch", "One")]), ["Two"]);
+    assert_eq!(seen_after(&[("RemoveMatch", "Never"), ("RemoveMatch", "Two")]), Vec::<String>::new());
+}
+
 #[test]
 fn a_rule_brings_nothing_that_was_sent_before_it_was_added() {
     let bus = Bus::start();

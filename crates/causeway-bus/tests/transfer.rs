@@ -4,15 +4,17 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use causeway_bus::shared::header::BusHeader;
 use causeway_bus::wire::{Body, Builder, MAX_MESSAGE_BYTES};
 use causeway_bus::{
-    AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, Observed, Payload,
+    AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, Observed, Payload, Share,
     TransferLimits, name,
 };
-use support::{Bus, INTERFACE, LONG, PATH, eventually, file, signal};
+use support::raw::{self, Raw};
+use support::{Bus, INTERFACE, LONG, PATH, alone, eventually, file, signal};
 
 fn text_of(fd: &OwnedFd) -> String {
     let mut bytes = [0; 64];
@@ -29,19 +31,11 @@ fn open_texts() -> usize {
     support::open_texts(std::process::id())
 }
 
-/// One test at a time: they count descriptors of the process.
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 fn limits() -> AuthorityOptions {
     AuthorityOptions {
         transfers: TransferLimits {
-            descriptors_per_connection: 300,
-            bytes_per_connection: 1 << 20,
-            descriptors: 400,
-            bytes: 3 << 19,
+            descriptors: Share { limit: 300, budget: 400 },
+            bytes: Share { limit: 1 << 20, budget: 3 << 19 },
         },
         ..AuthorityOptions::default()
     }
@@ -202,11 +196,11 @@ fn there_are_as_many_descriptors_in_a_message_as_the_kernel_carries() {
 }
 
 #[test]
-fn who_has_too_much_on_its_way_is_refused_until_receivers_have_read() {
+fn who_has_its_share_on_its_way_is_refused_until_receivers_have_read_and_others_still_send() {
     let _alone = alone();
     let before = open_texts();
     let bus = Bus::start_with(limits());
-    let (mut one, mut two) = (bus.connect(), bus.connect());
+    let [mut one, mut two, mut three, mut four, mut five] = std::array::from_fn(|_| bus.connect());
     let mut receiver = bus.connect();
     let to = receiver.unique_name().to_owned();
     let send = |from: &mut Connection, payload: Payload| {
@@ -217,19 +211,24 @@ fn who_has_too_much_on_its_way_is_refused_until_receivers_have_read() {
         assert!(is_limit(&error) && error.to_string().contains(why), "{error}");
     };
     send(&mut one, files(200)).unwrap();
-    refused(send(&mut one, files(101)), "of this connection");
-    refused(send(&mut two, files(201)), "of all connections");
+    refused(send(&mut one, files(101)), "301 descriptors of this connection");
+    send(&mut two, files(100)).unwrap();
+    let why = "101 descriptors of this connection would be on their way, and 100 may be";
+    refused(send(&mut two, files(1)), why);
     let long = |bytes: usize| Payload::from(Body::default().blob(&vec![0; bytes]));
-    send(&mut one, long(1_000_000)).unwrap();
-    refused(send(&mut one, long(100_000)), "bytes of this connection");
-    refused(send(&mut two, long(700_000)), "bytes of all connections");
+    send(&mut three, long(1_000_000)).unwrap();
+    refused(send(&mut three, long(100_000)), "bytes of this connection");
+    send(&mut four, long(700_000)).unwrap();
+    refused(send(&mut five, long(100_000)), "and 0 may be");
+    send(&mut five, files(200)).unwrap();
+    refused(send(&mut four, files(1)), "and 0 may be");
     // Short messages pass all the while.
     send(&mut one, Payload::default()).unwrap();
-    for _ in 0..3 {
+    for _ in 0..6 {
         assert!(matches!(receiver.next(Some(LONG)).unwrap(), Some(Incoming::Call(_))));
     }
     send(&mut one, files(101)).unwrap();
-    send(&mut two, long(700_000)).unwrap();
+    send(&mut five, long(700_000)).unwrap();
     drop(receiver);
     // What was for one that is gone is gone.
     eventually("descriptors for a member that left stay", || open_texts() == before);
@@ -237,6 +236,20 @@ fn who_has_too_much_on_its_way_is_refused_until_receivers_have_read() {
     // The bus may have to say it, and may know the end of the callee before its name is gone.
     assert!(matches!(error.name(), Some(name::SERVICE_UNKNOWN | name::NO_REPLY)), "{error}");
     eventually("descriptors for nobody stay", || open_texts() == before);
+}
+
+/// A member does not ask for what belongs to signals that stand in the log before its rule.
+#[test]
+fn a_rule_brings_no_descriptors_of_signals_before_it() {
+    let _alone = alone();
+    let bus = Bus::start();
+    let (mut sender, mut late) = (bus.connect(), bus.connect());
+    sender.emit(PATH, INTERFACE, "Before", files(1)).unwrap();
+    late.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    sender.emit(PATH, INTERFACE, "After", files(1)).unwrap();
+    let after = signal(&mut late);
+    assert_eq!((after.header().member, after.take_descriptors().len()), (Some("After"), 1));
+    assert_eq!(late.statistics().incomplete, 0);
 }
 
 #[test]
@@ -275,4 +288,24 @@ fn a_monitor_sees_the_header_and_the_length_of_a_long_message() {
     assert!(long.is_header_only() && long.header().message_bytes() > 1 << 20);
     assert!(long.body().is_empty() && long.args().is_empty() && long.take_descriptors().is_empty());
     assert_eq!((short.is_header_only(), short.text()), (false, Some("first")));
+}
+
+/// A member says of a signal with a descriptor that it is for members that are not there, and at a place where no entry is.
+#[test]
+fn a_deposit_waits_for_members_and_entries_that_are_there() {
+    let _alone = alone();
+    let before = open_texts();
+    let bus = Bus::start();
+    let mut raw = Raw::join(&bus.path());
+    let name = raw.name();
+    let signal = Builder::signal(PATH, INTERFACE, "File").sender(&name).unix_fds(1).build(1).unwrap();
+    for (token, position, slots) in [(1, 0, "cfff"), (2, u64::MAX, "1")] {
+        let file = file("deposited");
+        let (answer, _) = raw.ask([raw::DEPOSIT, token, 0, 0, 0], &[file.as_fd()]).unwrap();
+        assert_eq!(answer[0], raw::NONE);
+        raw.send(BusHeader { token: token as u32, ..raw.header(0, &signal) }, None, &signal);
+        let words = [raw::SENT, token, position, 0, 0].map(u64::to_ne_bytes).concat();
+        causeway_os::socket::send_with_fds(&raw.socket, &[&words, slots.as_bytes()].concat(), &[]).unwrap();
+    }
+    eventually("descriptors for nobody stay", || open_texts() == before);
 }

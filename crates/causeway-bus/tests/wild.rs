@@ -13,7 +13,7 @@ use causeway_bus::shared::ring::{self, Cell, Cells, Entry};
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
 use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, name};
 use support::raw::{self, Raw};
-use support::{Bus, INTERFACE, LONG, PATH, eventually, file, open_texts};
+use support::{Bus, INTERFACE, LONG, PATH, alone, eventually, file, open_texts};
 
 /// Position of the next entry.
 fn end(connection: &Connection) -> u64 {
@@ -216,6 +216,7 @@ fn a_header_that_cannot_be_ends_the_bus_and_names_its_member() {
 
 #[test]
 fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
+    let _alone = alone();
     let bus = Bus::start();
     let mut good = bus.connect();
     good.add_match(&format!("interface='{INTERFACE}'")).unwrap();
@@ -256,6 +257,7 @@ fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
 
 #[test]
 fn only_those_a_deposit_is_for_can_take_it_and_a_dead_sender_leaves_none() {
+    let _alone = alone();
     let bus = Bus::start();
     let mut good = bus.connect();
     let (sender, receiver, other) = (Raw::join(&bus.path()), Raw::join(&bus.path()), Raw::join(&bus.path()));
@@ -286,6 +288,7 @@ fn only_those_a_deposit_is_for_can_take_it_and_a_dead_sender_leaves_none() {
 
 #[test]
 fn wild_packets_on_control_sockets_disturb_nobody_and_leave_nothing() {
+    let _alone = alone();
     let bus = Bus::start();
     let mut good = bus.connect();
     let mut random = numbers(0x2545_f491_4f6c_dd1d);
@@ -316,4 +319,18 @@ fn wild_packets_on_control_sockets_disturb_nobody_and_leave_nothing() {
         good.next(Some(Duration::ZERO)).unwrap();
         open_texts(std::process::id()) == 1
     });
+}
+
+/// A message for the bus itself that names descriptors under no token.
+#[test]
+fn a_member_that_announces_descriptors_and_has_none_is_put_out() {
+    let bus = Bus::start();
+    let (mut raw, mut watcher) = (Raw::join(&bus.path()), bus.connect());
+    let rule = format!("member='NameOwnerChanged',arg0='{}'", raw.name());
+    watcher.add_match(&rule).unwrap();
+    let (name, driver) = (raw.name(), "org.freedesktop.DBus");
+    let call = Builder::call("/org/freedesktop/DBus", "GetId").interface(driver).destination(driver);
+    let call = call.sender(&name).unix_fds(1).build(1).unwrap();
+    raw.send(raw.header(causeway_bus::AUTHORITY_ID, &call), Some(0), &call);
+    assert_eq!(support::signal(&mut watcher).text(), Some(name.as_str()));
 }

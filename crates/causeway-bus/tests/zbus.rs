@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use causeway_bus::wire::{self, Body, Endian};
-use causeway_bus::{Connection, Incoming};
+use causeway_bus::{AuthorityOptions, Connection, Incoming, Monitor};
 use futures_core::Stream;
 use support::{Bus, INTERFACE, LONG, PATH, echo};
 use zbus::fdo::{DBusProxy, PropertiesProxy, RequestNameFlags, RequestNameReply};
@@ -169,11 +169,34 @@ async fn names_are_requested_lost_and_looked_up_as_with_a_broker() {
     assert_eq!(dbus.get_name_owner(unique(&own)).await.unwrap().as_str(), own);
     let nobody = dbus.get_name_owner(unique("com.example.Nobody")).await.unwrap_err();
     assert!(matches!(nobody, zbus::fdo::Error::NameHasNoOwner(_)), "{nobody:?}");
+    let again = dbus.hello().await.unwrap_err();
+    assert!(matches!(again, zbus::fdo::Error::Failed(_)), "{again:?}");
     let names: Vec<_> = dbus.list_names().await.unwrap().iter().map(ToString::to_string).collect();
     assert!(names.contains(&own) && names.contains(&"org.freedesktop.DBus".to_owned()), "{names:?}");
     assert_eq!(dbus.get_connection_unix_process_id(unique(&own)).await.unwrap(), std::process::id());
     assert_eq!(dbus.get_id().await.unwrap().to_string(), second.server_guid().to_string());
     assert_eq!(second.peer_creds().await.unwrap().process_id(), Some(std::process::id()));
+}
+
+#[tokio::test]
+async fn names_that_the_directory_has_no_place_for_are_looked_up_all_the_same() {
+    let bus = Bus::start_with(AuthorityOptions { names: 2, ..AuthorityOptions::default() });
+    let (service, client) = (connect(&bus).await, connect(&bus).await);
+    let dbus = DBusProxy::new(&client).await.unwrap();
+    let names = ["com.example.One", "com.example.Two", "com.example.Three", "com.example.Four"];
+    for name in names {
+        service.request_name(name).await.unwrap();
+    }
+    let listed: Vec<_> = dbus.list_names().await.unwrap().iter().map(ToString::to_string).collect();
+    for name in names {
+        let name = || BusName::try_from(name).unwrap();
+        assert!(dbus.name_has_owner(name()).await.unwrap(), "{}", name());
+        assert_eq!(
+            dbus.get_name_owner(name()).await.unwrap().as_str(),
+            service.unique_name().unwrap().as_str()
+        );
+        assert!(listed.contains(&name().to_string()), "{} is not among {listed:?}", name());
+    }
 }
 
 #[tokio::test]
@@ -355,4 +378,43 @@ impl Files {
     fn swap(&self, file: zbus::wire::OwnedFd, text: &str) -> (zbus::wire::OwnedFd, u32) {
         (file, text.len() as u32)
     }
+}
+
+/// Part of such a message lies with the bus already, and would lie there until the member leaves.
+#[tokio::test]
+async fn a_message_whose_future_is_dropped_is_sent_if_the_bus_holds_its_descriptor_and_forgotten_otherwise() {
+    let bus = Bus::start_small();
+    let mut receiver = bus.connect();
+    receiver.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    let socket = causeway_bus::zbus::Socket::new(bus.connect_small()).unwrap();
+    let sender = zbus::connection::Builder::socket(socket).build().await.unwrap();
+    let monitor = Monitor::open(bus.path()).unwrap();
+
+    // The receiver does not read, so the log is full after some of these.
+    let mut sent = 0u32;
+    loop {
+        let file = zbus::wire::OwnedFd::from(support::file("not lost"));
+        let signal = zbus::Message::signal(PATH, INTERFACE, "Numbered").build(&(sent, file)).unwrap();
+        sent += 1;
+        if tokio::time::timeout(Duration::from_millis(20), sender.send(&signal)).await.is_err() {
+            break;
+        }
+    }
+    let name = receiver.unique_name().to_owned();
+    let call = sender.call_method(Some(&*name), PATH, Some(INTERFACE), "Forgotten", &());
+    assert!(tokio::time::timeout(Duration::from_millis(20), call).await.is_err(), "nobody answers");
+    let own = sender.unique_name().unwrap().to_string();
+    let statistics = support::statistics_of(&monitor, &own);
+    assert_eq!(statistics.calls_open, 0, "a call that was not sent has no reply");
+
+    let read = tokio::task::spawn_blocking(move || {
+        for number in 0..sent {
+            let Some(Incoming::Signal(signal)) = receiver.next(Some(LONG)).unwrap() else {
+                panic!("signal {number} of {sent} did not come");
+            };
+            assert_eq!(signal.args()[0], wire::Arg::U32(number));
+            assert_eq!(signal.take_descriptors().len(), 1, "signal {number}");
+        }
+    });
+    soon("a message whose descriptor the bus holds was not sent", read).await.unwrap();
 }

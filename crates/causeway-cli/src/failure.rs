@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use causeway::Error;
 
@@ -11,7 +12,20 @@ pub enum Failure {
     Names(causeway_bus::Error),
     Gateway(weighbridge_dbus_client::Error),
     Usage(String),
+    /// The bus does not answer within this time.
+    NoAnswer(Duration),
     Output(io::Error),
+}
+
+impl Failure {
+    /// The name of the error with which a call was answered, if it was.
+    pub fn error_name(&self) -> Option<&str> {
+        match self {
+            Failure::Names(error) => error.name(),
+            Failure::Gateway(weighbridge_dbus_client::Error::Refused { name, .. }) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -21,6 +35,7 @@ impl fmt::Display for Failure {
             Failure::Names(error) => error.fmt(f),
             Failure::Gateway(error) => error.fmt(f),
             Failure::Usage(why) => f.write_str(why),
+            Failure::NoAnswer(timeout) => write!(f, "the bus does not answer within {timeout:?}"),
             Failure::Output(error) => write!(f, "cannot read or print: {error}"),
         }
     }

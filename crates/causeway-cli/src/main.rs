@@ -24,7 +24,7 @@ use crate::failure::Failure;
 
 /// A message bus in shared memory.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(name = "causeway", version, about)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -79,7 +79,6 @@ enum Command {
         #[arg(long)]
         live: bool,
     },
-    /// Names, calls and signals of a bus
     Bus(bus::BusArguments),
     /// Print a manual page
     Man {

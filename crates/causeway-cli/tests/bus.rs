@@ -184,6 +184,8 @@ fn everything_works(bus: &Bus) {
     let call = |member: &'static str| ["call", "com.example.Echo", "/", "com.example.Test", member];
     let echo = [&call("Echo")[..], &["s", "a\u{1b}b"]].concat();
     assert_eq!(bus.says(&echo), "s \"a\\u{1b}b\"\nu 7\n");
+    let echo = [&call("Echo")[..], &["s", "--", "-1x"]].concat();
+    assert_eq!(bus.says(&echo), "s \"-1x\"\nu 7\n");
     let echo = [&call("Echo")[..], &["s", "-7", "--json"]].concat();
     assert_eq!(bus.json(&echo), serde_json::json!({"type": "su", "data": ["-7", 7]}));
 
@@ -198,7 +200,11 @@ fn everything_works(bus: &Bus) {
         (own["pid"].as_u64(), own["owner"].as_str()),
         (Some(u64::from(std::process::id())), Some(owner.trim()))
     );
-    assert!(list.as_array().unwrap().iter().any(|row| row["name"] == "org.freedesktop.DBus"), "{list}");
+    // The bus itself has no unique name.
+    let rows = list.as_array().unwrap();
+    let of_bus: Vec<_> = rows.iter().filter(|row| row["owner"] == "org.freedesktop.DBus").collect();
+    assert!(of_bus.len() == 1 && of_bus[0]["name"] == "org.freedesktop.DBus", "{list}");
+    assert!(rows.iter().all(|row| row["name"] != ":1.1"), "{list}");
 
     assert_eq!(bus.says(&["tree", "com.example.Echo"]), "/\n├─ /a\n│  └─ /a/b\n└─ /c\n");
     let tree = bus.json(&["tree", "com.example.Echo", "--json"]);
@@ -226,13 +232,21 @@ fn everything_works(bus: &Bus) {
     let heard = bus.hears(&["monitor", rule, "--limit", "1", "--json"], emit);
     let object: serde_json::Value = serde_json::from_str(&heard).unwrap();
     assert_eq!((object["kind"].as_str(), object["member"].as_str()), (Some("signal"), Some("Rang")));
+    // A time of the clock of the system, which is beyond that of the first commit of any program that is tested here.
+    assert!(object["time_s"].as_f64() > Some(1.7e9), "{object}");
 
-    let late = bus.output(&["wait", "com.example.Nobody", "--timeout", "0.05"]);
-    assert_eq!((late.status.code(), late.stdout.len()), (Some(1), 0));
-    assert!(String::from_utf8_lossy(&late.stderr).contains("nobody has the name com.example.Nobody"));
-    let late = bus.output(&["match", "member='Never'", "--limit", "1", "--timeout", "0.05"]);
-    assert_eq!(late.status.code(), Some(1));
-    assert_eq!(bus.says(&["match", "member='Never'", "--timeout", "0.05"]), "");
+    // On a machine that is busy the time may be over before the bus has answered at all.
+    let over = |arguments: &[&str], code: i32, said: &str| {
+        eventually(&format!("{arguments:?} does not end as it should"), || {
+            let output = bus.output(&[arguments, &["--timeout", "0.2"]].concat());
+            assert_eq!(output.stdout.len(), 0, "{arguments:?}");
+            output.status.code() == Some(code) && String::from_utf8_lossy(&output.stderr).contains(said)
+        });
+    };
+    over(&["wait", "com.example.Nobody"], 1, "nobody has the name com.example.Nobody");
+    over(&["wait", ":1.1"], 1, "nobody has the name :1.1");
+    over(&["match", "member='Never'", "--limit", "1"], 1, "");
+    over(&["match", "member='Never'"], 0, "");
 
     for (arguments, expected) in [
         (&["call", "com.example.Nobody", "/", "a.b", "M"][..], "ServiceUnknown"),
@@ -248,7 +262,11 @@ fn everything_works(bus: &Bus) {
         (&["match", "type='method_call'"], "matches no signals"),
         (&["tree", "com.example.Nobody"], "ServiceUnknown"),
         (&["wait", "x"], "\"x\" is no name"),
-        (&["wait", "a.b", "--timeout=-1"], "not negative"),
+        (&["wait", "a.b", "--timeout=-1"], "from 0 to 1000000000"),
+        (&["wait", "a.b", "--timeout", "-1"], "from 0 to 1000000000"),
+        (&["wait", "a.b", "--timeout", "inf"], "from 0 to 1000000000"),
+        (&["monitor", "--limit", "-1"], "whole number that is not negative"),
+        (&["call", ":1.1", "/", "a.b", "M"], "there is no connection :1.1"),
     ] {
         let output = bus.output(arguments);
         let error = String::from_utf8(output.stderr).unwrap();
@@ -265,8 +283,16 @@ fn every_command_works_at_a_d_bus_socket() {
     let Some(bus) = Bus::gateway(folder.path()) else { return };
     let service = gateway_service(&bus.option[1]);
     let stat = bus.says(&["stat"]);
-    assert!(stat.contains("MatchRules 0") && stat.contains("PendingReplies 0"), "{stat}");
-    assert_eq!(bus.json(&["stat", "--json"])["connections"][0]["statistics"]["BusNames"], 2);
+    assert!(stat.starts_with("bus: ") && stat.contains("ActiveConnections"), "{stat}");
+    let rows: Vec<Vec<&str>> = stat.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    let [headings, service_row] = &rows[..] else { panic!("one connection and its headings: {stat}") };
+    for (name, value) in [("MatchRules", "0"), ("PendingReplies", "0"), ("BusNames", "2")] {
+        let column = headings.iter().position(|heading| *heading == name);
+        assert_eq!(column.map(|column| service_row[column]), Some(value), "{name}: {stat}");
+    }
+    let stat = bus.json(&["stat", "--json"]);
+    assert_eq!(stat["connections"][0]["statistics"]["BusNames"], 2);
+    assert!(stat["bus"]["ActiveConnections"].is_u64(), "{stat}");
     everything_works(&bus);
     service.join().unwrap();
 }
@@ -282,6 +308,51 @@ fn every_command_works_at_a_native_socket() {
     assert!(stat["messages"].as_u64() > Some(0) && stat["connections"][1]["empty_wakes"].is_u64(), "{stat}");
     everything_works(&bus);
     service.join().unwrap();
+}
+
+/// A message above a quarter of the outbox is in a file that a monitor does not get.
+#[test]
+fn a_long_message_is_counted_and_not_called_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let bus = Bus::native(folder.path());
+    let long = "x".repeat(70_000);
+    let emit = || drop(bus.says(&["emit", "/", "com.example.Test", "Long", "s", &long]));
+    let heard = bus.hears(&["monitor", "member='Long'", "--limit", "1"], emit);
+    assert!(heard.ends_with("/ com.example.Test Long s with 70005 bytes\n"), "{heard}");
+    let heard = bus.hears(&["monitor", "member='Long'", "--limit", "1", "--json"], emit);
+    let object: serde_json::Value = serde_json::from_str(&heard).unwrap();
+    assert_eq!((object["body_bytes"].as_u64(), object.get("data")), (Some(70_005), None));
+    assert!(object["left_out"].as_str().unwrap().contains("quarter"), "{object}");
+}
+
+#[test]
+fn a_bus_that_is_stopped_does_not_hold_up_commands_with_a_time_limit() {
+    let Some(program) = causewayd() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [dbus, native] = ["dbus", "native"].map(|name| folder.path().join(name).display().to_string());
+    let address = format!("unix:path={dbus}");
+    let mut command = tied(program.to_str().unwrap());
+    command.args(["--address", &address, "--native", &native, "--nofork", "--print-native"]);
+    let mut server = Running(command.spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), native);
+    kill("STOP", server.0.id());
+    for option in [["--socket", &native], ["--address", &address]] {
+        for (code, arguments) in [
+            (1, &["wait", "a.b"][..]),
+            (1, &["match", "member='M'", "--limit", "1"]),
+            (2, &["match", "member='M'"]),
+            (2, &["call", "a.b", "/", "a.b", "M"]),
+            (2, &["tree", "a.b"]),
+        ] {
+            let mut command = causeway(&["bus"]);
+            let output = command.args(option).args(arguments).args(["--timeout", "0.1"]).output().unwrap();
+            let why = String::from_utf8(output.stderr).unwrap();
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(code), 0), "{arguments:?}: {why}");
+            assert_eq!(why, "causeway: the bus does not answer within 100ms\n", "{arguments:?}");
+        }
+    }
 }
 
 #[test]
@@ -303,6 +374,17 @@ fn a_wrong_bus_is_said_with_a_way_out() {
     assert!(error(&["list"]).contains("say which bus"));
     assert!(error(&["list", "--socket", nowhere]).contains("`causeway bus start` starts one"));
     assert!(error(&["list", "--address", &format!("unix:path={nowhere}")]).contains("no bus answers"));
+    assert!(
+        error(&["list", "--address", &format!("unix:path={nowhere}")])
+            .contains("`causeway bus start` starts")
+    );
+    let twice = error(&["list", "--socket", nowhere]);
+    assert_eq!(twice.matches(nowhere).count(), 1, "{twice}");
+    let swapped = error(&["list", "--socket", &format!("unix:path={nowhere}")]);
+    assert!(swapped.contains(&format!("write --address unix:path={nowhere}")), "{swapped}");
+    let native = Bus::native(folder.path());
+    let swapped = error(&["list", "--address", &format!("unix:path={}", native.option[1])]);
+    assert!(swapped.contains(&format!("write --socket {}", native.option[1])), "{swapped}");
     assert!(error(&["list", "--address", "tcp:host=x"]).contains("no address of a Unix socket"));
     assert!(error(&["list", "--socket", "a", "--address", "b"]).contains("leave one of them out"));
     if let Some(bus) = Bus::gateway(folder.path()) {
@@ -367,6 +449,16 @@ fn a_program_runs_with_a_bus_that_ends_with_it() {
     assert_eq!(code(&["no-such-program"]), Some(127));
     assert_eq!(code(&["/dev/null"]), Some(126));
     assert!(is_empty(folder.path()));
+    // Folders for sockets in which none can be made: after `su`, or with a path that is too long.
+    let long = folder.path().join("x".repeat(100));
+    std::fs::create_dir(&long).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    for unusable in [Path::new("/no/such/folder"), &long] {
+        let mut command = run(unusable, &["sh", "-c", "\"$0\" bus list", own]);
+        let output = command.env("TMPDIR", temporary.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(is_empty(temporary.path()) && (!unusable.exists() || is_empty(unusable)));
+    }
 }
 
 /// The address of the bus and the number of the program, which sleeps.
@@ -434,12 +526,30 @@ fn a_bus_starts_in_the_background_and_says_where() {
     assert_eq!(second.status.code(), Some(2));
     let why = String::from_utf8(second.stderr).unwrap();
     assert!(why.contains("another bus listens there") && why.lines().count() == 1, "{why}");
+    let ways = [format!("--socket {} uses it", value("CAUSEWAY_BUS")), format!("`kill {pid}` ends it")];
+    assert!(ways.iter().all(|way| why.contains(way)) && why.contains("starts another one"), "{why}");
+    let mut lost = causeway(&["bus", "list"]);
+    lost.env_remove("CAUSEWAY_BUS").env_remove("DBUS_SESSION_BUS_ADDRESS");
+    let why = lost.env("XDG_RUNTIME_DIR", folder.path()).output().unwrap().stderr;
+    let why = String::from_utf8(why).unwrap();
+    assert!(why.contains(&format!("has made one: --socket {}", value("CAUSEWAY_BUS"))), "{why}");
     kill("TERM", pid);
     eventually("its socket stays", || is_empty(folder.path()));
-    let output = start(&["--json", "--address", "unix:tmpdir=/tmp"]);
-    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(gateway::Connection::open(object["address"].as_str().unwrap()).is_ok());
-    kill("TERM", object["pid"].as_u64().unwrap().try_into().unwrap());
+    // Two buses without a file for D-Bus do not meet at a native socket either, also one that is no session.
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let policy =
+        "<policy context='default'><allow send_destination='*'/><allow receive_sender='*'/></policy>";
+    std::fs::write(config.path(), format!("<busconfig><type>session</type>{policy}</busconfig>")).unwrap();
+    let config = config.path().to_str().unwrap();
+    let started = [&["--json"][..], &["--json"], &["--json", "--config-file", config]].map(|arguments| {
+        let output = start(&[arguments, &["--address", "unix:tmpdir=/tmp"]].concat());
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        let object: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&complaint);
+        drop(gateway::Connection::open(object["address"].as_str().unwrap()).unwrap());
+        drop(Connection::open(object["native"].as_str().unwrap()).unwrap());
+        object["pid"].as_u64().unwrap().try_into().unwrap()
+    });
+    started.into_iter().for_each(|pid| kill("TERM", pid));
     eventually("its socket stays", || is_empty(folder.path()));
     let wrong = start(&["--address", "tcp:host=localhost"]);
     assert!(String::from_utf8(wrong.stderr).unwrap().contains("is no Unix socket"));

@@ -62,6 +62,27 @@ fn every_command_has_a_page_and_completions_with_all_its_options() {
 }
 
 #[test]
+fn help_and_pages_name_the_program_as_it_is_called() {
+    let page = text(&["man", "bus", "call"]).replace('\\', "");
+    assert!(page.contains(".TH causeway-bus-call ") && page.contains("causeway bus call"), "{page}");
+    assert!(!page.contains("causeway-cli"), "{page}");
+    assert!(text(&["man", "bus"]).replace('\\', "").contains("causeway-bus-start(1)"));
+    assert!(text(&["--version"]).starts_with("causeway 0"));
+}
+
+#[test]
+fn options_of_start_and_run_say_what_they_mean_there() {
+    let [bus, start, run] =
+        [&["bus", "--help"][..], &["bus", "start", "--help"], &["bus", "run", "--help"]].map(text);
+    assert!(bus.contains("Which bus: ") && bus.contains("XDG_RUNTIME_DIR/bus"), "{bus}");
+    assert!(start.contains("--address") && start.contains("causeway-bus"), "{start}");
+    assert!(!start.contains("DBUS_SESSION_BUS_ADDRESS"), "{start}");
+    assert!(!run.contains("--address") && !run.contains("--socket"), "{run}");
+    let stat = text(&["bus", "stat", "--help"]);
+    assert!(["LAG", "GONE", "INCOMPLETE"].iter().all(|column| stat.contains(column)), "{stat}");
+}
+
+#[test]
 fn a_page_of_a_command_that_is_not_there_is_refused_with_those_that_are() {
     let output = causeway(&["man", "bus", "fly"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -47,13 +47,7 @@ impl Bus {
         let header = Header { sender: Some(&name), ..header };
         let args = LazyArgs::new(&header, bytes);
         let message = Rc::new(Message::new(stamp, descriptors));
-        let letter = Letter {
-            from: Some(from),
-            header: &header,
-            args: &args,
-            message: &message,
-            is_requested_reply: false,
-        };
+        let letter = Letter::of(from, &header, &args, &message);
         self.open_entry(letter);
         self.capture(letter);
         match header.destination {

@@ -1,7 +1,7 @@
 //! Services that are being started, and what waits for them. No processes: the caller starts them and says what became of them.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
@@ -23,6 +23,7 @@ pub struct Waiting {
 struct Start {
     /// Its number, which is never used again.
     number: u64,
+    begun: Instant,
     deadline: Instant,
     waiting: Vec<Waiting>,
 }
@@ -53,10 +54,17 @@ impl Starts {
     }
 
     /// A service is being started now; returns the number of this start.
-    pub fn begin(&mut self, name: &str, deadline: Instant, waiting: Waiting) -> u64 {
+    pub fn begin(&mut self, name: &str, begun: Instant, limit: Duration, waiting: Waiting) -> u64 {
         self.count += 1;
-        self.by_name.insert(name.into(), Start { number: self.count, deadline, waiting: vec![waiting] });
+        let start = Start { number: self.count, begun, deadline: begun + limit, waiting: vec![waiting] };
+        self.by_name.insert(name.into(), start);
         self.count
+    }
+
+    /// How long ago the start of this service began; nothing if it is not being started.
+    #[must_use]
+    pub fn age(&self, name: &str, now: Instant) -> Option<Duration> {
+        self.by_name.get(name).map(|start| now.saturating_duration_since(start.begun))
     }
 
     /// The service is there, or will not come: what has waited for it, in order.
@@ -93,7 +101,6 @@ impl Starts {
 mod tests {
     use super::*;
     use crate::descriptors::Descriptors;
-    use std::time::Duration;
     use weighbridge_dbus::wire::Builder;
 
     fn waiting(sender: u64) -> Waiting {
@@ -105,15 +112,17 @@ mod tests {
     #[test]
     fn messages_wait_in_order_until_the_start_ends() {
         let (mut starts, now) = (Starts::default(), Instant::now());
-        let later = now + Duration::from_secs(1);
+        let limit = Duration::from_secs(1);
+        let later = now + limit;
         let first = starts.join("a.B", waiting(1)).unwrap_err();
-        let number = starts.begin("a.B", later, first);
+        let number = starts.begin("a.B", now, limit, first);
         for sender in [2, 3, 2] {
             starts.join("a.B", waiting(sender)).unwrap();
         }
         assert_eq!(starts.name_of(number).as_deref(), Some("a.B"));
         assert_eq!((starts.expired(now), starts.next_deadline()), (None, Some(later)));
         assert_eq!(starts.expired(later).as_deref(), Some("a.B"));
+        assert_eq!((starts.age("a.B", later), starts.age("a.C", later)), (Some(limit), None));
         assert_eq!(starts.remove(MemberId(2)).len(), 2);
         let senders: Vec<u64> = starts.end("a.B").iter().map(|waiting| waiting.sender.0).collect();
         assert_eq!(senders, [1, 3]);

@@ -8,7 +8,7 @@ use causeway_bus::AuthorityOptions;
 use crate::bus::Bus;
 use crate::children::Children;
 use crate::config::Config;
-use crate::listen;
+use crate::listen::{self, NativePlace};
 use crate::serve::Server;
 
 /// Serves at a path until `stop` becomes readable. Calls `ready` when members can join.
@@ -21,10 +21,11 @@ pub fn serve_alone(
     stop: &OwnedFd,
     ready: impl FnOnce(),
 ) -> Result<(), String> {
-    let bus = Bus::new(Config::session(), listen::new_guid(), String::new());
+    let load = Box::new(|| Ok(Config::session()));
+    let bus = Bus::new(Config::session(), load, listen::new_guid(), String::new());
     let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
-    let mut server = Server::new(bus, Vec::new(), children, Box::new(|| Ok(Config::session())))?;
-    server.serve_natively(path, options)?;
+    let mut server = Server::new(bus, Vec::new(), children)?;
+    server.serve_natively(NativePlace { path: path.into(), socket: None }, options)?;
     server.stop_with(stop)?;
     ready();
     server.run()

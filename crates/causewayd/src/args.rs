@@ -1,4 +1,4 @@
-//! The command line, which is that of dbus-daemon as far as it makes sense here.
+//! The command line, which is that of dbus-daemon as far as it makes sense here: of switches that are repeated or contradict each other the last counts.
 
 use std::path::PathBuf;
 
@@ -33,6 +33,9 @@ pub struct Args {
     /// Let processes of this user join natively, with the bus in their memory, at a socket with this path; --session does so beside its own socket
     #[arg(long, value_name = "PATH")]
     pub native: Option<PathBuf>,
+    /// Put a native member out that stands in the way of others for so many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..))]
+    pub laggard_deadline: u64,
     /// Write the path of the native socket to this descriptor, by default standard output; services that causewayd starts find it in CAUSEWAY_BUS
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_native: Option<i32>,
@@ -40,25 +43,25 @@ pub struct Args {
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_pid: Option<i32>,
     /// Return when clients can connect, and go on in the background
-    #[arg(long, conflicts_with = "nofork")]
+    #[arg(long, overrides_with_all = ["fork", "nofork"])]
     pub fork: bool,
     /// Stay in the foreground, whatever the configuration says
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["fork", "nofork"])]
     pub nofork: bool,
     /// Write no file with the number of the process, whatever the configuration says
-    #[arg(long)]
+    #[arg(long, overrides_with = "nopidfile")]
     pub nopidfile: bool,
-    /// Say what goes wrong on standard error, which is the default
-    #[arg(long, conflicts_with = "syslog_only")]
+    /// Say what goes wrong on standard error, whatever the configuration says
+    #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub nosyslog: bool,
     /// Say what goes wrong in the system's log
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub syslog: bool,
     /// Say what goes wrong in the system's log and nowhere else
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub syslog_only: bool,
     /// Accepted for programs that start dbus-daemon with it; services are started by their Exec= line all the same
-    #[arg(long)]
+    #[arg(long, overrides_with = "systemd_activation")]
     pub systemd_activation: bool,
     /// Print what the driver's object says of itself, and end
     #[arg(long)]
@@ -72,4 +75,25 @@ pub struct Args {
     /// This process was started by one with --fork
     #[arg(long, hide = true)]
     pub detached: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_switches_that_contradict_each_other_the_last_counts() {
+        let parse = |args: &[&str]| Args::try_parse_from(["causewayd", "--session"].iter().chain(args));
+        let forks = |args: &[&str]| parse(args).map(|args| (args.fork, args.nofork)).unwrap();
+        assert_eq!(forks(&["--fork", "--nofork"]), (false, true));
+        assert_eq!(forks(&["--nofork", "--fork", "--nofork", "--nofork", "--fork"]), (true, false));
+        let logs =
+            |args: &[&str]| parse(args).map(|args| (args.nosyslog, args.syslog, args.syslog_only)).unwrap();
+        assert_eq!(logs(&["--syslog-only", "--nosyslog"]), (true, false, false));
+        assert_eq!(logs(&["--nosyslog", "--syslog", "--syslog-only"]), (false, false, true));
+        let repeated = ["--nopidfile", "--systemd-activation", "--nopidfile", "--systemd-activation"];
+        assert!(parse(&repeated).is_ok_and(|args| args.nopidfile && args.systemd_activation));
+        // Of two values none is taken for the other.
+        assert!(parse(&["--address", "unix:path=/a", "--address", "unix:path=/b"]).is_err());
+    }
 }

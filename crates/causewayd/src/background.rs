@@ -1,5 +1,8 @@
 //! Going on in the background: this program is started again, and the one that was called returns when that one serves.
 //!
+//! What is started is `/proc/self/exe`: the same program, also after its file was replaced. The kernel calls a process so that was started by
+//! this path `exe`, so the process names itself.
+//!
 //! The new process says that it serves by a byte into its standard input, which is a pipe to the old one.
 
 use std::fs::File;
@@ -34,6 +37,8 @@ pub fn start_again() -> Result<(), String> {
 /// The kernel's.
 pub fn detach() -> Result<(), String> {
     let failed = |error: rustix::io::Errno| format!("cannot go on in the background: {error}");
+    // What `ps`, `pgrep` and lists of connections show.
+    rustix::thread::set_name(c"causewayd").map_err(failed)?;
     // It is no leader of its process group, unless somebody has made it one.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");

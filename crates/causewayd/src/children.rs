@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
+use causeway_os::limits::set_nofile_of;
 use causeway_os::process::pidfd_open;
 use rustc_hash::FxHashMap;
-use rustix::process::{Pid, Resource, Rlimit};
+use rustix::process::Rlimit;
 
 use crate::bus::Ended;
 
@@ -41,10 +42,8 @@ impl Children {
         starting.args(args).env_clear().envs(environment).process_group(0);
         // Its output must not go where the address of the bus is read.
         starting.stdin(Stdio::null()).stdout(std::io::stderr());
+        set_nofile_of(&mut starting, self.descriptors);
         let mut child = starting.spawn().map_err(|error| format!("{program}: {error}"))?;
-        let pid = Pid::from_raw(child.id().cast_signed());
-        // It may have ended already.
-        let _ = rustix::process::prlimit(pid, Resource::Nofile, self.descriptors);
         match pidfd_open(child.id()) {
             Ok(pidfd) => Ok(self.running.entry(number).insert_entry((child, pidfd)).into_mut().1.as_fd()),
             Err(error) => {

@@ -23,6 +23,8 @@ pub struct Config {
     pub policy: Policy,
     /// Detach from the terminal, unless the command line says otherwise?
     pub fork: bool,
+    /// Say what goes wrong in the system's log, unless the command line says otherwise?
+    pub syslog: bool,
     /// A file for the process number.
     pub pid_file: Option<PathBuf>,
     /// What was written there and is not done, in sentences.
@@ -109,16 +111,25 @@ impl Limits {
     }
 
     /// Sets the limit that a configuration calls by this name; false if there is none. A message never has more than 128 MiB, and
-    /// a negative time is for ever.
-    pub fn set(&mut self, name: &str, value: i64) -> bool {
-        let number = u64::try_from(value).unwrap_or(0);
+    /// a negative `reply_timeout` is for ever.
+    ///
+    /// # Errors
+    /// Another limit is negative.
+    pub fn set(&mut self, name: &str, value: i64) -> Result<bool, String> {
+        let number = match u64::try_from(value) {
+            Ok(number) => number,
+            Err(_) if name == "reply_timeout" => 0,
+            Err(_) => {
+                return Err(format!("the limit {name} is {value}; write a number that is not negative"));
+            }
+        };
         let count = usize::try_from(number).unwrap_or(usize::MAX);
         let time = Duration::from_millis(number);
         match name {
             "max_incoming_bytes" => self.per_member.incoming = number,
             "max_outgoing_bytes" => self.per_member.bytes = number,
             "max_outgoing_unix_fds" => self.per_member.descriptors = number,
-            // Descriptors that wait for their message are limited by what the kernel passes at once.
+            // Descriptors that wait for their message are limited by what the kernel passes at once, and count against the former.
             "max_incoming_unix_fds" => {}
             "max_message_size" => self.message_bytes = count.min(MAX_MESSAGE_BYTES),
             "max_message_unix_fds" => self.message_descriptors = u32::try_from(number).unwrap_or(u32::MAX),
@@ -133,9 +144,9 @@ impl Limits {
             "auth_timeout" => self.authentication = time,
             "pending_fd_timeout" => self.waiting_descriptors = time,
             "reply_timeout" => self.reply = (value >= 0).then_some(time),
-            _ => return false,
+            _ => return Ok(false),
         }
-        true
+        Ok(true)
     }
 }
 
@@ -162,6 +173,7 @@ impl Config {
             limits: Limits::default(),
             policy: Policy::default(),
             fork: false,
+            syslog: false,
             pid_file: None,
             remarks: Vec::new(),
         }

@@ -119,14 +119,18 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
             let limit = node.attribute("name").ok_or_else(|| "a <limit> has no name".to_owned())?;
             let value =
                 text.parse().map_err(|_| format!("the limit {limit} is `{text}`, which is no number"))?;
-            if !config.limits.set(limit, value) {
+            if !config.limits.set(limit, value)? {
                 config.remarks.push(format!("there is no limit {limit} here"));
             }
         }
         "policy" => policy_file::add(config, node)?,
         "user" => check_user(text)?,
-        // A bus that keeps its file mode mask, logs to standard error, and starts services itself does all that these ask for.
-        "keep_umask" | "syslog" | "servicehelper" => {}
+        // The bus does not change its file mode mask.
+        "keep_umask" => {}
+        "syslog" => config.syslog = true,
+        "servicehelper" => config.remarks.push(
+            "<servicehelper> is not done: services are started as the user of this bus, and those of other users are not".into(),
+        ),
         "allow_anonymous" => {
             return Err(Why::Here("anonymous clients are never let in; remove <allow_anonymous>".into()));
         }
@@ -171,6 +175,7 @@ mod tests {
         assert_eq!(config.bus_type.as_deref(), Some("session"));
         assert_eq!(config.limits.message_bytes, 128 << 20);
         assert_eq!(config.limits.reply, Some(std::time::Duration::from_millis(100)));
+        assert_eq!(self::config("<limit name='reply_timeout'>-1</limit>").unwrap().limits.reply, None);
         assert_eq!((config.listen.len(), config.service_dirs.len(), config.remarks.len()), (1, 1, 1));
     }
 

@@ -16,7 +16,7 @@ use rustix::net::{
 };
 use weighbridge_dbus::wire::{Fault, Header, message_bytes, walk};
 
-use crate::descriptors::Descriptors;
+use crate::descriptors::{Descriptors, close_socket};
 use crate::message::Message;
 use crate::sasl::{Progress, Sasl};
 
@@ -26,6 +26,8 @@ pub const READ_BYTES: usize = 64 << 10;
 const LARGE_READ_BYTES: usize = 1 << 20;
 /// Messages that one system call writes.
 const MOST_PARTS: usize = 32;
+/// System calls that write to one client before the others have had their turn.
+const MOST_WRITES: usize = 8;
 /// Descriptors of messages that have not arrived whole.
 const MOST_WAITING_FDS: usize = 2 * MAX_FDS;
 /// An empty buffer of this size or more is given back.
@@ -83,6 +85,7 @@ pub struct Incoming<'a> {
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
+    uid: u32,
     /// Until it has begun.
     sasl: Option<Sasl>,
     passes_descriptors: bool,
@@ -104,11 +107,12 @@ impl Connection {
     pub fn new(socket: OwnedFd, uid: u32, most_message_bytes: usize) -> Connection {
         Connection {
             socket,
+            uid,
             sasl: Some(Sasl::new(uid)),
             passes_descriptors: false,
             input: Vec::new(),
             used: 0,
-            arrived: Descriptors::default(),
+            arrived: Descriptors::of(Some(uid)),
             arrived_since: None,
             most_message_bytes,
             output: VecDeque::new(),
@@ -120,6 +124,12 @@ impl Connection {
     #[must_use]
     pub fn passes_descriptors(&self) -> bool {
         self.passes_descriptors
+    }
+
+    /// Descriptors that wait for the rest of their message.
+    #[must_use]
+    pub fn waiting_descriptors(&self) -> u64 {
+        self.arrived.len() as u64
     }
 
     /// Since when descriptors wait for the rest of their message.
@@ -178,6 +188,9 @@ impl Connection {
             }
             if self.arrived.len() > MOST_WAITING_FDS {
                 return Err(End::Descriptors("it sends more descriptors than its messages say"));
+            }
+            if self.arrived.are_too_many_pending() {
+                return Err(End::Descriptors("too many descriptors of its user wait to be closed"));
             }
             self.arrived_since.get_or_insert(now);
         }
@@ -254,6 +267,21 @@ impl Connection {
         Ok(Some(Incoming { header, bytes, descriptors }))
     }
 
+    /// Is there a message that [`next_message`](Connection::next_message) returns, or the fault for which the connection must end?
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        self.sasl.is_none()
+            && match message_bytes(self.unread()) {
+                Ok(bytes) => bytes <= self.unread().len() || bytes > self.most_message_bytes,
+                Err(fault) => fault != Fault::Cut,
+            }
+    }
+
+    /// Closes the socket, and the client sees this at once. What was not read of it may have descriptors whose closing waits.
+    pub fn close(self) {
+        close_socket(self.uid, self.socket);
+    }
+
     /// Forgets what was handed out.
     fn make_room(&mut self) {
         self.input.drain(..self.used);
@@ -274,13 +302,16 @@ impl Connection {
         self.output.push_back(message);
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket takes, and not for ever to a client that reads as fast.
     ///
     /// # Errors
     /// The connection must end.
     pub fn flush(&mut self) -> Result<Written, End> {
         let mut written = Written::default();
-        while !self.output.is_empty() {
+        for _ in 0..MOST_WRITES {
+            if self.output.is_empty() {
+                break;
+            }
             let mut count = match self.send_some() {
                 Ok(count) => count,
                 Err(Errno::INTR) => continue,

@@ -2,40 +2,66 @@
 //!
 //! A client decides what is behind a descriptor that it sends: closing a TCP socket that lingers, or a file of a file system in
 //! user space, waits for somebody. So no thread that serves the bus closes one.
+//! Each user has threads of its own for this: closings that hang keep waiting those of the same user alone, and of descriptors that
+//! are still to be closed a user has [`MOST_PENDING`] at most.
+//!
+//! `SO_LINGER` stays as it is: it belongs to the socket, and others may hold it too.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Most threads that close: as many closings may hang at once before others wait for them.
+/// Most threads that close for one user: as many closings may hang at once before others of this user wait for them.
 const MOST_CLOSERS: usize = 16;
 /// A closer needs no stack to speak of.
 const STACK_BYTES: usize = 64 << 10;
+/// How long a closer waits for more to close.
+const IDLE: Duration = Duration::from_secs(1);
+/// Descriptors of one user that wait to be closed: a client that sends one more is disconnected. It is above what all clients of a user
+/// hold by default, which may be let go at once.
+const MOST_PENDING: usize = 1 << 15;
+
+/// Whose descriptors they are: those of a user's clients, or (`None`) of native members.
+pub type User = Option<u32>;
 
 /// Descriptors that came from a client. Dropped, they are closed by another thread.
 #[derive(Debug, Default)]
-pub struct Descriptors(Vec<OwnedFd>);
+pub struct Descriptors {
+    fds: Vec<OwnedFd>,
+    user: User,
+}
 
 impl Descriptors {
+    /// None yet, of this user.
+    #[must_use]
+    pub fn of(user: User) -> Descriptors {
+        Descriptors { fds: Vec::new(), user }
+    }
+
+    /// Are more of this user still to be closed than a user may have?
+    #[must_use]
+    pub fn are_too_many_pending(&self) -> bool {
+        Closer::of(self.user).lock().pending > MOST_PENDING
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.fds.len()
     }
 
     /// Are there none?
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.fds.is_empty()
     }
 
     /// All of them, to be sent.
     #[must_use]
     pub fn borrowed(&self) -> Vec<BorrowedFd<'_>> {
-        self.0.iter().map(AsFd::as_fd).collect()
+        self.fds.iter().map(AsFd::as_fd).collect()
     }
 
     /// Copies of all of them.
@@ -43,75 +69,121 @@ impl Descriptors {
     /// # Errors
     /// This process has no descriptors left.
     pub fn copies(&self) -> std::io::Result<Vec<OwnedFd>> {
-        self.0.iter().map(OwnedFd::try_clone).collect()
+        self.fds.iter().map(OwnedFd::try_clone).collect()
     }
 
     /// Takes more.
     pub fn extend(&mut self, more: impl IntoIterator<Item = OwnedFd>) {
-        self.0.extend(more);
+        self.fds.extend(more);
     }
 
     /// Takes the first `count` out, of which there must be as many.
     #[must_use]
     pub fn take_first(&mut self, count: usize) -> Descriptors {
-        Descriptors(self.0.drain(..count).collect())
+        Descriptors { fds: self.fds.drain(..count).collect(), user: self.user }
     }
 }
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        if !self.0.is_empty() {
-            Closer::get().close(std::mem::take(&mut self.0));
+        if !self.fds.is_empty() {
+            close_elsewhere(self.user, std::mem::take(&mut self.fds));
         }
     }
 }
 
+/// Lets another thread close descriptors of this user.
+pub fn close_elsewhere(user: User, descriptors: Vec<OwnedFd>) {
+    Closer::of(user).close(descriptors);
+}
+
+/// Ends the connection of a client of this user at once, and closes the socket: here if nothing unread is in it, and otherwise
+/// elsewhere, because there may be descriptors in it.
+pub fn close_socket(user: u32, socket: OwnedFd) {
+    // From here on nothing more can come. It fails if the client has gone, and then nothing can come either.
+    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+    // Descriptors come with a byte at least.
+    if !matches!(rustix::io::ioctl_fionread(&socket), Ok(0)) {
+        close_elsewhere(Some(user), vec![socket]);
+    }
+}
+
+/// What closes for one user.
+#[derive(Default)]
 struct Closer {
-    sender: Sender<Vec<OwnedFd>>,
-    receiver: Arc<Mutex<Receiver<Vec<OwnedFd>>>>,
-    /// Batches that no thread has taken yet or has not finished.
-    open: Arc<AtomicUsize>,
-    threads: AtomicUsize,
+    state: Mutex<State>,
+    has_more: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Vec<OwnedFd>>,
+    /// Descriptors in the queue and those that are being closed.
+    pending: usize,
+    threads: usize,
+    /// Threads that wait for more.
+    idle: usize,
 }
 
 impl Closer {
-    fn get() -> &'static Closer {
-        static CLOSER: OnceLock<Closer> = OnceLock::new();
-        CLOSER.get_or_init(|| {
-            let (sender, receiver) = channel();
-            let receiver = Arc::new(Mutex::new(receiver));
-            Closer { sender, receiver, open: Arc::default(), threads: AtomicUsize::new(0) }
-        })
+    fn of(user: User) -> Arc<Closer> {
+        static CLOSERS: Mutex<BTreeMap<User, Arc<Closer>>> = Mutex::new(BTreeMap::new());
+        let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(closers.entry(user).or_default())
+    }
+
+    /// Held for a few instructions, and never while something is closed.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands descriptors to a thread. Where none can be started they are closed here: better late than never.
-    fn close(&self, descriptors: Vec<OwnedFd>) {
-        // Relaxed throughout: the numbers decide how many threads there are, and nothing else.
-        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        let threads = self.threads.load(Ordering::Relaxed);
-        if threads < open.min(MOST_CLOSERS) {
-            let (receiver, open) = (Arc::clone(&self.receiver), Arc::clone(&self.open));
-            let closer = thread::Builder::new().name("closer".into()).stack_size(STACK_BYTES);
-            let started =
-                causeway_os::process::without_signals(|| closer.spawn(move || work(&receiver, &open)));
-            if started.is_ok() {
-                self.threads.fetch_add(1, Ordering::Relaxed);
-            } else if threads == 0 {
-                self.open.fetch_sub(1, Ordering::Relaxed);
+    fn close(self: Arc<Closer>, descriptors: Vec<OwnedFd>) {
+        let mut state = self.lock();
+        state.pending += descriptors.len();
+        state.queue.push_back(descriptors);
+        if state.queue.len() <= state.idle || state.threads == MOST_CLOSERS {
+            return self.has_more.notify_one();
+        }
+        state.threads += 1;
+        drop(state);
+        let closer = Arc::clone(&self);
+        let thread = thread::Builder::new().name("closer".into()).stack_size(STACK_BYTES);
+        let started = causeway_os::process::without_signals(|| thread.spawn(move || closer.work()));
+        if started.is_err() {
+            let mut state = self.lock();
+            state.threads -= 1;
+            // The threads that there are take it, if there are any.
+            if state.threads == 0 {
+                let left = std::mem::take(&mut state.queue);
+                state.pending = 0;
+                drop(state);
+                drop(left);
+            }
+        }
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(descriptors) = state.queue.pop_front() {
+                drop(state);
+                let count = descriptors.len();
+                drop(descriptors);
+                state = self.lock();
+                state.pending -= count;
+                continue;
+            }
+            state.idle += 1;
+            let waited = self.has_more.wait_timeout(state, IDLE);
+            let outcome;
+            (state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+            if outcome.timed_out() && state.queue.is_empty() {
+                state.threads -= 1;
                 return;
             }
         }
-        // The receiver lives as long as the program.
-        let _ = self.sender.send(descriptors);
-    }
-}
-
-fn work(receiver: &Mutex<Receiver<Vec<OwnedFd>>>, open: &AtomicUsize) {
-    loop {
-        let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(descriptors) = next else { return };
-        drop(descriptors);
-        open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -131,6 +203,58 @@ mod tests {
             drop(first);
             // The end of the pipe comes when its other end is closed, and not before.
             assert_eq!(read.read(&mut [0]).unwrap(), 0);
+        }
+    }
+
+    #[test]
+    fn closings_that_hang_are_counted_and_keep_no_other_user_waiting() {
+        const HANGING: usize = 2 * MOST_CLOSERS;
+        let (hostile, other) = (Some(u32::MAX - 1), Some(u32::MAX - 2));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peers = Vec::new();
+        for _ in 0..HANGING {
+            let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            peers.push(listener.accept().unwrap().0);
+            rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::from_secs(300))).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            while std::io::Write::write(&mut &socket, &[0; 65_536]).is_ok() {}
+            close_elsewhere(hostile, vec![socket.into()]);
+        }
+        let (mut read, write) = std::io::pipe().unwrap();
+        close_elsewhere(other, vec![write.into()]);
+        assert_eq!(read.read(&mut [0]).unwrap(), 0);
+        {
+            let closer = Closer::of(hostile);
+            let state = closer.lock();
+            assert_eq!((state.pending, state.threads), (HANGING, MOST_CLOSERS));
+        }
+        let mut descriptors = Descriptors::of(hostile);
+        assert!(!descriptors.are_too_many_pending());
+        let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        descriptors.extend((0..100).map(|_| null.try_clone().unwrap()));
+        let closer = Closer::of(hostile);
+        closer.lock().pending += MOST_PENDING;
+        assert!(descriptors.are_too_many_pending() && !Descriptors::of(other).are_too_many_pending());
+        closer.lock().pending -= MOST_PENDING;
+        // The peers go, and with them what the closings wait for.
+        drop(peers);
+        drop(descriptors);
+        let deadline = std::time::Instant::now() + Duration::from_secs(120);
+        while closer.lock().pending > 0 {
+            assert!(std::time::Instant::now() < deadline, "{} wait", closer.lock().pending);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn the_client_of_a_socket_that_hangs_is_told_at_once() {
+        use std::os::unix::net::UnixStream;
+        for unread in [&b""[..], b"x"] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            std::io::Write::write_all(&mut theirs, unread).unwrap();
+            let copy = ours.try_clone().unwrap();
+            close_socket(u32::MAX - 3, ours.into());
+            assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "a copy is still open: {copy:?}");
         }
     }
 }

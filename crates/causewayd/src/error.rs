@@ -24,6 +24,7 @@ errors! {
     SPAWN_CHILD_EXITED = "Spawn.ChildExited";
     SPAWN_CHILD_SIGNALED = "Spawn.ChildSignaled";
     SPAWN_EXEC_FAILED = "Spawn.ExecFailed";
+    SPAWN_PERMISSIONS_INVALID = "Spawn.PermissionsInvalid";
     TIMED_OUT = "TimedOut";
     UNKNOWN_INTERFACE = "UnknownInterface";
     UNKNOWN_METHOD = "UnknownMethod";

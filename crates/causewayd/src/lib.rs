@@ -15,6 +15,7 @@
 //! | [`children`] | programs that were started |
 //! | [`serve`] | the loop that joins all, clients and native members |
 //! | [`config`], [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
+//! | [`native_path`] | where a session serves native members |
 //! | [`help`] | manual page and completions |
 
 mod accept;
@@ -38,6 +39,7 @@ mod matches;
 mod member;
 mod message;
 mod names;
+pub mod native_path;
 mod policy;
 mod policy_file;
 mod quota;

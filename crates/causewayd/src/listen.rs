@@ -11,10 +11,20 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use causeway_os::socket::bind_with_mode;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use weighbridge_dbus::address::{escaped, unescaped};
+
+/// Where native members join.
+#[derive(Debug)]
+pub struct NativePlace {
+    /// The path of the socket.
+    pub path: PathBuf,
+    /// The socket, if a service manager listens there already.
+    pub socket: Option<OwnedFd>,
+}
 
 /// A socket that listens. Dropped, its file is removed, if it is still the one that was made.
 #[derive(Debug)]
@@ -180,6 +190,10 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
+/// Bytes of the longest path of a socket: `sun_path` of the kernel less its final zero.
+const MOST_PATH_BYTES: usize = 107;
+/// Connections that may wait to be accepted; the kernel limits it to `net.core.somaxconn`.
+const MOST_WAITING: i32 = 4096;
 /// How long another process may keep the lock of a folder.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -206,10 +220,25 @@ fn locked_folder(path: &Path) -> Option<OwnedFd> {
 fn bind(path: &Path) -> io::Result<UnixListener> {
     const TRIES: usize = 3;
     let _lock = locked_folder(path);
+    let bytes = path.as_os_str().len();
+    if bytes > MOST_PATH_BYTES {
+        return Err(io::Error::other(format!(
+            "the path has {bytes} bytes, and that of a socket may have {MOST_PATH_BYTES}"
+        )));
+    }
     for _ in 0..TRIES {
-        match UnixListener::bind(path) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-            done => return done,
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // Every user may ask to be let in, as with dbus-daemon: authentication and the policy decide.
+        match bind_with_mode(&socket, path, 0o777) {
+            Ok(()) => {
+                rustix::net::listen(&socket, MOST_WAITING)?;
+                return Ok(socket.into());
+            }
+            Err(error) => match error.os().kind() {
+                io::ErrorKind::AddrInUse => {}
+                kind => return Err(io::Error::new(kind, error.os().to_string())),
+            },
         }
         let found = std::fs::symlink_metadata(path)?;
         if !found.file_type().is_socket() || found.uid() != rustix::process::geteuid().as_raw() {
@@ -244,6 +273,7 @@ fn remove_stale(path: &Path, inode: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn addresses_of_servers_are_read() {
@@ -267,6 +297,7 @@ mod tests {
         assert!(path.exists());
         let listener = Listener::open(&address, "12").unwrap();
         assert_eq!(listener.address, format!("{address},guid=12"));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o777);
         let second = Listener::open(&address, "12").unwrap_err();
         assert!(second.contains("another bus listens there"), "{second}");
         drop(listener);
@@ -274,6 +305,8 @@ mod tests {
         std::fs::write(&path, "precious").unwrap();
         let third = Listener::open(&address, "12").unwrap_err();
         assert!(third.contains("no socket of this user"), "{third}");
+        let long = Listener::open(&format!("unix:path=/{}", "x".repeat(107)), "12").unwrap_err();
+        assert!(long.contains("has 108 bytes, and that of a socket may have 107"), "{long}");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }
 }

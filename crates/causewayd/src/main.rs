@@ -1,9 +1,10 @@
 //! `causewayd`: a message bus for D-Bus programs and native members.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -12,10 +13,10 @@ use causewayd::args::Args;
 use causewayd::bus::Bus;
 use causewayd::children::Children;
 use causewayd::config::Config;
-use causewayd::listen::Listener;
+use causewayd::listen::{Listener, NativePlace};
 use causewayd::log::log;
 use causewayd::serve::Server;
-use causewayd::{background, config_file, driver, help, listen, log, systemd};
+use causewayd::{background, config_file, driver, help, listen, log, native_path, systemd};
 
 const SESSION_CONFIG: &str = "/usr/share/dbus-1/session.conf";
 const SYSTEM_CONFIG: &str = "/usr/share/dbus-1/system.conf";
@@ -40,43 +41,43 @@ fn run(args: &Args) -> Result<(), String> {
     if let Some(shell) = args.completions {
         return write_line(1, help::completions(shell)?.trim_end());
     }
-    if args.syslog_only || (args.syslog && !args.nosyslog) {
-        log::to_system();
-    }
     let file = configured(args)?;
     let load = move || match &file {
         Some(file) => config_file::read(file).map_err(|bad| bad.to_string()),
         None => Ok(Config::session()),
     };
+    if args.syslog || args.syslog_only {
+        log::to_system();
+    }
     let config = load()?;
+    if config.syslog && !args.nosyslog {
+        log::to_system();
+    }
     if (args.fork || config.fork) && !args.nofork {
         return background::start_again();
-    }
-    for remark in &config.remarks {
-        log(remark);
     }
     // The limit on descriptors is what limits connections; a bus that may raise it should.
     let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
     let _ = causeway_os::limits::raise_nofile();
     let guid = listen::new_guid();
-    let listeners = listen_all(args, &config, &guid)?;
+    let (listeners, handed) = listen_all(args, &config, &guid)?;
     let address = listeners.iter().map(|listener| listener.address.as_str()).collect::<Vec<_>>().join(";");
     let pid_file = config.pid_file.clone().filter(|_| !args.nopidfile).map(PidFile::write).transpose()?;
-    let native = native_path(args, &listeners, &guid);
-    let bus = Bus::new(config, guid, address.clone());
-    for remark in bus.service_remarks() {
-        log(remark);
-    }
-    let mut server = Server::new(bus, listeners, children, Box::new(load))?;
+    let native = native_place(args, handed, &listeners, &guid)?;
+    let bus = Bus::new(config, Box::new(load), guid, address.clone());
+    bus.say_remarks();
+    let mut server = Server::new(bus, listeners, children)?;
     let native = serve_natively(args, &mut server, native)?;
+    // Before anything is printed: who reads an address may rely on the bus.
+    let native = native.map(|path| path.display().to_string());
+    if args.print_native.is_some() && native.is_none() {
+        return Err("there is no native socket; give it a path with --native PATH".into());
+    }
     if let Some(descriptor) = args.print_address {
         write_line(descriptor, &address)?;
     }
-    if let Some(descriptor) = args.print_native {
-        let Some(path) = native else {
-            return Err("there is no native socket; give it a path with --native PATH".into());
-        };
-        write_line(descriptor, &path.display().to_string())?;
+    if let (Some(descriptor), Some(path)) = (args.print_native, native) {
+        write_line(descriptor, &path)?;
     }
     if let Some(descriptor) = args.print_pid {
         write_line(descriptor, &std::process::id().to_string())?;
@@ -103,53 +104,80 @@ fn configured(args: &Args) -> Result<Option<PathBuf>, String> {
     }
 }
 
-fn listen_all(args: &Args, config: &Config, guid: &str) -> Result<Vec<Listener>, String> {
+/// Listens at all addresses. Also returns the native socket, if a service manager hands one over.
+fn listen_all(
+    args: &Args,
+    config: &Config,
+    guid: &str,
+) -> Result<(Vec<Listener>, Option<NativePlace>), String> {
     let default =
         || if config.listen.is_empty() { vec!["unix:tmpdir=/tmp".into()] } else { config.listen.clone() };
     let addresses = match &args.address {
         Some(list) => list.split(';').filter(|one| !one.is_empty()).map(str::to_owned).collect(),
         None => default(),
     };
-    let mut listeners = Vec::new();
+    let (mut listeners, mut native) = (Vec::new(), None);
     for address in &addresses {
         match address.as_str() {
-            systemd::ADDRESS => listeners.extend(systemd::listeners(guid)?),
+            systemd::ADDRESS => {
+                let (handed, place) = systemd::listeners(guid)?;
+                listeners.extend(handed);
+                native = place;
+            }
             address => listeners.push(Listener::open(address, guid)?),
         }
     }
     match listeners.is_empty() {
         true => Err("the address is empty; write unix:path=PATH".into()),
-        false => Ok(listeners),
+        false => Ok((listeners, native)),
     }
 }
 
-/// Where native members join: where the command line says; for a session beside the first socket that has a file, or in the folder of
+/// Where native members join: at the socket of a service manager; where the command line says; for a session beside the first socket that has a file, or in the folder of
 /// the session.
-fn native_path(args: &Args, listeners: &[Listener], guid: &str) -> Option<PathBuf> {
-    if args.native.is_some() || !args.session {
-        return args.native.clone();
+fn native_place(
+    args: &Args,
+    handed: Option<NativePlace>,
+    listeners: &[Listener],
+    guid: &str,
+) -> Result<Option<NativePlace>, String> {
+    match (&handed, &args.native) {
+        (Some(NativePlace { path, .. }), Some(_)) => {
+            return Err(format!(
+                "systemd has handed over the native socket {}; leave --native out",
+                path.display()
+            ));
+        }
+        (Some(_), None) => return Ok(handed),
+        _ => {}
     }
-    let beside = listeners.iter().find_map(Listener::path).map(|path| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".native");
-        PathBuf::from(name)
-    });
+    let at = |path: PathBuf| {
+        let path = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(NativePlace { path, socket: None })
+    };
+    if args.native.is_some() || !args.session {
+        return args.native.clone().map(at).transpose();
+    }
     let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    beside.or_else(|| Some(PathBuf::from(folder?).join(format!("causeway-{guid}.native"))))
+    let dbus_socket = listeners.iter().find_map(Listener::path);
+    native_path::of_session(dbus_socket, folder.as_deref().map(Path::new), guid).map(at).transpose()
 }
 
 /// Serves native members there. A session that was not told to does without if it cannot.
 fn serve_natively(
     args: &Args,
     server: &mut Server,
-    path: Option<PathBuf>,
+    place: Option<NativePlace>,
 ) -> Result<Option<PathBuf>, String> {
-    let Some(path) = path else { return Ok(None) };
-    let path = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let options = AuthorityOptions { clients: 3072, names: 8192, ..AuthorityOptions::default() };
-    match server.serve_natively(&path, options) {
+    let Some(place) = place else { return Ok(None) };
+    let path = place.path.clone();
+    let must_serve = args.native.is_some() || place.socket.is_some();
+    let laggard_deadline = Duration::from_millis(args.laggard_deadline);
+    let options =
+        AuthorityOptions { clients: 3072, names: 8192, laggard_deadline, ..AuthorityOptions::default() };
+    match server.serve_natively(place, options) {
         Ok(()) => Ok(Some(path)),
-        Err(why) if args.native.is_some() => Err(why),
+        Err(why) if must_serve => Err(why),
         Err(why) => {
             log(&why);
             Ok(None)
@@ -175,7 +203,10 @@ fn write_line(descriptor: i32, line: &str) -> Result<(), String> {
                 .and_then(|mut file| file.write_all(line.as_bytes())),
         },
     };
-    written.map_err(|error| format!("cannot write to descriptor {descriptor}: {error}"))
+    written.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => format!("cannot write to descriptor {descriptor}: it is not open"),
+        _ => format!("cannot write to descriptor {descriptor}: {error}"),
+    })
 }
 
 /// A file with the number of this process, removed when dropped.

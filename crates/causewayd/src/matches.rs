@@ -19,12 +19,18 @@ struct Entry {
     rule: Rc<MatchRule>,
 }
 
+/// How often a member has added a rule, and where the rule stands in its bucket: so that one of very many is taken out at once.
+#[derive(Debug)]
+struct Added {
+    count: u32,
+    at: usize,
+}
+
 /// The rules of all members.
 #[derive(Debug, Default)]
 pub struct Matches {
     buckets: FxHashMap<u64, Vec<Entry>>,
-    /// How often each member has added each of its rules.
-    of_member: FxHashMap<MemberId, FxHashMap<Rc<MatchRule>, u32>>,
+    of_member: FxHashMap<MemberId, FxHashMap<Rc<MatchRule>, Added>>,
     /// How many rules ask for messages to others.
     eavesdropping: usize,
 }
@@ -70,26 +76,23 @@ impl Matches {
     /// Adds a rule, once more if the member has it already. Returns how many rules the member has now, counted as often as added.
     pub fn add(&mut self, member: MemberId, rule: MatchRule) {
         let rules = self.of_member.entry(member).or_default();
-        if let Some(count) = rules.get_mut(&rule) {
-            *count += 1;
+        if let Some(added) = rules.get_mut(&rule) {
+            added.count += 1;
             return;
         }
         let rule = Rc::new(rule);
-        rules.insert(Rc::clone(&rule), 1);
+        let bucket = self.buckets.entry(Key::of(&rule).bucket()).or_default();
+        rules.insert(Rc::clone(&rule), Added { count: 1, at: bucket.len() });
         self.eavesdropping += usize::from(rule.eavesdrop);
-        self.buckets.entry(Key::of(&rule).bucket()).or_default().push(Entry { member, rule });
+        bucket.push(Entry { member, rule });
     }
 
     /// Takes back one addition of a rule; false if the member has no such rule.
     pub fn remove(&mut self, member: MemberId, rule: &MatchRule) -> bool {
         let Some(rules) = self.of_member.get_mut(&member) else { return false };
-        let Some(count) = rules.get_mut(rule) else { return false };
-        *count -= 1;
-        if *count == 0 {
-            rules.remove(rule);
-            if rules.is_empty() {
-                self.of_member.remove(&member);
-            }
+        let Some(added) = rules.get_mut(rule) else { return false };
+        added.count -= 1;
+        if added.count == 0 {
             self.take_out(member, rule);
         }
         true
@@ -97,22 +100,27 @@ impl Matches {
 
     /// A member is gone.
     pub fn remove_all(&mut self, member: MemberId) {
-        for rule in self.of_member.remove(&member).unwrap_or_default().into_keys() {
-            self.take_out(member, &rule);
-        }
+        let rules: Vec<Rc<MatchRule>> =
+            self.of_member.get(&member).into_iter().flat_map(FxHashMap::keys).cloned().collect();
+        rules.into_iter().for_each(|rule| self.take_out(member, &rule));
     }
 
     fn take_out(&mut self, member: MemberId, rule: &MatchRule) {
+        let Some(rules) = self.of_member.get_mut(&member) else { return };
+        let Some(Added { at, .. }) = rules.remove(rule) else { return };
+        if rules.is_empty() {
+            self.of_member.remove(&member);
+        }
         self.eavesdropping -= usize::from(rule.eavesdrop);
-        let bucket = Key::of(rule).bucket();
-        if let Some(entries) = self.buckets.get_mut(&bucket) {
-            if let Some(at) = entries.iter().position(|entry| entry.member == member && *entry.rule == *rule)
-            {
-                entries.swap_remove(at);
-            }
-            if entries.is_empty() {
-                self.buckets.remove(&bucket);
-            }
+        let key = Key::of(rule).bucket();
+        let bucket = self.buckets.get_mut(&key).expect("a rule stands in its bucket");
+        bucket.swap_remove(at);
+        if let Some(Entry { member, rule }) = bucket.get(at) {
+            // What was the last one stands there now.
+            let moved = self.of_member.get_mut(member).and_then(|rules| rules.get_mut(rule));
+            moved.expect("a rule in a bucket is one of its member").at = at;
+        } else if bucket.is_empty() {
+            self.buckets.remove(&key);
         }
     }
 
@@ -154,7 +162,7 @@ impl Matches {
 
     /// Members with a rule for messages of the owner of this name, in no order.
     pub fn members_that_name(&self, sender: &str) -> impl Iterator<Item = MemberId> {
-        let names = |rules: &FxHashMap<Rc<MatchRule>, u32>| {
+        let names = |rules: &FxHashMap<Rc<MatchRule>, Added>| {
             rules.keys().any(|rule| rule.sender.as_deref() == Some(sender))
         };
         self.of_member.iter().filter(move |(_, rules)| names(rules)).map(|(member, _)| *member)
@@ -168,7 +176,7 @@ impl Matches {
 
     /// The rules of a member with the number of their additions, in no order.
     pub fn of(&self, member: MemberId) -> impl Iterator<Item = (&MatchRule, u32)> {
-        self.of_member.get(&member).into_iter().flatten().map(|(rule, count)| (&**rule, *count))
+        self.of_member.get(&member).into_iter().flatten().map(|(rule, added)| (&**rule, added.count))
     }
 }
 
@@ -230,6 +238,24 @@ mod tests {
             matches.remove_all(MemberId(number));
         }
         assert!(matches.buckets.is_empty());
+    }
+
+    #[test]
+    fn rules_of_one_bucket_go_in_any_order() {
+        let mut matches = Matches::default();
+        for (member, number) in (0..40).flat_map(|number| [(MemberId(1), number), (MemberId(2), number)]) {
+            matches.add(member, rule(&format!("member='M',arg1='{number}'")));
+        }
+        let signal = |text| Builder::signal("/", "a.B", "M").body(Body::default().text("").text(text));
+        for number in [7, 0, 39] {
+            assert!(matches.remove(MemberId(1), &rule(&format!("member='M',arg1='{number}'"))));
+        }
+        assert_eq!(recipients(&matches, &signal("39")), [2]);
+        assert_eq!(recipients(&matches, &signal("38")), [1, 2]);
+        matches.remove_all(MemberId(1));
+        assert_eq!(recipients(&matches, &signal("38")), [2]);
+        matches.remove_all(MemberId(2));
+        assert!(matches.buckets.is_empty() && matches.of_member.is_empty());
     }
 
     #[test]

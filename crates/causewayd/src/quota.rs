@@ -1,9 +1,9 @@
 //! How much of each resource members hold, and how much they may.
 //!
-//! A member has a limit of its own, and all members of one user share a budget. Of what is left of the budget a member may take
-//! at most half, its own use counted as left: so a member that holds much reaches its limit while something is left for the
-//! others. See `docs/decisions/quota.md`.
+//! A member has a limit of its own, and all members of one user share a budget; what a member may have of both is its
+//! [`Share`]. See `docs/decisions/quota.md`.
 
+use causeway_bus::Share;
 use rustc_hash::FxHashMap;
 
 use crate::member::MemberId;
@@ -54,19 +54,42 @@ impl PerMember {
     }
 }
 
+/// How much of each resource is held, and how much was at once.
+#[derive(Debug, Default)]
+struct Holding {
+    now: [u64; RESOURCES],
+    peak: [u64; RESOURCES],
+}
+
+impl Holding {
+    fn take(&mut self, index: usize, amount: u64) {
+        self.now[index] += amount;
+        self.peak[index] = self.peak[index].max(self.now[index]);
+    }
+}
+
 /// What all members hold.
 #[derive(Debug)]
 pub struct Quota {
     limits: [u64; RESOURCES],
-    of_member: FxHashMap<MemberId, [u64; RESOURCES]>,
+    of_member: FxHashMap<MemberId, Holding>,
     of_user: FxHashMap<u32, [u64; RESOURCES]>,
+    of_all: Holding,
+    /// The most that one member has held, also of those that are gone.
+    member_peak: [u64; RESOURCES],
 }
 
 impl Quota {
     /// Nobody holds anything yet.
     #[must_use]
     pub fn new(limits: PerMember) -> Quota {
-        Quota { limits: limits.as_array(), of_member: FxHashMap::default(), of_user: FxHashMap::default() }
+        Quota {
+            limits: limits.as_array(),
+            of_member: FxHashMap::default(),
+            of_user: FxHashMap::default(),
+            of_all: Holding::default(),
+            member_peak: [0; RESOURCES],
+        }
     }
 
     /// From now on these limits hold. A member that holds more keeps what it has.
@@ -82,13 +105,17 @@ impl Quota {
         let own = self.held(member, resource);
         let user = self.of_user.get(&uid).map_or(0, |held| held[index]);
         let budget = self.limits[index].saturating_mul(USER_MEMBERS[index]);
-        let left = budget.saturating_sub(user);
-        let is_first = own == 0 && left > 0 && matches!(resource, Resource::Bytes | Resource::Descriptors);
-        let wanted = own.saturating_add(amount);
-        if !is_first && (wanted > self.limits[index] || wanted > (left + own) / 2) {
+        let share = Share { limit: self.limits[index], budget };
+        let may = match resource {
+            Resource::Bytes | Resource::Descriptors => share.allows_message(own, user, amount),
+            _ => share.allows(own, user, amount),
+        };
+        if !may {
             return false;
         }
-        self.of_member.entry(member).or_default()[index] += amount;
+        self.of_member.entry(member).or_default().take(index, amount);
+        self.of_all.take(index, amount);
+        self.member_peak[index] = self.member_peak[index].max(own + amount);
         self.of_user.entry(uid).or_default()[index] += amount;
         true
     }
@@ -102,7 +129,8 @@ impl Quota {
             return;
         }
         let index = resource as usize;
-        for held in [self.of_member.get_mut(&member), self.of_user.get_mut(&uid)] {
+        let own = self.of_member.get_mut(&member).map(|holding| &mut holding.now);
+        for held in [own, self.of_user.get_mut(&uid), Some(&mut self.of_all.now)] {
             let held = &mut held.expect("it was charged")[index];
             *held = held.checked_sub(amount).expect("no more is released than was charged");
         }
@@ -110,10 +138,11 @@ impl Quota {
 
     /// A member is gone, and gives back everything.
     pub fn remove(&mut self, member: MemberId, uid: u32) {
-        let Some(own) = self.of_member.remove(&member) else { return };
+        let Some(Holding { now: own, .. }) = self.of_member.remove(&member) else { return };
         let Some(user) = self.of_user.get_mut(&uid) else { return };
-        for (user, own) in user.iter_mut().zip(own) {
-            *user -= own;
+        for (index, own) in own.into_iter().enumerate() {
+            user[index] -= own;
+            self.of_all.now[index] -= own;
         }
         if user.iter().all(|held| *held == 0) {
             self.of_user.remove(&uid);
@@ -123,7 +152,31 @@ impl Quota {
     /// How much a member holds.
     #[must_use]
     pub fn held(&self, member: MemberId, resource: Resource) -> u64 {
-        self.of_member.get(&member).map_or(0, |held| held[resource as usize])
+        self.of_member.get(&member).map_or(0, |held| held.now[resource as usize])
+    }
+
+    /// The most that a member has held at once.
+    #[must_use]
+    pub fn peak(&self, member: MemberId, resource: Resource) -> u64 {
+        self.of_member.get(&member).map_or(0, |held| held.peak[resource as usize])
+    }
+
+    /// How much all members hold.
+    #[must_use]
+    pub fn held_by_all(&self, resource: Resource) -> u64 {
+        self.of_all.now[resource as usize]
+    }
+
+    /// The most that all members together have held at once.
+    #[must_use]
+    pub fn peak_of_all(&self, resource: Resource) -> u64 {
+        self.of_all.peak[resource as usize]
+    }
+
+    /// The most that any member has held at once, also of those that are gone.
+    #[must_use]
+    pub fn member_peak(&self, resource: Resource) -> u64 {
+        self.member_peak[resource as usize]
     }
 }
 
@@ -160,6 +213,22 @@ mod tests {
             quota.remove(MemberId(member), u32::from(member == 9));
         }
         assert!(quota.of_member.is_empty() && quota.of_user.is_empty());
+    }
+
+    #[test]
+    fn peaks_stay_when_what_was_held_is_given_back() {
+        let mut quota = quota(100);
+        let matches = Resource::Matches;
+        assert!(quota.charge(MemberId(1), 0, matches, 7) && quota.charge(MemberId(2), 0, matches, 4));
+        quota.release(MemberId(1), 0, matches, 6);
+        assert!(quota.charge(MemberId(2), 0, matches, 1) && !quota.charge(MemberId(2), 0, matches, 1000));
+        assert_eq!((quota.held(MemberId(1), matches), quota.peak(MemberId(1), matches)), (1, 7));
+        assert_eq!((quota.held_by_all(matches), quota.peak_of_all(matches)), (6, 11));
+        quota.remove(MemberId(1), 0);
+        assert_eq!(
+            (quota.held_by_all(matches), quota.peak_of_all(matches), quota.member_peak(matches)),
+            (5, 11, 7)
+        );
     }
 
     #[test]

@@ -1,37 +1,45 @@
 //! The loop: one thread, one epoll, all sockets.
 //!
-//! No system call here waits but `epoll_wait`. One round reads each socket that is ready once, lets the bus pass what has arrived, and
-//! then writes to each socket what it got in this round.
+//! No system call here waits but `epoll_wait`. One turn reads sockets that are ready, one after another, lets the bus pass what has
+//! arrived, and then writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
+//! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
+//! that was delivered has been offered to its sockets.
 
 mod native;
+#[cfg(test)]
+mod tests;
 mod token;
+mod turn;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use causeway_os::process::{block_signals, read_signal};
 use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::time::Timespec;
 
 use crate::bus::{Action, Bus, Ended};
 use crate::children::Children;
-use crate::config::Config;
 use crate::connection::{Connection, End, READ_BYTES};
+use crate::descriptors;
 use crate::listen::Listener;
 use crate::log::log;
 use crate::member::{Carrier, Identity, MemberId};
 use native::Native;
 use token::Token;
+use turn::{Slice, Turns};
 
 const EVENTS: usize = 256;
 /// How long nobody is accepted when this process has no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections accepted from one socket in one round.
+/// Connections accepted from one socket in one turn.
 const MOST_ACCEPTED: usize = 64;
+/// Messages taken from one client before the others have had their turn: as many as one system call writes.
+const MOST_MESSAGES: usize = 32;
 /// Signals by which this program is told to end, to read its configuration again, and nothing.
 const SIGNALS: [i32; 3] = [15, 2, 1];
 const HANGUP: i32 = 1;
@@ -43,6 +51,16 @@ struct Client {
     wants_to_write: bool,
     /// It is not read, because the order log is full.
     is_paused: bool,
+    /// It is among those to be read.
+    is_ready: bool,
+    /// It is among those whose sockets take more.
+    is_writable: bool,
+    /// Its other end is closed.
+    has_ended: bool,
+    /// Until when descriptors wait for the rest of their message.
+    half_until: Option<Instant>,
+    /// How many of them it was charged for.
+    charged: u64,
 }
 
 impl Client {
@@ -55,9 +73,6 @@ impl Client {
     }
 }
 
-/// Reads the configuration again.
-pub type Reload = Box<dyn Fn() -> Result<Config, String>>;
-
 /// A bus with its sockets.
 pub struct Server {
     epoll: OwnedFd,
@@ -69,17 +84,24 @@ pub struct Server {
     clients: FxHashMap<MemberId, Client>,
     /// Those that have not said Hello, by their deadlines.
     incomplete: BTreeSet<(Instant, MemberId)>,
-    /// Those whose descriptors wait for the rest of a message.
-    half: FxHashSet<MemberId>,
-    /// Those that got something in this round.
-    dirty: Vec<MemberId>,
+    /// Those whose descriptors wait for the rest of a message, by their deadlines.
+    half: BTreeSet<(Instant, MemberId)>,
+    /// Those to be read, each once.
+    ready: VecDeque<MemberId>,
+    /// Those that got something and were not offered it yet.
+    dirty: VecDeque<MemberId>,
+    /// Those whose sockets did not take everything and now take more, each once.
+    writable: VecDeque<MemberId>,
+    /// Some of `dirty` were not offered in the last turn: first they are, and then clients are read. The order log is read all the same:
+    /// members put out who stands still there.
+    is_behind: bool,
+    turns: Turns,
     children: Children,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
     /// Clients that are not read, because the order log is full.
     paused: Vec<MemberId>,
     bus: Bus,
-    reload: Reload,
     scratch: Vec<u8>,
     now: Instant,
 }
@@ -89,12 +111,7 @@ impl Server {
     ///
     /// # Errors
     /// The kernel has no descriptors left.
-    pub fn new(
-        bus: Bus,
-        listeners: Vec<Listener>,
-        children: Children,
-        reload: Reload,
-    ) -> Result<Server, String> {
+    pub fn new(bus: Bus, listeners: Vec<Listener>, children: Children) -> Result<Server, String> {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| said(&error))?;
         let signals = block_signals(&SIGNALS).map_err(|error| said(&error))?;
@@ -107,13 +124,16 @@ impl Server {
             paused_until: None,
             clients: FxHashMap::default(),
             incomplete: BTreeSet::new(),
-            half: FxHashSet::default(),
-            dirty: Vec::new(),
+            half: BTreeSet::new(),
+            ready: VecDeque::new(),
+            dirty: VecDeque::new(),
+            writable: VecDeque::new(),
+            is_behind: false,
+            turns: Turns::default(),
             children,
             native: None,
             paused: Vec::new(),
             bus,
-            reload,
             scratch: vec![0; READ_BYTES],
             now: Instant::now(),
         };
@@ -135,9 +155,14 @@ impl Server {
     /// The kernel refuses to wait.
     pub fn run(&mut self) -> Result<(), String> {
         let mut events = Vec::with_capacity(EVENTS);
+        self.now = Instant::now();
         loop {
             events.clear();
-            let timeout = if self.may_sleep() { self.timeout() } else { Some(Timespec::default()) };
+            let is_idle = self.ready.is_empty() && self.dirty.is_empty() && self.writable.is_empty();
+            let may_sleep = is_idle && self.may_sleep();
+            let ended = Instant::now();
+            self.count_turn(ended);
+            let timeout = if may_sleep { self.timeout(ended) } else { Some(Timespec::default()) };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(format!("cannot wait for events: {error}")),
@@ -147,32 +172,38 @@ impl Server {
             for event in &events {
                 match Token::of(event) {
                     Token::Listener(index) => self.accept(index as usize),
-                    Token::Member(number) => self.serve(MemberId(number), event.flags),
+                    Token::Member(number) => self.note(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
                     Token::Native => self.serve_members(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
-                        Ok(Some(HANGUP)) => self.reload(),
+                        // What is wrong was logged.
+                        Ok(Some(HANGUP)) => drop(self.bus.reload()),
                         Ok(Some(_)) => return Ok(()),
                         _ => {}
                     },
                 }
             }
+            self.serve();
             self.pass_time();
             self.exchange();
             self.flush();
         }
     }
 
-    fn timeout(&self) -> Option<Timespec> {
+    /// The turn that began at `now` ends.
+    fn count_turn(&mut self, ended: Instant) {
+        self.turns.count(ended.saturating_duration_since(self.now));
+        let counters = &mut self.bus.counters;
+        (counters.longest_turn, counters.longest_turn_cpu) = (self.turns.longest, self.turns.longest_cpu);
+    }
+
+    fn timeout(&self, now: Instant) -> Option<Timespec> {
         let hello = self.incomplete.first().map(|(deadline, _)| *deadline);
-        let limit = self.bus.config.limits.waiting_descriptors;
-        let half =
-            self.half.iter().filter_map(|id| self.clients.get(id)?.connection.descriptors_wait_since());
-        let half = half.min().map(|since| since + limit);
-        let deadlines = [hello, half, self.bus.next_deadline(), self.paused_until, self.native_deadline()];
+        let half = self.half.first().map(|(deadline, _)| *deadline);
+        let deadlines = [hello, half, self.bus.next_deadline(), self.paused_until, self.native_deadline(now)];
         let next = deadlines.into_iter().flatten().min()?;
-        Timespec::try_from(next.saturating_duration_since(Instant::now())).ok()
+        Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
 
     /// Accepts connections from now on, or does not.
@@ -193,7 +224,11 @@ impl Server {
     }
 
     fn accept(&mut self, index: usize) {
-        for _ in 0..MOST_ACCEPTED {
+        let mut slice = Slice::since(self.now);
+        for count in 0..MOST_ACCEPTED {
+            if count > 0 && slice.is_over() {
+                return;
+            }
             match self.listeners[index].accept() {
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
@@ -219,14 +254,27 @@ impl Server {
         let Ok(credentials) = peer_credentials(&socket) else { return };
         let groups = peer_groups(&socket).ok().flatten();
         let identity = Identity::new(credentials, groups, peer_security_label(&socket).ok().flatten());
-        let Some(id) = self.bus.admit(identity, Carrier::Socket) else { return };
+        let Some(id) = self.bus.admit(identity, Carrier::Socket) else {
+            return descriptors::close_socket(credentials.uid, socket);
+        };
         if epoll::add(&self.epoll, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
+            descriptors::close_socket(credentials.uid, socket);
             return self.bus.leave(id);
         }
         let limits = &self.bus.config.limits;
         let deadline = self.now + limits.authentication;
         let connection = Connection::new(socket, credentials.uid, limits.message_bytes);
-        let client = Client { connection, deadline, wants_to_write: false, is_paused: false };
+        let client = Client {
+            connection,
+            deadline,
+            wants_to_write: false,
+            is_paused: false,
+            is_ready: false,
+            is_writable: false,
+            has_ended: false,
+            half_until: None,
+            charged: 0,
+        };
         self.clients.insert(id, client);
         let most = limits.incomplete_connections;
         self.incomplete.insert((deadline, id));
@@ -238,43 +286,103 @@ impl Server {
         }
     }
 
-    fn serve(&mut self, id: MemberId, flags: EventFlags) {
-        if flags.contains(EventFlags::OUT) {
-            self.dirty.push(id);
+    /// Notes what an event says of a client.
+    fn note(&mut self, id: MemberId, flags: EventFlags) {
+        // It may have ended in this turn.
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if flags.contains(EventFlags::OUT) && !std::mem::replace(&mut client.is_writable, true) {
+            self.writable.push_back(id);
         }
-        let has_ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-        if flags.contains(EventFlags::IN) && !has_ended && self.is_log_full() {
+        client.has_ended |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        if flags.contains(EventFlags::IN) || client.has_ended {
+            self.make_ready(id);
+        }
+    }
+
+    /// Lets a client be read when its turn comes.
+    fn make_ready(&mut self, id: MemberId) {
+        if let Some(client) = self.clients.get_mut(&id).filter(|client| !client.is_ready) {
+            client.is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Reads clients that are ready, as long as the slice lasts. What they sent before stands in their sockets, or in their buffers.
+    fn serve(&mut self) {
+        if self.is_behind {
+            return;
+        }
+        let mut slice = Slice::since(self.now);
+        for left in (0..self.ready.len()).rev() {
+            let Some(id) = self.ready.pop_front() else { return };
+            self.serve_one(id, &mut slice);
+            if left > 0 && slice.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn serve_one(&mut self, id: MemberId, slice: &mut Slice) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.is_ready = false;
+        if !client.has_ended && self.is_log_full() {
             return self.pause(id);
         }
-        if (flags.contains(EventFlags::IN) || has_ended)
-            && let Err(end) = self.read(id)
-        {
-            self.end(id, end);
+        match self.read(id, slice) {
+            Ok(true) => self.make_ready(id),
+            Ok(false) => {}
+            Err(end) => self.end(id, end),
         }
         self.act();
     }
 
-    fn read(&mut self, id: MemberId) -> Result<(), End> {
-        // It may have ended in this round.
-        let Some(Client { connection, deadline, .. }) = self.clients.get_mut(&id) else { return Ok(()) };
-        if connection.read(&mut self.scratch, &self.bus.guid, self.now)? {
-            self.bus.set_takes_descriptors(id, connection.passes_descriptors());
-        }
+    /// Passes what a client has sent, up to the limit; true if there is more of it in the buffer.
+    fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<bool, End> {
+        let Some(Client { connection, deadline, half_until, charged, .. }) = self.clients.get_mut(&id) else {
+            return Ok(false);
+        };
         let was_active = self.bus.is_active(id);
-        while let Some(incoming) = connection.next_message()? {
-            self.bus.accept(id, incoming, self.now);
+        let (mut count, mut may_read) = (0, true);
+        loop {
+            if let Some(incoming) = connection.next_message()? {
+                self.bus.accept(id, incoming, self.now);
+                count += 1;
+                if count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
+                    break;
+                }
+            } else if std::mem::take(&mut may_read) {
+                if connection.read(&mut self.scratch, &self.bus.guid, self.now)? {
+                    self.bus.set_takes_descriptors(id, connection.passes_descriptors());
+                }
+            } else {
+                break;
+            }
         }
         if !was_active && self.bus.is_active(id) {
             self.incomplete.remove(&(*deadline, id));
         }
-        match connection.descriptors_wait_since() {
-            Some(_) => self.half.insert(id),
-            None => self.half.remove(&id),
-        };
+        let limits = &self.bus.config.limits;
+        let until = connection.descriptors_wait_since().map(|since| since + limits.waiting_descriptors);
+        if until != *half_until {
+            half_until.take().map(|before| self.half.remove(&(before, id)));
+            *half_until = until;
+            until.map(|until| self.half.insert((until, id)));
+        }
+        let (before, waiting) = (*charged, connection.waiting_descriptors());
+        if !self.bus.hold_descriptors(id, before, waiting) {
+            return Err(End::Descriptors(
+                "too many descriptors of its user wait for the rest of their messages",
+            ));
+        }
+        *charged = waiting;
+        // Behind a whole message no more than two reads have brought.
+        if connection.has_message() {
+            return Ok(true);
+        }
         // What one read brings is not counted: every message may be cut there.
         let incomplete = connection.incomplete_bytes();
         let counted = if incomplete > READ_BYTES { incomplete as u64 } else { 0 };
-        if self.bus.hold_incoming(id, counted) { Ok(()) } else { Err(End::TooMuch) }
+        if self.bus.hold_incoming(id, counted) { Ok(false) } else { Err(End::TooMuch) }
     }
 
     /// Does what the bus has left to be done.
@@ -298,7 +406,7 @@ impl Server {
             Action::Deliver(id, message) => {
                 if let Some(client) = self.clients.get_mut(&id) {
                     if !client.connection.has_output() {
-                        self.dirty.push(id);
+                        self.dirty.push_back(id);
                     }
                     client.connection.push(message);
                 }
@@ -311,7 +419,6 @@ impl Server {
                 self.put_out(id, why);
             }
             Action::Start { number, command, environment } => self.start(number, &command, environment),
-            Action::Reload => self.reload(),
         }
     }
 
@@ -332,26 +439,18 @@ impl Server {
         }
     }
 
-    fn reload(&mut self) {
-        match (self.reload)() {
-            Ok(config) => self.bus.reconfigure(config),
-            Err(why) => log(&format!("the configuration is as before: {why}")),
-        }
-    }
-
     fn pass_time(&mut self) {
+        let mut slice = Slice::default();
         while let Some(&(deadline, id)) = self.incomplete.first()
             && deadline <= self.now
+            && !slice.is_over()
         {
             self.end(id, End::NotAuthenticated("it has not said Hello in time"));
         }
-        let limit = self.bus.config.limits.waiting_descriptors;
-        let is_late = |id: &&MemberId| {
-            let since = self.clients.get(id).and_then(|client| client.connection.descriptors_wait_since());
-            since.is_some_and(|since| since + limit <= self.now)
-        };
-        let late: Vec<MemberId> = self.half.iter().filter(is_late).copied().collect();
-        for id in late {
+        while let Some(&(deadline, id)) = self.half.first()
+            && deadline <= self.now
+            && !slice.is_over()
+        {
             self.end(id, End::Descriptors("the rest of their message does not come"));
         }
         self.bus.tick(self.now);
@@ -362,23 +461,42 @@ impl Server {
         self.listen(self.paused_until.is_none());
     }
 
-    /// Writes what was delivered in this round.
+    /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another one lasts.
     fn flush(&mut self) {
-        while let Some(id) = self.dirty.pop() {
-            let Some(client) = self.clients.get_mut(&id) else { continue };
-            match client.connection.flush() {
-                Ok(written) => self.bus.written(id, written.bytes, written.descriptors),
-                Err(end) => {
-                    self.end(id, end);
-                    self.act();
-                    continue;
-                }
+        let mut slice = Slice::default();
+        while let Some(id) = self.writable.pop_front() {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.is_writable = false;
             }
-            let wants_to_write = client.connection.has_output();
-            if wants_to_write != client.wants_to_write {
-                client.wants_to_write = wants_to_write;
-                self.watch_again(id);
+            self.flush_one(id);
+            if slice.is_over() {
+                break;
             }
+        }
+        // What the end of a client brings to others is among it.
+        let mut slice = Slice::default();
+        while let Some(id) = self.dirty.pop_front() {
+            self.flush_one(id);
+            if !self.dirty.is_empty() && slice.is_over() {
+                break;
+            }
+        }
+        self.is_behind = !self.dirty.is_empty();
+    }
+
+    fn flush_one(&mut self, id: MemberId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        match client.connection.flush() {
+            Ok(written) => self.bus.written(id, written.bytes, written.descriptors),
+            Err(end) => {
+                self.end(id, end);
+                return self.act();
+            }
+        }
+        let wants_to_write = client.connection.has_output();
+        if wants_to_write != client.wants_to_write {
+            client.wants_to_write = wants_to_write;
+            self.watch_again(id);
         }
     }
 
@@ -403,7 +521,8 @@ impl Server {
         if let Some(client) = self.clients.remove(&id) {
             let _ = epoll::delete(&self.epoll, client.connection.as_fd());
             self.incomplete.remove(&(client.deadline, id));
-            self.half.remove(&id);
+            client.half_until.map(|until| self.half.remove(&(until, id)));
+            client.connection.close();
         }
     }
 }

@@ -5,11 +5,14 @@
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::path::Path;
 
 use causeway_os::process::inherited_fd;
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
 
-use crate::listen::Listener;
+use crate::listen::{Listener, NativePlace};
 
 /// The address that stands for all sockets of systemd.
 pub const ADDRESS: &str = "systemd:";
@@ -19,11 +22,12 @@ pub const VARIABLES: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", 
 const FIRST: i32 = 3;
 const MOST: i32 = 32;
 
-/// Takes the sockets that systemd has handed to this process.
+/// Takes the sockets that systemd has handed to this process: those of `ListenStream=` for D-Bus programs, and one of `ListenSequentialPacket=` for
+/// native members.
 ///
 /// # Errors
-/// In a sentence: there are none, or one of them is no Unix socket that listens.
-pub fn listeners(guid: &str) -> Result<Vec<Listener>, String> {
+/// In a sentence: there are none for D-Bus programs or too many, or one of them is no Unix socket that listens.
+pub fn listeners(guid: &str) -> Result<(Vec<Listener>, Option<NativePlace>), String> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
     let is_for_us = number("LISTEN_PID") == Some(std::process::id().cast_signed());
     let count = number("LISTEN_FDS").filter(|_| is_for_us).unwrap_or(0);
@@ -32,13 +36,32 @@ pub fn listeners(guid: &str) -> Result<Vec<Listener>, String> {
             "`{ADDRESS}` stands for 1 to {MOST} sockets of a socket unit, and {count} were handed to this process; start it by its unit and with --nofork, or write unix:path=PATH"
         ));
     }
-    (FIRST..FIRST + count)
-        .map(|number| {
-            let socket = inherited_fd(number).map_err(|error| error.to_string())?;
-            Listener::inherited(socket, guid)
-                .map_err(|why| format!("descriptor {number} of systemd cannot be used: {why}"))
-        })
-        .collect()
+    let (mut listeners, mut native) = (Vec::new(), None);
+    for number in FIRST..FIRST + count {
+        let unusable = |why: &str| format!("descriptor {number} of systemd cannot be used: {why}");
+        let socket = inherited_fd(number).map_err(|error| error.to_string())?;
+        if socket_type(&socket) != Ok(SocketType::SEQPACKET) {
+            listeners.push(Listener::inherited(socket, guid).map_err(|why| unusable(&why))?);
+            continue;
+        }
+        let path = UnixStream::from(socket.try_clone().map_err(|error| unusable(&error.to_string()))?)
+            .local_addr()
+            .ok()
+            .and_then(|name| name.as_pathname().map(Path::to_owned))
+            .ok_or_else(|| unusable("native members join at a path, and it has none"))?;
+        if native.replace(NativePlace { path, socket: Some(socket) }).is_some() {
+            return Err(unusable(
+                "it is the second one for native members; keep one ListenSequentialPacket=",
+            ));
+        }
+    }
+    match listeners.is_empty() {
+        true => Err(
+            "systemd has handed over no socket for D-Bus programs; add a ListenStream= to the socket unit"
+                .into(),
+        ),
+        false => Ok((listeners, native)),
+    }
 }
 
 /// Says that clients can connect, where a service manager waits for that.

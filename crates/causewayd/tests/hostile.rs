@@ -3,17 +3,21 @@
 #![allow(clippy::print_stdout, reason = "a test says there how it is repeated")]
 
 mod common;
+#[path = "common/random.rs"]
+mod random;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-use common::{Broker, PATIENCE, add_match, authenticate, driver_call, eventually, refusal, wait_for};
-use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
+use common::{
+    Broker, PATIENCE, add_match, authenticate, driver_call, eventually, lingering, refusal, wait_for,
+};
+use random::{Random, rounds};
+use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Value, values};
 use weighbridge_dbus_client::{Connection, Error};
 
 /// Reads until the bus closes the connection.
@@ -88,25 +92,18 @@ fn what_is_no_message_ends_its_connection_and_no_other() {
     serves(&mut witness);
 }
 
-/// Rounds of random bytes in a test; more as long as the seconds of CAUSEWAYD_HOSTILE_SECONDS last.
-const RANDOM_ROUNDS: usize = 400;
+/// Rounds of random bytes from one seed; more as long as the seconds of CAUSEWAYD_HOSTILE_SECONDS last.
+const RANDOM_ROUNDS: usize = 150;
 
 /// Random bytes, a changed handshake, changed messages that come in parts and end anywhere, with descriptors or without. Some of the
 /// clients stay for a while with what they have not finished.
 #[test]
 fn random_bytes_and_changed_messages_never_stop_the_bus() {
+    Random::of_environment().for_each(attack_beside_a_witness);
+}
+
+fn attack_beside_a_witness(mut random: Random) {
     const STAY: usize = 16;
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let time = Duration::from_secs(number("CAUSEWAYD_HOSTILE_SECONDS").unwrap_or(0));
-    let seed = number("CAUSEWAYD_HOSTILE_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
-    println!("again with CAUSEWAYD_HOSTILE_SEED={seed}");
-    let mut state = seed.max(1);
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
     // A client may leave its own socket behind in half a message: the bus then is the last to hold both ends of the connection.
     let mut broker = Broker::configured("<limit name='pending_fd_timeout'>1000</limit>");
     let mut witness = broker.open();
@@ -123,45 +120,43 @@ fn random_bytes_and_changed_messages_never_stop_the_bus() {
     ];
     let handshake = b"\0AUTH EXTERNAL 30\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n";
     let mut staying: VecDeque<UnixStream> = VecDeque::new();
-    let began = Instant::now();
-    let mut rounds = 0;
-    while rounds < RANDOM_ROUNDS || began.elapsed() < time {
+    let done = rounds(RANDOM_ROUNDS, |round| {
         let mut client = broker.socket();
         let mut bytes = Vec::new();
-        match rounds % 4 {
-            0 => bytes.extend((0..random(2_000)).map(|_| random(256) as u8)),
-            1 => bytes
-                .extend(handshake.iter().map(|byte| if random(20) == 0 { random(256) as u8 } else { *byte })),
+        match round % 4 {
+            0 => bytes.extend((0..random.below(2_000)).map(|_| random.byte())),
+            1 => bytes.extend(
+                handshake.iter().map(|byte| if random.below(20) == 0 { random.byte() } else { *byte }),
+            ),
             _ => {
                 authenticate(&mut client);
                 bytes.extend(hello());
-                (0..4).for_each(|_| bytes.extend(&valid[random(valid.len())]));
-                for _ in 0..random(5) {
-                    let at = random(bytes.len());
-                    bytes[at] = random(256) as u8;
+                (0..4).for_each(|_| bytes.extend(&valid[random.below(valid.len())]));
+                for _ in 0..random.below(5) {
+                    let at = random.below(bytes.len());
+                    bytes[at] = random.byte();
                 }
-                bytes.truncate(1 + random(bytes.len()));
+                bytes.truncate(1 + random.below(bytes.len()));
             }
         }
         // The bus may have closed it in the middle, and what does not fit is not waited for.
         client.set_nonblocking(true).unwrap();
-        let middle = random(bytes.len() + 1);
+        let middle = random.below(bytes.len() + 1);
         for part in [&bytes[..middle], &bytes[middle..]] {
-            let _ = match random(3) {
+            let _ = match random.below(3) {
                 0 => causeway_os::socket::send_with_fds(&client, part, &[client.as_fd()]).map_err(drop),
                 _ => client.write_all(part).map_err(drop),
             };
         }
-        if random(2) == 0 {
+        if random.below(2) == 0 {
             staying.push_back(client);
             staying.drain(..staying.len().saturating_sub(STAY));
         }
-        if rounds % 20 == 0 {
+        if round % 20 == 0 {
             serves(&mut witness);
         }
-        rounds += 1;
-    }
-    println!("{rounds} rounds");
+    });
+    println!("{done} rounds");
     drop(staying);
     let descriptors = || {
         // What waits for the witness may hold some.
@@ -194,6 +189,49 @@ fn one_that_never_says_hello_or_the_rest_of_a_message_is_ended_in_time() {
     causeway_os::socket::send_with_fds(&half, &whole[..20], &[std::io::stderr().as_fd()]).unwrap();
     closed(&mut half);
     serves(&mut witness);
+}
+
+/// Each has as many as it may, and no more than some of them are held.
+#[test]
+fn descriptors_of_half_messages_are_limited_for_a_client_and_for_its_user() {
+    const EACH: usize = 60;
+    let broker = Broker::configured("<limit name='max_outgoing_unix_fds'>100</limit>");
+    let mut witness = broker.open();
+    let before = broker.descriptors();
+    let whole = Builder::signal("/", "a.B", "C").unix_fds(EACH as u32).build(2).unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let begin = || {
+        let mut client = broker.socket();
+        authenticate(&mut client);
+        client.write_all(&hello()).unwrap();
+        causeway_os::socket::send_with_fds(&client, &whole[..20], &[file.as_fd(); EACH]).unwrap();
+        serves(&mut witness);
+        client
+    };
+    let mut clients: Vec<UnixStream> = std::iter::repeat_with(begin).take(20).collect();
+    // 100 for one, four times as many for its user; one that holds none may begin as long as something is left.
+    let most = 4 * 100 + EACH + clients.len();
+    eventually("more are held", || broker.descriptors(), |now| *now <= before + most);
+    let held = broker.descriptors();
+    assert!(held > before + 100, "none are held: {held} descriptors, {before} before");
+    closed(clients.last_mut().unwrap());
+    // The first may send the rest of its message, and another of those that were held.
+    clients[0].write_all(&whole[20..]).unwrap();
+    drop(clients);
+    eventually("descriptors stay", || broker.descriptors(), |now| *now <= before);
+    serves(&mut witness);
+    // One client with more than its own share, a little at a time.
+    let mut greedy = broker.socket();
+    authenticate(&mut greedy);
+    greedy.write_all(&hello()).unwrap();
+    let many = Builder::signal("/", "a.B", "C").unix_fds(200).build(2).unwrap();
+    for part in many[..20].chunks(5) {
+        if causeway_os::socket::send_with_fds(&greedy, part, &[file.as_fd(); EACH]).is_err() {
+            break;
+        }
+        serves(&mut witness);
+    }
+    closed(&mut greedy);
 }
 
 /// Many clients that begin a large message and go on until the bus has enough of it.
@@ -303,29 +341,105 @@ fn descriptors_pass_up_to_the_limit_of_the_kernel_and_none_stays() {
     eventually("descriptors stay in the bus", || broker.descriptors(), |now| *now <= before);
 }
 
-/// The last holder of a socket with SO_LINGER and unsent data waits when it closes it.
+/// The bus stands still meanwhile.
+fn stopped<T>(broker: &Broker, act: impl FnOnce() -> T) -> T {
+    let bus = rustix::process::Pid::from_raw(broker.child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(bus, rustix::process::Signal::STOP).unwrap();
+    let outcome = act();
+    rustix::process::kill_process(bus, rustix::process::Signal::CONT).unwrap();
+    outcome
+}
+
 #[test]
 fn closing_a_descriptor_that_lingers_does_not_stop_the_bus() {
     let broker = Broker::start();
     let (mut sender, mut witness) = (broker.open(), broker.open());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut lingering = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let _peer = listener.accept().unwrap();
-    rustix::net::sockopt::set_socket_linger(&lingering, Some(Duration::from_secs(300))).unwrap();
-    // Its peer does not read, so that bytes stay unsent.
-    lingering.set_nonblocking(true).unwrap();
-    while lingering.write(&[0; 65_536]).is_ok() {}
+    let (first, _peer) = lingering(&listener);
     let signal = Builder::signal("/", "a.B", "Nobody").unix_fds(1);
-    // While the bus stands still this process gives the socket up, so that the bus is the last to hold it.
-    let bus = rustix::process::Pid::from_raw(broker.child.id().cast_signed()).unwrap();
-    rustix::process::kill_process(bus, rustix::process::Signal::STOP).unwrap();
-    sender.send_with_fds(&signal, &[lingering.as_fd()]).unwrap();
-    drop(lingering);
-    rustix::process::kill_process(bus, rustix::process::Signal::CONT).unwrap();
+    // This process gives the socket up, so that the bus is the last to hold it.
+    stopped(&broker, || {
+        sender.send_with_fds(&signal, &[first.as_fd()]).unwrap();
+        drop(first);
+    });
     // A bus that waited for it would not answer before the patience of this client is over.
     for _ in 0..10 {
         serves(&mut witness);
     }
+    // Now one that the bus never reads, because it ends the connection before: it goes with the connection.
+    let mut breaking = broker.socket();
+    authenticate(&mut breaking);
+    breaking.write_all(&hello()).unwrap();
+    let (second, _peer) = lingering(&listener);
+    stopped(&broker, || {
+        breaking.write_all(&[b'x'; 4096]).unwrap();
+        let rest = signal.build(2).unwrap();
+        causeway_os::socket::send_with_fds(&breaking, &rest, &[second.as_fd()]).unwrap();
+        drop((second, breaking));
+    });
+    for _ in 0..10 {
+        serves(&mut witness);
+    }
+}
+
+/// More than there are threads that close.
+#[test]
+fn many_descriptors_that_linger_keep_no_connection_open() {
+    const HANGING: usize = 40;
+    let broker = Broker::start();
+    let mut sender = broker.open();
+    let start = broker.descriptors();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let signal = Builder::signal("/", "a.B", "Nobody").unix_fds(1);
+    let mut peers = Vec::new();
+    stopped(&broker, || {
+        for _ in 0..HANGING {
+            let (socket, peer) = lingering(&listener);
+            sender.send_with_fds(&signal, &[socket.as_fd()]).unwrap();
+            peers.push(peer);
+        }
+    });
+    serves(&mut sender);
+    let before = broker.descriptors();
+    // Those that hang have left the table already; the others wait.
+    assert!(before > start + HANGING / 2, "none of them hangs: {before} descriptors, {start} before");
+    // One that is put out while much of what it has sent is unread, and many that have said nothing wrong.
+    let mut breaking = broker.socket();
+    authenticate(&mut breaking);
+    stopped(&broker, || breaking.write_all(&[b'x'; 100_000]).unwrap());
+    closed(&mut breaking);
+    (0..50).for_each(|_| drop(broker.open()));
+    // The socket of the first may wait for its turn; those of the others do not.
+    eventually("sockets stay", || broker.descriptors(), |now| *now <= before + 1);
+    drop(peers);
+    eventually("descriptors stay", || broker.descriptors(), |now| *now <= start);
+}
+
+/// All that waits when the bus looks is taken in turns, some messages of each client.
+#[test]
+fn a_client_that_sends_much_at_once_does_not_stand_before_the_others() {
+    const FLOOD: usize = 400;
+    const MOST_BEFORE: usize = 100;
+    let broker = Broker::start();
+    let (mut flood, mut other, mut observer) = (broker.open(), broker.open(), broker.open());
+    add_match(&mut observer, "path='/flood'");
+    let signal = |interface| Builder::signal("/flood", interface, "S");
+    let all: Vec<u8> =
+        (10..).take(FLOOD).flat_map(|serial| signal("a.Flood").build(serial).unwrap()).collect();
+    // What is in its socket first, and fits into it.
+    stopped(&broker, || {
+        flood.send_bytes(&all).unwrap();
+        other.send(&signal("a.Other")).unwrap();
+    });
+    let (mut seen, mut before) = (0, None);
+    while seen < FLOOD || before.is_none() {
+        let got = wait_for(&mut observer, |header| header.path == Some("/flood"));
+        match Header::parse(&got).unwrap().interface {
+            Some("a.Flood") => seen += 1,
+            _ => before = Some(seen),
+        }
+    }
+    assert!(before < Some(MOST_BEFORE), "{before:?} messages of the flood came first");
 }
 
 #[test]
@@ -363,6 +477,32 @@ fn only_the_user_of_the_bus_changes_what_services_find() {
         &[0; 8],
     ));
     assert_eq!(refusal(client.call(&elsewhere, PATIENCE)), "AccessDenied");
-    let stats = driver_call("GetStats").interface("org.freedesktop.DBus.Debug.Stats");
-    client.call(&stats, PATIENCE).unwrap();
+    client.call(&stats(), PATIENCE).unwrap();
+}
+
+fn stats() -> Builder<'static> {
+    driver_call("GetStats").interface("org.freedesktop.DBus.Debug.Stats")
+}
+
+#[test]
+fn the_longest_turn_of_the_loop_stands_in_the_statistics() {
+    let broker = Broker::start();
+    let mut client = broker.open();
+    (0..100).for_each(|_| serves(&mut client));
+    let answer = client.call(&stats(), PATIENCE).unwrap();
+    let header = Header::parse(&answer).unwrap();
+    let values = values(&header, &answer[header.header_bytes..]).unwrap();
+    let [Value::Dictionary(entries)] = &values[..] else { panic!("{values:?}") };
+    let number = |name: &str| {
+        entries.iter().find_map(|entry| match entry {
+            (Value::Text(key), Value::Variant(_, value)) if *key == name => Some(value),
+            _ => None,
+        })
+    };
+    let number = |name: &str| match number(name).map(|value| &**value) {
+        Some(Value::U32(number)) => *number,
+        other => panic!("{name} is {other:?}"),
+    };
+    let (turn, cpu) = (number("PeakTurnMicroseconds"), number("PeakTurnCPUMicroseconds"));
+    assert!(turn > 0 && cpu <= turn, "{turn} µs, of them {cpu} µs of CPU time");
 }

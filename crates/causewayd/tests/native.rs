@@ -5,13 +5,13 @@ mod common;
 #[path = "common/native.rs"]
 mod native;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Barrier;
 
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
 use causeway_bus::{Connection as Member, ConnectionOptions, Error, Incoming, NameReply, Payload, name};
 use common::{PATIENCE, add_match, driver_call, eventually, request_name, texts, wait_for};
-use native::{NativeBus, call, client_signal, signal};
+use native::{NativeBus, Pipe, become_monitor, call, client_signal, signal, write_into};
 use weighbridge_dbus_client::Connection as Client;
 
 const PATH: &str = "/com/example";
@@ -25,7 +25,7 @@ fn text(text: &str) -> Body {
 
 /// Members and clients that wait for the signals of a test.
 fn listeners(bus: &NativeBus, of_each: usize) -> (Vec<Member>, Vec<Client>) {
-    let patient = ConnectionOptions { laggard_deadline: PATIENCE, ..ConnectionOptions::default() };
+    let patient = ConnectionOptions { laggard_deadline: Some(PATIENCE), ..ConnectionOptions::default() };
     let members = (0..of_each).map(|_| {
         let mut member = Member::open_with(bus.path(), patient.clone()).unwrap();
         member.add_match(RULE).unwrap();
@@ -302,15 +302,8 @@ fn members_and_clients_know_of_each_other() {
 fn a_monitor_among_the_clients_sees_messages_between_members() {
     let bus = NativeBus::start();
     let mut monitor = bus.client();
-    let mut out = weighbridge_dbus::wire::Marshal::default();
-    out.texts(std::iter::empty());
-    out.u32(0);
-    let become_monitor = Builder::call("/org/freedesktop/DBus", "BecomeMonitor")
-        .interface("org.freedesktop.DBus.Monitoring")
-        .destination("org.freedesktop.DBus")
-        .body(out.into_body("asu"));
     let (mut one, mut two) = (bus.member(), bus.member());
-    monitor.call(&become_monitor, PATIENCE).unwrap();
+    become_monitor(&mut monitor);
     // From here on members know that they are watched.
     one.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
     for round in 0..50 {
@@ -330,31 +323,6 @@ fn a_monitor_among_the_clients_sees_messages_between_members() {
             (Some(serial), vec!["answer".into()])
         );
     }
-}
-
-/// A pipe whose writing end travels: who gets it writes a text, which is read here.
-struct Pipe {
-    read: std::io::PipeReader,
-    write: OwnedFd,
-}
-
-impl Pipe {
-    fn new() -> Pipe {
-        let (read, write) = std::io::pipe().unwrap();
-        Pipe { read, write: write.into() }
-    }
-
-    /// What was written, once no process has the writing end any more.
-    fn text(self) -> String {
-        drop(self.write);
-        std::io::read_to_string(self.read).unwrap()
-    }
-}
-
-fn write_into(mut descriptors: Vec<OwnedFd>, text: &str) {
-    assert_eq!(descriptors.len(), 1);
-    let mut file = std::fs::File::from(descriptors.remove(0));
-    std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
 }
 
 /// 3 MiB and a descriptor, in calls, replies and signals in both directions.

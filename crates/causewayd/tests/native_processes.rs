@@ -8,7 +8,7 @@ mod native;
 use std::os::unix::process::ExitStatusExt;
 
 use causeway_bus::wire::{Body, Builder, Header};
-use causeway_bus::{Connection as Member, ConnectionOptions, Incoming, name};
+use causeway_bus::{Connection as Member, ConnectionOptions, Error, Incoming, Monitor, name};
 use common::{PATIENCE, add_match, eventually, request_name, texts, wait_for};
 use native::{NativeBus, call, start_role};
 use rustix::process::{Pid, Signal, kill_process};
@@ -176,11 +176,33 @@ fn a_killed_causewayd_leaves_members_that_go_on() {
         one.finish_call(serial, PATIENCE).unwrap();
     };
     ask(&mut one, &mut two);
+    let asked = one.start_call(client.unique_name(), PATH, INTERFACE, "Ask", Body::default()).unwrap();
     bus.broker.child.kill().unwrap();
     assert_eq!(bus.broker.child.wait().unwrap().signal(), Some(9));
+    // The client is alive, but its answer has no way.
+    let error = one.finish_call(asked, PATIENCE).unwrap_err();
+    assert!(matches!(error, Error::AuthorityGone), "{error}");
     ask(&mut one, &mut two);
     assert!(client.ask_driver("GetId", Body::default()).is_err());
     assert!(Member::open(bus.path()).is_err());
+}
+
+#[test]
+fn a_wake_up_of_causewayd_by_a_member_is_counted() {
+    let bus = NativeBus::start();
+    let mut member = bus.member();
+    let monitor = Monitor::open(bus.path()).unwrap();
+    let wakes = || monitor.members()[0].2.wakes;
+    let before = wakes();
+    // Each call that finds causewayd asleep wakes it.
+    eventually(
+        "no wake-up is counted",
+        || {
+            member.request_name("a.Name", 0).unwrap();
+            wakes()
+        },
+        |wakes| *wakes > before,
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use common::{Broker, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_dbus::wire::Body;
-use weighbridge_dbus_client::Connection;
+use weighbridge_dbus_client::{Connection, Error};
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_causewayd")).args(args).stdin(Stdio::null()).output().unwrap()
@@ -89,6 +89,34 @@ fn one_of_many_takes_the_socket_that_a_killed_bus_has_left() {
     }
 }
 
+/// A session without a file for its D-Bus socket serves natively under a name that is never used again.
+#[test]
+fn what_a_killed_session_leaves_is_removed_by_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
+        command.args(["--session", "--address", "unix:tmpdir=/tmp"]).stderr(Stdio::null());
+        Broker::spawn(command.env("XDG_RUNTIME_DIR", folder.path()))
+    };
+    let files = || {
+        let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    std::fs::write(folder.path().join("causeway-notes.native.lock"), "precious").unwrap();
+    let mut running = start();
+    let of_running = files();
+    assert_eq!(of_running.len(), 3, "{of_running:?}");
+    // Killed when it is dropped.
+    drop(start());
+    assert_eq!(files().len(), 5);
+    let mut next = start();
+    let left = files();
+    assert!(left.len() == 5 && left.is_superset(&of_running), "{left:?}");
+    end(&mut next, Signal::TERM);
+    end(&mut running, Signal::TERM);
+    assert_eq!(files().len(), 1);
+}
+
 #[test]
 fn a_name_in_the_abstract_namespace_has_one_bus() {
     let broker = Broker::start();
@@ -122,6 +150,16 @@ fn manual_page_and_completions_have_every_option() {
     }
 }
 
+/// The kernel lets every user connect; authentication and the policy decide whom the bus lets in.
+#[test]
+fn the_files_of_the_sockets_let_in_whom_the_policy_may_let_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, native) = (folder.path().join("bus"), folder.path().join("native"));
+    let _broker = Broker::with(&["--address", &at(&path), "--native", native.to_str().unwrap()]);
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode(&path), mode(&native)), (0o777, 0o600));
+}
+
 #[test]
 fn several_addresses_are_one_bus() {
     let folder = tempfile::tempdir().unwrap();
@@ -143,6 +181,7 @@ fn in_the_background_it_returns_when_clients_can_connect() {
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines.len() == 2 && lines[0].starts_with(&address), "{said}");
     drop(Connection::open(lines[0]).unwrap());
+    assert_eq!(std::fs::read_to_string(format!("/proc/{}/comm", lines[1])).unwrap(), "causewayd\n");
     let pid = Pid::from_raw(lines[1].parse().unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     eventually("the socket stays", || folder.path().join("bus").exists(), |exists| !exists);
@@ -164,11 +203,45 @@ fn what_it_cannot_do_is_said_in_a_sentence() {
     let busy = folder.path().join("busy");
     std::fs::write(&busy, "a file").unwrap();
     assert!(failure(&["--address", &at(&busy)]).contains("no socket of this user"));
+    let free = at(&folder.path().join("free"));
+    let native = failure(&["--address", &free, "--native", busy.to_str().unwrap(), "--nofork"]);
+    assert!(native.contains("no socket of this user") && native.matches("busy").count() == 1, "{native}");
     assert_eq!(std::fs::read_to_string(&busy).unwrap(), "a file");
+    let mut left: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["bus.conf", "busy"]);
+    let closed = failure(&["--address", &free, "--nofork", "--print-address", "77"]);
+    assert!(closed.contains("descriptor 77: it is not open"), "{closed}");
+    // Nothing is printed: there is no bus whose address that is.
+    let nowhere = ["--address", &free, "--nofork", "--print-address", "--print-native"];
+    assert!(failure(&nowhere).contains("there is no native socket"));
     let introspected = run(&["--introspect"]);
     assert!(
         String::from_utf8(introspected.stdout).unwrap().contains("<interface name=\"org.freedesktop.DBus\">")
     );
+}
+
+/// The names are those of dbus-daemon where it has the number.
+#[test]
+fn statistics_have_what_is_held_and_its_peaks() {
+    let broker = Broker::start();
+    let mut client = broker.open();
+    let has = |reply: &[u8], name: &str| {
+        let name = [name.as_bytes(), &[0]].concat();
+        reply.windows(name.len()).any(|part| part == name)
+    };
+    let stats = |member| common::driver_call(member).interface("org.freedesktop.DBus.Debug.Stats");
+    let of_bus = client.call(&stats("GetStats"), common::PATIENCE).unwrap();
+    for name in ["MatchRules", "BusNames"] {
+        assert!(has(&of_bus, name) && has(&of_bus, &format!("Peak{name}")), "{name}");
+        assert!(has(&of_bus, &format!("Peak{name}PerConnection")), "{name}");
+    }
+    let own = Body::default().text(client.unique_name());
+    let of_client = client.call(&stats("GetConnectionStats").body(own), common::PATIENCE).unwrap();
+    for name in ["MatchRules", "BusNames", "IncomingBytes", "OutgoingBytes", "OutgoingFDs"] {
+        assert!(has(&of_client, name) && has(&of_client, &format!("Peak{name}")), "{name}");
+    }
 }
 
 #[test]
@@ -191,8 +264,16 @@ fn a_configuration_that_is_read_again_holds_for_new_requests() {
     write(&format!("<servicedir>{}</servicedir>", folder.path().display()));
     client.ask_driver("ReloadConfig", Body::default()).unwrap();
     assert!(has(names(&mut client)));
-    // One that is broken changes nothing.
+    // One that is broken changes nothing, and who asks for it learns why.
     write("<colour/>");
+    match client.ask_driver("ReloadConfig", Body::default()) {
+        Err(Error::Refused { name, message }) => {
+            assert_eq!(name, "org.freedesktop.DBus.Error.Failed");
+            assert!(message.contains("bus.conf") && message.contains("<colour> is no element"), "{message}");
+        }
+        other => panic!("it should have been refused: {other:?}"),
+    }
+    assert!(has(names(&mut client)));
     kill_process(Pid::from_raw(broker.child.id().cast_signed()).unwrap(), Signal::HUP).unwrap();
     assert!(has(names(&mut client)));
 }

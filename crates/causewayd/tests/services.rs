@@ -2,8 +2,9 @@
 
 mod common;
 
+use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::process::Command;
 
 use common::{Broker, PATIENCE, driver_call, number, refusal, request_name, texts, wait_for};
 use weighbridge_dbus::wire::{Body, Builder, Header, Kind, Marshal};
@@ -101,15 +102,103 @@ fn a_service_that_fails_is_an_error_to_all_that_wait_for_it() {
         assert_eq!(refusal(client.call(&call, PATIENCE)), error, "{name}");
         assert_eq!(refusal(client.call(&start, PATIENCE)), error, "{name}");
     }
-    // A file that comes later is found.
-    std::fs::write(folder.path().join("late.service"), "[D-BUS Service]\nName=a.Unknown\nExec=/bin/false\n")
-        .unwrap();
-    // Clocks of file systems are coarse: the folder has surely changed since it was read.
-    let later = SystemTime::now() + Duration::from_secs(2);
-    std::fs::File::open(folder.path()).unwrap().set_modified(later).unwrap();
-    let call = Builder::call("/", "M").destination("a.Unknown");
-    assert_eq!(refusal(client.call(&call, PATIENCE)), "Spawn.ChildExited");
     end_sleepers(&broker);
+}
+
+/// What a file says when the service is started counts, and not what it said when the bus was.
+#[test]
+fn service_files_that_come_change_and_go_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("late.service");
+    let broker = broker(folder.path(), &[], "");
+    let mut client = broker.open();
+    let mut look = |exec: Option<&str>| {
+        match exec {
+            Some(exec) => std::fs::write(&file, format!("[D-BUS Service]\nName=a.Late\nExec={exec}\n")),
+            None => std::fs::remove_file(&file),
+        }
+        .unwrap();
+        let listed = client.ask_driver("ListActivatableNames", Body::default()).unwrap();
+        let is_listed = listed.windows(6).any(|part| part == b"a.Late");
+        (is_listed, refusal(client.call(&Builder::call("/", "M").destination("a.Late"), PATIENCE)))
+    };
+    assert_eq!(look(Some("/bin/false")), (true, "Spawn.ChildExited".into()));
+    assert_eq!(look(Some("/no/such/program")), (true, "Spawn.ExecFailed".into()));
+    assert_eq!(look(None), (false, "ServiceUnknown".into()));
+}
+
+/// What the bus has inherited names the native socket of another one.
+#[test]
+fn a_service_finds_the_native_socket_of_its_own_bus_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let native = folder.path().join("native");
+    let text = "[D-BUS Service]\nName=a.Service\nExec=/bin/sh -c 'echo \"<$CAUSEWAY_BUS>\" >&2; exit 1'\n";
+    std::fs::create_dir_all(folder.path().join("dbus-1/services")).unwrap();
+    std::fs::write(folder.path().join("dbus-1/services/a.service"), text).unwrap();
+    for (args, expected) in [
+        (vec![], "<>".to_owned()),
+        (vec!["--native", native.to_str().unwrap()], format!("<{}>", native.display())),
+    ] {
+        let said = folder.path().join("said");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
+        command.args(["--address", "unix:tmpdir=/tmp"]).args(args);
+        command.env("XDG_DATA_HOME", folder.path()).env("CAUSEWAY_BUS", "/of/another/bus");
+        let broker = Broker::spawn(command.stderr(File::create(&said).unwrap()));
+        let start = Builder::call("/", "M").destination("a.Service");
+        assert_eq!(refusal(broker.open().call(&start, PATIENCE)), "Spawn.ChildExited");
+        let said = std::fs::read_to_string(&said).unwrap();
+        assert!(said.lines().any(|line| line == expected), "{expected}: {said}");
+    }
+}
+
+/// A bus that is no session's and has one user cannot start a program as another one.
+#[test]
+fn a_service_of_another_user_is_not_started_and_what_is_started_is_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, exec: &str, user: &str| {
+        let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\nUser={user}\n");
+        std::fs::write(path(&format!("{name}.service")), text).unwrap();
+    };
+    let own = rustix::process::geteuid().as_raw();
+    write("a.Own", "/bin/false", &own.to_string());
+    write("a.Foreign", "/bin/false", &(own + 1).to_string());
+    let configure = |kind: &str| {
+        let text = format!(
+            "<busconfig><type>{kind}</type><listen>unix:tmpdir=/tmp</listen><servicehelper>/bin/helper</servicehelper>\
+             <policy context='default'><allow send_destination='*'/><allow receive_type='*'/></policy>\
+             <servicedir>{}</servicedir></busconfig>",
+            folder.path().display()
+        );
+        std::fs::write(path("bus.conf"), text).unwrap();
+    };
+    let text = || std::fs::read_to_string(path("said")).unwrap();
+    configure("system");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
+    command.arg("--config-file").arg(path("bus.conf")).stderr(File::create(path("said")).unwrap());
+    let broker = Broker::spawn(&mut command);
+    let mut client = broker.open();
+    let mut call = |name: &str| refusal(client.call(&Builder::call("/", "M").destination(name), PATIENCE));
+    assert_eq!(call("a.Own"), "Spawn.ChildExited");
+    assert_eq!(call("a.Foreign"), "Spawn.PermissionsInvalid");
+    assert_eq!(text().matches("<servicehelper> is not done").count(), 1);
+    let requester = format!("(user {own}, process {})", std::process::id());
+    let starting: Vec<String> =
+        text().lines().filter(|line| line.contains("starting a.")).map(str::to_owned).collect();
+    assert!(
+        starting.len() == 1 && starting[0].contains("a.Own for :1.") && starting[0].contains(&requester),
+        "{starting:?}"
+    );
+    assert!(text().contains("the program that provides a.Own has ended with status 1"), "{}", text());
+    assert!(text().contains("is to run as user"), "{}", text());
+    // What is wrong is said again when the configuration is read again.
+    write("a.Broken", "'", "0");
+    configure("session");
+    client.ask_driver("ReloadConfig", Body::default()).unwrap();
+    assert_eq!(text().matches("<servicehelper> is not done").count(), 2);
+    assert!(text().contains("a.Broken.service: the quotes"), "{}", text());
+    let foreign = client.call(&Builder::call("/", "M").destination("a.Foreign"), PATIENCE);
+    assert_eq!(refusal(foreign), "Spawn.ChildExited");
 }
 
 /// A service outlives its bus, as with other brokers; this one would stay for a while.

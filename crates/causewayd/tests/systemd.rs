@@ -22,11 +22,22 @@ fn start(fds: Vec<OwnedFd>, said: &str, args: &str, stderr: Stderr) -> Child {
     Child::spawn(spawn).unwrap()
 }
 
+/// A socket as `ListenSequentialPacket=` makes it.
+fn packets(path: &Path) -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    rustix::net::listen(&socket, 16).unwrap();
+    socket
+}
+
 #[test]
 fn it_serves_on_the_sockets_of_a_socket_unit() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let sockets = ["one", "two"].map(|name| UnixListener::bind(path(name)).unwrap().into());
+    let mut sockets: Vec<OwnedFd> = vec![UnixListener::bind(path("one")).unwrap().into()];
+    sockets.push(packets(&path("native")));
+    sockets.push(UnixListener::bind(path("two")).unwrap().into());
     let manager = UnixDatagram::bind(path("manager")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     // A client that connects before the bus is there waits for it, as with every socket unit.
@@ -34,19 +45,24 @@ fn it_serves_on_the_sockets_of_a_socket_unit() {
     let early = address("one");
     let early =
         std::thread::spawn(move || Connection::open(&early).map(|client| client.unique_name().to_owned()));
-    let said = format!("NOTIFY_SOCKET='{}' LISTEN_PID=$$ LISTEN_FDS=2", path("manager").display());
-    let mut bus = start(sockets.into(), &said, "", Stderr::Inherit);
+    // So does a native member.
+    let native = path("native");
+    let member =
+        std::thread::spawn(move || causeway_bus::Connection::open(native).map(|member| member.bus_id()));
+    let said = format!("NOTIFY_SOCKET='{}' LISTEN_PID=$$ LISTEN_FDS=3", path("manager").display());
+    let mut bus = start(sockets, &said, "", Stderr::Inherit);
     let mut ready = [0; 64];
     let bytes = manager.recv(&mut ready).unwrap();
     assert_eq!(&ready[..bytes], b"READY=1\n");
     let name = early.join().unwrap().unwrap();
     let mut client = Connection::open(&address("two")).unwrap();
-    assert!(client.ask_driver("GetId", Body::default()).is_ok());
+    let guid = client.ask_driver("GetId", Body::default()).unwrap();
+    assert_eq!(common::texts(&guid), [member.join().unwrap().unwrap()]);
     assert_ne!(client.unique_name(), name);
     bus.kill(15).unwrap();
     assert_eq!(bus.wait(Some(PATIENCE)).unwrap(), Some(Exit::Code(0)));
     // The manager listens on, and removes the files when it wants to.
-    assert!(path("one").exists() && path("two").exists());
+    assert!(path("one").exists() && path("two").exists() && path("native").exists());
 }
 
 #[test]
@@ -68,6 +84,13 @@ fn what_is_no_socket_of_a_unit_is_said_in_a_sentence() {
     let (connected, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
     assert!(said_of(vec![connected.into()], "LISTEN_PID=$$ LISTEN_FDS=1").contains("that listens"));
     assert!(said_of(vec![], "LISTEN_PID=$$ LISTEN_FDS=1").contains("descriptor 3"));
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| packets(&folder.path().join(name)));
+    let alone = said_of(vec![one.try_clone().unwrap()], "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(alone.contains("no socket for D-Bus programs"), "{alone}");
+    assert!(
+        said_of(vec![one, two], "LISTEN_PID=$$ LISTEN_FDS=2").contains("the second one for native members")
+    );
 }
 
 /// A unit whose program is not installed cannot be verified: its copy names the one that was built.

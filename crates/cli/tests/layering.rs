@@ -12,11 +12,19 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("import", "weighbridge-import", &["weighbridge-record", "weighbridge-stats"]),
     ("causeway", "causeway", &["causeway-os"]),
     // A measurement among its examples compares it with a log of `causeway`, whose tests it shares helpers with.
-    // Its tests and measurements need a bus that serves, which is above it.
+    // Its tests and measurements need a bus that serves, and brokers to compare it with, which are above it.
     (
         "causeway-bus",
         "causeway-bus",
-        &["causeway", "causewayd", "causeway-os", "weighbridge-dbus", "weighbridge-stats"],
+        &[
+            "causeway",
+            "causewayd",
+            "causeway-os",
+            "weighbridge-dbus",
+            "weighbridge-dbus-brokers",
+            "weighbridge-dbus-client",
+            "weighbridge-stats",
+        ],
     ),
     (
         "causeway-cli",
@@ -30,11 +38,17 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus-client",
         ],
     ),
-    // Its tests are clients of a bus.
+    // Its tests and measurements are clients of a bus, and compare it with brokers.
     (
         "causewayd",
         "causewayd",
-        &["causeway-bus", "weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"],
+        &[
+            "causeway-bus",
+            "weighbridge-dbus",
+            "weighbridge-dbus-brokers",
+            "weighbridge-dbus-client",
+            "causeway-os",
+        ],
     ),
     ("explain", "weighbridge-explain", &["weighbridge-record", "weighbridge-stats"]),
     (

@@ -2,11 +2,12 @@
 //!
 //! Source: D-Bus Specification, section "Server Addresses".
 
+use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 
-use weighbridge_dbus::address::unescaped;
+use weighbridge_dbus::address::{escaped, unescaped};
 
 use crate::Error;
 
@@ -19,28 +20,36 @@ pub enum Address {
     Abstract(Vec<u8>),
 }
 
-/// The addresses of the session bus of this user.
+/// The addresses of the session bus of this user: `DBUS_SESSION_BUS_ADDRESS`, or `$XDG_RUNTIME_DIR/bus` if that is not set or empty.
 ///
 /// # Errors
 /// The environment names none.
 pub fn session() -> Result<String, Error> {
-    if let Ok(address) = std::env::var("DBUS_SESSION_BUS_ADDRESS") {
-        return Ok(address);
+    session_in(std::env::var_os("DBUS_SESSION_BUS_ADDRESS"), std::env::var_os("XDG_RUNTIME_DIR"))
+}
+
+fn session_in(address: Option<OsString>, runtime: Option<OsString>) -> Result<String, Error> {
+    if let Some(address) = address.filter(|address| !address.is_empty()) {
+        return address.into_string().map_err(|address| {
+            Error::Address(format!("DBUS_SESSION_BUS_ADDRESS is not UTF-8: {}", address.display()))
+        });
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("bus"));
-    match runtime.filter(|socket| socket.exists()) {
-        Some(socket) => Ok(format!("unix:path={}", socket.display())),
+    let folder = runtime.filter(|folder| !folder.is_empty());
+    let socket = folder.map(|folder| PathBuf::from(folder).join("bus"));
+    match socket.filter(|socket| socket.exists()) {
+        Some(socket) => Ok(format!("unix:path={}", escaped(socket.as_os_str().as_encoded_bytes()))),
         None => Err(Error::Address(
             "there is no session bus: neither DBUS_SESSION_BUS_ADDRESS nor $XDG_RUNTIME_DIR/bus; name one with --address".into(),
         )),
     }
 }
 
-/// The addresses of the system bus.
+/// The addresses of the system bus: `DBUS_SYSTEM_BUS_ADDRESS`, or the standard one if that is not set or empty.
 #[must_use]
 pub fn system() -> String {
     let standard = || "unix:path=/run/dbus/system_bus_socket".into();
-    std::env::var("DBUS_SYSTEM_BUS_ADDRESS").unwrap_or_else(|_| standard())
+    let named = std::env::var("DBUS_SYSTEM_BUS_ADDRESS").ok();
+    named.filter(|address| !address.is_empty()).unwrap_or_else(standard)
 }
 
 /// The path at which native members join the bus of an address (`causeway:path=PATH`), escaped as other addresses are; nothing for one of
@@ -116,5 +125,24 @@ mod tests {
             Address::list("tcp:host=x").unwrap_err().to_string().starts_with("`tcp:host=x` is no address")
         );
         assert!(Address::list("unix:path=%zz").is_err());
+    }
+
+    #[test]
+    fn an_empty_variable_is_none_and_a_path_is_escaped() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = folder.path().join("a b,c");
+        std::fs::create_dir(&runtime).unwrap();
+        let session = |address: Option<&str>, runtime: Option<&std::path::Path>| {
+            session_in(address.map(OsString::from), runtime.map(|folder| folder.as_os_str().to_owned()))
+        };
+        assert!(session(Some(""), Some(&runtime)).is_err());
+        std::fs::write(runtime.join("bus"), "").unwrap();
+        for address in [None, Some("")] {
+            let found = session(address, Some(&runtime)).unwrap();
+            assert!(found.ends_with("/a%20b%2cc/bus"), "{found}");
+            assert_eq!(Address::list(&found).unwrap(), [Address::Path(runtime.join("bus"))]);
+        }
+        assert_eq!(session(Some("unix:path=/x"), Some(&runtime)).unwrap(), "unix:path=/x");
+        assert!(session(None, Some(std::path::Path::new(""))).is_err());
     }
 }

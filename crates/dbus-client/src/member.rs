@@ -12,7 +12,7 @@ use weighbridge_dbus::wire::{Body, Builder};
 use crate::connection::{PATIENCE, driver_call};
 use crate::{Error, Notes};
 
-/// Of its messages that others have not read yet; longer ones than a quarter go another way.
+/// Of its messages that others have not read yet, unless it is told; longer ones than a quarter go another way.
 const OUTBOX_BYTES: u64 = 32 << 20;
 
 /// A native member.
@@ -34,7 +34,15 @@ impl Member {
     /// # Errors
     /// Nobody serves there, or the bus refuses.
     pub fn join(path: &Path) -> Result<Member, Error> {
-        let options = ConnectionOptions { outbox_bytes: OUTBOX_BYTES, ..ConnectionOptions::default() };
+        Member::join_with_outbox(path, OUTBOX_BYTES)
+    }
+
+    /// Joins the bus that is served at a path, with an outbox of so many bytes, a power of two. The memory is taken when it joins.
+    ///
+    /// # Errors
+    /// As [`join`](Member::join).
+    pub fn join_with_outbox(path: &Path, outbox_bytes: u64) -> Result<Member, Error> {
+        let options = ConnectionOptions { outbox_bytes, ..ConnectionOptions::default() };
         let connection = Connection::open_with(path, options).map_err(|error| Error::Connect {
             address: format!("causeway:path={}", path.display()),
             source: io::Error::other(error),

@@ -173,7 +173,7 @@ impl Running {
 /// # Errors
 /// It may not be placed so.
 pub fn place(resources_by_role: &[EndResources], host: &Host, params: &CaseParams) -> io::Result<()> {
-    let pid = Handed::of(&resources_by_role[0])?.pid;
+    let pid = Handed::of_role(&resources_by_role[0], params)?.pid;
     let cpus = cpus(host, params).map_err(|Unsupported(why)| io::Error::other(why))?;
     if host.pin_refused.is_none() {
         sched::pin_process(pid, &cpus)?;
@@ -207,7 +207,7 @@ macro_rules! through_a_broker {
                 Ok(resources_by_role)
             },
             drive: |pattern, resources, params, cx| {
-                cx.count_beside("broker", $crate::handed::Handed::of(&resources)?.pid)?;
+                cx.count_beside("broker", $crate::handed::Handed::of_role(&resources, params)?.pid)?;
                 $crate::libraries::count_threads(params);
                 let target =
                     if $crate::libraries::Client::of(params).is_raw() { $target } else { $by_library };

@@ -163,7 +163,12 @@ impl Incoming {
         Ok(Incoming {
             kind,
             buffer: Buffer::new(whole)?,
-            most_read: params.number(READ_BYTES.name).unwrap_or(usize::MAX),
+            // Beside a native member there is no such axis.
+            most_read: params
+                .axes
+                .get(READ_BYTES.name)
+                .and_then(|bytes| bytes.parse().ok())
+                .unwrap_or(usize::MAX),
             polls: params.wait == Wait::Poll,
             there: 0..0,
             held: 0,

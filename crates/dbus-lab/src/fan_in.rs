@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use causeway_os::counters::ThreadCounters;
 use causeway_os::socket::stream_pair;
 use weighbridge_dbus::wire::{Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind};
+use weighbridge_dbus_brokers::Program;
 use weighbridge_lab::axis::{Axis, Choice, Values};
 use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Side, Target, Unsupported};
 use weighbridge_lab::ctx::{Balance, Ctx, Follower, Leader};
@@ -134,17 +135,34 @@ fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
 }
 
 fn create<K: Kind>(_: PhantomData<K>, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    create_roles(K::PROGRAM, params, |running| {
+        let connection = running.connect()?;
+        let name = connection.unique_name().to_owned();
+        Ok((Some(broker::socket(connection)?), name))
+    })
+}
+
+/// Starts the broker, and makes the resources of the reader and of each writer: counters, the socket that `connect` gives with its unique name, and the
+/// sockets for credit. Writers are handed the reader's name.
+///
+/// # Errors
+/// The broker does not start, or what `connect` says.
+pub fn create_roles(
+    program: Program,
+    params: &CaseParams,
+    connect: impl Fn(&Running) -> io::Result<(Option<OwnedFd>, String)>,
+) -> io::Result<Vec<EndResources>> {
     let writers = writers(params);
     let counters = SharedCounters::create(writers + 1)?;
-    let running = Running::start(K::PROGRAM)?;
-    let reader = running.connect()?;
-    let name = reader.unique_name().to_owned();
-    let mut reader = running.handed([counters.try_clone()?, broker::socket(reader)?], "");
+    let running = Running::start(program)?;
+    let (socket, name) = connect(&running)?;
+    let mut reader = running.handed([counters.try_clone()?].into_iter().chain(socket), "");
     let mut resources_by_role = Vec::with_capacity(writers + 1);
     for _ in 0..writers {
         let (pays, earns) = stream_pair()?;
-        let socket = broker::socket(running.connect()?)?;
-        resources_by_role.push(running.handed([counters.try_clone()?, socket, pays], &name));
+        let (socket, _) = connect(&running)?;
+        let fds = [counters.try_clone()?].into_iter().chain(socket).chain([pays]);
+        resources_by_role.push(running.handed(fds, &name));
         reader.fds.push(earns);
     }
     reader.guard = Some(Box::new(running));

@@ -4,6 +4,7 @@
 use std::io;
 
 use weighbridge_lab::contract::EndResources;
+use weighbridge_lab::params::CaseParams;
 
 /// What a role knows of its bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,20 @@ impl Handed {
     /// # Errors
     /// They are none of these: coordinator and peer disagree.
     pub fn of(resources: &EndResources) -> io::Result<Handed> {
-        Handed::read(&mut resources.words.iter().copied())
+        Handed::of_words(&resources.words)
+    }
+
+    /// The same of a role of a case, which has both ends in the pattern `self`; of these the near end's.
+    ///
+    /// # Errors
+    /// As [`of`](Handed::of).
+    pub fn of_role(resources: &EndResources, params: &CaseParams) -> io::Result<Handed> {
+        let has_both = params.id.pattern == "self";
+        Handed::of_words(if has_both { resources.near_words() } else { &resources.words })
+    }
+
+    fn of_words(words: &[u64]) -> io::Result<Handed> {
+        Handed::read(&mut words.iter().copied())
             .ok_or_else(|| io::Error::other("what the coordinator handed over says nothing of a broker"))
     }
 

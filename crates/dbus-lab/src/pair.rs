@@ -65,12 +65,7 @@ impl<K: Kind> Mechanism for Pair<K> {
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<BusEnd> {
         let handed = Handed::of(&resources)?;
         let is_stream = params.id.pattern == pattern::Stream::ID;
-        let call = Builder::call(PATH, MEMBER).interface(INTERFACE).destination(&handed.partner);
-        let (message, awaited) = match side {
-            Side::Near if is_stream => (call.flags(FLAG_NO_REPLY_EXPECTED), MessageKind::MethodReturn),
-            Side::Near => (call, MessageKind::MethodReturn),
-            Side::Far => (Builder::reply(1).destination(&handed.partner), MessageKind::MethodCall),
-        };
+        let (message, awaited) = messages(side, is_stream, &handed.partner);
         Ok(BusEnd {
             outgoing: Outgoing::new(&message, params.payload_bytes)?,
             incoming: Incoming::new(awaited, params)?,
@@ -82,31 +77,51 @@ impl<K: Kind> Mechanism for Pair<K> {
     }
 }
 
+/// What an end sends to its partner, and the kind of message that comes to it.
+pub fn messages(side: Side, is_stream: bool, partner: &str) -> (Builder<'_>, MessageKind) {
+    let call = Builder::call(PATH, MEMBER).interface(INTERFACE).destination(partner);
+    match side {
+        Side::Near if is_stream => (call.flags(FLAG_NO_REPLY_EXPECTED), MessageKind::MethodReturn),
+        Side::Near => (call, MessageKind::MethodReturn),
+        Side::Far => (Builder::reply(1).destination(partner), MessageKind::MethodCall),
+    }
+}
+
+fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    // Threads of a library switch among themselves.
+    let most = if Client::of(&case.params).has_threads() { f64::INFINITY } else { MOST_SWITCHES_PER_HOP };
+    through_broker(case, per_op, most)
+}
+
+/// A role that is woken takes the CPU from the one that wakes it, which then runs once more only to wait.
+pub const MOST_SWITCHES_PER_HOP: f64 = 2.3;
+
 /// Two messages through a broker are four hops, and on one CPU a switch belongs to each of them. How a broker allocates memory is its own
 /// matter: page faults are counted and not judged.
-fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
-    const HOPS: f64 = 4.0;
-    const ONE_PIECE_BYTES: usize = 4096;
-    /// A role that is woken takes the CPU from the one that wakes it, which then runs once more only to wait.
-    const MOST_PER_HOP: f64 = 2.3;
-    let params = &case.params;
-    let mut anomalies = Vec::new();
-    let switches = per_op.voluntary_switches + per_op.involuntary_switches;
-    let is_on_one_cpu = params.same_cpu()
-        && params.choice::<Place>() != Place::Own
-        && params.choice::<Place>() != Place::Free;
-    if case.pattern.id == "roundtrip" && is_on_one_cpu && params.payload_bytes <= ONE_PIECE_BYTES {
-        let per_hop = switches / HOPS;
-        // Threads of a library switch among themselves.
-        let most = if Client::of(params).has_threads() { f64::INFINITY } else { MOST_PER_HOP };
-        if !(0.9..=most).contains(&per_hop) {
-            anomalies.push(format!(
-                "{per_hop:.2} context switches per hop on one CPU, where one suffices (client, broker, server, broker, client) and \
-                 {MOST_PER_HOP} are many"
-            ));
+pub fn through_broker(case: &Prepared, per_op: &PerOp, most_per_hop: f64) -> Vec<String> {
+    let is_on_one_cpu = matches!(case.params.choice(), Place::First | Place::Last);
+    match is_on_one_cpu {
+        true => {
+            switches_per_hop(case, per_op, &["client", "broker", "server", "broker", "client"], most_per_hop)
         }
+        false => Vec::new(),
     }
-    anomalies
+}
+
+/// In a round trip on one CPU a switch belongs to each hop between the processes of this path.
+pub fn switches_per_hop(case: &Prepared, per_op: &PerOp, path: &[&str], most: f64) -> Vec<String> {
+    const ONE_PIECE_BYTES: usize = 4096;
+    let params = &case.params;
+    let per_hop = (per_op.voluntary_switches + per_op.involuntary_switches) / (path.len() - 1) as f64;
+    let is_judged =
+        case.pattern.id == "roundtrip" && params.same_cpu() && params.payload_bytes <= ONE_PIECE_BYTES;
+    if !is_judged || (0.9..=most).contains(&per_hop) {
+        return Vec::new();
+    }
+    vec![format!(
+        "{per_hop:.2} context switches per hop on one CPU, where one suffices ({}) and {MOST_SWITCHES_PER_HOP} are many",
+        path.join(", ")
+    )]
 }
 
 /// One connection, of the client or of the server.

@@ -68,12 +68,22 @@ const OF_PAIRS: Promises = &[
 
 /// Tests that leave more in a queue than sockets hold. A machine that is busy with something else may then run a receiver too late for
 /// busd.
-const TOO_SLOW_FOR_BUSD: &[&str] =
-    &["carries_every_size_whole_and_in_order_or_names_the_limit", "every_receiver_has_every_message"];
+const TOO_SLOW_FOR_BUSD: &[&str] = &[
+    "carries_every_size_whole_and_in_order_or_names_the_limit",
+    "every_receiver_has_every_message",
+    "messages_of_every_size_arrive_whole",
+];
 
 /// Of two native members, beyond what all between two ends promise.
 const OF_MEMBERS: Promises = &[
     ("the_process_that_serves_the_bus_is_not_in_the_path", not_in_the_path),
+    ("a_d_bus_client_at_one_end_is_served_by_the_process_that_serves_the_bus", served_client),
+    ("a_d_bus_client_at_one_end_whose_bus_is_killed_is_a_failure", |host, target| {
+        for role in ["first", "last"] {
+            let id = CaseId::new("roundtrip", target.id, 64, "free").with("dbus-client", role);
+            broker_killed::broker_killed(host, &case(host, id));
+        }
+    }),
     ("takes_turns_with_a_hub", takes_turns),
     ("dies_with_its_coordinator", coordinator_killed),
     ("what_it_does_not_carry_is_refused_with_the_limit", refusals),
@@ -211,6 +221,37 @@ fn not_in_the_path(host: &Host, target: &'static Target) {
         };
         assert!(switches(0) > 0.5 && switches(1) > 0.5, "{place}: {:?}", run.roles);
         assert!(switches(2) < 0.1, "{place}: {:?}", run.roles[2]);
+    }
+}
+
+/// A member calls a D-Bus client, or is called by one: each of the two messages is work of the process that serves the bus.
+fn served_client(host: &Host, target: &'static Target) {
+    for role in ["first", "last"] {
+        for placement in runs::PLACEMENTS {
+            let id = CaseId::new("roundtrip", target.id, 100, placement).with("dbus-client", role);
+            let Some(case) = runs::prepare_or_skip(host, &id) else { continue };
+            let run = summary::run_line(&case, runs::measure(host, &case, MEDIUM), 0, 0);
+            let names: Vec<&str> = run.roles.iter().map(|role| role.role.as_str()).collect();
+            assert_eq!(names, ["client", "server", "broker"], "{id}");
+            let broker = &run.roles[2].per_op;
+            assert!(broker.cpu_ns > 1000.0, "{id}: {broker:?}");
+            let switches = run.per_op.voluntary_switches + run.per_op.involuntary_switches;
+            // Client, process that serves the bus, server, and the same way back.
+            assert!(placement != "same-cpu" || switches > 0.9 * 4.0, "{id}: {:?}", run.roles);
+        }
+        for (pattern, bytes) in [("roundtrip", 0), ("roundtrip", 300_000), ("stream", 1), ("stream", 300_000)]
+        {
+            let id = CaseId::new(pattern, target.id, bytes, "free").with("dbus-client", role);
+            let measured = runs::measure(host, &case(host, id.clone()), SHORT);
+            let broker = measured.roles.iter().find_map(|role| role.counted.beside.clone());
+            assert!(broker.is_some_and(|(_, counted)| counted.cpu_ns > 0), "{id}");
+        }
+    }
+    let alone = CaseId::new("self", target.id, 64, "same-cpu").with("dbus-client", "last");
+    assert!(runs::prepare(host, &alone).unwrap_err().contains("leave out the axis dbus-client"));
+    for pattern in ["fan-out", "fan-in", "solo"] {
+        let id = CaseId::new(pattern, target.id, 0, "free").with("dbus-client", "first");
+        assert!(catalogue::resolve(&id).is_err(), "{id}");
     }
 }
 

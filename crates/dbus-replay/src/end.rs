@@ -20,10 +20,11 @@ pub enum Joined {
 }
 
 impl Joined {
-    /// Connects to the bus at an address: as a native member where it is one of a bus of those and this one may be, else by a socket.
-    pub fn open(address: &str, may_be_native: bool) -> Result<Joined, Error> {
-        Ok(match native_path(address).filter(|_| may_be_native) {
-            Some(path) => Joined::Native(Member::join(&path)?),
+    /// Connects to the bus at an address: as a native member with an outbox of so many bytes where it is a bus of those and this one may be one, else by a
+    /// socket.
+    pub fn open(address: &str, outbox_bytes: Option<u64>) -> Result<Joined, Error> {
+        Ok(match native_path(address).zip(outbox_bytes) {
+            Some((path, bytes)) => Joined::Native(Member::join_with_outbox(&path, bytes)?),
             None => Joined::Socket(Connection::open(address)?),
         })
     }

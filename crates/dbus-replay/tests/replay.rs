@@ -5,7 +5,7 @@
 mod common;
 mod trace;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use trace::{Stage, busy};
@@ -59,8 +59,7 @@ fn start(program: Program) -> Option<Broker> {
 const END: &str = "EndOfTest";
 
 /// Replays while a monitor records; what the monitor saw.
-fn recorded_again(plan: &Plan, broker: &Broker) -> (Run, Vec<Vec<u8>>) {
-    let is_native = native_path(broker.address()).is_some();
+fn recorded(plan: &Plan, broker: &Broker, options: &Options) -> (Run, Vec<Vec<u8>>) {
     let mut monitor = Connection::open(broker.address()).unwrap();
     assert_eq!(become_monitor(&mut monitor).unwrap(), Monitoring::Everything);
     std::thread::scope(|scope| {
@@ -71,14 +70,23 @@ fn recorded_again(plan: &Plan, broker: &Broker) -> (Run, Vec<Vec<u8>>) {
                 if Header::parse(&message).unwrap().member == Some(END) {
                     return seen;
                 }
-                seen.push(if is_native { with_hello(message) } else { message });
+                seen.push(message);
             }
         });
-        let run = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..FAST });
+        let run = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..*options });
         let mut last = Connection::open(broker.address()).unwrap();
         last.send(&Builder::signal("/end", "com.example.Test", END)).unwrap();
         (run.unwrap(), recording.join().unwrap())
     })
+}
+
+/// The same at full speed, by native members where the bus has them.
+fn recorded_again(plan: &Plan, broker: &Broker) -> (Run, Vec<Vec<u8>>) {
+    let (run, seen) = recorded(plan, broker, &FAST);
+    match native_path(broker.address()) {
+        Some(_) => (run, seen.into_iter().map(with_hello).collect()),
+        None => (run, seen),
+    }
 }
 
 /// Native members say no Hello: their arrival is told as the reply to one.
@@ -249,6 +257,58 @@ fn names_and_rules_from_before_the_capture_are_there_at_its_start() {
     assert_eq!((counts.broadcast_deliveries, counts.left_out.is_empty()), (1, true), "{counts:?}");
     let run = play(&plan, second.address(), &FAST).unwrap();
     assert_eq!((run.broadcast_deliveries, run.lost, run.unplanned), (1, 0, 0), "{run:?}");
+}
+
+/// Four connections, each of which asks each of the others.
+fn all_to_all(rounds: u32) -> Vec<u8> {
+    let mut stage = Stage::new();
+    let all: Vec<String> = (0..4).map(|_| stage.connect()).collect();
+    let names: Vec<String> = (0..4).map(|number| format!("com.example.Service{number}")).collect();
+    for (connection, name) in all.iter().zip(&names) {
+        stage.request(connection, name);
+    }
+    for round in 0..rounds {
+        for caller in &all {
+            for (callee, name) in all.iter().zip(&names).filter(|(callee, _)| *callee != caller) {
+                let serial = stage.call(caller, name, Body::default().u32(round));
+                stage.reply(callee, caller, serial, Body::default().u32(round));
+            }
+        }
+    }
+    stage.finish()
+}
+
+/// With a half of them, calls go between members, between clients, and from each to the other.
+#[test]
+fn a_share_of_the_connections_are_members_and_the_others_clients_of_one_bus() {
+    const ROUNDS: u32 = 20;
+    let plan = plan(&all_to_all(ROUNDS));
+    for (native_share, clients) in [(0.0, 4), (0.5, 2), (1.0, 0)] {
+        let Some(broker) = start(Program::CausewayBus) else { return };
+        let (run, seen) = recorded(&plan, &broker, &Options { native_share, ..FAST });
+        assert_eq!((run.sent, run.lost), (plan.counts().sent, 0), "{native_share}: {run:?}");
+        assert_eq!((run.refused, run.dropped, run.foreign), (0, 0, 0), "{native_share}: {run:?}");
+        let headers: Vec<Header<'_>> = seen.iter().map(|message| Header::parse(message).unwrap()).collect();
+        let mut calls = BTreeMap::new();
+        for call in headers.iter().filter(|header| header.member == Some("Do")) {
+            *calls.entry((call.sender.unwrap(), call.destination.unwrap())).or_insert(0) += 1;
+        }
+        assert!(
+            calls.len() == 12 && calls.values().all(|count| *count == ROUNDS),
+            "{native_share}: {calls:?}"
+        );
+        // Only clients get a reply to Hello.
+        let greeted = seen.iter().zip(&headers).filter_map(|(message, header)| {
+            let is_reply = header.kind == Kind::MethodReturn && header.sender == Some(DRIVER);
+            match Args::new(header, &message[header.header_bytes..]).next() {
+                Some(Ok(Arg::Text(name))) if is_reply && header.destination == Some(name) => Some(name),
+                _ => None,
+            }
+        });
+        let greeted: BTreeSet<&str> = greeted.collect();
+        let callers: BTreeSet<&str> = calls.keys().map(|(caller, _)| *caller).collect();
+        assert_eq!((callers.len(), callers.intersection(&greeted).count()), (4, clients), "{native_share}");
+    }
 }
 
 /// One connection asks another many times.

@@ -262,7 +262,10 @@ fn in_one_thread(calls: u32) {
     let folder = tempfile::tempdir().expect("a folder");
     let _serving = Role::start("serve", folder.path(), 0);
     let (mut client, mut server) = (connect(folder.path()), connect(folder.path()));
-    let name = server.unique_name().to_owned();
+    let name = name_of("loop", 0);
+    server.request_name(&name, 0).expect("a name");
+    // It is told that it has the name.
+    while server.next_now().expect("a whole bus").is_some() {}
     let mut call = || roles::call_in_one_thread(&mut client, &mut server, &name);
     (0..1000).for_each(|_| call());
     let start = Instant::now();

@@ -36,8 +36,11 @@ pub fn connect(dir: &Path) -> Connection {
 }
 
 fn connect_with(dir: &Path, options: ConnectionOptions) -> Connection {
-    let options =
-        ConnectionOptions { spin: Duration::ZERO, laggard_deadline: Duration::from_secs(60), ..options };
+    let options = ConnectionOptions {
+        spin: Duration::ZERO,
+        laggard_deadline: Some(Duration::from_secs(60)),
+        ..options
+    };
     let start = Instant::now();
     loop {
         match Connection::open_with(dir.join("bus"), options.clone()) {

@@ -1,6 +1,7 @@
 //! A connection for the tasks of a tokio program.
 
 mod doorbell;
+mod sending;
 mod state;
 mod streams;
 
@@ -8,6 +9,8 @@ pub use streams::{Calls, Signals};
 
 #[cfg(feature = "zbus")]
 pub(crate) use doorbell::{Doorbell, Turn};
+#[cfg(feature = "zbus")]
+pub(crate) use sending::{MessageSink, send};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,17 +20,13 @@ use tokio::task::AbortHandle;
 use weighbridge_dbus::wire::{Body, FLAG_NO_REPLY_EXPECTED};
 
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply};
-use crate::connection::{
-    Call, Connection, ConnectionOptions, Reply, Statistics, name_reply, release_reply, session_path,
-};
+use crate::connection::{Call, Connection, ConnectionOptions, Reply, Statistics, name_reply, release_reply};
 use crate::content::Payload;
 use crate::error::{Error, Result};
 use state::{InFlight, Shared};
 
 /// Messages that a task takes before others of the runtime get their turn.
 pub(crate) const MESSAGES_PER_TURN: usize = 128;
-/// How long a task sleeps before it looks again whether there is space for its message.
-pub(crate) const SPACE_POLL: Duration = Duration::from_millis(1);
 
 /// A member of a bus, for the tasks of a tokio program: any number of calls at once, signals and calls as streams.
 ///
@@ -74,15 +73,15 @@ impl Drop for Inner {
 }
 
 impl AsyncConnection {
-    /// Joins the bus whose native socket the environment variable `CAUSEWAY_BUS` names.
+    /// Joins the bus of the session, as [`Connection::session`] finds it.
     ///
     /// # Errors
-    /// It is not set; otherwise as [`AsyncConnection::open`].
+    /// As [`Connection::session`] and [`AsyncConnection::new`].
     ///
     /// # Panics
     /// As [`AsyncConnection::new`].
     pub async fn session() -> Result<AsyncConnection> {
-        AsyncConnection::open(session_path()?).await
+        AsyncConnection::new(join_session().await?)
     }
 
     /// Joins the bus that is served at a path.
@@ -263,7 +262,16 @@ impl AsyncConnection {
 /// Joins a bus on a thread for work that blocks.
 pub(crate) async fn join(path: &Path, options: ConnectionOptions) -> Result<Connection> {
     let path = path.to_owned();
-    match tokio::task::spawn_blocking(move || Connection::open_with(path, options)).await {
+    joined(move || Connection::open_with(path, options)).await
+}
+
+/// Joins the bus of the session in a thread that may block.
+pub(crate) async fn join_session() -> Result<Connection> {
+    joined(Connection::session).await
+}
+
+async fn joined(join: impl FnOnce() -> Result<Connection> + Send + 'static) -> Result<Connection> {
+    match tokio::task::spawn_blocking(join).await {
         Ok(joined) => joined,
         Err(_) => Err(Error::Disconnected("the runtime of this program shuts down".into())),
     }

@@ -10,8 +10,9 @@ use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, timeout_at};
 use weighbridge_dbus::wire::{Body, FLAG_NO_REPLY_EXPECTED};
 
+use super::MESSAGES_PER_TURN;
 use super::doorbell::{Doorbell, Turn};
-use super::{MESSAGES_PER_TURN, SPACE_POLL};
+use super::sending::{MessageSink, send};
 use crate::authority::{DRIVER, DRIVER_PATH};
 use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Reply, Taken, outcome};
 use crate::content::Payload;
@@ -114,21 +115,7 @@ impl Shared {
 
     /// Sends a message. While there is no space, other tasks run, and what comes is taken.
     pub(super) async fn send(&self, message: Outgoing) -> Result<()> {
-        let mut unsent = Unsent { shared: self, message: Some(message) };
-        loop {
-            {
-                let mut state = self.open()?;
-                let Some(message) = &mut unsent.message else { return Ok(()) };
-                match state.connection.try_send(message) {
-                    Ok(false) => drop(state.take()),
-                    sent => {
-                        unsent.message = None;
-                        return sent.map(drop);
-                    }
-                }
-            }
-            tokio::time::sleep(SPACE_POLL).await;
-        }
+        send(self, message).await
     }
 
     pub(super) async fn answer(
@@ -167,16 +154,19 @@ impl Shared {
     }
 }
 
-/// A message of a future that may be dropped: what the bus holds a part of is sent all the same.
-struct Unsent<'a> {
-    shared: &'a Shared,
-    message: Option<Outgoing>,
-}
+impl MessageSink for Shared {
+    fn try_send(&self, message: &mut Outgoing) -> Result<bool> {
+        let mut state = self.open()?;
+        let is_sent = state.connection.try_send(message)?;
+        if !is_sent {
+            state.take();
+        }
+        Ok(is_sent)
+    }
 
-impl Drop for Unsent<'_> {
-    fn drop(&mut self) {
-        if let Some(message) = self.message.take().filter(Outgoing::is_deposited) {
-            self.shared.state().add_errand(Errand::Send(message));
+    fn abandon(&self, message: Outgoing) {
+        if message.is_deposited() {
+            self.state().add_errand(Errand::Send(message));
         }
     }
 }

@@ -14,12 +14,16 @@ use crate::shared::ring;
 
 impl Authority {
     /// Shows a client, a connection without shared memory: members send to it without asking. False if the directory has no place
-    /// left for it; members that want to send to it ask the host then.
+    /// left for it: what members send to it goes to the host then, and so do all signals of members while it has rules for any.
     pub fn add_client(&mut self, id: PeerId, process: &Process) -> bool {
         let first = self.options.members as u16;
         let directory = self.port.directory();
         let is_free = |index: &u16| directory.id_and_state(*index).1 == State::Free;
-        let Some(index) = (first..directory.peers() as u16).find(is_free) else { return false };
+        let Some(index) = (first..directory.peers() as u16).find(is_free) else {
+            self.unshown.insert(id, false);
+            self.port.directory().set_partial(true);
+            return false;
+        };
         let credentials = process.credentials;
         directory.set_peer(
             index,
@@ -39,7 +43,9 @@ impl Authority {
     /// Takes a connection out whose end the log announces already, and wakes those who wait for its replies, and those whom it may
     /// have left asleep because it ended between an entry and a wake-up.
     pub fn remove(&mut self, id: PeerId) {
-        let Some(Connection { index, link, wants_signals }) = self.connections.remove(&id) else { return };
+        let Some(Connection { index, link, wants_signals }) = self.connections.remove(&id) else {
+            return self.remove_unshown(id);
+        };
         let is_member = link.is_some();
         if wants_signals && !is_member {
             self.listening_clients -= 1;
@@ -55,7 +61,8 @@ impl Authority {
             }
         }
         // Also what came for it since it is a member no more.
-        self.tokens.receiver_left(id, is_member.then_some(index));
+        let watched = self.watched_end();
+        self.tokens.receiver_left(id, is_member.then_some(index), watched);
         if !is_member {
             // What it sent is in the outbox of the authority.
             return self.port.directory().set_state(index, State::Free);
@@ -71,11 +78,19 @@ impl Authority {
         }
     }
 
-    /// Shows who has a name, the owner first and then those that wait for it. An owner that the directory does not show, and a name
-    /// for which it has no place, are not shown: members that want to send there ask the host.
+    fn remove_unshown(&mut self, id: PeerId) {
+        if self.unshown.remove(&id).is_some() {
+            self.port.directory().set_partial(!self.unshown.is_empty());
+            self.listen_to_signals();
+        }
+    }
+
+    /// Shows who has a name, the owner first and then those that wait for it. An owner that the directory does not show is named by its
+    /// number, and a name for which there is no place is not shown: what members send there goes to the host.
     pub fn set_owner(&self, name: &str, queue: &[PeerId]) {
         let owner = queue.first().and_then(|id| {
-            let peer = self.connections.get(id)?.index;
+            let shown = self.connections.get(id).map(|connection| connection.index);
+            let peer = shown.or_else(|| self.unshown.contains_key(id).then_some(AUTHORITY))?;
             Some(Owner { peer, id: *id, queue: queue[1..].to_vec() })
         });
         self.port.directory().set_owner(name, owner.as_ref());
@@ -89,9 +104,16 @@ impl Authority {
         owner: impl Fn(&str) -> Option<PeerId>,
     ) {
         let filter = Filter::new(rules, owner);
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let wants = !filter.is_empty();
+        let Some(connection) = self.connections.get_mut(&id) else {
+            if let Some(wanted) = self.unshown.get_mut(&id) {
+                *wanted = wants;
+                self.listen_to_signals();
+            }
+            return;
+        };
         self.port.directory().set_filter(connection.index, &filter);
-        let (wanted, wants) = (connection.wants_signals, !filter.is_empty());
+        let wanted = connection.wants_signals;
         connection.wants_signals = wants;
         if connection.link.is_none() && wanted != wants {
             if wants {
@@ -108,14 +130,19 @@ impl Authority {
         if self.port.wants_everything != wants {
             self.port.wants_everything = wants;
             self.port.directory().set_watched(wants);
-            // A watcher sees signals that no filter asks for.
-            let filter = if wants { Filter::all() } else { Filter::default() };
-            self.port.directory().set_filter(AUTHORITY, &filter);
             self.listen_to_signals();
         }
     }
 
+    /// Reads signals of members if anybody here wants some, and is woken for all of them if the filters of the directory do not say for which.
     fn listen_to_signals(&mut self) {
-        self.port.wants_signals = self.listening_clients > 0 || self.port.wants_everything;
+        let has_unshown = self.unshown.values().any(|wants| *wants);
+        let wakes_for_all = has_unshown || self.port.wants_everything;
+        self.port.wants_signals = self.listening_clients > 0 || wakes_for_all;
+        if self.wakes_for_all != wakes_for_all {
+            self.wakes_for_all = wakes_for_all;
+            let filter = if wakes_for_all { Filter::all() } else { Filter::default() };
+            self.port.directory().set_filter(AUTHORITY, &filter);
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! The control socket at a path: one process serves there, and what a killed one left is replaced.
+//! The control socket: at a path, where one process serves and what a killed one left is replaced, or one of a service manager.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use causeway_os::socket;
@@ -10,41 +11,43 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::error::{Error, Result};
 
-/// A listening socket; its file goes when it is dropped.
+/// Bytes of the longest path of a socket: `sun_path` of the kernel less its final zero.
+const MOST_PATH_BYTES: usize = 107;
+
+/// A listening socket; a file that was made for it goes when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
+    _file: Option<LockedPath>,
+}
+
+#[derive(Debug)]
+struct LockedPath {
     path: PathBuf,
-    /// Who has this lock serves at the path.
-    _lock: OwnedFd,
+    _lock: Lock,
 }
 
 impl Listener {
     /// Listens at `path`, for processes of this user.
     ///
     /// # Errors
-    /// Another process serves there, or the path cannot be used.
+    /// Another process serves there, a file is there that is no socket of this user, or the path cannot be used. Nothing is left then.
     pub fn bind(path: &Path) -> Result<Listener> {
         let path = std::path::absolute(path)
             .map_err(|error| causeway_os::Error::new("resolve", path.display().to_string(), error))?;
         let os = |op: &'static str, error: Errno| {
             Error::Os(causeway_os::Error::new(op, path.display().to_string(), error))
         };
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let lock = rustix::fs::open(lock_path(&path), flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|error| os("lock", error))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                let path = path.display();
-                return Err(Error::Refused(format!("another process serves a bus at {path}")));
-            }
-            other => other.map_err(|error| os("lock", error))?,
+        let bytes = path.as_os_str().len();
+        if bytes > MOST_PATH_BYTES {
+            return Err(Error::Refused(format!(
+                "the path has {bytes} bytes, and that of a socket may have {MOST_PATH_BYTES}"
+            )));
         }
-        let is_socket = |path: &Path| {
-            use std::os::unix::fs::FileTypeExt;
-            std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-        };
-        if is_socket(&path) {
+        // Before the lock: beside the file of somebody else nothing is made.
+        is_left_socket(&path)?;
+        let lock = Lock::of(&path)?;
+        if is_left_socket(&path)? {
             // Its server is gone, or it would have the lock.
             rustix::fs::unlink(&path).map_err(|error| os("remove", error))?;
         }
@@ -57,7 +60,24 @@ impl Listener {
         .map_err(|error| os("make a socket for", error))?;
         socket::bind_with_mode(&socket, &path, 0o600)?;
         rustix::net::listen(&socket, 1024).map_err(|error| os("listen at", error))?;
-        Ok(Listener { socket, path, _lock: lock })
+        Ok(Listener { socket, _file: Some(LockedPath { path, _lock: lock }) })
+    }
+
+    /// A socket that listens already.
+    ///
+    /// # Errors
+    /// It is no Unix socket of packets that listens.
+    pub fn inherited(socket: OwnedFd) -> Result<Listener> {
+        use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+        let is_ours = socket_domain(&socket) == Ok(AddressFamily::UNIX)
+            && socket_type(&socket) == Ok(SocketType::SEQPACKET)
+            && socket_acceptconn(&socket) == Ok(true);
+        if !is_ours {
+            return Err(Error::Refused("it is no Unix socket of packets that listens".into()));
+        }
+        rustix::io::ioctl_fionbio(&socket, true)
+            .map_err(|error| causeway_os::Error::new("listen at", "a socket of a service manager", error))?;
+        Ok(Listener { socket, _file: None })
     }
 
     /// The next process that connects, if one does.
@@ -79,15 +99,84 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for LockedPath {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
-        let _ = std::fs::remove_file(lock_path(&self.path));
     }
 }
 
-fn lock_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    name.into()
+/// Is there a socket of this user at a path, rather than nothing?
+fn is_left_socket(path: &Path) -> Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() && found.uid() == rustix::process::geteuid().as_raw() => {
+            Ok(true)
+        }
+        Ok(_) => Err(Error::Refused("there is a file that is no socket of this user".into())),
+        // What else is wrong with the path is said by what is tried there next.
+        Err(_) => Ok(false),
+    }
+}
+
+/// The file `PATH.lock`, locked: the process that has it serves at the path. It goes when it is dropped.
+#[derive(Debug)]
+struct Lock {
+    _file: OwnedFd,
+    path: PathBuf,
+}
+
+impl Lock {
+    fn of(socket: &Path) -> Result<Lock> {
+        let mut name = socket.as_os_str().to_owned();
+        name.push(".lock");
+        let path = PathBuf::from(name);
+        let os = |error: Errno| Error::Os(causeway_os::Error::new("lock", path.display().to_string(), error));
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        loop {
+            let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(os)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => {
+                    let socket = socket.display();
+                    return Err(Error::Refused(format!("another process serves a bus at {socket}")));
+                }
+                other => other.map_err(os)?,
+            }
+            // Its last owner may have removed it between the two calls: then it locks nothing.
+            let locked = rustix::fs::fstat(&file).map_err(os)?;
+            if rustix::fs::lstat(&path).is_ok_and(|found| found.st_ino == locked.st_ino) {
+                return Ok(Lock { _file: file, path });
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beside_a_file_of_others_nothing_is_made_and_a_failure_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let entries = || std::fs::read_dir(&folder).unwrap().count();
+        let file = folder.path().join("precious");
+        std::fs::write(&file, "precious").unwrap();
+        let refused = Listener::bind(&file).unwrap_err().to_string();
+        assert_eq!(refused, "there is a file that is no socket of this user");
+        assert_eq!((std::fs::read_to_string(&file).unwrap().as_str(), entries()), ("precious", 1));
+        let long = Listener::bind(&folder.path().join("x".repeat(120))).unwrap_err().to_string();
+        assert!(long.contains("may have 107"), "{long}");
+        assert_eq!(entries(), 1);
+
+        let path = folder.path().join("bus");
+        let listener = Listener::bind(&path).unwrap();
+        let second = Listener::bind(&path).unwrap_err().to_string();
+        assert!(second.contains("another process serves"), "{second}");
+        drop(listener);
+        assert_eq!(entries(), 1);
+    }
 }

@@ -1,15 +1,14 @@
 //! What the authority reads from the order log, and what it appends to it.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use weighbridge_dbus::wire::Header;
 
 use super::{Authority, PeerId};
 use crate::content::Bytes;
 use crate::error::{Error, Result};
-use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Parcel, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Outbound, Parcel, To};
+use crate::shared::order::Statistic;
 use crate::shared::ring::{self, Sleep};
 
 /// A message of a member, as it stands in the order log.
@@ -45,7 +44,7 @@ pub enum Appended {
     /// Not yet: there is no space before the log has been read further, by the authority itself or by a member. Try again after
     /// reading; a member that stands in the way for longer than the laggard deadline is put out by that.
     Full,
-    /// Never: it is longer than a quarter of the outbox, and has no parcel.
+    /// Never: it, or of one in a parcel its header, is longer than a quarter of the outbox.
     TooLong,
 }
 
@@ -75,7 +74,7 @@ impl Authority {
     }
 
     /// Appends a message of a client, of a member or of the bus itself (sender `None`), whose sender is filled in, and wakes those
-    /// it is for: `to`, or all who want it. The parcel is that of [`Authority::deposit_for`], or the default.
+    /// it is for: `to`, or all who want it. The parcel is that of [`Authority::deposit_for`] or [`Authority::parcel_for_none`].
     ///
     /// # Errors
     /// The bus is broken.
@@ -88,10 +87,11 @@ impl Authority {
     ) -> Result<Appended> {
         let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
         let (sender, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
-        let slot = match self.port.send(&mut self.fds, to, sender, &header, bytes, parcel) {
+        let outbound = Outbound::new(to, sender, &header, bytes);
+        let slot = match self.port.send(&mut self.fds, &outbound, parcel) {
             Ok(position) => {
                 self.blocked = None;
-                self.note_sent(parcel, to, sender, position, bytes);
+                self.note_sent(parcel, &outbound, position);
                 return Ok(Appended::At(position));
             }
             Err(NotSent::Failed(Error::TooLong { .. })) => return Ok(Appended::TooLong),
@@ -99,7 +99,7 @@ impl Authority {
             Err(NotSent::Full(slot)) => slot,
         };
         if slot != AUTHORITY {
-            self.press(slot);
+            self.port.press(&mut self.fds, slot, &mut self.blocked, self.options.laggard_deadline);
         }
         Ok(Appended::Full)
     }
@@ -112,35 +112,23 @@ impl Authority {
         To::Peer { slot: connection.map_or(AUTHORITY, |connection| connection.index), id }
     }
 
-    /// Wakes a member that stands in the way, and puts it out if it has not moved for the laggard deadline.
-    fn press(&mut self, slot: u16) {
-        let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-        self.port.ring(&mut self.fds, slot);
-        match self.blocked {
-            Some((who, at, since)) if (who, at) == (slot, cursor) => {
-                if since.elapsed() >= self.options.laggard_deadline {
-                    self.port.evict(&mut self.fds, slot);
-                    self.blocked = None;
-                }
-            }
-            _ => self.blocked = Some((slot, cursor, Instant::now())),
-        }
-    }
-
     /// Announces that this thread sleeps until the descriptor is readable; false if there is something to do instead.
     #[must_use]
     pub fn prepare_to_wait(&mut self) -> bool {
         self.port.publish_cursor();
         ring::arm(self.port.order().armed(AUTHORITY), Sleep::Doorbell);
-        let is_idle = self.read_ahead.is_none() && !self.port.is_ready() && !self.has_evictions();
-        if !is_idle {
-            self.wake_up();
+        self.is_asleep = self.read_ahead.is_none() && !self.port.is_ready() && !self.has_evictions();
+        if !self.is_asleep {
+            ring::disarm(self.port.order().armed(AUTHORITY));
         }
-        is_idle
+        self.is_asleep
     }
 
     /// After sleeping: nobody needs to ring any more.
     pub fn wake_up(&mut self) {
-        ring::disarm(self.port.order().armed(AUTHORITY));
+        let was_announced = ring::disarm(self.port.order().armed(AUTHORITY));
+        if std::mem::take(&mut self.is_asleep) && !was_announced {
+            self.port.order().count(AUTHORITY, Statistic::Wakes, 1);
+        }
     }
 }

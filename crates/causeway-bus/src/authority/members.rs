@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::fences::full_fence;
 use causeway_os::socket;
 use rustix::event::epoll;
 
@@ -18,7 +19,6 @@ use crate::port::AUTHORITY;
 use crate::shared::ABI;
 use crate::shared::directory::{Peer, State};
 use crate::shared::outbox::ForeignOutbox;
-use crate::shared::ring;
 
 /// After so long, those who sleep are woken to read past the end of a member that left.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -145,7 +145,7 @@ impl Authority {
             control::Kind::Outbox if has_joined => self.hand_out(link, &self.fds.outboxes, slot, second),
             control::Kind::Doorbell if has_joined => self.hand_out(link, &self.fds.doorbells, slot, second),
             control::Kind::SetDoorbell => {
-                let doorbell = fds.next().ok_or_else(unexpected)?;
+                let doorbell = fds.next().filter(control::is_doorbell).ok_or_else(unexpected)?;
                 let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
                 let index = self.connections.get(&id).ok_or_else(unexpected)?.index;
                 let Ok(copy) = doorbell.try_clone() else {
@@ -246,7 +246,7 @@ impl Authority {
         let (uid, pid) = (credentials.uid, credentials.pid);
         let peer = Peer { id, carrier: slot, state: State::Active, pid, uid, label };
         self.port.directory().set_peer(slot, &peer);
-        ring::fence_after_append();
+        full_fence();
         let cursor = self.port.find_end();
         self.port.order().cursor(slot).store(cursor, Ordering::Release);
         self.port.forget(slot);
@@ -259,9 +259,14 @@ impl Authority {
             (link.member, link.has_joined) = (Some(id), true);
             self.readers += 1;
             let words = [u64::from(slot), id, cursor, u64::from(place)];
+            let deadline = self.options.laggard_deadline.as_millis().to_string();
             let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
             // One that does not take its welcome is gone, and its end comes as that of a member.
-            let _ = control::send(&link.socket, &Packet::new(control::Kind::Welcome, words), &fds);
+            let _ = control::send(
+                &link.socket,
+                &Packet { words, ..Packet::text(control::Kind::Welcome, deadline) },
+                &fds,
+            );
         }
         Ok(())
     }
@@ -368,7 +373,8 @@ impl Authority {
     /// A member is none any more: nobody waits for it, and what was for it alone goes.
     fn leave(&mut self, id: PeerId, slot: u16) {
         self.port.directory().set_state(slot, State::Leaving);
-        self.tokens.receiver_left(id, Some(slot));
+        let watched = self.watched_end();
+        self.tokens.receiver_left(id, Some(slot), watched);
     }
 
     /// The end of a process at the control socket.

@@ -40,7 +40,7 @@ use causeway_os::socket::Credentials;
 use rustix::event::{EventfdFlags, epoll};
 
 use crate::error::Result;
-use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Port};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Blocked, Descriptors, Port};
 use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
@@ -59,7 +59,7 @@ pub struct AuthorityOptions {
     pub outbox_bytes: u64,
     /// Members at most, the authority included.
     pub members: usize,
-    /// Clients at most that the directory shows. Others are reached by their well-known names and by answers, through the host; not by unique name.
+    /// Clients at most that the directory shows. What members send to others goes through the host.
     pub clients: usize,
     /// Names at most that the directory shows; calls to others go through the host.
     pub names: usize,
@@ -67,6 +67,9 @@ pub struct AuthorityOptions {
     pub laggard_deadline: Duration,
     /// How much may be on its way beside the log.
     pub transfers: TransferLimits,
+    /// Closes descriptors of messages that no receiver has taken: drops them, or lets another thread do that, because closing may wait for
+    /// somebody (a socket that lingers).
+    pub close: fn(Vec<OwnedFd>),
 }
 
 impl Default for AuthorityOptions {
@@ -79,6 +82,7 @@ impl Default for AuthorityOptions {
             names: 2048,
             laggard_deadline: Duration::from_millis(250),
             transfers: TransferLimits::default(),
+            close: drop,
         }
     }
 }
@@ -177,16 +181,22 @@ pub struct Authority {
     /// Processes that have the order log in their memory.
     readers: usize,
     connections: HashMap<PeerId, Connection>,
-    /// Clients that want signals.
+    /// Clients for which the directory has no place, and whether each wants signals.
+    unshown: HashMap<PeerId, bool>,
+    /// Clients that the directory shows and that want signals.
     listening_clients: usize,
+    /// Is the authority woken for each signal of a member?
+    wakes_for_all: bool,
     tokens: Tokens,
     leaving: Vec<(u16, u64)>,
     /// Since when there are some, or when members were last woken for them.
     leaving_since: Instant,
     /// A message that was read and is behind the position up to which the host wanted to read.
     read_ahead: Option<Carried>,
+    /// A sleep is announced; whether a member ended it is not known yet.
+    is_asleep: bool,
     /// Who stood in the way of the last message, at which cursor, since when.
-    blocked: Option<(u16, u64, Instant)>,
+    blocked: Option<Blocked>,
     /// Since when a process waits for a place, and when it last asked.
     place_wanted: Option<(Instant, Instant)>,
     next_link: u64,
@@ -248,10 +258,13 @@ impl Authority {
             links: HashMap::new(),
             readers: 0,
             connections: HashMap::new(),
+            unshown: HashMap::new(),
             listening_clients: 0,
+            wakes_for_all: false,
             leaving: Vec::new(),
             leaving_since: Instant::now(),
             read_ahead: None,
+            is_asleep: false,
             blocked: None,
             place_wanted: None,
             next_link: 1,
@@ -264,7 +277,18 @@ impl Authority {
     /// # Errors
     /// Another process serves there, or the path cannot be used.
     pub fn serve_at(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        let listener = Listener::bind(path.as_ref())?;
+        self.listen(Listener::bind(path.as_ref())?)
+    }
+
+    /// Lets processes of this user join at a socket that listens already, such as one of a service manager (`ListenSequentialPacket=`).
+    ///
+    /// # Errors
+    /// It is no Unix socket of packets that listens.
+    pub fn serve_on(&mut self, socket: OwnedFd) -> Result<()> {
+        self.listen(Listener::inherited(socket)?)
+    }
+
+    fn listen(&mut self, listener: Listener) -> Result<()> {
         watch(&self.epoll, &listener, LISTENER)?;
         self.listener = Some(listener);
         Ok(())

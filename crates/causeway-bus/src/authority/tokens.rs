@@ -9,19 +9,16 @@ use std::os::fd::OwnedFd;
 
 use super::PeerId;
 use crate::error::{Error, Result, name};
-use crate::port::To;
+use crate::port::{AUTHORITY, To};
+use crate::share::Share;
 
-/// How much may be on its way beside the log. What is above is refused with `LimitsExceeded`.
+/// How much may be on its way beside the log. A connection has its [`Share`]; what is above is refused with `LimitsExceeded`.
 #[derive(Clone, Debug)]
 pub struct TransferLimits {
-    /// Descriptors of the messages of one connection that have not been taken.
-    pub descriptors_per_connection: usize,
-    /// Bytes of the messages of one connection that lie in files and have not been taken.
-    pub bytes_per_connection: u64,
-    /// Descriptors of all connections. The process that serves the bus has them open.
-    pub descriptors: usize,
-    /// Bytes of all connections.
-    pub bytes: u64,
+    /// Descriptors of messages that have not been taken. The process that serves the bus has them open.
+    pub descriptors: Share,
+    /// Bytes of messages that lie in files and have not been taken.
+    pub bytes: Share,
 }
 
 impl Default for TransferLimits {
@@ -30,15 +27,16 @@ impl Default for TransferLimits {
     fn default() -> TransferLimits {
         let (soft, _) = causeway_os::limits::nofile();
         TransferLimits {
-            descriptors_per_connection: 512,
-            bytes_per_connection: 256 << 20,
-            descriptors: usize::try_from(soft / 4).unwrap_or(usize::MAX).clamp(256, 16384),
-            bytes: 1 << 30,
+            descriptors: Share { limit: 512, budget: (soft / 4).clamp(256, 16384) },
+            bytes: Share { limit: 256 << 20, budget: 1 << 30 },
         }
     }
 }
 
-/// What travels with one message.
+/// What closes descriptors of others.
+pub type Close = fn(Vec<OwnedFd>);
+
+/// What travels with one message. Dropped, it leaves its descriptors to the host to close.
 #[derive(Debug)]
 pub struct Deposit {
     /// Whose limits it counts against.
@@ -49,9 +47,18 @@ pub struct Deposit {
     pub body_bytes: u64,
     /// The file of the message, if there is one, and the descriptors.
     pub descriptors: Vec<OwnedFd>,
-    /// Members that have taken a copy, as long as it is not known for whom the signal is.
+    /// Members that have taken a copy, as long as others may take one.
     taken: Vec<u16>,
     waits_for: Option<WaitsFor>,
+    close: Close,
+}
+
+impl Drop for Deposit {
+    fn drop(&mut self) {
+        if !self.descriptors.is_empty() {
+            (self.close)(std::mem::take(&mut self.descriptors));
+        }
+    }
 }
 
 /// Who has not taken a deposit.
@@ -64,8 +71,23 @@ struct WaitsFor {
 
 impl Deposit {
     /// A deposit that nobody has taken.
-    pub fn new(charged: PeerId, to: To, body_bytes: u64, descriptors: Vec<OwnedFd>) -> Deposit {
-        Deposit { charged, to, body_bytes, descriptors, taken: Vec::new(), waits_for: None }
+    pub fn new(charged: PeerId, to: To, body_bytes: u64, descriptors: Vec<OwnedFd>, close: Close) -> Deposit {
+        Deposit { charged, to, body_bytes, descriptors, taken: Vec::new(), waits_for: None, close }
+    }
+
+    /// Copies of its descriptors.
+    ///
+    /// # Errors
+    /// This process has no descriptors left.
+    pub fn copies(&self) -> Result<Vec<OwnedFd>> {
+        let copies = self.descriptors.iter().map(OwnedFd::try_clone).collect::<std::io::Result<_>>();
+        Ok(copies.map_err(|error| causeway_os::Error::new("copy", "descriptors", error))?)
+    }
+
+    /// The only receiver needs it no more, and the authority may until it has read up to `end`.
+    fn keep_for_authority(&mut self, receiver: u16, end: u64) {
+        self.taken.push(receiver);
+        self.waits_for = Some(WaitsFor { slots: vec![AUTHORITY], end });
     }
 }
 
@@ -97,17 +119,10 @@ impl Tokens {
         if token == 0 || self.held.contains_key(&(owner, token)) {
             return Err(Error::Refused(format!("token {token} is not free")));
         }
-        let limits = &self.limits;
-        let (descriptors, bytes) = self.in_flight(Some(deposit.charged));
-        check(
-            "descriptors of this connection",
-            descriptors + deposit.descriptors.len(),
-            limits.descriptors_per_connection,
-        )?;
-        check("bytes of this connection", bytes + deposit.body_bytes, limits.bytes_per_connection)?;
-        let (descriptors, bytes) = self.in_flight(None);
-        check("descriptors of all connections", descriptors + deposit.descriptors.len(), limits.descriptors)?;
-        check("bytes of all connections", bytes + deposit.body_bytes, limits.bytes)?;
+        let (own, all) = (self.in_flight(Some(deposit.charged)), self.in_flight(None));
+        let count = deposit.descriptors.len() as u64;
+        check("descriptors", self.limits.descriptors, (own.0 as u64, all.0 as u64), count)?;
+        check("bytes", self.limits.bytes, (own.1, all.1), deposit.body_bytes)?;
         self.held.insert((owner, token), deposit);
         Ok(())
     }
@@ -122,12 +137,14 @@ impl Tokens {
 
     /// The deposit for the peer `id`, whose messages the member in `slot` reads.
     pub fn find(&self, owner: PeerId, token: u32, slot: u16, id: PeerId) -> Option<&Deposit> {
-        let deposit = self.held.get(&(owner, token))?;
-        let is_for = match deposit.to {
-            To::All => !deposit.taken.contains(&slot),
-            to => to == To::Peer { slot, id },
-        };
-        is_for.then_some(deposit)
+        let deposit = self.any(owner, token)?;
+        let is_for = deposit.to == To::All || deposit.to == To::Peer { slot, id };
+        (is_for && !deposit.taken.contains(&slot)).then_some(deposit)
+    }
+
+    /// The deposit with this token, for any receiver.
+    pub fn any(&self, owner: PeerId, token: u32) -> Option<&Deposit> {
+        self.held.get(&(owner, token))
     }
 
     /// Is a deposit held that the member in `slot` may still take, as far as its sender has said for whom it is?
@@ -153,6 +170,14 @@ impl Tokens {
         }
         deposit.taken.push(slot);
         None
+    }
+
+    /// The only receiver, the member in `slot`, has taken a deposit. It stays until the authority has read up to `end`, to show the message to
+    /// those that watch the bus.
+    pub fn taken_and_watched(&mut self, owner: PeerId, token: u32, slot: u16, end: u64) {
+        if let Some(deposit) = self.held.get_mut(&(owner, token)) {
+            deposit.keep_for_authority(slot, end);
+        }
     }
 
     /// A signal is at `position` of the log, and is for the members in these slots.
@@ -185,9 +210,18 @@ impl Tokens {
         waiting
     }
 
-    /// A connection has ended: `slot` if it was a member. It takes nothing any more.
-    pub fn receiver_left(&mut self, id: PeerId, slot: Option<u16>) {
+    /// A connection has ended: `slot` if it was a member. It takes nothing any more. What was for that member stays, if the authority shows it to those
+    /// that watch the bus, until it has read up to `watched`.
+    pub fn receiver_left(&mut self, id: PeerId, slot: Option<u16>, watched: Option<u64>) {
         self.held.retain(|_, deposit| match (deposit.to, &mut deposit.waits_for) {
+            (To::Peer { id: to, slot }, _) if to == id && slot != AUTHORITY => match watched {
+                _ if deposit.taken.contains(&slot) => true,
+                Some(end) => {
+                    deposit.keep_for_authority(slot, end);
+                    true
+                }
+                None => false,
+            },
             (To::Peer { id: to, .. }, _) => to != id,
             (To::All, Some(waits_for)) => {
                 waits_for.slots.retain(|waiting| Some(*waiting) != slot);
@@ -212,11 +246,15 @@ impl Tokens {
     }
 }
 
-fn check<T: PartialOrd + std::fmt::Display>(what: &str, count: T, most: T) -> Result<()> {
-    if count <= most {
+/// May a connection that has `own` of `held` on their way send `more`?
+fn check(what: &str, share: Share, (own, held): (u64, u64), more: u64) -> Result<()> {
+    if share.allows_message(own, held, more) {
         return Ok(());
     }
-    let text = format!("{count} {what} would be on their way, {most} may be: receivers must read first");
+    let (count, most) = (own.saturating_add(more), share.most(own, held));
+    let text = format!(
+        "{count} {what} of this connection would be on their way, and {most} may be: receivers must read first"
+    );
     Err(Error::method(name::LIMITS_EXCEEDED, text))
 }
 
@@ -229,16 +267,14 @@ mod tests {
 
     fn tokens() -> Tokens {
         Tokens::new(TransferLimits {
-            descriptors_per_connection: 4,
-            bytes_per_connection: 100,
-            descriptors: 6,
-            bytes: 150,
+            descriptors: Share { limit: 4, budget: 8 },
+            bytes: Share { limit: 100, budget: 150 },
         })
     }
 
     fn deposit(to: To, count: usize, body_bytes: u64) -> Deposit {
         let fd = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-        Deposit::new(SENDER, to, body_bytes, (0..count).map(|_| fd()).collect())
+        Deposit::new(SENDER, to, body_bytes, (0..count).map(|_| fd()).collect(), drop)
     }
 
     #[test]
@@ -252,9 +288,29 @@ mod tests {
         assert!(tokens.find(SENDER + 1, 1, 2, 7).is_none());
         assert_eq!(tokens.find(SENDER, 1, 2, 7).unwrap().descriptors.len(), 2);
         assert_eq!(tokens.taken(SENDER, 1, 2).unwrap().descriptors.len(), 2);
-        tokens.receiver_left(8, Some(3));
+        tokens.receiver_left(8, Some(3), None);
         assert_eq!(tokens.in_flight(None), (1, 0));
-        tokens.receiver_left(7, Some(2));
+        tokens.receiver_left(7, Some(2), None);
+        assert_eq!(tokens.in_flight(None), (0, 0));
+    }
+
+    #[test]
+    fn what_is_watched_stays_until_the_authority_has_read_its_message() {
+        let mut tokens = tokens();
+        tokens.deposit(SENDER, 1, deposit(ONE, 1, 0)).unwrap();
+        tokens.deposit(SENDER, 2, deposit(ONE, 1, 0)).unwrap();
+        let for_client = To::Peer { slot: AUTHORITY, id: 7 };
+        tokens.deposit(SENDER, 3, deposit(for_client, 1, 0)).unwrap();
+        tokens.taken_and_watched(SENDER, 1, 2, 10);
+        assert!(tokens.find(SENDER, 1, 2, 7).is_none(), "taken twice");
+        assert!(tokens.any(SENDER, 1).is_some());
+        // The receiver leaves, and its end is announced later.
+        tokens.receiver_left(7, Some(2), Some(20));
+        tokens.receiver_left(7, Some(2), Some(30));
+        assert_eq!(tokens.in_flight(None), (2, 0));
+        tokens.sweep(|slot| if slot == AUTHORITY { 10 } else { 0 });
+        assert!(tokens.any(SENDER, 1).is_none() && tokens.any(SENDER, 2).is_some());
+        tokens.sweep(|slot| if slot == AUTHORITY { 20 } else { 0 });
         assert_eq!(tokens.in_flight(None), (0, 0));
     }
 
@@ -271,7 +327,7 @@ mod tests {
         assert!(tokens.taken(SENDER, 1, 2).is_none());
         tokens.sweep(|slot| if slot == 3 { 11 } else { 10 });
         assert!(tokens.has_waiting());
-        tokens.receiver_left(11, Some(6));
+        tokens.receiver_left(11, Some(6), None);
         assert_eq!((tokens.in_flight(None), tokens.has_waiting()), ((0, 0), false));
         // Nobody wants it.
         tokens.deposit(SENDER, 2, deposit(To::All, 1, 0)).unwrap();
@@ -293,23 +349,35 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_for_one_connection_and_for_all() {
+    fn one_connection_reaches_its_share_and_others_still_send() {
         let mut tokens = tokens();
         let refused = |outcome: Result<()>, what: &str| {
             let error = outcome.unwrap_err();
             assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED));
             assert!(error.to_string().contains(what), "{error}");
         };
+        let of = |charged, count, bytes| {
+            let mut of_other = deposit(ONE, count, bytes);
+            of_other.charged = charged;
+            of_other
+        };
         tokens.deposit(SENDER, 1, deposit(ONE, 4, 0)).unwrap();
         refused(tokens.deposit(SENDER, 2, deposit(ONE, 1, 0)), "5 descriptors of this connection");
-        let other = |count, bytes| Deposit { charged: 6, ..deposit(ONE, count, bytes) };
-        refused(tokens.deposit(6, 1, other(3, 0)), "7 descriptors of all");
-        refused(tokens.deposit(6, 1, other(1, 101)), "101 bytes of this");
-        tokens.deposit(6, 1, other(1, 100)).unwrap();
-        refused(tokens.deposit(8, 1, Deposit { charged: 8, ..deposit(ONE, 1, 51) }), "151 bytes of all");
+        // Half of the four that are left.
+        tokens.deposit(6, 1, of(6, 1, 0)).unwrap();
+        tokens.deposit(6, 2, of(6, 1, 0)).unwrap();
+        refused(
+            tokens.deposit(6, 3, of(6, 1, 0)),
+            "3 descriptors of this connection would be on their way, and 2 may be",
+        );
+        // The first message of one that has nothing has any size, until nothing is left.
+        tokens.deposit(7, 1, of(7, 3, 101)).unwrap();
+        refused(tokens.deposit(8, 1, of(8, 1, 0)), "and 0 may be");
+        tokens.deposit(8, 1, of(8, 0, 50)).unwrap();
+        refused(tokens.deposit(9, 1, of(9, 0, 1)), "1 bytes of this connection");
         for token in [0, 1] {
             assert!(matches!(tokens.deposit(SENDER, token, deposit(ONE, 0, 0)), Err(Error::Refused(_))));
         }
-        assert_eq!(tokens.in_flight(Some(6)), (1, 100));
+        assert_eq!(tokens.in_flight(Some(7)), (3, 101));
     }
 }

@@ -12,7 +12,7 @@ use super::{Authority, Carried, PeerId};
 use crate::content::FileDescriptors;
 use crate::control::{self, FDS_MAX, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, Parcel, Received, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Outbound, Parcel, Received, To};
 use crate::shared::body;
 use crate::shared::order::Statistic;
 
@@ -45,7 +45,11 @@ impl Authority {
                 let fds: Vec<BorrowedFd<'_>> = deposit.descriptors.iter().map(AsFd::as_fd).collect();
                 let packet = Packet::new(Kind::Descriptor, [deposit.body_bytes, 0, 0, 0]);
                 let answered = self.answer(link, &packet, &fds);
-                self.tokens.taken(owner, token, slot);
+                let is_for_one = matches!(deposit.to, To::Peer { .. });
+                match self.watched_end().filter(|_| is_for_one && owner != AUTHORITY_ID) {
+                    Some(end) => self.tokens.taken_and_watched(owner, token, slot, end),
+                    None => drop(self.tokens.taken(owner, token, slot)),
+                }
                 // The kernel limits how many descriptors a user may have in flight. Beyond that the receiver gets none, and reports it.
                 answered.or_else(|_| self.answer_with(link, None))
             }
@@ -90,7 +94,7 @@ impl Authority {
             },
         };
         self.sweep_deposits();
-        match self.tokens.deposit(id, token, Deposit::new(id, to, body_bytes, fds)) {
+        match self.tokens.deposit(id, token, Deposit::new(id, to, body_bytes, fds, self.options.close)) {
             Ok(()) => Ok(Ok(())),
             Err(Error::Method { message, .. }) => Ok(Err((Refusal::Limit, message))),
             Err(error) => Err(error),
@@ -127,18 +131,28 @@ impl Authority {
         let token = self.tokens.next_token();
         let body_bytes = if is_in_file { bytes.len() as u64 } else { 0 };
         self.sweep_deposits();
-        self.tokens.deposit(AUTHORITY_ID, token, Deposit::new(charged, to, body_bytes, descriptors))?;
+        let deposit = Deposit::new(charged, to, body_bytes, descriptors, self.options.close);
+        self.tokens.deposit(AUTHORITY_ID, token, deposit)?;
         Ok(Parcel { token, is_in_file })
     }
 
+    /// The parcel of a message that no member takes: of one that is too long for the outbox the log has the header, and monitors see its length.
+    #[must_use]
+    pub fn parcel_for_none(&mut self, bytes: &[u8]) -> Parcel {
+        match bytes.len() > self.port.longest_message() {
+            true => Parcel { token: self.tokens.next_token(), is_in_file: true },
+            false => Parcel::default(),
+        }
+    }
+
     /// A message of the authority's outbox is in the log: if it is a signal with a deposit, notes for whom.
-    pub(super) fn note_sent(&mut self, parcel: Parcel, to: To, sender: PeerId, position: u64, bytes: &[u8]) {
-        let (To::All, 1.., Ok(header)) = (to, parcel.token, Header::parse(bytes)) else { return };
-        let slots = self.port.wanting_slots(sender, &header, bytes);
+    pub(super) fn note_sent(&mut self, parcel: Parcel, outbound: &Outbound<'_>, position: u64) {
+        let Some(signal) = outbound.signal.filter(|_| parcel.token != 0) else { return };
+        let slots = self.port.wanting_slots(&signal);
         self.tokens.sent(AUTHORITY_ID, parcel.token, position, slots);
     }
 
-    /// Adds to a message for a client, or for the bus itself, what is held for it; says where that is not there. `None` for a signal
+    /// Adds to a message what is held for it, or says where that is not there: one for a client, for the bus itself, or, if the bus is watched, for another member. `None` for a signal
     /// that is not held for the authority, so that no client wants it.
     pub(super) fn complete(&mut self, received: Received) -> Option<Carried> {
         let (header, position) = (received.header, received.position);
@@ -157,12 +171,6 @@ impl Authority {
         if to.is_none() && !self.tokens.may_be_for(received.owner(), header.token, AUTHORITY) {
             return None;
         }
-        let is_for_member =
-            to.is_some_and(|to| matches!(self.address(Some(to)), To::Peer { slot, .. } if slot != AUTHORITY));
-        if is_for_member {
-            // Only its receiver gets what belongs to it.
-            return Some(carried(received, Some("it is for another".into())));
-        }
         let inline = Received { descriptors: FileDescriptors::default(), ..received.clone() };
         let held = self.take_own(received.owner(), header.token, header.destination);
         match held.and_then(|held| received.complete(held)) {
@@ -176,17 +184,27 @@ impl Authority {
 
     fn take_own(&mut self, owner: PeerId, token: u32, destination: PeerId) -> Result<Vec<OwnedFd>> {
         let missing = || Error::Refused("nothing was deposited under its token".into());
+        let deposit = self.tokens.any(owner, token).ok_or_else(missing)?;
+        if matches!(deposit.to, To::Peer { slot, .. } if slot != AUTHORITY) {
+            // For another member, and for those that watch the bus.
+            return deposit.copies();
+        }
         let deposit = self.tokens.find(owner, token, AUTHORITY, destination).ok_or_else(missing)?;
         // Others may take it, too.
         let copies = match deposit.to {
-            To::All => deposit.descriptors.iter().map(OwnedFd::try_clone).collect(),
+            To::All => deposit.copies(),
             To::Peer { .. } => Ok(Vec::new()),
         };
-        let last = self.tokens.taken(owner, token, AUTHORITY);
-        match last {
-            Some(deposit) => Ok(deposit.descriptors),
-            None => Ok(copies.map_err(|error| causeway_os::Error::new("copy", "descriptors", error))?),
+        match self.tokens.taken(owner, token, AUTHORITY) {
+            Some(mut deposit) => Ok(std::mem::take(&mut deposit.descriptors)),
+            None => copies,
         }
+    }
+
+    /// If the bus is watched: up to where the log must be read before what belongs to messages between members is not needed here any more.
+    pub(super) fn watched_end(&mut self) -> Option<u64> {
+        let end = self.port.wants_everything.then(|| self.port.find_end());
+        end.filter(|end| self.port.cursor() < *end)
     }
 
     /// After the last message of a member: those who may still take what it deposited read on.

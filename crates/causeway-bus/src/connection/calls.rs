@@ -1,6 +1,5 @@
 //! Calls and replies.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,12 +7,13 @@ use causeway_os::clock;
 use weighbridge_dbus::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
+use super::pending::Pending;
 use super::sending::{Outgoing, check};
 use super::sleep::{end_after, has_passed};
-use super::{Call, Connection, Message, Pending, Reply};
+use super::{Call, Connection, Message, Reply};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY_ID, TO_BUS, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
 use crate::shared::filter::unique_number;
 use crate::shared::order::Statistic;
 
@@ -109,9 +109,6 @@ impl Connection {
         (interface, member): (&str, &str),
         Payload { body, descriptors }: Payload,
     ) -> Result<Outgoing> {
-        check(path, names::is_path, "object path")?;
-        check(interface, names::is_interface, "interface")?;
-        check(member, names::is_member, "member")?;
         let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
         let to = self.resolve_call(destination, flags)?;
         let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
@@ -120,8 +117,8 @@ impl Connection {
         }
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
-        let name = Arc::clone(&self.name);
-        let call = self.prepare(to, call.sender(&name).body(body), descriptors, serial)?;
+        let call = call.sender(&self.name).unix_fds(descriptors.len() as u32).body(body);
+        let call = self.writer.prepare(to, &call, descriptors, serial)?;
         if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
             self.expect_reply(serial, to, destination);
@@ -160,14 +157,14 @@ impl Connection {
             if let Some(reply) = self.replies.remove(&serial) {
                 return reply.and_then(outcome);
             }
-            let Some(callee) = self.pending.get(&serial).map(|pending| pending.callee) else {
+            let Some(callee) = self.pending.get(serial).map(|pending| pending.callee) else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
-            if self.take_all()? > 0 && (self.replies.contains_key(&serial) || !has_passed(end)) {
+            if self.take_some(usize::MAX)? > 0 && (self.replies.contains_key(&serial) || !has_passed(end)) {
                 continue;
             }
-            if self.has_ended() && callee == AUTHORITY_ID {
+            if self.has_ended() && self.is_carried(callee) {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
@@ -184,18 +181,25 @@ impl Connection {
         }
     }
 
+    /// Does the authority carry what this connection says: the bus itself, or a client? Its end is theirs.
+    pub(super) fn is_carried(&self, id: u64) -> bool {
+        let directory = self.port.directory();
+        let carrier = directory.find(id).and_then(|peer| directory.active_carrier(peer, id));
+        carrier.is_none_or(|slot| slot == AUTHORITY)
+    }
+
     /// Is the reply there already, so that [`Connection::finish_call`] does not wait?
     ///
     /// # Errors
     /// The bus or this connection has ended.
     pub fn is_finished(&mut self, serial: u32) -> Result<bool> {
-        self.take_all()?;
-        Ok(self.replies.contains_key(&serial) || !self.pending.contains_key(&serial))
+        self.take_some(usize::MAX)?;
+        Ok(self.replies.contains_key(&serial) || self.pending.get(serial).is_none())
     }
 
     /// Forgets a call: its reply is nobody's.
     pub(crate) fn drop_call(&mut self, serial: u32) {
-        self.pending.remove(&serial);
+        self.pending.remove(serial);
         self.replies.remove(&serial);
         self.show_pending();
     }
@@ -240,9 +244,8 @@ impl Connection {
             return Ok(None);
         }
         let answered = call.bus_header().serial;
-        let caller = call.sender_id();
         // One that the directory does not show has left, or is a client that the bus knows.
-        let to = self.resolve_id(caller).unwrap_or(TO_BUS);
+        let to = self.find(call.sender_name()).unwrap_or(TO_BUS);
         let serial = self.next_serial();
         let (reply, descriptors) = match outcome {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
@@ -250,40 +253,30 @@ impl Connection {
                 (Builder::error(answered, error).body(Body::default().text(text)), Vec::new())
             }
         };
-        let name = Arc::clone(&self.name);
-        let reply = reply.sender(&name).destination(call.sender_name());
-        self.prepare(to, reply, descriptors, serial).map(Some)
+        let reply = reply.destination(call.sender_name()).sender(&self.name);
+        self.writer.prepare(to, &reply.unix_fds(descriptors.len() as u32), descriptors, serial).map(Some)
     }
 
     /// Shows the authority whose end ends a call of this connection.
     pub(super) fn show_pending(&self) {
-        let order = self.port.order();
-        // Whose end ends a call that the bus passes on is not known yet.
-        let of = |pending: &Pending| if pending.is_passed_on { u64::MAX } else { pending.callee };
-        let mut callees = self.pending.values().map(of);
-        let shown = match (callees.next(), callees.next()) {
-            (None, _) => 0,
-            (Some(one), None) => one,
-            _ => u64::MAX,
-        };
-        order.waiting_for(self.port.slot()).store(shown, Ordering::Release);
-        let open = order.statistic(self.port.slot(), Statistic::CallsOpen);
-        order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
+        let (order, slot) = (self.port.order(), self.port.slot());
+        order.waiting_for(slot).store(self.pending.awaited(), Ordering::Release);
+        order.show(slot, Statistic::CallsOpen, self.pending.len() as u64);
     }
 
     /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
     /// to. The bus itself says with an error that a call ends without a reply.
     pub(super) fn handle_reply(&mut self, message: Message) {
         let (serial, sender) = (message.bus_header().reply_serial, message.sender_id());
-        let Some(pending) = self.pending.get(&serial) else { return };
+        let Some(pending) = self.pending.get(serial) else { return };
         let is_refusal = sender == AUTHORITY_ID && message.bus_header().kind == Kind::Error.number();
         if pending.callee != sender && !pending.is_passed_on && !is_refusal {
             return;
         }
-        self.pending.remove(&serial);
+        self.pending.remove(serial);
         self.show_pending();
-        if let Some(change) = self.raw.remove(&serial) {
-            return self.put_reply(&change, message);
+        if let Some(call) = self.raw.remove(&serial) {
+            return self.put_reply(call, message);
         }
         self.delivered += 1;
         self.replies.insert(serial, Ok(message));
@@ -291,17 +284,12 @@ impl Connection {
 
     /// Ends a call of the one that was called, because its reply cannot be had.
     pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
-        if self.pending.get(&serial).is_some_and(|pending| pending.callee == callee || pending.is_passed_on) {
-            self.pending.remove(&serial);
+        if self.pending.get(serial).is_some_and(|pending| pending.callee == callee || pending.is_passed_on) {
+            self.pending.remove(serial);
             self.show_pending();
-            if self.raw.remove(&serial).is_some() {
-                let position = self.port.cursor();
-                return self.put_error(
-                    serial,
-                    error.name().unwrap_or(name::NO_REPLY),
-                    &error.to_string(),
-                    position,
-                );
+            if let Some(call) = self.raw.remove(&serial) {
+                let (name, position) = (error.name().unwrap_or(name::NO_REPLY), self.port.cursor());
+                return self.put_error(call, serial, name, &error.to_string(), position);
             }
             self.delivered += 1;
             self.replies.insert(serial, Err(error));
@@ -311,19 +299,17 @@ impl Connection {
     /// The bus says to which member it passes a call on, before that member gets it.
     pub(super) fn follow_call(&mut self, message: &Message) {
         let [Arg::U32(serial), Arg::Text(callee)] = message.args()[..] else { return };
-        if let (Some(pending), Some(callee)) = (self.pending.get_mut(&serial), unique_number(callee)) {
-            *pending = Pending { callee, is_passed_on: false };
+        if let (Some(_), Some(callee)) = (self.pending.get(serial), unique_number(callee)) {
+            self.pending.insert(serial, Pending { callee, is_passed_on: false });
             self.show_pending();
         }
     }
 
     pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {
-        let ended: Vec<u32> =
-            self.pending.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| *serial).collect();
-        for serial in ended {
-            self.pending.remove(&serial);
-            if self.raw.remove(&serial).is_some() {
-                self.put_error(serial, name::NO_REPLY, why, position);
+        for serial in self.pending.serials(which) {
+            self.pending.remove(serial);
+            if let Some(call) = self.raw.remove(&serial) {
+                self.put_error(call, serial, name::NO_REPLY, why, position);
                 continue;
             }
             self.delivered += 1;

@@ -1,16 +1,15 @@
 //! What travels beside the log: descriptors, and messages that are too long for the outbox. The authority holds them meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
-use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind};
+use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind, Layout};
 
 use super::Connection;
 use super::sending::Outgoing;
 use crate::authority::{check_parcel, name_of};
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
-use crate::port::{Parcel, Received, TO_BUS, To};
+use crate::port::{Outbound, Parcel, Received, TO_BUS, To};
 use crate::shared::body;
 use crate::shared::header::BusHeader;
 use crate::shared::order::Statistic;
@@ -31,7 +30,7 @@ impl Connection {
     pub(super) fn deposit(
         &mut self,
         to: To,
-        header: &Header<'_>,
+        layout: &Layout,
         bytes: &[u8],
         descriptors: &[OwnedFd],
     ) -> Result<Parcel> {
@@ -40,7 +39,12 @@ impl Connection {
         if !is_in_file && descriptors.is_empty() {
             return Ok(Parcel::default());
         }
-        check_parcel(header, descriptors.len() + usize::from(is_in_file), longest, is_in_file)?;
+        check_parcel(
+            &layout.header(bytes),
+            descriptors.len() + usize::from(is_in_file),
+            longest,
+            is_in_file,
+        )?;
         let file = if is_in_file { Some(body::write(bytes)?) } else { None };
         let fds: Vec<BorrowedFd<'_>> = file.iter().chain(descriptors).map(AsFd::as_fd).collect();
         self.last_token = self.last_token.wrapping_add(1).max(1);
@@ -63,18 +67,9 @@ impl Connection {
     }
 
     /// A message of this connection is in the log. If it is a signal with a deposit, the authority learns for whom, and when that ends.
-    pub(super) fn note_sent(
-        &mut self,
-        parcel: Parcel,
-        to: To,
-        position: u64,
-        header: &Header<'_>,
-        bytes: &[u8],
-    ) {
-        if parcel.token == 0 || to != To::All {
-            return;
-        }
-        let text = control::slots_text(&self.port.wanting_slots(self.port.id(), header, bytes));
+    pub(super) fn note_sent(&mut self, parcel: Parcel, outbound: &Outbound<'_>, position: u64) {
+        let Some(signal) = outbound.signal.filter(|_| parcel.token != 0) else { return };
+        let text = control::slots_text(&self.port.wanting_slots(&signal));
         let words = [u64::from(parcel.token), position, 0, 0];
         self.link.tell(&Packet { text, ..Packet::new(Kind::Sent, words) });
     }
@@ -139,13 +134,12 @@ impl Connection {
     /// The answer to a call that could not be delivered to this program, if there is one.
     pub(super) fn prepare_refusal(&mut self) -> Result<Option<Outgoing>> {
         let Some(Undeliverable { caller, serial, why }) = self.undeliverable.pop() else { return Ok(None) };
-        // One that the directory does not show has left, or is a client that the bus knows.
-        let to = self.resolve_id(caller).unwrap_or(TO_BUS);
         let (destination, own) = (name_of(caller), self.next_serial());
+        // One that the directory does not show has left, or is a client that the bus knows.
+        let to = self.find(&destination).unwrap_or(TO_BUS);
         let text = Body::default().text(&format!("the callee could not take the call: {why}"));
         let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
-        let name = Arc::clone(&self.name);
-        let answer = answer.sender(&name).destination(&destination);
-        self.prepare(to, answer, Vec::new(), own).map(Some)
+        let answer = answer.destination(&destination).sender(&self.name);
+        self.writer.prepare(to, &answer, Vec::new(), own).map(Some)
     }
 }

@@ -6,6 +6,8 @@ use crate::port::Received;
 
 /// Places for headers; a power of two.
 const PLACES: usize = 64;
+/// Longer headers are not remembered.
+const LONGEST: usize = 1024;
 
 /// The headers that were checked last, one in each place.
 #[derive(Debug, Default)]
@@ -31,8 +33,10 @@ impl KnownHeaders {
             }
             _ => {
                 let layout = layout_of(received)?;
-                let bytes = received.bytes[..layout.header_bytes()].to_vec();
-                *place = Some(Box::new(Known { sender: of.sender, bytes, layout }));
+                if layout.header_bytes() <= LONGEST {
+                    let bytes = received.bytes[..layout.header_bytes()].to_vec();
+                    *place = Some(Box::new(Known { sender: of.sender, bytes, layout }));
+                }
                 Some(layout)
             }
         }

@@ -27,18 +27,18 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects and joins, as a member with its outbox, or as a monitor. Returns numbers and descriptors of the welcome.
+    /// Connects and joins, as a member with its outbox, or as a monitor. Returns the welcome and its descriptors.
     ///
     /// # Errors
     /// Nobody serves there, or the bus refuses.
-    pub fn join(path: &Path, outbox: Option<BorrowedFd<'_>>) -> Result<(Link, [u64; 4], Vec<OwnedFd>)> {
+    pub fn join(path: &Path, outbox: Option<BorrowedFd<'_>>) -> Result<(Link, Packet, Vec<OwnedFd>)> {
         let start = Instant::now();
         loop {
             let mut link = Link::connect(path)?;
             let words = [u64::from(ABI), u64::from(outbox.is_none()), 0, 0];
             control::send(&link.socket, &Packet::new(Kind::Join, words), outbox.as_slice())?;
             match link.answer()? {
-                (Packet { kind: Kind::Welcome, words, .. }, fds) => return Ok((link, words, fds)),
+                (welcome @ Packet { kind: Kind::Welcome, .. }, fds) => return Ok((link, welcome, fds)),
                 // Places become free as soon as all have read what the last member there sent.
                 (Packet { kind: Kind::Refused, words: [1, ..], .. }, _)
                     if start.elapsed() < JOIN_PATIENCE =>

@@ -11,7 +11,11 @@ use crate::shared::header::BusHeader;
 
 /// A message that was received. Its header was checked; its body is checked when it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct Message(Box<Checked>);
+
+/// It is moved from hand to hand until the program has it, and it is not small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Checked {
     received: Received,
     layout: Layout,
 }
@@ -26,9 +30,9 @@ impl Message {
     /// As [`Message::checked`]; a header that is like one that was checked before is not parsed again.
     pub(super) fn checked_with(known: &mut KnownHeaders, received: Received) -> Option<Message> {
         let layout = known.layout(&received)?;
-        let message = Message::agreed(received, layout)?;
         // Descriptors come under a token. A monitor shows messages between clients without theirs.
-        (message.bus_header().token != 0 || message.header().unix_fds == 0).then_some(message)
+        let has_descriptors = layout.numbers(&received.bytes).unix_fds > 0;
+        (received.header.token != 0 || !has_descriptors).then(|| Message::agreed(received, layout))?
     }
 
     /// What stands before the message must agree with its header, which was checked.
@@ -40,19 +44,19 @@ impl Message {
         let of = &received.header;
         let agrees = (is.serial, is.kind.number(), is.flags) == (of.serial, of.kind, of.flags)
             && is.reply_serial.unwrap_or(0) == of.reply_serial;
-        (is_whole && agrees).then_some(Message { received, layout })
+        (is_whole && agrees).then(|| Message(Box::new(Checked { received, layout })))
     }
 
     /// Its header.
     #[must_use]
     pub fn header(&self) -> Header<'_> {
-        self.layout.header(&self.received.bytes)
+        self.0.layout.header(&self.0.received.bytes)
     }
 
     /// Its arguments, marshalled.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        &self.received.bytes[self.layout.header_bytes()..]
+        &self.0.received.bytes[self.0.layout.header_bytes()..]
     }
 
     /// The byte order of its arguments.
@@ -65,7 +69,7 @@ impl Message {
     #[must_use]
     pub fn args(&self) -> Vec<Arg<'_>> {
         let header = self.header();
-        Args::new(&header, &self.received.bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
+        Args::new(&header, &self.0.received.bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
     }
 
     /// Its first argument, if that is a string.
@@ -81,47 +85,47 @@ impl Message {
     /// them: they are taken once. Those that are not taken are closed with the message.
     #[must_use]
     pub fn take_descriptors(&self) -> Vec<OwnedFd> {
-        self.received.descriptors.take()
+        self.0.received.descriptors.take()
     }
 
     /// Are its arguments out of reach? Only a [`Monitor`](crate::Monitor) gets such messages: those that are too long for an outbox.
     /// [`Message::body`] and [`Message::args`] are empty then; [`Header::message_bytes`] says how long it is.
     #[must_use]
     pub fn is_header_only(&self) -> bool {
-        self.received.is_header_only()
+        self.0.received.is_header_only()
     }
 
     /// All its bytes. Those of a message that was too long for an outbox lie where its sender has put them: they are mapped, not copied.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.received.bytes
+        &self.0.received.bytes
     }
 
     /// Its position in the one order of the bus.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.received.position
+        self.0.received.position
     }
 
     /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
     #[must_use]
     pub fn sent_ns(&self) -> u64 {
-        self.received.header.sent_ns
+        self.0.received.header.sent_ns
     }
 
     /// What precedes it in the outbox of its sender; it agrees with the header, which is longer to read.
     pub(crate) fn bus_header(&self) -> &BusHeader {
-        &self.received.header
+        &self.0.received.header
     }
 
     /// The unique name of the sender, or the name of the bus.
     pub(super) fn sender_name(&self) -> &str {
-        self.layout.sender(&self.received.bytes).unwrap_or_default()
+        self.0.layout.sender(&self.0.received.bytes).unwrap_or_default()
     }
 
     /// Number of the sender in its unique name.
     pub(crate) fn sender_id(&self) -> u64 {
-        self.received.header.sender
+        self.0.received.header.sender
     }
 }
 

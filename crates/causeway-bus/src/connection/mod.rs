@@ -3,21 +3,25 @@
 //! | file | what it has |
 //! |---|---|
 //! | `options` | settings and statistics |
-//! | `calls`, `message` | calls and replies; messages as programs see them |
+//! | `calls`, `pending` | calls and replies; calls without a reply |
+//! | `message` | messages as programs see them |
 //! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
 //! | `raw` | whole messages, for programs that build and read them themselves |
 //! | `descriptors` | what of a message travels beside the log |
 //! | `names`, `rules` | names and match rules |
+//! | `destinations` | where messages for a name go |
 //! | `headers` | headers that were checked before |
 //! | `link`, `watcher` | the control socket, and the thread that sees its end |
 
 mod calls;
 mod descriptors;
+mod destinations;
 mod headers;
 mod link;
 mod message;
 mod names;
 mod options;
+mod pending;
 mod raw;
 mod receiving;
 mod rules;
@@ -40,7 +44,7 @@ pub(crate) use sending::Outgoing;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,20 +59,12 @@ use crate::shared::directory::Directory;
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
 use descriptors::Undeliverable;
+use destinations::Destinations;
 use headers::KnownHeaders;
+use pending::PendingCalls;
 use rules::Rule;
+use sending::Writer;
 use watcher::Watched;
-
-/// The environment variable that names the native socket of the session's bus.
-pub const ADDRESS_VARIABLE: &str = "CAUSEWAY_BUS";
-
-/// A call without a reply.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    callee: u64,
-    /// The bus has the call, and will say who gets it.
-    is_passed_on: bool,
-}
 
 /// A member of a bus.
 ///
@@ -86,26 +82,30 @@ pub struct Connection {
     link: Link,
     watched: Arc<Watched>,
     options: ConnectionOptions,
+    /// A member that stands in the way of a message for so long is put out.
+    laggard_deadline: Duration,
     name: Arc<str>,
-    serial: u32,
+    writer: Writer,
     rules: Vec<Rule>,
     next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     /// Headers of received messages.
     headers: KnownHeaders,
-    /// Where messages are built.
-    buffer: Vec<u8>,
-    pending: FxHashMap<u32, Pending>,
+    pending: PendingCalls,
     /// Of these, calls whose replies the program takes as messages.
-    raw: FxHashMap<u32, raw::Change>,
+    raw: FxHashMap<u32, raw::RawCall>,
     /// Answers, errors among them, and calls that ended without one.
     replies: FxHashMap<u32, Result<Message>>,
-    known: FxHashMap<u64, u16>,
+    destinations: Destinations,
     undeliverable: Vec<Undeliverable>,
     last_token: u32,
     doorbell: Option<OwnedFd>,
+    /// A sleep on the descriptor is announced.
     is_armed: bool,
+    asleep: sleep::Asleep,
+    /// The last sleep was ended by a wake-up, and what came of it is not known yet.
+    was_woken: bool,
     /// A sleep was ended because the authority is gone; no other will be.
     has_noticed_end: bool,
     /// The program was told.
@@ -117,15 +117,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Joins the bus whose native socket the environment variable `CAUSEWAY_BUS` names.
-    ///
-    /// # Errors
-    /// It is not set; otherwise as [`Connection::open`].
-    pub fn session() -> Result<Connection> {
-        let path = session_path()?;
-        Connection::open(path)
-    }
-
     /// Joins the bus that is served at a path.
     ///
     /// # Errors
@@ -140,9 +131,13 @@ impl Connection {
     /// As [`Connection::open`]; an option that is not possible.
     pub fn open_with(path: impl AsRef<Path>, options: ConnectionOptions) -> Result<Connection> {
         let (outbox_fd, mut outbox) = Outbox::create(options.outbox_bytes)?;
-        let (link, [slot, id, cursor, place], fds) = Link::join(path.as_ref(), Some(outbox_fd.as_fd()))?;
+        let (link, welcome, fds) = Link::join(path.as_ref(), Some(outbox_fd.as_fd()))?;
+        let [slot, id, cursor, place] = welcome.words;
         let Ok([order, directory, authority]) = <[OwnedFd; 3]>::try_from(fds) else {
             return Err(Error::Refused("the welcome of the bus lacks descriptors".into()));
+        };
+        let Ok(laggard_deadline) = welcome.text.parse().map(Duration::from_millis) else {
+            return Err(Error::Refused("the welcome of the bus does not say the laggard deadline".into()));
         };
         let order = Arc::new(OrderLog::open(&order, Access::ReadWrite)?);
         let directory = Arc::new(Directory::open(&directory)?);
@@ -159,23 +154,25 @@ impl Connection {
             port,
             link,
             watched,
+            laggard_deadline: options.laggard_deadline.unwrap_or(laggard_deadline),
             options: ConnectionOptions { spin, ..options },
             name: unique_name(id).into(),
-            serial: 0,
+            writer: Writer::default(),
             rules: Vec::new(),
             next_rule: 0,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             headers: KnownHeaders::default(),
-            buffer: Vec::new(),
-            pending: FxHashMap::default(),
+            pending: PendingCalls::default(),
             raw: FxHashMap::default(),
             replies: FxHashMap::default(),
-            known: FxHashMap::default(),
+            destinations: Destinations::default(),
             undeliverable: Vec::new(),
             last_token: 0,
             doorbell: None,
             is_armed: false,
+            asleep: sleep::Asleep::default(),
+            was_woken: false,
             has_noticed_end: false,
             has_told_end: false,
             delivered: 0,
@@ -223,13 +220,4 @@ impl AsFd for Connection {
             None => panic!("use_descriptor() makes the descriptor"),
         }
     }
-}
-
-/// The path that [`ADDRESS_VARIABLE`] names.
-pub(crate) fn session_path() -> Result<PathBuf> {
-    std::env::var_os(ADDRESS_VARIABLE).map(PathBuf::from).ok_or_else(|| {
-        Error::Invalid(format!(
-            "{ADDRESS_VARIABLE} is not set: it names the native socket of the session's bus"
-        ))
-    })
 }

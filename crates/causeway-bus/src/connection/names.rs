@@ -3,19 +3,12 @@
 use weighbridge_dbus::wire::{Arg, Body, FLAG_NO_AUTO_START, names};
 
 use super::sending::check;
-use super::{Connection, Pending, Reply};
+use super::{Connection, Reply};
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY_ID, TO_BUS, To};
 use crate::shared::directory::State;
 use crate::shared::filter::unique_number;
-
-impl Pending {
-    /// A call of `destination` that goes to the connection with this number.
-    pub(super) fn new(callee: u64, destination: &str) -> Pending {
-        Pending { callee, is_passed_on: callee == AUTHORITY_ID && destination != DRIVER }
-    }
-}
 
 impl Connection {
     /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
@@ -36,7 +29,7 @@ impl Connection {
         Ok(release_reply(&reply))
     }
 
-    /// All names of the bus, from the directory: no message is sent.
+    /// All names of the bus, from the directory: no message is sent. Unique names of clients that it does not show are missing.
     #[must_use]
     pub fn list_names(&self) -> Vec<String> {
         let directory = self.port.directory();
@@ -53,6 +46,8 @@ impl Connection {
     pub fn name_owner(&self, name: &str) -> Option<String> {
         let directory = self.port.directory();
         match unique_number(name) {
+            // The number of the bus itself is no name of a connection.
+            Some(AUTHORITY_ID) => None,
             Some(id) => directory.find(id).map(|_| name.to_owned()),
             None if name == DRIVER => Some(DRIVER.to_owned()),
             None => directory.owner(name).map(|owner| unique_name(owner.id)),
@@ -66,8 +61,7 @@ impl Connection {
     /// The GUID of this bus, 32 hexadecimal digits.
     #[must_use]
     pub fn bus_id(&self) -> String {
-        let [first, second] = self.port.directory().bus();
-        format!("{first:016x}{second:016x}")
+        self.port.directory().bus_id()
     }
 
     /// User and process that serve the bus.
@@ -76,47 +70,28 @@ impl Connection {
         self.port.directory().peer(crate::port::AUTHORITY).map(|authority| (authority.uid, authority.pid))
     }
 
-    /// Where messages for a name go, without a system call.
-    pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
+    /// Where messages for a connection go, from its unique name or one that it owns, without a system call; `None` if the directory does
+    /// not show it.
+    pub(super) fn find(&mut self, name: &str) -> Option<To> {
         if name == DRIVER {
-            return Ok(TO_BUS);
+            return Some(TO_BUS);
         }
-        check(name, names::is_bus_name, "bus name")?;
-        let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
-        if let Some(id) = unique_number(name) {
-            return self.resolve_id(id).map_err(|_| unknown());
-        }
-        let (peer, id) = self.port.directory().owner_number(name).ok_or_else(unknown)?;
-        self.known.insert(id, peer);
-        self.resolve_id(id).map_err(|_| unknown())
+        self.destinations.resolve(name, self.port.directory())
     }
 
     /// Where a call with these flags goes. The bus gets one for a well-known name that the directory does not show: it may start a service,
-    /// and knows all owners.
+    /// and knows all owners. It also gets one for a connection that may be a client that the directory does not show.
     pub(super) fn resolve_call(&mut self, name: &str, flags: u8) -> Result<To> {
-        match self.resolve(name) {
-            Err(Error::Method { .. }) if flags & FLAG_NO_AUTO_START == 0 && unique_number(name).is_none() => {
-                Ok(TO_BUS)
-            }
-            other => other,
+        if let Some(to) = self.find(name) {
+            return Ok(to);
         }
-    }
-
-    pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
-        if id == AUTHORITY_ID {
+        check(name, names::is_bus_name, "bus name")?;
+        let (directory, is_unique) = (self.port.directory(), unique_number(name).is_some());
+        let may_be_unshown = directory.is_partial() && (is_unique || directory.read_owner(name).is_some());
+        if may_be_unshown || flags & FLAG_NO_AUTO_START == 0 && !is_unique {
             return Ok(TO_BUS);
         }
-        let directory = self.port.directory();
-        let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
-        let Some(peer) = known.or_else(|| directory.find(id)) else {
-            self.known.remove(&id);
-            return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
-        };
-        let to = To::Peer { slot: directory.carrier(peer), id };
-        if known.is_none() {
-            self.known.insert(id, peer);
-        }
-        Ok(to)
+        Err(Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}")))
     }
 }
 

@@ -12,8 +12,8 @@ pub struct ConnectionOptions {
     pub outbox_bytes: u64,
     /// How long a call waits for its reply.
     pub call_timeout: Duration,
-    /// A member that stands in the way of a message for so long is put out.
-    pub laggard_deadline: Duration,
+    /// A member that stands in the way of a message for so long is put out; `None` is for as long as the authority says.
+    pub laggard_deadline: Option<Duration>,
     /// How long to poll before sleeping, at most. Nothing on a machine or a process with one CPU.
     pub spin: Duration,
     /// Bytes of messages that may wait in this process until the program takes them; beyond, the connection fails. One message may
@@ -30,7 +30,7 @@ impl Default for ConnectionOptions {
         ConnectionOptions {
             outbox_bytes: 1 << 18,
             call_timeout: Duration::from_secs(25),
-            laggard_deadline: Duration::from_millis(250),
+            laggard_deadline: None,
             spin: Duration::from_micros(30),
             inbox_bytes: 256 << 20,
             auto_start: true,

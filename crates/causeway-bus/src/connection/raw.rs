@@ -15,13 +15,24 @@ use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Received, TO_BUS, To};
 use crate::shared::header::BusHeader;
 
-/// What the reply to a message of the program changes in this connection.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Change {
+/// Where the flags of a message lie in its bytes.
+const FLAGS_AT: usize = 2;
+
+/// A call that the program has built, until its reply comes.
+#[derive(Debug)]
+pub(super) struct RawCall {
+    change: Change,
+    /// Does the program want the reply? Otherwise it is for this library alone.
+    is_reply_wanted: bool,
+}
+
+/// What the reply to a call changes in this connection.
+#[derive(Debug)]
+enum Change {
     Nothing,
-    /// An error takes this rule back.
-    Added(MatchRule),
-    /// A success removes this rule.
+    /// An error takes the rule with this key back.
+    Added(u64),
+    /// A success removes a rule that is equal to this one.
     Removed(MatchRule),
 }
 
@@ -30,7 +41,8 @@ impl Connection {
     ///
     /// The reply to a call comes as [`Incoming::Reply`], in its place among the other messages. That is also what says that nobody has
     /// the name (`ServiceUnknown`), or that the callee has left (`NoReply`); a call has no timeout. `AddMatch` and
-    /// `RemoveMatch` change the rules of this connection as [`Connection::add_match`] and [`Connection::remove_match`] do.
+    /// `RemoveMatch` change the rules of this connection as [`Connection::add_match`] and [`Connection::remove_match`] do, also without
+    /// a reply.
     ///
     /// # Errors
     /// [`Error::Invalid`] for what is no message, or has no destination and is no signal; [`Error::Method`] with `LimitsExceeded` for what
@@ -94,43 +106,48 @@ impl Connection {
                 Err(Error::Method { name, message }) => {
                     if expects_reply {
                         let position = self.port.cursor();
-                        self.put_error(serial, &name, &message, position);
+                        let call = RawCall { change: Change::Nothing, is_reply_wanted: true };
+                        self.put_error(call, serial, &name, &message, position);
                     }
                     return Ok(None);
                 }
                 Err(error) => return Err(error),
             },
         };
-        if expects_reply {
+        let rule = rule_of(header, bytes);
+        // Whether a rule was added or removed says only the reply, also where the program wants none.
+        let needs_reply = expects_reply || rule.is_some();
+        if needs_reply {
             self.check_pending()?;
         }
-        let change = self.change_of(header, bytes);
-        let bytes = match header.sender {
+        let mut bytes = match header.sender {
             Some(sender) if *sender == *self.name => bytes.to_vec(),
             _ => stamped(bytes, header, &self.name)
                 .ok_or_else(|| Error::method(name::LIMITS_EXCEEDED, "the message is too long"))?,
         };
-
-        if let Change::Added(rule) = &change {
-            self.keep_rule(rule.clone());
-        }
-        if expects_reply {
-            // Before it is sent: the reply may come while this thread waits for space.
-            self.raw.insert(serial, change);
-            self.expect_reply(serial, to, destination);
+        if rule.is_some() {
+            bytes[FLAGS_AT] &= !FLAG_NO_REPLY_EXPECTED;
         }
         let stamped =
             Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
         let layout = Layout::of(&stamped, &bytes);
+        if needs_reply {
+            let change = match rule {
+                None => Change::Nothing,
+                Some((Method::AddMatch, rule)) => Change::Added(self.keep_rule(rule)),
+                Some((Method::RemoveMatch, rule)) => Change::Removed(rule),
+            };
+            // Before it is sent: the reply may come while this thread waits for space.
+            self.raw.insert(serial, RawCall { change, is_reply_wanted: expects_reply });
+            self.expect_reply(serial, to, destination);
+        }
         Ok(Some(Outgoing::parsed(to, layout, bytes, descriptors, serial)))
     }
 
     /// A whole message was not sent after all.
     pub(crate) fn drop_message(&mut self, serial: u32) {
-        if let Some(Change::Added(rule)) = self.raw.remove(&serial) {
-            let last = self.rules.iter().rposition(|known| known.rule == rule);
-            last.into_iter().for_each(|at| drop(self.rules.remove(at)));
-            self.port.wants_signals = !self.rules.is_empty();
+        if let Some(RawCall { change: Change::Added(key), .. }) = self.raw.remove(&serial) {
+            self.remove_rule(key);
         }
         self.drop_call(serial);
     }
@@ -149,38 +166,20 @@ impl Connection {
         }
     }
 
-    /// What a message to the bus itself changes here.
-    fn change_of(&self, header: &Header<'_>, bytes: &[u8]) -> Change {
-        let is_for_bus = header.destination.is_none_or(|name| name == DRIVER)
-            && header.interface.is_none_or(|interface| interface == DRIVER);
-        let rule = || match Args::new(header, &bytes[header.header_bytes..]).next() {
-            Some(Ok(Arg::Text(text))) => text.parse::<MatchRule>().ok(),
-            _ => None,
-        };
-        match header.member.filter(|_| is_for_bus) {
-            Some("AddMatch") => rule().map_or(Change::Nothing, Change::Added),
-            Some("RemoveMatch") => rule().map_or(Change::Nothing, Change::Removed),
-            _ => Change::Nothing,
+    /// A call that the program has built has ended with this reply.
+    pub(super) fn put_reply(&mut self, call: RawCall, message: Message) {
+        match (call.change, message.header().kind == Kind::Error) {
+            (Change::Added(key), true) => self.remove_rule(key),
+            (Change::Removed(rule), false) => self.remove_equal_rule(&rule),
+            _ => {}
+        }
+        if call.is_reply_wanted {
+            self.put(Incoming::Reply(message));
         }
     }
 
-    /// A reply to a message of the program has come.
-    pub(super) fn put_reply(&mut self, change: &Change, message: Message) {
-        let is_error = message.header().kind == Kind::Error;
-        let gone = match change {
-            Change::Added(rule) if is_error => self.rules.iter().rposition(|known| known.rule == *rule),
-            Change::Removed(rule) if !is_error => self.rules.iter().position(|known| known.rule == *rule),
-            _ => None,
-        };
-        if let Some(at) = gone {
-            self.rules.remove(at);
-            self.port.wants_signals = !self.rules.is_empty();
-        }
-        self.put(Incoming::Reply(message));
-    }
-
-    /// Answers a call of the program in the name of the bus.
-    pub(super) fn put_error(&mut self, serial: u32, name: &str, text: &str, position: u64) {
+    /// Answers a call that the program has built in the name of the bus.
+    pub(super) fn put_error(&mut self, call: RawCall, serial: u32, name: &str, text: &str, position: u64) {
         // What the bus did not send itself has a serial that it does not reach.
         const SERIAL: u32 = u32::MAX;
         let error = Builder::error(serial, name).sender(DRIVER).destination(&self.name);
@@ -203,8 +202,30 @@ impl Connection {
             bytes: bytes.into(),
             descriptors: Vec::new().into(),
         }) {
-            Some(message) => self.put(Incoming::Reply(message)),
+            Some(message) => self.put_reply(call, message),
             None => unreachable!("header and message say the same"),
         }
+    }
+}
+
+/// Methods of the bus that change the rules of their caller.
+enum Method {
+    AddMatch,
+    RemoveMatch,
+}
+
+/// The rule that a call of the bus adds or removes.
+fn rule_of(header: &Header<'_>, bytes: &[u8]) -> Option<(Method, MatchRule)> {
+    let is_for_bus = header.kind == Kind::MethodCall
+        && header.destination.is_none_or(|name| name == DRIVER)
+        && header.interface.is_none_or(|interface| interface == DRIVER);
+    let method = match header.member.filter(|_| is_for_bus)? {
+        "AddMatch" => Method::AddMatch,
+        "RemoveMatch" => Method::RemoveMatch,
+        _ => return None,
+    };
+    match Args::new(header, &bytes[header.header_bytes..]).next() {
+        Some(Ok(Arg::Text(text))) => Some((method, text.parse().ok()?)),
+        _ => None,
     }
 }

@@ -11,8 +11,13 @@ use super::{Call, Connection, Incoming, Message};
 use crate::authority::{BUS_INTERFACE, PASSED_ON};
 use crate::error::{Error, Result};
 #[cfg(feature = "tokio")]
-use crate::port::To;
+use crate::port::{AUTHORITY, To};
 use crate::port::{AUTHORITY_ID, Received};
+
+/// Messages that are taken from the log at once, at most.
+const TAKEN_AT_ONCE: usize = 256;
+/// While so many bytes wait for the program, no more are taken from the log than the program takes: senders then wait for it.
+const AHEAD_BYTES: usize = 8 << 20;
 
 impl Connection {
     /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
@@ -33,13 +38,20 @@ impl Connection {
 
     /// What is there already. For event loops: see [`Connection::as_fd`](std::os::fd::AsFd::as_fd).
     ///
+    /// Each call also takes from the log what has come meanwhile, up to 8 MiB that the program has not taken yet: nobody
+    /// waits for a program that comes back, however long it works on what it has.
+    ///
     /// # Errors
     /// As [`Connection::next`].
     pub fn next_now(&mut self) -> Result<Option<Incoming>> {
         self.disarm();
+        let ahead_bytes = AHEAD_BYTES.min(self.options.inbox_bytes).max(1);
         if self.inbox.is_empty() {
-            self.take_all()?;
+            self.take_some(ahead_bytes)?;
             self.answer_undeliverable()?;
+        } else if self.port.has_entry() {
+            // What could not be read is still there, and its error comes once the program has what came before it.
+            let _ = self.take_some(ahead_bytes);
         }
         match self.take_from_inbox() {
             Some(incoming) => Ok(Some(incoming)),
@@ -98,14 +110,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes all that is there; returns how much.
-    pub(super) fn take_all(&mut self) -> Result<usize> {
+    /// Takes what is there: some hundred messages at most, for others may send faster than this reads, and none while `ahead_bytes`
+    /// wait for the program. Returns how many.
+    pub(super) fn take_some(&mut self, ahead_bytes: usize) -> Result<usize> {
         let mut count = 0;
-        while let Some(received) = self.port.next(&mut self.link)? {
+        while count < TAKEN_AT_ONCE && self.inbox_bytes < ahead_bytes {
+            let Some(received) = self.port.next(&mut self.link)? else { break };
             self.check_inbox(self.inbox_bytes)?;
             self.handle(received);
             count += 1;
         }
+        // Nobody can know when this thread comes back.
+        self.port.publish_cursor();
         Ok(count)
     }
 
@@ -195,18 +211,17 @@ impl Connection {
         }
     }
 
-    /// Fails for a call of the bus itself that nobody will answer.
+    /// Fails for a call of the bus itself, or of a client, that nobody will answer.
     pub(crate) fn check_callee(&mut self, to: To) -> Result<()> {
         match to {
-            To::Peer { id: AUTHORITY_ID, .. } if self.has_ended() => Err(self.link.end()),
+            To::Peer { slot: AUTHORITY, .. } if self.has_ended() => Err(self.link.end()),
             _ => Ok(()),
         }
     }
 
-    /// Serials of the calls that only the authority can answer.
+    /// Serials of the calls whose answers only the authority can bring.
     pub(crate) fn calls_of_the_bus(&self) -> Vec<u32> {
-        let of_bus = self.pending.iter().filter(|(_, pending)| pending.callee == AUTHORITY_ID);
-        of_bus.map(|(serial, _)| *serial).collect()
+        self.pending.serials(|pending| self.is_carried(pending.callee))
     }
 }
 

@@ -57,7 +57,9 @@ impl Connection {
     /// As [`Connection::call`], with `MatchRuleNotFound`.
     pub fn remove_match(&mut self, rule: &str) -> Result<()> {
         self.call_driver("RemoveMatch", Body::default().text(rule))?;
-        self.remove_equal_rule(rule);
+        if let Ok(rule) = rule.parse() {
+            self.remove_equal_rule(&rule);
+        }
         Ok(())
     }
 
@@ -89,11 +91,10 @@ impl Connection {
         self.port.wants_signals = !self.rules.is_empty();
     }
 
-    /// The same for one that is equal.
-    pub(crate) fn remove_equal_rule(&mut self, rule: &str) {
-        let parsed: Option<MatchRule> = rule.parse().ok();
-        if let Some(rule) = self.rules.iter().find(|known| Some(&known.rule) == parsed.as_ref()) {
-            self.remove_rule(rule.key);
+    /// The same for one that is equal; others that are equal stay.
+    pub(super) fn remove_equal_rule(&mut self, rule: &MatchRule) {
+        if let Some(Rule { key, .. }) = self.rules.iter().find(|known| known.rule == *rule) {
+            self.remove_rule(*key);
         }
     }
 
@@ -131,7 +132,6 @@ impl Connection {
             }
         }
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {
-            self.known.remove(&id);
             self.port.forget_member(id);
             let position = message.position();
             self.end_calls(|pending| pending.callee == id, "the callee left without a reply", position);

@@ -1,16 +1,14 @@
 //! What goes: signals, and the way of every message of this connection into the log.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weighbridge_dbus::wire::{Builder, Layout, names};
+use weighbridge_dbus::wire::{Builder, Layout, Templates, Unbuildable};
 
 use super::Connection;
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{NotSent, Parcel, To};
+use crate::port::{Blocked, NotSent, Outbound, Parcel, To};
 
 /// A buffer of more bytes is given back after its message.
 const BUFFER_BYTES_KEPT: usize = 1 << 16;
@@ -28,8 +26,8 @@ pub(crate) struct Outgoing {
     descriptors: Vec<OwnedFd>,
     /// What of it lies with the authority, once that was asked to keep it.
     parcel: Option<Parcel>,
-    /// Who stands in the way: a member, at which cursor, since when.
-    blocked: Option<(u16, u64, Instant)>,
+    /// Who stands in the way.
+    blocked: Option<Blocked>,
 }
 
 impl Outgoing {
@@ -48,6 +46,47 @@ impl Outgoing {
     #[cfg(feature = "tokio")]
     pub(crate) fn is_deposited(&self) -> bool {
         self.parcel.is_some_and(|parcel| parcel.token != 0)
+    }
+}
+
+/// Where messages of a connection are built.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    /// The serial of the last message.
+    serial: u32,
+    /// Headers of sent messages.
+    templates: Templates,
+    /// For the bytes of the next message.
+    buffer: Vec<u8>,
+}
+
+impl Writer {
+    fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1).max(1);
+        self.serial
+    }
+
+    /// A message with its sender, ready to be sent.
+    pub(super) fn prepare(
+        &mut self,
+        to: To,
+        message: &Builder<'_>,
+        descriptors: Vec<OwnedFd>,
+        serial: u32,
+    ) -> Result<Outgoing> {
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let layout = self.templates.build(message, serial, &mut bytes).map_err(|why| match why {
+            Unbuildable::TooLong(too_long) => Error::method(name::LIMITS_EXCEEDED, too_long.to_string()),
+            why => Error::Invalid(why.to_string()),
+        })?;
+        Ok(Outgoing::parsed(to, layout, bytes, descriptors, serial))
+    }
+
+    /// Keeps the buffer of a message that was sent.
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() <= BUFFER_BYTES_KEPT {
+            self.buffer = buffer;
+        }
     }
 }
 
@@ -76,60 +115,38 @@ impl Connection {
         member: &str,
         Payload { body, descriptors }: Payload,
     ) -> Result<Outgoing> {
-        check(path, names::is_path, "object path")?;
-        check(interface, names::is_interface, "interface")?;
-        check(member, names::is_member, "member")?;
         let serial = self.next_serial();
-        let name = Arc::clone(&self.name);
-        self.prepare(
-            To::All,
-            Builder::signal(path, interface, member).sender(&name).body(body),
-            descriptors,
-            serial,
-        )
-    }
-
-    /// A message whose names were checked, ready to be sent.
-    pub(super) fn prepare(
-        &mut self,
-        to: To,
-        message: Builder<'_>,
-        descriptors: Vec<OwnedFd>,
-        serial: u32,
-    ) -> Result<Outgoing> {
-        let mut bytes = std::mem::take(&mut self.buffer);
-        let layout = build(&message.unix_fds(descriptors.len() as u32), serial, &mut bytes)?;
-        Ok(Outgoing::parsed(to, layout, bytes, descriptors, serial))
+        let signal = Builder::signal(path, interface, member).unix_fds(descriptors.len() as u32);
+        let signal = signal.sender(&self.name).body(body);
+        self.writer.prepare(To::All, &signal, descriptors, serial)
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
     /// get on; a member that does not is put out.
     pub(super) fn send(&mut self, mut message: Outgoing) -> Result<()> {
         while !self.try_send(&mut message)? {
-            self.take_all()?;
+            self.take_some(usize::MAX)?;
             if message.blocked.is_some() {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        if message.bytes.capacity() <= BUFFER_BYTES_KEPT {
-            self.buffer = message.bytes;
-        }
+        self.writer.recycle(message.bytes);
         Ok(())
     }
 
-    /// Sends if there is space. Otherwise wakes the member that is in the way, and puts it out after the deadline; the caller takes what
-    /// has come, and tries again.
+    /// Sends if there is space. Otherwise wakes the members that are in the way, and puts them out after the deadline; the caller takes
+    /// what has come, and tries again.
     pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
         let Outgoing { to, bytes, layout, descriptors, parcel, .. } = message;
-        let (to, header) = (*to, layout.header(bytes));
-        let id = self.port.id();
+        let to = *to;
         let parcel = match *parcel {
             Some(parcel) => parcel,
-            None => *parcel.insert(self.deposit(to, &header, bytes, descriptors)?),
+            None => *parcel.insert(self.deposit(to, layout, bytes, descriptors)?),
         };
-        let slot = match self.port.send(&mut self.link, to, id, &header, bytes, parcel) {
+        let outbound = Outbound::of_layout(to, self.port.id(), layout, bytes);
+        let slot = match self.port.send(&mut self.link, &outbound, parcel) {
             Ok(position) => {
-                self.note_sent(parcel, to, position, &header, bytes);
+                self.note_sent(parcel, &outbound, position);
                 return Ok(true);
             }
             Err(NotSent::Failed(error)) => return Err(error),
@@ -139,34 +156,12 @@ impl Connection {
             message.blocked = None;
             return Ok(false);
         }
-        self.port.ring(&mut self.link, slot);
-        let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-        match message.blocked {
-            Some((who, at, since)) if (who, at) == (slot, cursor) => {
-                if since.elapsed() >= self.options.laggard_deadline {
-                    self.port.evict(&mut self.link, slot);
-                    message.blocked = None;
-                }
-            }
-            _ => message.blocked = Some((slot, cursor, Instant::now())),
-        }
+        self.port.press(&mut self.link, slot, &mut message.blocked, self.laggard_deadline);
         Ok(false)
     }
 
     pub(super) fn next_serial(&mut self) -> u32 {
-        self.serial = self.serial.wrapping_add(1).max(1);
-        self.serial
-    }
-}
-
-/// Builds a message whose names were checked.
-pub(super) fn build(message: &Builder<'_>, serial: u32, bytes: &mut Vec<u8>) -> Result<Layout> {
-    let layout = message
-        .build_into(serial, bytes)
-        .map_err(|too_long| Error::method(name::LIMITS_EXCEEDED, too_long.to_string()))?;
-    match layout.header(bytes).check() {
-        Ok(()) => Ok(layout),
-        Err(fault) => Err(Error::Invalid(format!("no message: {fault}"))),
+        self.writer.next_serial()
     }
 }
 

@@ -13,6 +13,13 @@ use crate::error::{Error, Result, name};
 use crate::shared::order::Statistic;
 use crate::shared::ring::{self, Cells, Sleep};
 
+/// How far this connection was when it announced its last sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asleep {
+    cursor: u64,
+    delivered: u64,
+}
+
 impl Connection {
     /// Makes the descriptor that becomes readable when something comes.
     ///
@@ -42,12 +49,11 @@ impl Connection {
     pub fn prepare_to_wait(&mut self) -> bool {
         let Some(doorbell) = &self.doorbell else { panic!("use_descriptor() makes the descriptor") };
         let _ = rustix::io::read(doorbell, &mut [0; 8]);
+        self.disarm();
         if !self.inbox.is_empty() {
             return false;
         }
-        self.port.publish_cursor();
-        ring::arm(self.port.order().armed(self.port.slot()), Sleep::Doorbell);
-        self.is_armed = true;
+        self.arm(Sleep::Doorbell);
         if self.is_ready() || self.has_ended() && !self.has_told_end {
             self.disarm();
             return false;
@@ -55,11 +61,29 @@ impl Connection {
         true
     }
 
-    pub(super) fn disarm(&mut self) {
-        if self.is_armed {
-            ring::disarm(self.port.order().armed(self.port.slot()));
-            self.is_armed = false;
+    /// Announces a sleep, now that everything was taken; returns the armed word.
+    fn arm(&mut self, how: Sleep) -> u32 {
+        let (order, slot) = (self.port.order(), self.port.slot());
+        if std::mem::take(&mut self.was_woken) && self.asleep.delivered == self.delivered {
+            let is_far = self.port.cursor() - self.asleep.cursor >= order.capacity() / 4;
+            order.count(slot, if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes }, 1);
         }
+        self.port.publish_cursor();
+        self.asleep = Asleep { cursor: self.port.cursor(), delivered: self.delivered };
+        self.is_armed = how == Sleep::Doorbell;
+        ring::arm(self.port.order().armed(self.port.slot()), how)
+    }
+
+    /// Ends a sleep that was announced for the descriptor.
+    pub(super) fn disarm(&mut self) {
+        if std::mem::take(&mut self.is_armed) && !ring::disarm(self.port.order().armed(self.port.slot())) {
+            self.note_woken();
+        }
+    }
+
+    fn note_woken(&mut self) {
+        self.was_woken = true;
+        self.port.order().count(self.port.slot(), Statistic::Wakes, 1);
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -80,9 +104,8 @@ impl Connection {
         if self.spin_a_while() {
             return Ok(!has_passed(end_ns));
         }
-        self.port.publish_cursor();
+        let value = self.arm(Sleep::Futex);
         let armed = self.port.order().armed(self.port.slot());
-        let value = ring::arm(armed, Sleep::Futex);
         let outcome = match self.is_ready() {
             true => None,
             false => Some(futex::wait_until(armed, value, end_ns)),
@@ -90,26 +113,12 @@ impl Connection {
         ring::disarm(armed);
         let Some(outcome) = outcome else { return Ok(!has_passed(end_ns)) };
         match outcome.map_err(|error| causeway_os::Error::new("sleep", "on the bus", error))? {
-            futex::Outcome::Woken => self.look_after_wake()?,
+            futex::Outcome::Woken => self.note_woken(),
             // What has come in the same moment is taken.
             futex::Outcome::TimedOut => return Ok(self.is_ready()),
             futex::Outcome::Changed | futex::Outcome::Interrupted => {}
         }
         Ok(true)
-    }
-
-    /// Takes what this connection was woken for, and counts the wake-up.
-    fn look_after_wake(&mut self) -> Result<()> {
-        let (before, delivered) = (self.port.cursor(), self.delivered);
-        self.take_all()?;
-        let (order, slot) = (self.port.order(), self.port.slot());
-        order.count(slot, Statistic::Wakes, 1);
-        if self.delivered == delivered {
-            let is_far = self.port.cursor() - before >= order.capacity() / 4;
-            let which = if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes };
-            order.count(slot, which, 1);
-        }
-        Ok(())
     }
 
     /// Polls for a short time; polling that finds nothing halves that time, polling that finds something

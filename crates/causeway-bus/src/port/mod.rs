@@ -4,6 +4,7 @@
 //!
 //! | file | what it has |
 //! |---|---|
+//! | `outbound` | a message to be sent |
 //! | `send` | a message into the outbox, its entry into the order log, space that is free again |
 //! | `receive` | entries in their order, checked, and the messages that they refer to |
 //! | `wake` | who sleeps is woken, who stands in the way is put out |
@@ -12,6 +13,7 @@
 //! | `others` | outboxes and doorbells of the other members |
 
 mod others;
+mod outbound;
 mod parcel;
 mod receive;
 mod send;
@@ -33,8 +35,10 @@ use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
 use others::Other;
+pub use outbound::Outbound;
 pub use parcel::Parcel;
 use send::Outstanding;
+pub use wake::Blocked;
 use wanting::WantingMembers;
 
 /// Slot of the authority.
@@ -219,11 +223,14 @@ impl Port {
     /// Fails if the bus is broken or this member was put out.
     #[inline]
     pub fn check(&self) -> Result<()> {
-        match self.order.broken() {
-            Some(broken) => Err(self.describe(broken)),
-            None if self.is_evicted() => Err(self.out()),
-            None => Ok(()),
-        }
+        self.check_whole()?;
+        if self.is_evicted() { Err(self.out()) } else { Ok(()) }
+    }
+
+    /// Fails if the bus is broken.
+    #[inline]
+    fn check_whole(&self) -> Result<()> {
+        self.order.broken().map_or(Ok(()), |broken| Err(self.describe(broken)))
     }
 }
 

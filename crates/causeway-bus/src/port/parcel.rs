@@ -25,17 +25,16 @@ impl Parcel {
         if self.is_in_file { BODY_IN_FILE } else { INLINE }
     }
 
-    /// The bytes of a message that go into the outbox.
-    pub(super) fn inline<'a>(self, header: &Header<'_>, message: &'a [u8]) -> &'a [u8] {
-        if self.is_in_file { &message[..header.header_bytes] } else { message }
+    /// The bytes of a message, with a header of so many, that go into the outbox.
+    pub(super) fn inline(self, header_bytes: usize, message: &[u8]) -> &[u8] {
+        if self.is_in_file { &message[..header_bytes] } else { message }
     }
 }
 
 impl Port {
     /// Slots of the members that a signal is for, as far as their filters can tell now.
-    pub fn wanting_slots(&mut self, sender: u64, header: &Header<'_>, message: &[u8]) -> Vec<u16> {
-        let texts = SignalTexts::new(sender, header, &message[header.header_bytes..]);
-        let (signal, _) = self.wanting.find(&texts);
+    pub fn wanting_slots(&mut self, signal: &SignalTexts<'_>) -> Vec<u16> {
+        let (signal, _) = self.wanting.find(signal);
         self.wanting.slots(signal, &self.directory).to_vec()
     }
 }
@@ -101,7 +100,7 @@ mod tests {
                 message_bytes: message.len() as u32,
                 ..BusHeader::default()
             },
-            bytes: parcel.inline(&header, message).to_vec().into(),
+            bytes: parcel.inline(header.header_bytes, message).to_vec().into(),
             descriptors: FileDescriptors::default(),
         }
     }

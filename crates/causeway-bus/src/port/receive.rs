@@ -33,9 +33,16 @@ impl Port {
             || self.is_evicted()
     }
 
+    /// Is there an entry that was not read yet?
+    #[inline]
+    pub fn has_entry(&self) -> bool {
+        matches!(ring::look(&*self.order, self.cursor), Cell::Present(_))
+    }
+
     /// Tells the others how far this member has read.
     pub fn publish_cursor(&mut self) {
-        if self.published != self.cursor {
+        // The place of one that was put out may be another's by now.
+        if self.published != self.cursor && !self.is_evicted() {
             self.order.cursor(self.slot).store(self.cursor, Ordering::Release); // PAIR order-limit
             (self.published, self.unpublished_bytes) = (self.cursor, 0);
         }
@@ -139,9 +146,9 @@ impl Port {
         }
     }
 
-    /// Does a header agree with the entry, and the sender with the directory?
+    /// Does a header agree with the entry, and the sender with what the directory said when the outbox was opened?
     fn is_plausible(&self, slot: u16, destination: u16, header: &BusHeader) -> bool {
-        let is_sender = slot == AUTHORITY || self.directory.id_and_state(slot).0 == header.sender;
+        let is_sender = slot == AUTHORITY || self.others[usize::from(slot)].id == header.sender;
         is_sender && (destination == BROADCAST) == (header.destination == 0) && header.is_possible()
     }
 }

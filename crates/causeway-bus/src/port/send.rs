@@ -3,18 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use causeway_os::clock;
-use weighbridge_dbus::wire::Header;
 
-use super::{AUTHORITY, Descriptors, NotSent, Parcel, Port, To, is_member};
+use super::{AUTHORITY, Descriptors, NotSent, Outbound, Parcel, Port, To, is_member};
 use crate::error::Error;
-use crate::shared::filter::SignalTexts;
 use crate::shared::header::{BusHeader, HEADER_BYTES};
 use crate::shared::order::Statistic;
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, BROADCAST, Cell, Cells, Entry, NotAppended};
 
-/// A signal with more holders than this is held by all members.
-const HOLDERS_MAX: usize = 64;
+/// Members that may hold messages of this one, each counted for each message: a bound for large outboxes with many small signals.
+const HOLDERS_MAX: usize = 1 << 20;
 /// Entries that are looked at one by one before the hint is.
 const MANY: u64 = 128;
 
@@ -24,9 +22,18 @@ pub(super) struct Outstanding {
     /// Where the next message begins.
     end: u64,
     /// Its entry.
-    entry: u64,
-    /// Members that must pass the entry; the slots are in the queue of holders. `None` for all.
-    holders: Option<usize>,
+    pub(super) entry: u64,
+    /// Members that must pass the entry.
+    pub(super) holders: Holders,
+}
+
+/// Members that must pass an entry before its message may be overwritten.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Holders {
+    /// The member in this slot.
+    One(u16),
+    /// So many, whose slots are in the queue of holders.
+    Queued(usize),
 }
 
 impl Port {
@@ -50,19 +57,17 @@ impl Port {
         self.end
     }
 
-    /// Sends a D-Bus message whose header was parsed from its bytes, as `sender`. Wakes those it is for. What travels beside the log
-    /// is where its receivers find it already.
+    /// Sends a message, and wakes those it is for. What travels beside the log is where its receivers find it already.
     pub fn send(
         &mut self,
         descriptors: &mut dyn Descriptors,
-        to: To,
-        sender: u64,
-        header: &Header<'_>,
-        message: &[u8],
+        message: &Outbound<'_>,
         parcel: Parcel,
     ) -> std::result::Result<u64, NotSent> {
-        self.check()?;
-        let (most, inline) = (self.longest_message(), parcel.inline(header, message));
+        // Whether this member was put out is asked before its entry is exchanged.
+        self.check_whole()?;
+        let &Outbound { to, sender, ref signal, numbers, header_bytes, bytes } = message;
+        let (most, inline) = (self.longest_message(), parcel.inline(header_bytes, bytes));
         if inline.len() > most {
             return Err(Error::TooLong { bytes: inline.len(), most }.into());
         }
@@ -71,25 +76,19 @@ impl Port {
             To::All => (BROADCAST, 0),
             To::Peer { slot, id } => (slot, id),
         };
-        let (signal, hashes) = match to {
-            To::All => {
-                let texts = SignalTexts::new(sender, header, &message[header.header_bytes..]);
-                self.wanting.find(&texts)
-            }
-            To::Peer { .. } => (0, [0; 4]),
-        };
+        let (wanting, hashes) = signal.as_ref().map_or((0, [0; 4]), |texts| self.wanting.find(texts));
         self.sent_ns = clock::monotonic_ns();
         let place = self.outbox.write(
             BusHeader {
                 sender,
                 destination: number,
-                serial: header.serial,
-                reply_serial: header.reply_serial.unwrap_or(0),
-                body_offset: header.header_bytes as u32,
-                kind: header.kind.number(),
-                flags: header.flags,
+                serial: numbers.serial,
+                reply_serial: numbers.reply_serial.unwrap_or(0),
+                body_offset: header_bytes as u32,
+                kind: numbers.kind.number(),
+                flags: numbers.flags,
                 form: parcel.form(),
-                message_bytes: message.len() as u32,
+                message_bytes: bytes.len() as u32,
                 token: parcel.token,
                 sent_ns: self.sent_ns,
                 hashes,
@@ -103,24 +102,24 @@ impl Port {
             self.outbox.advance(inline.len());
             ring::fence_after_append();
             let holders = match to {
-                To::All => self.ring_listeners(descriptors, signal),
+                To::All => self.ring_listeners(descriptors, wanting),
                 To::Peer { slot, .. } => {
                     self.ring(descriptors, slot);
-                    self.holders.push_back(slot);
-                    let is_watched = slot != AUTHORITY && self.directory.is_watched();
-                    if is_watched {
+                    if slot != AUTHORITY && self.directory.is_watched() {
                         self.ring(descriptors, AUTHORITY);
-                        self.holders.push_back(AUTHORITY);
+                        self.holders.extend([slot, AUTHORITY]);
+                        Holders::Queued(2)
+                    } else {
+                        Holders::One(slot)
                     }
-                    Some(1 + usize::from(is_watched))
                 }
             };
             self.outstanding.push_back(Outstanding { end: self.outbox.head(), entry: position, holders });
-            if position.is_multiple_of(self.order.capacity() / 2) {
+            if ring::is_one_in(position, self.order.capacity() / 2) {
                 self.ring_laggards(descriptors, position);
             }
             self.order.count(self.slot, Statistic::Sent, 1);
-            self.order.count(self.slot, Statistic::SentBytes, message.len() as u64);
+            self.order.count(self.slot, Statistic::SentBytes, bytes.len() as u64);
         }
         self.order.sending(self.slot).store(0, Ordering::Release);
         sent
@@ -142,6 +141,8 @@ impl Port {
                     return Err(self.broken(Some(Entry::of(word).sender), position).into());
                 }
                 Err(NotAppended::Full) => {
+                    // One that was put out must not press others.
+                    self.check()?;
                     let (lowest, slot) = self.lowest_cursor();
                     if has_raised && lowest + self.order.capacity() <= self.end {
                         return Err(NotSent::Full(slot));
@@ -167,7 +168,7 @@ impl Port {
     }
 
     /// Is there a member in this slot that has not been put out?
-    fn is_present(&self, slot: u16) -> bool {
+    pub(super) fn is_present(&self, slot: u16) -> bool {
         let (id, _) = self.directory.id_and_state(slot);
         is_member(&self.order, &self.directory, slot, id)
     }
@@ -175,7 +176,7 @@ impl Port {
     /// Frees what has been passed, until `bytes` fit.
     fn make_space(&mut self, bytes: u64) -> std::result::Result<(), NotSent> {
         let capacity = self.outbox.capacity_bytes();
-        if self.outbox.used_bytes() + bytes <= capacity / 2 {
+        if self.outbox.used_bytes() + bytes <= capacity / 2 && self.holders.len() <= HOLDERS_MAX / 2 {
             return Ok(());
         }
         let (mut blocked, mut passed) = (None, None);
@@ -185,46 +186,52 @@ impl Port {
                 break;
             }
             passed = Some(front.end);
-            let holders = front.holders.unwrap_or(0);
-            self.holders.drain(..holders);
+            if let Holders::Queued(count) = front.holders {
+                self.holders.drain(..count);
+            }
             self.outstanding.pop_front();
         }
         if let Some(floor) = passed {
             self.outbox.raise_floor(floor);
         }
-        match blocked {
-            Some(slot) if self.outbox.used_bytes() + bytes > capacity => Err(NotSent::Full(slot)),
-            _ => Ok(()),
+        let is_full = self.outbox.used_bytes() + bytes > capacity || self.holders.len() > HOLDERS_MAX;
+        match blocked.filter(|_| is_full) {
+            Some(slot) => {
+                self.check()?;
+                Err(NotSent::Full(slot))
+            }
+            None => Ok(()),
         }
     }
 
     /// A member that must still pass the entry of the oldest message.
     fn unpassed_holder(&self, front: &Outstanding) -> Option<u16> {
-        let must_pass = |slot: u16| {
-            let cursor = match slot == self.slot {
-                true => self.cursor,
-                false => self.order.cursor(slot).load(Ordering::Acquire), // PAIR order-limit
-            };
-            cursor <= front.entry && self.is_present(slot)
-        };
+        let must_pass = |slot: &u16| self.must_pass(*slot, front.entry);
         match front.holders {
-            Some(count) => self.holders.iter().take(count).copied().find(|slot| must_pass(*slot)),
-            None => self.directory.present().find(|slot| must_pass(*slot)),
+            Holders::One(slot) => Some(slot).filter(must_pass),
+            Holders::Queued(count) => self.holders.iter().take(count).copied().find(must_pass),
         }
     }
 
-    /// Wakes the members that a signal is for; returns how many hold its space.
-    fn ring_listeners(&mut self, descriptors: &mut dyn Descriptors, signal: usize) -> Option<usize> {
+    /// Is the member in this slot there, and before this entry?
+    pub(super) fn must_pass(&self, slot: u16, entry: u64) -> bool {
+        let cursor = match slot == self.slot {
+            true => self.cursor,
+            false => self.order.cursor(slot).load(Ordering::Acquire), // PAIR order-limit
+        };
+        cursor <= entry && self.is_present(slot)
+    }
+
+    /// Wakes the members that a signal is for; returns who holds its space.
+    fn ring_listeners(&mut self, descriptors: &mut dyn Descriptors, signal: usize) -> Holders {
         let mut wanting = std::mem::take(&mut self.wanting);
         let slots = wanting.slots(signal, &self.directory);
         for slot in slots {
             self.ring(descriptors, *slot);
         }
-        let count = (slots.len() <= HOLDERS_MAX).then_some(slots.len());
-        if count.is_some() {
-            self.holders.extend(slots);
-        }
+        let holders = Holders::Queued(slots.len());
+        self.holders.extend(slots);
         self.wanting = wanting;
-        count
+        holders
     }
 }

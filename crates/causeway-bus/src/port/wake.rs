@@ -1,16 +1,88 @@
 //! Waking members that sleep, and putting out those that stand in the way.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use causeway_os::futex;
 
+use super::send::Holders;
 use super::{AUTHORITY, Descriptors, Port};
 use crate::shared::ring::{self, Cells, Sleep};
 
+/// Members that stood in the way of a message at one moment, and where their cursors were then.
+#[derive(Debug)]
+pub struct Blocked {
+    since: Instant,
+    members: Vec<(u16, u64)>,
+}
+
 impl Port {
+    /// To be called while there is no space because of the member in `slot`. Wakes all that are in the way or will be next. When that
+    /// member has not moved for `deadline`, puts out all of them that have not: several that are stopped delay nobody longer than one.
+    pub fn press(
+        &mut self,
+        descriptors: &mut dyn Descriptors,
+        slot: u16,
+        blocked: &mut Option<Blocked>,
+        deadline: Duration,
+    ) {
+        let cursor = |port: &Port, slot| port.order.cursor(slot).load(Ordering::Acquire);
+        let at = cursor(self, slot);
+        if let Some(Blocked { since, members }) =
+            blocked.as_ref().filter(|it| it.members.contains(&(slot, at)))
+        {
+            self.ring(descriptors, slot);
+            if since.elapsed() >= deadline {
+                // Still: one that has moved meanwhile, or was no longer in the way when its cursor was noted, stays.
+                for slot in self.in_the_way(slot) {
+                    if members.contains(&(slot, cursor(self, slot))) {
+                        self.evict(descriptors, slot);
+                    }
+                }
+                *blocked = None;
+            }
+            return;
+        }
+        let slots = self.in_the_way(slot);
+        for slot in &slots {
+            self.ring(descriptors, *slot);
+        }
+        let members = slots.into_iter().map(|slot| (slot, cursor(self, slot))).collect();
+        *blocked = Some(Blocked { since: Instant::now(), members });
+    }
+
+    /// The member in `slot`, those that hold a message of the own outbox, and those that are three quarters of the log behind.
+    fn in_the_way(&self, slot: u16) -> Vec<u16> {
+        let mut slots = vec![slot];
+        let mut holders = self.holders.iter().copied();
+        for message in &self.outstanding {
+            let must_pass = |slot: &u16| self.must_pass(*slot, message.entry);
+            match message.holders {
+                Holders::One(slot) => slots.extend(Some(slot).filter(must_pass)),
+                Holders::Queued(count) => slots.extend(holders.by_ref().take(count).filter(must_pass)),
+            }
+        }
+        let (capacity, order) = (self.order.capacity(), &self.order);
+        let is_behind =
+            |slot: &u16| order.cursor(*slot).load(Ordering::Relaxed) + capacity * 3 / 4 <= self.end;
+        slots.extend(self.directory.present().filter(is_behind));
+        slots.sort_unstable();
+        slots.dedup();
+        slots.retain(|slot| *slot != self.slot && self.is_present(*slot));
+        slots
+    }
+
     /// Wakes a member if it sleeps. Returns whether it did.
+    #[inline]
     pub fn ring(&mut self, descriptors: &mut dyn Descriptors, slot: u16) -> bool {
-        let Some((value, how)) = ring::asleep(self.order.armed(slot)) else { return false };
+        match ring::asleep(self.order.armed(slot)) {
+            Some((value, how)) => self.wake(descriptors, slot, value, how),
+            None => false,
+        }
+    }
+
+    /// Wakes a member that has announced its sleep with this value.
+    fn wake(&mut self, descriptors: &mut dyn Descriptors, slot: u16, value: u32, how: Sleep) -> bool {
         let is_awake = match how {
             Sleep::Futex => futex::wake(self.order.armed(slot), u32::MAX).is_ok_and(|woken| woken > 0),
             Sleep::Doorbell if self.ring_doorbell(descriptors, slot) => true,
@@ -54,5 +126,46 @@ impl Port {
                 self.ring(descriptors, slot);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::error::Result;
+    use crate::shared::directory::{Directory, Peer, State};
+    use crate::shared::order::OrderLog;
+    use crate::shared::outbox::Outbox;
+
+    /// What a sender gets that asks for a doorbell.
+    struct Doorbell(Option<OwnedFd>);
+
+    impl Descriptors for Doorbell {
+        fn outbox(&mut self, _slot: u16, _id: u64) -> Result<Option<OwnedFd>> {
+            Ok(None)
+        }
+        fn doorbell(&mut self, _slot: u16, _id: u64) -> Result<Option<OwnedFd>> {
+            Ok(self.0.take())
+        }
+    }
+
+    #[test]
+    fn a_member_whose_doorbell_a_sender_cannot_get_stays_asleep_for_the_next_one() {
+        let (_order, order) = OrderLog::create(64, 4).unwrap();
+        let (_directory, directory) = Directory::create(4, 4, 16, [1, 2]).unwrap();
+        let (_outbox, outbox) = Outbox::create(4096).unwrap();
+        directory.set_peer(2, &Peer { id: 9, carrier: 2, state: State::Active, ..Peer::default() });
+        let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, 1, 8, 0);
+        ring::arm(port.order.armed(2), Sleep::Doorbell);
+        assert!(!port.ring(&mut Doorbell(None), 2));
+        assert!(ring::asleep(port.order.armed(2)).is_some(), "nobody rings it any more");
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let doorbell = rustix::event::eventfd(0, flags).unwrap();
+        assert!(port.ring(&mut Doorbell(Some(doorbell.try_clone().unwrap())), 2));
+        assert!(ring::asleep(port.order.armed(2)).is_none());
+        assert_eq!(rustix::io::read(&doorbell, &mut [0; 8]), Ok(8));
     }
 }

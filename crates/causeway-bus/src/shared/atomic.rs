@@ -4,3 +4,18 @@
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(not(loom))]
+pub use causeway_os::fences::{fence_after_exchange, full_fence};
+
+/// In the model: see `causeway_os::fences`.
+#[cfg(loom)]
+pub fn fence_after_exchange() {
+    fence(Ordering::SeqCst);
+}
+
+/// In the model: see `causeway_os::fences`.
+#[cfg(loom)]
+pub fn full_fence() {
+    fence(Ordering::SeqCst);
+}

@@ -19,6 +19,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBDIR");
 pub const FILTER_VERSION: usize = 128;
 /// Offset of the word that says whether the authority must see messages between members.
 pub const WATCHED: usize = 56;
+/// Offset of the word that says whether there are clients that the directory does not show.
+pub const PARTIAL: usize = 64;
 /// Offset of the bits of peers that want signals.
 pub const LISTENERS: usize = 1024;
 /// Offset of the bits of slots in use.
@@ -84,6 +86,17 @@ pub struct Owner {
     pub id: u64,
     /// Numbers of those who wait for the name, at most [`QUEUE_SHOWN`].
     pub queue: Vec<u64>,
+}
+
+/// Who has a well-known name, and in which state of its entry that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerRead {
+    /// Entry of the owner.
+    pub peer: u16,
+    /// Number in its unique name.
+    pub id: u64,
+    /// Offset of the entry, and its sequence number.
+    state: (usize, u64),
 }
 
 /// A directory.
@@ -165,6 +178,13 @@ impl Directory {
         [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed))
     }
 
+    /// [`bus`](Directory::bus) as 32 hexadecimal digits.
+    #[must_use]
+    pub fn bus_id(&self) -> String {
+        let [first, second] = self.bus();
+        format!("{first:016x}{second:016x}")
+    }
+
     /// Must the authority see messages between two members too, because somebody monitors the bus through it?
     #[inline]
     #[must_use]
@@ -175,6 +195,17 @@ impl Directory {
     /// Says so, or that it need not any more.
     pub fn set_watched(&self, is_watched: bool) {
         self.memory.atomic_u64(WATCHED).store(is_watched.into(), Ordering::Relaxed);
+    }
+
+    /// Are there clients that this directory does not show, so that a number that is not here may still be that of one?
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.memory.load_u64(PARTIAL).load(Ordering::Relaxed) != 0
+    }
+
+    /// Says so, or that all are shown. To be called before anybody can learn of the client.
+    pub fn set_partial(&self, is_partial: bool) {
+        self.memory.atomic_u64(PARTIAL).store(is_partial.into(), Ordering::Relaxed);
     }
 
     #[inline]
@@ -193,13 +224,18 @@ impl Directory {
     }
 
     /// Reads an entry whose sequence number is at `at` until it is whole.
-    fn read<T>(&self, at: usize, mut read: impl FnMut() -> T) -> Option<T> {
+    fn read<T>(&self, at: usize, read: impl FnMut() -> T) -> Option<T> {
+        self.read_state(at, read).map(|(_, value)| value)
+    }
+
+    /// As [`Directory::read`], with the sequence number.
+    fn read_state<T>(&self, at: usize, mut read: impl FnMut() -> T) -> Option<(u64, T)> {
         for turn in 0..TRIES {
             let before = self.memory.load_u64(at).load(Ordering::Acquire);
             let value = read();
             fence(Ordering::Acquire); // PAIR directory-entry
             if before.is_multiple_of(2) && self.load(at) == before {
-                return Some(value);
+                return Some((before, value));
             }
             if turn % 64 == 63 {
                 std::thread::yield_now();
@@ -222,17 +258,25 @@ impl Directory {
     #[inline]
     #[must_use]
     pub fn id_and_state(&self, peer: u16) -> (u64, State) {
-        let id = || self.memory.load_u64(self.peer_at(peer, 8)).load(Ordering::Acquire);
-        let mut before = id();
+        let (id, second) = self.id_and_second_word(peer);
+        (id, state(second))
+    }
+
+    /// Number of a peer, and the word with its state and its carrier.
+    #[inline]
+    fn id_and_second_word(&self, peer: u16) -> (u64, u64) {
+        let at = self.peer_at(peer, 0);
+        let word = |offset| self.memory.load_u64(at + offset).load(Ordering::Acquire);
+        let mut before = word(8);
         for _ in 0..TRIES {
-            let state = state(self.memory.load_u64(self.peer_at(peer, 16)).load(Ordering::Acquire));
+            let second = word(16);
             // A number is never used again: if it is the same after as before, the state is one of its own.
-            match id() {
-                after if after == before => return (after, state),
+            match word(8) {
+                after if after == before => return (after, second),
                 after => before = after,
             }
         }
-        (before, State::Free)
+        (before, State::Free as u64)
     }
 
     /// Is this the peer, and is it on the bus?
@@ -276,8 +320,20 @@ impl Directory {
     #[inline]
     #[must_use]
     pub fn carrier(&self, peer: u16) -> u16 {
-        let carrier = (self.load(self.peer_at(peer, 16)) >> 32) as u16;
-        carrier.min(self.slots as u16 - 1)
+        self.carrier_of(self.load(self.peer_at(peer, 16)))
+    }
+
+    #[inline]
+    fn carrier_of(&self, second_word: u64) -> u16 {
+        ((second_word >> 32) as u16).min(self.slots as u16 - 1)
+    }
+
+    /// The same, if this is the peer and it is on the bus.
+    #[inline]
+    #[must_use]
+    pub fn active_carrier(&self, peer: u16, id: u64) -> Option<u16> {
+        let (found, second) = self.id_and_second_word(peer);
+        (found == id && state(second) == State::Active).then(|| self.carrier_of(second))
     }
 
     /// Slots in use, lowest first.
@@ -397,16 +453,24 @@ impl Directory {
         .flatten()
     }
 
-    /// Entry and number of the owner of a well-known name: what senders ask for each message.
+    /// Entry and number of the owner of a well-known name, to be remembered.
     #[must_use]
-    pub fn owner_number(&self, name: &str) -> Option<(u16, u64)> {
+    pub fn read_owner(&self, name: &str) -> Option<OwnerRead> {
         let entry = self.find_name(name)?;
         let at = |offset| self.name_at(entry, offset);
-        self.read(at(0), || {
-            let (lengths, owner, id) = (self.load(at(16)), self.load(at(24)) as u16, self.load(at(32)));
-            (self.is_named(entry, lengths, name) && usize::from(owner) < self.peers).then_some((owner, id))
-        })
-        .flatten()
+        let (sequence, owner) = self.read_state(at(0), || {
+            let (lengths, peer, id) = (self.load(at(16)), self.load(at(24)) as u16, self.load(at(32)));
+            (self.is_named(entry, lengths, name) && usize::from(peer) < self.peers).then_some((peer, id))
+        })?;
+        owner.map(|(peer, id)| OwnerRead { peer, id, state: (at(0), sequence) })
+    }
+
+    /// Does the directory still say what was read?
+    #[inline]
+    #[must_use]
+    pub fn is_owner_still(&self, read: &OwnerRead) -> bool {
+        let (at, sequence) = read.state;
+        self.memory.load_u64(at).load(Ordering::Acquire) == sequence
     }
 
     /// Has an entry, with these lengths, this name?

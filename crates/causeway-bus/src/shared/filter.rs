@@ -2,7 +2,8 @@
 //! to one that a rule matches; the member matches exactly when it reads.
 //!
 //! Up to [`EXACT_RULES`] rules are kept as hashes of their conditions. Of further ones, the most selective condition goes into a
-//! set of [`HASHED_BITS`] bits; a rule without such a condition makes the filter say yes to everything.
+//! set of [`HASHED_BITS`] bits. Rules without such a condition are the first to be kept exactly; one more makes the filter say yes to
+//! everything. `docs/decisions/wake-filter.md` has what that costs.
 
 use weighbridge_dbus::rule::{ArgMatch, MatchRule, PathMatch};
 use weighbridge_dbus::wire::{Arg, Args, Header, Kind, names};
@@ -91,22 +92,33 @@ impl<'a> SignalKeys<'a> {
         std::array::from_fn(|index| if is_there[index].is_empty() { 0 } else { self.hashes[index] as u16 })
     }
 
-    /// The conditions of rules that this signal can satisfy, as the set for further rules has them.
-    fn set_keys(&self) -> [u32; 5] {
+    fn hash(&self, condition: u8) -> Option<u32> {
         let [interface, member, path, arg0] = self.hashes;
-        [
-            key(INTERFACE, interface),
-            key(MEMBER, member),
-            key(PATH, path),
-            key(ARG0, arg0),
-            key(SENDER, self.texts.sender as u32),
-        ]
+        match condition {
+            INTERFACE => Some(interface),
+            MEMBER => Some(member),
+            PATH => Some(path),
+            ARG0 => self.texts.arg0.map(|_| arg0),
+            SENDER => Some(self.texts.sender as u32),
+            _ => None,
+        }
     }
 }
 
-/// Where a condition is in the set.
-fn key(kind: u8, hash: u32) -> u32 {
-    (hash ^ u32::from(kind).wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b) >> 21
+/// Which conditions of a further rule go into the set: the first of these that it has. Bit n of a filter's [`KEYS_USED`] says that
+/// the set has one of kind n.
+const KEYS: [u8; 9] =
+    [PATH | ARG0, MEMBER | ARG0, MEMBER | PATH, ARG0, PATH, INTERFACE | MEMBER, MEMBER, INTERFACE, SENDER];
+
+/// Where these conditions are in the set; `None` if one of them is missing.
+fn bit_of(conditions: u8, hash: impl Fn(u8) -> Option<u32>) -> Option<u32> {
+    let mut key = u32::from(conditions);
+    for condition in [INTERFACE, MEMBER, PATH, ARG0, SENDER] {
+        if conditions & condition != 0 {
+            key = (key.rotate_left(13) ^ hash(condition)?).wrapping_mul(0x85eb_ca6b);
+        }
+    }
+    Some(key >> 21)
 }
 
 const _: () = assert!(HASHED_BITS == 1 << (32 - 21));
@@ -137,37 +149,30 @@ impl Filter {
     ) -> Filter {
         let mut filter = Filter::default();
         let for_signals = |rule: &&MatchRule| rule.kind.is_none_or(|kind| kind == Kind::Signal);
-        for (index, rule) in rules.into_iter().filter(for_signals).enumerate() {
-            let sender = rule
-                .sender
-                .as_deref()
-                .map(|name| unique_number(name).or_else(|| owner(name)).unwrap_or(NO_MEMBER));
-            if index < EXACT_RULES {
-                let at = 1 + index * RULE_WORDS;
-                filter.0[at..at + RULE_WORDS].copy_from_slice(&rule_words(rule, sender));
-                filter.0[0] += 1;
-            } else {
-                filter.add_hashed(rule, sender);
+        let with_sender = |rule: &'a MatchRule| {
+            let number = |name: &str| unique_number(name).or_else(|| owner(name)).unwrap_or(NO_MEMBER);
+            (rule, rule.sender.as_deref().map(number))
+        };
+        let mut rules: Vec<_> = rules.into_iter().filter(for_signals).map(with_sender).collect();
+        if rules.len() > EXACT_RULES {
+            rules.sort_by_key(|(rule, sender)| best_key(rule, *sender).is_some());
+        }
+        let (exact, further) = rules.split_at(rules.len().min(EXACT_RULES));
+        for (index, (rule, sender)) in exact.iter().enumerate() {
+            let at = 1 + index * RULE_WORDS;
+            filter.0[at..at + RULE_WORDS].copy_from_slice(&rule_words(rule, *sender));
+        }
+        filter.0[0] = exact.len() as u64;
+        for (rule, sender) in further {
+            match best_key(rule, *sender) {
+                Some((kind, bit)) => {
+                    filter.0[0] |= 1 << (KEYS_USED + kind as u32);
+                    filter.0[1 + EXACT_RULES * RULE_WORDS + bit as usize / 64] |= 1 << (bit % 64);
+                }
+                None => filter.0[0] |= ALL,
             }
         }
         filter
-    }
-
-    fn add_hashed(&mut self, rule: &MatchRule, sender: Option<u64>) {
-        let path = match &rule.path {
-            Some(PathMatch::Exact(path)) => Some(key(PATH, hash(path))),
-            _ => None,
-        };
-        let best = (rule.arg0().map(|text| key(ARG0, hash(text))))
-            .or(rule.member.as_deref().map(|member| key(MEMBER, hash(member))))
-            .or(path)
-            .or(rule.interface.as_deref().map(|interface| key(INTERFACE, hash(interface))))
-            .or(sender.map(|sender| key(SENDER, sender as u32)));
-        match best {
-            Some(bit) => self.0[1 + EXACT_RULES * RULE_WORDS + bit as usize / 64] |= 1 << (bit % 64),
-            None => self.0[0] |= ALL,
-        }
-        self.0[0] |= HASHED;
     }
 
     /// The words, for the directory.
@@ -183,8 +188,21 @@ impl Filter {
     }
 }
 
-/// In the first word: the set is not empty.
-const HASHED: u64 = 1 << 33;
+/// Which of [`KEYS`] a rule has, and where that is in the set; `None` if it has none of them.
+fn best_key(rule: &MatchRule, sender: Option<u64>) -> Option<(usize, u32)> {
+    let hash_of = |condition| match (condition, &rule.path) {
+        (INTERFACE, _) => rule.interface.as_deref().map(hash),
+        (MEMBER, _) => rule.member.as_deref().map(hash),
+        (PATH, Some(PathMatch::Exact(path))) => Some(hash(path)),
+        (ARG0, _) => rule.arg0().map(hash),
+        (SENDER, _) => sender.map(|sender| sender as u32),
+        _ => None,
+    };
+    (KEYS.iter().enumerate()).find_map(|(kind, conditions)| Some((kind, bit_of(*conditions, hash_of)?)))
+}
+
+/// From this bit of the first word on: which of [`KEYS`] the set has.
+const KEYS_USED: u32 = 33;
 
 /// The number in a unique name of this bus.
 #[must_use]
@@ -242,11 +260,10 @@ pub fn says_yes(word: impl Fn(usize) -> u64, keys: &SignalKeys<'_>) -> bool {
             let at = 1 + index * RULE_WORDS;
             rule_says_yes(std::array::from_fn(|part| word(at + part)), keys)
         })
-        || first & HASHED != 0
-            && keys.set_keys().into_iter().any(|bit| {
-                let word = word(1 + EXACT_RULES * RULE_WORDS + bit as usize / 64);
-                word & 1 << (bit % 64) != 0
-            })
+        || (KEYS.iter().enumerate())
+            .filter(|(kind, _)| first & 1 << (KEYS_USED + *kind as u32) != 0)
+            .filter_map(|(_, conditions)| bit_of(*conditions, |condition| keys.hash(condition)))
+            .any(|bit| word(1 + EXACT_RULES * RULE_WORDS + bit as usize / 64) & 1 << (bit % 64) != 0)
 }
 
 fn rule_says_yes(rule: [u64; RULE_WORDS], keys: &SignalKeys<'_>) -> bool {
@@ -309,6 +326,23 @@ mod tests {
         assert!(Filter::new([&"type='method_call'".parse().unwrap()], |_| None).is_empty());
     }
 
+    /// Which rules are kept exactly does not depend on their order: those that the set cannot hold are.
+    #[test]
+    fn many_rules_let_few_others_through() {
+        let rule = |object: usize| format!("interface='a.b',member='M',path='/o/{object}'");
+        let mut rules: Vec<MatchRule> = (0..200).map(|object| rule(object).parse().unwrap()).collect();
+        rules.extend((0..EXACT_RULES).map(|below| format!("path_namespace='/n{below}'").parse().unwrap()));
+        let filter = Filter::new(&rules, |_| None);
+        assert!((0..200).all(|object| decide(&filter, &signal(&format!("/o/{object}"), "a.b", "M", "x"))));
+        assert!(decide(&filter, &signal("/n15/x", "c.d", "N", "x")));
+        let others =
+            (200..1200).filter(|object| decide(&filter, &signal(&format!("/o/{object}"), "a.b", "M", "x")));
+        // 200 of 2048 bits are set: a tenth is to be expected.
+        assert!(others.clone().count() < 200, "{}", others.count());
+        rules.push("path_namespace='/one_too_many'".parse().unwrap());
+        assert!(decide(&Filter::new(&rules, |_| None), &signal("/elsewhere", "a.b", "M", "x")));
+    }
+
     #[test]
     fn a_name_without_owner_matches_no_sender_until_it_has_one() {
         let rule: MatchRule = "sender='com.example'".parse().unwrap();
@@ -327,7 +361,7 @@ mod tests {
             pick(&["", ",sender=':1.7'", ",sender=':1.8'", ",sender='com.example'"]),
         );
         let rule = rule.prop_map(|(a, b, c, d, e)| format!("type='signal'{a}{b}{c}{d}{e}").parse().unwrap());
-        prop::collection::vec(rule, 0..40)
+        prop::collection::vec(rule, 0..60)
     }
 
     struct Owns;

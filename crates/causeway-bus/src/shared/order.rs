@@ -238,8 +238,19 @@ impl OrderLog {
     /// Adds to a statistic of an own line.
     #[inline]
     pub fn count(&self, slot: u16, which: Statistic, by: u64) {
-        let word = self.memory.atomic_u64(self.in_line(slot, line::STATISTICS) + which as usize * 8);
+        let word = self.own_statistic(slot, which as usize);
         word.store(word.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+
+    /// Sets a statistic of an own line.
+    #[inline]
+    pub fn show(&self, slot: u16, which: Statistic, value: u64) {
+        self.own_statistic(slot, which as usize).store(value, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn own_statistic(&self, slot: u16, index: usize) -> &AtomicU64 {
+        self.memory.atomic_u64(self.in_line(slot, line::STATISTICS) + index * 8)
     }
 
     /// Any word of a line, for display.
@@ -262,9 +273,8 @@ impl OrderLog {
         self.evicted(slot).store(0, Ordering::Relaxed);
         self.sending(slot).store(0, Ordering::Relaxed);
         self.waiting_for(slot).store(0, Ordering::Relaxed);
-        for word in 0..=Statistic::Incomplete as usize {
-            let offset = self.in_line(slot, line::STATISTICS) + word * 8;
-            self.memory.atomic_u64(offset).store(0, Ordering::Relaxed);
+        for index in 0..=Statistic::Incomplete as usize {
+            self.own_statistic(slot, index).store(0, Ordering::Relaxed);
         }
         self.cursor(slot).store(cursor, Ordering::Release);
     }
@@ -299,6 +309,19 @@ mod tests {
         assert_eq!(again.load_entry(1), 5);
         log.count(2, Statistic::SpaceWakes, 3);
         assert_eq!(again.statistic(2, Statistic::SpaceWakes), 3);
+    }
+
+    #[test]
+    fn a_new_member_begins_with_an_empty_line() {
+        let (_fd, log) = OrderLog::create(64, 3).unwrap();
+        for word in 0..9 {
+            log.memory.atomic_u64(log.in_line(1, line::STATISTICS) + word * 8).store(7, Ordering::Relaxed);
+        }
+        log.reset_line(1, 5);
+        for word in 0..9 {
+            assert_eq!(log.load_in_line(1, line::STATISTICS + word * 8).load(Ordering::Relaxed), 0, "{word}");
+        }
+        assert_eq!(log.cursor(1).load(Ordering::Relaxed), 5);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! * B2 no entry that a present member has not passed is overwritten (`limit` is at most the lowest cursor plus the capacity);
 //! * B3 a member that sleeps has looked at the log after it announced that, or a sender saw the announcement.
 
-use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use super::atomic::{AtomicU32, AtomicU64, Ordering, fence_after_exchange, full_fence};
 
 /// Bits of the place in the sender's outbox.
 const PLACE_BITS: u32 = 26;
@@ -86,10 +86,18 @@ pub enum Cell {
     Foreign(u64),
 }
 
-/// Lap of a position, as its entry has it.
+/// Lap of a position, as its entry has it. Without a division, which would take longer than all else in [`look`].
+#[inline]
 #[must_use]
 pub fn lap(cells: &impl Cells, position: u64) -> u16 {
-    (position / cells.capacity()).wrapping_add(1) as u16
+    (position >> cells.capacity().trailing_zeros()).wrapping_add(1) as u16
+}
+
+/// Is this position one in so many, a power of two?
+#[inline]
+#[must_use]
+pub fn is_one_in(position: u64, count: u64) -> bool {
+    position & (count - 1) == 0
 }
 
 /// Looks at a position.
@@ -155,7 +163,7 @@ pub fn append(
                 if exchange.is_ok() {
                     // PAIR order-entry: Acquire in `look`
                     // Often enough that the entry there has not been overwritten.
-                    if position.is_multiple_of(HINT_EVERY.min(cells.capacity() / 4).max(1)) {
+                    if is_one_in(position, HINT_EVERY.min(cells.capacity() / 4).max(1)) {
                         cells.hint().store(position, Ordering::Release);
                     }
                     *end = position + 1;
@@ -198,14 +206,16 @@ pub fn arm(armed: &AtomicU32, how: Sleep) -> u32 {
     // Only its member raises the counter in the upper bits.
     let value = (armed.load(Ordering::Relaxed) | 3).wrapping_add(1) | how as u32;
     armed.store(value, Ordering::Relaxed);
-    fence(Ordering::SeqCst); // PAIR bus-armed
+    full_fence(); // PAIR bus-armed
     value
 }
 
-/// Ends an announced sleep.
+/// Ends an announced sleep; returns whether it was announced until now: false when a wake-up has ended it.
 #[inline]
-pub fn disarm(armed: &AtomicU32) {
-    armed.store(armed.load(Ordering::Relaxed) & !3, Ordering::Relaxed);
+pub fn disarm(armed: &AtomicU32) -> bool {
+    let value = armed.load(Ordering::Relaxed);
+    armed.store(value & !3, Ordering::Relaxed);
+    value & 3 != 0
 }
 
 /// After an entry was appended: is this member asleep, and how? To be called after [`fence_after_append`].
@@ -219,10 +229,10 @@ pub fn asleep(armed: &AtomicU32) -> Option<(u32, Sleep)> {
     }
 }
 
-/// Orders the entry before the loads of armed words.
+/// Orders the entry before the loads of armed words. To be called after an [`append`] that has succeeded, whose exchange is half of it.
 #[inline]
 pub fn fence_after_append() {
-    fence(Ordering::SeqCst); // PAIR bus-armed
+    fence_after_exchange(); // PAIR bus-armed
 }
 
 /// Notes that the sleep that was announced with `value` has been ended by a wake-up. The wake-up comes first, so that a

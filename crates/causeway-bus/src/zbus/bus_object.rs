@@ -14,12 +14,13 @@ fn first_text<'a>(header: &Header<'a>, message: &'a [u8]) -> Option<&'a str> {
     }
 }
 
-/// The answer to a call of the bus; `None` if the authority has to give it.
+/// The answer to a call of the bus; `None` if the authority has to give it. Hello is answered once.
 pub(super) fn answer(
     connection: &Connection,
+    has_said_hello: &mut bool,
     header: &Header<'_>,
     message: &[u8],
-) -> Option<Result<Body, Error>> {
+) -> Option<Body> {
     let is_for_bus = header.kind == Kind::MethodCall
         && header.destination.is_none_or(|name| name == DRIVER)
         && header.interface.is_none_or(|interface| interface == DRIVER);
@@ -27,22 +28,16 @@ pub(super) fn answer(
         return None;
     }
     let name = || first_text(header, message);
-    let boolean = |value: bool| Body::marshalled(Endian::NATIVE, "b", &u32::from(value).to_ne_bytes());
     Some(match header.member? {
-        "Hello" => Ok(Body::default().text(connection.unique_name())),
-        "GetNameOwner" => match connection.name_owner(name()?) {
-            Some(owner) => Ok(Body::default().text(&owner)),
-            None => {
-                let text = format!("no connection has the name {}", name()?);
-                Err(Error::method(name::NAME_HAS_NO_OWNER, text))
-            }
-        },
-        "NameHasOwner" => Ok(boolean(connection.name_owner(name()?).is_some())),
-        "ListNames" => {
-            let names = connection.list_names();
-            Ok(Body::default().texts(&names.iter().map(String::as_str).collect::<Vec<_>>()))
+        // The authority refuses a second one.
+        "Hello" if !std::mem::replace(has_said_hello, true) => Body::default().text(connection.unique_name()),
+        // Of names beyond the directory the authority knows.
+        "GetNameOwner" => Body::default().text(&connection.name_owner(name()?)?),
+        "NameHasOwner" => {
+            connection.name_owner(name()?)?;
+            Body::marshalled(Endian::NATIVE, "b", &u32::from(true).to_ne_bytes())
         }
-        "GetId" => Ok(Body::default().text(&connection.bus_id())),
+        "GetId" => Body::default().text(&connection.bus_id()),
         _ => return None,
     })
 }

@@ -32,8 +32,8 @@ use ::zbus::export::async_trait::async_trait;
 use ::zbus::fdo::ConnectionCredentials;
 use tokio::task::AbortHandle;
 
-use crate::asynchronous::join;
-use crate::connection::{Connection, ConnectionOptions, session_path};
+use crate::asynchronous::{join, join_session};
+use crate::connection::{Connection, ConnectionOptions};
 use crate::error::Result;
 use sasl::{Sasl, Step};
 use state::Shared;
@@ -50,15 +50,15 @@ pub async fn builder(path: impl AsRef<Path>) -> Result<Builder<'static>> {
     Ok(Builder::socket(Socket::new(connection)?))
 }
 
-/// Begins a connection of zbus to the bus whose native socket the environment variable `CAUSEWAY_BUS` names.
+/// Begins a connection of zbus to the bus of the session, as [`Connection::session`] finds it.
 ///
 /// # Errors
-/// It is not set; otherwise as [`builder`].
+/// As [`Connection::session`] and [`Socket::new`].
 ///
 /// # Panics
 /// As [`Socket::new`].
 pub async fn session() -> Result<Builder<'static>> {
-    builder(session_path()?).await
+    Ok(Builder::socket(Socket::new(join_session().await?)?))
 }
 
 /// A member of the bus as a socket of zbus, for [`Builder::socket`].

@@ -11,7 +11,7 @@ use ::zbus::fdo::ConnectionCredentials;
 use weighbridge_dbus::wire::Header;
 
 use super::bus_object;
-use crate::asynchronous::{Doorbell, MESSAGES_PER_TURN, SPACE_POLL, Turn};
+use crate::asynchronous::{Doorbell, MESSAGES_PER_TURN, MessageSink, Turn, send};
 use crate::connection::{Call, Connection, Incoming, Outgoing, Taken};
 use crate::error::{Error, Result, name};
 
@@ -23,11 +23,12 @@ pub(super) struct Shared(Mutex<State>);
 struct State {
     /// None after the end.
     connection: Option<Connection>,
+    has_said_hello: bool,
     /// What zbus has still to read, each whole.
     unread: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     unread_bytes: usize,
-    /// Answers to calls that could not be delivered.
-    refusals: VecDeque<Outgoing>,
+    /// What no future of the program sends: answers to calls that could not be delivered, and messages whose future was dropped.
+    errands: VecDeque<Outgoing>,
     reader: Option<Waker>,
     driver: Option<Waker>,
     /// Why there is no connection any more.
@@ -40,9 +41,10 @@ impl Shared {
         let doorbell = Doorbell::register(&mut connection)?;
         let state = State {
             connection: Some(connection),
+            has_said_hello: false,
             unread: VecDeque::new(),
             unread_bytes: 0,
-            refusals: VecDeque::new(),
+            errands: VecDeque::new(),
             reader: None,
             driver: None,
             why: String::new(),
@@ -103,26 +105,33 @@ impl Shared {
     pub(super) async fn send(&self, bytes: &[u8], descriptors: &[impl AsFd]) -> io::Result<()> {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let Some(message) = self.state().prepare(bytes, &descriptors)? else { return Ok(()) };
-        match self.transmit(message).await {
+        match send(self, message).await {
             Ok(()) => Ok(()),
             Err(error) => self.state().not_sent(bytes, error),
         }
     }
+}
 
-    /// Sends a message. While there is no space, other tasks run, and what comes is taken.
-    async fn transmit(&self, mut message: Outgoing) -> Result<()> {
-        loop {
-            {
-                let mut state = self.state();
-                let Some(connection) = &mut state.connection else {
-                    return Err(Error::Disconnected(state.why.clone()));
-                };
-                if connection.try_send(&mut message)? {
-                    return Ok(());
-                }
-                state.take();
-            }
-            tokio::time::sleep(SPACE_POLL).await;
+impl MessageSink for Shared {
+    fn try_send(&self, message: &mut Outgoing) -> Result<bool> {
+        let mut state = self.state();
+        let Some(connection) = &mut state.connection else {
+            return Err(Error::Disconnected(state.why.clone()));
+        };
+        let is_sent = connection.try_send(message)?;
+        if !is_sent {
+            state.take();
+        }
+        Ok(is_sent)
+    }
+
+    fn abandon(&self, message: Outgoing) {
+        let mut state = self.state();
+        if message.is_deposited() {
+            return state.send_later(message);
+        }
+        if let Some(connection) = &mut state.connection {
+            connection.drop_message(message.serial);
         }
     }
 }
@@ -138,9 +147,9 @@ impl State {
         if header.unix_fds as usize != descriptors.len() {
             return Err(invalid("the message does not have as many descriptors as it says"));
         }
-        if let Some(answer) = bus_object::answer(connection, &header, bytes) {
+        if let Some(answer) = bus_object::answer(connection, &mut self.has_said_hello, &header, bytes) {
             if header.expects_reply() {
-                let reply = bus_object::reply(connection, header.serial, answer);
+                let reply = bus_object::reply(connection, header.serial, Ok(answer));
                 self.push(reply, Vec::new());
             }
             return Ok(None);
@@ -200,10 +209,7 @@ impl State {
                 }
                 // Replies come as messages here.
                 Ok(Some(Taken::Answer(..))) => {}
-                Ok(Some(Taken::Refusal(refusal))) => {
-                    self.refusals.push_back(refusal);
-                    self.wake_driver();
-                }
+                Ok(Some(Taken::Refusal(refusal))) => self.send_later(refusal),
                 Err(error) => self.finish(error.to_string()),
             }
         }
@@ -216,6 +222,12 @@ impl State {
             self.why = why;
         }
         self.reader.take().into_iter().for_each(Waker::wake);
+        self.wake_driver();
+    }
+
+    /// Leaves a message to the driver.
+    fn send_later(&mut self, message: Outgoing) {
+        self.errands.push_back(message);
         self.wake_driver();
     }
 
@@ -234,9 +246,14 @@ fn invalid(why: &str) -> io::Error {
 
 /// Takes messages for zbus until the connection ends: also while zbus does not read, or this member would stand in the way of others.
 pub(super) async fn drive(shared: Arc<Shared>, doorbell: Doorbell) {
-    while let Some(refusal) = poll_fn(|cx| poll_driver(&shared, &doorbell, cx)).await {
-        // A caller that is gone needs no answer.
-        let _ = shared.transmit(refusal).await;
+    while let Some(message) = poll_fn(|cx| poll_driver(&shared, &doorbell, cx)).await {
+        let serial = message.serial;
+        // Nobody waits to learn that it failed.
+        if send(&*shared, message).await.is_err()
+            && let Some(connection) = &mut shared.state().connection
+        {
+            connection.drop_message(serial);
+        }
     }
 }
 
@@ -246,8 +263,8 @@ fn poll_driver(shared: &Shared, doorbell: &Doorbell, cx: &mut Context<'_>) -> Po
     state.driver = Some(cx.waker().clone());
     let outcome = doorbell.poll_turns(cx, || {
         let has_more = state.take();
-        if let Some(refusal) = state.refusals.pop_front() {
-            return Turn::Over(Some(refusal));
+        if let Some(message) = state.errands.pop_front() {
+            return Turn::Over(Some(message));
         }
         match &mut state.connection {
             None => Turn::Over(None),

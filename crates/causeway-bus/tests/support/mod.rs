@@ -11,6 +11,11 @@ use std::time::Duration;
 use causeway_bus::{
     AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Message, Monitor, Statistics,
 };
+use causewayd::children::Children;
+use causewayd::config::Config;
+use causewayd::listen;
+use causewayd::serve::Server;
+use rustix::process::Resource;
 
 /// Long enough for any machine; a test that needs it has failed.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -39,19 +44,42 @@ impl Bus {
     }
 
     pub fn start_with(options: AuthorityOptions) -> Bus {
+        Bus::serve(|path, stop, ready| causewayd::serve_alone(path, options, stop, ready))
+    }
+
+    /// A bus with a socket for D-Bus clients beside the native one, at [`Bus::address`].
+    pub fn start_with_clients() -> Bus {
+        Bus::serve(|path, stop, ready| {
+            let (guid, limit) = (listen::new_guid(), rustix::process::getrlimit(Resource::Nofile));
+            let listener = listen::Listener::open(&address_beside(path), &guid)?;
+            let load = Box::new(|| Ok(Config::session()));
+            let bus = causewayd::bus::Bus::new(Config::session(), load, guid, listener.address.clone());
+            let mut server = Server::new(bus, vec![listener], Children::new(limit))?;
+            let place = listen::NativePlace { path: path.to_owned(), socket: None };
+            server.serve_natively(place, AuthorityOptions::default())?;
+            server.stop_with(stop)?;
+            ready();
+            server.run()
+        })
+    }
+
+    fn serve(serve: impl FnOnce(&Path, &OwnedFd, &dyn Fn()) -> Result<(), String> + Send + 'static) -> Bus {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bus");
         let (stop, theirs) = rustix::pipe::pipe().unwrap();
         let (is_ready, ready) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            causewayd::serve_alone(&path, options, &stop, || is_ready.send(()).unwrap())
-        });
+        let thread = std::thread::spawn(move || serve(&path, &stop, &|| is_ready.send(()).unwrap()));
         ready.recv().expect("the bus comes up");
         Bus { dir, stop: theirs, thread: Some(thread) }
     }
 
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("bus")
+    }
+
+    /// Where D-Bus clients connect to a bus that has them.
+    pub fn address(&self) -> String {
+        address_beside(&self.path())
     }
 
     pub fn connect(&self) -> Connection {
@@ -67,8 +95,11 @@ impl Bus {
 
     /// A member that waits for laggards as long as it takes, with an outbox of 4 KiB.
     pub fn connect_small(&self) -> Connection {
-        let options =
-            ConnectionOptions { outbox_bytes: 4096, laggard_deadline: LONG, ..ConnectionOptions::default() };
+        let options = ConnectionOptions {
+            outbox_bytes: 4096,
+            laggard_deadline: Some(LONG),
+            ..ConnectionOptions::default()
+        };
         Connection::open_with(self.path(), options).unwrap()
     }
 }
@@ -84,11 +115,21 @@ impl Drop for Bus {
     }
 }
 
+fn address_beside(path: &Path) -> String {
+    format!("unix:path={}.dbus", path.display())
+}
+
 /// A file that holds a text, with a name that [`open_texts`] finds.
 pub fn file(text: &str) -> OwnedFd {
     let fd = causeway_os::memory::memfd("text", 0).unwrap();
     rustix::io::pwrite(&fd, text.as_bytes(), 0).unwrap();
     fd
+}
+
+/// One test at a time: those that count descriptors of this process.
+pub fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// How many files of [`file`] a process has open.

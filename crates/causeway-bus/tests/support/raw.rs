@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 /// Kinds of packets, as the document numbers them.
 pub const DEPOSIT: u64 = 5;
 pub const TAKE: u64 = 6;
+pub const SENT: u64 = 7;
 pub const DESCRIPTOR: u64 = 17;
 pub const NONE: u64 = 18;
 pub const REFUSED: u64 = 19;

@@ -1,12 +1,12 @@
 //! `call` and `emit`.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_bus::wire::{Body, text};
 use weighbridge_dbus_client::Error;
 
-use super::client::{Client, Method, check_member};
+use super::client::{Client, Method, check_member, within};
 use super::show;
 use super::which::Bus;
 use crate::failure::Failure;
@@ -24,7 +24,9 @@ pub fn call(
     timeout: Duration,
     json: bool,
 ) -> Result<(), Failure> {
-    let reply = Client::open(bus)?.call(method, body, timeout)?;
+    let (start, bus) = (Instant::now(), bus.clone());
+    let mut client = within(Some(timeout), move || Client::open(&bus))?;
+    let reply = client.call(method, body, timeout.saturating_sub(start.elapsed()))?;
     let mut out = io::stdout().lock();
     if json {
         writeln!(out, "{}", show::arguments_as_json(&reply).map_err(Error::Protocol)?)?;

@@ -7,7 +7,7 @@ use causeway_bus::{Connection, Incoming};
 pub use weighbridge_dbus::bus::{DRIVER, DRIVER_PATH};
 use weighbridge_dbus_client as gateway;
 
-use super::which::{Bus, not_joined};
+use super::which::{Bus, gateway_at, not_joined};
 use crate::failure::Failure;
 
 const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
@@ -71,7 +71,7 @@ impl Client {
                 Ok(connection) => Ok(Client::Native(Box::new(connection))),
                 Err(error) => Err(not_joined(path, error)),
             },
-            Bus::Gateway(address) => Ok(Client::Gateway(Box::new(gateway::Connection::open(address)?))),
+            Bus::Gateway(address) => Ok(Client::Gateway(Box::new(gateway_at(address)?))),
         }
     }
 
@@ -187,6 +187,21 @@ impl Client {
             }
         }
     }
+}
+
+/// What `ask` returns, if it does so in time. Otherwise it goes on in a thread that ends with this process: connecting and the answers of
+/// a bus that is stopped cannot be waited for with a limit.
+///
+/// # Errors
+/// [`Failure::NoAnswer`], or those of `ask`.
+pub fn within<T: Send + 'static>(
+    timeout: Option<Duration>,
+    ask: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let Some(timeout) = timeout else { return ask() };
+    let (sender, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(ask()));
+    answer.recv_timeout(timeout).map_err(|_| Failure::NoAnswer(timeout))?
 }
 
 /// Is a message for this connection alone?

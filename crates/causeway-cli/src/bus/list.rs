@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use causeway_bus::Monitor;
 use causeway_bus::wire::{Body, Header, Value, names, values};
+use causeway_bus::{AUTHORITY_ID, Monitor, PeerId};
 use serde_json::json;
 use weighbridge_dbus_client::{Connection, Error};
 
-use super::client::texts;
+use super::client::{DRIVER, texts};
 use super::show;
-use super::which::{Bus, not_joined};
+use super::which::{Bus, gateway_at, not_joined};
 use crate::failure::Failure;
 
 /// A connection with its names.
@@ -24,7 +24,7 @@ pub struct Peer {
 pub fn list(bus: &Bus, json: bool) -> Result<(), Failure> {
     let peers = match bus {
         Bus::Native(path) => of_native(&Monitor::open(path).map_err(|error| not_joined(path, error))?),
-        Bus::Gateway(address) => of_gateway(&mut Connection::open(address)?)?,
+        Bus::Gateway(address) => of_gateway(&mut gateway_at(address)?)?,
     };
     let mut rows: Vec<(&str, &Peer)> = peers
         .iter()
@@ -73,15 +73,16 @@ fn number_of(name: &str) -> u64 {
     name.rsplit('.').next().filter(|_| name.starts_with(':')).and_then(|last| last.parse().ok()).unwrap_or(0)
 }
 
+/// The unique name of a connection with this number; the bus itself has its well-known name only.
+pub fn connection_name(id: PeerId) -> String {
+    if id == AUTHORITY_ID { DRIVER.into() } else { format!(":1.{id}") }
+}
+
 fn of_native(monitor: &Monitor) -> Vec<Peer> {
     let members = monitor.members().into_iter();
     members
         .map(|(peer, names, _)| Peer {
-            unique: if peer.id == 0 {
-                names.first().cloned().unwrap_or_default()
-            } else {
-                format!(":1.{}", peer.id)
-            },
+            unique: connection_name(peer.id),
             names,
             // A process of another namespace has no number here.
             pid: Some(peer.pid).filter(|pid| *pid > 0),

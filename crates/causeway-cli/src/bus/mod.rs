@@ -36,8 +36,8 @@ use which::Which;
 
 /// Names, calls and signals of a bus.
 ///
-/// Which bus: --socket or --address, else the native socket that CAUSEWAY_BUS names, else the D-Bus socket that DBUS_SESSION_BUS_ADDRESS names
-/// or that of the session, $XDG_RUNTIME_DIR/bus.
+/// Which bus: --socket or --address, else the native socket that belongs to DBUS_SESSION_BUS_ADDRESS, else the native socket that CAUSEWAY_BUS names, else
+/// the D-Bus socket that DBUS_SESSION_BUS_ADDRESS names or that of the session, $XDG_RUNTIME_DIR/bus.
 #[derive(Args)]
 pub struct BusArguments {
     #[command(flatten)]
@@ -50,9 +50,15 @@ pub struct BusArguments {
 enum BusCommand {
     /// Start causewayd in the background, and print where it serves as commands of a shell
     ///
-    /// It serves at --address, by default unix:path=$XDG_RUNTIME_DIR/causeway-bus, and at --socket, by default that path with `.native` behind it.
+    /// It ends with `kill $CAUSEWAYD_PID`.
     #[command(after_help = "Example:\n  eval \"$(causeway bus start)\"")]
     Start {
+        /// Serve D-Bus programs here; by default unix:path=$XDG_RUNTIME_DIR/causeway-bus
+        #[arg(long, value_name = "ADDRESS")]
+        address: Option<String>,
+        /// Serve native members here; by default the path of the address with `.native` behind it, and where the address has none, a name that is not used
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
         /// A configuration file of dbus-daemon instead of that of a session
         #[arg(long, value_name = "FILE")]
         config_file: Option<PathBuf>,
@@ -66,6 +72,11 @@ enum BusCommand {
     /// has ended it. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
     #[command(after_help = "Example:\n  causeway bus run -- sh -c 'causeway bus list'")]
     Run {
+        // Here the options that name a bus are there to be refused.
+        #[arg(long, hide = true)]
+        address: Option<String>,
+        #[arg(long, hide = true)]
+        socket: Option<PathBuf>,
         /// A configuration file of dbus-daemon instead of that of a session
         #[arg(long, value_name = "FILE")]
         config_file: Option<PathBuf>,
@@ -87,7 +98,7 @@ enum BusCommand {
         #[arg(long)]
         json: bool,
         /// Seconds to wait for each reply
-        #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds)]
+        #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds, allow_hyphen_values = true)]
         timeout: Duration,
     },
     /// Call a method and print the reply, one argument in a line
@@ -108,7 +119,7 @@ enum BusCommand {
         #[arg(allow_negative_numbers = true)]
         arguments: Vec<String>,
         /// Seconds to wait for the reply
-        #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds)]
+        #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds, allow_hyphen_values = true)]
         timeout: Duration,
         /// Print JSON
         #[arg(long)]
@@ -132,7 +143,12 @@ enum BusCommand {
     },
     /// Print all messages that one of the rules matches, or all
     ///
-    /// At a native socket nobody is slowed down: what is not read in time is lost, and counted. Arguments above 1 MiB are not printed.
+    /// At a native socket nobody is slowed down: what is not read in time is lost, and counted. A line begins with the time in seconds since 1970 and, at a native
+    /// socket, the position in the order of the bus; the time is when the message was sent, or, at a D-Bus socket, when it came here. In JSON they are `time_s` and
+    /// `position`, and `sent_ns` has the nanoseconds of CLOCK_MONOTONIC.
+    ///
+    /// Of arguments above 1 MiB the types and the length are printed; at a native socket of those above a quarter of the sender's outbox, which is 64 KiB
+    /// where the sender does not choose another size.
     Monitor {
         /// Match rules of D-Bus
         #[arg(value_name = "RULE")]
@@ -141,7 +157,7 @@ enum BusCommand {
         #[arg(long)]
         json: bool,
         /// End after this number of messages
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
         limit: Option<u64>,
     },
     /// Print the signals that a rule matches
@@ -154,13 +170,14 @@ enum BusCommand {
         #[arg(long)]
         json: bool,
         /// End after this number of signals
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
         limit: Option<u64>,
         /// End after this number of seconds
-        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
         timeout: Option<Duration>,
     },
     /// Show what each connection has done and what it waits for
+    #[command(after_help = STAT_HELP)]
     Stat {
         /// Print JSON
         #[arg(long)]
@@ -173,25 +190,49 @@ enum BusCommand {
         /// The name
         name: String,
         /// Seconds to wait at most
-        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
         timeout: Option<Duration>,
     },
 }
 
 const ARGUMENTS_HELP: &str = "One word for each number, boolean, string, object path and signature. An array begins with the number of its elements, \
-a dictionary with that of its entries, a variant with its type.\n\nExample: a{sv} 2 name s Clock size u 7";
+a dictionary with that of its entries, a variant with its type. Where a word begins with a hyphen and is no number, write `--` before the \
+arguments, and options before that.\n\nExamples:\n  a{sv} 2 name s Clock size u 7\n  sd -- -x -inf";
+
+const STAT_HELP: &str = "At a native socket:
+  LAG          entries of the order log that it has not looked at; one that sleeps looks when something for it comes, so a
+               number that grows while nothing is sent to it is no fault
+  RECEIVED     messages that it has taken, those that it did not want after all included
+  SENT, SENT BYTES
+  WAKES        sleeps that a wake-up ended; FOR NOTHING: there was no message for it; FOR SPACE: it freed space for others
+  CALLS OPEN   its calls without a reply yet
+  GONE         signals that it did not ask for, overwritten before it looked, and messages out of reach since the bus has ended
+  INCOMPLETE   messages whose descriptors or file could not be had, so not delivered
+At a D-Bus socket: what the bus counts of itself, and of each connection.";
+
+/// Most seconds of a time limit: times of all clocks hold it.
+const MOST_SECONDS: f64 = 1e9;
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| "write a number of seconds that is not negative".to_owned())
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=MOST_SECONDS).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write a number of seconds from 0 to 1000000000".to_owned()),
+    }
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "write a whole number that is not negative".to_owned())
 }
 
 /// Runs one of the commands.
 pub fn run(BusArguments { which, command }: BusArguments) -> Result<ExitCode, Failure> {
     match command {
-        BusCommand::Start { config_file, json } => start::start(&which, config_file, json)?,
-        BusCommand::Run { config_file, command } => return run::run(&which, config_file, &command),
+        BusCommand::Start { address, socket, config_file, json } => {
+            start::start(&which.with(socket, address), config_file, json)?;
+        }
+        BusCommand::Run { address, socket, config_file, command } => {
+            return run::run(&which.with(socket, address), config_file, &command);
+        }
         BusCommand::List { json } => list::list(&which.bus()?, json)?,
         BusCommand::Tree { service, json, timeout } => tree::tree(&which.bus()?, &service, timeout, json)?,
         BusCommand::Call { service, path, interface, member, signature, arguments, timeout, json } => {

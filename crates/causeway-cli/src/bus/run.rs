@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ pub fn run(which: &Which, config_file: Option<PathBuf>, command: &[OsString]) ->
     let mut running = match Child::spawn(spawn) {
         Ok(running) => running,
         Err(error) => {
-            eprintln!("causeway: cannot run {shown}: {error}");
+            eprintln!("causeway: {error}");
             return Ok(NOT_STARTED.into());
         }
     };
@@ -102,7 +102,7 @@ impl PrivateBus {
         let (said, address) = std::io::pipe()?;
         // Away from the keys of the terminal, which would end it before the program. It removes its socket when this process is killed.
         let spawn = Spawn::new(program)
-            .args(server::arguments("unix:tmpdir=/tmp", &native, config_file))
+            .args(server::arguments("unix:tmpdir=/tmp", Some(&native), config_file))
             .args(["--nofork", "--print-address=3"])
             .fd(address.into())
             .own_session()
@@ -151,11 +151,16 @@ impl Drop for PrivateBus {
     }
 }
 
-/// A name in the user's folder for sockets that no other process uses.
+/// A path for a socket that no other process uses: in the user's folder for sockets if one can be made there, which after `su`, in containers and
+/// with long paths is not so; otherwise among temporary files.
 fn native_path() -> PathBuf {
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    let folder = folder.map_or_else(std::env::temp_dir, PathBuf::from);
-    // Seeded by the kernel for each process.
-    let random = RandomState::new().build_hasher().finish();
-    folder.join(format!("causeway-run-{random:016x}"))
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let folders = runtime.into_iter().chain([std::env::temp_dir()]);
+    let mut paths = folders.map(|folder| folder.join(server::unused_name("causeway-run-")));
+    let usable = paths.find(|path| {
+        // Only the kernel knows whether a socket can be made there.
+        let made = UnixListener::bind(path).is_ok();
+        made && std::fs::remove_file(path).is_ok()
+    });
+    usable.unwrap_or_else(|| Path::new("/tmp").join(server::unused_name("causeway-run-")))
 }

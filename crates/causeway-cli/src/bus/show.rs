@@ -1,18 +1,35 @@
 //! Messages, values and tables, as text and as JSON. A terminal gets no control characters.
 
 use std::io::{self, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use causeway_bus::wire::{Fault, Header, Kind, Value, signature, values};
+use causeway_os::clock::monotonic_ns;
 use serde_json::{Map, json};
 
 /// Most bytes of arguments that a monitor prints.
 pub const MOST_PRINTED_BYTES: usize = 1 << 20;
 
-/// Where a message stood in the order of a native bus, and when it was sent (nanoseconds of `CLOCK_MONOTONIC`).
+/// When and where a message was seen.
 #[derive(Clone, Copy)]
 pub struct Place {
-    pub position: u64,
-    pub sent_ns: u64,
+    /// Since the beginning of 1970 by the clock of the system: when it was sent at a native socket, when it came at a D-Bus socket.
+    pub time: Duration,
+    /// In the order of a native bus: its position, and when it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub order: Option<(u64, u64)>,
+}
+
+impl Place {
+    /// Of a message that has just come.
+    pub fn now() -> Place {
+        Place { time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), order: None }
+    }
+
+    /// Of a message in the order log.
+    pub fn in_order(position: u64, sent_ns: u64) -> Place {
+        let age = Duration::from_nanos(monotonic_ns().saturating_sub(sent_ns));
+        Place { time: Place::now().time.saturating_sub(age), order: Some((position, sent_ns)) }
+    }
 }
 
 /// A value in the form of busctl's JSON: a variant has its type beside it, a dictionary is an object.
@@ -92,8 +109,11 @@ const fn word(kind: Kind) -> &'static str {
 }
 
 fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], place: Option<Place>) -> io::Result<()> {
-    if let Some(Place { position, .. }) = place {
-        write!(out, "{position} ")?;
+    if let Some(Place { time, order }) = place {
+        write!(out, "{}.{:06} ", time.as_secs(), time.subsec_micros())?;
+        if let Some((position, _)) = order {
+            write!(out, "{position} ")?;
+        }
     }
     let (sender, destination) = (header.sender.unwrap_or("?"), header.destination.unwrap_or("all"));
     write!(out, "{} {sender} -> {destination} serial {}", word(header.kind), header.serial)?;
@@ -103,7 +123,7 @@ fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], place: Option
     for text in [header.path, header.interface, header.member, header.error_name].into_iter().flatten() {
         write!(out, " {text}")?;
     }
-    if header.body_bytes > MOST_PRINTED_BYTES {
+    if left_out(header, message).is_some() {
         return writeln!(out, " {} with {} bytes", header.signature, header.body_bytes);
     }
     match arguments(message) {
@@ -111,6 +131,16 @@ fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], place: Option
         Err(fault) => write!(out, " (arguments that are none: {fault})")?,
     }
     writeln!(out)
+}
+
+/// Why the arguments of a message are not printed, if they are not.
+fn left_out(header: &Header<'_>, message: &[u8]) -> Option<&'static str> {
+    if header.body_bytes > MOST_PRINTED_BYTES {
+        return Some("more than 1 MiB");
+    }
+    // A monitor of a native bus has only the header of a message that is in a file of its own.
+    (header.body_bytes > 0 && message.len() == header.header_bytes)
+        .then_some("longer than a quarter of the sender's outbox, so not in the memory of the bus")
 }
 
 fn message_as_json(header: &Header<'_>, message: &[u8], place: Option<Place>) -> serde_json::Value {
@@ -135,14 +165,19 @@ fn message_as_json(header: &Header<'_>, message: &[u8], place: Option<Place>) ->
     if let Some(serial) = header.reply_serial {
         set("reply_serial", json!(serial));
     }
-    if let Some(Place { position, sent_ns }) = place {
-        set("position", json!(position));
-        set("sent_ns", json!(sent_ns));
+    if let Some(Place { time, order }) = place {
+        set("time_s", json!(time.as_micros() as f64 / 1e6));
+        if let Some((position, sent_ns)) = order {
+            set("position", json!(position));
+            set("sent_ns", json!(sent_ns));
+        }
     }
-    if header.body_bytes <= MOST_PRINTED_BYTES
-        && let Ok(values) = values(header, &message[header.header_bytes..])
-    {
-        set("data", values.iter().map(as_json).collect());
+    match left_out(header, message) {
+        Some(why) => set("left_out", json!(why)),
+        None => match values(header, &message[header.header_bytes..]) {
+            Ok(values) => set("data", values.iter().map(as_json).collect()),
+            Err(fault) => set("left_out", json!(format!("arguments that are none: {fault}"))),
+        },
     }
     object
 }
@@ -193,9 +228,10 @@ mod tests {
     #[test]
     fn a_message_is_a_line() {
         let bytes = signal("sa{sv}", "x 1 k v ay 2 1 2");
+        let place = Place { time: Duration::from_micros(7_000_008), order: Some((9, 5)) };
         assert_eq!(
-            printed(&bytes, Some(Place { position: 9, sent_ns: 5 }), false),
-            "9 signal :1.1 -> all serial 7 /a a.B C s \"x\" a{sv} 1 \"k\" v ay 2 1 2\n"
+            printed(&bytes, Some(place), false),
+            "7.000008 9 signal :1.1 -> all serial 7 /a a.B C s \"x\" a{sv} 1 \"k\" v ay 2 1 2\n"
         );
         let object: serde_json::Value = serde_json::from_str(&printed(&bytes, None, true)).unwrap();
         let value = json!({"type": "v", "data": {"type": "ay", "data": [1, 2]}});
@@ -213,7 +249,12 @@ mod tests {
         let body = causeway_bus::wire::Body::default().blob(&vec![0; MOST_PRINTED_BYTES]);
         let large = Builder::signal("/a", "a.B", "C").body(body).build(1).unwrap();
         assert!(printed(&large, None, false).ends_with(" ay with 1048580 bytes\n"));
-        assert!(!printed(&large, None, true).contains("data"));
+        assert!(printed(&large, None, true).contains("\"left_out\":\"more than 1 MiB\""));
+        // As a monitor gets a message that is in a file of its own.
+        let long = signal("s", &"x".repeat(70_000));
+        let header_bytes = Header::parse(&long).unwrap().header_bytes;
+        assert!(printed(&long[..header_bytes], None, false).ends_with(" C s with 70005 bytes\n"));
+        assert!(printed(&long[..header_bytes], None, true).contains("\"left_out\":\"longer than a quarter"));
     }
 
     #[test]

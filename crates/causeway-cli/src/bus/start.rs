@@ -1,33 +1,37 @@
 //! `start`: causewayd in the background.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use causeway_bus::{AUTHORITY_ID, Monitor, native_socket_beside};
 use serde_json::json;
 use weighbridge_dbus::address::escaped;
 use weighbridge_dbus_client::Address;
 
 use super::server;
-use super::which::Which;
+use super::which::{Which, default_path};
 use crate::failure::Failure;
 
 /// Starts a bus, and prints where it serves when it does.
 pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<(), Failure> {
     let program = server::find()?;
-    let Places { address, native } = Places::of(which)?;
+    let Places { address, native } = Places::of(which, config_file.is_none())?;
     let output = Command::new(&program)
-        .args(server::arguments(&address, &native, config_file))
-        .args(["--fork", "--print-address", "--print-pid"])
+        .args(server::arguments(&address, native.as_deref(), config_file))
+        .args(["--fork", "--print-address", "--print-native", "--print-pid"])
         .stdin(Stdio::null())
         .output()
         .map_err(|error| Failure::Usage(format!("cannot start {}: {error}", program.display())))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();
-    let (true, [address, .., pid]) = (output.status.success(), &lines[..]) else {
+    let (true, [address, native, pid]) = (output.status.success(), &lines[..]) else {
         let complaint = String::from_utf8_lossy(&output.stderr);
         let why = complaint.lines().next().unwrap_or("causewayd has ended and does not say why");
-        return Err(Failure::Usage(why.trim_start_matches("causewayd: ").to_owned()));
+        let why = why.trim_start_matches("causewayd: ");
+        let is_busy = why.contains("another bus listens there");
+        let way_out = if is_busy { of_running(&address, native.as_deref()) } else { String::new() };
+        return Err(Failure::Usage(format!("{why}{way_out}")));
     };
     let mut out = io::stdout().lock();
     if json {
@@ -36,23 +40,41 @@ pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<
         return Ok(());
     }
     writeln!(out, "export DBUS_SESSION_BUS_ADDRESS={}", quoted(address))?;
-    writeln!(out, "export CAUSEWAY_BUS={}", quoted(&native.display().to_string()))?;
+    writeln!(out, "export CAUSEWAY_BUS={}", quoted(native))?;
     writeln!(out, "export CAUSEWAYD_PID={pid}")?;
     Ok(())
+}
+
+/// What to do about a bus that runs already: words that follow the sentence that it does.
+fn of_running(address: &str, native: Option<&Path>) -> String {
+    let monitor = native.and_then(|native| Monitor::open(native).ok());
+    let members = monitor.map(|monitor| monitor.members()).unwrap_or_default();
+    let own = members.iter().find(|(peer, ..)| peer.id == AUTHORITY_ID);
+    let use_it = match (native, own) {
+        (Some(native), Some((peer, ..))) => {
+            format!("--socket {} uses it, `kill {}` ends it", native.display(), peer.pid)
+        }
+        _ => format!("--address {address} uses it"),
+    };
+    format!("; {use_it}, and `causeway bus start --address unix:path=PATH` starts another one")
 }
 
 /// Where a bus is to serve.
 #[derive(Debug, PartialEq, Eq)]
 struct Places {
     address: String,
-    native: PathBuf,
+    /// Where causewayd chooses for a session if it is nothing.
+    native: Option<PathBuf>,
 }
 
 impl Places {
-    fn of(which: &Which) -> Result<Places, Failure> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-        let default = runtime.map(|folder| PathBuf::from(folder).join("causeway-bus"));
-        Places::with_default(which, default)
+    fn of(which: &Which, is_session: bool) -> Result<Places, Failure> {
+        let default = default_path();
+        let places = Places::with_default(which, default.clone())?;
+        // A bus that is no session serves natively only where it is told to.
+        let unused = default.filter(|_| !is_session);
+        let unused = unused.map(|path| path.with_file_name(server::unused_name("causeway-")));
+        Ok(Places { native: places.native.or(unused), ..places })
     }
 
     /// With the path of the D-Bus socket of a session. The native socket is beside that of D-Bus, where this has a file.
@@ -63,8 +85,9 @@ impl Places {
                     .into(),
             )
         };
+        let can_choose = default.is_some() || which.socket.is_some();
         let (address, beside) = match (&which.address, default) {
-            (Some(address), default) => {
+            (Some(address), _) => {
                 let file =
                     Address::list(address).unwrap_or_default().into_iter().find_map(
                         |address| match address {
@@ -72,19 +95,19 @@ impl Places {
                             Address::Abstract(_) => None,
                         },
                     );
-                (address.clone(), file.or(default))
+                (address.clone(), file)
             }
             (None, Some(path)) => {
                 (format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes())), Some(path))
             }
             (None, None) => return Err(nowhere()),
         };
-        let beside = beside.map(|path| {
-            let mut name = path.into_os_string();
-            name.push(".native");
-            PathBuf::from(name)
-        });
-        Ok(Places { address, native: which.socket.clone().or(beside).ok_or_else(nowhere)? })
+        let beside = beside.map(|path| native_socket_beside(&path));
+        let native = which.socket.clone().or(beside);
+        if native.is_none() && !can_choose {
+            return Err(nowhere());
+        }
+        Ok(Places { address, native })
     }
 }
 
@@ -108,11 +131,16 @@ mod tests {
                 .map(|places| (places.address, places.native))
                 .ok()
         };
-        let native = PathBuf::from;
+        let native = |path: &str| Some(PathBuf::from(path));
         let default = Some("/run/a b/causeway-bus");
         assert_eq!(
             places(which(None, None), default),
             Some(("unix:path=/run/a%20b/causeway-bus".into(), native("/run/a b/causeway-bus.native")))
+        );
+        // Two buses without files do not meet.
+        assert_eq!(
+            places(which(None, Some("unix:tmpdir=/tmp")), default),
+            Some(("unix:tmpdir=/tmp".into(), None))
         );
         assert_eq!(
             places(which(Some("/n"), Some("unix:tmpdir=/tmp")), None),

@@ -1,17 +1,18 @@
 //! `stat`: what each connection has done and what it waits for.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use causeway_bus::Monitor;
 use causeway_bus::wire::{Body, Builder, Header, Value, values};
 use serde_json::{Map, json};
 use std::time::Duration;
-use weighbridge_dbus_client::{Connection, Error};
+use weighbridge_dbus_client::Error;
 
 use super::client::{DRIVER, DRIVER_PATH};
-use super::list::of_gateway;
+use super::list::{connection_name, of_gateway};
 use super::show;
-use super::which::{Bus, not_joined};
+use super::which::{Bus, gateway_at, not_joined};
 use crate::failure::Failure;
 
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -32,7 +33,7 @@ fn of_native(monitor: &Monitor, json: bool) -> Result<(), Failure> {
             .iter()
             .map(|(peer, _, of)| {
                 json!({
-                    "unique": format!(":1.{}", peer.id), "pid": peer.pid, "lag": of.lag, "received": of.received,
+                    "unique": connection_name(peer.id), "pid": peer.pid, "lag": of.lag, "received": of.received,
                     "sent": of.sent, "sent_bytes": of.sent_bytes, "wakes": of.wakes, "empty_wakes": of.empty_wakes,
                     "space_wakes": of.space_wakes, "calls_open": of.calls_open, "gone": of.gone,
                     "incomplete": of.incomplete,
@@ -59,7 +60,7 @@ fn of_native(monitor: &Monitor, json: bool) -> Result<(), Failure> {
                 of.gone,
                 of.incomplete,
             ];
-            std::iter::once(format!(":1.{}", peer.id)).chain(numbers.iter().map(u64::to_string)).collect()
+            std::iter::once(connection_name(peer.id)).chain(numbers.iter().map(u64::to_string)).collect()
         })
         .collect();
     let headings = [
@@ -80,22 +81,16 @@ fn of_native(monitor: &Monitor, json: bool) -> Result<(), Failure> {
 }
 
 fn of_connections(address: &str, json: bool) -> Result<(), Failure> {
-    let mut connection = Connection::open(address)?;
+    let mut connection = gateway_at(address)?;
+    let of_bus = connection.call(&statistics("GetStats"), PATIENCE).map_err(untold)?;
+    let of_bus = entries(&of_bus)?;
     let mut rows: Vec<(String, Option<u32>, Map<String, serde_json::Value>)> = Vec::new();
     for peer in of_gateway(&mut connection)?.into_iter().filter(|peer| peer.unique != DRIVER) {
-        let ask = Builder::call(DRIVER_PATH, "GetConnectionStats")
-            .interface("org.freedesktop.DBus.Debug.Stats")
-            .destination(DRIVER)
-            .body(Body::default().text(&peer.unique));
+        let ask = statistics("GetConnectionStats").body(Body::default().text(&peer.unique));
         match connection.call(&ask, PATIENCE) {
             Ok(reply) => rows.push((peer.unique, peer.pid, entries(&reply)?)),
             Err(Error::Refused { name, .. }) if name.ends_with(".NameHasNoOwner") => {}
-            Err(error @ Error::Refused { .. }) => {
-                return Err(Failure::Usage(format!(
-                    "this bus tells no statistics at its D-Bus socket ({error}); a native socket tells them: --socket PATH"
-                )));
-            }
-            Err(other) => return Err(other.into()),
+            Err(error) => return Err(untold(error)),
         }
     }
     let mut out = io::stdout().lock();
@@ -106,16 +101,43 @@ fn of_connections(address: &str, json: bool) -> Result<(), Failure> {
                 |(unique, pid, statistics)| json!({ "unique": unique, "pid": pid, "statistics": statistics }),
             )
             .collect();
-        writeln!(out, "{}", json!({ "connections": rows }))?;
+        writeln!(out, "{}", json!({ "bus": of_bus, "connections": rows }))?;
         return Ok(());
     }
-    for (unique, pid, statistics) in rows {
-        let pid = pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
-        let statistics: Vec<String> =
-            statistics.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        writeln!(out, "{unique} pid {pid}: {}", statistics.join(", "))?;
+    let words = |statistics: &Map<String, serde_json::Value>| {
+        statistics.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+    };
+    writeln!(out, "bus: {}", words(&of_bus))?;
+    // Brokers count different things, and some of them not of every connection.
+    let counted: BTreeSet<&str> = rows.iter().flat_map(|(.., of)| of.keys().map(String::as_str)).collect();
+    let headings: Vec<&str> = ["CONNECTION", "PID"].into_iter().chain(counted.iter().copied()).collect();
+    let absent = || "-".to_owned();
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|(unique, pid, of)| {
+            let numbers = counted.iter().map(|name| of.get(*name).map_or_else(absent, ToString::to_string));
+            [unique.clone(), pid.map_or_else(absent, |pid| pid.to_string())]
+                .into_iter()
+                .chain(numbers)
+                .collect()
+        })
+        .collect();
+    Ok(show::table(&mut out, &headings, &cells)?)
+}
+
+/// A question to the bus about its statistics.
+fn statistics(member: &str) -> Builder<'_> {
+    Builder::call(DRIVER_PATH, member).interface("org.freedesktop.DBus.Debug.Stats").destination(DRIVER)
+}
+
+/// Why there are no statistics.
+fn untold(error: Error) -> Failure {
+    match error {
+        Error::Refused { .. } => Failure::Usage(format!(
+            "this bus tells no statistics at its D-Bus socket ({error}); a native socket tells them: --socket PATH"
+        )),
+        other => other.into(),
     }
-    Ok(())
 }
 
 /// The numbers of a reply of type `a{sv}`.

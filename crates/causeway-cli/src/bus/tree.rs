@@ -7,7 +7,7 @@ use causeway_bus::wire::{Body, names};
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::json;
 
-use super::client::{Client, Method, check_service, texts};
+use super::client::{Client, Method, check_service, texts, within};
 use super::which::Bus;
 use crate::failure::Failure;
 
@@ -25,8 +25,10 @@ struct Object {
 /// Prints the objects of a service.
 pub fn tree(bus: &Bus, service: &str, timeout: Duration, json: bool) -> Result<(), Failure> {
     check_service(service)?;
-    let mut asking = Asking { client: Client::open(bus)?, service, timeout, objects: 0 };
-    let root = asking.object("/".to_owned(), 0)?;
+    let bus = bus.clone();
+    let client = within(Some(timeout), move || Client::open(&bus))?;
+    let mut asking = Asking { client, service, timeout, objects: 0 };
+    let root = asking.object("/".to_owned(), 0).map_err(|why| undescribed(service, why))?;
     if asking.objects >= MOST_OBJECTS {
         eprintln!(
             "causeway: {service} says that it has more than {MOST_OBJECTS} objects; the rest is left out"
@@ -42,6 +44,20 @@ pub fn tree(bus: &Bus, service: &str, timeout: Duration, json: bool) -> Result<(
     writeln!(out, "{}", root.path)?;
     branches(&mut out, &root, "")?;
     Ok(())
+}
+
+/// Why there is no tree: a service that has no description says only that it lacks the method.
+fn undescribed(service: &str, why: Failure) -> Failure {
+    match why.error_name() {
+        Some(
+            "org.freedesktop.DBus.Error.UnknownMethod"
+            | "org.freedesktop.DBus.Error.UnknownInterface"
+            | "org.freedesktop.DBus.Error.UnknownObject",
+        ) => Failure::Usage(format!(
+            "{service} does not describe its object /, which org.freedesktop.DBus.Introspectable would do ({why})"
+        )),
+        _ => why,
+    }
 }
 
 struct Asking<'a> {
@@ -124,4 +140,22 @@ fn branches(out: &mut impl Write, object: &Object, indent: &str) -> io::Result<(
         branches(out, child, &format!("{indent}{below}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_without_a_description_is_told_from_other_failures() {
+        let why = |name: &str| {
+            let name = format!("org.freedesktop.DBus.Error.{name}");
+            let error = causeway_bus::Error::Method { name, message: "the clock has one method".into() };
+            undescribed("com.example.Clock", error.into()).to_string()
+        };
+        let missing = why("UnknownMethod");
+        assert!(missing.starts_with("com.example.Clock does not describe its object /"), "{missing}");
+        assert!(missing.contains("one method"), "{missing}");
+        assert!(!why("NoReply").contains("does not describe"));
+    }
 }

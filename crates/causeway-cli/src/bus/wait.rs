@@ -4,18 +4,30 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, DRIVER, check_service, texts};
+use super::client::{Client, DRIVER, check_service, texts, within};
 use super::which::Bus;
 use crate::failure::Failure;
 
 /// Prints the owner of a name as soon as it has one. The exit code says whether the time was over first.
 pub fn wait(bus: &Bus, name: &str, timeout: Option<Duration>) -> Result<ExitCode, Failure> {
     check_service(name)?;
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let mut client = Client::open(bus)?;
-    // First the rule: an owner that comes after the question is seen.
-    client.add_match(&format!("type='signal',sender='{DRIVER}',member='NameOwnerChanged',arg0='{name}'"))?;
-    let mut owner = client.owner(name)?;
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let (bus, asked) = (bus.clone(), name.to_owned());
+    let known = within(timeout, move || {
+        let mut client = Client::open(&bus)?;
+        // First the rule: an owner that comes after the question is seen.
+        let rule = format!("type='signal',sender='{DRIVER}',member='NameOwnerChanged',arg0='{asked}'");
+        client.add_match(&rule)?;
+        let owner = client.owner(&asked)?;
+        Ok((client, owner))
+    });
+    let (mut client, mut owner) = match known {
+        Err(Failure::NoAnswer(timeout)) => {
+            eprintln!("causeway: {}", Failure::NoAnswer(timeout));
+            return Ok(ExitCode::FAILURE);
+        }
+        other => other?,
+    };
     while owner.is_none() {
         let Some(signal) = client.next_signal(deadline)? else {
             eprintln!("causeway: nobody has the name {name} after {:?}", timeout.unwrap_or_default());

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::wire::{Body, Builder, Kind};
 use causeway_bus::{MatchRule, Monitor, Observed};
-use weighbridge_dbus_client::{Connection, Error};
+use weighbridge_dbus_client::Error;
 
-use super::client::{Client, DRIVER, DRIVER_PATH, is_for};
+use super::client::{Client, DRIVER, DRIVER_PATH, is_for, within};
 use super::show::{self, Place};
-use super::which::{Bus, not_joined};
+use super::which::{Bus, gateway_at, not_joined};
 use crate::failure::Failure;
 
 /// For the bus to make this connection a monitor.
@@ -39,7 +39,7 @@ fn monitor_native(mut monitor: Monitor, json: bool, limit: u64) -> Result<(), Fa
     while left > 0 {
         match monitor.next(None)? {
             Some(Observed::Message(message)) => {
-                let place = Place { position: message.position(), sent_ns: message.sent_ns() };
+                let place = Place::in_order(message.position(), message.sent_ns());
                 show::message(&mut io::stdout().lock(), message.bytes(), Some(place), json)?;
                 left -= 1;
             }
@@ -51,7 +51,7 @@ fn monitor_native(mut monitor: Monitor, json: bool, limit: u64) -> Result<(), Fa
 }
 
 fn monitor_gateway(address: &str, rules: &[String], json: bool, limit: u64) -> Result<(), Failure> {
-    let mut connection = Connection::open(address)?;
+    let mut connection = gateway_at(address)?;
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let become_monitor = Builder::call(DRIVER_PATH, "BecomeMonitor")
         .interface("org.freedesktop.DBus.Monitoring")
@@ -69,7 +69,7 @@ fn monitor_gateway(address: &str, rules: &[String], json: bool, limit: u64) -> R
         if let Some(message) = connection.receive(LONG)?
             && !is_for(&message, connection.unique_name())
         {
-            show::message(&mut io::stdout().lock(), &message, None, json)?;
+            show::message(&mut io::stdout().lock(), &message, Some(Place::now()), json)?;
             left -= 1;
         }
     }
@@ -90,9 +90,19 @@ pub fn signals(
             "{rule:?} matches no signals; `causeway bus monitor` shows messages of all types"
         )));
     }
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let mut client = Client::open(bus)?;
-    client.add_match(rule)?;
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let (bus, rule) = (bus.clone(), rule.to_owned());
+    let opened = within(timeout, move || {
+        let mut client = Client::open(&bus)?;
+        client.add_match(&rule).map(|()| client)
+    });
+    let mut client = match opened {
+        Err(Failure::NoAnswer(timeout)) if limit.is_some() => {
+            eprintln!("causeway: {}", Failure::NoAnswer(timeout));
+            return Ok(ExitCode::FAILURE);
+        }
+        other => other?,
+    };
     let mut left = limit.unwrap_or(u64::MAX);
     while left > 0 {
         let Some(signal) = client.next_signal(deadline)? else {

@@ -1,15 +1,18 @@
 //! Which bus a command is about.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
+use causeway_bus::{native_socket_beside, session_socket};
 use clap::Args;
+use weighbridge_dbus_client::{Address, Connection, Error};
 
 use crate::failure::Failure;
 
 /// The options that name a bus.
 #[derive(Args)]
 pub struct Which {
-    /// The native socket of the bus; by default the one that CAUSEWAY_BUS names
+    /// The native socket of the bus; by default the one that belongs to DBUS_SESSION_BUS_ADDRESS, else the one that CAUSEWAY_BUS names
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// The D-Bus socket of the bus, such as unix:path=/run/user/1000/bus; by default the one that DBUS_SESSION_BUS_ADDRESS names, or $XDG_RUNTIME_DIR/bus
@@ -18,7 +21,7 @@ pub struct Which {
 }
 
 /// A bus, by one of its sockets.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bus {
     /// Its native socket.
     Native(PathBuf),
@@ -27,30 +30,54 @@ pub enum Bus {
 }
 
 impl Which {
+    /// With the options of a command that has its own of these names.
+    #[must_use]
+    pub fn with(self, socket: Option<PathBuf>, address: Option<String>) -> Which {
+        Which { socket: socket.or(self.socket), address: address.or(self.address) }
+    }
+
     /// The bus that the options name, or the environment.
     ///
     /// # Errors
-    /// Both options are there, or nothing names a bus.
+    /// Both options are there, or nothing names a bus, or two variables name two.
     pub fn bus(&self) -> Result<Bus, Failure> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         match (&self.socket, &self.address) {
             (Some(_), Some(_)) => Err(Failure::Usage(
                 "--socket and --address name one bus each; leave one of them out".into(),
             )),
             (Some(path), None) => Ok(Bus::Native(path.clone())),
             (None, Some(address)) => Ok(Bus::Gateway(address.clone())),
-            (None, None) => match variable("CAUSEWAY_BUS") {
-                Some(path) => Ok(Bus::Native(path.into())),
+            (None, None) => match session_socket()? {
+                Some(path) => Ok(Bus::Native(path)),
                 None => weighbridge_dbus_client::session().map(Bus::Gateway).map_err(|_| {
-                    Failure::Usage(
-                        "say which bus: --socket PATH or --address ADDRESS; neither CAUSEWAY_BUS nor DBUS_SESSION_BUS_ADDRESS names one, and $XDG_RUNTIME_DIR/bus is not there"
-                            .into(),
-                    )
+                    Failure::Usage(format!(
+                        "say which bus: --socket PATH or --address ADDRESS; neither CAUSEWAY_BUS nor DBUS_SESSION_BUS_ADDRESS names one, and $XDG_RUNTIME_DIR/bus is not there{}",
+                        started_one()
+                    ))
                 }),
             },
         }
     }
 }
+
+/// Where `causeway bus start` serves by default: in the folder of the session.
+pub fn default_path() -> Option<PathBuf> {
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty())?;
+    Some(PathBuf::from(folder).join("causeway-bus"))
+}
+
+/// Words about a bus that `start` has made there, if it has.
+fn started_one() -> String {
+    let socket = default_path().map(|path| native_socket_beside(&path)).filter(|socket| socket.exists());
+    socket.map_or_else(String::new, |socket| {
+        format!("; `causeway bus start` has made one: --socket {}", socket.display())
+    })
+}
+
+// Numbers of the kernel's errors that have a way out; the same on all architectures of this program.
+const ENOENT: i32 = 2;
+const EPROTOTYPE: i32 = 91;
+const ECONNREFUSED: i32 = 111;
 
 /// Why a native socket cannot be joined, with what to do about it.
 pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
@@ -58,20 +85,45 @@ pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
         causeway_bus::Error::Os(error) => error.raw_os_error(),
         _ => None,
     };
-    const ENOENT: i32 = 2;
-    const EPROTOTYPE: i32 = 91;
-    const ECONNREFUSED: i32 = 111;
+    let shown = path.to_string_lossy();
     match number {
+        Some(ENOENT) if shown.starts_with("unix:") => Failure::Usage(format!(
+            "{shown} is an address, and no path of a native socket; write --address {shown}"
+        )),
         Some(EPROTOTYPE) => Failure::Usage(format!(
             "{0} is no native socket; if a D-Bus is served there, write --address unix:path={0}",
             path.display()
         )),
         Some(ENOENT | ECONNREFUSED) => Failure::Usage(format!(
-            "no bus is served at {}: {error}; `causeway bus start` starts one",
-            path.display()
+            "no bus is served at {shown} ({}); `causeway bus start` starts one",
+            io::Error::from_raw_os_error(number.unwrap_or_default())
         )),
         _ => Failure::Names(error),
     }
+}
+
+/// Connects to a D-Bus socket.
+///
+/// # Errors
+/// With what to do about it.
+pub fn gateway_at(address: &str) -> Result<Connection, Failure> {
+    Connection::open(address).map_err(|error| {
+        let Error::Connect { source, .. } = &error else { return error.into() };
+        let path = Address::list(address).unwrap_or_default().into_iter().find_map(|address| match address {
+            Address::Path(path) => Some(path),
+            Address::Abstract(_) => None,
+        });
+        match (source.raw_os_error(), path) {
+            (Some(EPROTOTYPE), Some(path)) => Failure::Usage(format!(
+                "{0} is no D-Bus socket; if it is the native socket of a bus, write --socket {0}",
+                path.display()
+            )),
+            (Some(ENOENT | ECONNREFUSED), _) => {
+                Failure::Usage(format!("{error}; `causeway bus start` starts one"))
+            }
+            _ => error.into(),
+        }
+    })
 }
 
 #[cfg(test)]

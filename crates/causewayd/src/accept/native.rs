@@ -47,13 +47,7 @@ impl Bus {
         }
         self.counters.accepted += 1;
         let args = LazyArgs::new(&header, message.bytes());
-        let letter = Letter {
-            from: Some(from),
-            header: &header,
-            args: &args,
-            message: &message,
-            is_requested_reply: false,
-        };
+        let letter = Letter::of(from, &header, &args, &message);
         self.capture(letter);
         let is_for_driver = is_for_bus && header.destination.is_none_or(|name| name == DRIVER);
         // What a member sends to the bus for another one must be put into the log once more, for that one.

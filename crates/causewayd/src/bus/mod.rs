@@ -10,7 +10,7 @@ mod start;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use weighbridge_dbus::rule::Owners;
@@ -20,6 +20,7 @@ use crate::activation::Starts;
 use crate::calls::{Call, Calls};
 use crate::config::Config;
 use crate::error;
+use crate::log::log;
 use crate::matches::Matches;
 use crate::member::{Carrier, Identity, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
@@ -63,8 +64,6 @@ pub enum Action {
         /// All variables of its environment.
         environment: Vec<(OsString, OsString)>,
     },
-    /// Read the configuration again.
-    Reload,
 }
 
 /// A message on its way through the bus.
@@ -82,6 +81,18 @@ pub struct Letter<'a> {
     pub is_requested_reply: bool,
 }
 
+impl<'a> Letter<'a> {
+    /// A message of a member. Whether it is a reply that its destination waits for is decided when it gets there.
+    pub fn of(
+        from: MemberId,
+        header: &'a Header<'a>,
+        args: &'a LazyArgs<'a>,
+        message: &'a Rc<Message>,
+    ) -> Letter<'a> {
+        Letter { from: Some(from), header, args, message, is_requested_reply: false }
+    }
+}
+
 /// What statistics say beside the sizes of tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
@@ -91,12 +102,20 @@ pub struct Counters {
     pub delivered: u64,
     /// Members that were ended because they did not read.
     pub stalled: u64,
+    /// The longest time that the loop was away from waiting for events.
+    pub longest_turn: Duration,
+    /// The longest CPU time of one such turn.
+    pub longest_turn_cpu: Duration,
 }
+
+/// Reads the configuration, the first time and again; a sentence says why it cannot be used.
+pub type Load = Box<dyn Fn() -> Result<Config, String>>;
 
 /// Everything that the bus knows.
 pub struct Bus {
     /// What it was told.
     pub(crate) config: Config,
+    load: Load,
     /// Its identity.
     pub(crate) guid: String,
     /// Where started services find it.
@@ -139,15 +158,16 @@ impl Owners for View<'_> {
 }
 
 impl Bus {
-    /// A bus without members.
+    /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
     #[must_use]
-    pub fn new(config: Config, guid: String, address: String) -> Bus {
+    pub fn new(config: Config, load: Load, guid: String, address: String) -> Bus {
         let quota = Quota::new(config.limits.per_member);
         let services = Services::read(&config.service_dirs);
         Bus {
             quota,
             services,
             config,
+            load,
             guid,
             address,
             uid: rustix::process::geteuid().as_raw(),
@@ -173,10 +193,9 @@ impl Bus {
         }
     }
 
-    /// Files of services that cannot be used, each with the reason.
-    #[must_use]
-    pub fn service_remarks(&self) -> &[String] {
-        &self.services.remarks
+    /// Says what of the configuration is not done, and which files of services cannot be used.
+    pub fn say_remarks(&self) {
+        self.config.remarks.iter().chain(&self.services.remarks).for_each(|remark| log(remark));
     }
 
     /// A client asks to become a member. `None` if policy or limits do not let it.
@@ -283,8 +302,36 @@ impl Bus {
         bytes <= held || self.quota.charge(id, uid, Resource::Incoming, bytes - held)
     }
 
+    /// Reads the configuration again.
+    ///
+    /// # Errors
+    /// In a sentence, which is logged too: it cannot be used, and the bus goes on with the one before.
+    pub fn reload(&mut self) -> Result<(), String> {
+        match (self.load)() {
+            Ok(config) => {
+                self.reconfigure(config);
+                self.say_remarks();
+                Ok(())
+            }
+            Err(why) => {
+                let why = format!("the configuration is as before: {why}");
+                log(&why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did. False if it may not have so
+    /// many: they count like those that wait to be taken.
+    pub fn hold_descriptors(&mut self, id: MemberId, before: u64, now: u64) -> bool {
+        let Some(member) = self.members.get(&id) else { return true };
+        let uid = member.identity.credentials.uid;
+        self.quota.release(id, uid, Resource::Descriptors, before.saturating_sub(now));
+        now <= before || self.quota.charge(id, uid, Resource::Descriptors, now - before)
+    }
+
     /// From now on the bus works with these settings; members keep what they have.
-    pub fn reconfigure(&mut self, config: Config) {
+    fn reconfigure(&mut self, config: Config) {
         self.services = Services::read(&config.service_dirs);
         self.quota.set_limits(config.limits.per_member);
         self.config = config;

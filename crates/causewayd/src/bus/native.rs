@@ -66,8 +66,8 @@ pub struct Native {
 
 impl Native {
     /// Where members join, for the environment of programs that are started.
-    pub fn path(&self) -> Option<&str> {
-        self.path.as_deref().and_then(Path::to_str)
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 }
 

@@ -1,16 +1,19 @@
 //! Messages to names that nobody has yet, and the programs that will.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::rc::Rc;
 
+use causeway_os::socket::Credentials;
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 
 use super::{Action, Bus, Letter};
 use crate::activation::Waiting;
 use crate::error;
+use crate::log::log;
 use crate::member::MemberId;
 use crate::message::LazyArgs;
-use crate::service_file::{Service, Services};
+use crate::service_file::Service;
+use crate::users;
 
 /// How a program that was started has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +35,15 @@ impl Bus {
         self.service(name).is_some()
     }
 
-    /// The service with this name, from files that are read again if it may be new.
+    /// All names that files provide programs for now.
+    pub(crate) fn service_names(&mut self) -> impl Iterator<Item = &str> {
+        self.services.refresh().iter().for_each(|remark| log(remark));
+        self.services.names()
+    }
+
+    /// The service with this name, from files that are read again if they have changed.
     fn service(&mut self, name: &str) -> Option<&Service> {
-        if self.services.get(name).is_none() && self.services.is_old() {
-            self.services = Services::read(&self.config.service_dirs);
-        }
+        self.services.refresh_for(name).iter().for_each(|remark| log(remark));
         self.services.get(name)
     }
 
@@ -49,41 +56,70 @@ impl Bus {
         asks_to_start: bool,
     ) {
         let message = letter.message;
-        let Some(service) = self.service(name) else {
-            let why = match asks_to_start {
-                true => format!("no .service file provides the name {name}"),
-                false => format!("nobody has the name {name}, and no .service file provides it"),
-            };
-            return self.refuse(from, letter.header, error::SERVICE_UNKNOWN, &why);
-        };
-        let command = service.command.clone();
         if !self.charge(from, message) {
             let why = "too many bytes wait for services that start";
             return self.refuse(from, letter.header, error::LIMITS_EXCEEDED, why);
         }
         let waiting = Waiting { sender: from, message: Rc::clone(message), asks_to_start };
         let Err(waiting) = self.starts.join(name, waiting) else { return };
-        if self.starts.len() >= self.config.limits.service_starts {
+        if let Err((error, why)) = self.begin_start(name, waiting) {
+            if error != error::SERVICE_UNKNOWN {
+                log(&format!("{} gets no {name}: {why}", self.described(from)));
+            }
             self.release(from, message);
-            return self.refuse(
-                from,
-                letter.header,
-                error::LIMITS_EXCEEDED,
-                "too many services are being started",
-            );
+            self.refuse(from, letter.header, error, &why);
         }
-        let number = self.starts.begin(name, self.now + self.config.limits.service_start, waiting);
+    }
+
+    /// Starts the program that provides a name, for the first message that waits for it.
+    fn begin_start(&mut self, name: &str, waiting: Waiting) -> Result<(), (&'static str, String)> {
+        let Some(service) = self.service(name) else {
+            let why = match waiting.asks_to_start {
+                true => format!("no .service file provides the name {name}"),
+                // Connections alone have these names, and never the same one twice.
+                false if name.starts_with(':') => format!("there is no connection {name}"),
+                false => format!("nobody has the name {name}, and no .service file provides it"),
+            };
+            return Err((error::SERVICE_UNKNOWN, why));
+        };
+        let Service { command, user } = service.clone();
+        // Sessions have one user, and their files are read for the program alone, as by dbus-daemon.
+        let is_of_session = self.config.bus_type.as_deref() == Some("session");
+        if let Some(user) = user.filter(|user| !is_of_session && users::uid(user) != Some(self.uid)) {
+            let why = format!(
+                "the program that provides {name} is to run as user {user}, and this bus starts programs as its own user, {}",
+                self.uid
+            );
+            return Err((error::SPAWN_PERMISSIONS_INVALID, why));
+        }
+        if self.starts.len() >= self.config.limits.service_starts {
+            return Err((error::LIMITS_EXCEEDED, "too many services are being started".into()));
+        }
+        log(&format!("starting {name} for {}: {}", self.described(waiting.sender), command[0]));
+        let number = self.starts.begin(name, self.now, self.config.limits.service_start, waiting);
         let environment = self.starter_environment();
         self.actions.push(Action::Start { number, command, environment });
+        Ok(())
+    }
+
+    /// A member by name, user and process.
+    fn described(&self, id: MemberId) -> String {
+        let name = id.unique_name();
+        match self.members.get(&id).map(|member| member.identity.credentials) {
+            Some(Credentials { pid, uid, .. }) => format!("{name} (user {uid}, process {pid})"),
+            None => name.to_string(),
+        }
     }
 
     fn starter_environment(&self) -> Vec<(OsString, OsString)> {
         let mut environment = self.environment.clone();
+        // What the bus has inherited is the socket of another one.
+        match self.native.path() {
+            Some(path) => environment.insert(causeway_bus::ADDRESS_VARIABLE.into(), path.into()),
+            None => environment.remove(OsStr::new(causeway_bus::ADDRESS_VARIABLE)),
+        };
         let mut set = |name: &str, value: &str| environment.insert(name.into(), value.into());
         set("DBUS_STARTER_ADDRESS", &self.address);
-        if let Some(path) = self.native.path() {
-            set(causeway_bus::ADDRESS_VARIABLE, path);
-        }
         if let Some(bus_type) = &self.config.bus_type {
             set("DBUS_STARTER_BUS_TYPE", bus_type);
             if bus_type == "session" {
@@ -124,6 +160,7 @@ impl Bus {
     }
 
     fn fail_start(&mut self, name: &str, error: &str, why: &str) {
+        log(why);
         for waiting in self.starts.end(name) {
             self.release(waiting.sender, &waiting.message);
             self.refuse(waiting.sender, &waiting.message.header(), error, why);
@@ -132,6 +169,13 @@ impl Bus {
 
     /// A name has got its owner: what has waited for it passes now, in order.
     pub(crate) fn service_came(&mut self, name: &str, owner: MemberId) {
+        if let Some(after) = self.starts.age(name, self.now) {
+            log(&format!(
+                "{} has taken the name {name} {} ms after its start",
+                self.described(owner),
+                after.as_millis()
+            ));
+        }
         for waiting in self.starts.end(name) {
             self.release(waiting.sender, &waiting.message);
             let header = waiting.message.header();
@@ -147,13 +191,7 @@ impl Bus {
                 }
             } else {
                 let args = LazyArgs::new(&header, waiting.message.bytes());
-                let letter = Letter {
-                    from: Some(waiting.sender),
-                    header: &header,
-                    args: &args,
-                    message: &waiting.message,
-                    is_requested_reply: false,
-                };
+                let letter = Letter::of(waiting.sender, &header, &args, &waiting.message);
                 self.unicast(waiting.sender, owner, letter);
             }
         }

@@ -139,7 +139,11 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
         return refused(error::ACCESS_DENIED, format!("{member} is for the user of this bus"));
     }
     if header.signature != method.input {
-        let why = format!("{member} takes arguments of type `{}`, not `{}`", method.input, header.signature);
+        let said = |types: &str| match types {
+            "" => "no arguments".to_owned(),
+            types => format!("arguments of type `{types}`"),
+        };
+        let why = format!("{member} takes {}, not {}", said(method.input), said(header.signature));
         return refused(error::INVALID_ARGS, why);
     }
     (method.run)(bus, request)

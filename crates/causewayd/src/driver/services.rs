@@ -3,14 +3,14 @@
 use weighbridge_dbus::wire::Body;
 
 use super::request::{Answer, Request, refused};
-use crate::bus::{Action, Bus, DRIVER};
+use crate::bus::{Bus, DRIVER};
 use crate::error;
 
 /// The answer where the service is there already.
 const ALREADY_RUNNING: u32 = 2;
 
 pub fn list_activatable_names(bus: &mut Bus, _: Request<'_>) -> Answer {
-    let names: Vec<&str> = std::iter::once(DRIVER).chain(bus.services.names()).collect();
+    let names: Vec<&str> = std::iter::once(DRIVER).chain(bus.service_names()).collect();
     Ok(Some(Body::default().texts(&names)))
 }
 
@@ -35,6 +35,8 @@ pub fn update_environment(bus: &mut Bus, request: Request<'_>) -> Answer {
 }
 
 pub fn reload_config(bus: &mut Bus, _: Request<'_>) -> Answer {
-    bus.actions.push(Action::Reload);
-    Ok(Some(Body::default()))
+    match bus.reload() {
+        Ok(()) => Ok(Some(Body::default())),
+        Err(why) => refused(error::FAILED, why),
+    }
 }

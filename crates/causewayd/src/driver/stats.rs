@@ -1,5 +1,7 @@
 //! `org.freedesktop.DBus.Debug.Stats`
 
+use std::time::Duration;
+
 use weighbridge_dbus::wire::Marshal;
 
 use super::request::{Answer, Request, no_owner};
@@ -20,14 +22,19 @@ fn numbers(entries: &[(&str, u64)]) -> Marshal {
 
 pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
     let stages = |stage| bus.members.values().filter(|member| member.stage == stage).count() as u64;
-    let held = |resource| bus.members.keys().map(|id| bus.quota.held(*id, resource)).sum::<u64>();
+    let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let held = |resource| bus.quota.held_by_all(resource);
     let entries = [
         ("Serial", u64::from(bus.last_serial())),
         ("ActiveConnections", stages(Stage::Active)),
         ("IncompleteConnections", stages(Stage::New)),
         ("Monitors", stages(Stage::Monitor)),
         ("BusNames", held(Resource::Names)),
+        ("PeakBusNames", bus.quota.peak_of_all(Resource::Names)),
+        ("PeakBusNamesPerConnection", bus.quota.member_peak(Resource::Names)),
         ("MatchRules", held(Resource::Matches)),
+        ("PeakMatchRules", bus.quota.peak_of_all(Resource::Matches)),
+        ("PeakMatchRulesPerConnection", bus.quota.member_peak(Resource::Matches)),
         ("OutgoingBytes", held(Resource::Bytes)),
         ("OutgoingFDs", held(Resource::Descriptors)),
         ("PendingReplies", held(Resource::Calls)),
@@ -35,24 +42,33 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
         ("MessagesAccepted", bus.counters.accepted),
         ("MessagesDelivered", bus.counters.delivered),
         ("ConnectionsEndedForNotReading", bus.counters.stalled),
+        ("PeakTurnMicroseconds", microseconds(bus.counters.longest_turn)),
+        ("PeakTurnCPUMicroseconds", microseconds(bus.counters.longest_turn_cpu)),
     ];
     Ok(Some(numbers(&entries).into_body("a{sv}")))
 }
 
+/// What a connection holds, by the names of D-Bus, each beside its peak.
+const OF_CONNECTION: [([&str; 2], Resource); 6] = [
+    (["MatchRules", "PeakMatchRules"], Resource::Matches),
+    (["BusNames", "PeakBusNames"], Resource::Names),
+    (["IncomingBytes", "PeakIncomingBytes"], Resource::Incoming),
+    (["OutgoingBytes", "PeakOutgoingBytes"], Resource::Bytes),
+    (["OutgoingFDs", "PeakOutgoingFDs"], Resource::Descriptors),
+    (["PendingReplies", "PeakPendingReplies"], Resource::Calls),
+];
+
 pub fn of_connection(bus: &mut Bus, request: Request<'_>) -> Answer {
     let Some(id) = bus.resolve(request.text(0)) else { return no_owner(request.text(0)) };
     let mut out = Marshal::default();
-    let held = |resource| u32::try_from(bus.quota.held(id, resource)).unwrap_or(u32::MAX);
     out.array(8, |out| {
         out.entry("UniqueName", "s", |out| out.text(&id.unique_name()));
-        for (name, number) in [
-            ("MatchRules", held(Resource::Matches)),
-            ("BusNames", held(Resource::Names)),
-            ("OutgoingBytes", held(Resource::Bytes)),
-            ("OutgoingFDs", held(Resource::Descriptors)),
-            ("PendingReplies", held(Resource::Calls)),
-        ] {
-            out.entry(name, "u", |out| out.u32(number));
+        for (names, resource) in OF_CONNECTION {
+            for (name, number) in
+                names.into_iter().zip([bus.quota.held(id, resource), bus.quota.peak(id, resource)])
+            {
+                out.entry(name, "u", |out| out.u32(u32::try_from(number).unwrap_or(u32::MAX)));
+            }
         }
     });
     Ok(Some(out.into_body("a{sv}")))

@@ -5,49 +5,76 @@
 //! order of the log. While the queue waits for space, clients are not read.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use causeway_bus::{Appended, Authority, AuthorityOptions, Error, Event, Parcel, PeerId, Process, Ticket};
 use rustix::event::epoll::{self, EventFlags};
 
-use super::{Server, Token};
+use super::{Server, Slice, Token};
 use crate::bus::{Action, Receiver, Shown};
+use crate::descriptors::close_elsewhere;
+use crate::listen::NativePlace;
 use crate::log::log;
 use crate::member::{Carrier, Identity, MemberId};
 use crate::message::Message;
 
 /// How often a queue that waits for space is looked at.
 const RETRY: Duration = Duration::from_millis(2);
-/// Messages of native members that are passed before clients get their turn.
-const MESSAGES_PER_TURN: usize = 256;
+
+/// What waits for the log.
+enum Step {
+    /// To be done, once the log has space where it appends something.
+    Do(Action),
+    /// What stands in the log before this position must be passed first.
+    ReadUpTo(u64),
+    /// A member has left, for this reason if it was put out.
+    Left(MemberId, Option<String>),
+}
+
+/// How reading the log has ended.
+struct Progress {
+    /// Messages that were passed.
+    count: usize,
+    /// All before the position were; otherwise the slice of this turn is over.
+    is_done: bool,
+}
 
 /// The order log, and what waits for it.
 pub struct Native {
     authority: Authority,
-    path: PathBuf,
+    place: NativePlace,
     options: AuthorityOptions,
-    /// In their order; not empty between two rounds only if there is no space in the log.
-    held: VecDeque<Action>,
+    /// In their order; not empty between two turns only if there is no space in the log, or much to be read in it first.
+    held: VecDeque<Step>,
+    /// The time in this turn for messages of native members.
+    slice: Slice,
     /// What of the first message that waits was deposited already.
     parcel: Option<Parcel>,
 }
 
 impl Server {
-    /// Lets processes of this user join natively at a socket with this path.
+    /// Lets processes of this user join natively.
     ///
     /// # Errors
     /// In a sentence: another process serves there, the path cannot be used, or the kernel lacks memory, descriptors or a feature.
-    pub fn serve_natively(&mut self, path: &Path, options: AuthorityOptions) -> Result<(), String> {
-        let said = |error: Error| format!("cannot serve native members at {}: {error}", path.display());
+    pub fn serve_natively(&mut self, place: NativePlace, options: AuthorityOptions) -> Result<(), String> {
+        let said = |error: Error| format!("cannot serve native members at {}: {error}", place.path.display());
         let guid = u128::from_str_radix(&self.bus.guid, 16).expect("a GUID has 32 hexadecimal digits");
+        let options = AuthorityOptions { close: |fds| close_elsewhere(None, fds), ..options };
         let mut authority = Authority::create(options.clone(), guid).map_err(said)?;
-        authority.serve_at(path).map_err(said)?;
+        match &place.socket {
+            None => authority.serve_at(&place.path).map_err(said)?,
+            // The socket stays here for the next order log.
+            Some(socket) => {
+                let copy = socket.try_clone().map_err(|error| error.to_string())?;
+                authority.serve_on(copy).map_err(said)?;
+            }
+        }
         epoll::add(&self.epoll, &authority, Token::Native.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
-        self.bus.serve_natively(path);
-        let held = VecDeque::new();
-        self.native = Some(Native { authority, path: path.to_owned(), options, held, parcel: None });
+        self.bus.serve_natively(&place.path);
+        let (held, slice) = (VecDeque::new(), Slice::default());
+        self.native = Some(Native { authority, place, options, held, slice, parcel: None });
         self.act();
         Ok(())
     }
@@ -56,16 +83,16 @@ impl Server {
         self.native.is_some() && self.bus.is_read_natively()
     }
 
-    /// Does something wait for space in the log?
+    /// Does something wait for space in the log, or for what stands in it?
     pub(super) fn is_log_full(&self) -> bool {
         self.native.as_ref().is_some_and(|native| !native.held.is_empty())
     }
 
-    pub(super) fn native_deadline(&self) -> Option<Instant> {
+    pub(super) fn native_deadline(&self, now: Instant) -> Option<Instant> {
         let native = self.native.as_ref()?;
         let retry = (!native.held.is_empty()).then_some(RETRY);
         let wait = [retry, native.authority.timeout()].into_iter().flatten().min()?;
-        Some(Instant::now() + wait)
+        Some(now + wait)
     }
 
     /// Says that members must ring from now on; false if there is something to read instead.
@@ -79,6 +106,7 @@ impl Server {
         if self.is_read_natively()
             && let Some(native) = &mut self.native
         {
+            native.slice = Slice::default();
             native.authority.wake_up();
         }
     }
@@ -123,14 +151,22 @@ impl Server {
 
     /// A member is gone. What it has sent comes before its end.
     fn left(&mut self, id: MemberId, why: Option<String>) {
+        let is_read = self.is_read_natively();
         let Some(native) = &mut self.native else { return };
+        if !is_read {
+            self.leave(id, why);
+            return self.act();
+        }
         let end = native.authority.end();
-        self.read_log(end, usize::MAX);
+        native.held.extend([Step::ReadUpTo(end), Step::Left(id, why)]);
+        self.carry();
+    }
+
+    fn leave(&mut self, id: MemberId, why: Option<String>) {
         if let Some(why) = why {
             log(&format!("{} is disconnected: {why}", id.unique_name()));
         }
         self.bus.leave(id);
-        self.act();
     }
 
     /// Tells the bus whether anybody reads the log. What waits still has its readers.
@@ -138,11 +174,15 @@ impl Server {
         let Some(native) = &self.native else { return };
         let is_read = native.authority.has_readers() || !native.held.is_empty();
         if is_read != self.bus.is_read_natively() {
+            // What the last ones have sent is passed as if they were there, however long that takes.
+            if !is_read && (!self.read_on().is_done || self.is_log_full()) {
+                return;
+            }
             self.act();
             self.bus.set_read_natively(is_read);
             if !is_read {
                 // What stands there is our own: nobody's place waits for this process any more.
-                self.read_log(u64::MAX, usize::MAX);
+                self.read_log(u64::MAX);
             }
             self.act();
         }
@@ -157,7 +197,7 @@ impl Server {
             }
         }
         if self.is_read_natively() {
-            self.read_log(u64::MAX, MESSAGES_PER_TURN);
+            self.read_on();
             self.carry();
             self.act();
             self.follow_readers();
@@ -167,6 +207,8 @@ impl Server {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.is_paused = false;
                     self.watch_again(id);
+                    // It may have sent nothing since, and have messages in its buffer.
+                    self.make_ready(id);
                 }
             }
         }
@@ -184,7 +226,7 @@ impl Server {
     /// Lets actions wait for their turn.
     pub(super) fn hold(&mut self, actions: Vec<Action>) {
         if let Some(native) = &mut self.native {
-            native.held.extend(actions);
+            native.held.extend(actions.into_iter().map(Step::Do));
         }
     }
 
@@ -195,10 +237,21 @@ impl Server {
             native.authority.watch_everything(watches);
         }
         let mut has_read = false;
-        while let Some(action) = self.native.as_mut().and_then(|native| native.held.pop_front()) {
-            let Action::Append { from, to, message } = action else {
-                self.do_now(action);
-                continue;
+        while let Some(step) = self.native.as_mut().and_then(|native| native.held.pop_front()) {
+            let (from, to, message) = match step {
+                Step::Do(Action::Append { from, to, message }) => (from, to, message),
+                Step::Do(action) => {
+                    self.do_now(action);
+                    continue;
+                }
+                Step::ReadUpTo(end) if self.read_log(end).is_done => continue,
+                Step::ReadUpTo(_) => return self.hold_first(step),
+                Step::Left(id, why) => {
+                    self.leave(id, why);
+                    let actions = self.bus.take_actions();
+                    self.hold(actions);
+                    continue;
+                }
             };
             let to_peer = match to {
                 Receiver::None => continue,
@@ -211,15 +264,18 @@ impl Server {
             match native.authority.append(from.map(|from| from.0), to_peer, message.bytes(), parcel) {
                 Ok(Appended::At(position)) => {
                     has_read = false;
-                    self.read_log(position, usize::MAX);
+                    if !self.read_log(position).is_done {
+                        return self.hold_first(Step::ReadUpTo(position));
+                    }
                 }
-                // It is between clients: no native member misses it.
+                // It is between clients, with a header of more than a quarter of the outbox: no native member misses it.
                 Ok(Appended::TooLong) => {}
                 Ok(Appended::Full) => {
                     native.parcel = Some(parcel);
-                    native.held.push_front(Action::Append { from, to, message });
+                    self.hold_first(Step::Do(Action::Append { from, to, message }));
                     // What this process has not read may be what is in the way.
-                    if self.read_log(u64::MAX, MESSAGES_PER_TURN) == 0 && has_read {
+                    let Progress { count, is_done } = self.read_log(u64::MAX);
+                    if !is_done || (count == 0 && has_read) {
                         return;
                     }
                     has_read = true;
@@ -242,7 +298,7 @@ impl Server {
             Receiver::Bus | Receiver::None => (None, false),
         };
         if !is_for_members {
-            return Some(Parcel::default());
+            return Some(native.authority.parcel_for_none(message.bytes()));
         }
         let copies = message.descriptors.copies().map_err(|error| error.to_string());
         let deposited = copies.and_then(|copies| {
@@ -265,16 +321,29 @@ impl Server {
         }
     }
 
-    /// Passes messages of native members whose entries are before `end`, at most so many; returns how many there were.
-    fn read_log(&mut self, end: u64, most: usize) -> usize {
-        for count in 0..most {
-            let Some(native) = &mut self.native else { return count };
+    fn hold_first(&mut self, step: Step) {
+        if let Some(native) = &mut self.native {
+            native.held.push_front(step);
+        }
+    }
+
+    /// Passes what native members have sent, as far as nothing waits for its place in between.
+    fn read_on(&mut self) -> Progress {
+        let first = self.native.as_ref().and_then(|native| native.held.front());
+        self.read_log(if let Some(Step::ReadUpTo(end)) = first { *end } else { u64::MAX })
+    }
+
+    /// Passes messages of native members whose entries are before `end`, as long as the slice of this turn lasts.
+    fn read_log(&mut self, end: u64) -> Progress {
+        for count in 0.. {
+            let done = Progress { count, is_done: true };
+            let Some(native) = &mut self.native else { return done };
             match native.authority.next(end) {
                 Ok(Some(carried)) => self.bus.accept_native(carried, self.now),
-                Ok(None) => return count,
+                Ok(None) => return done,
                 Err(error) => {
                     self.end_natively(&error);
-                    return count;
+                    return done;
                 }
             }
             // What this message brings to clients belongs to its entry. What it makes the bus say has entries of its own.
@@ -286,20 +355,27 @@ impl Server {
                 }
                 self.do_now(action);
             }
+            if self.native.as_mut().is_some_and(|native| native.slice.is_over()) {
+                return Progress { count: count + 1, is_done: false };
+            }
         }
-        most
+        unreachable!("a slice ends")
     }
 
     /// The order log makes no sense any more: native members are gone, clients are not. A new log begins.
     fn end_natively(&mut self, error: &Error) {
-        let Some(Native { mut authority, path, options, held, .. }) = self.native.take() else { return };
+        let Some(Native { mut authority, place, options, held, .. }) = self.native.take() else { return };
         log(&format!("native members must join again: {error}"));
         authority.wake_all();
         drop(authority);
         self.bus.end_natively();
-        held.into_iter().for_each(|action| self.do_now(action));
+        for step in held {
+            if let Step::Do(action) = step {
+                self.do_now(action);
+            }
+        }
         self.act();
-        if let Err(why) = self.serve_natively(&path, options) {
+        if let Err(why) = self.serve_natively(place, options) {
             log(&why);
         }
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Child, Command, Stdio};
@@ -39,12 +40,16 @@ impl Broker {
 
     pub fn with(args: &[&str]) -> Broker {
         let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
-        command.args(args).args(["--nofork", "--print-address"]);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        Broker::spawn(command.args(args).stderr(Stdio::null()))
+    }
+
+    /// causewayd as this command says, in the foreground.
+    pub fn spawn(command: &mut Command) -> Broker {
+        command.args(["--nofork", "--print-address"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut address = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        assert!(address.ends_with('\n'), "causewayd {args:?} says no address, but {address:?}");
+        assert!(address.ends_with('\n'), "{command:?} says no address, but {address:?}");
         Broker { child, address: address.trim().into() }
     }
 
@@ -162,4 +167,14 @@ pub fn eventually<T: std::fmt::Debug>(
         assert!(Instant::now() < deadline, "{what}: at last {seen:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// A socket whose last holder waits when it closes it: its peer does not read, so that bytes stay unsent.
+pub fn lingering(listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let mut lingering = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_linger(&lingering, Some(Duration::from_secs(300))).unwrap();
+    lingering.set_nonblocking(true).unwrap();
+    while lingering.write(&[0; 65_536]).is_ok() {}
+    (lingering, peer)
 }

@@ -297,6 +297,11 @@ fn a_running_bus_is_examined_and_so_are_private_ones() {
         answers(1)["outcomes"][0]["skipped"].as_str().unwrap().contains("private brokers only"),
         "{document}"
     );
+    let (shown, _) = output(folder.path(), &args[..args.len() - 2], 0);
+    assert!(
+        shown.contains("\nNot examined (–)\n  this bus: stalled-subscriber: this experiment can harm a bus"),
+        "{shown}"
+    );
     let args = ["exam", "--broker", "dbus-daemon", "--only", "departed-callee,unique-names", "--times", "2"];
     let (shown, _) = output(folder.path(), &args, 0);
     assert!(shown.contains("2 properties, each 2 times: 0 answers break a promise (!), 0 differ"), "{shown}");

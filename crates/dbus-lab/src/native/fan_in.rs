@@ -4,7 +4,6 @@ use std::io;
 use std::os::unix::net::UnixStream;
 
 use causeway_bus::{Connection, Incoming, Message};
-use causeway_os::socket::stream_pair;
 use weighbridge_dbus::wire::Body;
 use weighbridge_lab::axis::Choice;
 use weighbridge_lab::buffer::Buffer;
@@ -17,10 +16,10 @@ use weighbridge_lab::shared::Step;
 use weighbridge_lab::shared_counters::SharedCounters;
 
 use super::{CausewayBus, WAITS, failed, join, next, payload};
-use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::broker::{self, Kind, Place, through_a_broker};
 use crate::client::{self, INTERFACE, MEMBER};
 use crate::credit::DEPTH;
-use crate::fan_in::{Intake, Outlet, WRITERS, drive_reader, drive_writer, path};
+use crate::fan_in::{Intake, Outlet, WRITERS, create_roles, drive_reader, drive_writer, path};
 use crate::handed::Handed;
 use crate::libraries::{hear, tell};
 
@@ -48,21 +47,9 @@ fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     client::fit(params)
 }
 
-/// The sockets for credit carry the reader's name first.
+/// A member joins in the process of its role; the sockets for credit carry the reader's name first.
 fn create(params: &CaseParams) -> io::Result<Vec<EndResources>> {
-    let writers = writers(params);
-    let counters = SharedCounters::create(writers + 1)?;
-    let running = Running::start(CausewayBus::PROGRAM)?;
-    let mut reader = running.handed([counters.try_clone()?], "");
-    let mut resources_by_role = Vec::with_capacity(writers + 1);
-    for _ in 0..writers {
-        let (pays, earns) = stream_pair()?;
-        resources_by_role.push(running.handed([counters.try_clone()?, pays], ""));
-        reader.fds.push(earns);
-    }
-    reader.guard = Some(Box::new(running));
-    resources_by_role.insert(0, reader);
-    Ok(resources_by_role)
+    create_roles(CausewayBus::PROGRAM, params, |_| Ok((None, String::new())))
 }
 
 fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {

@@ -5,6 +5,7 @@
 //! by itself from the process of its role, and what is timed is the same as with them.
 
 pub mod fan_in;
+mod mixed;
 pub mod pair;
 pub mod signals;
 pub mod solo;
@@ -23,6 +24,7 @@ use weighbridge_lab::params::{CaseParams, Wait};
 use crate::broker::Kind;
 use crate::client::{INTERFACE, MEMBER, PATH};
 use crate::libraries::{Connected, Role};
+use mixed::{DbusClient, SocketClient};
 
 /// A member waits as the library does.
 pub const WAITS: &[Wait] = &[Wait::Block];
@@ -42,7 +44,10 @@ impl Kind for CausewayBus {
         role: Role,
         partner: &str,
     ) -> io::Result<Box<dyn Connected>> {
-        Ok(Box::new(Member::join(params, address, role, partner)?))
+        match DbusClient::of(params).is(role) {
+            true => Ok(Box::new(SocketClient::connect(params, address, role, partner)?)),
+            false => Ok(Box::new(Member::join(params, address, role, partner)?)),
+        }
     }
 }
 
@@ -64,7 +69,7 @@ pub fn join(params: &CaseParams, address: &str) -> io::Result<Connection> {
     let options = ConnectionOptions {
         outbox_bytes: defaults.outbox_bytes.max(least as u64),
         call_timeout: CALL_TIMEOUT,
-        laggard_deadline: LAGGARD_DEADLINE,
+        laggard_deadline: Some(LAGGARD_DEADLINE),
         ..defaults
     };
     Connection::open_with(path, options).map_err(failed)

@@ -1,4 +1,4 @@
-//! A call and its reply between native members, or one-way calls.
+//! A call and its reply between native members, or one-way calls; one of the ends may be a D-Bus client of the same bus.
 
 use std::io;
 
@@ -11,18 +11,20 @@ use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern;
 use weighbridge_record::PerOp;
 
+use super::mixed::DbusClient;
 use super::{CausewayBus, WAITS};
 use crate::broker::{self, Kind, Place, through_a_broker};
 use crate::client;
 use crate::credit::DEPTH;
 use crate::libraries::pair::{LibraryEnd, PairByLibrary};
+use crate::pair::{MOST_SWITCHES_PER_HOP, switches_per_hop, through_broker};
 
 /// The entry of two native members in the catalogue.
 pub const fn target() -> Target {
     through_a_broker!(pattern::target::<Pair>())
 }
 
-/// Two native members of one bus.
+/// Two native members of one bus, or one and a D-Bus client.
 #[derive(Debug)]
 pub struct Pair;
 
@@ -31,16 +33,22 @@ impl Mechanism for Pair {
     const ABOUT: &'static str = CausewayBus::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = WAITS;
-    const AXES: &'static [Axis] = &[Place::AXIS, broker::NICE, DEPTH];
+    const AXES: &'static [Axis] = &[Place::AXIS, broker::NICE, DbusClient::AXIS, DEPTH];
     const IN_SUITES: InSuites = InSuites::Never("a bus is served for it; brokers have suites of their own");
     const COUNTER_CHECK: Option<CounterCheck> = Some(check);
-    const TO_ITSELF: Result<usize, &'static str> =
-        Err("the ends join the bus one after the other, each as a process does");
+    /// An outbox has room for several messages of the case.
+    const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = LibraryEnd;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(CausewayBus::PROGRAM, host, params)?;
-        client::fit(params)
+        client::fit(params)?;
+        match params.id.pattern == "self" && DbusClient::of(params) != DbusClient::None {
+            true => Err(Unsupported(
+                "one role with both ends would wait for causewayd between them; leave out the axis dbus-client".into(),
+            )),
+            false => Ok(()),
+        }
     }
 
     fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
@@ -50,22 +58,20 @@ impl Mechanism for Pair {
     fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<LibraryEnd> {
         PairByLibrary::<CausewayBus>::attach(side, resources, params)
     }
+
+    /// The server tells its name, so it joins first.
+    fn attach_both([near, far]: [EndResources; 2], params: &CaseParams) -> io::Result<[LibraryEnd; 2]> {
+        let far = Self::attach(Side::Far, far, params)?;
+        Ok([Self::attach(Side::Near, near, params)?, far])
+    }
 }
 
-/// Two messages between two processes are two hops, and on one CPU a switch belongs to each of them.
+/// Two messages between two members are two hops; through the process that serves the bus they are four, as through a broker.
 fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
-    const HOPS: f64 = 2.0;
-    const ONE_PIECE_BYTES: usize = 4096;
-    /// A role that is woken takes the CPU from the one that wakes it, which then runs once more only to wait.
-    const MOST_PER_HOP: f64 = 2.3;
-    let params = &case.params;
-    let per_hop = (per_op.voluntary_switches + per_op.involuntary_switches) / HOPS;
-    let is_judged =
-        case.pattern.id == "roundtrip" && params.same_cpu() && params.payload_bytes <= ONE_PIECE_BYTES;
-    if is_judged && !(0.9..=MOST_PER_HOP).contains(&per_hop) {
-        return vec![format!(
-            "{per_hop:.2} context switches per hop on one CPU, where one suffices (client, server, client) and {MOST_PER_HOP} are many"
-        )];
+    match DbusClient::of(&case.params) {
+        DbusClient::None => {
+            switches_per_hop(case, per_op, &["client", "server", "client"], MOST_SWITCHES_PER_HOP)
+        }
+        DbusClient::First | DbusClient::Last => through_broker(case, per_op, MOST_SWITCHES_PER_HOP),
     }
-    Vec::new()
 }

@@ -33,7 +33,8 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// The broker of a round trip is killed while the processes of both roles run: the run fails, and the reason tells of a lost connection.
 pub fn broker_killed(host: &Host, case: &Prepared) {
-    let broker = case.target.id;
+    // Native members are served by causewayd.
+    let broker = if case.target.id == "causeway-bus" { "causewayd" } else { case.target.id };
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {
             until("started", || !brokers(broker).is_empty() && runs::peers().len() == 2);

@@ -301,7 +301,7 @@ impl<'a> Building<'a> {
         }
         if let Some(name) = name {
             let name = self.names.get(name);
-            waits.extend(name.asked);
+            waits.extend(name.asked());
             let latest = name.latest();
             waits.extend(latest.map(|connection| self.inbox(connection)));
         }
@@ -397,7 +397,7 @@ impl<'a> Building<'a> {
             let place = self.expect(from, step, true);
             self.plan.steps[step].reply = Some(place);
             if names::is_well_known(to) {
-                self.names.get(to).asked = Some(Wait::Inbox(from, place + 1));
+                self.names.get(to).ask(from, place);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Who owns which well-known name at a moment of the capture, and what a message to the name waits for.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use super::Wait;
@@ -12,19 +14,30 @@ pub struct Name {
     pub ready: Vec<Wait>,
     /// The owner before.
     previous: Option<usize>,
-    /// The driver's answer to the last call that found no owner.
-    pub asked: Option<Wait>,
+    /// The driver's answers to calls that found no owner: of each connection the last, with its place in the inbox.
+    asked: BTreeMap<usize, usize>,
     /// Calls that wait for the owner whom they started.
     pub deferred: Vec<usize>,
 }
 
 impl Name {
+    /// A call of this connection found no owner, which the driver's answer at this place of its inbox says.
+    pub fn ask(&mut self, connection: usize, place: usize) {
+        self.asked.insert(connection, place);
+    }
+
+    /// What a connection that wants the name waits for: the calls before have found nobody.
+    pub fn asked(&self) -> impl Iterator<Item = Wait> + '_ {
+        self.asked.iter().map(|(connection, place)| Wait::Inbox(*connection, place + 1))
+    }
+
     pub fn give(&mut self, to: usize, ready: Vec<Wait>) {
         if let Some(owner) = self.owner.filter(|owner| *owner != to) {
             self.previous = Some(owner);
         }
         self.owner = Some(to);
         self.ready = ready;
+        self.asked.clear();
     }
 
     pub fn free(&mut self) {

@@ -151,7 +151,7 @@ impl<'p> Player<'p> {
             moved: Instant::now(),
             run: Run::default(),
             notes: Notes::new(options.is_watched),
-            natives: Natives::default(),
+            natives: Natives::new(plan),
         }
     }
 
@@ -296,7 +296,8 @@ impl<'p> Player<'p> {
         // Evenly over all connections: with a half every second one.
         let natives_until = |count: usize| (count as f64 * self.options.native_share) as usize;
         let may_be_native = natives_until(id + 1) > natives_until(id);
-        Joined::open(self.address, may_be_native).map_err(|error| self.failed(id, error))
+        Joined::open(self.address, may_be_native.then_some(self.natives.outbox_bytes))
+            .map_err(|error| self.failed(id, error))
     }
 
     fn adopt(&mut self, id: usize, connection: Joined) -> Result<(), Error> {

@@ -7,15 +7,25 @@ use weighbridge_dbus_client::native_path;
 use super::Player;
 use crate::Error;
 use crate::end::{End, Settled};
+use crate::plan::Plan;
 
-/// A message stays where it was written until all it is for have passed it.
-const MOST_UNREAD_BYTES: usize = 4 << 20;
+/// A program's, unless it asks for another. What a member takes when it joins counts in a replay of short connections.
+const LEAST_OUTBOX_BYTES: usize = 256 << 10;
+const MOST_OUTBOX_BYTES: usize = 32 << 20;
+/// The longest message in an outbox is a quarter of it, and so is what may be unread beside it: a message stays where it was written until all it is for have
+/// passed it.
+const PARTS_OF_OUTBOX: usize = 4;
+/// Of a message beside its bytes in the capture: what precedes it in the outbox, and longer names.
+const HEADER_BYTES: usize = 1024;
 /// Well below what the order log of a bus holds.
 const MOST_UNREAD_MESSAGES: usize = 4096;
 
 /// What is on its way between native members, and who is leaving.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Natives {
+    /// Of each member.
+    pub outbox_bytes: u64,
+    most_unread_bytes: usize,
     unread_bytes: usize,
     unread_messages: usize,
     /// Members that have left and whose departure the bus has not dealt with yet.
@@ -25,17 +35,32 @@ pub(super) struct Natives {
 }
 
 impl Natives {
+    /// With outboxes in which the messages of a plan have room.
+    pub fn new(plan: &Plan) -> Natives {
+        let longest = plan.steps.iter().map(|step| step.at.len() + HEADER_BYTES).max().unwrap_or(0);
+        let outbox_bytes =
+            (PARTS_OF_OUTBOX * longest).next_power_of_two().clamp(LEAST_OUTBOX_BYTES, MOST_OUTBOX_BYTES);
+        Natives {
+            outbox_bytes: outbox_bytes as u64,
+            most_unread_bytes: outbox_bytes / PARTS_OF_OUTBOX,
+            unread_bytes: 0,
+            unread_messages: 0,
+            leaving: Vec::new(),
+            directory: None,
+        }
+    }
+
     /// An end is about to send a message.
     pub fn count(&mut self, end: &End, bytes: usize) {
         if end.is_native() {
-            self.unread_bytes += bytes;
+            self.unread_bytes += bytes + HEADER_BYTES;
             self.unread_messages += 1;
         }
     }
 
     /// Must all members read before one of them sends?
     pub fn must_read(&self) -> bool {
-        self.unread_bytes >= MOST_UNREAD_BYTES || self.unread_messages >= MOST_UNREAD_MESSAGES
+        self.unread_bytes >= self.most_unread_bytes || self.unread_messages >= MOST_UNREAD_MESSAGES
     }
 }
 

@@ -17,7 +17,7 @@ impl Player<'_> {
             planned: self.plan.steps.len() as u64,
             source,
         };
-        let mut asker = Joined::open(self.address, true).map_err(failed)?;
+        let mut asker = Joined::open(self.address, Some(self.natives.outbox_bytes)).map_err(failed)?;
         let reply = asker.ask_driver("ListNames", Body::default()).map_err(failed)?;
         let header = Header::parse(&reply).map_err(|fault| failed(ClientError::Protocol(fault)))?;
         let mut taken = None;

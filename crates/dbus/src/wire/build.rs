@@ -1,5 +1,6 @@
 //! Writes messages: those that a small client sends, and those that tests and generators make.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
@@ -19,17 +20,17 @@ use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder<'a> {
-    kind: Kind,
-    flags: u8,
-    path: Option<&'a str>,
+    pub(super) kind: Kind,
+    pub(super) flags: u8,
+    pub(super) path: Option<&'a str>,
     interface: Option<&'a str>,
-    member: Option<&'a str>,
+    pub(super) member: Option<&'a str>,
     error_name: Option<&'a str>,
-    reply_serial: Option<u32>,
-    destination: Option<&'a str>,
+    pub(super) reply_serial: Option<u32>,
+    pub(super) destination: Option<&'a str>,
     sender: Option<&'a str>,
-    unix_fds: u32,
-    body: Body,
+    pub(super) unix_fds: u32,
+    pub(super) body: Body,
 }
 
 /// A message would be larger than 128 MiB.
@@ -201,39 +202,30 @@ impl<'a> Builder<'a> {
     /// # Panics
     /// The serial is zero or a name is not valid: names from elsewhere are checked with [`names`] first.
     pub fn build(&self, serial: u32) -> Result<Vec<u8>, TooLong> {
-        self.check_names();
-        let mut out = Vec::new();
-        self.build_into(serial, &mut out)?;
-        Ok(out)
-    }
-
-    /// Replaces what is in `out` by the bytes of the message; returns the layout of its header. Names are not checked, nor what fields
-    /// must be there: the caller does that, with [`names`] and [`Header::check`].
-    ///
-    /// # Errors
-    /// As [`Builder::build`].
-    ///
-    /// # Panics
-    /// The serial is zero.
-    pub fn build_into(&self, serial: u32, out: &mut Vec<u8>) -> Result<Layout, TooLong> {
-        assert!(serial > 0, "a serial is never zero");
-        let endian = self.body.endian;
-        out.clear();
-        out.reserve(self.bytes_at_most());
-        let mut message = Body { bytes: std::mem::take(out), ..Body::in_order(endian) };
-        let layout = self.push_header(serial, &mut message);
-        let bytes = layout.header_bytes() + self.body.bytes.len();
-        if bytes <= MAX_MESSAGE_BYTES {
-            message.bytes.extend_from_slice(&self.body.bytes);
+        if let Some((text, what)) = self.invalid_name() {
+            panic!("{text:?} is no {what}");
         }
-        *out = message.bytes;
+        let (_, mut out) = self.header(serial);
+        let bytes = out.len() + self.body.bytes.len();
         if bytes > MAX_MESSAGE_BYTES {
             return Err(TooLong { bytes });
         }
-        Ok(layout)
+        out.extend_from_slice(&self.body.bytes);
+        Ok(out)
     }
 
-    fn texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
+    /// The bytes of the header, in a buffer in which the message fits, and their layout. Names are not checked, nor what fields must be
+    /// there.
+    pub(super) fn header(&self, serial: u32) -> (Layout, Vec<u8>) {
+        assert!(serial > 0, "a serial is never zero");
+        let bytes = Vec::with_capacity(self.bytes_at_most());
+        let mut message = Body { bytes, ..Body::in_order(self.body.endian) };
+        let layout = self.push_header(serial, &mut message);
+        (layout, message.bytes)
+    }
+
+    /// The fields that are texts, in the order in which they are written: code, type, text.
+    pub(super) fn texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
         [
             (1, b'o', self.path),
             (2, b's', self.interface),
@@ -286,23 +278,27 @@ impl<'a> Builder<'a> {
         layout
     }
 
-    fn check_names(&self) {
-        let is = |name: Option<&str>, is_valid: fn(&str) -> bool| name.is_none_or(is_valid);
-        assert!(is(self.path, names::is_path), "{:?} is no object path", self.path);
-        assert!(is(self.interface, names::is_interface), "{:?} is no interface", self.interface);
-        assert!(is(self.member, names::is_member), "{:?} is no member", self.member);
-        assert!(is(self.error_name, names::is_interface), "{:?} is no error name", self.error_name);
-        assert!(is(self.destination, names::is_bus_name), "{:?} is no bus name", self.destination);
-        assert!(is(self.sender, names::is_bus_name), "{:?} is no bus name", self.sender);
+    /// The first text that is not the name that it should be, and what it should be.
+    pub(super) fn invalid_name(&self) -> Option<(&'a str, &'static str)> {
+        let invalid = |text: Option<&'a str>, is_valid: fn(&str) -> bool, what| {
+            text.filter(|text| !is_valid(text)).map(|text| (text, what))
+        };
+        invalid(self.path, names::is_path, "object path")
+            .or_else(|| invalid(self.interface, names::is_interface, "interface"))
+            .or_else(|| invalid(self.member, names::is_member, "member"))
+            .or_else(|| invalid(self.error_name, names::is_interface, "error name"))
+            .or_else(|| invalid(self.destination, names::is_bus_name, "bus name"))
+            .or_else(|| invalid(self.sender, names::is_bus_name, "bus name"))
     }
 }
 
 /// Arguments, marshalled one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    endian: Endian,
-    signature: String,
-    bytes: Vec<u8>,
+    pub(super) endian: Endian,
+    /// Most bodies have one argument, whose type needs no memory of its own.
+    pub(super) signature: Cow<'static, str>,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Default for Body {
@@ -315,7 +311,7 @@ impl Body {
     /// No arguments yet, in this byte order.
     #[must_use]
     pub fn in_order(endian: Endian) -> Body {
-        Body { endian, signature: String::new(), bytes: Vec::new() }
+        Body { endian, signature: Cow::Borrowed(""), bytes: Vec::new() }
     }
 
     /// Bytes that were marshalled elsewhere, of this signature.
@@ -325,13 +321,13 @@ impl Body {
     #[must_use]
     pub fn marshalled(endian: Endian, signature: &str, bytes: &[u8]) -> Body {
         assert!(signature::check(signature).is_ok(), "{signature:?} is no signature");
-        Body { endian, signature: signature.into(), bytes: bytes.into() }
+        Body { endian, signature: signature.to_owned().into(), bytes: bytes.into() }
     }
 
     /// Appends a string.
     #[must_use]
     pub fn text(mut self, text: &str) -> Body {
-        self.signature.push('s');
+        self.add_type("s");
         self.push_text(text);
         self
     }
@@ -343,7 +339,7 @@ impl Body {
     #[must_use]
     pub fn object(mut self, path: &str) -> Body {
         assert!(names::is_path(path), "{path:?} is no object path");
-        self.signature.push('o');
+        self.add_type("o");
         self.push_text(path);
         self
     }
@@ -351,7 +347,7 @@ impl Body {
     /// Appends a number.
     #[must_use]
     pub fn u32(mut self, number: u32) -> Body {
-        self.signature.push('u');
+        self.add_type("u");
         self.push_u32(number);
         self
     }
@@ -359,7 +355,7 @@ impl Body {
     /// Appends a descriptor: its index among those that travel with the message.
     #[must_use]
     pub fn descriptor_index(mut self, index: u32) -> Body {
-        self.signature.push('h');
+        self.add_type("h");
         self.push_u32(index);
         self
     }
@@ -367,7 +363,7 @@ impl Body {
     /// Appends an array of strings.
     #[must_use]
     pub fn texts(mut self, texts: &[&str]) -> Body {
-        self.signature.push_str("as");
+        self.add_type("as");
         self.push_u32(0);
         let start = self.bytes.len();
         for text in texts {
@@ -381,7 +377,7 @@ impl Body {
     /// Appends an array of bytes.
     #[must_use]
     pub fn blob(mut self, bytes: &[u8]) -> Body {
-        self.signature.push_str("ay");
+        self.add_type("ay");
         self.bytes.reserve(bytes.len() + 8);
         self.push_u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         self.bytes.extend_from_slice(bytes);
@@ -391,10 +387,17 @@ impl Body {
     /// Appends a variant that holds a string.
     #[must_use]
     pub fn variant_text(mut self, text: &str) -> Body {
-        self.signature.push('v');
+        self.add_type("v");
         self.push_signature("s");
         self.push_text(text);
         self
+    }
+
+    fn add_type(&mut self, types: &'static str) {
+        match &mut self.signature {
+            signature if signature.is_empty() => *signature = Cow::Borrowed(types),
+            signature => signature.to_mut().push_str(types),
+        }
     }
 
     fn align(&mut self, to: usize) {
@@ -423,30 +426,5 @@ impl Body {
     fn push_field(&mut self, code: u8, letter: u8) {
         self.align(8);
         self.bytes.extend_from_slice(&[code, 1, letter, 0]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_layout_of_a_built_message_is_the_one_that_is_parsed_from_it() {
-        let mut bytes = vec![7; 1000];
-        for endian in [Endian::Little, Endian::Big] {
-            let body = Body::in_order(endian).text("one").u32(2);
-            for message in [
-                Builder::call("/a/b", "M").interface("a.b").destination("c.d").sender(":1.7").flags(1),
-                Builder::signal("/", "a.b", "M").body(body.clone()),
-                Builder::reply(9).destination(":1.12").body(body.clone()).unix_fds(3),
-                Builder::error(u32::MAX, "a.b").sender(":1.0"),
-            ] {
-                let layout = message.build_into(5, &mut bytes).unwrap();
-                let header = Header::parse(&bytes).unwrap();
-                assert_eq!(layout.header(&bytes), header);
-                assert_eq!(layout, Layout::of(&header, &bytes));
-                assert_eq!(message.build(5).unwrap(), bytes);
-            }
-        }
     }
 }

@@ -8,7 +8,7 @@ const REPLY_SERIAL: u8 = 5;
 
 /// Where the texts of these fields are among [`Layout::texts`].
 const SENDER: usize = 5;
-const SIGNATURE: usize = 6;
+pub(super) const SIGNATURE: usize = 6;
 
 /// The numbers of a header: what is asked of every message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub struct Numbers {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    endian: Endian,
-    kind: Kind,
+    pub(super) endian: Endian,
+    pub(super) kind: Kind,
     header_bytes: u32,
     /// 0 without one.
-    reply_serial_at: u32,
-    unix_fds: u32,
+    pub(super) reply_serial_at: u32,
+    pub(super) unix_fds: u32,
     /// Offset and length of path, interface, member, name of the error, destination, sender, signature; offset 0 where there is none.
-    texts: [(u32, u32); 7],
+    pub(super) texts: [(u32, u32); 7],
 }
 
 impl Layout {
@@ -139,14 +139,17 @@ impl Layout {
     #[inline]
     #[must_use]
     pub fn numbers(&self, message: &[u8]) -> Numbers {
-        let number =
-            |at: usize| self.endian.u32([message[at], message[at + 1], message[at + 2], message[at + 3]]);
+        let number = |bytes: &[u8], at: usize| match bytes[at..].first_chunk() {
+            Some(bytes) => self.endian.u32(*bytes),
+            None => panic!("the message is not of this layout"),
+        };
+        let start: &[u8] = &message[..16];
         Numbers {
             kind: self.kind,
-            flags: message[2],
-            serial: number(8),
-            body_bytes: number(4) as usize,
-            reply_serial: (self.reply_serial_at > 0).then(|| number(self.reply_serial_at as usize)),
+            flags: start[2],
+            serial: number(start, 8),
+            body_bytes: number(start, 4) as usize,
+            reply_serial: (self.reply_serial_at > 0).then(|| number(message, self.reply_serial_at as usize)),
             unix_fds: self.unix_fds,
         }
     }

@@ -11,6 +11,7 @@ mod marshal;
 pub mod names;
 pub mod signature;
 mod stamp;
+mod template;
 pub mod text;
 mod value;
 
@@ -21,6 +22,7 @@ pub use header::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, messa
 pub use layout::{Layout, Numbers};
 pub use marshal::Marshal;
 pub use stamp::stamped;
+pub use template::{Templates, Unbuildable};
 pub use value::{Value, values};
 
 use std::fmt;

@@ -101,6 +101,9 @@ impl<'a> Reader<'a> {
             b'd' => {
                 let word = self.word(types)?;
                 let number: f64 = word.parse().map_err(|_| format!("{word:?} is no number"))?;
+                if number.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) {
+                    return Err(format!("{word:?} is too large for type \"d\"; write inf if that is meant"));
+                }
                 self.out.u64(number.to_bits());
             }
             b's' => self.out.text(self.words.next().ok_or("a value of type \"s\" is missing")?),
@@ -189,6 +192,7 @@ mod tests {
             assert_eq!(shown(types, text), text, "{types}");
         }
         assert_eq!(shown("sog", "a /b i"), "\"a\" \"/b\" \"i\"");
+        assert_eq!(shown("dd", "-inf 1e300"), format!("-inf {}", 1e300));
         assert_eq!(shown("ubb", "0x1f on no"), "31 true false");
         assert_eq!(shown("s", "\u{1b}[2J"), "\"\\u{1b}[2J\"");
     }
@@ -201,6 +205,8 @@ mod tests {
             ("q", "0x10000", "no unsigned number of 16 bits"),
             ("b", "maybe", "no boolean"),
             ("d", "x", "no number"),
+            ("d", "1e400", "too large for type \"d\""),
+            ("d", "-1e400", "too large"),
             ("o", "a", "no object path"),
             ("g", "(", "no signature"),
             ("s", "", "missing"),

@@ -1,6 +1,8 @@
 //! `weighbridge dbus exam`: what buses do, as a matrix of properties and brokers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use weighbridge_dbus_brokers::{Broker, Error, Limits, Program};
@@ -12,6 +14,9 @@ use super::watch::{Messages, Watch};
 use crate::commands::report::refuse_existing;
 use crate::dbus_args::{Exam, PlainFormat};
 use crate::{Exit, Failure, output};
+
+/// An examination of all brokers takes minutes.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// A column of the matrix.
 #[derive(Debug, Serialize)]
@@ -69,8 +74,18 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
     }
     let mut timeline = Ok(());
     let mut rows: Vec<Row> = asked.iter().map(|property| row(property)).collect();
+    let mut said = Instant::now();
     for subject in &subjects {
-        for (property, row) in asked.iter().zip(&mut rows) {
+        for (index, (property, row)) in asked.iter().zip(&mut rows).enumerate() {
+            if said.elapsed() >= PROGRESS_EVERY {
+                said = Instant::now();
+                output::say(&format!(
+                    "{}: {index} of {} properties examined; next: {}",
+                    subject.name,
+                    asked.len(),
+                    property.id
+                ));
+            }
             let mut outcomes = Vec::new();
             for _ in 0..args.times {
                 let (outcome, written) = examined(subject, property, args.timeline.as_deref())?;
@@ -177,6 +192,14 @@ impl Answer {
         self.outcomes.iter().any(|outcome| outcome.cell() != self.outcomes[0].cell())
     }
 
+    /// Why the experiment was not made, if it was not.
+    fn skipped(&self) -> Option<&'static str> {
+        self.outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Skipped(why) => Some(*why),
+            _ => None,
+        })
+    }
+
     fn has_failed(&self) -> bool {
         self.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
@@ -195,8 +218,9 @@ impl Answer {
 impl Row {
     /// Is there something to explain: a violation, a failure, or brokers that differ?
     fn is_remarkable(&self) -> bool {
-        let first = self.answers.first().map(|answer| answer.answer.as_str());
-        self.answers.iter().any(|answer| {
+        let mut examined = self.answers.iter().filter(|answer| answer.skipped().is_none());
+        let first = examined.clone().next().map(|answer| answer.answer.as_str());
+        examined.any(|answer| {
             answer.is_violation
                 || answer.has_failed()
                 || answer.varies()
@@ -213,7 +237,7 @@ impl Row {
         let mut lines = vec![format!("{}: {} ({basis})", self.property, self.question)];
         let of =
             |answer: &Answer| format!("  {}: {}: {}", answer.broker, answer.cell(), plain(answer.evidence()));
-        lines.extend(self.answers.iter().map(of));
+        lines.extend(self.answers.iter().filter(|answer| answer.skipped().is_none()).map(of));
         lines
     }
 }
@@ -258,13 +282,34 @@ impl Matrix {
         let explained: Vec<String> = self
             .properties
             .iter()
-            .filter(|row| is_short || row.is_remarkable())
+            .filter(|row| {
+                row.is_remarkable()
+                    || (is_short && row.answers.iter().any(|answer| answer.skipped().is_none()))
+            })
             .flat_map(Row::explained)
             .collect();
         if !explained.is_empty() {
             sections.push(Section { heading: "What was seen", about: explained, table: None });
         }
+        let not_examined = self.not_examined();
+        if !not_examined.is_empty() {
+            sections.push(Section { heading: "Not examined (–)", about: not_examined, table: None });
+        }
         Document { title: "Examination of D-Bus brokers".into(), lead, sections }
+    }
+
+    /// A line for each broker and reason, with the properties.
+    fn not_examined(&self) -> Vec<String> {
+        let mut properties: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for row in &self.properties {
+            for answer in &row.answers {
+                if let Some(why) = answer.skipped() {
+                    properties.entry((answer.broker, why)).or_default().push(row.property);
+                }
+            }
+        }
+        let line = |((broker, why), of): (_, Vec<&str>)| format!("{broker}: {}: {why}", of.join(", "));
+        properties.into_iter().map(line).collect()
     }
 
     fn groups(&self) -> Vec<&'static str> {
