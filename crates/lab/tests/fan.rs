@@ -110,7 +110,8 @@ fn losses(host: &Host) {
         assert_eq!(by_receiver.len(), 3, "{id}");
         assert!(by_receiver.iter().all(|lost| *lost > 0), "{id}: {by_receiver:?}");
         let in_samples: f64 = series(&measured, "lost").iter().sum();
-        assert!(in_samples > 0.0 && in_samples <= by_receiver.iter().sum::<u64>() as f64, "{id}");
+        let in_all: u64 = by_receiver.iter().sum();
+        assert!(in_samples > 0.0 && in_samples <= in_all as f64, "{id}: {in_samples} of {by_receiver:?}");
     }
 }
 

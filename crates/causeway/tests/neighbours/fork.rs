@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use causeway::{Error, Group, Policy};
+use causeway::{Error, Group, Policy, Waited};
 use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::ForkResult;
@@ -33,10 +33,10 @@ unsafe fn in_a_child(work: impl FnOnce() -> bool) -> nix::unistd::Pid {
     }
 }
 
-/// Subscribes, forks a child that lives on, and drops the subscriber.
+/// Subscribes, waits for the first message, forks a child that lives on, and drops the subscriber.
 pub fn drop_beside_a_child(socket: &Path, _: u64) {
     let mut subscriber = join(socket).subscribe(Policy::Reliable).unwrap();
-    let _ = subscriber.wait(Some(Duration::from_millis(1))).unwrap();
+    assert_eq!(subscriber.wait(Some(LONG)).unwrap(), Waited::Ready);
     // SAFETY: the other threads of this process (the harness, the watcher) rest.
     unsafe {
         in_a_child(|| {
@@ -77,6 +77,7 @@ fn a_subscriber_that_was_dropped_holds_nothing_up_although_a_forked_child_lives(
     let mut publisher = group.publisher().unwrap();
     let mut peer = Peer::start("drop-beside-a-child", &socket, 0);
     assert!(publisher.wait_for_subscribers(1, Some(LONG)).unwrap());
+    publisher.publish(b"seen").unwrap();
     eventually("the subscriber is still there", || group.report().unwrap().subscribers.is_empty());
     for _ in 0..200 {
         publisher.publish_timeout(b"on", LONG).unwrap();
