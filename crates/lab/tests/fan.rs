@@ -95,23 +95,32 @@ fn harness(host: &Host) {
     }
 }
 
-/// Bursts of many times what a receive buffer holds, from a sender that the receivers cannot keep up with.
+/// Bursts of many times what a receive buffer holds, from a sender that the receivers cannot keep up with. Where other programs take the CPU
+/// from the sender, a receiver may keep up, or miss what it lost after the last sample; then one more run is.
 fn losses(host: &Host) {
     for mechanism in ["udp-multicast", "netlink-multicast"] {
         let id = CaseId::new("fan-out", mechanism, 60_000, "same-cpu")
             .with("receivers", "3")
             .with("burst", "500")
             .with("nice", "0:19");
-        let Some(measured) = measure(host, &id) else { continue };
-        let by_receiver: Vec<u64> = measured.facts["sender.first_run_lost_by_receiver"]
-            .split(' ')
-            .map(|lost| lost.parse().unwrap())
-            .collect();
-        assert_eq!(by_receiver.len(), 3, "{id}");
-        assert!(by_receiver.iter().all(|lost| *lost > 0), "{id}: {by_receiver:?}");
-        let in_samples: f64 = series(&measured, "lost").iter().sum();
-        let in_all: u64 = by_receiver.iter().sum();
-        assert!(in_samples > 0.0 && in_samples <= in_all as f64, "{id}: {in_samples} of {by_receiver:?}");
+        let mut seen = Vec::new();
+        while seen.len() < 20 {
+            let Some(measured) = measure(host, &id) else { break };
+            let by_receiver: Vec<u64> = measured.facts["sender.first_run_lost_by_receiver"]
+                .split(' ')
+                .map(|lost| lost.parse().unwrap())
+                .collect();
+            assert_eq!(by_receiver.len(), 3, "{id}");
+            let in_samples: f64 = series(&measured, "lost").iter().sum();
+            let in_all: u64 = by_receiver.iter().sum();
+            assert!(in_samples <= in_all as f64, "{id}: {in_samples} of {by_receiver:?}");
+            if in_samples > 0.0 && by_receiver.iter().all(|lost| *lost > 0) {
+                seen.clear();
+                break;
+            }
+            seen.push((in_samples, by_receiver));
+        }
+        assert!(seen.is_empty(), "{id}: {seen:?}");
     }
 }
 
