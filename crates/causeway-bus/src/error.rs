@@ -17,6 +17,8 @@ pub mod name {
     pub const LIMITS_EXCEEDED: &str = "org.freedesktop.DBus.Error.LimitsExceeded";
     /// An argument is not what the method takes.
     pub const INVALID_ARGS: &str = "org.freedesktop.DBus.Error.InvalidArgs";
+    /// Anything else.
+    pub const FAILED: &str = "org.freedesktop.DBus.Error.Failed";
     /// The object has no such method.
     pub const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
     /// The text is no match rule.

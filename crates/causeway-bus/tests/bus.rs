@@ -31,7 +31,13 @@ fn a_call_comes_back_with_its_reply_or_its_error() {
     }
     let error = client.call(ECHO, PATH, INTERFACE, "Fail", text("")).unwrap_err();
     assert_eq!(error.to_string(), "com.example.Error.Fail: as you wish");
-    client.call(ECHO, PATH, "org.freedesktop.DBus.Peer", "Ping", Body::default()).unwrap();
+    let mut of_peer = |member| client.call(ECHO, PATH, "org.freedesktop.DBus.Peer", member, Body::default());
+    of_peer("Ping").unwrap();
+    match causeway_os::machine_id::machine_id() {
+        Some(id) => assert_eq!(of_peer("GetMachineId").unwrap().text(), Some(id.as_str())),
+        None => assert_eq!(of_peer("GetMachineId").unwrap_err().name(), Some(name::FAILED)),
+    }
+    assert_eq!(of_peer("Echo").unwrap_err().name(), Some(name::UNKNOWN_METHOD));
     assert_eq!(client.statistics().calls_open, 0);
     client.call_without_reply(ECHO, PATH, INTERFACE, "Quit", Body::default()).unwrap();
     service.join().unwrap();

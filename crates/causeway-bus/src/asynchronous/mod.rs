@@ -171,7 +171,7 @@ impl AsyncConnection {
     }
 
     /// The calls of others to this connection, as a stream; several streams share them. While there is none, calls are answered
-    /// with the error `UnknownMethod`. `org.freedesktop.DBus.Peer.Ping` is answered by this library.
+    /// with the error `UnknownMethod`. Those of `org.freedesktop.DBus.Peer` are answered by this library.
     pub fn calls(&self) -> Calls {
         Calls::new(self.clone())
     }

@@ -14,7 +14,7 @@ use super::MESSAGES_PER_TURN;
 use super::doorbell::{Doorbell, Turn};
 use super::sending::{MessageSink, send};
 use crate::authority::{DRIVER, DRIVER_PATH};
-use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Reply, Taken, outcome};
+use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Reply, Taken, outcome, peer};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 
@@ -227,14 +227,13 @@ impl State {
     }
 
     fn deliver_call(&mut self, call: Call) {
-        let header = call.header();
-        let answer = match (header.interface, header.member) {
-            (Some("org.freedesktop.DBus.Peer"), Some("Ping")) => Ok(Body::default()),
-            _ if self.servers > 0 => {
+        let answer = match peer::answer(&call.header()) {
+            Some(answer) => answer,
+            None if self.servers > 0 => {
                 self.queued_bytes += call.bytes().len();
                 return self.incoming.push(Ok(call));
             }
-            _ => Err((name::UNKNOWN_METHOD, "this connection has no objects")),
+            None => Err((name::UNKNOWN_METHOD, "this connection has no objects")),
         };
         self.add_errand(Errand::Answer(call, answer));
     }

@@ -9,6 +9,7 @@
 //! | `raw` | whole messages, for programs that build and read them themselves |
 //! | `descriptors` | what of a message travels beside the log |
 //! | `names`, `rules` | names and match rules |
+//! | `peer` | the interface that this library answers for every program |
 //! | `destinations` | where messages for a name go |
 //! | `headers` | headers that were checked before |
 //! | `link`, `watcher` | the control socket, and the thread that sees its end |
@@ -21,6 +22,7 @@ mod link;
 mod message;
 mod names;
 mod options;
+pub(crate) mod peer;
 mod pending;
 mod raw;
 mod receiving;

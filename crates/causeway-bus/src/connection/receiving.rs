@@ -7,7 +7,7 @@ use causeway_os::clock;
 use weighbridge_dbus::wire::{Body, Kind};
 
 use super::sleep::end_after;
-use super::{Call, Connection, Incoming, Message};
+use super::{Call, Connection, Incoming, Message, peer};
 use crate::authority::{BUS_INTERFACE, PASSED_ON};
 use crate::error::{Error, Result};
 #[cfg(feature = "tokio")]
@@ -80,7 +80,7 @@ impl Connection {
     }
 
     /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message. Signals
-    /// are discarded. `org.freedesktop.DBus.Peer.Ping` is answered here.
+    /// are discarded. Calls of `org.freedesktop.DBus.Peer` are answered here.
     ///
     /// # Errors
     /// The bus or this connection has ended. An error of `handle` is the caller's reply.
@@ -92,13 +92,9 @@ impl Connection {
         while !stop.load(Ordering::Relaxed) {
             match self.next(None)? {
                 Some(Incoming::Call(call)) => {
-                    let header = call.header();
-                    if (header.interface, header.member) == (Some("org.freedesktop.DBus.Peer"), Some("Ping"))
-                    {
-                        self.reply(&call, Body::default())?;
-                        continue;
-                    }
-                    match handle(&call) {
+                    let of_peer = peer::answer(&call.header());
+                    let own = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
+                    match of_peer.map_or_else(|| handle(&call), |answer| answer.map_err(own)) {
                         Ok(body) => self.reply(&call, body)?,
                         Err((name, text)) => self.reply_error(&call, &name, &text)?,
                     }

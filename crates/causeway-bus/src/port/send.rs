@@ -6,6 +6,7 @@ use causeway_os::clock;
 
 use super::{AUTHORITY, Descriptors, NotSent, Outbound, Parcel, Port, To, is_member};
 use crate::error::Error;
+use crate::shared::directory::State;
 use crate::shared::header::{BusHeader, HEADER_BYTES};
 use crate::shared::order::Statistic;
 use crate::shared::outbox::Outbox;
@@ -169,8 +170,8 @@ impl Port {
 
     /// Is there a member in this slot that has not been put out?
     pub(super) fn is_present(&self, slot: u16) -> bool {
-        let (id, _) = self.directory.id_and_state(slot);
-        is_member(&self.order, &self.directory, slot, id)
+        let (id, state) = self.directory.id_and_state(slot);
+        state == State::Active && self.order.evicted(slot).load(Ordering::Relaxed) != id
     }
 
     /// Frees what has been passed, until `bytes` fit.

@@ -483,9 +483,8 @@ impl Directory {
     }
 
     fn text(&self, entry: usize, lengths: u64) -> Vec<u8> {
-        let mut text = vec![0; (lengths as u32 as usize).min(NAME_BYTES - TEXT_AT)];
-        memory::copy_out(&self.memory, self.name_at(entry, TEXT_AT), &mut text);
-        text
+        let bytes = (lengths as u32 as usize).min(NAME_BYTES - TEXT_AT);
+        self.memory.copy(self.name_at(entry, TEXT_AT), bytes)
     }
 
     /// All well-known names.

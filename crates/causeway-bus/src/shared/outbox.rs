@@ -183,8 +183,7 @@ impl ForeignOutbox {
         let fits = u64::from(header.inline_bytes()) <= self.capacity - HEADER_BYTES as u64;
         let is_ours = place_of(header.position) == place;
         let bytes = if fits && is_ours { header.inline_bytes() as usize } else { 0 };
-        let mut message = vec![0; bytes];
-        memory::copy_out(&self.ring, at + HEADER_BYTES, &mut message);
+        let message = self.ring.copy(at + HEADER_BYTES, bytes);
         fence(Ordering::Acquire); // PAIR outbox-floor
         let floor = self.words.load_u64(FLOOR).load(Ordering::Relaxed);
         // Its position in full follows from the floor: messages that are there lie less than a capacity above it.

@@ -1,5 +1,6 @@
 //! Who a connection is, and who the bus is.
 
+use causeway_os::machine_id;
 use causeway_os::socket::Credentials;
 use weighbridge_dbus::wire::{Body, Marshal};
 
@@ -75,14 +76,10 @@ pub fn id(bus: &mut Bus, _: Request<'_>) -> Answer {
 }
 
 pub fn machine_id(_: &mut Bus, _: Request<'_>) -> Answer {
-    let files = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
-    let id = files.into_iter().find_map(|file| {
-        let text = std::fs::read_to_string(file).ok()?;
-        let id = text.trim();
-        (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
-    });
-    match id {
+    match machine_id::machine_id() {
         Some(id) => Ok(Some(Body::default().text(&id))),
-        None => refused(error::FAILED, format!("this machine has no id in {}", files.join(" and "))),
+        None => {
+            refused(error::FAILED, format!("this machine has no id in {}", machine_id::FILES.join(" and ")))
+        }
     }
 }

@@ -13,6 +13,7 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -323,6 +324,29 @@ impl Mapping {
         unsafe { self.words(offset, count) }.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
+    /// A copy of `bytes` bytes from byte `offset` on, loaded as 64-bit words, and so torn at most between words. Works whatever the
+    /// mapping is for. The memory of the copy is not zeroed before.
+    ///
+    /// # Panics
+    ///
+    /// As [`Mapping::load_u64`], for each of the words that the bytes are in.
+    #[inline]
+    #[must_use]
+    #[track_caller]
+    pub fn copy(&self, offset: usize, bytes: usize) -> Vec<u8> {
+        let mut words =
+            self.load_u64s(offset, bytes.div_ceil(8)).map(|word| word.to_ne_bytes().map(MaybeUninit::new));
+        let mut copy = Vec::with_capacity(bytes);
+        let (whole, rest) = copy.spare_capacity_mut()[..bytes].as_chunks_mut::<8>();
+        whole.iter_mut().zip(&mut words).for_each(|(chunk, word)| *chunk = word);
+        if let Some(word) = words.next() {
+            rest.copy_from_slice(&word[..rest.len()]);
+        }
+        // SAFETY: there is a word for each chunk, and one for the rest if there is any, so all these bytes were written.
+        unsafe { copy.set_len(bytes) };
+        copy
+    }
+
     /// # Safety
     ///
     /// Nothing stores through the reference if the mapping is for reading.
@@ -496,6 +520,28 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(|| memory.atomic_u64(0).load(Ordering::Relaxed))).is_err());
         assert_eq!(memory.load_u32(4).load(Ordering::Relaxed), 0);
         assert_eq!(memory.load_u64(8).load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_copy_has_every_byte_and_no_more() {
+        let memory = Mapping::anonymous(96).unwrap();
+        let words = memory.atomic_u64s(0, 12);
+        words
+            .iter()
+            .zip(1u64..)
+            .for_each(|(word, number)| word.store(number * 0x0101_0101_0101_0101, Ordering::Relaxed));
+        for (offset, bytes) in [(0, 0), (0, 1), (8, 8), (16, 17), (0, 95), (0, 96), (88, 8), (96, 0)] {
+            let copy = memory.copy(offset, bytes);
+            let expected: Vec<u8> = (offset..offset + bytes).map(|at| (at / 8 + 1) as u8).collect();
+            assert_eq!(copy, expected, "{bytes} from {offset}");
+            assert_eq!(copy.capacity(), bytes, "a box of it would be copied once more");
+        }
+        for (offset, bytes) in [(0, 97), (88, 9), (4, 8), (96, 1), (usize::MAX - 7, 8)] {
+            assert!(
+                catch_unwind(AssertUnwindSafe(|| memory.copy(offset, bytes))).is_err(),
+                "{bytes} from {offset}"
+            );
+        }
     }
 
     #[test]
