@@ -34,7 +34,7 @@ fn run() -> Result<(), Error> {
                     [header.sender, header.destination, header.member].map(Option::unwrap_or_default);
                 println!("{} {from} > {to} {member} {:?}", header.kind.word(), message.args());
             }
-            Observed::Lost { messages } => println!("{messages} messages lost"),
+            Observed::Lost { messages } => println!("messages lost: {messages}"),
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses and counts.
+//! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses and counts. While
+//! there is one, what clients send goes through the order log, too.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -11,9 +12,9 @@ use crate::authority::{name_of, unique_name};
 use crate::connection::{Link, Message, Statistics};
 use crate::content::FileDescriptors;
 use crate::error::{Error, Result};
-use crate::port::{Descriptors, Received};
+use crate::port::{Descriptors, Received, broken_by};
 use crate::shared::directory::{Directory, Peer, State};
-use crate::shared::order::OrderLog;
+use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::{ForeignOutbox, Found};
 use crate::shared::ring::{self, Cells, Entry};
 
@@ -26,7 +27,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub enum Observed {
     /// A message, in the order of the bus.
     Message(Message),
-    /// So many messages were overwritten before they were read, some of which the filter may not have wanted.
+    /// So many messages were overwritten before they were read, or came from a member that had left some time before; the filter may not
+    /// have wanted some of them.
     Lost {
         /// How many.
         messages: u64,
@@ -131,7 +133,7 @@ impl Monitor {
     /// Goes on at the hint after the log was overwritten.
     fn skip_lost(&mut self) -> Result<()> {
         if let Some(broken) = self.order.broken() {
-            return Err(Error::Broken { member: "a member".into(), position: broken.position });
+            return Err(broken_by(&self.directory, broken));
         }
         let hint = self.order.load_hint();
         if hint <= self.cursor {
@@ -148,7 +150,7 @@ impl Monitor {
     fn observe(&mut self, entry: Entry) -> Result<Option<Observed>> {
         let slot = entry.sender;
         if usize::from(slot) >= self.order.slots() {
-            return Err(Error::Broken { member: "no member".into(), position: self.cursor });
+            return Err(broken_by(&self.directory, Broken { slot: None, position: self.cursor }));
         }
         let found = self.read(entry)?;
         if self.lost > 0 && matches!(found, Some((..))) {

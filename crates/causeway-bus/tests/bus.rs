@@ -427,6 +427,54 @@ fn a_member_in_an_event_loop_is_woken_through_its_descriptor() {
 }
 
 #[test]
+fn a_monitor_sees_what_members_said_that_have_left() {
+    let bus = Bus::start();
+    let rule = format!("interface='{INTERFACE}'").parse().unwrap();
+    let mut monitor = Monitor::open(bus.path()).unwrap().filter(rule);
+    for round in 0..10 {
+        bus.connect().emit(PATH, INTERFACE, "Left", text(&round.to_string())).unwrap();
+    }
+    for round in 0..10 {
+        let Some(Observed::Message(message)) = monitor.next(Some(LONG)).unwrap() else {
+            panic!("{round} is lost")
+        };
+        assert_eq!(message.text(), Some(round.to_string().as_str()));
+    }
+}
+
+#[test]
+fn monitors_beyond_the_limit_are_refused() {
+    let bus = Bus::start();
+    let monitors: Vec<Monitor> = (0..64).map(|_| Monitor::open(bus.path()).unwrap()).collect();
+    let refused = Monitor::open(bus.path()).unwrap_err().to_string();
+    assert!(refused.contains("64 monitors watch this bus already"), "{refused}");
+    drop(monitors);
+    eventually("the places of monitors stay taken", || Monitor::open(bus.path()).is_ok());
+}
+
+/// The credentials of a thread are its own, so a thread stands for another user.
+#[test]
+fn a_process_of_another_user_is_told_for_whom_the_bus_is() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: it takes root to be somebody else");
+    }
+    let bus = Bus::start();
+    let (path, own) = (bus.path(), rustix::process::geteuid().as_raw());
+    for (file, mode) in [(path.parent().unwrap(), 0o755), (path.as_path(), 0o777)] {
+        std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let expected = format!("this bus is for processes of user {own}, and this one is of user 65534");
+    let other = std::thread::spawn(move || {
+        let nobody = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        (0..50).map(|_| Connection::open(&path).unwrap_err().to_string()).collect::<Vec<_>>()
+    });
+    for refused in other.join().unwrap() {
+        assert!(refused.contains(&expected), "{refused}");
+    }
+}
+
+#[test]
 fn a_monitor_sees_everything_or_says_what_it_lost() {
     let bus = Bus::start_small();
     let mut monitor = Monitor::open(bus.path()).unwrap();
@@ -473,7 +521,7 @@ fn a_second_bus_at_the_same_path_is_refused_and_a_full_bus_says_so() {
     assert!(refused.contains("another process serves"), "{refused}");
     let (mut one, two) = (bus.connect(), bus.connect());
     let refused = Connection::open(bus.path()).unwrap_err().to_string();
-    assert!(refused.contains("all 3 places"), "{refused}");
+    assert!(refused.contains("all 2 places"), "{refused}");
     drop(two);
     // Its place is free when all have read that it left. The other does not, and is put out for that.
     eventually("the place does not become free", || Connection::open(bus.path()).is_ok());

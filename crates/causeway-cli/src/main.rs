@@ -215,7 +215,7 @@ fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Re
                 write_payload(&mut out, message.bytes, is_terminal)?;
             }
             Ok(Received::Lost { messages, bytes }) => {
-                eprintln!("causeway: {messages} messages lost ({bytes} bytes of log)");
+                eprintln!("causeway: messages lost: {messages} ({bytes} bytes of log)");
             }
             Err(TryRecvError::Empty) => {
                 out.flush()?;

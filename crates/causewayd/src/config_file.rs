@@ -120,7 +120,7 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
             let value =
                 text.parse().map_err(|_| format!("the limit {limit} is `{text}`, which is no number"))?;
             if !config.limits.set(limit, value)? {
-                config.remarks.push(format!("there is no limit {limit} here"));
+                config.remarks.push(format!("the limit {limit} is not known here, and left out"));
             }
         }
         "policy" => policy_file::add(config, node)?,

@@ -244,7 +244,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         if !found.file_type().is_socket() || found.uid() != rustix::process::geteuid().as_raw() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
-                "there is a file that is no socket of this user",
+                "there is a file that is no socket of this user; remove it, or choose another path",
             ));
         }
         match UnixStream::connect(path) {

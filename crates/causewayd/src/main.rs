@@ -169,7 +169,14 @@ fn serve_natively(
     server: &mut Server,
     place: Option<NativePlace>,
 ) -> Result<Option<PathBuf>, String> {
-    let Some(place) = place else { return Ok(None) };
+    let Some(place) = place else {
+        if args.session {
+            log(
+                "it serves D-Bus programs only, for XDG_RUNTIME_DIR is not set; --native PATH lets native members join",
+            );
+        }
+        return Ok(None);
+    };
     let path = place.path.clone();
     let must_serve = args.native.is_some() || place.socket.is_some();
     let laggard_deadline = Duration::from_millis(args.laggard_deadline);
@@ -179,7 +186,7 @@ fn serve_natively(
         Ok(()) => Ok(Some(path)),
         Err(why) if must_serve => Err(why),
         Err(why) => {
-            log(&why);
+            log(&format!("{why}; it serves D-Bus programs only"));
             Ok(None)
         }
     }

@@ -251,6 +251,32 @@ fn members_are_told_how_long_they_wait_for_one_that_does_not_read() {
     bus.member().request_name("a.Name", 0).unwrap();
 }
 
+#[test]
+fn processes_that_connect_and_say_nothing_keep_nobody_out_and_are_sent_away() {
+    let bus = NativeBus::start();
+    let silent: Vec<OwnedFd> = (0..300).map(|_| connect(&bus.path()).unwrap()).collect();
+    bus.member().request_name("a.Name", 0).unwrap();
+    let why = "others connected and it had not said what it wants";
+    assert_eq!(answer(&silent[0]), Some((REFUSED, why.into())));
+    assert!(answer(&silent[0]).is_none(), "it stays connected");
+    // The last ones may still join.
+    join(&silent[299]);
+    assert_eq!(answer(&silent[299]).map(|(kind, _)| kind), Some(WELCOME));
+}
+
+#[test]
+fn a_process_that_connects_and_says_nothing_is_sent_away_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bus.conf");
+    let text = "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><limit name='auth_timeout'>100</limit>\
+        <policy context='default'><allow send_destination='*' eavesdrop='true'/><allow eavesdrop='true'/><allow own='*'/></policy></busconfig>";
+    std::fs::write(&file, text).unwrap();
+    let bus = NativeBus::with(&["--config-file", file.to_str().unwrap()]);
+    let silent = connect(&bus.path()).unwrap();
+    assert_eq!(answer(&silent), Some((REFUSED, "it did not say in time what it wants".into())));
+    bus.member().request_name("a.Name", 0).unwrap();
+}
+
 /// A doorbell that would block its writer: a pipe that is full.
 #[test]
 fn a_doorbell_that_could_block_ends_the_member_that_has_it() {

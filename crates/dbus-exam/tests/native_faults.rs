@@ -225,8 +225,10 @@ fn examined(broker: &Broker, fault: Fault, id: &str) -> Outcome {
 fn each_fault_of_native_members_is_found_by_its_property() {
     let Some(broker) = start() else { return };
     for (fault, id) in FOUND_BY {
-        let outcome = examined(&broker, *fault, id);
-        assert!(outcome.is_violation(), "{fault:?} {id}: {outcome:?}");
+        // Senders whose messages a fault mixes must run at once, which a loaded machine does not always let them.
+        let mut outcomes = (0..10).map(|_| examined(&broker, *fault, id));
+        let outcome = outcomes.find(Outcome::is_violation);
+        assert!(outcome.is_some(), "{fault:?} {id}: kept ten times");
     }
 }
 

@@ -357,7 +357,7 @@ impl InFlight {
     }
 
     fn no_reply(&self) -> Error {
-        Error::method(name::NO_REPLY, format!("no reply within {:?}", self.timeout))
+        Error::method(name::NO_REPLY, format!("no reply within {:.0?}", self.timeout))
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Reply>> {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use weighbridge_dbus::rule::MatchRule;
 
-use super::{Authority, Connection, PeerId, Process};
+use super::{Authority, Connection, Leaving, PeerId, Process};
 use crate::port::AUTHORITY;
 use crate::shared::directory::{Owner, Peer, State};
 use crate::shared::filter::Filter;
@@ -72,7 +72,7 @@ impl Authority {
         if self.leaving.is_empty() {
             self.leaving_since = Instant::now();
         }
-        self.leaving.push((index, end));
+        self.leaving.push(Leaving { index, end, since: Instant::now() });
         if self.leaving.len() > self.options.members / 4 {
             self.ring_behind();
         }

@@ -111,7 +111,9 @@ fn is_left_socket(path: &Path) -> Result<bool> {
         Ok(found) if found.file_type().is_socket() && found.uid() == rustix::process::geteuid().as_raw() => {
             Ok(true)
         }
-        Ok(_) => Err(Error::Refused("there is a file that is no socket of this user".into())),
+        Ok(_) => Err(Error::Refused(
+            "there is a file that is no socket of this user; remove it, or choose another path".into(),
+        )),
         // What else is wrong with the path is said by what is tried there next.
         Err(_) => Ok(false),
     }
@@ -166,7 +168,10 @@ mod tests {
         let file = folder.path().join("precious");
         std::fs::write(&file, "precious").unwrap();
         let refused = Listener::bind(&file).unwrap_err().to_string();
-        assert_eq!(refused, "there is a file that is no socket of this user");
+        assert_eq!(
+            refused,
+            "there is a file that is no socket of this user; remove it, or choose another path"
+        );
         assert_eq!((std::fs::read_to_string(&file).unwrap().as_str(), entries()), ("precious", 1));
         let long = Listener::bind(&folder.path().join("x".repeat(120))).unwrap_err().to_string();
         assert!(long.contains("may have 107"), "{long}");

@@ -11,7 +11,8 @@ use causeway_os::socket;
 use rustix::event::epoll;
 
 use super::{
-    ACCEPT_PAUSE, Authority, Connection, Event, LISTENER, Link, PeerId, Process, STRANGERS_MAX, Ticket, watch,
+    ACCEPT_PAUSE, Authority, Connection, Event, LISTENER, Leaving, Link, MONITORS_MAX, PeerId, Process,
+    STRANGERS_MAX, Ticket, watch,
 };
 use crate::control::{self, Packet};
 use crate::error::{Error, Result};
@@ -22,9 +23,11 @@ use crate::shared::outbox::ForeignOutbox;
 
 /// After so long, those who sleep are woken to read past the end of a member that left.
 const LEAVING: Duration = Duration::from_secs(1);
+/// So long the messages of a member that left stay for monitors.
+const SHOWN: Duration = Duration::from_millis(500);
 
 impl Authority {
-    pub(super) fn accept(&mut self) {
+    pub(super) fn accept(&mut self, events: &mut Vec<Event>) {
         let Some(listener) = &self.listener else { return };
         let socket = match listener.accept() {
             Ok(Some(socket)) => socket,
@@ -39,15 +42,19 @@ impl Authority {
         let Ok(credentials) = socket::peer_credentials(&socket) else { return };
         let own = rustix::process::geteuid().as_raw();
         if credentials.uid != own {
-            let text = format!(
-                "this bus is for processes of user {own}; user {} can connect to its D-Bus socket",
-                credentials.uid
-            );
+            let uid = credentials.uid;
+            let text = format!("this bus is for processes of user {own}, and this one is of user {uid}");
             let _ = control::send(&socket, &Packet::text(control::Kind::Refused, text), &[]);
             return;
         }
-        if self.links.values().filter(|link| !link.has_joined).count() >= STRANGERS_MAX {
-            return;
+        if self.strangers.len() >= STRANGERS_MAX {
+            let links = &self.links;
+            self.strangers.retain(|(link, _)| links.get(link).is_some_and(Link::is_stranger));
+        }
+        if self.strangers.len() >= STRANGERS_MAX
+            && let Some((oldest, _)) = self.strangers.pop_front()
+        {
+            self.send_away(oldest, "others connected and it had not said what it wants", events);
         }
         // The number of the process may be another process's by now; the descriptor of the peer cannot.
         let pidfd =
@@ -66,6 +73,31 @@ impl Authority {
         let link_of =
             Link { socket, pidfd, process, outbox: None, member: None, has_joined: false, holds: None };
         self.links.insert(link, link_of);
+        self.strangers.push_back((link, Instant::now()));
+    }
+
+    /// When the next process that has connected and not asked for anything is sent away.
+    pub(super) fn stranger_timeout(&self) -> Option<Duration> {
+        let (_, since) = self.strangers.front()?;
+        Some(self.options.join_deadline.saturating_sub(since.elapsed()))
+    }
+
+    pub(super) fn end_strangers(&mut self, events: &mut Vec<Event>) {
+        while let Some((link, since)) = self.strangers.front().copied() {
+            let is_stranger = self.links.get(&link).is_some_and(Link::is_stranger);
+            if is_stranger && since.elapsed() < self.options.join_deadline {
+                return;
+            }
+            self.strangers.pop_front();
+            if is_stranger {
+                self.send_away(link, "it did not say in time what it wants", events);
+            }
+        }
+    }
+
+    fn send_away(&mut self, link: u64, why: &str, events: &mut Vec<Event>) {
+        self.say_refused(link, why);
+        self.close(link, Some(why.to_owned()), events);
     }
 
     /// Accepts again, after a pause.
@@ -130,7 +162,7 @@ impl Authority {
         let unexpected = || Error::Refused("the request came at the wrong time or lacks a descriptor".into());
         match packet.kind {
             control::Kind::Join if !has_joined && first != u64::from(ABI) => Err(Error::Refused(format!(
-                "this bus has version {ABI} of the shared memory, the program version {first}"
+                "this bus has version {ABI} of the shared memory, the program version {first}; install both from one release, or use the D-Bus socket of the bus"
             ))),
             control::Kind::Join if !has_joined && second == 0 => {
                 let outbox = fds.next().ok_or_else(unexpected)?;
@@ -174,6 +206,9 @@ impl Authority {
     }
 
     pub(super) fn welcome_monitor(&mut self, link: u64) -> Result<()> {
+        if self.monitors() >= MONITORS_MAX {
+            return Err(Error::Refused(format!("{MONITORS_MAX} monitors watch this bus already")));
+        }
         let Some(link) = self.links.get_mut(&link) else { return Ok(()) };
         link.has_joined = true;
         self.readers += 1;
@@ -237,7 +272,7 @@ impl Authority {
         let Some(slot) = (AUTHORITY + 1..slots).find(is_free) else {
             // Some may only wait for others to pass what the last member there sent.
             self.demand_place();
-            return Err(Error::Refused(format!("all {slots} places of this bus are taken")));
+            return Err(Error::Refused(format!("all {} places of this bus are taken", slots - 1)));
         };
         self.place_wanted = None;
         // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
@@ -279,7 +314,7 @@ impl Authority {
         let is_same_wait = |(_, last): &(Instant, Instant)| now - *last < self.options.laggard_deadline;
         let since = self.place_wanted.filter(is_same_wait).map_or(now, |(first, _)| first);
         self.place_wanted = Some((since, now));
-        let Some(end) = self.leaving.iter().map(|(_, end)| *end).min() else { return };
+        let Some(end) = self.leaving.iter().map(|one| one.end).min() else { return };
         if since.elapsed() < self.options.laggard_deadline {
             return;
         }
@@ -292,7 +327,7 @@ impl Authority {
 
     /// Wakes those who sleep before the end of a member whose place is needed.
     pub(super) fn ring_behind(&mut self) {
-        let Some(end) = self.leaving.iter().map(|(_, end)| *end).max() else { return };
+        let Some(end) = self.leaving.iter().map(|one| one.end).max() else { return };
         for slot in self.port.directory().present().collect::<Vec<_>>() {
             if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
                 self.port.ring(&mut self.fds, slot);
@@ -313,7 +348,11 @@ impl Authority {
         }
     }
 
-    /// Frees the places of those who left, once all members have read what they sent.
+    fn monitors(&self) -> usize {
+        self.links.values().filter(|link| link.has_joined && link.member.is_none()).count()
+    }
+
+    /// Frees the places of those who left, once all members have read what they sent. Monitors, which nobody waits for, have a moment.
     pub(super) fn free_slots(&mut self) {
         if self.leaving.is_empty() {
             return;
@@ -321,8 +360,9 @@ impl Authority {
         let (lowest, _) = self.port.lowest_cursor();
         let directory = Arc::clone(self.port.directory());
         let held: Vec<u16> = self.links.values().filter_map(|link| link.holds).collect();
-        self.leaving.retain(|(index, end)| {
-            if lowest < *end || held.contains(index) {
+        let shows = self.place_wanted.is_none() && self.monitors() > 0;
+        self.leaving.retain(|Leaving { index, end, since }| {
+            if lowest < *end || held.contains(index) || shows && since.elapsed() < SHOWN {
                 return true;
             }
             directory.set_state(*index, State::Free);

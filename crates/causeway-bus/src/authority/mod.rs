@@ -29,7 +29,7 @@ pub use names::{
 pub use tokens::TransferLimits;
 pub(crate) use transfer::check_parcel;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -65,6 +65,8 @@ pub struct AuthorityOptions {
     pub names: usize,
     /// A member that stands in the way of others for so long is put out.
     pub laggard_deadline: Duration,
+    /// A process that connects and has not asked for anything for so long is sent away.
+    pub join_deadline: Duration,
     /// How much may be on its way beside the log.
     pub transfers: TransferLimits,
     /// Closes descriptors of messages that no receiver has taken: drops them, or lets another thread do that, because closing may wait for
@@ -81,6 +83,7 @@ impl Default for AuthorityOptions {
             clients: 1024,
             names: 2048,
             laggard_deadline: Duration::from_millis(250),
+            join_deadline: Duration::from_secs(30),
             transfers: TransferLimits::default(),
             close: drop,
         }
@@ -130,6 +133,13 @@ struct Link {
     has_joined: bool,
     /// The slot of a member that was put out: it is not used again as long as its process may write there.
     holds: Option<u16>,
+}
+
+impl Link {
+    /// Has its process not asked for anything yet?
+    fn is_stranger(&self) -> bool {
+        !self.has_joined && self.outbox.is_none()
+    }
 }
 
 /// A connection that the directory shows, member or client.
@@ -188,7 +198,7 @@ pub struct Authority {
     /// Is the authority woken for each signal of a member?
     wakes_for_all: bool,
     tokens: Tokens,
-    leaving: Vec<(u16, u64)>,
+    leaving: Vec<Leaving>,
     /// Since when there are some, or when members were last woken for them.
     leaving_since: Instant,
     /// A message that was read and is behind the position up to which the host wanted to read.
@@ -200,7 +210,18 @@ pub struct Authority {
     /// Since when a process waits for a place, and when it last asked.
     place_wanted: Option<(Instant, Instant)>,
     next_link: u64,
+    /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
+    strangers: VecDeque<(u64, Instant)>,
     evictions: u64,
+}
+
+/// A member that has left, and whose place is not free yet.
+#[derive(Debug)]
+struct Leaving {
+    index: u16,
+    /// Where its end is announced.
+    end: u64,
+    since: Instant,
 }
 
 /// What an epoll event is about: the listener, the doorbell, or a link and whether it is its pidfd.
@@ -208,6 +229,8 @@ const LISTENER: u64 = 0;
 const DOORBELL: u64 = 1;
 /// Processes that have connected and not joined.
 const STRANGERS_MAX: usize = 256;
+/// Monitors: each takes a descriptor of this process.
+const MONITORS_MAX: usize = 64;
 /// How long no process is accepted when there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -268,6 +291,7 @@ impl Authority {
             blocked: None,
             place_wanted: None,
             next_link: 1,
+            strangers: VecDeque::new(),
             evictions: 0,
         })
     }
@@ -304,7 +328,10 @@ impl Authority {
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         let pause = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
-        [pause, self.sweep_timeout(), self.leaving_timeout()].into_iter().flatten().min()
+        [pause, self.sweep_timeout(), self.leaving_timeout(), self.stranger_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Must [`Authority::dispatch`] be called although the descriptor is not readable?
@@ -312,7 +339,7 @@ impl Authority {
     pub fn is_due(&self) -> bool {
         self.has_evictions()
             || self.paused_until.is_some_and(|until| until <= Instant::now())
-            || self.leaving_timeout() == Some(Duration::ZERO)
+            || [self.leaving_timeout(), self.stranger_timeout()].contains(&Some(Duration::ZERO))
     }
 
     /// Was a member put out by a sender, and is its end not known here yet?
@@ -337,13 +364,14 @@ impl Authority {
         };
         for event in &ready[..count] {
             match event.data.u64() {
-                LISTENER => self.accept(),
+                LISTENER => self.accept(&mut events),
                 DOORBELL => drop(rustix::io::read(&self.doorbell, &mut [0; 8])),
                 data if data % 2 == 1 => self.close(data / 2, None, &mut events),
                 data => self.serve_link(data / 2, &mut events),
             }
         }
         self.end_evicted(&mut events);
+        self.end_strangers(&mut events);
         self.free_slots();
         self.wake_for_leaving();
         self.sweep_deposits();

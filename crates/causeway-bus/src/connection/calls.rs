@@ -175,7 +175,7 @@ impl Connection {
             }
             if !self.sleep_until(end)? {
                 self.drop_call(serial);
-                let text = format!("no reply within {timeout:?}");
+                let text = format!("no reply within {timeout:.0?}");
                 return Err(Error::method(name::NO_REPLY, text));
             }
         }

@@ -36,16 +36,25 @@ impl Link {
         loop {
             let mut link = Link::connect(path)?;
             let words = [u64::from(ABI), u64::from(outbox.is_none()), 0, 0];
-            control::send(&link.socket, &Packet::new(Kind::Join, words), outbox.as_slice())?;
-            match link.answer()? {
-                (welcome @ Packet { kind: Kind::Welcome, .. }, fds) => return Ok((link, welcome, fds)),
+            match control::send(&link.socket, &Packet::new(Kind::Join, words), outbox.as_slice()) {
+                // It was refused before it asked: the reason can be read.
+                Err(Error::Os(error)) if is(&error, Errno::PIPE) || is(&error, Errno::CONNRESET) => {}
+                sent => sent?,
+            }
+            match link.answer() {
+                Ok((welcome @ Packet { kind: Kind::Welcome, .. }, fds)) => return Ok((link, welcome, fds)),
                 // Places become free as soon as all have read what the last member there sent.
-                (Packet { kind: Kind::Refused, words: [1, ..], .. }, _)
+                Ok((Packet { kind: Kind::Refused, words: [1, ..], .. }, _))
                     if start.elapsed() < JOIN_PATIENCE =>
                 {
                     std::thread::sleep(Duration::from_millis(2));
                 }
-                (Packet { text, .. }, _) => return Err(Error::Refused(text)),
+                Ok((Packet { text, .. }, _)) => return Err(Error::Refused(text)),
+                Err(Error::AuthorityGone) => {
+                    let text = "the bus closed the connection before it let this program join";
+                    return Err(Error::Refused(text.into()));
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -94,6 +103,7 @@ impl Link {
 
     fn answer(&mut self) -> Result<(Packet, Vec<OwnedFd>)> {
         let start = Instant::now();
+        let mut was_reset = false;
         loop {
             let left = PATIENCE.saturating_sub(start.elapsed());
             let ready = causeway_os::process::poll(&[self.socket.as_fd()], Some(left));
@@ -112,6 +122,8 @@ impl Link {
                 Ok(Some(answer)) => return Ok(answer),
                 // An answer whose descriptors did not fit into the table of this process.
                 Err(Error::Os(error)) if is(&error, Errno::MFILE) => return Err(Error::Os(error)),
+                // The authority has not read all that was sent. What it said before can be read after that.
+                Err(Error::Os(error)) if is(&error, Errno::CONNRESET) && !was_reset => was_reset = true,
                 // A reset is an end, too.
                 Ok(None) | Err(Error::Os(_)) => {
                     self.is_gone = true;

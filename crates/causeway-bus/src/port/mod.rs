@@ -208,16 +208,7 @@ impl Port {
         if let Some(doorbell) = &self.others[usize::from(AUTHORITY)].doorbell {
             let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
         }
-        self.describe(first)
-    }
-
-    fn describe(&self, broken: Broken) -> Error {
-        let member = match broken.slot.map(|slot| (slot, self.directory.peer(slot))) {
-            Some((_, Some(peer))) => format!(":1.{} (process {})", peer.id, peer.pid),
-            Some((slot, None)) => format!("no member, in slot {slot},"),
-            None => "no member".to_owned(),
-        };
-        Error::Broken { member, position: broken.position }
+        broken_by(&self.directory, first)
     }
 
     /// Fails if the bus is broken or this member was put out.
@@ -230,8 +221,18 @@ impl Port {
     /// Fails if the bus is broken.
     #[inline]
     fn check_whole(&self) -> Result<()> {
-        self.order.broken().map_or(Ok(()), |broken| Err(self.describe(broken)))
+        self.order.broken().map_or(Ok(()), |broken| Err(broken_by(&self.directory, broken)))
     }
+}
+
+/// The error of a bus that has ended because of an entry.
+pub(crate) fn broken_by(directory: &Directory, broken: Broken) -> Error {
+    let member = match broken.slot.map(|slot| (slot, directory.peer(slot))) {
+        Some((_, Some(peer))) => format!(":1.{} (process {})", peer.id, peer.pid),
+        Some((slot, None)) => format!("no member, in slot {slot},"),
+        None => "no member".to_owned(),
+    };
+    Error::Broken { member, position: broken.position }
 }
 
 /// Is this member on the bus, and was it not put out?

@@ -43,7 +43,7 @@ fn monitor_native(mut monitor: Monitor, json: bool, limit: u64) -> Result<(), Fa
                 show::message(&mut io::stdout().lock(), message.bytes(), Some(place), json)?;
                 left -= 1;
             }
-            Some(Observed::Lost { messages }) => eprintln!("causeway: {messages} messages lost"),
+            Some(Observed::Lost { messages }) => eprintln!("causeway: messages lost: {messages}"),
             None => {}
         }
     }

@@ -94,10 +94,14 @@ pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
             "{0} is no native socket; if a D-Bus is served there, write --address unix:path={0}",
             path.display()
         )),
-        Some(ENOENT | ECONNREFUSED) => Failure::Usage(format!(
-            "no bus is served at {shown} ({}); `causeway bus start` starts one",
-            io::Error::from_raw_os_error(number.unwrap_or_default())
-        )),
+        Some(ENOENT | ECONNREFUSED) => {
+            let is_named = std::env::var_os("CAUSEWAY_BUS").is_some_and(|named| *named == *path);
+            Failure::Usage(format!(
+                "no bus is served at {shown}{} ({}); `causeway bus start` starts one",
+                if is_named { ", where CAUSEWAY_BUS says" } else { "" },
+                io::Error::from_raw_os_error(number.unwrap_or_default())
+            ))
+        }
         _ => Failure::Names(error),
     }
 }

@@ -75,10 +75,12 @@ impl Bus {
     fn begin_start(&mut self, name: &str, waiting: Waiting) -> Result<(), (&'static str, String)> {
         let Some(service) = self.service(name) else {
             let why = match waiting.asks_to_start {
-                true => format!("no .service file provides the name {name}"),
+                true => format!("no .service file with an Exec= provides the name {name}"),
                 // Connections alone have these names, and never the same one twice.
                 false if name.starts_with(':') => format!("there is no connection {name}"),
-                false => format!("nobody has the name {name}, and no .service file provides it"),
+                false => {
+                    format!("nobody has the name {name}, and no .service file with an Exec= provides it")
+                }
             };
             return Err((error::SERVICE_UNKNOWN, why));
         };

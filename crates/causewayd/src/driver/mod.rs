@@ -126,8 +126,12 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     let is_asked = |method: &&Method| interface.is_none_or(|interface| interface == method.interface);
     let Some(method) = METHODS.iter().filter(is_asked).find(|method| method.member == member) else {
         let is_known = interface.is_none() || METHODS.iter().any(|method| is_asked(&method));
-        let error = if is_known { error::UNKNOWN_METHOD } else { error::UNKNOWN_INTERFACE };
-        return refused(error, format!("there is no method {member} of this interface"));
+        return match interface.filter(|_| !is_known) {
+            Some(interface) => {
+                refused(error::UNKNOWN_INTERFACE, format!("the bus has no interface {interface}"))
+            }
+            None => refused(error::UNKNOWN_METHOD, format!("there is no method {member} of this interface")),
+        };
     };
     if method.access != AnyPath && header.path != Some(DRIVER_PATH) {
         let why = format!("{member} is a method of the object {DRIVER_PATH} only");

@@ -60,7 +60,8 @@ impl Server {
     pub fn serve_natively(&mut self, place: NativePlace, options: AuthorityOptions) -> Result<(), String> {
         let said = |error: Error| format!("cannot serve native members at {}: {error}", place.path.display());
         let guid = u128::from_str_radix(&self.bus.guid, 16).expect("a GUID has 32 hexadecimal digits");
-        let options = AuthorityOptions { close: |fds| close_elsewhere(None, fds), ..options };
+        let join_deadline = self.bus.config.limits.authentication;
+        let options = AuthorityOptions { close: |fds| close_elsewhere(None, fds), join_deadline, ..options };
         let mut authority = Authority::create(options.clone(), guid).map_err(said)?;
         match &place.socket {
             None => authority.serve_at(&place.path).map_err(said)?,

@@ -97,9 +97,15 @@ impl FromStr for MatchRule {
                 "sender" => once(&mut rule.sender, key, checked(key, value, names::is_bus_name)?)?,
                 "interface" => once(&mut rule.interface, key, checked(key, value, names::is_interface)?)?,
                 "member" => once(&mut rule.member, key, checked(key, value, names::is_member)?)?,
-                "path" => once(&mut rule.path, key, PathMatch::Exact(checked(key, value, names::is_path)?))?,
+                "path" => {
+                    once_path(&mut rule.path, key, PathMatch::Exact(checked(key, value, names::is_path)?))?
+                }
                 "path_namespace" => {
-                    once(&mut rule.path, key, PathMatch::Namespace(checked(key, value, names::is_path)?))?;
+                    once_path(
+                        &mut rule.path,
+                        key,
+                        PathMatch::Namespace(checked(key, value, names::is_path)?),
+                    )?;
                 }
                 "destination" => once(&mut rule.destination, key, checked(key, value, names::is_bus_name)?)?,
                 "eavesdrop" => match value.as_str() {
@@ -145,6 +151,15 @@ fn once<T>(place: &mut Option<T>, key: &str, value: T) -> Result<(), BadRule> {
     match place.replace(value) {
         Some(_) => Err(bad(format!("`{key}` is given twice"))),
         None => Ok(()),
+    }
+}
+
+fn once_path(place: &mut Option<PathMatch>, key: &str, value: PathMatch) -> Result<(), BadRule> {
+    match place {
+        Some(before) if std::mem::discriminant(before) != std::mem::discriminant(&value) => {
+            Err(bad("`path` and `path_namespace` exclude each other"))
+        }
+        _ => once(place, key, value),
     }
 }
 
@@ -198,7 +213,7 @@ mod tests {
             ("arg64='1'", "`arg64` is beyond argument 63"),
             ("arg='1'", "`arg` is no key of a match rule"),
             ("member='a',member='b'", "`member` is given twice"),
-            ("path='/',path_namespace='/'", "`path_namespace` is given twice"),
+            ("path='/',path_namespace='/'", "`path` and `path_namespace` exclude each other"),
             ("arg0='a',arg0path='/a'", "argument 0 is matched twice"),
             ("interface='x'", "`x` is not valid for interface"),
             ("type='signal", "a quote is not closed"),
