@@ -456,7 +456,7 @@ fn monitors_beyond_the_limit_are_refused() {
 #[test]
 fn a_process_of_another_user_is_told_for_whom_the_bus_is() {
     if !rustix::process::geteuid().is_root() {
-        return println!("skipped: it takes root to be somebody else");
+        return eprintln!("skipped: it takes root to be somebody else");
     }
     let bus = Bus::start();
     let (path, own) = (bus.path(), rustix::process::geteuid().as_raw());
