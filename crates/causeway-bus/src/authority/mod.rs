@@ -128,7 +128,7 @@ struct Link {
     outbox: Option<OwnedFd>,
     member: Option<PeerId>,
     has_joined: bool,
-    /// The slot of a member that was put out: it is not used again as long as its process may write there.
+    /// The slot of one that is a member no more: it is not used again as long as its process may write there.
     holds: Option<u16>,
 }
 
@@ -335,12 +335,12 @@ impl Authority {
             Err(rustix::io::Errno::INTR) => 0,
             Err(error) => return Err(causeway_os::Error::new("wait for", "members", error).into()),
         };
-        for event in &ready[..count] {
-            match event.data.u64() {
+        for epoll::Event { flags, data } in ready[..count].iter().copied() {
+            match data.u64() {
                 LISTENER => self.accept(),
                 DOORBELL => drop(rustix::io::read(&self.doorbell, &mut [0; 8])),
                 data if data % 2 == 1 => self.close(data / 2, None, &mut events),
-                data => self.serve_link(data / 2, &mut events),
+                data => self.serve_link(data / 2, flags.contains(epoll::EventFlags::HUP), &mut events),
             }
         }
         self.end_evicted(&mut events);
