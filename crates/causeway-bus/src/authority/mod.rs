@@ -195,6 +195,10 @@ pub struct Authority {
     read_ahead: Option<Carried>,
     /// A sleep is announced; whether a member ended it is not known yet.
     is_asleep: bool,
+    /// A member ended the last sleep, and what came of it is not counted yet.
+    was_woken: bool,
+    /// How far the authority was when it announced its last sleep.
+    asleep: log::Asleep,
     /// Who stood in the way of the last message, at which cursor, since when.
     blocked: Option<Blocked>,
     /// Since when a process waits for a place, and when it last asked.
@@ -265,6 +269,8 @@ impl Authority {
             leaving_since: Instant::now(),
             read_ahead: None,
             is_asleep: false,
+            was_woken: false,
+            asleep: log::Asleep::default(),
             blocked: None,
             place_wanted: None,
             next_link: 1,
