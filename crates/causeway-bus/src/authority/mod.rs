@@ -27,6 +27,7 @@ pub use names::{
     REPLACE_EXISTING, ReleaseReply, name_of, unique_name,
 };
 pub use tokens::TransferLimits;
+pub(crate) use names::UNREAD;
 pub(crate) use transfer::check_parcel;
 
 use std::collections::HashMap;
