@@ -5,13 +5,16 @@
 mod support;
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_bus::wire::{Arg, Body};
+use causeway_bus::shared::ring;
+use causeway_bus::wire::{Arg, Body, Builder, FLAG_NO_REPLY_EXPECTED};
 use causeway_bus::{
     ALLOW_REPLACEMENT, AuthorityOptions, Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Incoming,
     Monitor, NameReply, Observed, REPLACE_EXISTING, ReleaseReply, Statistics, name,
 };
+use support::raw::Raw;
 use support::{Bus, INTERFACE, LONG, PATH, echo, eventually, signal, statistics_of};
 
 const ECHO: &str = "com.example.Echo";
@@ -358,6 +361,57 @@ fn a_signal_that_nobody_matches_wakes_nobody() {
         eventually("the members do not fall asleep again", || armed(&sender));
         assert_eq!(wakes(), before);
         sender.emit(PATH, INTERFACE, "Wanted", text("")).unwrap();
+    });
+}
+
+/// The slot of the bus itself.
+fn statistics_of_the_bus(monitor: &Monitor) -> Statistics {
+    monitor.members()[0].2
+}
+
+#[test]
+fn the_bus_counts_wake_ups_for_nothing() {
+    let bus = Bus::start();
+    let monitor = Monitor::open(bus.path()).unwrap();
+    let (mut raw, mut receiver) = (Raw::join(&bus.path()), bus.connect());
+    let order = Arc::clone(receiver.order_log());
+    let number = receiver.unique_name()[3..].parse().unwrap();
+    let slot = monitor.members().iter().find(|(peer, ..)| peer.id == number).map(|(peer, ..)| peer.carrier);
+    let message = Builder::call(PATH, "Take")
+        .destination(receiver.unique_name())
+        .sender(&raw.name())
+        .flags(FLAG_NO_REPLY_EXPECTED)
+        .build(1)
+        .unwrap();
+    let sleeps = || ring::asleep(order.armed(0)).is_some();
+    eventually("no wake-up for nothing is counted", || {
+        if sleeps() {
+            // It wakes all, also those that it is not for.
+            raw.send(raw.header(number, &message), slot, &message);
+            assert!(matches!(receiver.next(Some(LONG)).unwrap(), Some(Incoming::Call(_))));
+        }
+        let Statistics { wakes, empty_wakes, .. } = statistics_of_the_bus(&monitor);
+        assert!(empty_wakes <= wakes, "{empty_wakes} of {wakes}");
+        empty_wakes == 3
+    });
+    // A wake-up that brings a call is none for nothing.
+    eventually("the bus does not sleep", sleeps);
+    let before = statistics_of_the_bus(&monitor);
+    receiver.request_name("com.example.Name", 0).unwrap();
+    eventually("the bus does not sleep again", sleeps);
+    let after = statistics_of_the_bus(&monitor);
+    assert_eq!((after.wakes, after.empty_wakes), (before.wakes + 1, before.empty_wakes));
+}
+
+#[test]
+fn the_bus_counts_wake_ups_that_free_space_for_others() {
+    let bus = Bus::start_small();
+    let monitor = Monitor::open(bus.path()).unwrap();
+    let (mut sender, mut receiver) = (bus.connect(), bus.connect());
+    eventually("no wake-up for space is counted", || {
+        sender.call_without_reply(receiver.unique_name(), PATH, INTERFACE, "Take", Body::default()).unwrap();
+        assert!(matches!(receiver.next(Some(LONG)).unwrap(), Some(Incoming::Call(_))));
+        statistics_of_the_bus(&monitor).space_wakes > 0
     });
 }
 

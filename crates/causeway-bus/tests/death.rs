@@ -143,6 +143,50 @@ fn a_call_of_the_bus_itself_ends_when_the_authority_is_killed() {
     killer.join().unwrap().wait();
 }
 
+/// The first call between two members needs the authority, which hands out their outboxes.
+#[test]
+fn the_first_call_of_a_member_ends_when_the_authority_is_killed_during_it() {
+    for knows_the_callee in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("bus");
+        let mut server = Peer::start("authority", &socket, 0);
+        eventually("the bus does not come up", || Connection::open(&socket).is_ok());
+        let mut client = Connection::open(&socket).unwrap();
+        client.add_match("member='Here'").unwrap();
+        let mut service = Connection::open(&socket).unwrap();
+        service.request_name(NAME, 0).unwrap();
+        if knows_the_callee {
+            // The client has the outbox of the service then, and the service not that of the client.
+            service.emit(PATH, INTERFACE, "Here", Body::default()).unwrap();
+            assert_eq!(signal(&mut client).header().member, Some("Here"));
+        }
+        support::stop(server.pid());
+        let serial = client.start_call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let incoming = service.next(Some(Duration::from_millis(50))).unwrap();
+                    assert!(!matches!(incoming, Some(Incoming::Call(_))), "{incoming:?}");
+                }
+            });
+            server.kill();
+            server.wait();
+            let first = client.finish_call(serial, LONG).unwrap_err();
+            let second = client.call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap_err();
+            stop.store(true, Ordering::Relaxed);
+            match knows_the_callee {
+                false => assert!(matches!(first, Error::AuthorityGone), "{first}"),
+                true => {
+                    assert_eq!(first.name(), Some(name::NO_REPLY));
+                    assert!(first.to_string().contains("cannot read the call"), "{first}");
+                }
+            }
+            assert!(matches!(second, Error::AuthorityGone), "{second}");
+        });
+    }
+}
+
 #[test]
 fn a_stopped_member_is_put_out_and_announced_while_others_go_on() {
     let options = AuthorityOptions { order_entries: 64, ..AuthorityOptions::default() };

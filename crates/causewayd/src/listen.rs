@@ -98,6 +98,9 @@ impl Listener {
         match self.socket.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(true)?;
+                // An urgent byte is one like others. Without this the kernel drops it when the bytes behind it are read, and closes
+                // the descriptors that came with it, in this thread: one that lingers would stop the bus.
+                rustix::net::sockopt::set_socket_oobinline(&stream, true)?;
                 Ok(Some(stream.into()))
             }
             Err(error) => match error.kind() {

@@ -7,9 +7,10 @@ mod common;
 mod random;
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::TcpListener;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,6 +18,7 @@ use common::{
     Broker, PATIENCE, add_match, authenticate, driver_call, eventually, lingering, refusal, wait_for,
 };
 use random::{Random, rounds};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Value, values};
 use weighbridge_dbus_client::{Connection, Error};
 
@@ -380,6 +382,90 @@ fn closing_a_descriptor_that_lingers_does_not_stop_the_bus() {
     for _ in 0..10 {
         serves(&mut witness);
     }
+}
+
+/// Sends a part of a message as urgent bytes with a descriptor; the kernel makes only the last of them urgent. False if it knows no
+/// urgent bytes on Unix sockets.
+fn send_urgently(client: &UnixStream, bytes: &[u8], fd: BorrowedFd<'_>) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    let flags = SendFlags::OOB | SendFlags::NOSIGNAL;
+    match rustix::net::sendmsg(client, &[IoSlice::new(bytes)], &mut control, flags) {
+        Err(rustix::io::Errno::OPNOTSUPP) => false,
+        sent => {
+            assert_eq!(sent, Ok(bytes.len()));
+            true
+        }
+    }
+}
+
+#[test]
+fn an_urgent_byte_and_its_descriptor_stay_where_they_are_in_the_stream() {
+    let broker = Broker::start();
+    let mut receiver = broker.open();
+    receiver.keep_descriptors();
+    let to = receiver.unique_name().to_owned();
+    let call = Builder::call("/", "Take").destination(&to).flags(FLAG_NO_REPLY_EXPECTED).unix_fds(1);
+    let last = call.build(2).unwrap().len() - 1;
+    // At the beginning of a message, in the middle, and as its last byte; alone and with bytes before it.
+    for (from, until) in [(0, 1), (1, 20), (20, 21), (last, last + 1)] {
+        let mut client = broker.socket();
+        authenticate(&mut client);
+        client.write_all(&hello()).unwrap();
+        for serial in 2..5 {
+            let message = call.build(serial).unwrap();
+            let (reader, writer) = std::io::pipe().unwrap();
+            // Read in one piece: the bytes before and behind are there already.
+            let sends_urgently = stopped(&broker, || {
+                client.write_all(&message[..from]).unwrap();
+                let sends = send_urgently(&client, &message[from..until], writer.as_fd());
+                if sends {
+                    client.write_all(&message[until..]).unwrap();
+                }
+                sends
+            });
+            if !sends_urgently {
+                println!("skipped: this kernel knows no urgent bytes on Unix sockets");
+                return;
+            }
+            let got = wait_for(&mut receiver, |header| header.member == Some("Take"));
+            assert_eq!(Header::parse(&got).unwrap().serial, serial, "{from} to {until}");
+            let mut came = receiver.take_descriptors();
+            assert_eq!(came.len(), 1, "{from} to {until}");
+            // It is this one, and no other is open.
+            drop(writer);
+            std::fs::File::from(came.remove(0)).write_all(b"it").unwrap();
+            let mut text = String::new();
+            { reader }.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "it", "{from} to {until}");
+        }
+    }
+}
+
+#[test]
+fn an_urgent_byte_with_a_descriptor_that_lingers_does_not_stop_the_bus() {
+    let broker = Broker::start();
+    let mut witness = broker.open();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (socket, _peer) = lingering(&listener);
+    let mut client = broker.socket();
+    authenticate(&mut client);
+    client.write_all(&hello()).unwrap();
+    // This process gives the socket up, so that the bus is the last to hold it.
+    stopped(&broker, || {
+        if !send_urgently(&client, b"x", socket.as_fd()) {
+            println!("skipped: this kernel knows no urgent bytes on Unix sockets");
+        }
+        client.write_all(&[b'x'; 100]).unwrap();
+        drop(socket);
+    });
+    for _ in 0..10 {
+        serves(&mut witness);
+    }
+    // The byte is the first of what is no message.
+    closed(&mut client);
 }
 
 /// More than there are threads that close.

@@ -19,16 +19,18 @@ use std::time::Duration;
 
 use causeway_bus::shared::ABI;
 use causeway_bus::shared::outbox::Outbox;
-use causeway_bus::wire::Body;
-use causeway_bus::{Connection as Member, Incoming};
+use causeway_bus::wire::{Arg, Body};
+use causeway_bus::{AuthorityOptions, Connection as Member, Incoming};
 use causeway_os::socket;
+use causewayd::config::Config;
 use common::eventually;
-use native::NativeBus;
+use native::{NativeBus, ThreadBus};
 use random::{Random, rounds};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Kinds of packets, as the document numbers them.
 const JOIN: u64 = 1;
+const OUTBOX: u64 = 2;
 const SET_DOORBELL: u64 = 4;
 const WELCOME: u64 = 16;
 const REFUSED: u64 = 19;
@@ -289,4 +291,66 @@ fn a_doorbell_that_could_block_ends_the_member_that_has_it() {
     assert_eq!(answer(&socket).map(|(kind, _)| kind), Some(REFUSED));
     assert!(answer(&socket).is_none(), "it stays connected");
     bus.member().request_name("a.Name", 0).unwrap();
+}
+
+/// How a process becomes a member no more, while it lives and its socket is open.
+#[derive(Clone, Copy, Debug)]
+enum Parting {
+    /// It ended what it sends, as one does that waited too long for an answer.
+    GaveUp,
+    /// It sent what the bus does not understand.
+    Erred,
+    /// It did not read, and was put out; then it asks for something.
+    PutOut,
+}
+
+/// It may be stopped before a store into its line: whoever had its slot then would lose what it has announced there.
+#[test]
+fn a_slot_is_not_given_away_while_a_process_lives_that_may_write_its_line() {
+    for parting in [Parting::GaveUp, Parting::Erred, Parting::PutOut] {
+        // One for the bus, one for the witness, one for the process.
+        let options = AuthorityOptions {
+            members: 3,
+            order_entries: 32,
+            laggard_deadline: match parting {
+                Parting::PutOut => Duration::from_millis(250),
+                _ => common::PATIENCE,
+            },
+            ..AuthorityOptions::default()
+        };
+        let bus = ThreadBus::start(Config::session, options);
+        let mut witness = bus.member();
+        witness.add_match("member='NameOwnerChanged'").unwrap();
+        let socket = connect(&bus.path()).unwrap();
+        join(&socket);
+        assert_eq!(answer(&socket).map(|(kind, _)| kind), Some(WELCOME));
+        match parting {
+            Parting::GaveUp => rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap(),
+            Parting::Erred => {
+                socket::send_with_fds(&socket, b"?", &[]).unwrap();
+            }
+            Parting::PutOut => {
+                for _ in 0..40 {
+                    witness.emit("/", "a.Flood", "Flood", Body::default()).unwrap();
+                }
+                let _ = socket::send_with_fds(&socket, &packet([OUTBOX, 0, 1, 0, 0], &[]), &[]);
+            }
+        }
+        loop {
+            let change = native::signal(&mut witness, "org.freedesktop.DBus");
+            if let [Arg::Text(_), Arg::Text(_), Arg::Text("")] = change.args()[..] {
+                break;
+            }
+        }
+        // The witness has passed its end, and tells that.
+        while witness.next(Some(Duration::ZERO)).unwrap().is_some() {}
+        for _ in 0..20 {
+            let other = connect(&bus.path()).unwrap();
+            join(&other);
+            let (kind, text) = answer(&other).unwrap();
+            assert_eq!(kind, REFUSED, "{parting:?}: the slot is given away: {text}");
+        }
+        drop(socket);
+        eventually("the slot is not free again", || Member::open(bus.path()).is_ok(), |is| *is);
+    }
 }

@@ -9,7 +9,7 @@ use crate::content::Bytes;
 use crate::error::{Error, Result};
 use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Outbound, Parcel, To};
 use crate::shared::order::Statistic;
-use crate::shared::ring::{self, Sleep};
+use crate::shared::ring::{self, Cells, Sleep};
 
 /// A message of a member, as it stands in the order log.
 #[derive(Debug)]
@@ -34,6 +34,14 @@ impl Carried {
     pub fn is_for_bus(&self) -> bool {
         self.to == Some(AUTHORITY_ID)
     }
+}
+
+/// How far the authority was at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asleep {
+    cursor: u64,
+    received: u64,
+    evictions: u64,
 }
 
 /// What became of a message.
@@ -115,7 +123,9 @@ impl Authority {
     /// Announces that this thread sleeps until the descriptor is readable; false if there is something to do instead.
     #[must_use]
     pub fn prepare_to_wait(&mut self) -> bool {
+        self.count_woken();
         self.port.publish_cursor();
+        self.asleep = self.progress();
         ring::arm(self.port.order().armed(AUTHORITY), Sleep::Doorbell);
         self.is_asleep = self.read_ahead.is_none() && !self.port.is_ready() && !self.has_evictions();
         if !self.is_asleep {
@@ -129,6 +139,23 @@ impl Authority {
         let was_announced = ring::disarm(self.port.order().armed(AUTHORITY));
         if std::mem::take(&mut self.is_asleep) && !was_announced {
             self.port.order().count(AUTHORITY, Statistic::Wakes, 1);
+            self.was_woken = true;
+        }
+    }
+
+    fn progress(&self) -> Asleep {
+        let received = self.port.order().statistic(AUTHORITY, Statistic::Received);
+        Asleep { cursor: self.port.cursor(), received, evictions: self.evictions }
+    }
+
+    /// Counts the last wake-up if it brought neither a message nor the end of a member.
+    fn count_woken(&mut self) {
+        let (before, now) = (self.asleep, self.progress());
+        let was_woken = std::mem::take(&mut self.was_woken);
+        if was_woken && (before.received, before.evictions) == (now.received, now.evictions) {
+            let order = self.port.order();
+            let is_far = now.cursor - before.cursor >= order.capacity() / 4;
+            order.count(AUTHORITY, if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes }, 1);
         }
     }
 }

@@ -111,9 +111,16 @@ impl Authority {
         Ok(())
     }
 
-    pub(super) fn serve_link(&mut self, link: u64, events: &mut Vec<Event>) {
-        let Some(socket) = self.links.get(&link).map(|link| &link.socket) else { return };
-        let why = match control::receive(socket) {
+    /// Serves a process whose socket has something to read, or whose end of it is closed (`has_hung_up`).
+    pub(super) fn serve_link(&mut self, link: u64, has_hung_up: bool, events: &mut Vec<Event>) {
+        let Some(found) = self.links.get(&link) else { return };
+        if found.holds.is_some() {
+            if has_hung_up {
+                self.close(link, None, events);
+            }
+            return;
+        }
+        let why = match control::receive(&found.socket) {
             Ok(Some((packet, fds))) => match self.request(link, &packet, fds, events) {
                 Ok(()) => return,
                 Err(error) => {
@@ -146,7 +153,23 @@ impl Authority {
             }
             Err(error) => Some(error.to_string()),
         };
-        self.close(link, why, events);
+        let member = self.links.get(&link).and_then(|link| link.member).filter(|_| !has_hung_up);
+        let Some((id, index)) = member.and_then(|id| Some((id, self.connections.get(&id)?.index))) else {
+            return self.close(link, why, events);
+        };
+        // One that has ended what it sends itself waits for nothing. Both ends together would look as if it had closed its socket.
+        if why.is_some() {
+            self.end_answers(link);
+        }
+        self.detach(id, link, index);
+        events.push(Event::Left { peer: id, why });
+    }
+
+    /// Nothing more is sent to this process: it sees the end.
+    fn end_answers(&self, link: u64) {
+        if let Some(link) = self.links.get(&link) {
+            let _ = rustix::net::shutdown(&link.socket, rustix::net::Shutdown::Write);
+        }
     }
 
     pub(super) fn request(
@@ -255,7 +278,7 @@ impl Authority {
         let Some(connection) = self.connections.get(&id) else { return };
         let (index, Some(link)) = (connection.index, connection.link) else { return };
         self.port.evict(&mut self.fds, index);
-        self.detach(id, link, index, why);
+        self.dismiss(id, link, index, why);
     }
 
     /// Gives a process a slot.
@@ -349,7 +372,10 @@ impl Authority {
     }
 
     fn monitors(&self) -> usize {
-        self.links.values().filter(|link| link.has_joined && link.member.is_none()).count()
+        self.links
+            .values()
+            .filter(|link| link.has_joined && link.member.is_none() && link.holds.is_none())
+            .count()
     }
 
     /// Frees the places of those who left, once all members have read what they sent. Monitors, which nobody waits for, have a moment.
@@ -391,23 +417,32 @@ impl Authority {
             .collect();
         for (id, link, index) in out {
             let why = "it did not read for longer than the bus allows";
-            if self.detach(id, link, index, why) {
+            if self.dismiss(id, link, index, why) {
                 events.push(Event::Left { peer: id, why: Some(why.into()) });
             }
         }
     }
 
     /// A member is none any more, and is told why. False if that was so before.
-    fn detach(&mut self, id: PeerId, link: u64, index: u16, why: &str) -> bool {
-        let Some(link) = self.links.get_mut(&link).filter(|link| link.member == Some(id)) else {
+    fn dismiss(&mut self, id: PeerId, link: u64, index: u16, why: &str) -> bool {
+        let Some(found) = self.links.get(&link).filter(|link| link.member == Some(id)) else {
             return false;
         };
-        (link.member, link.holds) = (None, Some(index));
-        let _ = control::send(&link.socket, &Packet::text(control::Kind::Disconnected, why), &[]);
-        // It sees the end; its own end of the connection says when it has noticed.
-        let _ = rustix::net::shutdown(&link.socket, rustix::net::Shutdown::Write);
-        self.leave(id, index);
+        let _ = control::send(&found.socket, &Packet::text(control::Kind::Disconnected, why), &[]);
+        self.end_answers(link);
+        self.detach(id, link, index);
         true
+    }
+
+    /// A member is none any more, and its process may still write into its line: its slot is held until that has closed its socket or
+    /// ended. What it sends until then is not read.
+    fn detach(&mut self, id: PeerId, link: u64, index: u16) {
+        if let Some(link_of) = self.links.get_mut(&link) {
+            (link_of.member, link_of.holds) = (None, Some(index));
+            let data = epoll::EventData::new_u64(link * 2);
+            let _ = epoll::modify(&self.epoll, &link_of.socket, data, epoll::EventFlags::empty());
+        }
+        self.leave(id, index);
     }
 
     /// A member is none any more: nobody waits for it, and what was for it alone goes.

@@ -22,6 +22,7 @@ mod transfer;
 
 pub use crate::port::Parcel;
 pub use log::{Appended, Carried};
+pub(crate) use names::UNREAD;
 pub use names::{
     ALLOW_REPLACEMENT, BUS_INTERFACE, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, PASSED_ON,
     REPLACE_EXISTING, ReleaseReply, name_of, unique_name,
@@ -131,7 +132,7 @@ struct Link {
     outbox: Option<OwnedFd>,
     member: Option<PeerId>,
     has_joined: bool,
-    /// The slot of a member that was put out: it is not used again as long as its process may write there.
+    /// The slot of one that is a member no more: it is not used again as long as its process may write there.
     holds: Option<u16>,
 }
 
@@ -205,6 +206,10 @@ pub struct Authority {
     read_ahead: Option<Carried>,
     /// A sleep is announced; whether a member ended it is not known yet.
     is_asleep: bool,
+    /// A member ended the last sleep, and what came of it is not counted yet.
+    was_woken: bool,
+    /// How far the authority was when it announced its last sleep.
+    asleep: log::Asleep,
     /// Who stood in the way of the last message, at which cursor, since when.
     blocked: Option<Blocked>,
     /// Since when a process waits for a place, and when it last asked.
@@ -288,6 +293,8 @@ impl Authority {
             leaving_since: Instant::now(),
             read_ahead: None,
             is_asleep: false,
+            was_woken: false,
+            asleep: log::Asleep::default(),
             blocked: None,
             place_wanted: None,
             next_link: 1,
@@ -362,12 +369,12 @@ impl Authority {
             Err(rustix::io::Errno::INTR) => 0,
             Err(error) => return Err(causeway_os::Error::new("wait for", "members", error).into()),
         };
-        for event in &ready[..count] {
-            match event.data.u64() {
+        for epoll::Event { flags, data } in ready[..count].iter().copied() {
+            match data.u64() {
                 LISTENER => self.accept(&mut events),
                 DOORBELL => drop(rustix::io::read(&self.doorbell, &mut [0; 8])),
                 data if data % 2 == 1 => self.close(data / 2, None, &mut events),
-                data => self.serve_link(data / 2, &mut events),
+                data => self.serve_link(data / 2, flags.contains(epoll::EventFlags::HUP), &mut events),
             }
         }
         self.end_evicted(&mut events);

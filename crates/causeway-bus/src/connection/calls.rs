@@ -164,11 +164,11 @@ impl Connection {
             if self.take_some(usize::MAX)? > 0 && (self.replies.contains_key(&serial) || !has_passed(end)) {
                 continue;
             }
-            if self.has_ended() && self.is_carried(callee) {
+            if self.has_ended() && self.needs_authority(callee) {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
-            if !self.undeliverable.is_empty() {
+            if !self.undeliverable.is_empty() || self.port.has_unread() {
                 self.answer_undeliverable()?;
                 // It may have taken the reply.
                 continue;
@@ -181,11 +181,12 @@ impl Connection {
         }
     }
 
-    /// Does the authority carry what this connection says: the bus itself, or a client? Its end is theirs.
-    pub(super) fn is_carried(&self, id: u64) -> bool {
+    /// Is there no reply of this connection without the authority? It carries the bus itself and clients, and hands out the outboxes of
+    /// members that have exchanged nothing yet.
+    pub(super) fn needs_authority(&self, id: u64) -> bool {
         let directory = self.port.directory();
         let carrier = directory.find(id).and_then(|peer| directory.active_carrier(peer, id));
-        carrier.is_none_or(|slot| slot == AUTHORITY)
+        carrier.is_none_or(|slot| slot == AUTHORITY || !self.port.exchanges_with(slot, id))
     }
 
     /// Is the reply there already, so that [`Connection::finish_call`] does not wait?
@@ -303,6 +304,13 @@ impl Connection {
             self.pending.insert(serial, Pending { callee, is_passed_on: false });
             self.show_pending();
         }
+    }
+
+    /// A member says that it cannot read what this one sends: it answers no call.
+    pub(super) fn end_unread_calls(&mut self, callee: u64, position: u64) {
+        self.port.note_cannot_read_us(callee);
+        let why = "the callee cannot read the call, because the process that serves the bus is gone";
+        self.end_calls(|pending| pending.callee == callee, why, position);
     }
 
     pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {

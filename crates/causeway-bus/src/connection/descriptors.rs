@@ -6,7 +6,7 @@ use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind
 
 use super::Connection;
 use super::sending::Outgoing;
-use crate::authority::{check_parcel, name_of};
+use crate::authority::{BUS_INTERFACE, DRIVER_PATH, UNREAD, check_parcel, name_of};
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
 use crate::port::{Outbound, Parcel, Received, TO_BUS, To};
@@ -131,8 +131,15 @@ impl Connection {
         Ok(())
     }
 
-    /// The answer to a call that could not be delivered to this program, if there is one.
+    /// The answer to a call that could not be delivered to this program, or word to a member that cannot be read, if there is one.
     pub(super) fn prepare_refusal(&mut self) -> Result<Option<Outgoing>> {
+        while let Some(sender) = self.port.take_unread() {
+            let destination = name_of(sender);
+            let Some(to) = self.find(&destination) else { continue };
+            let word = Builder::signal(DRIVER_PATH, BUS_INTERFACE, UNREAD).destination(&destination);
+            let own = self.next_serial();
+            return self.writer.prepare(to, &word.sender(&self.name), Vec::new(), own).map(Some);
+        }
         let Some(Undeliverable { caller, serial, why }) = self.undeliverable.pop() else { return Ok(None) };
         let (destination, own) = (name_of(caller), self.next_serial());
         // One that the directory does not show has left, or is a client that the bus knows.

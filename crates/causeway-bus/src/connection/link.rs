@@ -2,11 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::watcher::Watched;
 use crate::control::{self, Kind, Packet};
 use crate::error::{Error, Result, name};
 use crate::port::Descriptors;
@@ -24,6 +26,8 @@ pub struct Link {
     /// Why the authority ended the connection, if it said so.
     why: Option<String>,
     is_gone: bool,
+    /// Who is told when this end gives up.
+    watched: Option<Arc<Watched>>,
 }
 
 impl Link {
@@ -66,7 +70,12 @@ impl Link {
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(os)?;
         let address = SocketAddrUnix::new(path).map_err(os)?;
         rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address)).map_err(os)?;
-        Ok(Link { socket, why: None, is_gone: false })
+        Ok(Link { socket, why: None, is_gone: false, watched: None })
+    }
+
+    /// From now on these are told when this end gives up, too.
+    pub fn set_watched(&mut self, watched: Arc<Watched>) {
+        self.watched = Some(watched);
     }
 
     /// The socket.
@@ -111,8 +120,12 @@ impl Link {
             if !ready.inspect_err(|_| self.is_gone = true)?[0] {
                 if left.is_zero() {
                     self.is_gone = true;
-                    // Both sides learn it: the program that the authority is gone, the authority that this member is.
-                    let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+                    // Both sides learn it: the program that the authority is gone, the authority that this member is. The socket is
+                    // not closed for it: as long as it is open, nobody else gets the slot, whose line this process writes.
+                    let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+                    if let Some(watched) = &self.watched {
+                        watched.end();
+                    }
                     return Err(Error::Refused("the process that serves the bus does not answer".into()));
                 }
                 continue;

@@ -133,7 +133,7 @@ impl Connection {
     /// As [`Connection::open`]; an option that is not possible.
     pub fn open_with(path: impl AsRef<Path>, options: ConnectionOptions) -> Result<Connection> {
         let (outbox_fd, mut outbox) = Outbox::create(options.outbox_bytes)?;
-        let (link, welcome, fds) = Link::join(path.as_ref(), Some(outbox_fd.as_fd()))?;
+        let (mut link, welcome, fds) = Link::join(path.as_ref(), Some(outbox_fd.as_fd()))?;
         let [slot, id, cursor, place] = welcome.words;
         let Ok([order, directory, authority]) = <[OwnedFd; 3]>::try_from(fds) else {
             return Err(Error::Refused("the welcome of the bus lacks descriptors".into()));
@@ -147,6 +147,7 @@ impl Connection {
         let slot = slot.ok_or_else(|| Error::Refused("the welcome of the bus names no slot".into()))?;
         outbox.begin_at(place as u32);
         let watched = watcher::watch(link.socket(), Arc::clone(&order), slot)?;
+        link.set_watched(Arc::clone(&watched));
         let mut port = Port::new(order, directory, outbox, slot, id, cursor);
         port.set_own_outbox(&outbox_fd)?;
         port.set_doorbell(AUTHORITY, authority);

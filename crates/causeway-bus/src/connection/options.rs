@@ -52,7 +52,7 @@ pub struct Statistics {
     pub sent_bytes: u64,
     /// Sleeps that a wake-up ended.
     pub wakes: u64,
-    /// Of these, those after which there was nothing for it.
+    /// Of these, those after which there was nothing for it. Of the bus itself: neither a message to carry, nor a member to put out.
     pub empty_wakes: u64,
     /// Of these, those that freed space for others.
     pub space_wakes: u64,

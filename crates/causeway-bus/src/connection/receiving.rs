@@ -8,10 +8,10 @@ use weighbridge_dbus::wire::{Body, Kind};
 
 use super::sleep::end_after;
 use super::{Call, Connection, Incoming, Message, peer};
-use crate::authority::{BUS_INTERFACE, PASSED_ON};
+use crate::authority::{BUS_INTERFACE, PASSED_ON, UNREAD};
 use crate::error::{Error, Result};
 #[cfg(feature = "tokio")]
-use crate::port::{AUTHORITY, To};
+use crate::port::To;
 use crate::port::{AUTHORITY_ID, Received};
 
 /// Messages that are taken from the log at once, at most.
@@ -154,11 +154,14 @@ impl Connection {
             SIGNAL => {
                 let is_of_bus = message.sender_id() == AUTHORITY_ID;
                 let header = message.header();
-                if is_of_bus
-                    && to_us
-                    && (header.interface, header.member) == (Some(BUS_INTERFACE), Some(PASSED_ON))
-                {
-                    return self.follow_call(&message);
+                if to_us && header.interface == Some(BUS_INTERFACE) {
+                    match (header.member, is_of_bus) {
+                        (Some(PASSED_ON), true) => return self.follow_call(&message),
+                        (Some(UNREAD), false) => {
+                            return self.end_unread_calls(message.sender_id(), message.position());
+                        }
+                        _ => {}
+                    }
                 }
                 if is_of_bus && header.member == Some("NameOwnerChanged") {
                     self.follow_owner(&message);
@@ -207,17 +210,17 @@ impl Connection {
         }
     }
 
-    /// Fails for a call of the bus itself, or of a client, that nobody will answer.
+    /// Fails for a call that nobody will answer, because the authority is gone.
     pub(crate) fn check_callee(&mut self, to: To) -> Result<()> {
         match to {
-            To::Peer { slot: AUTHORITY, .. } if self.has_ended() => Err(self.link.end()),
+            To::Peer { id, .. } if self.has_ended() && self.needs_authority(id) => Err(self.link.end()),
             _ => Ok(()),
         }
     }
 
     /// Serials of the calls whose answers only the authority can bring.
     pub(crate) fn calls_of_the_bus(&self) -> Vec<u32> {
-        self.pending.serials(|pending| self.is_carried(pending.callee))
+        self.pending.serials(|pending| self.needs_authority(pending.callee))
     }
 }
 

@@ -25,7 +25,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    fn end(&self) {
+    /// The authority is gone, or has put this connection out: wakes it if it sleeps.
+    pub fn end(&self) {
         self.has_ended.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst); // PAIR bus-armed
         let armed = self.order.armed(self.slot);
@@ -100,8 +101,8 @@ fn run(watcher: &Watcher) {
             Err(_) => return,
         };
         for event in &ready[..count] {
-            let ended = lock(&watcher.watched).get(&event.data.u64()).cloned();
-            if let Some(ended) = ended {
+            // Under the lock: after `forget` the slot may be another's, and its line is not touched any more.
+            if let Some(ended) = lock(&watcher.watched).get(&event.data.u64()) {
                 ended.end();
             }
         }

@@ -119,6 +119,8 @@ pub struct Port {
     wanting: WantingMembers,
     sent_ns: u64,
     others: Vec<Other>,
+    /// Members whose messages cannot be read, and that were not told.
+    unread: Vec<u64>,
     places: Vec<Option<u32>>,
     /// Does it want signals of members at all?
     pub wants_signals: bool,
@@ -156,6 +158,7 @@ impl Port {
             wanting: WantingMembers::default(),
             sent_ns: 0,
             others,
+            unread: Vec::new(),
             wants_signals: false,
             wants_everything: false,
             skips_own: false,

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{Descriptors, Port};
+use super::{AUTHORITY, Descriptors, Port};
 use crate::error::Result;
 use crate::shared::outbox::ForeignOutbox;
 
@@ -12,6 +12,10 @@ pub(super) struct Other {
     pub(super) id: u64,
     pub(super) outbox: Option<ForeignOutbox>,
     pub(super) doorbell: Option<OwnedFd>,
+    /// It lacks the outbox of this member, and nobody has the descriptor any more.
+    cannot_read_us: bool,
+    /// The same the other way round, and noted in `unread`.
+    is_noted: bool,
 }
 
 impl Port {
@@ -54,6 +58,40 @@ impl Port {
     /// Remembers the doorbell of a member.
     pub fn set_doorbell(&mut self, slot: u16, doorbell: OwnedFd) {
         self.other(slot).doorbell = Some(doorbell);
+    }
+
+    /// Can messages pass both ways between this member and the one in a slot, also without the authority? False as well where the other
+    /// one lacks the outbox of this member and has not said so yet: it says so when a message comes.
+    pub fn exchanges_with(&self, slot: u16, id: u64) -> bool {
+        let other = &self.others[usize::from(slot)];
+        other.id == id && other.outbox.is_some() && !other.cannot_read_us
+    }
+
+    /// The member with this number cannot read what this one sends.
+    pub fn note_cannot_read_us(&mut self, id: u64) {
+        if let Some(other) = self.others.iter_mut().find(|other| other.id == id) {
+            other.cannot_read_us = true;
+        }
+    }
+
+    /// A message for this member was skipped, because nobody has the descriptor of its sender's outbox any more.
+    pub(super) fn note_unread(&mut self, slot: u16) {
+        let other = self.other(slot);
+        // Once: what the other one says of it would not be read either, and two that cannot read each other would go on for ever.
+        if slot != AUTHORITY && !std::mem::replace(&mut other.is_noted, true) {
+            let id = other.id;
+            self.unread.push(id);
+        }
+    }
+
+    /// The number of a member that is to be told that this one cannot read its messages; each comes once.
+    pub fn take_unread(&mut self) -> Option<u64> {
+        self.unread.pop()
+    }
+
+    /// Is there one?
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
     }
 
     /// Lets go of what is known of a member that has left, whose messages before this have been read.

@@ -121,6 +121,9 @@ impl Port {
             Err(Error::AuthorityGone) => {
                 // Nobody has the descriptor of the outbox any more: this message cannot be read, others can.
                 self.order.count(self.slot, Statistic::Gone, 1);
+                if destination == self.slot {
+                    self.note_unread(slot);
+                }
                 return Ok(None);
             }
             Err(error) => {
