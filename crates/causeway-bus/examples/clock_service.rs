@@ -9,6 +9,11 @@ use causeway_bus::wire::Body;
 use causeway_bus::{Connection, DO_NOT_QUEUE, Error, NameReply, name};
 
 const CLOCK: &str = "com.example.Clock";
+/// What tools such as `causeway bus tree` and `busctl introspect` show.
+const INTERFACE: &str = r#"
+  <interface name="com.example.Clock">
+    <method name="Seconds"><arg name="seconds" type="u" direction="out"/></method>
+  </interface>"#;
 
 fn main() -> ExitCode {
     match run() {
@@ -25,6 +30,7 @@ fn run() -> Result<(), Error> {
         Some(path) => Connection::open(path)?,
         None => Connection::session()?,
     };
+    bus.describe("/", INTERFACE)?;
     if bus.request_name(CLOCK, DO_NOT_QUEUE)? != NameReply::PrimaryOwner {
         return Err(Error::Refused(format!("another connection has the name {CLOCK}")));
     }

@@ -10,6 +10,12 @@ use causeway_bus::wire::Body;
 use causeway_bus::{AsyncConnection, DO_NOT_QUEUE, Error, NameReply, name};
 
 const CLOCK: &str = "com.example.Clock";
+/// What tools such as `causeway bus tree` and `busctl introspect` show.
+const INTERFACE: &str = r#"
+  <interface name="com.example.Clock">
+    <method name="Seconds"><arg name="seconds" type="u" direction="out"/></method>
+    <signal name="Tick"><arg name="seconds" type="u"/></signal>
+  </interface>"#;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -29,6 +35,7 @@ async fn run() -> Result<(), Error> {
     };
     let (start, mut calls) = (Instant::now(), bus.calls());
     let seconds = || Body::default().u32(start.elapsed().as_secs() as u32);
+    bus.describe("/", INTERFACE)?;
     if bus.request_name(CLOCK, DO_NOT_QUEUE).await? != NameReply::PrimaryOwner {
         return Err(Error::Refused(format!("another connection has the name {CLOCK}")));
     }

@@ -256,6 +256,39 @@ async fn calls_that_no_stream_takes_are_refused_and_a_ping_is_answered() {
     assert_eq!(refused.unwrap_err().name(), Some(name::UNKNOWN_METHOD));
 }
 
+#[tokio::test]
+async fn described_objects_are_answered_whether_a_stream_takes_calls_or_not() {
+    let bus = Bus::start();
+    let (service, client) = (connect(&bus).await, connect(&bus).await);
+    let ask = |path| {
+        client.call(
+            service.unique_name(),
+            path,
+            "org.freedesktop.DBus.Introspectable",
+            "Introspect",
+            text(""),
+        )
+    };
+    let described = |reply: causeway_bus::Reply| reply.text().unwrap().matches("<interface").count();
+    let default = soon("no answer", ask(PATH)).await.unwrap();
+    assert_eq!(described(default), 2, "without a stream, and nothing is described");
+    let mut calls = service.calls();
+    let refuse = async {
+        let call = calls.next().await.unwrap().unwrap();
+        service.reply_error(&call, name::UNKNOWN_METHOD, "no").await.unwrap();
+    };
+    let (default, ()) = soon("no answer", async { tokio::join!(ask("/"), refuse) }).await;
+    assert_eq!(described(default.unwrap()), 2, "the program does not know it, and nothing is described");
+    service.describe(PATH, "<interface name=\"com.example.Test\"/>").unwrap();
+    for (path, interfaces) in [(PATH, 3), ("/", 2)] {
+        assert_eq!(described(soon("no answer", ask(path)).await.unwrap()), interfaces, "{path}");
+    }
+    drop(calls);
+    assert_eq!(described(soon("no answer", ask(PATH)).await.unwrap()), 3, "without a stream");
+    let refused = soon("no answer", ask("/nowhere")).await.unwrap_err();
+    assert_eq!(refused.name(), Some(name::UNKNOWN_METHOD), "{refused}");
+}
+
 /// Outboxes and the order log are full all the time, and one thread serves both sides.
 #[tokio::test(flavor = "current_thread")]
 async fn two_members_that_flood_each_other_in_one_thread_get_on() {

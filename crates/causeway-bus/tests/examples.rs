@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use causeway_bus::Connection;
 use causeway_bus::wire::Body;
 use support::{Bus, INTERFACE, LONG, PATH};
 
@@ -144,6 +145,17 @@ fn a_client_asks_the_clock_and_sees_who_comes() {
     let newcomer = bus.connect();
     // It may see its own arrival first, which is announced while it adds its rule.
     client.comes_to_say(newcomer.unique_name());
+    describes(newcomer, &["Seconds"]);
+}
+
+/// The clock says what it has.
+fn describes(mut member: Connection, names: &[&str]) {
+    let introspectable = "org.freedesktop.DBus.Introspectable";
+    let reply = member.call("com.example.Clock", "/", introspectable, "Introspect", Body::default()).unwrap();
+    let document = reply.text().unwrap();
+    for name in names {
+        assert!(document.contains(&format!("name=\"{name}\"")), "{name}: {document}");
+    }
 }
 
 #[test]
@@ -157,6 +169,7 @@ fn tasks_of_tokio_ask_the_clock_and_hear_it_tick() {
     client.says("seconds: ");
     client.says("the clock has one method: Seconds");
     client.says("tick: ");
+    describes(bus.connect(), &["Seconds", "Tick"]);
 }
 
 #[test]

@@ -5,11 +5,8 @@
 #   crates/causewayd/conformance/clients.sh [CAUSEWAYD]
 set -u
 
-causewayd=$(realpath "${1:-$(dirname "$0")/../../../target/debug/causewayd}")
-if [ ! -x "$causewayd" ]; then
-    echo "there is no program $causewayd; build it with: cargo build -p causewayd" >&2
-    exit 2
-fi
+. "$(dirname "$0")/programs.sh"
+find_causewayd "${1:-}"
 folder=$(mktemp -d)
 bus=
 stop() {

@@ -8,16 +8,8 @@
 # temporary folder, with cc and libsystemd.
 set -u
 
-if [ ! -f "${1:-}/test/dbus/test-driver.c" ]; then
-    echo "usage: $0 SOURCE [CAUSEWAYD]; SOURCE is a source tree of dbus-broker 33 to 36, and has no test/dbus/test-driver.c here" >&2
-    exit 2
-fi
-source=$(realpath "$1")
-causewayd=$(realpath "${2:-$(dirname "$0")/../../../target/debug/causewayd}")
-if [ ! -x "$causewayd" ]; then
-    echo "there is no program $causewayd; build it with: cargo build -p causewayd" >&2
-    exit 2
-fi
+. "$(dirname "$0")/programs.sh"
+find_source "a source tree of dbus-broker 33 to 36" test/dbus/test-driver.c "$@"
 pkg-config --exists libsystemd || { echo "the headers of libsystemd are missing; install libsystemd-dev" >&2; exit 2; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM

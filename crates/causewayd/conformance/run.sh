@@ -7,19 +7,17 @@
 # Tests that talk to no bus (fdpass, server-oom, corrupt, loopback, relay) examine the library libdbus; their cases are the same with any bus.
 set -u
 
-causewayd=${1:-$(dirname "$0")/../../../target/debug/causewayd}
+. "$(dirname "$0")/programs.sh"
+find_causewayd "${1:-}"
 tests=${DBUS_TEST_EXEC:-/usr/lib/dbus-1.0/installed-tests/dbus}
 data=${DBUS_TEST_DATA:-$tests/data}
 programs="test-dbus-daemon test-monitor test-dbus-daemon-eavesdrop test-header-fields test-fdpass test-server-oom test-corrupt test-loopback test-relay"
 
-for needed in "$tests/test-dbus-daemon" "$causewayd"; do
-    if [ ! -x "$needed" ]; then
-        echo "there is no program $needed; install dbus-tests, and build with: cargo build -p causewayd" >&2
-        exit 2
-    fi
-done
+if [ ! -x "$tests/test-dbus-daemon" ]; then
+    echo "there is no program $tests/test-dbus-daemon; install dbus-tests" >&2
+    exit 2
+fi
 daemon=$(command -v dbus-daemon) || { echo "dbus-daemon is not installed" >&2; exit 2; }
-causewayd=$(realpath "$causewayd")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
 

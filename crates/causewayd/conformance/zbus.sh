@@ -8,16 +8,8 @@
 # folder, or in CARGO_TARGET_DIR if that is set, and fetches what they need. That takes minutes.
 set -u
 
-if [ ! -f "${1:-}/tests/e2e.rs" ] || [ ! -f "$1/Cargo.toml" ]; then
-    echo "usage: $0 SOURCE [CAUSEWAYD]; SOURCE is the source of the package zbus, and has no tests/e2e.rs here" >&2
-    exit 2
-fi
-source=$(realpath "$1")
-causewayd=$(realpath "${2:-$(dirname "$0")/../../../target/debug/causewayd}")
-if [ ! -x "$causewayd" ]; then
-    echo "there is no program $causewayd; build it with: cargo build -p causewayd" >&2
-    exit 2
-fi
+. "$(dirname "$0")/programs.sh"
+find_source "the source of the package zbus" tests/e2e.rs "$@"
 for needed in cargo dbus-daemon; do
     command -v "$needed" > /dev/null || { echo "$needed is not installed" >&2; exit 2; }
 done

@@ -6,6 +6,7 @@
 //! | [`wire`] | bytes of a message | header and arguments, and back |
 //! | [`rule`] | text of a match rule | which messages it matches, which rules it makes superfluous |
 //! | [`bus`] | messages in order | who has which name and which rules at that time |
+//! | [`introspection`] | objects and their interfaces | what a service says of them |
 //! | [`capture`] | pcap, pcapng, text of `dbus-monitor --profile` | messages with their times |
 //! | [`traffic`] | messages with their times | counts, latencies, recipients, habits |
 //! | [`lint`] | rules and what they matched | findings |
@@ -16,6 +17,7 @@ pub mod address;
 pub mod anonymise;
 pub mod bus;
 pub mod capture;
+pub mod introspection;
 pub mod lint;
 pub mod random;
 pub mod rule;

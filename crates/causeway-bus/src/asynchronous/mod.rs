@@ -171,9 +171,18 @@ impl AsyncConnection {
     }
 
     /// The calls of others to this connection, as a stream; several streams share them. While there is none, calls are answered
-    /// with the error `UnknownMethod`. Those of `org.freedesktop.DBus.Peer` are answered by this library.
+    /// with the error `UnknownMethod`. Those of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were
+    /// [described](AsyncConnection::describe), are answered by this library.
     pub fn calls(&self) -> Calls {
         Calls::new(self.clone())
+    }
+
+    /// Says which interfaces an object of this program has, for `Introspect`.
+    ///
+    /// # Errors
+    /// As [`Connection::describe`].
+    pub fn describe(&self, path: &str, interfaces: &str) -> Result<()> {
+        self.0.shared.state().connection.describe(path, interfaces)
     }
 
     /// Answers a call.
@@ -184,7 +193,7 @@ impl AsyncConnection {
         self.0.shared.answer(call, Ok(body.into())).await
     }
 
-    /// Answers a call with an error.
+    /// Answers a call with an error, or as [`Connection::reply_error`] does.
     ///
     /// # Errors
     /// As [`Connection::reply_error`].

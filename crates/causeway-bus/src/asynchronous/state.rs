@@ -14,7 +14,7 @@ use super::MESSAGES_PER_TURN;
 use super::doorbell::{Doorbell, Turn};
 use super::sending::{MessageSink, send};
 use crate::authority::{DRIVER, DRIVER_PATH};
-use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Reply, Taken, outcome, peer};
+use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Reply, Taken, outcome};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 
@@ -227,7 +227,7 @@ impl State {
     }
 
     fn deliver_call(&mut self, call: Call) {
-        let answer = match peer::answer(&call.header()) {
+        let answer = match self.connection.standard_answer(&call.header()) {
             Some(answer) => answer,
             None if self.servers > 0 => {
                 self.queued_bytes += call.bytes().len();

@@ -213,7 +213,8 @@ impl Connection {
         self.answer(call, Ok(body.into()))
     }
 
-    /// Answers a call with an error.
+    /// Answers a call with an error. One that is refused with `UnknownMethod` and that this library can answer itself gets that answer instead:
+    /// `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, and `Introspect` as [`Connection::serve`] answers it.
     ///
     /// # Errors
     /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
@@ -251,7 +252,11 @@ impl Connection {
         let (reply, descriptors) = match outcome {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
             Err((error, text)) => {
-                (Builder::error(answered, error).body(Body::default().text(text)), Vec::new())
+                let is_unknown = error == name::UNKNOWN_METHOD;
+                match is_unknown.then(|| self.answer_to_refused(&call.header())).flatten() {
+                    Some(body) => (Builder::reply(answered).body(body), Vec::new()),
+                    None => (Builder::error(answered, error).body(Body::default().text(text)), Vec::new()),
+                }
             }
         };
         let reply = reply.destination(call.sender_name()).sender(&self.name);

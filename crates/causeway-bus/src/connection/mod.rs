@@ -9,7 +9,7 @@
 //! | `raw` | whole messages, for programs that build and read them themselves |
 //! | `descriptors` | what of a message travels beside the log |
 //! | `names`, `rules` | names and match rules |
-//! | `peer` | the interface that this library answers for every program |
+//! | `standard` | what this library answers in the place of the program |
 //! | `destinations` | where messages for a name go |
 //! | `headers` | headers that were checked before |
 //! | `link`, `watcher` | the control socket, and the thread that sees its end |
@@ -22,13 +22,13 @@ mod link;
 mod message;
 mod names;
 mod options;
-pub(crate) mod peer;
 mod pending;
 mod raw;
 mod receiving;
 mod rules;
 mod sending;
 mod sleep;
+mod standard;
 mod watcher;
 
 pub use message::{Call, Incoming, Message, Reply};
@@ -53,6 +53,7 @@ use std::time::Duration;
 use causeway_os::memory::Access;
 use causeway_os::sched;
 use rustc_hash::FxHashMap;
+use weighbridge_dbus::introspection::Objects;
 
 use crate::authority::unique_name;
 use crate::error::{Error, Result};
@@ -94,6 +95,8 @@ pub struct Connection {
     inbox_bytes: usize,
     /// Headers of received messages.
     headers: KnownHeaders,
+    /// What the program has said of its objects.
+    objects: Objects,
     pending: PendingCalls,
     /// Of these, calls whose replies the program takes as messages.
     raw: FxHashMap<u32, raw::RawCall>,
@@ -166,6 +169,7 @@ impl Connection {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             headers: KnownHeaders::default(),
+            objects: Objects::default(),
             pending: PendingCalls::default(),
             raw: FxHashMap::default(),
             replies: FxHashMap::default(),

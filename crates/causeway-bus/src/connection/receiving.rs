@@ -7,7 +7,7 @@ use causeway_os::clock;
 use weighbridge_dbus::wire::{Body, Kind};
 
 use super::sleep::end_after;
-use super::{Call, Connection, Incoming, Message, peer};
+use super::{Call, Connection, Incoming, Message};
 use crate::authority::{BUS_INTERFACE, PASSED_ON, UNREAD};
 use crate::error::{Error, Result};
 #[cfg(feature = "tokio")]
@@ -80,7 +80,8 @@ impl Connection {
     }
 
     /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message. Signals
-    /// are discarded. Calls of `org.freedesktop.DBus.Peer` are answered here.
+    /// are discarded. Calls of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were [described](Connection::describe), are answered
+    /// here; of a program that has described none, `Introspect` is answered where `handle` does not know it ([`Connection::reply_error`]).
     ///
     /// # Errors
     /// The bus or this connection has ended. An error of `handle` is the caller's reply.
@@ -92,9 +93,9 @@ impl Connection {
         while !stop.load(Ordering::Relaxed) {
             match self.next(None)? {
                 Some(Incoming::Call(call)) => {
-                    let of_peer = peer::answer(&call.header());
+                    let standard = self.standard_answer(&call.header());
                     let own = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
-                    match of_peer.map_or_else(|| handle(&call), |answer| answer.map_err(own)) {
+                    match standard.map_or_else(|| handle(&call), |answer| answer.map_err(own)) {
                         Ok(body) => self.reply(&call, body)?,
                         Err((name, text)) => self.reply_error(&call, &name, &text)?,
                     }

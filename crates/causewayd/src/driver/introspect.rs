@@ -2,37 +2,33 @@
 
 use std::fmt::Write;
 
+use weighbridge_dbus::introspection::{Objects, document};
 use weighbridge_dbus::wire::{Body, signature};
 
 use super::request::{Answer, Request};
 use super::{METHODS, properties};
 use crate::bus::{Bus, DRIVER, DRIVER_PATH};
 
-const DOCTYPE: &str = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n\
-    \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n";
 const SIGNALS: &[(&str, &str)] = &[("NameOwnerChanged", "sss"), ("NameLost", "s"), ("NameAcquired", "s")];
 
 pub fn introspect(_: &mut Bus, request: Request<'_>) -> Answer {
-    let text = match request.letter.header.path {
-        Some(DRIVER_PATH) => own(),
-        // Above the driver's object there is the way to it.
-        Some(path) => child(path),
-        None => child("/"),
-    };
-    Ok(Some(Body::default().text(&text)))
+    Ok(Some(Body::default().text(&at(request.letter.header.path.unwrap_or("/")))))
 }
 
-/// The object at a path above that of the driver, with the next step towards it. Other objects have no children.
-fn child(path: &str) -> String {
-    let rest = DRIVER_PATH.strip_prefix(path.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
-    let step = rest.and_then(|rest| rest.split('/').next()).filter(|step| !step.is_empty());
-    let node = step.map(|step| format!("  <node name=\"{step}\"/>\n")).unwrap_or_default();
-    format!("{DOCTYPE}<node>\n{node}</node>\n")
+/// The object at a path. Those that are not on the way to that of the driver are empty: its methods can be called on any path.
+fn at(path: &str) -> String {
+    let mut objects = Objects::default();
+    objects.insert(DRIVER_PATH, &interfaces());
+    objects.document(path, "").unwrap_or_else(|| document(&[], []))
 }
 
 /// The description of the driver's object.
 pub fn own() -> String {
-    let mut out = format!("{DOCTYPE}<node>\n");
+    at(DRIVER_PATH)
+}
+
+fn interfaces() -> String {
+    let mut out = String::new();
     let mut interfaces: Vec<&str> = METHODS.iter().map(|method| method.interface).collect();
     interfaces.dedup();
     for interface in interfaces {
@@ -62,7 +58,6 @@ pub fn own() -> String {
         }
         out.push_str("  </interface>\n");
     }
-    out.push_str("</node>\n");
     out
 }
 
@@ -90,8 +85,8 @@ mod tests {
 
     #[test]
     fn the_driver_is_found_from_the_root() {
-        assert!(child("/").contains("name=\"org\"") && child("/org").contains("name=\"freedesktop\""));
-        assert!(child("/org/freedesktop").contains("name=\"DBus\"") && !child("/or").contains("name="));
-        assert!(!child("/org/freedesktop/DBus/x").contains("name="));
+        assert!(at("/").contains("name=\"org\"") && at("/org").contains("name=\"freedesktop\""));
+        assert!(at("/org/freedesktop").contains("name=\"DBus\"") && !at("/or").contains("name="));
+        assert!(!at("/org/freedesktop/DBus/x").contains("name="));
     }
 }
