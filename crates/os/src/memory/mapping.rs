@@ -49,7 +49,8 @@ impl Access {
 pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    access: Access,
+    /// `len`, or 0 if the mapping is for reading: one comparison tells where a word may be stored to.
+    writable_len: usize,
 }
 
 // SAFETY: the range belongs to no thread; safe methods only hand out atomics and addresses.
@@ -110,7 +111,7 @@ impl Mapping {
         check_length(fd, offset, len)?;
         // One reservation for both copies: between two calls another thread could take the addresses after the first.
         let mut ring = Mapping::private(twice, ProtFlags::empty())?;
-        ring.access = access;
+        ring.writable_len = writable_len(twice, access);
         for copy in 0..2 {
             // SAFETY: the fixed range is one half of the reservation that `ring` owns and that no other code has seen yet.
             unsafe {
@@ -149,7 +150,7 @@ impl Mapping {
 
     fn own(base: *mut c_void, len: usize, access: Access) -> Mapping {
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0 unless asked to");
-        Mapping { base, len, access }
+        Mapping { base, len, writable_len: writable_len(len, access) }
     }
 
     /// Address of the first byte; a multiple of the page size.
@@ -165,7 +166,7 @@ impl Mapping {
 
     /// What this mapping may be used for.
     pub fn access(&self) -> Access {
-        self.access
+        if self.writable_len > 0 { Access::ReadWrite } else { Access::ReadOnly }
     }
 
     /// Keeps all pages in memory (mlock).
@@ -175,7 +176,7 @@ impl Mapping {
     /// `ENOMEM` or `EPERM` when that is more than the `memlock` limit allows.
     pub fn lock(&self) -> Result<()> {
         // SAFETY: the range is ours; locking changes no byte of it.
-        unsafe { mm::mlock(self.raw(), self.len) }.context("lock", || describe(self.len, self.access))
+        unsafe { mm::mlock(self.raw(), self.len) }.context("lock", || describe(self.len, self.access()))
     }
 
     /// Brings every page into this process's page tables now, so that no later access takes a fault: for writing
@@ -185,7 +186,7 @@ impl Mapping {
     ///
     /// The kernel's, such as `ENOMEM`.
     pub fn prefault(&self) -> Result<()> {
-        let advice = match self.access {
+        let advice = match self.access() {
             Access::ReadOnly => Advice::LinuxPopulateRead,
             Access::ReadWrite => Advice::LinuxPopulateWrite,
         };
@@ -196,7 +197,7 @@ impl Mapping {
                 self.touch_every_page();
                 Ok(())
             }
-            other => other.context("prefault", || describe(self.len, self.access)),
+            other => other.context("prefault", || describe(self.len, self.access())),
         }
     }
 
@@ -206,7 +207,7 @@ impl Mapping {
             // SAFETY: `offset < len`, and a byte is always aligned; it is only accessed atomically here.
             let byte = unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) };
             let mut value = byte.load(Ordering::Relaxed);
-            if self.access == Access::ReadOnly {
+            if self.access() == Access::ReadOnly {
                 continue;
             }
             // A compare-exchange with the value itself is a write to the processor and none to a reader. An
@@ -238,7 +239,7 @@ impl Mapping {
     fn advise(&self, advice: Advice) -> Result<()> {
         // SAFETY: the advices above change neither bytes nor protection of the range in this process.
         unsafe { mm::madvise(self.raw(), self.len, advice) }
-            .context("advise the kernel on", || describe(self.len, self.access))
+            .context("advise the kernel on", || describe(self.len, self.access()))
     }
 
     /// The 32-bit word at byte `offset`, as an atomic that other processes may access at the same time.
@@ -254,10 +255,8 @@ impl Mapping {
     #[inline]
     #[track_caller]
     pub fn atomic_u32(&self, offset: usize) -> &AtomicU32 {
-        self.check_writable();
-        // SAFETY: the word lies inside the mapping and is aligned (checked), the mapping outlives the reference and
-        // can be written (checked).
-        unsafe { AtomicU32::from_ptr(self.word(offset)) }
+        // SAFETY: the word lies inside what can be written and is aligned (checked), and the mapping outlives the reference.
+        unsafe { AtomicU32::from_ptr(self.word(offset, self.writable_len)) }
     }
 
     /// The 64-bit word at byte `offset`, as an atomic. The promise is that of [`Mapping::atomic_u32`].
@@ -268,9 +267,8 @@ impl Mapping {
     #[inline]
     #[track_caller]
     pub fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
-        self.check_writable();
         // SAFETY: as in `atomic_u32`.
-        unsafe { AtomicU64::from_ptr(self.word(offset)) }
+        unsafe { AtomicU64::from_ptr(self.word(offset, self.writable_len)) }
     }
 
     /// The 32-bit word at byte `offset`, to be looked at or waited for. Works whatever the mapping is for.
@@ -283,7 +281,7 @@ impl Mapping {
     pub fn load_u32(&self, offset: usize) -> LoadU32<'_> {
         // SAFETY: inside, aligned (checked) and alive as long as the reference. Nothing stores through it: `LoadU32` keeps
         // it to itself.
-        LoadU32(unsafe { AtomicU32::from_ptr(self.word(offset)) })
+        LoadU32(unsafe { AtomicU32::from_ptr(self.word(offset, self.len)) })
     }
 
     /// The 64-bit word at byte `offset`, to be looked at. Works whatever the mapping is for.
@@ -295,7 +293,7 @@ impl Mapping {
     #[track_caller]
     pub fn load_u64(&self, offset: usize) -> LoadU64<'_> {
         // SAFETY: as in `load_u32`.
-        LoadU64(unsafe { AtomicU64::from_ptr(self.word(offset)) })
+        LoadU64(unsafe { AtomicU64::from_ptr(self.word(offset, self.len)) })
     }
 
     /// `count` 64-bit words from byte `offset` on, as atomics. The promise is that of [`Mapping::atomic_u32`].
@@ -306,10 +304,8 @@ impl Mapping {
     #[inline]
     #[track_caller]
     pub fn atomic_u64s(&self, offset: usize, count: usize) -> &[AtomicU64] {
-        self.check_writable();
-        // SAFETY: the words lie inside the mapping and are aligned (checked), and the mapping outlives the reference and can be
-        // written (checked).
-        unsafe { self.words(offset, count) }
+        // SAFETY: the words lie inside what can be written and are aligned (checked), and the mapping outlives the reference.
+        unsafe { self.words(offset, count, self.writable_len) }
     }
 
     /// The values of `count` 64-bit words from byte `offset` on, each loaded when it is asked for. Works whatever the mapping is for.
@@ -321,7 +317,7 @@ impl Mapping {
     #[track_caller]
     pub fn load_u64s(&self, offset: usize, count: usize) -> impl Iterator<Item = u64> {
         // SAFETY: inside and aligned (checked), alive as long as the reference, and nothing stores through it here.
-        unsafe { self.words(offset, count) }.iter().map(|word| word.load(Ordering::Relaxed))
+        unsafe { self.words(offset, count, self.len) }.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
     /// A copy of `bytes` bytes from byte `offset` on, loaded as 64-bit words, and so torn at most between words. Works whatever the
@@ -334,53 +330,60 @@ impl Mapping {
     #[must_use]
     #[track_caller]
     pub fn copy(&self, offset: usize, bytes: usize) -> Vec<u8> {
-        let mut words =
-            self.load_u64s(offset, bytes.div_ceil(8)).map(|word| word.to_ne_bytes().map(MaybeUninit::new));
+        // SAFETY: inside and aligned (checked), alive as long as the reference, and nothing stores through it here.
+        let words = unsafe { self.words(offset, bytes.div_ceil(8), self.len) };
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_ne_bytes().map(MaybeUninit::new);
         let mut copy = Vec::with_capacity(bytes);
         let (whole, rest) = copy.spare_capacity_mut()[..bytes].as_chunks_mut::<8>();
-        whole.iter_mut().zip(&mut words).for_each(|(chunk, word)| *chunk = word);
-        if let Some(word) = words.next() {
-            rest.copy_from_slice(&word[..rest.len()]);
+        whole.iter_mut().zip(words).for_each(|(chunk, word)| *chunk = load(word));
+        if let Some(word) = words.get(whole.len()) {
+            rest.copy_from_slice(&load(word)[..rest.len()]);
         }
         // SAFETY: there is a word for each chunk, and one for the rest if there is any, so all these bytes were written.
         unsafe { copy.set_len(bytes) };
         copy
     }
 
+    /// The words from byte `offset` on, inside the first `end` bytes: [`Mapping::len`], or less.
+    ///
     /// # Safety
     ///
     /// Nothing stores through the reference if the mapping is for reading.
     #[inline]
     #[track_caller]
-    unsafe fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
-        let first = if count == 0 { std::ptr::dangling_mut() } else { self.word(offset) };
-        assert!(
-            count <= self.len.saturating_sub(offset) / 8,
-            "{count} words at {offset} are outside a mapping of {} bytes",
-            self.len
-        );
+    unsafe fn words(&self, offset: usize, count: usize, end: usize) -> &[AtomicU64] {
+        let first = if count == 0 { std::ptr::dangling_mut() } else { self.word(offset, end) };
+        if count > end.saturating_sub(offset) / 8 {
+            self.refuse(count, 8, offset, end);
+        }
         // SAFETY: `count` aligned words lie inside the mapping, as checked above; others may change them, which atomics allow.
         unsafe { std::slice::from_raw_parts(first, count) }
     }
 
+    /// The address of a word inside the first `end` bytes: [`Mapping::len`], or less.
     #[inline]
     #[track_caller]
-    fn check_writable(&self) {
-        assert_eq!(self.access, Access::ReadWrite, "a word of a mapping for reading can only be loaded");
-    }
-
-    #[inline]
-    #[track_caller]
-    fn word<T>(&self, offset: usize) -> *mut T {
-        let size = size_of::<T>();
-        assert!(
-            offset <= self.len && self.len - offset >= size,
-            "a word of {size} bytes at {offset} is outside a mapping of {} bytes",
-            self.len
-        );
-        assert!(offset.is_multiple_of(size), "a word of {size} bytes at {offset} is not aligned");
+    fn word<T>(&self, offset: usize, end: usize) -> *mut T {
+        let size = const {
+            assert!(size_of::<T>().is_power_of_two(), "words are aligned to their size");
+            size_of::<T>()
+        };
+        // An aligned word that begins before the last multiple of its size ends before `end`.
+        if offset >= end & !(size - 1) || !offset.is_multiple_of(size) {
+            self.refuse(1, size, offset, end);
+        }
         // SAFETY: `offset` is inside the mapping, as checked above.
         unsafe { self.base.as_ptr().add(offset) }.cast()
+    }
+
+    /// Says why there are no such words.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn refuse(&self, count: usize, size: usize, offset: usize, end: usize) -> ! {
+        assert!(end > 0, "a word of a mapping for reading can only be loaded");
+        assert!(offset.is_multiple_of(size), "a word of {size} bytes at {offset} is not aligned");
+        panic!("{count} words of {size} bytes at {offset} are outside a mapping of {} bytes", self.len)
     }
 
     /// `len` bytes from `offset` on, to be read.
@@ -412,7 +415,7 @@ impl Mapping {
     #[expect(clippy::mut_from_ref, reason = "the caller promises to be alone")]
     pub unsafe fn slice_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         self.check_range(offset, len);
-        assert_eq!(self.access, Access::ReadWrite, "a read-only mapping cannot be written");
+        assert_eq!(self.access(), Access::ReadWrite, "a read-only mapping cannot be written");
         // SAFETY: inside the mapping, writable, and the caller promises to be alone.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), len) }
     }
@@ -436,6 +439,13 @@ impl Drop for Mapping {
         // SAFETY: the range is ours, and references into it borrow from `self`. An error would mean that the range was
         // not ours; there is no caller to tell.
         let _ = unsafe { mm::munmap(self.raw(), self.len) };
+    }
+}
+
+fn writable_len(len: usize, access: Access) -> usize {
+    match access {
+        Access::ReadOnly => 0,
+        Access::ReadWrite => len,
     }
 }
 
