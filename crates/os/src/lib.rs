@@ -24,6 +24,7 @@ pub mod namespace;
 pub mod network;
 pub mod process;
 pub mod sched;
+pub mod serving;
 pub mod socket;
 pub mod topology;
 pub mod tracefs;

@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use causeway_os::serving::{OwnFile, PathLock};
 use causeway_os::socket;
-use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -18,13 +18,8 @@ const MOST_PATH_BYTES: usize = 107;
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    _file: Option<LockedPath>,
-}
-
-#[derive(Debug)]
-struct LockedPath {
-    path: PathBuf,
-    _lock: Lock,
+    /// Removed before the lock is released.
+    _file: Option<(OwnFile, PathLock)>,
 }
 
 impl Listener {
@@ -46,7 +41,9 @@ impl Listener {
         }
         // Before the lock: beside the file of somebody else nothing is made.
         is_left_socket(&path)?;
-        let lock = Lock::of(&path)?;
+        let Some(lock) = PathLock::take(&path)? else {
+            return Err(Error::Refused(format!("another process serves a bus at {}", path.display())));
+        };
         if is_left_socket(&path)? {
             // Its server is gone, or it would have the lock.
             rustix::fs::unlink(&path).map_err(|error| os("remove", error))?;
@@ -59,8 +56,9 @@ impl Listener {
         )
         .map_err(|error| os("make a socket for", error))?;
         socket::bind_with_mode(&socket, &path, 0o600)?;
+        let file = (OwnFile::at(path.clone())?, lock);
         rustix::net::listen(&socket, 1024).map_err(|error| os("listen at", error))?;
-        Ok(Listener { socket, _file: Some(LockedPath { path, _lock: lock }) })
+        Ok(Listener { socket, _file: Some(file) })
     }
 
     /// A socket that listens already.
@@ -99,12 +97,6 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for LockedPath {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
 /// Is there a socket of this user at a path, rather than nothing?
 fn is_left_socket(path: &Path) -> Result<bool> {
     match std::fs::symlink_metadata(path) {
@@ -116,44 +108,6 @@ fn is_left_socket(path: &Path) -> Result<bool> {
         )),
         // What else is wrong with the path is said by what is tried there next.
         Err(_) => Ok(false),
-    }
-}
-
-/// The file `PATH.lock`, locked: the process that has it serves at the path. It goes when it is dropped.
-#[derive(Debug)]
-struct Lock {
-    _file: OwnedFd,
-    path: PathBuf,
-}
-
-impl Lock {
-    fn of(socket: &Path) -> Result<Lock> {
-        let mut name = socket.as_os_str().to_owned();
-        name.push(".lock");
-        let path = PathBuf::from(name);
-        let os = |error: Errno| Error::Os(causeway_os::Error::new("lock", path.display().to_string(), error));
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        loop {
-            let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(os)?;
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) => {
-                    let socket = socket.display();
-                    return Err(Error::Refused(format!("another process serves a bus at {socket}")));
-                }
-                other => other.map_err(os)?,
-            }
-            // Its last owner may have removed it between the two calls: then it locks nothing.
-            let locked = rustix::fs::fstat(&file).map_err(os)?;
-            if rustix::fs::lstat(&path).is_ok_and(|found| found.st_ino == locked.st_ino) {
-                return Ok(Lock { _file: file, path });
-            }
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -7,10 +7,10 @@
 use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use causeway_os::serving::{OwnFile, PathLock};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, listen, socket_with, sockopt,
@@ -31,7 +31,7 @@ pub struct Listener {
     socket: ForeignSocket,
     /// Removed before the lock is released.
     _file: OwnFile,
-    _lock: Lock,
+    _lock: PathLock,
 }
 
 impl Listener {
@@ -42,7 +42,7 @@ impl Listener {
         let absolute = std::path::absolute(path)
             .map_err(|error| Error::os("find", path.display().to_string(), error))?;
         reject_other_files(path, std::fs::symlink_metadata(path))?;
-        let lock = Lock::take(&absolute)?;
+        let lock = PathLock::take(&absolute)?.ok_or_else(|| on("serve at")(Errno::ADDRINUSE))?;
         let socket = ForeignSocket::new(unix_socket()?);
         let mode = if admits_other_users { 0o666 } else { 0o600 };
         match causeway_os::socket::bind_with_mode(&socket, path, mode) {
@@ -56,8 +56,7 @@ impl Listener {
             }
             bound => bound?,
         }
-        let file =
-            OwnFile::at(absolute).map_err(|error| Error::os("find", path.display().to_string(), error))?;
+        let file = OwnFile::at(absolute)?;
         listen(&socket, BACKLOG).map_err(on("listen on"))?;
         Ok(Listener { socket, _file: file, _lock: lock })
     }
@@ -66,71 +65,6 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// A file that this process made. Its drop removes it, unless another file has taken its place.
-#[derive(Debug)]
-struct OwnFile {
-    path: PathBuf,
-    identity: (u64, u64),
-}
-
-impl OwnFile {
-    fn at(path: PathBuf) -> io::Result<OwnFile> {
-        let identity = identity(&std::fs::symlink_metadata(&path)?);
-        Ok(OwnFile { path, identity })
-    }
-}
-
-impl Drop for OwnFile {
-    fn drop(&mut self) {
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity) {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
-}
-
-/// The right to serve at a path: a lock on the file with `.lock` behind that path.
-#[derive(Debug)]
-struct Lock {
-    /// Removed while the lock is held, so that no other process has it by then.
-    _file: OwnFile,
-    _fd: OwnedFd,
-}
-
-impl Lock {
-    fn take(path: &Path) -> Result<Lock> {
-        let mut lock_path = path.as_os_str().to_owned();
-        lock_path.push(".lock");
-        let lock_path = PathBuf::from(lock_path);
-        let shown = lock_path.display().to_string();
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        loop {
-            let fd = rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)
-                .map_err(|error| Error::os("open", &shown, error))?;
-            match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) => {
-                    return Err(Error::os("serve at", path.display().to_string(), Errno::ADDRINUSE));
-                }
-                locked => locked.map_err(|error| Error::os("lock", &shown, error))?,
-            }
-            let stat = rustix::fs::fstat(&fd).map_err(|error| Error::os("stat", &shown, error))?;
-            // Its last holder may have removed the file between the two calls.
-            match OwnFile::at(lock_path.clone()) {
-                Ok(file) if file.identity == (stat.st_dev, stat.st_ino) => {
-                    return Ok(Lock { _file: file, _fd: fd });
-                }
-                // Not removed here: it belongs to somebody else.
-                Ok(other) => std::mem::forget(other),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(Error::os("stat", &shown, error)),
-            }
-        }
     }
 }
 
