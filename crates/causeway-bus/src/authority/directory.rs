@@ -69,10 +69,10 @@ impl Authority {
         }
         let end = self.port.find_end();
         self.end_deposits_of(id, end);
-        if self.leaving.is_empty() {
+        if self.leaving.iter().all(|(_, end)| end.is_none()) {
             self.leaving_since = Instant::now();
         }
-        self.leaving.push((index, end));
+        self.leaving.push((index, Some(end)));
         if self.leaving.len() > self.options.members / 4 {
             self.ring_behind();
         }

@@ -189,7 +189,8 @@ pub struct Authority {
     /// Is the authority woken for each signal of a member?
     wakes_for_all: bool,
     tokens: Tokens,
-    leaving: Vec<(u16, u64)>,
+    /// Slots of those who left, and behind which position all members must read before it is used again; nothing once they have.
+    leaving: Vec<(u16, Option<u64>)>,
     /// Since when there are some, or when members were last woken for them.
     leaving_since: Instant,
     /// A message that was read and is behind the position up to which the host wanted to read.
