@@ -69,10 +69,10 @@ impl Authority {
         }
         let end = self.port.find_end();
         self.end_deposits_of(id, end);
-        if self.leaving.is_empty() {
+        if self.leaving.iter().all(|one| one.end.is_none()) {
             self.leaving_since = Instant::now();
         }
-        self.leaving.push(Leaving { index, end, since: Instant::now() });
+        self.leaving.push(Leaving { index, end: Some(end), since: Instant::now() });
         if self.leaving.len() > self.options.members / 4 {
             self.ring_behind();
         }

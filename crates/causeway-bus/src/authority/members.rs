@@ -337,7 +337,7 @@ impl Authority {
         let is_same_wait = |(_, last): &(Instant, Instant)| now - *last < self.options.laggard_deadline;
         let since = self.place_wanted.filter(is_same_wait).map_or(now, |(first, _)| first);
         self.place_wanted = Some((since, now));
-        let Some(end) = self.leaving.iter().map(|one| one.end).min() else { return };
+        let Some(end) = self.leaving.iter().filter_map(|one| one.end).min() else { return };
         if since.elapsed() < self.options.laggard_deadline {
             return;
         }
@@ -350,7 +350,7 @@ impl Authority {
 
     /// Wakes those who sleep before the end of a member whose place is needed.
     pub(super) fn ring_behind(&mut self) {
-        let Some(end) = self.leaving.iter().map(|one| one.end).max() else { return };
+        let Some(end) = self.leaving.iter().filter_map(|one| one.end).max() else { return };
         for slot in self.port.directory().present().collect::<Vec<_>>() {
             if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
                 self.port.ring(&mut self.fds, slot);
@@ -358,9 +358,12 @@ impl Authority {
         }
     }
 
-    /// When to wake those who sleep before the end of a member that left.
+    /// When to wake those who sleep before the end of a member that left. Reading does not free a slot whose process may write its line.
     pub(super) fn leaving_timeout(&self) -> Option<Duration> {
-        (!self.leaving.is_empty()).then(|| LEAVING.saturating_sub(self.leaving_since.elapsed()))
+        self.leaving
+            .iter()
+            .any(|one| one.end.is_some())
+            .then(|| LEAVING.saturating_sub(self.leaving_since.elapsed()))
     }
 
     /// What a member that left had open stays for [`LEAVING`] at most, although others sleep.
@@ -387,8 +390,9 @@ impl Authority {
         let directory = Arc::clone(self.port.directory());
         let held: Vec<u16> = self.links.values().filter_map(|link| link.holds).collect();
         let shows = self.place_wanted.is_none() && self.monitors() > 0;
-        self.leaving.retain(|Leaving { index, end, since }| {
-            if lowest < *end || held.contains(index) || shows && since.elapsed() < SHOWN {
+        self.leaving.retain_mut(|Leaving { index, end, since }| {
+            *end = end.filter(|end| lowest < *end || shows && since.elapsed() < SHOWN);
+            if end.is_some() || held.contains(index) {
                 return true;
             }
             directory.set_state(*index, State::Free);
@@ -466,5 +470,64 @@ impl Authority {
             self.leave(id, connection.index);
             events.push(Event::Left { peer: id, why });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+    use super::*;
+    use crate::authority::AuthorityOptions;
+    use crate::shared::outbox::Outbox;
+
+    /// The next event of the control sockets.
+    fn event(authority: &mut Authority) -> Event {
+        let start = Instant::now();
+        loop {
+            if let Some(event) = authority.dispatch().unwrap().pop() {
+                return event;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing happens");
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    fn join(authority: &mut Authority, path: &Path, id: PeerId) -> (OwnedFd, Result<()>) {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        let (outbox, _) = Outbox::create(4096).unwrap();
+        let request = Packet::new(control::Kind::Join, [u64::from(ABI), 0, 0, 0]);
+        control::send(&socket, &request, &[outbox.as_fd()]).unwrap();
+        let Event::Joining(ticket, _) = event(authority) else { panic!("it does not ask to join") };
+        (socket, authority.admit(ticket, id))
+    }
+
+    #[test]
+    fn nobody_is_woken_for_a_slot_that_only_its_process_can_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bus");
+        let options = AuthorityOptions { members: 2, ..AuthorityOptions::default() };
+        let mut authority = Authority::create(options, 1).unwrap();
+        authority.serve_at(&path).unwrap();
+        let (socket, joined) = join(&mut authority, &path, 2);
+        joined.unwrap();
+        // It gives up, and lives.
+        rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
+        assert_eq!(event(&mut authority), Event::Left { peer: 2, why: None });
+        authority.remove(2);
+        authority.dispatch().unwrap();
+        assert_eq!(authority.timeout(), None);
+        assert!(join(&mut authority, &path, 3).1.is_err(), "its slot is given away");
+        drop(socket);
+        let start = Instant::now();
+        while !authority.leaving.is_empty() {
+            authority.dispatch().unwrap();
+            assert!(start.elapsed() < Duration::from_secs(60), "its slot is not free");
+        }
+        join(&mut authority, &path, 4).1.unwrap();
     }
 }

@@ -224,8 +224,8 @@ pub struct Authority {
 #[derive(Debug)]
 struct Leaving {
     index: u16,
-    /// Where its end is announced.
-    end: u64,
+    /// Behind which position all members must read before the place is used again; nothing once they have.
+    end: Option<u64>,
     since: Instant,
 }
 
