@@ -392,7 +392,7 @@ fn the_bus_counts_wake_ups_for_nothing() {
         }
         let Statistics { wakes, empty_wakes, .. } = statistics_of_the_bus(&monitor);
         assert!(empty_wakes <= wakes, "{empty_wakes} of {wakes}");
-        empty_wakes == 3
+        empty_wakes >= 3
     });
     // A wake-up that brings a call is none for nothing.
     eventually("the bus does not sleep", sleeps);

@@ -134,10 +134,16 @@ impl Authority {
         self.is_asleep
     }
 
-    /// After sleeping: nobody needs to ring any more.
+    /// After sleeping: nobody needs to ring any more. [`Authority::dispatch`] finds out whether somebody has.
     pub fn wake_up(&mut self) {
-        let was_announced = ring::disarm(self.port.order().armed(AUTHORITY));
-        if std::mem::take(&mut self.is_asleep) && !was_announced {
+        ring::disarm(self.port.order().armed(AUTHORITY));
+    }
+
+    /// Takes the rings of the doorbell, and counts the first ones after a sleep: a member that has rung may be stopped before it marks
+    /// the sleep as ended, so the mark tells nothing.
+    pub(super) fn take_rings(&mut self) {
+        let was_rung = rustix::io::read(&self.doorbell, &mut [0; 8]).is_ok();
+        if was_rung && std::mem::take(&mut self.is_asleep) {
             self.port.order().count(AUTHORITY, Statistic::Wakes, 1);
             self.was_woken = true;
         }

@@ -204,7 +204,7 @@ pub struct Authority {
     leaving_since: Instant,
     /// A message that was read and is behind the position up to which the host wanted to read.
     read_ahead: Option<Carried>,
-    /// A sleep is announced; whether a member ended it is not known yet.
+    /// A sleep was announced, and no member is known to have ended it.
     is_asleep: bool,
     /// A member ended the last sleep, and what came of it is not counted yet.
     was_woken: bool,
@@ -372,7 +372,7 @@ impl Authority {
         for epoll::Event { flags, data } in ready[..count].iter().copied() {
             match data.u64() {
                 LISTENER => self.accept(&mut events),
-                DOORBELL => drop(rustix::io::read(&self.doorbell, &mut [0; 8])),
+                DOORBELL => self.take_rings(),
                 data if data % 2 == 1 => self.close(data / 2, None, &mut events),
                 data => self.serve_link(data / 2, flags.contains(epoll::EventFlags::HUP), &mut events),
             }

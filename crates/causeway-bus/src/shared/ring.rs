@@ -210,12 +210,10 @@ pub fn arm(armed: &AtomicU32, how: Sleep) -> u32 {
     value
 }
 
-/// Ends an announced sleep; returns whether it was announced until now: false when a wake-up has ended it.
+/// Ends an announced sleep, unless a wake-up has ended it.
 #[inline]
-pub fn disarm(armed: &AtomicU32) -> bool {
-    let value = armed.load(Ordering::Relaxed);
-    armed.store(value & !3, Ordering::Relaxed);
-    value & 3 != 0
+pub fn disarm(armed: &AtomicU32) {
+    armed.store(armed.load(Ordering::Relaxed) & !3, Ordering::Relaxed);
 }
 
 /// After an entry was appended: is this member asleep, and how? To be called after [`fence_after_append`].
