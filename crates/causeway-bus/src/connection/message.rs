@@ -123,6 +123,11 @@ impl Message {
         self.0.layout.sender(&self.0.received.bytes).unwrap_or_default()
     }
 
+    /// The slot that carried it, and the number of its sender. The slot is the sender's own, or the authority's.
+    pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
+        (self.0.received.slot, self.0.received.header.sender)
+    }
+
     /// Number of the sender in its unique name.
     pub(crate) fn sender_id(&self) -> u64 {
         self.0.received.header.sender
