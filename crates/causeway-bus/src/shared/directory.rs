@@ -262,6 +262,13 @@ impl Directory {
         (id, state(second))
     }
 
+    /// Number of the peer that is there, or was last.
+    #[inline]
+    #[must_use]
+    pub fn id(&self, peer: u16) -> u64 {
+        self.memory.load_u64(self.peer_at(peer, 8)).load(Ordering::Acquire)
+    }
+
     /// Number of a peer, and the word with its state and its carrier.
     #[inline]
     fn id_and_second_word(&self, peer: u16) -> (u64, u64) {
