@@ -101,6 +101,7 @@ impl Connection {
     }
 
     /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
+    #[inline]
     pub(crate) fn prepare_call(
         &mut self,
         flags: u8,
@@ -220,6 +221,7 @@ impl Connection {
         self.answer(call, Err((error, text)))
     }
 
+    #[inline]
     pub(super) fn answer(
         &mut self,
         call: &Call,
@@ -232,6 +234,7 @@ impl Connection {
     }
 
     /// An answer, ready to be sent; `None` if the caller wants none or is gone.
+    #[inline]
     pub(crate) fn prepare_answer(
         &mut self,
         call: &Call,

@@ -16,6 +16,7 @@ pub(super) struct Other {
 
 impl Port {
     /// What is known of the member that has the slot now.
+    #[inline]
     pub(super) fn other(&mut self, slot: u16) -> &mut Other {
         let id = self.directory.id(slot);
         let other = &mut self.others[usize::from(slot)];
