@@ -13,7 +13,7 @@ use super::sleep::{end_after, has_passed};
 use super::{Call, Connection, Message, Reply};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, To};
 use crate::shared::filter::unique_number;
 use crate::shared::order::Statistic;
 
@@ -101,6 +101,7 @@ impl Connection {
     }
 
     /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
+    #[inline]
     pub(crate) fn prepare_call(
         &mut self,
         flags: u8,
@@ -154,14 +155,14 @@ impl Connection {
     fn await_reply(&mut self, serial: u32, start_ns: u64, timeout: Duration) -> Result<Reply> {
         let end = end_after(start_ns, timeout);
         loop {
-            if let Some(reply) = self.replies.remove(&serial) {
+            if let Some(reply) = self.replies.remove(serial) {
                 return reply.and_then(outcome);
             }
             let Some(callee) = self.pending.get(serial).map(|pending| pending.callee) else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
-            if self.take_some(usize::MAX)? > 0 && (self.replies.contains_key(&serial) || !has_passed(end)) {
+            if self.take_some(usize::MAX)? > 0 && (self.replies.get(serial).is_some() || !has_passed(end)) {
                 continue;
             }
             if self.has_ended() && self.needs_authority(callee) {
@@ -195,13 +196,13 @@ impl Connection {
     /// The bus or this connection has ended.
     pub fn is_finished(&mut self, serial: u32) -> Result<bool> {
         self.take_some(usize::MAX)?;
-        Ok(self.replies.contains_key(&serial) || self.pending.get(serial).is_none())
+        Ok(self.replies.get(serial).is_some() || self.pending.get(serial).is_none())
     }
 
     /// Forgets a call: its reply is nobody's.
     pub(crate) fn drop_call(&mut self, serial: u32) {
         self.pending.remove(serial);
-        self.replies.remove(&serial);
+        self.replies.remove(serial);
         self.show_pending();
     }
 
@@ -222,6 +223,7 @@ impl Connection {
         self.answer(call, Err((error, text)))
     }
 
+    #[inline]
     pub(super) fn answer(
         &mut self,
         call: &Call,
@@ -234,6 +236,7 @@ impl Connection {
     }
 
     /// An answer, ready to be sent; `None` if the caller wants none or is gone.
+    #[inline]
     pub(crate) fn prepare_answer(
         &mut self,
         call: &Call,
@@ -246,8 +249,8 @@ impl Connection {
             return Ok(None);
         }
         let answered = call.bus_header().serial;
-        // One that the directory does not show has left, or is a client that the bus knows.
-        let to = self.find(call.sender_name()).unwrap_or(TO_BUS);
+        let caller = call.sender_name();
+        let to = self.find_sender(call, caller);
         let serial = self.next_serial();
         let (reply, descriptors) = match outcome {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
@@ -259,7 +262,7 @@ impl Connection {
                 }
             }
         };
-        let reply = reply.destination(call.sender_name()).sender(&self.name);
+        let reply = reply.destination(caller).sender(&self.name);
         self.writer.prepare(to, &reply.unix_fds(descriptors.len() as u32), descriptors, serial).map(Some)
     }
 
@@ -281,7 +284,7 @@ impl Connection {
         }
         self.pending.remove(serial);
         self.show_pending();
-        if let Some(call) = self.raw.remove(&serial) {
+        if let Some(call) = self.raw.remove(serial) {
             return self.put_reply(call, message);
         }
         self.delivered += 1;
@@ -293,7 +296,7 @@ impl Connection {
         if self.pending.get(serial).is_some_and(|pending| pending.callee == callee || pending.is_passed_on) {
             self.pending.remove(serial);
             self.show_pending();
-            if let Some(call) = self.raw.remove(&serial) {
+            if let Some(call) = self.raw.remove(serial) {
                 let (name, position) = (error.name().unwrap_or(name::NO_REPLY), self.port.cursor());
                 return self.put_error(call, serial, name, &error.to_string(), position);
             }
@@ -321,7 +324,7 @@ impl Connection {
     pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {
         for serial in self.pending.serials(which) {
             self.pending.remove(serial);
-            if let Some(call) = self.raw.remove(&serial) {
+            if let Some(call) = self.raw.remove(serial) {
                 self.put_error(call, serial, name::NO_REPLY, why, position);
                 continue;
             }

@@ -27,7 +27,9 @@ struct Destination {
 impl Destinations {
     /// Where messages for a connection go, from its unique name or one that it owns; `None` if the directory shows no such connection.
     pub fn resolve(&mut self, name: &str, directory: &Directory) -> Option<To> {
-        self.0.resize_with(PLACES, || None);
+        if self.0.is_empty() {
+            self.0.resize_with(PLACES, || None);
+        }
         let place = &mut self.0[FxBuildHasher.hash_one(name) as usize % PLACES];
         let known = place.as_ref().filter(|known| *known.name == *name);
         if let Some(to) = known.and_then(|known| known.to(directory)) {

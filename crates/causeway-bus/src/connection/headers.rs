@@ -23,7 +23,9 @@ struct Known {
 impl KnownHeaders {
     /// The layout of the header of a message; `None` if the header breaks the D-Bus specification or names another sender.
     pub fn layout(&mut self, received: &Received) -> Option<Layout> {
-        self.0.resize_with(PLACES, || None);
+        if self.0.is_empty() {
+            self.0.resize_with(PLACES, || None);
+        }
         let of = &received.header;
         let mixed = of.sender.wrapping_mul(31) + u64::from(of.kind) * 7 + u64::from(of.body_offset / 8);
         let place = &mut self.0[mixed as usize % PLACES];

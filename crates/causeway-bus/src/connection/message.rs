@@ -28,14 +28,15 @@ impl Message {
     }
 
     /// As [`Message::checked`]; a header that is like one that was checked before is not parsed again.
+    #[inline]
     pub(super) fn checked_with(known: &mut KnownHeaders, received: Received) -> Option<Message> {
         let layout = known.layout(&received)?;
         // Descriptors come under a token. A monitor shows messages between clients without theirs.
-        let has_descriptors = layout.numbers(&received.bytes).unix_fds > 0;
-        (received.header.token != 0 || !has_descriptors).then(|| Message::agreed(received, layout))?
+        (received.header.token != 0 || layout.unix_fds() == 0).then(|| Message::agreed(received, layout))?
     }
 
     /// What stands before the message must agree with its header, which was checked.
+    #[inline]
     fn agreed(received: Received, layout: Layout) -> Option<Message> {
         let is = layout.numbers(&received.bytes);
         let (header_bytes, bytes) = (layout.header_bytes(), received.bytes.len());
@@ -121,6 +122,11 @@ impl Message {
     /// The unique name of the sender, or the name of the bus.
     pub(super) fn sender_name(&self) -> &str {
         self.0.layout.sender(&self.0.received.bytes).unwrap_or_default()
+    }
+
+    /// The slot that carried it, and the number of its sender. The slot is the sender's own, or the authority's.
+    pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
+        (self.0.received.slot, self.0.received.header.sender)
     }
 
     /// Number of the sender in its unique name.

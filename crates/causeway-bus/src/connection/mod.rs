@@ -3,7 +3,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | `options` | settings and statistics |
-//! | `calls`, `pending` | calls and replies; calls without a reply |
+//! | `calls`, `pending`, `by_serial` | calls and replies; calls without a reply; both by their serials |
 //! | `message` | messages as programs see them |
 //! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
 //! | `raw` | whole messages, for programs that build and read them themselves |
@@ -14,6 +14,7 @@
 //! | `headers` | headers that were checked before |
 //! | `link`, `watcher` | the control socket, and the thread that sees its end |
 
+mod by_serial;
 mod calls;
 mod descriptors;
 mod destinations;
@@ -52,7 +53,6 @@ use std::time::Duration;
 
 use causeway_os::memory::Access;
 use causeway_os::sched;
-use rustc_hash::FxHashMap;
 use weighbridge_dbus::introspection::Objects;
 
 use crate::authority::unique_name;
@@ -61,6 +61,7 @@ use crate::port::{AUTHORITY, Port};
 use crate::shared::directory::Directory;
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
+use by_serial::BySerial;
 use descriptors::Undeliverable;
 use destinations::Destinations;
 use headers::KnownHeaders;
@@ -99,9 +100,9 @@ pub struct Connection {
     objects: Objects,
     pending: PendingCalls,
     /// Of these, calls whose replies the program takes as messages.
-    raw: FxHashMap<u32, raw::RawCall>,
+    raw: BySerial<raw::RawCall>,
     /// Answers, errors among them, and calls that ended without one.
-    replies: FxHashMap<u32, Result<Message>>,
+    replies: BySerial<Result<Message>>,
     destinations: Destinations,
     undeliverable: Vec<Undeliverable>,
     last_token: u32,
@@ -171,8 +172,8 @@ impl Connection {
             headers: KnownHeaders::default(),
             objects: Objects::default(),
             pending: PendingCalls::default(),
-            raw: FxHashMap::default(),
-            replies: FxHashMap::default(),
+            raw: BySerial::default(),
+            replies: BySerial::default(),
             destinations: Destinations::default(),
             undeliverable: Vec::new(),
             last_token: 0,

@@ -3,10 +3,10 @@
 use weighbridge_dbus::wire::{Arg, Body, FLAG_NO_AUTO_START, names};
 
 use super::sending::check;
-use super::{Connection, Reply};
+use super::{Connection, Message, Reply};
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY_ID, TO_BUS, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
 use crate::shared::directory::State;
 use crate::shared::filter::unique_number;
 
@@ -77,6 +77,16 @@ impl Connection {
             return Some(TO_BUS);
         }
         self.destinations.resolve(name, self.port.directory())
+    }
+
+    /// Where messages for the sender of a message go, whose unique name is this.
+    pub(super) fn find_sender(&mut self, message: &Message, name: &str) -> To {
+        let (slot, id) = message.sender_slot_and_id();
+        if slot != AUTHORITY && self.port.directory().is_active(slot, id) {
+            return To::Peer { slot, id };
+        }
+        // One that the directory does not show has left, or is a client that the bus knows.
+        self.find(name).unwrap_or(TO_BUS)
     }
 
     /// Where a call with these flags goes. The bus gets one for a well-known name that the directory does not show: it may start a service,

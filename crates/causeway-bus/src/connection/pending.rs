@@ -1,7 +1,6 @@
 //! Calls without a reply: which reply counts, and whose end ends them.
 
-use rustc_hash::FxHashMap;
-
+use super::by_serial::BySerial;
 use crate::authority::DRIVER;
 use crate::port::AUTHORITY_ID;
 
@@ -32,7 +31,7 @@ const SEVERAL: u64 = u64::MAX;
 /// The calls of a connection that have no reply, by their serials.
 #[derive(Debug, Default)]
 pub(super) struct PendingCalls {
-    calls: FxHashMap<u32, Pending>,
+    calls: BySerial<Pending>,
     /// Exclusive or of the members that they wait for, so that the last one is known without a search.
     awaited: u64,
 }
@@ -43,7 +42,7 @@ impl PendingCalls {
     }
 
     pub fn get(&self, serial: u32) -> Option<&Pending> {
-        self.calls.get(&serial)
+        self.calls.get(serial)
     }
 
     /// Adds a call, or says that another connection answers it.
@@ -55,14 +54,14 @@ impl PendingCalls {
     }
 
     pub fn remove(&mut self, serial: u32) {
-        if let Some(before) = self.calls.remove(&serial) {
+        if let Some(before) = self.calls.remove(serial) {
             self.awaited ^= before.awaited();
         }
     }
 
     /// Serials of the calls that `which` selects.
     pub fn serials(&self, which: impl Fn(&Pending) -> bool) -> Vec<u32> {
-        self.calls.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| *serial).collect()
+        self.calls.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| serial).collect()
     }
 
     /// Number of the member whose end ends a call, 0 for none, all ones for several.

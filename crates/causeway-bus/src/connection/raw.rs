@@ -146,7 +146,7 @@ impl Connection {
 
     /// A whole message was not sent after all.
     pub(crate) fn drop_message(&mut self, serial: u32) {
-        if let Some(RawCall { change: Change::Added(key), .. }) = self.raw.remove(&serial) {
+        if let Some(RawCall { change: Change::Added(key), .. }) = self.raw.remove(serial) {
             self.remove_rule(key);
         }
         self.drop_call(serial);

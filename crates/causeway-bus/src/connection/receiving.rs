@@ -198,8 +198,8 @@ impl Connection {
             if let Some(incoming) = self.take_from_inbox() {
                 return Ok(Some(Taken::Incoming(incoming)));
             }
-            if let Some(serial) = self.replies.keys().next().copied() {
-                return Ok(self.replies.remove(&serial).map(|answer| Taken::Answer(serial, answer)));
+            if let Some(serial) = self.replies.iter().next().map(|(serial, _)| serial) {
+                return Ok(self.replies.remove(serial).map(|answer| Taken::Answer(serial, answer)));
             }
             if let Some(refusal) = self.prepare_refusal()? {
                 return Ok(Some(Taken::Refusal(refusal)));

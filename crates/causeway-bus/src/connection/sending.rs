@@ -67,6 +67,7 @@ impl Writer {
     }
 
     /// A message with its sender, ready to be sent.
+    #[inline]
     pub(super) fn prepare(
         &mut self,
         to: To,

@@ -20,8 +20,9 @@ pub(super) struct Other {
 
 impl Port {
     /// What is known of the member that has the slot now.
+    #[inline]
     pub(super) fn other(&mut self, slot: u16) -> &mut Other {
-        let (id, _) = self.directory.id_and_state(slot);
+        let id = self.directory.id(slot);
         let other = &mut self.others[usize::from(slot)];
         if other.id != id {
             *other = Other { id, ..Other::default() };

@@ -34,7 +34,7 @@ impl Parcel {
 impl Port {
     /// Slots of the members that a signal is for, as far as their filters can tell now.
     pub fn wanting_slots(&mut self, signal: &SignalTexts<'_>) -> Vec<u16> {
-        let (signal, _) = self.wanting.find(signal);
+        let signal = self.wanting.find(signal);
         self.wanting.slots(signal, &self.directory).to_vec()
     }
 }

@@ -43,6 +43,13 @@ impl Port {
     pub fn publish_cursor(&mut self) {
         // The place of one that was put out may be another's by now.
         if self.published != self.cursor && !self.is_evicted() {
+            self.publish_cursor_of_member();
+        }
+    }
+
+    /// As [`Port::publish_cursor`], where this member was just found not to be put out.
+    fn publish_cursor_of_member(&mut self) {
+        if self.published != self.cursor {
             self.order.cursor(self.slot).store(self.cursor, Ordering::Release); // PAIR order-limit
             (self.published, self.unpublished_bytes) = (self.cursor, 0);
         }
@@ -60,7 +67,7 @@ impl Port {
                 Cell::Free(_) => {
                     self.check()?;
                     // Nobody can know when this member looks again.
-                    self.publish_cursor();
+                    self.publish_cursor_of_member();
                     return Ok(None);
                 }
                 Cell::Foreign(word) => {

@@ -77,7 +77,7 @@ impl Port {
             To::All => (BROADCAST, 0),
             To::Peer { slot, id } => (slot, id),
         };
-        let (wanting, hashes) = signal.as_ref().map_or((0, [0; 4]), |texts| self.wanting.find(texts));
+        let wanting = signal.as_ref().map_or(0, |texts| self.wanting.find(texts));
         self.sent_ns = clock::monotonic_ns();
         let place = self.outbox.write(
             BusHeader {
@@ -92,7 +92,6 @@ impl Port {
                 message_bytes: bytes.len() as u32,
                 token: parcel.token,
                 sent_ns: self.sent_ns,
-                hashes,
                 ..BusHeader::default()
             },
             inline,

@@ -21,17 +21,16 @@ struct Known {
     member: String,
     path: String,
     arg0: Option<String>,
-    short_hashes: [u16; 4],
     /// The version of the directory that `slots` is from; `None` before it was asked.
     version: Option<u64>,
     slots: Vec<u16>,
 }
 
 impl WantingMembers {
-    /// Finds a signal, or remembers it; returns where it is, until the next call, and its short hashes.
-    pub fn find(&mut self, texts: &SignalTexts<'_>) -> (usize, [u16; 4]) {
+    /// Finds a signal, or remembers it; returns where it is, until the next call.
+    pub fn find(&mut self, texts: &SignalTexts<'_>) -> usize {
         if let Some(at) = self.known.iter().position(|known| known.texts() == *texts) {
-            return (at, self.known[at].short_hashes);
+            return at;
         }
         let at = if self.known.len() < REMEMBERED { self.known.len() } else { self.oldest };
         if at == self.known.len() {
@@ -44,9 +43,8 @@ impl WantingMembers {
         texts.member.clone_into(&mut known.member);
         texts.path.clone_into(&mut known.path);
         known.arg0 = texts.arg0.map(str::to_owned);
-        known.short_hashes = SignalKeys::of(*texts).short_hashes();
         known.version = None;
-        (at, known.short_hashes)
+        at
     }
 
     /// The slots of the members that want the signal that [`WantingMembers::find`] has found, each once, lowest first.
@@ -104,8 +102,7 @@ mod tests {
         (1..4).for_each(|slot| member(slot, State::Active));
         let mut wanting = WantingMembers::default();
         let mut ask = |member: &str, arg0: Option<&str>| {
-            let (at, hashes) = wanting.find(&texts(member, arg0));
-            assert_eq!(hashes, SignalKeys::of(texts(member, arg0)).short_hashes());
+            let at = wanting.find(&texts(member, arg0));
             wanting.slots(at, &directory).to_vec()
         };
         assert_eq!(ask("M", None), []);

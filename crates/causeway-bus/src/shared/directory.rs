@@ -262,6 +262,13 @@ impl Directory {
         (id, state(second))
     }
 
+    /// Number of the peer that is there, or was last.
+    #[inline]
+    #[must_use]
+    pub fn id(&self, peer: u16) -> u64 {
+        self.memory.load_u64(self.peer_at(peer, 8)).load(Ordering::Acquire)
+    }
+
     /// Number of a peer, and the word with its state and its carrier.
     #[inline]
     fn id_and_second_word(&self, peer: u16) -> (u64, u64) {
@@ -279,11 +286,14 @@ impl Directory {
         (before, State::Free as u64)
     }
 
-    /// Is this the peer, and is it on the bus?
+    /// Is this the peer, and is it on the bus? Asked of a number that this peer has or had, as whoever learned it from the bus knows.
     #[inline]
     #[must_use]
     pub fn is_active(&self, peer: u16, id: u64) -> bool {
-        self.id_and_state(peer) == (id, State::Active)
+        let at = self.peer_at(peer, 0);
+        let word = |offset| self.memory.load_u64(at + offset).load(Ordering::Acquire);
+        // A number is never used again: if it is still there after the state was read, the state is its own.
+        state(word(16)) == State::Active && word(8) == id
     }
 
     /// Everything about a peer. `None` for one that is free, and where the authority died while it wrote.
@@ -313,7 +323,7 @@ impl Directory {
     /// The entry of the active peer with this number.
     #[must_use]
     pub fn find(&self, id: u64) -> Option<u16> {
-        (0..self.peers as u16).find(|peer| self.is_active(*peer, id))
+        (0..self.peers as u16).find(|peer| self.id_and_state(*peer) == (id, State::Active))
     }
 
     /// Slot that carries the messages of a peer.

@@ -84,14 +84,6 @@ impl<'a> SignalKeys<'a> {
         SignalKeys { texts, hashes }
     }
 
-    /// Low halves of the hashes, for the header of the message.
-    #[must_use]
-    pub fn short_hashes(&self) -> [u16; 4] {
-        let texts = &self.texts;
-        let is_there = [texts.interface, texts.member, texts.path, texts.arg0.unwrap_or("")];
-        std::array::from_fn(|index| if is_there[index].is_empty() { 0 } else { self.hashes[index] as u16 })
-    }
-
     fn hash(&self, condition: u8) -> Option<u32> {
         let [interface, member, path, arg0] = self.hashes;
         match condition {

@@ -29,8 +29,6 @@ pub struct BusHeader {
     pub token: u32,
     /// When it was sent, `CLOCK_MONOTONIC`.
     pub sent_ns: u64,
-    /// Low halves of the hashes of interface, member, path and first argument; 0 where there is none.
-    pub hashes: [u16; 4],
 }
 
 /// Bytes of a header.
@@ -63,12 +61,11 @@ impl BusHeader {
         }
     }
 
-    /// The header as words.
+    /// The header as words, of which the last is kept free.
     #[inline]
     #[must_use]
     pub fn words(&self) -> [u64; 8] {
         let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let [a, b, c, d] = self.hashes.map(u64::from);
         [
             self.position,
             self.sender,
@@ -80,7 +77,7 @@ impl BusHeader {
                 | u64::from(self.form) << 16
                 | u64::from(self.token) << 32,
             self.sent_ns,
-            a | b << 16 | c << 32 | d << 48,
+            0,
         ]
     }
 
@@ -101,7 +98,6 @@ impl BusHeader {
             form: (words[5] >> 16) as u16,
             token: (words[5] >> 32) as u32,
             sent_ns: words[6],
-            hashes: [0, 16, 32, 48].map(|shift| (words[7] >> shift) as u16),
         }
     }
 }
@@ -146,7 +142,6 @@ mod tests {
             form: 10,
             token: 11,
             sent_ns: 12,
-            hashes: [13, 14, 15, u16::MAX],
         };
         assert_eq!(BusHeader::of(header.words()), header);
     }

@@ -225,20 +225,27 @@ impl<'a> Builder<'a> {
     }
 
     /// The fields that are texts, in the order in which they are written: code, type, text.
-    pub(super) fn texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
+    fn coded_texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
+        let [path, interface, member, error_name, destination, sender] = self.texts();
         [
-            (1, b'o', self.path),
-            (2, b's', self.interface),
-            (3, b's', self.member),
-            (4, b's', self.error_name),
-            (6, b's', self.destination),
-            (7, b's', self.sender),
+            (1, b'o', path),
+            (2, b's', interface),
+            (3, b's', member),
+            (4, b's', error_name),
+            (6, b's', destination),
+            (7, b's', sender),
         ]
+    }
+
+    /// The same without code and type.
+    #[inline]
+    pub(super) fn texts(&self) -> [Option<&'a str>; 6] {
+        [self.path, self.interface, self.member, self.error_name, self.destination, self.sender]
     }
 
     /// Room for the message in any case: a field has at most 16 bytes beside its text.
     fn bytes_at_most(&self) -> usize {
-        let texts = self.texts().into_iter().filter_map(|(.., text)| text).map(|text| text.len() + 16);
+        let texts = self.texts().into_iter().flatten().map(|text| text.len() + 16);
         16 + texts.sum::<usize>() + 32 + self.body.signature.len() + 16 + self.body.bytes.len()
     }
 
@@ -249,7 +256,7 @@ impl<'a> Builder<'a> {
         out.push_u32(serial);
         out.push_u32(0);
         let mut layout = Layout::empty(endian, self.kind, self.unix_fds);
-        for (index, (code, letter, text)) in self.texts().into_iter().enumerate() {
+        for (index, (code, letter, text)) in self.coded_texts().into_iter().enumerate() {
             if let Some(text) = text {
                 out.push_field(code, letter);
                 // Behind its length.
@@ -378,7 +385,7 @@ impl Body {
     #[must_use]
     pub fn blob(mut self, bytes: &[u8]) -> Body {
         self.add_type("ay");
-        self.bytes.reserve(bytes.len() + 8);
+        self.make_room(bytes.len() + 8);
         self.push_u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         self.bytes.extend_from_slice(bytes);
         self
@@ -400,6 +407,14 @@ impl Body {
         }
     }
 
+    /// Makes room for so many bytes more. Where there is none yet, that is a plain allocation: nothing has to grow.
+    fn make_room(&mut self, bytes: usize) {
+        match self.bytes.capacity() {
+            0 => self.bytes = Vec::with_capacity(bytes),
+            _ => self.bytes.reserve(bytes),
+        }
+    }
+
     fn align(&mut self, to: usize) {
         let padding = self.bytes.len().next_multiple_of(to) - self.bytes.len();
         self.bytes.extend_from_slice(&[0; 8][..padding]);
@@ -411,7 +426,7 @@ impl Body {
     }
 
     fn push_text(&mut self, text: &str) {
-        self.bytes.reserve(text.len() + 8);
+        self.make_room(text.len() + 8);
         self.push_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
         self.bytes.extend_from_slice(text.as_bytes());
         self.bytes.push(0);

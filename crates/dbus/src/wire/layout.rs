@@ -112,6 +112,12 @@ impl Layout {
         self.header_bytes as usize
     }
 
+    /// How many file descriptors travel with each message of this layout.
+    #[must_use]
+    pub const fn unix_fds(&self) -> u32 {
+        self.unix_fds
+    }
+
     /// Has `message` a valid header that differs from that of `known`, from which this layout is, in its serial, the length of its
     /// body and the serial that it answers at most?
     #[must_use]

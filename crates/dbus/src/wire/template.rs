@@ -61,7 +61,9 @@ impl Templates {
         serial: u32,
         out: &mut Vec<u8>,
     ) -> Result<Layout, Unbuildable> {
-        self.0.resize_with(PLACES, || None);
+        if self.0.is_empty() {
+            self.0.resize_with(PLACES, || None);
+        }
         let place = &mut self.0[place_of(message)];
         let template = match place {
             Some(known) if known.is_for(message) => known,
@@ -108,17 +110,21 @@ impl Template {
     /// Does the header of a message differ from this one in numbers only?
     fn is_for(&self, message: &Builder<'_>) -> bool {
         let Layout { endian, kind, reply_serial_at, unix_fds, texts, .. } = self.layout;
-        let is = |(at, bytes): (u32, u32), text: Option<&str>| match text {
-            None => at == 0,
-            Some(text) => at != 0 && self.header[at as usize..(at + bytes) as usize] == *text.as_bytes(),
+        let is = |index: usize, text: Option<&str>| match (texts[index], text) {
+            ((at, _), None) => at == 0,
+            ((at, bytes), Some(text)) => {
+                at != 0
+                    && bytes as usize == text.len()
+                    && self.header[at as usize..].starts_with(text.as_bytes())
+            }
         };
         let body = &message.body;
         let signature = Some(&*body.signature).filter(|signature| !signature.is_empty());
         (endian, kind, unix_fds) == (body.endian, message.kind, message.unix_fds)
             && (reply_serial_at != 0) == message.reply_serial.is_some()
             && message.reply_serial != Some(0)
-            && message.texts().into_iter().zip(texts).all(|((.., text), place)| is(place, text))
-            && is(texts[SIGNATURE], signature)
+            && (0..6).all(|index| is(index, message.texts()[index]))
+            && is(SIGNATURE, signature)
             && (signature.is_some() || body.bytes.is_empty())
     }
 
