@@ -48,7 +48,9 @@ impl Connection {
         let ahead_bytes = AHEAD_BYTES.min(self.options.inbox_bytes).max(1);
         if self.inbox.is_empty() {
             self.take_some(ahead_bytes)?;
-            self.answer_undeliverable()?;
+            if !self.undeliverable.is_empty() {
+                self.answer_undeliverable()?;
+            }
         } else if self.port.has_entry() {
             // What could not be read is still there, and its error comes once the program has what came before it.
             let _ = self.take_some(ahead_bytes);
@@ -112,6 +114,10 @@ impl Connection {
     pub(super) fn take_some(&mut self, ahead_bytes: usize) -> Result<usize> {
         let mut count = 0;
         while count < TAKEN_AT_ONCE && self.inbox_bytes < ahead_bytes {
+            // Whether this member is on a whole bus is asked where the log is empty at once.
+            if count > 0 && !self.port.has_entry() {
+                break;
+            }
             let Some(received) = self.port.next(&mut self.link)? else { break };
             self.check_inbox(self.inbox_bytes)?;
             self.handle(received);

@@ -40,6 +40,7 @@ impl Port {
     }
 
     /// Tells the others how far this member has read.
+    #[inline]
     pub fn publish_cursor(&mut self) {
         // The place of one that was put out may be another's by now.
         if self.published != self.cursor && !self.is_evicted() {
