@@ -169,7 +169,7 @@ impl Connection {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
-            if !self.undeliverable.is_empty() || self.port.has_unread() {
+            if self.has_refusals() {
                 self.answer_undeliverable()?;
                 // It may have taken the reply.
                 continue;

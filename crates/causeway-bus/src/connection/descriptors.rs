@@ -123,7 +123,13 @@ impl Connection {
         }
     }
 
-    /// Answers the calls that could not be delivered to this program.
+    /// Is there something that could not be delivered to this program, and whose sender is to be told?
+    #[inline]
+    pub(super) fn has_refusals(&self) -> bool {
+        !self.undeliverable.is_empty() || self.port.has_unread()
+    }
+
+    /// Tells the senders of what could not be delivered to this program.
     pub(super) fn answer_undeliverable(&mut self) -> Result<()> {
         while let Some(answer) = self.prepare_refusal()? {
             self.send(answer)?;

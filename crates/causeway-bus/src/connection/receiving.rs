@@ -48,7 +48,7 @@ impl Connection {
         let ahead_bytes = AHEAD_BYTES.min(self.options.inbox_bytes).max(1);
         if self.inbox.is_empty() {
             self.take_some(ahead_bytes)?;
-            if !self.undeliverable.is_empty() {
+            if self.has_refusals() {
                 self.answer_undeliverable()?;
             }
         } else if self.port.has_entry() {
@@ -204,7 +204,8 @@ impl Connection {
             if let Some(incoming) = self.take_from_inbox() {
                 return Ok(Some(Taken::Incoming(incoming)));
             }
-            if let Some(serial) = self.replies.iter().next().map(|(serial, _)| serial) {
+            let answered = self.replies.iter().next().map(|(serial, _)| serial);
+            if let Some(serial) = answered {
                 return Ok(self.replies.remove(serial).map(|answer| Taken::Answer(serial, answer)));
             }
             if let Some(refusal) = self.prepare_refusal()? {
