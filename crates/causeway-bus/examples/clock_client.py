@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The client of `clock_service` as a D-Bus program, at the D-Bus socket; needs python3-dbus.
+"""The client of `clock_service` as a D-Bus program, at the D-Bus socket; needs python3-dbus. Without an address it takes that of
+DBUS_SESSION_BUS_ADDRESS.
 
     causewayd --address unix:path=/tmp/bus.dbus --native /tmp/bus &
     cargo run -p causeway-bus --example clock_service -- /tmp/bus &
@@ -10,12 +11,16 @@ The same by hand: busctl --address=unix:path=/tmp/bus.dbus call com.example.Cloc
 
 import sys
 
+import dbus
 import dbus.bus
 
 CLOCK = "com.example.Clock"
 
-if len(sys.argv) != 2:
-    sys.exit("usage: clock_client.py ADDRESS")
-bus = dbus.bus.BusConnection(sys.argv[1])
-clock = dbus.Interface(bus.get_object(CLOCK, "/", introspect=False), CLOCK)
-print("seconds:", clock.Seconds())
+if len(sys.argv) > 2:
+    sys.exit("usage: clock_client.py [ADDRESS]")
+try:
+    bus = dbus.bus.BusConnection(sys.argv[1]) if len(sys.argv) == 2 else dbus.SessionBus()
+    clock = dbus.Interface(bus.get_object(CLOCK, "/", introspect=False), CLOCK)
+    print("seconds:", clock.Seconds())
+except dbus.DBusException as error:
+    sys.exit(f"clock_client.py: {error}")

@@ -1,20 +1,15 @@
 //! A client: asks `com.example.Clock` and then prints who comes and goes. `clock_client SOCKET`, or with `CAUSEWAY_BUS` set.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
-use std::process::ExitCode;
-
 use causeway_bus::wire::{Arg, Body};
 use causeway_bus::{Connection, Error, Incoming};
 
 const CLOCK: &str = "com.example.Clock";
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("clock_client: {error}");
-            ExitCode::FAILURE
-        }
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("clock_client: {error}");
+        std::process::exit(1);
     }
 }
 
@@ -23,7 +18,7 @@ fn run() -> Result<(), Error> {
         Some(path) => Connection::open(path)?,
         None => Connection::session()?,
     };
-    bus.add_match("member='NameOwnerChanged'")?;
+    bus.add_match("interface='org.freedesktop.DBus',member='NameOwnerChanged'")?;
     let reply = bus.call(CLOCK, "/", CLOCK, "Seconds", Body::default())?;
     match reply.args()[..] {
         [Arg::U32(seconds)] => println!("seconds: {seconds}"),

@@ -1,7 +1,6 @@
 //! A service: `com.example.Clock` tells the time since it started. `clock_service SOCKET`, or with `CAUSEWAY_BUS` set.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
-use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -15,13 +14,10 @@ const INTERFACE: &str = r#"
     <method name="Seconds"><arg name="seconds" type="u" direction="out"/></method>
   </interface>"#;
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("clock_service: {error}");
-            ExitCode::FAILURE
-        }
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("clock_service: {error}");
+        std::process::exit(1);
     }
 }
 

@@ -1,19 +1,14 @@
-//! Prints the messages of a bus that a match rule wants, and disturbs nobody.
+//! Prints the messages of a bus that a match rule wants; nobody waits for it.
 //!
 //! `cargo run -p causeway-bus --example monitor -- SOCKET "interface='com.example.Clock'"`, or without arguments and with `CAUSEWAY_BUS` set.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
-use std::process::ExitCode;
-
 use causeway_bus::{Error, Monitor, Observed};
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("monitor: {error}");
-            ExitCode::FAILURE
-        }
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("monitor: {error}");
+        std::process::exit(1);
     }
 }
 

@@ -7,7 +7,7 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`Connection`] | a member: calls, signals, names, matches, an object server |
-//! | [`Monitor`] | reads everything and disturbs nobody |
+//! | [`Monitor`] | reads everything; nobody waits for it |
 //! | [`Authority`] | carries a bus; part of the event loop of the program that decides, which is `causewayd` |
 //!
 //! `docs/bus.md` says what is promised and what is not; `docs/wire.md` has the bytes.

@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub native: Option<PathBuf>,
     /// Put a native member out that stands in the way of others for so many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = milliseconds, allow_hyphen_values = true)]
     pub laggard_deadline: u64,
     /// Write the path of the native socket to this descriptor, by default standard output; services that causewayd starts find it in CAUSEWAY_BUS
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
@@ -75,6 +75,13 @@ pub struct Args {
     /// This process was started by one with --fork
     #[arg(long, hide = true)]
     pub detached: bool,
+}
+
+fn milliseconds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(milliseconds @ 1..) => Ok(milliseconds),
+        _ => Err("write a whole number of milliseconds, at least 1".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -133,8 +133,13 @@ impl Bare {
         let group = Group::create("requests", GroupOptions::new().capacity_bytes(1 << 18)).expect("memory");
         group.serve_at(dir.join("requests")).expect("a path");
         let role = Role::start("bare", dir, 0);
-        wait_for("the other end", || dir.join("replies").exists());
-        let replies = Group::join(dir.join("replies")).expect("a group");
+        let mut replies = None;
+        // The socket is there a moment before it can be connected to.
+        wait_for("the other end", || {
+            replies = Group::join(dir.join("replies")).ok();
+            replies.is_some()
+        });
+        let replies = replies.expect("it is there");
         let mut replies = replies.subscribe(SubscribeOptions::new(Policy::Reliable)).expect("a place");
         replies.spin_at_most(Duration::ZERO);
         let requests = group.publisher().expect("a place");

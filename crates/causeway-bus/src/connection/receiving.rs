@@ -20,11 +20,16 @@ const TAKEN_AT_ONCE: usize = 256;
 const AHEAD_BYTES: usize = 8 << 20;
 
 impl Connection {
-    /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
+    /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over. Zero looks without
+    /// waiting, as [`Connection::next_now`].
     ///
     /// # Errors
     /// The bus or this connection has ended.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            // No polling for what comes soon, and no sleep.
+            return self.next_now();
+        }
         let end = timeout.and_then(|timeout| end_after(clock::monotonic_ns(), timeout));
         loop {
             if let Some(incoming) = self.next_now()? {

@@ -143,7 +143,8 @@ enum BusCommand {
     },
     /// Print all messages that one of the rules matches, or all
     ///
-    /// At a native socket nobody is slowed down: what is not read in time is lost, and counted. A line begins with the time in seconds since 1970 and, at a native
+    /// At a native socket nobody waits for this program: what is not read in time is lost, and counted. As long as it runs, what D-Bus clients send to each other
+    /// goes through the order log as well. A line begins with the time in seconds since 1970 and, at a native
     /// socket, the position in the order of the bus; the time is when the message was sent, or, at a D-Bus socket, when it came here. In JSON they are `time_s` and
     /// `position`, and `sent_ns` has the nanoseconds of CLOCK_MONOTONIC.
     ///
@@ -200,14 +201,19 @@ a dictionary with that of its entries, a variant with its type. Where a word beg
 arguments, and options before that.\n\nExamples:\n  a{sv} 2 name s Clock size u 7\n  sd -- -x -inf";
 
 const STAT_HELP: &str = "At a native socket:
-  LAG          entries of the order log that it has not looked at; one that sleeps looks when something for it comes, so a
-               number that grows while nothing is sent to it is no fault
-  RECEIVED     messages that it has taken, those that it did not want after all included
+  LAG          entries of the order log that it has not looked at; one that
+               sleeps looks when something for it comes, so a number that grows
+               while nothing is sent to it is no fault
+  RECEIVED     messages that it has taken, also those that it did not want
   SENT, SENT BYTES
-  WAKES        sleeps that a wake-up ended; FOR NOTHING: there was no message for it; FOR SPACE: it freed space for others
+  WAKES        sleeps that a wake-up ended
+  FOR NOTHING  of these, those that brought it no message
+  FOR SPACE    of these, those that freed space for others
   CALLS OPEN   its calls without a reply yet
-  GONE         signals that it did not ask for, overwritten before it looked, and messages out of reach since the bus has ended
-  INCOMPLETE   messages whose descriptors or file could not be had, so not delivered
+  GONE         signals that it did not ask for, overwritten before it looked,
+               and messages out of reach since the bus has ended
+  INCOMPLETE   messages whose descriptors or file could not be had, so not
+               delivered
 At a D-Bus socket: what the bus counts of itself, and of each connection.";
 
 /// Most seconds of a time limit: times of all clocks hold it.

@@ -90,6 +90,11 @@ pub fn signals(
             "{rule:?} matches no signals; `causeway bus monitor` shows messages of all types"
         )));
     }
+    if parsed.eavesdrop && matches!(bus, Bus::Native(_)) {
+        return Err(Failure::Usage(
+            "a member of the bus sees signals for all and for itself only, so it has no rules with eavesdrop; use `causeway bus monitor`".into(),
+        ));
+    }
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let (bus, rule) = (bus.clone(), rule.to_owned());
     let opened = within(timeout, move || {

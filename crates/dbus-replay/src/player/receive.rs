@@ -14,7 +14,7 @@ use crate::plan::Step;
 use crate::tape::HAS_NAME;
 
 /// How soon the player looks again for a native member that has left.
-const LOOK_FOR_DEPARTURE: Duration = Duration::from_millis(1);
+const LOOK_FOR_DEPARTURE: Duration = Duration::from_micros(100);
 
 impl<'p> Player<'p> {
     /// Reads and writes what can be, waiting for at most this time.
