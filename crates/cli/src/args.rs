@@ -581,6 +581,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_put_together_without_contradictions() {
+        crate::register();
         command().debug_assert();
     }
 }

@@ -56,6 +56,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn prepared(host: &Host, ids: &[&str]) -> Vec<Prepared> {
+        crate::register();
         ids.iter().map(|id| catalogue::prepare(&id.parse().unwrap(), host).unwrap()).collect()
     }
 
@@ -96,6 +97,7 @@ mod tests {
 
     #[test]
     fn every_pattern_has_a_harness() {
+        crate::register();
         let with_harness: BTreeSet<&str> = catalogue::all()
             .filter(|target| target.id == NOOP && target.caps.has(Caps::HARNESS))
             .flat_map(|target| target.patterns.iter().map(|pattern| pattern.id))

@@ -56,6 +56,7 @@ mod tests {
     /// Otherwise somebody would be sent from a name that exists, or to one that does not.
     #[test]
     fn no_old_spelling_is_in_use_and_every_new_one_is() {
+        crate::register();
         let program = crate::args::command();
         let commands: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
         let options: Vec<String> = program

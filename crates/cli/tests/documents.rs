@@ -83,7 +83,7 @@ fn every_command_in_a_document_is_understood_by_the_program() {
 /// Hands the brokers of D-Bus to the catalogue, as the program does. The first look at the catalogue must come after it.
 fn with_brokers() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| catalogue::add(weighbridge_dbus_lab::FAMILIES));
+    ONCE.call_once(|| weighbridge_dbus_lab::register());
 }
 
 #[test]

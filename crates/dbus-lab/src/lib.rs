@@ -9,7 +9,7 @@
 //! A bus of native members (`native` module) stands among the brokers: its roles share memory, and what is counted as `broker` is the process that
 //! serves the bus.
 //!
-//! The program hands [`FAMILIES`] and [`SUITES`] to the laboratory at its start.
+//! The program hands them to the laboratory at its start with [`register`].
 
 mod broker;
 mod client;
@@ -23,34 +23,46 @@ mod native;
 mod pair;
 mod suites;
 
-use weighbridge_lab::contract::Family;
+use std::sync::Once;
+
+use weighbridge_lab::contract::{Family, Target};
+use weighbridge_lab::{catalogue, plan};
 
 pub use suites::SUITES;
 
-/// What the laboratory is handed.
-pub const FAMILIES: &[Family] = &[Family {
-    targets: &[
-        pair::target::<broker::DbusDaemon>(),
-        pair::target::<broker::DbusBroker>(),
-        pair::target::<broker::Busd>(),
-        pair::target::<broker::Causewayd>(),
-        native::pair::target(),
-        fan_out::target::<broker::DbusDaemon>(),
-        fan_out::target::<broker::DbusBroker>(),
-        fan_out::target::<broker::Busd>(),
-        fan_out::target::<broker::Causewayd>(),
-        native::signals::target(),
-        fan_in::target::<broker::DbusDaemon>(),
-        fan_in::target::<broker::DbusBroker>(),
-        fan_in::target::<broker::Busd>(),
-        fan_in::target::<broker::Causewayd>(),
-        native::fan_in::target(),
-        driver::target::<broker::DbusDaemon>(),
-        driver::target::<broker::DbusBroker>(),
-        driver::target::<broker::Busd>(),
-        driver::target::<broker::Causewayd>(),
-        native::solo::target(),
-    ],
+/// Every target, in the order in which people read of them.
+pub const ALL: &[Target] = &[
+    pair::target::<broker::DbusDaemon>(),
+    pair::target::<broker::DbusBroker>(),
+    pair::target::<broker::Busd>(),
+    pair::target::<broker::Causewayd>(),
+    native::pair::target(),
+    fan_out::target::<broker::DbusDaemon>(),
+    fan_out::target::<broker::DbusBroker>(),
+    fan_out::target::<broker::Busd>(),
+    fan_out::target::<broker::Causewayd>(),
+    native::signals::target(),
+    fan_in::target::<broker::DbusDaemon>(),
+    fan_in::target::<broker::DbusBroker>(),
+    fan_in::target::<broker::Busd>(),
+    fan_in::target::<broker::Causewayd>(),
+    native::fan_in::target(),
+    driver::target::<broker::DbusDaemon>(),
+    driver::target::<broker::DbusBroker>(),
+    driver::target::<broker::Busd>(),
+    driver::target::<broker::Causewayd>(),
+    native::solo::target(),
+];
+
+/// Hands targets and suites to the laboratory, after its own. Every program that measures brokers does so at its start, and so does each peer;
+/// a second call does nothing.
+pub fn register() {
     // A broker has no name in the file system and ends with the thread that started it. A bus of native members has one.
-    cleanup: weighbridge_dbus_brokers::clean_up,
-}];
+    const FAMILY: Family = Family { cleanup: weighbridge_dbus_brokers::clean_up, ..Family::of(ALL) };
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        weighbridge_lab::register();
+        catalogue::add(&[FAMILY]);
+        plan::add(SUITES);
+    });
+}

@@ -48,7 +48,7 @@ use broker_killed::{LONG, brokers, until};
 use runs::{Promises, SHORT};
 
 fn main() -> ExitCode {
-    catalogue::add(weighbridge_dbus_lab::FAMILIES);
+    weighbridge_dbus_lab::register();
     if std::env::args().nth(1).as_deref() == Some(COORDINATE) {
         return coordinate();
     }
@@ -126,7 +126,7 @@ fn join_once() {
 fn trials(host: &'static Host) -> Vec<Trial> {
     join_once();
     let mut trials = vec![runs::trial("every_case_of_every_suite_exists_and_is_named_once", suites)];
-    for target in weighbridge_dbus_lab::FAMILIES.iter().flat_map(|family| family.targets) {
+    for target in weighbridge_dbus_lab::ALL {
         let program = program(target);
         if program.path().is_none() {
             eprintln!("skipped: {}", Error::Missing(program));

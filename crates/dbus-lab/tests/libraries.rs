@@ -20,7 +20,6 @@ use std::process::{Command, ExitCode};
 
 use libtest_mimic::Trial;
 use weighbridge_dbus_brokers::{Error, Program};
-use weighbridge_lab::catalogue;
 use weighbridge_lab::coordinator::{Coordinator, SetOutcome, SliceTiming};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
@@ -36,7 +35,7 @@ const MISSING: &str = "a_library_that_is_not_there_is_refused_with_the_way_out";
 const BROKERS: [Program; 2] = [Program::DbusDaemon, Program::DbusBroker];
 
 fn main() -> ExitCode {
-    catalogue::add(weighbridge_dbus_lab::FAMILIES);
+    weighbridge_dbus_lab::register();
     runs::main(trials)
 }
 

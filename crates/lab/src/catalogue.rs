@@ -1,9 +1,7 @@
-//! Which targets exist: the list of families, and how a case id becomes a case that can run here.
+//! Which targets exist, and how a case id becomes a case that can run here.
 //!
-//! A family is a module with a list `ALL`, named in `FAMILIES`; those of other crates are handed over at the start of a
-//! program with [`add`]. What a target is stands in [`contract`](crate::contract).
-
-use std::sync::OnceLock;
+//! The harness has no targets of its own. Crates that have some hand over their families at the start of a program with
+//! [`add`]. What a target is stands in [`contract`](crate::contract).
 
 use weighbridge_record::CaseId;
 
@@ -11,49 +9,39 @@ use crate::axis::{self, Choice, Idle, Peers};
 use crate::contract::{Caps, Family, PatternInfo, Prepared, Target, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
-use crate::pattern::Pattern;
+use crate::pattern::{self, Pattern};
+use crate::placement;
+use crate::registry::Registry;
 use crate::shared::MAX_ROLES;
-use crate::{all_to_all, fan_in, fan_out, lock, mechanism, op, pattern, placement, signal};
 
-/// Every target of this crate, family by family.
-pub fn own() -> impl Iterator<Item = &'static Target> + Clone {
-    FAMILIES.iter().flat_map(|family| family.iter())
-}
+static FAMILIES: Registry<Family> = Registry::new("families");
 
-/// Every target, family by family, ours first. A name may stand in several families, with different patterns.
-pub fn all() -> impl Iterator<Item = &'static Target> + Clone {
-    let further = further().iter().map(|family| family.targets);
-    own().chain(further.flat_map(|family| family.iter()))
-}
-
-/// Adds the families of other crates to the list. A program does so once, before anything is looked up, and as a peer
-/// too: a peer looks its case up in the same list.
+/// Adds families to the list. A program does so before anything is looked up, and as a peer too: a peer looks its case up
+/// in the same list.
 ///
 /// # Panics
-/// On the second call, and after something was looked up: the list is one and the same for as long as a program runs.
-pub fn add(families: impl IntoIterator<Item = &'static Family>) {
-    let families = families.into_iter().collect();
-    assert!(FURTHER.set(families).is_ok(), "families are added once, before anything is looked up");
+/// After something was looked up: the list is one and the same for as long as a program runs.
+pub fn add(families: &'static [Family]) {
+    FAMILIES.add(families);
 }
 
-static FURTHER: OnceLock<Vec<&'static Family>> = OnceLock::new();
-
-pub(crate) fn further() -> &'static [&'static Family] {
-    FURTHER.get_or_init(Vec::new)
+/// Every target, family by family. A name may stand in several families, with different patterns.
+pub fn all() -> impl Iterator<Item = &'static Target> + Clone {
+    FAMILIES.list().iter().flat_map(|family| family.targets)
 }
 
 /// Removes what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed, System V
-/// queues and semaphores, and what the families of other crates leave. What cannot be removed stays; the next call tries again.
+/// queues and semaphores, and whatever else a family leaves. What cannot be removed stays; the next call tries again.
 pub fn cleanup() {
-    mechanism::cleanup();
-    signal::cleanup();
-    for family in further() {
+    for family in FAMILIES.list() {
         (family.cleanup)();
     }
 }
 
-const FAMILIES: &[&[Target]] =
-    &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL, fan_out::ALL, all_to_all::ALL];
+/// The case that is the same code in the kernel under another name and so must agree with this one, if there is such a case.
+pub fn same_code(case: &CaseId) -> Option<CaseId> {
+    FAMILIES.list().iter().find_map(|family| (family.same_code)(case))
+}
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static PatternInfo> {
@@ -159,15 +147,4 @@ fn fits(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
         return Err(Unsupported(why.clone()));
     }
     (target.fit)(host, params)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn families_that_come_after_something_was_looked_up_are_refused() {
-        assert!(all().any(|target| target.id == "pipe"));
-        assert!(std::panic::catch_unwind(|| add(&[])).is_err());
-    }
 }

@@ -5,9 +5,7 @@
 use weighbridge_record::{CaseId, PerOp, RoleCalls, Run, SystemCalls};
 use weighbridge_stats as stats;
 
-use crate::axis::Choice;
 use crate::contract::{Caps, Prepared};
-use crate::mechanism::backing::Backing;
 use crate::params::{Touch, Wait};
 use crate::pattern::working_set;
 
@@ -252,32 +250,12 @@ pub fn disagree(of: &CaseId, equivalent: &CaseId, pairs: &[(f64, f64)]) -> Optio
     })
 }
 
-/// The case that must agree with this one, if there is such a case.
-pub fn equivalent_case(case: &CaseId) -> Option<CaseId> {
-    let mut equivalent = case.clone();
-    if case.mechanism == "fifo" {
-        equivalent.mechanism = "pipe".into();
-        return Some(equivalent);
-    }
-    if equivalent.axes.get(Backing::AXIS.name).is_some_and(|backing| backing == Backing::Shm.name()) {
-        equivalent.axes.remove(Backing::AXIS.name);
-        return Some(equivalent);
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue;
+    use crate::testing::case;
 
     const MANY: f64 = 1e6;
-
-    fn case(id: &str, cpus: [u32; 2]) -> Prepared {
-        let (target, pattern, mut params) = catalogue::resolve(&id.parse().unwrap()).unwrap();
-        params.cpus = cpus.to_vec();
-        Prepared { params, target, pattern, resolved_placement: "same-llc" }
-    }
 
     fn counts(switches: f64, faults: f64) -> PerOp {
         PerOp { voluntary_switches: switches, minor_faults: faults, ..PerOp::default() }
@@ -285,13 +263,13 @@ mod tests {
 
     #[test]
     fn a_round_trip_on_one_cpu_switches_about_once_per_hop() {
-        let pipe = case("roundtrip/pipe/1/same-cpu", [0, 0]);
+        let pipe = case("roundtrip/pipe/1/same-cpu", &[0, 0]);
         assert_eq!(check(&pipe, &counts(2.0, 0.0), MANY), [] as [&str; 0]);
         let few = check(&pipe, &counts(0.66, 0.0), MANY);
         assert!(few[0].contains("0.33 context switches per hop"), "three loop turns per wake-up: {few:?}");
         let many = check(&pipe, &counts(4.0, 0.0), MANY);
         assert!(many[0].contains("2.00 context switches per hop"), "{many:?}");
-        let large = case("roundtrip/pipe/1048576/same-cpu", [0, 0]);
+        let large = case("roundtrip/pipe/1048576/same-cpu", &[0, 0]);
         assert_eq!(check(&large, &counts(60.0, 0.0), MANY), [] as [&str; 0], "many pieces, many switches");
     }
 
@@ -306,18 +284,18 @@ mod tests {
             }],
         };
         for (wait, name) in [("poll", "ppoll"), ("epoll", "epoll_wait"), ("uring", "io_uring_enter")] {
-            let case = case(&format!("roundtrip/pipe/1/same-cpu/wait={wait}"), [0, 0]);
+            let case = case(&format!("roundtrip/pipe/1/same-cpu/wait={wait}"), &[0, 0]);
             assert_eq!(waits_otherwise(&case, &calls(name)), None, "{wait}");
             let why =
                 waits_otherwise(&case, &calls("futex")).unwrap_or_else(|| panic!("{wait} is taken on trust"));
             assert!(why.contains(&format!("wait={wait}")) && why.contains(name), "{why}");
         }
-        assert_eq!(waits_otherwise(&case("roundtrip/pipe/1/same-cpu", [0, 0]), &calls("futex")), None);
+        assert_eq!(waits_otherwise(&case("roundtrip/pipe/1/same-cpu", &[0, 0]), &calls("futex")), None);
     }
 
     #[test]
     fn who_spins_does_not_switch() {
-        let ring = case("roundtrip/ring-spin/1/two-cpus", [0, 1]);
+        let ring = case("roundtrip/ring-spin/1/two-cpus", &[0, 1]);
         assert_eq!(check(&ring, &counts(0.001, 0.0), MANY), [] as [&str; 0]);
         assert!(check(&ring, &counts(0.5, 0.0), MANY)[0].contains("spin"));
     }
@@ -326,24 +304,24 @@ mod tests {
     fn touched_memory_does_not_fault_unless_messages_are_mapped() {
         let faults = counts(2.0, 1.0);
         assert!(
-            check(&case("roundtrip/pipe/4096/same-cpu", [0, 0]), &faults, MANY)[0].contains("page faults")
+            check(&case("roundtrip/pipe/4096/same-cpu", &[0, 0]), &faults, MANY)[0].contains("page faults")
         );
         assert_eq!(
-            check(&case("roundtrip/memfd-pass/4096/same-cpu", [0, 0]), &faults, MANY),
+            check(&case("roundtrip/memfd-pass/4096/same-cpu", &[0, 0]), &faults, MANY),
             [] as [&str; 0]
         );
     }
 
     #[test]
     fn a_stray_fault_in_a_run_of_few_operations_is_none_of_theirs() {
-        let large = case("roundtrip/pipe/4194304/two-cpus", [0, 1]);
+        let large = case("roundtrip/pipe/4194304/two-cpus", &[0, 1]);
         assert_eq!(check(&large, &counts(0.0, 0.05), 40.0), [] as [&str; 0]);
     }
 
     #[test]
     fn no_mechanism_that_copies_is_faster_than_a_copy() {
         const COPY: f64 = 10e9;
-        let said = |id: &str, value: f64| faster_than_a_copy(&case(id, [0, 1]), value, COPY);
+        let said = |id: &str, value: f64| faster_than_a_copy(&case(id, &[0, 1]), value, COPY);
         for (id, possible, impossible) in [
             ("stream/pipe/65536/two-cpus", 9e9, 11.5e9),
             ("stream/ring-spin/65536/two-cpus", 9e9, 11.5e9),
@@ -365,7 +343,7 @@ mod tests {
     #[test]
     fn a_harness_that_reads_a_clock_in_its_loop_is_dear() {
         const CLOCK_NS: f64 = 26.0;
-        let said = |id: &str, cost_ns: f64| dear_harness(&case(id, [0, 1]), cost_ns, CLOCK_NS);
+        let said = |id: &str, cost_ns: f64| dear_harness(&case(id, &[0, 1]), cost_ns, CLOCK_NS);
         for id in ["roundtrip/noop/1/two-cpus", "pingpong/noop/0/two-cpus", "solo/noop/0/same-cpu"] {
             assert_eq!(said(id, 9.0), None, "{id}");
             assert!(said(id, 9.0 + CLOCK_NS).unwrap().contains("35.0 ns"), "{id}");
@@ -378,13 +356,10 @@ mod tests {
 
     #[test]
     fn the_same_kernel_code_under_two_names_must_agree() {
-        let id: CaseId = "roundtrip/fifo/1/same-cpu".parse().unwrap();
-        let equivalent = equivalent_case(&id).unwrap();
-        assert_eq!(equivalent.to_string(), "roundtrip/pipe/1/same-cpu");
+        let [id, equivalent] =
+            ["roundtrip/fifo/1/same-cpu", "roundtrip/pipe/1/same-cpu"].map(|id| id.parse().unwrap());
         assert_eq!(disagree(&id, &equivalent, &[(100.0, 103.0); 6]), None);
         assert!(disagree(&id, &equivalent, &[(100.0, 130.0); 6]).unwrap().contains("1.30 times"));
         assert_eq!(disagree(&id, &equivalent, &[(100.0, 130.0); 5]), None, "no interval below six pairs");
-        let shm: CaseId = "stream/ring-spin/1/two-cpus/backing=shm".parse().unwrap();
-        assert_eq!(equivalent_case(&shm).unwrap().to_string(), "stream/ring-spin/1/two-cpus");
     }
 }

@@ -199,7 +199,6 @@ fn with_size(id: &CaseId, payload_bytes: u64) -> CaseId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Changes, SUITES};
 
     fn summary(id: &CaseId, median: f64) -> Summary {
         Summary::new(id.clone(), "ns/roundtrip", 6, median)
@@ -212,27 +211,23 @@ mod tests {
 
     #[test]
     fn the_charts_are_searched_in_both_placements_and_the_steps_end_around_the_crossing() {
-        for suite in SUITES.iter().filter(|suite| suite.crossover.is_some()) {
-            let (first, second) = suite.crossover.unwrap();
-            let summaries: Vec<Summary> =
-                suite.cases(&Changes::default()).iter().map(|id| summary(id, cost(id))).collect();
-            let mut searches = Search::all(first, second, &summaries);
-            assert_eq!(searches.len(), 2, "{}", suite.name);
-            for search in &mut searches {
-                assert_eq!(search.bracket(), (32_768, 65_536));
-                let mut steps = 0;
-                while let Some([first, second]) = search.next() {
-                    assert!(
-                        catalogue::resolve(&first).is_ok() && catalogue::resolve(&second).is_ok(),
-                        "{first}"
-                    );
-                    search.tell(cost(&first), cost(&second));
-                    steps += 1;
-                }
-                let (low, high) = search.bracket();
-                assert!(low <= 49_000 && 49_000 <= high && high - low <= low / 33 + 1, "{low} {high}");
-                assert!(steps <= 6, "{steps} steps");
+        let case = |mechanism, power, place| CaseId::new("roundtrip", mechanism, 1u64 << power, place);
+        let sizes = (0..=22).flat_map(|power| ["same-cpu", "two-cpus"].map(|place| (power, place)));
+        let both =
+            |(power, place)| ["causeway-sw", "memfd-pass"].map(|mechanism| case(mechanism, power, place));
+        let summaries: Vec<Summary> = sizes.flat_map(both).map(|id| summary(&id, cost(&id))).collect();
+        let mut searches = Search::all("causeway-sw", "memfd-pass", &summaries);
+        assert_eq!(searches.len(), 2);
+        for search in &mut searches {
+            assert_eq!(search.bracket(), (32_768, 65_536));
+            let mut steps = 0;
+            while let Some([first, second]) = search.next() {
+                search.tell(cost(&first), cost(&second));
+                steps += 1;
             }
+            let (low, high) = search.bracket();
+            assert!(low <= 49_000 && 49_000 <= high && high - low <= low / 33 + 1, "{low} {high}");
+            assert!(steps <= 6, "{steps} steps");
         }
     }
 

@@ -44,10 +44,39 @@ pub mod peer;
 pub mod placement;
 pub mod plan;
 pub mod planner;
+mod registry;
 pub mod session;
 pub mod shared;
 pub mod shared_counters;
 pub mod signal;
+pub mod suites;
 pub mod summary;
 mod sys;
+#[cfg(test)]
+mod testing;
 pub mod touch;
+
+use std::sync::Once;
+
+use contract::Family;
+
+/// Every family, in the order in which people read of them.
+const FAMILIES: &[Family] = &[
+    mechanism::FAMILY,
+    signal::FAMILY,
+    Family::of(lock::ALL),
+    Family::of(op::ALL),
+    Family::of(fan_in::ALL),
+    Family::of(fan_out::ALL),
+    Family::of(all_to_all::ALL),
+];
+
+/// Hands families and suites to the harness. Every program that measures does so at its start, and so does each peer, which is the
+/// same program; a second call does nothing.
+pub fn register() {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        catalogue::add(FAMILIES);
+        plan::add(suites::ALL);
+    });
+}

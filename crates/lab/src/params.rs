@@ -1,6 +1,6 @@
 //! A case in typed form: what a mechanism and a pattern need to know, parsed and checked once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weighbridge_record::CaseId;
 
@@ -110,6 +110,14 @@ impl CaseParams {
         let value = C::parse(name);
         assert!(value.is_some(), "{} has a value of another axis `{}`: {name}", self.id, C::AXIS.name);
         value
+    }
+
+    /// How many CPUs the roles have, of `allowed` where they are not pinned.
+    pub fn cpu_count(&self, allowed: usize) -> usize {
+        match self.cpus.iter().collect::<BTreeSet<_>>().len() {
+            0 => allowed,
+            cpus => cpus,
+        }
     }
 
     /// Do all roles share one CPU?

@@ -277,12 +277,10 @@ pub(crate) fn median(all: &[&PerOp]) -> PerOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue;
+    use crate::testing;
 
     fn is_noise(id: &str, cpus: &[u32], roles: usize) -> bool {
-        let (target, pattern, mut params) = catalogue::resolve(&id.parse().unwrap()).unwrap();
-        params.cpus = cpus.to_vec();
-        comes_from_outside(&Prepared { params, target, pattern, resolved_placement: "same-llc" }, roles)
+        comes_from_outside(&testing::case(id, cpus), roles)
     }
 
     #[test]

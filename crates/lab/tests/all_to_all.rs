@@ -22,6 +22,7 @@ use weighbridge_record::CaseId;
 use runs::{PLACEMENTS, SHORT, prepare, run, trial};
 
 fn main() -> ExitCode {
+    weighbridge_lab::register();
     runs::main(trials)
 }
 

@@ -40,6 +40,7 @@ use weighbridge_lab::contract::Caps;
 use weighbridge_lab::{host::Host, mechanism};
 
 fn main() -> ExitCode {
+    weighbridge_lab::register();
     runs::main(trials)
 }
 

@@ -25,6 +25,7 @@ use runs::{prepare_or_skip, run, trial};
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 8, least_samples: 5, run_ns: 16_000_000 };
 
 fn main() -> ExitCode {
+    weighbridge_lab::register();
     catalogue::add(mechanism::FAMILIES);
     runs::main(trials)
 }

@@ -23,6 +23,7 @@ use weighbridge_record::{CaseId, Line};
 use runs::{prepare, trial};
 
 fn main() -> ExitCode {
+    weighbridge_lab::register();
     runs::main(trials)
 }
 

@@ -27,6 +27,7 @@ use measured::{measure, series};
 use runs::{PLACEMENTS, Promises, prepare, trial};
 
 fn main() -> ExitCode {
+    weighbridge_lab::register();
     runs::main(trials)
 }
 

@@ -24,6 +24,7 @@ use weighbridge_record::CaseId;
 use runs::{PLACEMENTS, Promises, SHORT, prepare, run};
 
 fn main() -> ExitCode {
+    weighbridge_lab::register();
     runs::main(trials)
 }
 

@@ -13,6 +13,7 @@ use weighbridge_lab::{catalogue, summary};
 use weighbridge_record::{CaseId, Line, Run, Summary, read_file};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    weighbridge_lab::register();
     catalogue::add(weighbridge_peers::FAMILIES);
     let record = std::env::args().nth(1).ok_or("which record?")?;
     let (mut runs, mut summaries) = (Vec::new(), Vec::new());

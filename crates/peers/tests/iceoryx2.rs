@@ -45,6 +45,7 @@ const LONG: Timing =
     Timing { sample_ns: 20_000_000, samples: 200, least_samples: 200, run_ns: 4_000_000_000 };
 
 fn main() -> ExitCode {
+    weighbridge_lab::register();
     catalogue::add(weighbridge_peers::FAMILIES);
     if std::env::args().nth(1).as_deref() == Some(COORDINATE) {
         return coordinate();

@@ -597,6 +597,7 @@ mod tests {
 
     #[test]
     fn every_case_has_one_spelling_and_the_unit_that_the_definition_says() {
+        crate::register();
         let mut resolved = 0;
         for definition in ALL {
             let id: CaseId = definition.case.parse().unwrap();

@@ -95,6 +95,7 @@ mod tests {
     use weighbridge_lab::host::Host;
 
     fn tried(name: &str, pairs: &[(f64, f64)]) -> Compared {
+        crate::register();
         let definition: &'static Definition =
             definitions::ALL.iter().find(|definition| definition.name == name).unwrap();
         let case = catalogue::prepare(&definition.case.parse().unwrap(), &Host::look().unwrap()).unwrap();

@@ -108,6 +108,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_listed_is_there_and_exists() {
+        crate::register();
         let cases = all(Wanted::default());
         let offered: BTreeSet<_> =
             cases.iter().map(|id| (id.pattern.clone(), id.mechanism.clone())).collect();
@@ -122,6 +123,7 @@ mod tests {
 
     #[test]
     fn a_pattern_of_one_role_needs_one_cpu_and_what_carries_nothing_has_one_size() {
+        crate::register();
         let cases = all(Wanted::default());
         let of = |pattern: &str, mechanism: &str| -> Vec<String> {
             let of = |id: &&CaseId| id.pattern == pattern && id.mechanism == mechanism;

@@ -206,6 +206,7 @@ mod tests {
     #[test]
     fn a_sender_has_an_end_of_each_receiver_of_its_group_and_of_no_other() {
         let id = "all-to-all/pipe/1/free/groups=2/receivers=3/senders=2".parse().unwrap();
+        crate::register();
         let (_, _, params) = crate::catalogue::resolve(&id).unwrap();
         let resources_by_role = create_pipes(&Host::look().unwrap(), &params).unwrap();
         let fds: Vec<usize> = resources_by_role.iter().map(|resources| resources.fds.len() - 1).collect();

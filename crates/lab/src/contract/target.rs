@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-use weighbridge_record::PerOp;
+use weighbridge_record::{CaseId, PerOp};
 
 use super::caps::Caps;
 use super::pattern::PatternInfo;
@@ -115,13 +115,22 @@ impl Target {
     }
 }
 
-/// Targets of another crate, and what takes away what they leave.
+/// Targets of one kind, and what the harness asks about all of them together.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// Its entries in the laboratory's list.
+    /// Its entries in the [catalogue](crate::catalogue), in the order in which people read of them.
     pub targets: &'static [Target],
     /// Takes away what programs that were killed have left of them.
     pub cleanup: fn(),
+    /// The case that is the same code in the kernel under another name.
+    pub same_code: fn(&CaseId) -> Option<CaseId>,
+}
+
+impl Family {
+    /// Targets that leave nothing behind and of which no two are the same code.
+    pub const fn of(targets: &'static [Target]) -> Family {
+        Family { targets, cleanup: || (), same_code: |_| None }
+    }
 }
 
 /// A case that can be run: id, target, pattern, placement, everything checked.

@@ -306,12 +306,10 @@ impl Session<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue;
-    use crate::host::Host;
+    use crate::testing;
 
     fn open(cases: &[&str]) -> Open {
-        let host = Host::look().unwrap();
-        let case = |id: &&str| catalogue::prepare(&id.parse().unwrap(), &host).unwrap();
+        let case = |id: &&str| testing::case(id, &[]);
         Open {
             hub: Some("roundtrip/pipe/1/free".parse().unwrap()),
             cases: cases.iter().map(case).collect(),

@@ -7,7 +7,6 @@
 //! The number lies in the page, away from the lock, and only the role that holds the lock accesses it.
 #![allow(unsafe_code)]
 
-use std::collections::BTreeSet;
 use std::io;
 
 use weighbridge_record::PerOp;
@@ -31,14 +30,6 @@ pub(super) const INFO: PatternInfo = PatternInfo {
     unit: Unit::PerSecond("ops"),
     is_symmetric: true,
 };
-
-/// How many CPUs the roles of a case have, of `allowed` where they are not pinned.
-pub(crate) fn cpus(allowed: usize, params: &CaseParams) -> usize {
-    match params.cpus.iter().collect::<BTreeSet<_>>().len() {
-        0 => allowed,
-        cpus => cpus,
-    }
-}
 
 /// Where the number lies: the last line but one of the page is far from every lock.
 const NUMBER: usize = 3840;
@@ -66,7 +57,7 @@ pub(super) fn drive_contend<L: Lock>(
         Ok(ops)
     };
     let allowed = std::thread::available_parallelism()?.get();
-    let work_of_all = Concurrent { counts: |_| true, op_bytes: 0, cpus: cpus(allowed, params) };
+    let work_of_all = Concurrent { counts: |_| true, op_bytes: 0, cpus: params.cpu_count(allowed) };
     let totals = cx.concurrent(work_of_all, critical)?;
     if cx.role == 0 && !L::CAPS.has(Caps::HARNESS) {
         // SAFETY: as above; all other roles have stopped.

@@ -79,7 +79,7 @@ const fn of<L: Lock>() -> Target {
 /// A spinning role keeps its CPU while the role that holds the lock may need that CPU, so each needs one of its own.
 fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let roles = (contend::INFO.roles)(params).len();
-    let cpus = contend::cpus(host.allowed_cpus.len(), params);
+    let cpus = params.cpu_count(host.allowed_cpus.len());
     carries_nothing(params)?;
     if params.wait == Wait::Spin && roles > cpus {
         return Err(Unsupported(format!(

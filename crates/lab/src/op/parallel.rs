@@ -7,7 +7,6 @@ use super::{Op, OpContext, check, run, solo};
 use crate::axis::{Axis, ROLES, Values};
 use crate::contract::{Caps, Facts, PatternInfo, Unit, role_names};
 use crate::ctx::{Concurrent, Ctx};
-use crate::lock::contend;
 use crate::params::CaseParams;
 use crate::shared::Step;
 
@@ -49,7 +48,7 @@ pub(super) fn drive_parallel<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io
     cx.set_ops_each(O::ops_of_once(params));
     let allowed = std::thread::available_parallelism()?.get();
     let work_of_all =
-        Concurrent { counts: O::COUNTS, op_bytes: O::op_bytes(params), cpus: contend::cpus(allowed, params) };
+        Concurrent { counts: O::COUNTS, op_bytes: O::op_bytes(params), cpus: params.cpu_count(allowed) };
     cx.concurrent(work_of_all, |ops| {
         let (done, sum) = op.up_to(ops)?;
         check(each, done, sum)?;

@@ -105,7 +105,7 @@ pub(super) fn doubled_slices<'a>(cases: impl Iterator<Item = &'a Open>) -> Optio
 
 pub(super) fn equivalent_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>) -> Option<String> {
     let id = &open.case.params.id;
-    let twin_id = crate::counter_check::equivalent_case(id)?;
+    let twin_id = crate::catalogue::same_code(id)?;
     let pairs = pairs(by_id.get(&twin_id)?, open);
     if pairs.is_empty() { None } else { crate::counter_check::disagree(id, &twin_id, &pairs) }
 }
@@ -166,15 +166,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::catalogue;
-    use crate::contract::Prepared;
     use crate::duet::Random;
     use crate::session::open::Turns;
-
-    fn case(id: &str) -> Prepared {
-        let (target, pattern, params) = catalogue::resolve(&id.parse().unwrap()).unwrap();
-        Prepared { params, target, pattern, resolved_placement: "same-cpu" }
-    }
+    use crate::testing::case;
 
     fn run(number: u32) -> record::Run {
         record::Run {
@@ -212,8 +206,8 @@ mod tests {
             (0..60).map(slice).collect()
         };
         let sets: Vec<_> = (0..24).map(set).collect();
-        let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu"), sets.clone());
-        let mut open = Open::new(case("roundtrip/unix-stream/64/same-cpu"), Ok(0), Duration::ZERO);
+        let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), sets.clone());
+        let mut open = Open::new(case("roundtrip/unix-stream/64/same-cpu", &[0, 0]), Ok(0), Duration::ZERO);
         for (number, slices) in sets.into_iter().enumerate() {
             open.keep(run(number as u32), Some(Turns { slices, is_doubled: number % 8 == 7 }));
         }
@@ -253,13 +247,16 @@ mod tests {
 
     #[test]
     fn correlation_of_neighbours_widens_what_is_printed() {
-        let mut open =
-            Open::new(case("roundtrip/unix-stream/64/same-cpu"), Err("alone".into()), Duration::ZERO);
+        let mut open = Open::new(
+            case("roundtrip/unix-stream/64/same-cpu", &[0, 0]),
+            Err("alone".into()),
+            Duration::ZERO,
+        );
         for number in 0..9 {
             let value = 2000.0 + f64::from(number * 5 % 9);
             open.keep(record::Run { value, ..run(number) }, None);
         }
-        let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu"), Vec::new());
+        let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), Vec::new());
         let width = |correlation| {
             let [low, high] = summary(&open, StoppedBy::Budget, &hubs, correlation).ci95.unwrap();
             high - low

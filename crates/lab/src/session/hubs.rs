@@ -11,7 +11,6 @@ use crate::coordinator::{Coordinator, Measured, SetOutcome, SliceTiming};
 use crate::duet::{LEAST_BLOCKS, Random, WARM_BLOCKS};
 use crate::host::Host;
 use crate::hub;
-use crate::lock::contend;
 use crate::planner::Timing;
 use crate::shared::Sample;
 
@@ -223,7 +222,7 @@ pub(crate) fn slice_ns(case: &Prepared) -> u64 {
 /// Has a case more roles than CPUs for them?
 fn shares_cpus(case: &Prepared) -> bool {
     let allowed = std::thread::available_parallelism().map_or(1, NonZero::get);
-    contend::cpus(allowed, &case.params) < case.role_names().len()
+    case.params.cpu_count(allowed) < case.role_names().len()
 }
 
 /// Does a case count bytes, and not operations?

@@ -18,12 +18,13 @@ mod uring_msg;
 
 pub(crate) use crate::page;
 pub(crate) use condvar::init_mutex;
-pub use sem_sysv::cleanup;
 
 use std::io;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, InSuites, Side, Target, Unsupported, carries_nothing};
+use crate::contract::{
+    Caps, EndResources, Facts, Family, InSuites, Side, Target, Unsupported, carries_nothing,
+};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -100,6 +101,9 @@ pub const ALL: &[Target] = &[
     of::<sigqueue::Sigqueue>(),
     of::<uring_msg::UringMsg>(),
 ];
+
+/// What the harness is handed.
+pub const FAMILY: Family = Family { cleanup: sem_sysv::cleanup, ..Family::of(ALL) };
 
 const fn of<S: Signal>() -> Target {
     Target {

@@ -13,7 +13,7 @@ use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern;
 
 /// What the laboratory is handed.
-pub const FAMILIES: &[Family] = &[Family { targets: &[DEFECTIVE, DEAR_HARNESS], cleanup: || {} }];
+pub const FAMILIES: &[Family] = &[Family::of(&[DEFECTIVE, DEAR_HARNESS])];
 
 const DEFECTIVE: Target = pattern::target::<Defective>();
 

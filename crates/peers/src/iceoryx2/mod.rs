@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 
 use causeway_os::socket;
 use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::contract::{Caps, EndResources, Family, Mechanism, Side, Unsupported};
+use weighbridge_lab::contract::{Caps, EndResources, Family, InSuites, Mechanism, Side, Target, Unsupported};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern;
@@ -28,11 +28,11 @@ pub use end::Iceoryx2End;
 use place::Place;
 pub use port::{Received, Written};
 
-/// What the laboratory is handed.
-pub const FAMILY: Family = Family {
-    targets: &[pattern::target::<Iceoryx2>(), weighbridge_lab::fan_out::target::<fan_out::Iceoryx2>()],
-    cleanup: place::cleanup,
-};
+const TARGETS: &[Target] =
+    &[pattern::target::<Iceoryx2>(), weighbridge_lab::fan_out::target::<fan_out::Iceoryx2>()];
+
+/// What the harness is handed.
+pub const FAMILY: Family = Family { cleanup: place::cleanup, ..Family::of(TARGETS) };
 
 /// Its name in case ids.
 const ID: &str = "iceoryx2";
@@ -68,6 +68,7 @@ impl Mechanism for Iceoryx2 {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
     const WAITS: &'static [Wait] = &[Wait::Spin, Wait::Block];
     const AXES: &'static [Axis] = &[DEPTH];
+    const IN_SUITES: InSuites = InSuites::Never("not every build has it");
     const TO_ITSELF: Result<usize, &'static str> = Err("its two ends wait for each other while they attach");
     type End = Iceoryx2End;
 

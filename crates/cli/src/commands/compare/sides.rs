@@ -163,6 +163,7 @@ mod tests {
 
     #[test]
     fn an_axis_that_a_side_does_not_have_leaves_the_case_out_with_the_reason() {
+        crate::register();
         let host = Host::look().unwrap();
         let (plain, odd) = (read("--a", &[]).unwrap(), read("--b", &["depth-x=3".to_owned()]).unwrap());
         let ids = ["roundtrip/mock/1/free".parse().unwrap()];

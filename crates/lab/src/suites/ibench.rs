@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::{BOTH, Group, ROUNDTRIP, Sizes, Suite};
+use super::{BOTH, ROUNDTRIP};
+use crate::plan::{Group, Sizes, Suite};
 use crate::planner::Timing;
 
 /// A bus that copies, and one that passes memory files.

@@ -3,8 +3,8 @@
 //! Blocking synchronous calls between two processes; the payload, filled with memset, travels both ways, copied or in
 //! memory files that are used again.
 
-use super::Suite;
 use super::ibench::{CALL, COPY, IBENCH, MEMFD, REFERENCE, chart};
+use crate::plan::Suite;
 
 pub(super) const SUITE: Suite = chart(
     "kdbench",

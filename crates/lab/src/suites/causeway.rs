@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{BOTH, Group, KIB, MIB, ROUNDTRIP, STREAM, Sizes, Suite};
+use super::{BOTH, KIB, MIB, ROUNDTRIP, STREAM};
+use crate::plan::{Group, Sizes, Suite};
 use crate::planner::Timing;
 
 const SIZES: Sizes = Sizes::These(&[1, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB]);

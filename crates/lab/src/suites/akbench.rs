@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::{Group, MIB, STREAM, Suite};
+use super::{MIB, STREAM};
+use crate::plan::{Group, Suite};
 use crate::planner::Timing;
 
 const GIB: u64 = 1 << 30;

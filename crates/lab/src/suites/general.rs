@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{BOTH, Group, KIB, MIB, ROUNDTRIP, STREAM, Sizes, Suite, Which};
+use super::{BOTH, KIB, MIB, ROUNDTRIP, STREAM};
+use crate::plan::{Group, Sizes, Suite, Which};
 use crate::planner::Timing;
 
 /// What carries no payload.
@@ -10,7 +11,6 @@ const EMPTY: Sizes = Sizes::These(&[0]);
 /// One of each kind.
 const MAIN: &[&str] =
     &["pipe", "unix-stream", "unix-seqpacket", "tcp", "mq-posix", "ring-spin", "ring-futex", "memfd-pass"];
-pub(super) const HARNESS: Group = Group::of(ROUNDTRIP, &["noop"], Sizes::These(&[1]), &["same-cpu"]);
 const SOME_SIZES: Sizes = Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]);
 /// Those that can wait in several ways of the kernel's.
 const POLLED: Group =
@@ -30,7 +30,7 @@ pub(super) const QUICK: Suite = Suite {
     crossover: None,
     in_turn: true,
     groups: &[
-        HARNESS,
+        Group::HARNESS,
         Group::every(ROUNDTRIP, Which::Every, Sizes::These(&[1, 4 * KIB]), BOTH).without_halts(),
         Group::every(ROUNDTRIP, Which::EveryAtLargeSizes, Sizes::These(&[64 * KIB]), BOTH).without_halts(),
         Group::every(STREAM, Which::Every, Sizes::These(&[64 * KIB]), &["two-cpus"]).without_halts(),
@@ -47,7 +47,7 @@ pub(super) const IPC: Suite = Suite {
     crossover: None,
     in_turn: true,
     groups: &[
-        HARNESS,
+        Group::HARNESS,
         Group::of(ROUNDTRIP, MAIN, Sizes::PowersOfTwo, BOTH),
         Group::of(STREAM, MAIN, Sizes::PowersOfTwo, &["two-cpus"]),
     ],
@@ -62,7 +62,7 @@ pub(super) const FULL: Suite = Suite {
     crossover: None,
     in_turn: true,
     groups: &[
-        HARNESS,
+        Group::HARNESS,
         Group::every(ROUNDTRIP, Which::Every, Sizes::PowersOfTwo, &["same-cpu", "two-cpus", "free"]),
         Group::every(STREAM, Which::Every, Sizes::PowersOfTwo, &["same-cpu", "two-cpus", "free"]),
         POLLED.with(&[("wait", &["poll"])]),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Group, Sizes, Suite};
+use crate::plan::{Group, Sizes, Suite};
 use crate::planner::Timing;
 
 pub(super) const SUITE: Suite = Suite {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Group, Sizes, Suite};
+use crate::plan::{Group, Sizes, Suite};
 use crate::planner::Timing;
 
 const SOLO: &[&str; 1] = &["solo"];

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Group, Suite};
+use crate::plan::{Group, Suite};
 use crate::planner::Timing;
 
 pub(super) const SUITE: Suite = Suite {
