@@ -12,6 +12,7 @@
 compile_error!("causeway-os speaks to Linux and to nothing else");
 
 pub mod clock;
+pub mod epoll;
 mod error;
 pub mod fences;
 pub mod futex;

@@ -22,6 +22,11 @@ const BYTES: usize = WORDS * 4;
 /// The most descriptors that any message of this protocol carries.
 pub const FDS_MAX: usize = 6;
 
+/// What stands for large payloads where other groups have the fingerprint of a type.
+pub const FINGERPRINT_OF_LARGE_PAYLOADS: u64 = u64::from_le_bytes(*b"CWYLARGE");
+/// The most files of one pool.
+pub const FILES_MAX: u32 = 64;
+
 /// In the second word of a grant to a publisher: its log has not begun, and another grant says when it has.
 pub const IS_LATE: u32 = 1;
 /// In the same word: the last descriptor is a connection for the logs to come.

@@ -31,11 +31,7 @@ pub use subscriber::LargeSubscriber;
 use crate::error::Result;
 use crate::group::Group;
 use crate::options::{GroupOptions, SubscribeOptions};
-
-/// What stands for large payloads where other groups have a type.
-pub(crate) const FINGERPRINT: u64 = u64::from_le_bytes(*b"CWYLARGE");
-/// The most files of one pool.
-pub(crate) const FILES_MAX: u32 = 64;
+use crate::wire::FINGERPRINT_OF_LARGE_PAYLOADS as FINGERPRINT;
 
 impl GroupOptions {
     /// Makes this a group of large payloads: [`Group::large_publisher`] publishes them by reference, and

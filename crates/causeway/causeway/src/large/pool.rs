@@ -2,14 +2,13 @@
 
 use std::os::fd::OwnedFd;
 
-use super::FILES_MAX;
 use super::file::{SealedBuffer, WritableFile, reused_file_bytes};
 use super::keepers::{Sent, is_kept, is_referenced};
 use super::reference::{Reference, file_number};
 use crate::error::{Error, Refusal, Result};
 use crate::log::layout::Tail;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, Message, Op, ask, halves, take_fds, tell};
+use crate::wire::{ANSWER_TIME, FILES_MAX, Message, Op, ask, halves, take_fds, tell};
 
 /// The memory from which a publisher publishes by reference.
 ///

@@ -4,15 +4,15 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use causeway_os::memory::{Access, Mapping, Seals, add_seals};
 
+use super::LargeSubscriber;
 use super::reference::{CORRELATION, Reference, file_number};
-use super::{FINGERPRINT, LargeSubscriber};
 use crate::error::Error;
 use crate::group::Group;
 use crate::message::Received;
 use crate::options::{GroupOptions, Policy};
 use crate::outcome::TryRecvError;
 use crate::publisher::Publisher;
-use crate::wire::{ANSWER_TIME, Message, Op, ask, halves, take_fds};
+use crate::wire::{ANSWER_TIME, FINGERPRINT_OF_LARGE_PAYLOADS, Message, Op, ask, halves, take_fds};
 
 const FILE_BYTES: u64 = 64 << 10;
 
@@ -27,7 +27,7 @@ struct Forger {
 impl Forger {
     fn new(kind: u32) -> Forger {
         let group = Group::create("forged", GroupOptions::new().large_payloads()).unwrap();
-        let publisher = group.publisher_of(FINGERPRINT).unwrap();
+        let publisher = group.publisher_of(FINGERPRINT_OF_LARGE_PAYLOADS).unwrap();
         let subscriber = group.large_subscribe(Policy::Reliable).unwrap();
         let open = |socket: OwnedFd| {
             let (granted, _) = ask(&socket, Message::new(Op::Pool, &[kind, 8]), Some(ANSWER_TIME))?;

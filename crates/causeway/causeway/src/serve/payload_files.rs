@@ -12,7 +12,7 @@ use causeway_os::memory::{self, Seals, is_open_elsewhere};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Refusal;
-use crate::large::FILES_MAX;
+use crate::wire::FILES_MAX;
 
 /// The most pools that are kept for subscribers although their publishers have left.
 const ENDED_POOLS_MAX: usize = 64;

@@ -9,11 +9,10 @@ use super::payload_files::Reader;
 use super::places::Share;
 use super::state::{Answer, NOTICES_BYTES, Role, State};
 use crate::error::Refusal;
-use crate::large::FINGERPRINT;
 use crate::log::Memory;
 use crate::log::wait::WaitingSubscriber;
 use crate::trust::Trust;
-use crate::wire::{Message, Op};
+use crate::wire::{FINGERPRINT_OF_LARGE_PAYLOADS, Message, Op};
 
 impl State {
     /// Makes a connection that of a pool, if it may publish.
@@ -22,7 +21,7 @@ impl State {
         if !connection.local && !self.options.publishers.admits(connection.peer) {
             return Err(Refusal::Forbidden);
         }
-        if self.options.fingerprint != FINGERPRINT {
+        if self.options.fingerprint != FINGERPRINT_OF_LARGE_PAYLOADS {
             return Err(Refusal::OtherType);
         }
         let is_sealed = match kind {
