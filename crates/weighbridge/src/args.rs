@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use weighbridge_lab::axis::Wait;
-use weighbridge_lab::{placement, plan};
+use weighbridge_harness::axis::Wait;
+use weighbridge_harness::{placement, plan};
 
 use crate::explain::{self, ExplainArgs};
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};

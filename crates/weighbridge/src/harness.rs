@@ -3,10 +3,10 @@
 //! A session of a suite, or of what a glob selects from it, has a case `noop` of every pattern that it runs, so that each
 //! report shows what of its figures is the loop. Where all words are complete ids, those cases are measured and no others.
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::{Caps, Prepared};
-use weighbridge_lab::ctx::Time;
-use weighbridge_lab::host::Host;
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Caps, Prepared};
+use weighbridge_harness::ctx::Time;
+use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
 /// The mechanism of every pattern that does nothing.

@@ -29,8 +29,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use weighbridge_guest::{init, kernel_bench, net_bench};
-use weighbridge_lab::compare::machine;
-use weighbridge_lab::peer;
+use weighbridge_harness::compare::machine;
+use weighbridge_harness::peer;
 
 use check::supervisor;
 
@@ -105,8 +105,6 @@ fn main() -> ExitCode {
 /// Hands all targets and suites to the laboratory.
 fn register() {
     weighbridge_dbus_bench::register();
-    #[cfg(feature = "peers")]
-    weighbridge_lab::catalogue::add(weighbridge_peers::FAMILIES);
 }
 
 /// Another build asks whether peers of this one can take part in its runs.

@@ -40,7 +40,7 @@ pub fn in_case(word: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_lab::{axis, catalogue, placement};
+    use weighbridge_harness::{axis, catalogue, placement};
 
     #[test]
     fn an_old_part_of_a_case_id_or_glob_is_answered_with_the_new_one() {

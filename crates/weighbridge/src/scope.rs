@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::plan::{self, Changes, Estimate, Suite};
-use weighbridge_lab::session::expected_run;
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::plan::{self, Changes, Estimate, Suite};
+use weighbridge_harness::session::expected_run;
 use weighbridge_record::{CaseId, Skipped};
 use weighbridge_stats::stopping::LOOKS;
 

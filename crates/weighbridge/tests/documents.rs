@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Once;
 
-use weighbridge_lab::catalogue;
+use weighbridge_harness::catalogue;
 use weighbridge_record::CaseId;
 
 /// A library that the default build leaves out; commands and cases that name it are checked for their form only.

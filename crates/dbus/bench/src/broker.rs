@@ -10,11 +10,11 @@ use causeway_os::sched;
 use weighbridge_dbus_client::Connection;
 use weighbridge_dbus_client::brokers;
 use weighbridge_dbus_client::brokers::{Limits, Program};
-use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::choice;
-use weighbridge_lab::contract::{EndResources, Unsupported};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::CaseParams;
+use weighbridge_harness::axis::{Axis, Values};
+use weighbridge_harness::choice;
+use weighbridge_harness::contract::{EndResources, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
 
 use crate::handed::Handed;
 use crate::libraries::{self, Client, Connected, Role};

@@ -25,8 +25,8 @@ mod suites;
 
 use std::sync::Once;
 
-use weighbridge_lab::contract::{Family, Target};
-use weighbridge_lab::{catalogue, plan};
+use weighbridge_harness::contract::{Family, Target};
+use weighbridge_harness::{catalogue, plan};
 
 pub use suites::SUITES;
 
@@ -61,7 +61,7 @@ pub fn register() {
     const FAMILY: Family = Family { cleanup: weighbridge_dbus_client::brokers::clean_up, ..Family::of(ALL) };
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
-        weighbridge_lab::register();
+        weighbridge_targets::register();
         catalogue::add(&[FAMILY]);
         plan::add(SUITES);
     });

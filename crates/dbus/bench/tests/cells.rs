@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::plan::{Changes, Suite};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::plan::{Changes, Suite};
 use weighbridge_record::{Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, Summary, Tool};
 use weighbridge_report::{Report, Section, sections};
 

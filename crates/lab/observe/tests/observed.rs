@@ -9,13 +9,13 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Trial};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::{self, Coordinator, PeerStart};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::peer;
-use weighbridge_lab::planner::Timing;
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::{self, Coordinator, PeerStart};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::peer;
+use weighbridge_harness::planner::Timing;
 use weighbridge_observe::means::{Means, Probe, Probes, Status};
 use weighbridge_observe::{Observed, Observer, Outcome, Settings};
 use weighbridge_probe::counters::EventSwitch;
@@ -25,6 +25,7 @@ const PROGRAM: &str = "/proc/self/exe";
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples: 4, run_ns: 40_000_000 };
 
 fn main() -> ExitCode {
+    weighbridge_targets::register();
     let args: Vec<String> = std::env::args().collect();
     if let [_, first, parent] = &args[..]
         && first == peer::ARGUMENT

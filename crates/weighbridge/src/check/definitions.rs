@@ -592,7 +592,7 @@ pub const UNEQUAL: &[Unequal] = &[
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use weighbridge_lab::{catalogue, plan};
+    use weighbridge_harness::{catalogue, plan};
     use weighbridge_record::CaseId;
 
     #[test]

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use globset::GlobBuilder;
 use indicatif::ProgressBar;
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::machine;
+use weighbridge_harness::coordinator::Coordinator;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::machine;
 use weighbridge_record::{End, Header, Line, SCHEMA, Tool, Writer};
 
 use super::run::random_seed;

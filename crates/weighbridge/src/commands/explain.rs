@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use weighbridge_analysis::explain::{Asked, Change};
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::Coordinator;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_record::{End, Line, Price, Skipped};
 use weighbridge_report::{self as report, Report};
 

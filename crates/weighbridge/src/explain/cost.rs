@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use weighbridge_analysis::explain::{Asked, Change, explain as explained};
-use weighbridge_lab::contract::{Caps, Prepared};
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::explain::{self, Request, refusal};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_harness::contract::{Caps, Prepared};
+use weighbridge_harness::coordinator::Coordinator;
+use weighbridge_harness::explain::{self, Request, refusal};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_record::{Line, Skipped};
 
 use crate::values;

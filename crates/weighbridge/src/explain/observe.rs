@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::Coordinator;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_observe::difference::difference;
 use weighbridge_observe::means::{Probe, Probes, Status};
 use weighbridge_observe::{Observed, Observer, Outcome, Settings, expected};

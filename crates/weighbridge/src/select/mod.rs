@@ -10,8 +10,8 @@ mod offer;
 
 use std::collections::HashSet;
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::plan::{self, Changes, Suite};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::plan::{self, Changes, Suite};
 use weighbridge_record::CaseId;
 
 use crate::{Failure, nearest, old_spellings};

@@ -1,9 +1,9 @@
 //! What there is to select from where no suite is named: everything that `weighbridge list` shows, at a few sizes and in
 //! the placements that suit the pattern.
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::{Caps, PatternInfo, Target};
-use weighbridge_lab::{axis, plan};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Caps, PatternInfo, Target};
+use weighbridge_harness::{axis, plan};
 use weighbridge_record::CaseId;
 
 use super::glob::Glob;

@@ -19,7 +19,7 @@ use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::Body;
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_dbus_client::native_path;
-use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_harness::params::{CaseParams, Wait};
 
 use crate::broker::Kind;
 use crate::client::{INTERFACE, MEMBER, PATH};

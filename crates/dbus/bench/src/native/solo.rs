@@ -7,12 +7,12 @@ use causeway_bus::Connection;
 use causeway_dbus_wire::driver::DO_NOT_QUEUE;
 use causeway_dbus_wire::wire::Body;
 use weighbridge_dbus_client::native_path;
-use weighbridge_lab::axis::Choice;
-use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
-use weighbridge_lab::ctx::{Ctx, Tally};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::CaseParams;
-use weighbridge_lab::shared::Step;
+use weighbridge_harness::axis::Choice;
+use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
+use weighbridge_harness::ctx::{Ctx, Tally};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
+use weighbridge_harness::shared::Step;
 
 use super::{CausewayBus, Member, WAITS, failed, next};
 use crate::broker::{self, Kind, Place, Running, through_a_broker};

@@ -8,15 +8,15 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use weighbridge_lab::compare::machine::MachineSettings;
-use weighbridge_lab::compare::{
+use weighbridge_harness::compare::machine::MachineSettings;
+use weighbridge_harness::compare::{
     Comparison, Rules, Settings, SideRecords, compare_records, expected_set, failed_too_often,
 };
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::machine;
-use weighbridge_lab::planner::Timing;
-use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_harness::coordinator::Coordinator;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::machine;
+use weighbridge_harness::planner::Timing;
+use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_record::{CaseVerdict, End, Header, Line, Reading, SCHEMA, Skipped, Tool};
 use weighbridge_report::{self as report, Report};
 use weighbridge_stats::sequential::{Looks, USUAL_MOST};

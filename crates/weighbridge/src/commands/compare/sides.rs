@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::compare::{Pair, Side};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::PeerStart;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::plan;
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::compare::{Pair, Side};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::PeerStart;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::plan;
 use weighbridge_record::{CaseId, Skipped};
 
 use super::program::{self, Build};

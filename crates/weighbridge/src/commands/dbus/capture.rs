@@ -13,7 +13,7 @@ use weighbridge_dbus_client::{
     Connection, Error, Monitoring, become_monitor, process_of, rules_and_processes,
 };
 use weighbridge_dbus_traffic::capture::Writer;
-use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_harness::interrupt::Interrupt;
 
 use crate::dbus_args::Capture;
 use crate::destination::cannot_create;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_record::{CaseId, Functions, FunctionsCompared, Line, Reading};
 use weighbridge_report::{self as report, Report};
 
