@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Starts real programs on a session bus of their own, records what they say at their start, and analyses it.
 #
-#   cargo build --release --locked && docs/dbus-session.sh [FOLDER [CURVES]]
+#   cargo build --release --locked && docs/figures/dbus-session.sh [FOLDER [CURVES]]
 #
 # Nothing of it touches the bus, the home or the settings of the user. Which programs take part depends on what is installed: on Debian
 # dconf-service, at-spi2-core, gvfs, gvfs-daemons, evolution-data-server, xdg-desktop-portal, ibus and python3-dbusmock. FOLDER keeps the
-# capture; the report goes to docs/figures/dbus-session.md, with what the traffic costs each broker of CURVES, a record of the suite dbus-curves.
+# capture; the report goes to docs/figures/dbus-session.txt, with what the traffic costs each broker of CURVES, a record of the suite dbus-curves.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 weighbridge=$(realpath "${WEIGHBRIDGE:-target/release/weighbridge}")
 folder=$(realpath -m "${1:-$(mktemp -d)}")
@@ -76,7 +76,7 @@ for setting in 1 2 3; do
 done
 wait "$capturing" || true
 
-out=docs/figures/dbus-session.md
+out=docs/figures/dbus-session.txt
 {
     printf 'Started on a bus of their own, in this order: %s.\n\n' "$(printf '%s, ' "${started[@]}" | sed 's/, $//')"
     (cd "$folder" && "$weighbridge" dbus analyse session.pcap --format markdown --top 5 "${costs[@]}")

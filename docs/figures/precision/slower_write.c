@@ -1,4 +1,4 @@
-/* Preloaded, it makes each write() do SLOWER_WRITE_LOOPS turns of a loop more. docs/precision.sh compiles it. */
+/* Preloaded, it makes each write() do SLOWER_WRITE_LOOPS turns of a loop more. docs/figures/precision.sh compiles it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

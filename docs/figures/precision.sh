@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Measures how far the program's own verdicts can be relied on here, and writes docs/figures/precision.md.
+# Measures how far the program's own verdicts can be relied on here, and writes docs/figures/precision-PART.txt.
 #
-#   cargo build --release --locked && docs/precision.sh [PART]...
+#   cargo build --release --locked && docs/figures/precision.sh [PART]...
 #
 # PART is quick, noisy, control, power or start; without one, all of them. They take about 2 min, 4 min, 25 min, 25 min and 20 s.
 # CONTROL_ROUNDS and POWER_ROUNDS say how often a comparison is repeated. RECORDS names the folder that keeps the records; a
 # record that is already there is not measured again. Needs jq, a C compiler and cargo.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 weighbridge=$(realpath "${WEIGHBRIDGE:-target/release/weighbridge}")
 records=$(realpath -m "${RECORDS:-$(mktemp -d)}")
@@ -64,7 +64,7 @@ claims() {
 
 mkdir -p docs/figures
 for part in $parts; do
-    out=docs/figures/precision-$part.md
+    out=docs/figures/precision-$part.txt
     case $part in
     quick)
         { printf '`weighbridge run --suite quick`, nothing else running, ratios to the hub:\n\n' && session quick; } >"$out"
@@ -98,7 +98,7 @@ for part in $parts; do
     power)
         rounds=${POWER_ROUNDS:-20}
         library=$records/slower_write.so
-        cc -O1 -shared -fPIC -o "$library" docs/precision/slower_write.c
+        cc -O1 -shared -fPIC -o "$library" docs/figures/precision/slower_write.c
         # How many turns of the loop are 2 % of a round trip: from the difference that many turns make.
         compare calibration-1 --a "preload:$library" --b "preload:$library" --b env:SLOWER_WRITE_LOOPS=2000 \
             --budget 20s roundtrip/pipe/64/same-cpu

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares what `weighbridge dbus analyse --costs` predicts with what replays take: CPU time and context switches of each broker.
 #
-#   cargo build --release --locked && docs/dbus-costs.sh [FOLDER [CAPTURE...]]
+#   cargo build --release --locked && docs/figures/dbus-costs.sh [FOLDER [CAPTURE...]]
 #
 # In each of ROUNDS (3) rounds the curves are measured (BUDGET, 120s) and each capture is replayed, and the ratio of both is taken: a machine whose
 # speed drifts in minutes is compared with itself. Without a CAPTURE two are made: mixed traffic of 20,000 messages for replays as fast as causes
@@ -10,7 +10,7 @@
 # is there already is not made again. Fails where the median ratio of CPU time, as fast as causes allow, is further than 15 % from 1, or that
 # of switches, at the recorded speed on two CPUs, further than 10 %. Needs jq. WEIGHBRIDGE names another program.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 weighbridge=$(realpath "${WEIGHBRIDGE:-target/release/weighbridge}")
 folder=$(realpath -m "${1:-$(mktemp -d)}")
