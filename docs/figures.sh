@@ -17,7 +17,7 @@ export COLUMNS=100
 # The folders whose content decides what a figure of this kind is.
 measuring() {
     case $1 in
-    lab) echo crates/base/os/src crates/causeway/causeway/src crates/lab/{stats,probe,harness,targets}/src ;;
+    lab) echo crates/base/os/src crates/causeway/causeway/src crates/lab/{stats,probe,lab,peers}/src ;;
     dbus) echo "$(measuring lab)" crates/base/dbus-wire/src crates/causeway/{bus,causewayd}/src crates/dbus/*/src ;;
     *) echo "a kind of figure is lab or dbus, not $1" >&2 && return 2 ;;
     esac
@@ -31,19 +31,19 @@ fingerprint() {
     find $folders -name '*.rs' | LC_ALL=C sort | xargs sed -E '/^[[:space:]]*(\/\/|$)/d' | sha256sum | cut -c 1-12
 }
 
-# Rows of docs/figures/README.md end with the kind of the figure and with the fingerprint of the program that measured it, or the
-# words that it was an earlier one.
+# Rows of docs/figures/README.md end with the kind of a figure and with what measured it: "the program `FINGERPRINT`", or "an earlier
+# program `FINGERPRINT`" once that is no longer what the crates contain.
 mark() {
     local kind now
     for kind in lab dbus; do
         now=$(fingerprint "$kind")
-        sed -i -E "/\| $kind \| \`$now\` \|\$/!s/\| $kind \| (\`[0-9a-f]+\`) \|\$/| $kind | an earlier program: \1 |/" "$figures/README.md"
+        sed -i -E "/the program \`$now\`/!s/\| $kind \| the program /| $kind | an earlier program /" "$figures/README.md"
     done
 }
 
 # A figure was measured just now: NAME KIND.
 measured() {
-    sed -i -E "/^\| \[$1\]/s/\| $2 \| [^|]*\|\$/| $2 | \`$(fingerprint "$2")\` |/" "$figures/README.md"
+    sed -i -E "/^\| \[$1\]/s/\| $2 \| [^|]*\|\$/| $2 | the program \`$(fingerprint "$2")\` |/" "$figures/README.md"
 }
 
 # A record NAME.jsonl in $records, unless there is one: measure NAME COMMAND...
