@@ -37,6 +37,8 @@ const RULES: &[(&str, Rule, &str)] = &[
     ("commands", refused_commands, "no-such-suite"),
     ("cases", unknown_cases, "roundtrip/no-such-mechanism/1/same-cpu"),
     ("files", missing_files, "causeway/src/no_such_file.rs"),
+    ("packages", missing_programs, "no package no-such-package"),
+    ("programs", missing_programs, "causeway has no --test no_such_test"),
     ("rows", contradicting_rows, "disagree"),
     ("width", long_lines, "line 3"),
     ("figures", figures_of_other_programs, "is not the program that is here"),
@@ -224,12 +226,13 @@ fn unknown_cases(documents: &[Document]) -> Vec<String> {
     unknown
 }
 
-/// `lab/ctx.rs` is short for `crates/lab/lab/src/ctx.rs`: whatever ends so, with or without its `src/`, is there.
+/// `lab/ctx.rs` is short for `crates/lab/lab/src/ctx.rs`: whatever ends so, with or without its `src/` or `it/`, is there.
 fn missing_files(documents: &[Document]) -> Vec<String> {
     static FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
         let files = files_below(&root());
         let names = files.iter().map(|path| path.strip_prefix(root()).unwrap().display().to_string());
-        names.flat_map(|name| [format!("/{}", name.replacen("/src/", "/", 1)), format!("/{name}")]).collect()
+        let short = |name: &str| name.replacen("/src/", "/", 1).replacen("/tests/it/", "/tests/", 1);
+        names.flat_map(|name| [format!("/{}", short(&name)), format!("/{name}")]).collect()
     });
     let mut missing = Vec::new();
     for document in documents {
@@ -237,6 +240,54 @@ fn missing_files(documents: &[Document]) -> Vec<String> {
             let is_there = |name: &str| FILES.iter().any(|file| file.ends_with(&format!("/{name}")));
             if !is_there(&name) && !document.folder().join(&name).exists() {
                 missing.push(format!("{}: no file {name}", document.name));
+            }
+        }
+    }
+    missing
+}
+
+/// `cargo … -p PACKAGE --test NAME`, and the same of `--example`.
+fn missing_programs(documents: &[Document]) -> Vec<String> {
+    static PACKAGES: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(|| {
+        let manifests =
+            files_below(&root().join("crates")).into_iter().filter(|path| path.ends_with("Cargo.toml"));
+        let named = |path: PathBuf| {
+            let text = fs::read_to_string(&path).expect("a manifest is text");
+            let name = text.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+            Some((name?.to_owned(), path.parent()?.to_owned()))
+        };
+        manifests.filter_map(named).collect()
+    });
+    let mut missing = Vec::new();
+    for document in documents {
+        let code = split_code(&document.text).1.into_iter().map(|block| block.replace("\\\n", " "));
+        for line in code.flat_map(|block| block.lines().map(shell_words).collect::<Vec<_>>()) {
+            let after = |option: &str| {
+                let pairs = line.windows(2).filter(move |pair| pair[0] == option);
+                pairs.map(|pair| pair[1].clone()).filter(|word| !is_placeholder(word)).collect::<Vec<_>>()
+            };
+            let packages = after("-p");
+            if !line.iter().any(|word| word == "cargo") || packages.is_empty() {
+                continue;
+            }
+            for package in packages.iter().filter(|package| !PACKAGES.contains_key(*package)) {
+                missing.push(format!("{}: no package {package}", document.name));
+            }
+            let folders: Vec<_> = packages.iter().filter_map(|package| PACKAGES.get(package)).collect();
+            for (option, folder) in [("--test", "tests"), ("--example", "examples")] {
+                for name in after(option).iter().filter(|name| !name.contains(['*', '$'])) {
+                    let is_in = |of: &&PathBuf| {
+                        let places = [format!("{folder}/{name}.rs"), format!("{folder}/{name}/main.rs")];
+                        places.iter().any(|place| of.join(place).exists())
+                    };
+                    if !folders.is_empty() && !folders.iter().any(is_in) {
+                        missing.push(format!(
+                            "{}: {} has no {option} {name}",
+                            document.name,
+                            packages.join(", ")
+                        ));
+                    }
+                }
             }
         }
     }
