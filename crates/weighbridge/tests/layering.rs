@@ -54,9 +54,20 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ),
     ("explain", "weighbridge-explain", &["weighbridge-record", "weighbridge-stats"]),
     (
-        "lab",
-        "weighbridge-lab",
-        &["causeway", "causeway-os", "weighbridge-explain", "weighbridge-record", "weighbridge-stats"],
+        "harness",
+        "weighbridge-harness",
+        &[
+            "causeway-os",
+            "weighbridge-analysis",
+            "weighbridge-probe",
+            "weighbridge-record",
+            "weighbridge-stats",
+        ],
+    ),
+    (
+        "targets",
+        "weighbridge-targets",
+        &["causeway", "causeway-os", "weighbridge-harness", "weighbridge-probe", "weighbridge-record"],
     ),
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats", "weighbridge-timeline"]),
     ("timeline", "weighbridge-timeline", &["weighbridge-record", "weighbridge-stats"]),
@@ -89,9 +100,10 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus",
             "weighbridge-dbus-brokers",
             "weighbridge-dbus-client",
-            "weighbridge-lab",
+            "weighbridge-harness",
             "weighbridge-record",
             "weighbridge-report",
+            "weighbridge-targets",
             "causeway-os",
         ],
     ),
@@ -105,11 +117,16 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "observe",
         "weighbridge-observe",
-        &["weighbridge-lab", "weighbridge-record", "weighbridge-stats", "causeway-os"],
+        &[
+            "weighbridge-harness",
+            "weighbridge-record",
+            "weighbridge-stats",
+            "weighbridge-targets",
+            "causeway-os",
+        ],
     ),
     // Loaded by the emulator, and linked into nothing: the program depends on it so that both are built together.
     ("guest-plugin", "weighbridge-guest-plugin", &[]),
-    ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
         "weighbridge",
@@ -125,9 +142,9 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-guest",
             "weighbridge-guest-plugin",
             "weighbridge-import",
-            "weighbridge-lab",
+            "weighbridge-harness",
             "weighbridge-observe",
-            "weighbridge-peers",
+            "weighbridge-targets",
             "weighbridge-report",
             "weighbridge-record",
             "weighbridge-stats",
@@ -162,7 +179,10 @@ fn no_crate_is_missing_from_the_list() {
 #[test]
 fn the_test_sees_the_dependencies_that_there_are() {
     let found = dependencies(&manifest("cli"));
-    assert!(found.contains(&"weighbridge-lab".to_owned()) && found.contains(&"clap".to_owned()), "{found:?}");
+    assert!(
+        found.contains(&"weighbridge-harness".to_owned()) && found.contains(&"clap".to_owned()),
+        "{found:?}"
+    );
 }
 
 /// A program that uses the bus gets no command-line parser with it, whatever features it leaves on.
