@@ -11,10 +11,10 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use causeway_bus::client::Bus;
 use causeway_os::process::{Child, Spawn, Stderr};
 use causeway_os::socket::stream_pair;
 use weighbridge_dbus::wire::{Body, Builder, Marshal};
-use weighbridge_dbus_client::Connection;
 
 use super::{Broker, Limits, PATIENCE, socket_name};
 
@@ -39,7 +39,7 @@ pub fn start(path: PathBuf, limits: &Limits) -> Result<Broker, String> {
         .stderr(Stderr::Null)
         .dies_with_parent();
     let child = Child::spawn(spawn).map_err(|error| failed(&error))?;
-    let mut controller = Connection::authenticated(UnixStream::from(ours)).map_err(|error| failed(&error))?;
+    let mut controller = Bus::authenticated(UnixStream::from(ours)).map_err(|error| failed(&error))?;
     let call = Builder::call("/org/bus1/DBus/Broker", "AddListener")
         .interface("org.bus1.DBus.Broker")
         .unix_fds(1)

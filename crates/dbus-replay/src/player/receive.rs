@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::Error as ClientError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::wire::{Arg, Args, Header, Kind};
-use weighbridge_dbus_client::Error as ClientError;
 
 use super::Player;
 use crate::Error;

@@ -1,10 +1,11 @@
 //! `weighbridge dbus lint`: match rules that cost more than they bring.
 
+use causeway_bus::client::{Bus, Error};
 use weighbridge_dbus::bus::Bus;
 use weighbridge_dbus::lint::{self, Finding};
 use weighbridge_dbus::traffic::{Analyser, Options};
 use weighbridge_dbus::wire::Header;
-use weighbridge_dbus_client::{Connection, Error, rules_and_processes};
+use weighbridge_dbus_client::rules_and_processes;
 
 use super::document::plain;
 use super::read::Captures;
@@ -56,7 +57,7 @@ fn of_capture(file: &std::path::Path) -> Result<Vec<Finding>, Failure> {
 /// The rules of a running bus, with the programs that hold them.
 fn of_bus(address: &str) -> Result<Vec<Finding>, Failure> {
     let failed = |error: Error| Failure::new(error.to_string());
-    let mut connection = Connection::open(address).map_err(failed)?;
+    let mut connection = Bus::connect(address).map_err(failed)?;
     let mut bus = Bus::new();
     let asked = rules_and_processes(&mut connection, &mut |message| {
         if let Ok(header) = Header::parse(message) {
