@@ -1,0 +1,117 @@
+//! What commands do with a connection to a bus, of either kind.
+
+use std::time::{Duration, Instant};
+
+use causeway_bus::client::{Bus, Error};
+use causeway_bus::name::UNKNOWN_METHOD;
+use causeway_bus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, names};
+pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
+
+use crate::failure::Failure;
+
+/// Who waits without a limit waits again.
+pub const LONG: Duration = Duration::from_secs(3600);
+
+/// A method of an object of a connection; its names are valid.
+pub struct Method<'a> {
+    service: &'a str,
+    path: &'a str,
+    interface: &'a str,
+    member: &'a str,
+}
+
+impl<'a> Method<'a> {
+    /// Checks the names.
+    ///
+    /// # Errors
+    /// Which of them is not valid.
+    pub fn new(
+        service: &'a str,
+        path: &'a str,
+        interface: &'a str,
+        member: &'a str,
+    ) -> Result<Method<'a>, Failure> {
+        check_service(service)?;
+        check_member(path, interface, member)?;
+        Ok(Method { service, path, interface, member })
+    }
+}
+
+/// Is it the name of a connection?
+pub fn check_service(name: &str) -> Result<(), Failure> {
+    check(name, names::is_bus_name, "the name of a connection, such as com.example.Clock or :1.7")
+}
+
+/// Are these the names of a method or signal?
+pub fn check_member(path: &str, interface: &str, member: &str) -> Result<(), Failure> {
+    check(path, names::is_path, "an object path, such as /com/example/clock")?;
+    check(interface, names::is_interface, "an interface name, such as com.example.Clock")?;
+    check(member, names::is_member, "the name of a method or a signal, such as Now")
+}
+
+fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<(), Failure> {
+    if is_valid(text) { Ok(()) } else { Err(Failure::Usage(format!("{text:?} is not {what}"))) }
+}
+
+impl Method<'_> {
+    /// Calls it; returns the reply.
+    ///
+    /// # Errors
+    /// The reply is an error or does not come in time.
+    pub fn call(&self, bus: &mut Bus, body: Body, timeout: Duration) -> Result<Vec<u8>, Failure> {
+        let call = Builder::call(self.path, self.member).interface(self.interface);
+        Ok(bus.call(&call.destination(self.service).body(body), timeout)?)
+    }
+}
+
+/// The next signal; `None` when the time is over. Calls of this connection are answered with an error.
+///
+/// # Errors
+/// The bus or this connection has ended.
+pub fn next_signal(bus: &mut Bus, deadline: Option<Instant>) -> Result<Option<Vec<u8>>, Failure> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let Some(bytes) = bus.receive(left.unwrap_or(LONG))? else {
+            if left.is_some() {
+                return Ok(None);
+            }
+            continue;
+        };
+        let header = Header::parse(&bytes).map_err(Error::Protocol)?;
+        match (header.kind, header.sender) {
+            (Kind::Signal, _) => return Ok(Some(bytes)),
+            (Kind::MethodCall, Some(sender)) if header.flags & FLAG_NO_REPLY_EXPECTED == 0 => {
+                let error = Builder::error(header.serial, UNKNOWN_METHOD).destination(sender);
+                bus.send(&error.body(Body::default().text("this connection has no objects")))?;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What `ask` returns, if it does so in time. Otherwise it goes on in a thread that ends with this process: connecting and the answers of
+/// a bus that is stopped cannot be waited for with a limit.
+///
+/// # Errors
+/// [`Failure::NoAnswer`], or those of `ask`.
+pub fn within<T: Send + 'static>(
+    timeout: Option<Duration>,
+    ask: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let Some(timeout) = timeout else { return ask() };
+    let (sender, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(ask()));
+    answer.recv_timeout(timeout).map_err(|_| Failure::NoAnswer(timeout))?
+}
+
+/// Is a message for this connection alone?
+pub fn is_for(message: &[u8], unique_name: &str) -> bool {
+    Header::parse(message).is_ok_and(|header| header.destination == Some(unique_name))
+}
+
+/// The strings among the arguments of a message.
+pub fn texts(message: &[u8]) -> Vec<String> {
+    let Ok(header) = Header::parse(message) else { return Vec::new() };
+    let args = Args::new(&header, &message[header.header_bytes..]);
+    args.filter_map(|arg| if let Ok(Arg::Text(text)) = arg { Some(text.to_owned()) } else { None }).collect()
+}
