@@ -11,8 +11,9 @@ use crate::error::{Error, Refusal, Result};
 use crate::log::{Frame, Position};
 use crate::message::Received;
 use crate::outcome::{RecvTimeoutError, TryRecvError};
+use crate::request::Request;
 use crate::subscriber::{Subscriber, Waited};
-use crate::wire::{Message, Op, take_fds};
+use crate::wire::{Op, take_fds};
 
 /// Receives payloads by reference. [`Group::large_subscribe`](crate::Group::large_subscribe) makes one.
 ///
@@ -221,8 +222,8 @@ fn message(frame: &Frame, payload: LargePayload, lost_before: Option<u32>) -> La
 
 /// The descriptor of a file, from the server.
 fn fetch(subscriber: &Subscriber, reference: Reference) -> Result<std::os::fd::OwnedFd> {
-    let wanted = reference.pool_and_index();
-    let (granted, fds) = subscriber.ask_server(Message::new(Op::Payload, &wanted))?;
+    let wanted @ [pool, index] = reference.pool_and_index();
+    let (granted, fds) = subscriber.ask_server(Request::Payload { pool, index }.to_message())?;
     if granted.op != Op::Granted || granted.words[..2] != wanted {
         return Err(Error::invalid("answer", format!("{:?} to a request for a payload", granted.op)));
     }

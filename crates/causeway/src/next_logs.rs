@@ -11,11 +11,12 @@ use causeway_os::memory::Access;
 
 use crate::error::{Error, Result};
 use crate::log::mapped::MappedLog;
-use crate::wire::{Message, Op, answer, from_halves, halves, take_fds, tell};
+use crate::request::Request;
+use crate::wire::{Op, answer, from_halves, take_fds, tell};
 
 /// The logs that are mapped for one publisher, and the connection on which they come.
 #[derive(Debug)]
-pub struct ComingLogs {
+pub struct NextLogs {
     mapped: Arc<Mapped>,
     socket: Arc<OwnedFd>,
     /// The process that joined: a forked child has neither the thread nor the logs.
@@ -48,17 +49,17 @@ fn newest_begun(logs: &[Arc<MappedLog>], after: u64) -> Option<Arc<MappedLog>> {
     begun.max_by_key(|log| log.epoch()).cloned()
 }
 
-impl ComingLogs {
+impl NextLogs {
     /// Maps what comes on `socket` from now on.
     ///
     /// # Errors
     /// [`Error::Os`] without threads.
-    pub fn start(socket: OwnedFd) -> Result<ComingLogs> {
+    pub fn start(socket: OwnedFd) -> Result<NextLogs> {
         let (mapped, socket) = (Arc::new(Mapped::default()), Arc::new(socket));
         let (shared, connection) = (Arc::clone(&mapped), Arc::clone(&socket));
         crate::reservation::spawn("causeway-map", move || map_all(&shared, &connection))
             .map_err(|error| Error::os("start", "the thread that maps logs", error))?;
-        Ok(ComingLogs { mapped, socket, process: std::process::id() })
+        Ok(NextLogs { mapped, socket, process: std::process::id() })
     }
 
     /// The newest log after that of epoch `after`, if it has begun.
@@ -79,7 +80,7 @@ impl ComingLogs {
 }
 
 /// Ends the thread.
-impl Drop for ComingLogs {
+impl Drop for NextLogs {
     fn drop(&mut self) {
         if self.process == std::process::id() {
             let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
@@ -105,7 +106,7 @@ fn map_all(mapped: &Mapped, socket: &OwnedFd) {
         {
             mapped.add(log);
         }
-        if tell(socket, Message::new(Op::Mapped, &halves(epoch))).is_err() {
+        if tell(socket, Request::Mapped { epoch }.to_message()).is_err() {
             return;
         }
     }
