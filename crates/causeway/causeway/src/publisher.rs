@@ -219,10 +219,10 @@ impl Publisher {
         if self.loaned.is_none() {
             self.loaned = self.claim(payload_bytes)?;
         }
-        match self.loaned.is_some() {
-            true => Ok(Loan { publisher: self, topic: 0, correlation: 0 }),
-            false => Err(TryPublishError::Full),
+        if self.loaned.is_none() {
+            return Err(TryPublishError::Full);
         }
+        Ok(Loan { publisher: self, topic: 0, correlation: 0 })
     }
 
     /// As [`Publisher::try_loan`]; sleeps while the log is full, without a limit of time. In a group of several publishers, a
@@ -258,10 +258,10 @@ impl Publisher {
         if self.loaned.is_none() {
             self.loaned = self.claim_until(payload_bytes, Instant::now().checked_add(timeout))?;
         }
-        match self.loaned.is_some() {
-            true => Ok(Loan { publisher: self, topic: 0, correlation: 0 }),
-            false => Err(PublishTimeoutError::Timeout),
+        if self.loaned.is_none() {
+            return Err(PublishTimeoutError::Timeout);
         }
+        Ok(Loan { publisher: self, topic: 0, correlation: 0 })
     }
 
     /// Waits until `count` subscribers have joined and receive what is published from now on, at most for `timeout`; without
@@ -412,9 +412,10 @@ impl Publisher {
             let mut waited = self.claim(payload_bytes);
             let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if matches!(waited, Ok(None)) && !is_over() {
-                match self.subscribers.is_behind() {
-                    true => self.wait_for_log(),
-                    false => waited = self.subscribers.sleep_until_space(slowest, deadline).map(|()| None),
+                if self.subscribers.is_behind() {
+                    self.wait_for_log();
+                } else {
+                    waited = self.subscribers.sleep_until_space(slowest, deadline).map(|()| None);
                 }
                 if matches!(waited, Ok(None)) {
                     waited = self.claim(payload_bytes);

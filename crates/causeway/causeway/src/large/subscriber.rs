@@ -37,8 +37,8 @@ impl LargeSubscriber {
     ///
     /// # Errors
     /// As [`Subscriber::try_recv`]. [`TryRecvError::Failed`] with [`Error::TooManyReferences`] when this subscriber holds too many
-    /// payloads: drop one, and receive again. With [`Error::Invalid`] for a file that is not sealed as it should be, or a reference
-    /// that is none: its publisher violated the protocol, and that message is skipped. With [`Error::Os`] without memory or
+    /// payloads: drop one, and receive again. With [`Error::Invalid`] for a file that is not sealed as it should be, or for an
+    /// invalid reference: its publisher violated the protocol, and that message is skipped. With [`Error::Os`] without memory or
     /// descriptors.
     pub fn try_recv(&mut self) -> Result<Received<LargeMessage>, TryRecvError> {
         self.files.try_recv(&mut self.subscriber)
@@ -139,7 +139,7 @@ impl Files {
         }
         let Some(reference) = Reference::from_bytes(subscriber.copied(&frame)) else {
             subscriber.pass(&frame);
-            return Err(Error::invalid("message", "it is no reference to a payload").into());
+            return Err(Error::invalid("message", "it is not a reference to a payload").into());
         };
         let (page, log) = subscriber.page_and_log();
         // Before the cursor passes the message: from there on publishers look at the reference. PAIR payload-reference

@@ -56,10 +56,8 @@ impl Publisher {
                 if self.next_logs.as_ref().is_some_and(|logs| !logs.has(present)) {
                     self.subscribers.ask_for_log();
                 }
-                match self.subscribers.server_is_gone() {
-                    true => Err(Error::ServerGone),
-                    false => Ok(Followed::NotYet),
-                }
+                let is_gone = self.subscribers.server_is_gone();
+                if is_gone { Err(Error::ServerGone) } else { Ok(Followed::NotYet) }
             }
         }
     }

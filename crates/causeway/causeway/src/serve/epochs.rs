@@ -1,8 +1,8 @@
 //! Epochs: the present log ends at a position, and a new log begins there.
 //!
 //! A log that subscribers read is sealed: no process can map it for writing any more. So a publisher that comes later, and a log of
-//! another size, need a new log. It is made first; each publisher of another process maps it in a thread of its own, beside its
-//! publishing, and tells the server. Then, in one step, the new log is sealed, the old one ends, the new one begins where that was, and
+//! another size, need a new log. It is made first; each publisher of another process maps it in a thread of its own, while it goes
+//! on publishing, and tells the server. Then, in one step, the new log is sealed, the old one ends, the new one begins where that was, and
 //! all who sleep are woken. Publishers find the end, or the number of the epoch in the status pages, and go on in the new log; subscribers read the
 //! old log to its end and ask for the next one. A publisher that does not answer in time is left out, and causes another roll when it
 //! publishes again. See `docs/decisions/epochs.md`.

@@ -49,7 +49,7 @@ pub struct State {
     pub files: PayloadFiles,
 }
 
-/// What every member gets beside the log.
+/// What every member gets besides the log.
 #[derive(Debug)]
 pub struct GroupPages {
     pub status: StatusPages,
@@ -113,12 +113,7 @@ impl GroupPages {
 
 impl State {
     pub fn new(name: &str, options: GroupOptions, epoll: Arc<OwnedFd>) -> Result<State> {
-        let mut id = [0; 16];
-        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Error::os("draw", "the number of a group", error))?;
-        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| id[at + index]));
-        let (log_fd, log) =
-            MappedLog::create(name, options.kind, options.capacity_bytes, [half(0), half(8)])?;
+        let (log_fd, log) = MappedLog::create(name, options.kind, options.capacity_bytes)?;
         let log = Arc::new(log);
         let pages = GroupPages::new(&log, options.effective_trust())?;
         let awaited = options.remote_publishers;
