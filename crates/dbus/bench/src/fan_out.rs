@@ -14,7 +14,6 @@ use weighbridge_targets::fan_out::{self, Multicast, MulticastReceiver, Multicast
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_record::PerOp;
-use weighbridge_targets::fan_out::{self, Multicast, MulticastReceiver, MulticastSender, burst, receivers};
 
 use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES};
