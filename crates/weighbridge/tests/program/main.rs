@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bustle;
-#[path = "../../../dbus/traffic/tests/common/mod.rs"]
+#[path = "../../../dbus/traffic/tests/it/common/mod.rs"]
 mod captures;
 mod check;
 mod compare;

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::driver::{DRIVER, DRIVER_PATH};
+
 use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
 
 /// A message in the making. Names are checked when it is built.
 ///
 /// ```
-/// use crate::wire::{Body, Builder, Header};
+/// use causeway_dbus_wire::wire::{Body, Builder, Header};
 ///
 /// let call = Builder::call("/org/freedesktop/DBus", "AddMatch")
 ///     .interface("org.freedesktop.DBus")
@@ -89,6 +91,12 @@ impl<'a> Builder<'a> {
     #[must_use]
     pub fn call(path: &'a str, member: &'a str) -> Builder<'a> {
         Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::MethodCall) }
+    }
+
+    /// A method call of the bus itself.
+    #[must_use]
+    pub fn of_driver(member: &'a str) -> Builder<'a> {
+        Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER)
     }
 
     /// A signal.

@@ -11,7 +11,7 @@ const PLACES: usize = 64;
 /// Builds messages, and remembers the headers that were built last. Their names are checked once.
 ///
 /// ```
-/// use crate::wire::{Body, Builder, Templates};
+/// use causeway_dbus_wire::wire::{Body, Builder, Templates};
 ///
 /// let (mut templates, mut bytes) = (Templates::default(), Vec::new());
 /// let call = |text| Builder::call("/", "Get").destination("a.b").body(Body::default().text(text));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus, Error};
 use causeway_bus::name::UNKNOWN_METHOD;
-use causeway_bus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, names};
+use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, names};
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 
 use crate::failure::Failure;
@@ -107,11 +107,4 @@ pub fn within<T: Send + 'static>(
 /// Is a message for this connection alone?
 pub fn is_for(message: &[u8], unique_name: &str) -> bool {
     Header::parse(message).is_ok_and(|header| header.destination == Some(unique_name))
-}
-
-/// The strings among the arguments of a message.
-pub fn texts(message: &[u8]) -> Vec<String> {
-    let Ok(header) = Header::parse(message) else { return Vec::new() };
-    let args = Args::new(&header, &message[header.header_bytes..]);
-    args.filter_map(|arg| if let Ok(Arg::Text(text)) = arg { Some(text.to_owned()) } else { None }).collect()
 }

@@ -111,7 +111,7 @@ impl From<io::Error> for NotACapture {
 /// Reads the packets of a capture from first to last, whatever its format.
 ///
 /// ```no_run
-/// use crate::capture::Reader;
+/// use weighbridge_dbus_traffic::capture::Reader;
 ///
 /// let mut reader = Reader::new(std::fs::File::open("boot.pcap")?)?;
 /// while let Some(packet) = reader.next_packet()? {
