@@ -139,7 +139,7 @@ pub(super) fn value<'a>(
         b'o' => {
             let path = cursor.text()?;
             if !names::is_path(path) {
-                return Err(Fault::Invalid("an argument is no object path"));
+                return Err(Fault::Invalid("an argument is not an object path"));
             }
             visit(Leaf::Path(path), depth);
         }

@@ -38,9 +38,6 @@ pub struct Zbus {
 
 impl Zbus {
     /// Connects, and registers what the role needs.
-    ///
-    /// # Errors
-    /// What the library says.
     pub fn connect(address: &str, role: Role, partner: &str) -> io::Result<Zbus> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let connected = runtime.block_on(async {

@@ -97,15 +97,12 @@ pub fn failed(error: Error) -> io::Error {
 }
 
 /// The array of bytes that is the body of a message.
-///
-/// # Errors
-/// The body is something else.
 #[inline]
 pub fn payload(received: &Incoming) -> io::Result<&[u8]> {
     let body = received.message().map(Message::body).unwrap_or_default();
     match body.split_first_chunk() {
         Some((len, bytes)) if u32::from_ne_bytes(*len) as usize == bytes.len() => Ok(bytes),
-        _ => Err(io::Error::other(format!("the body of {received:?} is no array of bytes"))),
+        _ => Err(io::Error::other(format!("the body of {received:?} is not an array of bytes"))),
     }
 }
 
@@ -192,7 +189,7 @@ impl Connected for Member {
             Role::Emitter => connection.emit(PATH, INTERFACE, MEMBER, body).map_err(failed),
             Role::Server => match &self.received {
                 Some(Incoming::Call(call)) => connection.reply(call, body).map_err(failed),
-                other => Err(io::Error::other(format!("{other:?} is no call to reply to"))),
+                other => Err(io::Error::other(format!("{other:?} is not a call to reply to"))),
             },
             Role::Subscriber | Role::Asker => Err(io::Error::other("this role sends no payload")),
         }
@@ -228,9 +225,6 @@ impl Connected for Member {
 }
 
 /// What comes next, however long it takes. What the bus says of itself is passed over.
-///
-/// # Errors
-/// The bus or this member has ended.
 pub fn next(connection: &mut Connection) -> io::Result<Incoming> {
     loop {
         match connection.next(None).map_err(failed)? {

@@ -88,7 +88,7 @@ impl fmt::Display for NotACapture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotACapture::Unknown => f.write_str(
-                "is no capture of D-Bus messages; make one with `weighbridge dbus capture` or `dbus-monitor --pcap`",
+                "is not a capture of D-Bus messages; make one with `weighbridge dbus capture` or `dbus-monitor --pcap`",
             ),
             NotACapture::Empty => f.write_str("is empty"),
             NotACapture::LinkType(1 | 113 | 276) => f.write_str(
