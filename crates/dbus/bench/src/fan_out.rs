@@ -10,10 +10,10 @@ use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as Me
 use weighbridge_harness::axis::{Axis, Choice, Values};
 use weighbridge_harness::choice;
 use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Prepared, Target, Unsupported};
-use weighbridge_targets::fan_out::{self, Multicast, MulticastReceiver, MulticastSender, burst, receivers};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_record::PerOp;
+use weighbridge_targets::fan_out::{self, Multicast, MulticastReceiver, MulticastSender, burst, receivers};
 
 use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES};
@@ -38,7 +38,7 @@ const RULES: Axis = Axis {
     name: "rules",
     default: "0",
     values: Values::AtLeast(0),
-    about: "match rules that match none of the signals, of all receivers together, beside the one of each that does",
+    about: "match rules that match none of the signals, of all receivers together, in addition to the one of each that does",
 };
 
 choice! {
