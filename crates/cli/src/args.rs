@@ -10,7 +10,7 @@ use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
 
 use crate::explain::{self, ExplainArgs};
-use crate::values::{self, AxisValues, Cpus, Page, Sizes};
+use crate::values::{self, AxisValues, Cpus, Page, PageFormat, Sizes};
 pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
 use crate::{mistakes, output};
 
@@ -319,8 +319,8 @@ pub struct History {
     #[arg(long)]
     pub across_machines: bool,
     /// What standard output shows
-    #[arg(long, value_enum, default_value_t = HistoryFormat::Table)]
-    pub format: HistoryFormat,
+    #[arg(long, value_enum, default_value_t = PageFormat::Table)]
+    pub format: PageFormat,
     /// Write to this file, which does not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -465,7 +465,6 @@ pub struct Man {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
     /// Tables, as wide as the terminal
-    #[value(alias = "text")]
     Table,
     /// Markdown with tables
     Markdown,
@@ -474,20 +473,6 @@ pub enum ReportFormat {
     /// One document with everything but the samples
     Json,
     /// One page that works offline
-    Html,
-}
-
-/// Formats of a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HistoryFormat {
-    /// Tables, as wide as the terminal
-    #[value(alias = "text")]
-    Table,
-    /// Markdown with tables
-    Markdown,
-    /// For programs
-    Json,
-    /// One page with the series, which works offline
     Html,
 }
 

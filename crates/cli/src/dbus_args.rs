@@ -10,7 +10,7 @@ use weighbridge_dbus_exam::Property;
 use weighbridge_dbus_replay::player::Speed;
 
 use crate::Failure;
-use crate::values::{self, TextOrJson};
+use crate::values::{self, DocumentFormat, PageFormat, TextOrJson};
 
 /// `weighbridge dbus`
 #[derive(Debug, Args)]
@@ -131,8 +131,8 @@ pub struct Analyse {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// What to make of them
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = PageFormat::Table)]
+    pub format: PageFormat,
     /// Write to this file, which does not exist yet, instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -184,8 +184,8 @@ pub struct Exam {
     #[arg(long, value_name = "FILE.json")]
     pub timeline: Option<PathBuf>,
     /// What to make of it
-    #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
-    pub format: PlainFormat,
+    #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
+    pub format: DocumentFormat,
 }
 
 /// `weighbridge dbus replay`
@@ -216,8 +216,8 @@ pub struct Replay {
     #[arg(long, value_name = "FILE.json")]
     pub timeline: Option<PathBuf>,
     /// What to make of it
-    #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
-    pub format: PlainFormat,
+    #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
+    pub format: DocumentFormat,
 }
 
 /// Where the processes of a replay run.
@@ -238,18 +238,6 @@ pub enum Target {
     Broker(Program),
     /// On the bus at this address.
     Address(String),
-}
-
-/// Formats of an examination or a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlainFormat {
-    /// Tables for people
-    #[value(alias = "table")]
-    Text,
-    /// Markdown with tables
-    Markdown,
-    /// One document with everything
-    Json,
 }
 
 fn broker(text: &str) -> Result<Program, String> {
@@ -287,20 +275,6 @@ fn property(text: &str) -> Result<&'static Property, String> {
         let all: Vec<&str> = weighbridge_dbus_exam::properties().map(|property| property.id).collect();
         format!("`{text}` is no property; there are {}", all.join(", "))
     })
-}
-
-/// Formats of an analysis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Tables for people
-    #[value(alias = "table")]
-    Text,
-    /// Markdown with tables
-    Markdown,
-    /// One document with everything
-    Json,
-    /// One page with pictures that works offline
-    Html,
 }
 
 /// How much a finding matters.

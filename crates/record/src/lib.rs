@@ -21,7 +21,6 @@ pub mod history;
 mod hub;
 mod latency;
 mod line;
-mod migrate;
 mod observation;
 mod ratio;
 mod run;

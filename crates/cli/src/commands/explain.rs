@@ -23,7 +23,7 @@ use crate::destination::Destination;
 use crate::explain::{ExplainArgs, Question, cost, observe};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
-use crate::values::ExplainFormat;
+use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output, scope};
 
 /// Explains cases.
@@ -250,10 +250,10 @@ fn settings(typed: &Explain, costs: usize) -> BTreeMap<String, String> {
     all.filter(is_set).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn rendered(report: &Report, format: ExplainFormat) -> String {
+fn rendered(report: &Report, format: DocumentFormat) -> String {
     match format {
-        ExplainFormat::Table => report::text(report, output::style()),
-        ExplainFormat::Markdown => report::markdown(report),
-        ExplainFormat::Json => report::json(report),
+        DocumentFormat::Table => report::text(report, output::style()),
+        DocumentFormat::Markdown => report::markdown(report),
+        DocumentFormat::Json => report::json(report),
     }
 }

@@ -9,17 +9,13 @@ use weighbridge_report::{self as report, Report};
 
 use crate::args::{self, ReportFormat};
 use crate::destination::cannot_create;
-use crate::{Exit, Failure, old_spellings, output};
+use crate::{Exit, Failure, output};
 
 /// Bad lines told one by one; the others are counted.
 const MOST_PROBLEMS: usize = 5;
 
 /// Shows records.
 pub fn report(args: &args::Report) -> Result<Exit, Failure> {
-    let old = args.baseline.as_deref().filter(|word| !Path::new(word).exists());
-    if let Some(renamed) = old.and_then(old_spellings::in_case) {
-        return Err(Failure::new(format!("--baseline: {renamed}")));
-    }
     if args.format == ReportFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
         return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
     }

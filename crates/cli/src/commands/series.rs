@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use weighbridge_record::{Header, Line, history};
 use weighbridge_report::{Dated, History};
 
-use crate::args::{self, By, HistoryFormat};
+use crate::args::{self, By};
 use crate::commands::report::write_new;
 use crate::destination::cannot_create;
 use crate::store::Entry;
+use crate::values::PageFormat;
 use crate::{Exit, Failure, output};
 
 /// So many machines are named in a refusal.
@@ -57,10 +58,10 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
     }
     let history = History { by: name(by), machines, records, series };
     let text = match args.format {
-        HistoryFormat::Table => history.text(output::style()),
-        HistoryFormat::Markdown => history.markdown(),
-        HistoryFormat::Json => history.json(),
-        HistoryFormat::Html => history.html(),
+        PageFormat::Table => history.text(output::style()),
+        PageFormat::Markdown => history.markdown(),
+        PageFormat::Json => history.json(),
+        PageFormat::Html => history.html(),
     };
     match &args.out {
         None => output::print(text)?,

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use weighbridge_record::CaseId;
 
 use crate::Failure;
-use crate::values::{self, ExplainFormat, Page};
+use crate::values::{self, DocumentFormat, Page};
 
 /// What stands below the options.
 pub const AFTER_HELP: &str = "\
@@ -84,8 +84,8 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
     pub html: Option<Page>,
     /// What standard output shows
-    #[arg(long, value_enum, default_value_t = ExplainFormat::Table, help_heading = "Output")]
-    pub format: ExplainFormat,
+    #[arg(long, value_enum, default_value_t = DocumentFormat::Table, help_heading = "Output")]
+    pub format: DocumentFormat,
     /// Write only warnings to standard error, no progress
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,

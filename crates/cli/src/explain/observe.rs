@@ -18,7 +18,7 @@ use weighbridge_observe::means::{Probe, Probes, Status};
 use weighbridge_observe::{Observed, Observer, Outcome, Settings, expected};
 use weighbridge_record::{CaseId, Line};
 
-use crate::values::{ExplainFormat, spoken};
+use crate::values::{DocumentFormat, spoken};
 use crate::{Exit, Failure, output};
 
 /// How a case is observed.
@@ -86,12 +86,12 @@ fn probes(host: &Host, program: &Path) -> Probes {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn means(host: &Host, program: &Path, format: ExplainFormat) -> Result<Exit, Failure> {
+pub fn means(host: &Host, program: &Path, format: DocumentFormat) -> Result<Exit, Failure> {
     let probes = probes(host, program);
     output::print(match format {
-        ExplainFormat::Table => text(&probes.all),
-        ExplainFormat::Markdown => markdown(&probes.all),
-        ExplainFormat::Json => {
+        DocumentFormat::Table => text(&probes.all),
+        DocumentFormat::Markdown => markdown(&probes.all),
+        DocumentFormat::Json => {
             let all: Vec<_> = probes.all.iter().map(json).collect();
             serde_json::to_string_pretty(&all).expect("plain data") + "\n"
         }

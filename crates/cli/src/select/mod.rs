@@ -14,7 +14,7 @@ use weighbridge_lab::catalogue;
 use weighbridge_lab::plan::{self, Changes, SUITES, Suite};
 use weighbridge_record::CaseId;
 
-use crate::{Failure, nearest, old_spellings};
+use crate::{Failure, nearest};
 pub use explain::explain;
 use glob::{Glob, has_wildcards};
 use offer::Wanted;
@@ -124,9 +124,6 @@ enum Word {
 
 impl Word {
     fn read(word: &str) -> Result<Word, Failure> {
-        if let Some(renamed) = old_spellings::in_case(word) {
-            return Err(Failure::new(renamed));
-        }
         if !has_wildcards(word)
             && let Ok(id) = word.parse::<CaseId>()
         {
@@ -273,11 +270,6 @@ fn existing(ids: impl Iterator<Item = CaseId>, left_out: &mut Vec<LeftOut>) -> V
 
 /// An axis and a value that at least one of the cases has.
 fn check_axis<'a>(axis: &str, value: &str, ids: impl Iterator<Item = &'a CaseId>) -> Result<(), Failure> {
-    if let Some(renamed) = old_spellings::now(old_spellings::Kind::Axis, axis)
-        .or_else(|| old_spellings::now(old_spellings::Kind::CasePart, &format!("{axis}={value}")))
-    {
-        return Err(Failure::new(renamed));
-    }
     let mut refusal = None;
     let mut known: Vec<&str> = Vec::new();
     for id in ids {

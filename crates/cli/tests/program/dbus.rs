@@ -32,7 +32,7 @@ fn a_capture_is_shown_in_every_format_without_what_messages_say() {
     assert_eq!(counted, [8_313, 2_850, 761, 3, 4_699]);
     assert!(totals("bytes") > 1_000_000);
     assert_eq!(document["files"][0]["format"], "pcap");
-    let plain = show("text");
+    let plain = show("table");
     let add_match = plain.lines().find(|line| line.trim_start().starts_with("AddMatch")).unwrap_or_default();
     let cells: Vec<&str> = add_match.split_whitespace().collect();
     assert_eq!(cells, ["AddMatch", "1,308", "15.7", "%"], "{plain}");

@@ -34,12 +34,6 @@ fn a_record_is_shown_as_the_run_showed_it() {
         .stderr_eq("");
     let record = std::fs::read(folder.path().join("r.jsonl")).unwrap();
     weighbridge(folder.path()).args(["report", "-"]).stdin(record).assert().success().stdout_eq(FIGURES);
-    // What other commands call text is a table here, and is understood.
-    weighbridge(folder.path())
-        .args(["report", "r.jsonl", "--format", "text"])
-        .assert()
-        .success()
-        .stdout_eq(FIGURES);
 }
 
 #[test]

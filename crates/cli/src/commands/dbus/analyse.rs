@@ -16,8 +16,9 @@ use weighbridge_dbus_cost::{Cost, Curves, Predictor};
 use super::read::{Captures, Source};
 use super::{document, page, sections};
 use crate::commands::report::write_new;
-use crate::dbus_args::{Analyse, Format};
+use crate::dbus_args::Analyse;
 use crate::destination::cannot_create;
+use crate::values::PageFormat;
 use crate::{Exit, Failure, output};
 
 /// Everything, for programs.
@@ -37,7 +38,7 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
     if let (true, Some(out)) = (args.anonymise, &args.out) {
         return anonymise(args, out);
     }
-    if args.format == Format::Html && args.out.is_none() && io::stdout().is_terminal() {
+    if args.format == PageFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
         return Err(Failure::new("a page is no text for a terminal; give -o FILE"));
     }
     let captures = Captures::open(&args.files)?;
@@ -64,14 +65,14 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
     let top = usize::from(args.top);
     let composed = || sections::document(&facts, &findings, &sources, &costs, top);
     let text = match args.format {
-        Format::Json => {
+        PageFormat::Json => {
             let everything =
                 Everything { facts: &facts, findings: &findings, files: &sources, costs: &costs };
             serde_json::to_string_pretty(&everything).expect("plain data") + "\n"
         }
-        Format::Text => document::text(&composed()),
-        Format::Markdown => document::markdown(&composed()),
-        Format::Html => page::page(&composed(), &facts),
+        PageFormat::Table => document::text(&composed()),
+        PageFormat::Markdown => document::markdown(&composed()),
+        PageFormat::Html => page::page(&composed(), &facts),
     };
     match &args.out {
         None => output::print(text)?,

@@ -12,7 +12,8 @@ use weighbridge_dbus_exam::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_B
 use super::document::{self, Document, Section, Table, plain};
 use super::watch::{Messages, Watch};
 use crate::commands::report::refuse_existing;
-use crate::dbus_args::{Exam, PlainFormat};
+use crate::dbus_args::Exam;
+use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output};
 
 /// An examination of all brokers takes minutes.
@@ -97,9 +98,9 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
     }
     let matrix = Matrix { times: args.times, subjects, properties: rows };
     output::print(match args.format {
-        PlainFormat::Json => serde_json::to_string_pretty(&matrix).expect("plain data") + "\n",
-        PlainFormat::Text => document::text(&matrix.document()),
-        PlainFormat::Markdown => document::markdown(&matrix.document()),
+        DocumentFormat::Json => serde_json::to_string_pretty(&matrix).expect("plain data") + "\n",
+        DocumentFormat::Table => document::text(&matrix.document()),
+        DocumentFormat::Markdown => document::markdown(&matrix.document()),
     })?;
     timeline?;
     let all_kept =

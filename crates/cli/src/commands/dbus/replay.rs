@@ -16,7 +16,8 @@ use super::read::{Captures, Source};
 use super::sections::grouped;
 use super::watch::{Messages, Watch};
 use crate::commands::report::refuse_existing;
-use crate::dbus_args::{PlainFormat, Replay, ReplayPlace, Target};
+use crate::dbus_args::{Replay, ReplayPlace, Target};
+use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output};
 
 /// Rounds when brokers are compared: the fewest whose interval is that of the Walsh averages.
@@ -118,9 +119,9 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
     let report =
         Report { files, connections, messages, speed, place, rounds, brokers: subjects, replays, ratios };
     output::print(match args.format {
-        PlainFormat::Json => serde_json::to_string_pretty(&report).expect("plain data") + "\n",
-        PlainFormat::Text => document::text(&report.document()),
-        PlainFormat::Markdown => document::markdown(&report.document()),
+        DocumentFormat::Json => serde_json::to_string_pretty(&report).expect("plain data") + "\n",
+        DocumentFormat::Table => document::text(&report.document()),
+        DocumentFormat::Markdown => document::markdown(&report.document()),
     })?;
     timeline.map(|()| Exit::Fine)
 }
