@@ -1,0 +1,110 @@
+//! What the tests of all crates share. A dev-dependency of any crate; it depends on none of ours.
+//!
+//! * [`eventually`], [`eventually_some`], [`eventually_seen`]: wait for something, at most [`PATIENCE`], and fail with what was seen.
+//! * [`rerun`]: this test program once more, as another process that runs one test.
+//! * [`Running`]: a process that is killed and reaped with its test.
+//! * [`temp_dir`]: a folder that ends with its test.
+//! * [`proc`]: what the kernel says of a process.
+//! * [`skipped`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
+//!
+//! Waiting for an event is better than looking again and again: `eventually` is for what has no event to wait for.
+
+#![allow(clippy::print_stderr)]
+
+pub mod proc;
+mod process;
+
+use std::fmt::{Debug, Display};
+use std::time::{Duration, Instant};
+
+pub use fastrand::Rng;
+pub use process::{Running, assert_ran, rerun};
+pub use tempfile::TempDir;
+
+/// How long a test waits for what must come: long enough for a machine that does ten other things.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How soon is looked again.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Waits until `is_so`.
+///
+/// # Panics
+///
+/// With `what` after [`PATIENCE`].
+#[track_caller]
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    eventually_seen(what, is_so, |is_so| *is_so);
+}
+
+/// Waits until `look` finds something.
+///
+/// # Panics
+///
+/// With `what` after [`PATIENCE`].
+#[track_caller]
+pub fn eventually_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what}: not in {PATIENCE:?}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Looks until `is_it` accepts what is seen, which it returns.
+///
+/// # Panics
+///
+/// With `what` and what was seen last, after [`PATIENCE`].
+#[track_caller]
+pub fn eventually_seen<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_it: impl Fn(&T) -> bool) -> T {
+    let start = Instant::now();
+    loop {
+        let seen = look();
+        if is_it(&seen) {
+            return seen;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what}: not in {PATIENCE:?}, at last {seen:?}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// An empty folder below the system's folder for temporary files. It is removed when it is dropped; `name` tells whose it is. The path is short
+/// enough for a socket in it.
+///
+/// # Panics
+///
+/// If it cannot be made.
+pub fn temp_dir(name: &str) -> TempDir {
+    tempfile::Builder::new().prefix(&format!("{name}-")).tempdir().unwrap()
+}
+
+/// Prints why a test does not run on this machine: `return skipped("no dbus-daemon is installed")`.
+pub fn skipped(why: impl Display) {
+    eprintln!("skipped: {why}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for_is_returned() {
+        let mut numbers = 0..;
+        assert_eq!(eventually_seen("three", || numbers.next().unwrap(), |number| *number == 3), 3);
+        assert_eq!(eventually_some("above five", || numbers.next().filter(|number| *number > 5)), 6);
+        eventually("seven", || numbers.next() == Some(7));
+    }
+
+    #[test]
+    fn a_folder_ends_with_its_owner() {
+        let folder = temp_dir("testkit");
+        let path = folder.path().to_owned();
+        assert!(path.is_dir() && path.file_name().unwrap().to_str().unwrap().starts_with("testkit-"));
+        drop(folder);
+        assert!(!path.exists());
+    }
+}

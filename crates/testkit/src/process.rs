@@ -1,0 +1,147 @@
+//! Processes that tests start.
+
+use std::io;
+use std::process::{Child, Command, ExitStatus, Output};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{eventually, eventually_some, proc};
+
+/// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test `role` of the same module.
+/// What the test does there, it reads from variables of the environment; without them it returns.
+///
+/// # Panics
+///
+/// If the program's own path is unknown.
+pub fn rerun(module: &str, test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &test_name(module, test), "--nocapture", "--test-threads=1"]);
+    command
+}
+
+/// How the test program calls a test: without the name of its crate.
+fn test_name(module: &str, test: &str) -> String {
+    let inner = module.split_once("::").map(|(_, inner)| format!("{inner}::"));
+    inner.unwrap_or_default() + test
+}
+
+/// That a test program has run one test, which passed: a name that no test has passes, too, but runs none.
+///
+/// # Panics
+///
+/// With what the program wrote, if not.
+#[track_caller]
+pub fn assert_ran(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}\n{says}", output.status);
+}
+
+/// A process that is killed and reaped when it is dropped.
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Running {
+    /// Starts it.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Running {
+        Running(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Sends it a signal; to one that is reaped already, none is sent.
+    ///
+    /// # Errors
+    ///
+    /// As `kill(2)`.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.0), signal)?)
+    }
+
+    /// Kills and reaps it; fine if it has ended already.
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    /// Stops it, and returns when all its threads stand still.
+    ///
+    /// # Panics
+    ///
+    /// If it is gone, or still runs after [`PATIENCE`](crate::PATIENCE).
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::STOP).unwrap();
+        eventually("all threads stop", || proc::thread_states(self.pid()).iter().all(|state| *state == 'T'));
+    }
+
+    /// Lets one that was stopped go on.
+    ///
+    /// # Panics
+    ///
+    /// If it is gone.
+    #[track_caller]
+    pub fn resume(&self) {
+        self.signal(Signal::CONT).unwrap();
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    ///
+    /// If it still runs after [`PATIENCE`](crate::PATIENCE).
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        let pid = self.pid();
+        eventually_some(&format!("the end of process {pid}"), || self.0.try_wait().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_of_this_program_runs_in_another_process() {
+        let ours = std::process::id().to_string();
+        if let Some(parent) = std::env::var_os("TESTKIT_PARENT") {
+            return assert_ne!(parent.to_str(), Some(&*ours));
+        }
+        let again = |test| rerun(module_path!(), test).env("TESTKIT_PARENT", &ours).output().unwrap();
+        assert_ran(&again("a_test_of_this_program_runs_in_another_process"));
+        assert!(std::panic::catch_unwind(|| assert_ran(&again("no_such_test"))).is_err());
+    }
+
+    #[test]
+    fn a_process_is_stopped_and_ends_with_its_owner() {
+        let running = Running::start(Command::new("sleep").arg("1000"));
+        let pid = running.pid();
+        running.stop();
+        assert_eq!(proc::state(pid), Some('T'));
+        running.resume();
+        eventually("it sleeps again", || proc::state(pid) == Some('S'));
+        drop(running);
+        assert_eq!(proc::state(pid), None);
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_waited_for() {
+        let mut running = Running::start(Command::new("sh").args(["-c", "exit 3"]));
+        assert_eq!(running.wait().code(), Some(3));
+        running.kill();
+    }
+}
