@@ -6,11 +6,9 @@ use weighbridge_record::history::{Change, MEDIAN, Point as Value, Series};
 use crate::axis::Axis;
 use crate::chart::{Chart, Drawing, Line, Point};
 use crate::document::{Block, Cell, Column, Document, Section, Table};
-use crate::html::html_of;
 use crate::lines;
 use crate::look::Look;
-use crate::markdown::markdown_of;
-use crate::text::{Style, text_of};
+use crate::text::Style;
 use crate::units::{Scale, significant, with_unit};
 use crate::words::{many, plain};
 
@@ -49,17 +47,17 @@ const ABOUT: &str = "Each point is one record that has the case; points are in t
 impl History {
     /// For a terminal.
     pub fn text(&self, style: Style) -> String {
-        text_of(&self.document(), style)
+        self.document().text(style)
     }
 
     /// As Markdown.
     pub fn markdown(&self) -> String {
-        markdown_of(&self.document())
+        self.document().markdown()
     }
 
     /// As a page.
     pub fn html(&self) -> String {
-        html_of(&self.document())
+        self.document().html()
     }
 
     /// For programs: this type, each series with the sentence on its machines where there are several.

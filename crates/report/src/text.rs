@@ -44,23 +44,23 @@ pub fn skips(skips: &[Skipped], style: Style) -> String {
 
 /// The report as text.
 pub fn text(report: &Report, style: Style) -> String {
-    text_of(&document(report), style)
+    document(report).text(style)
 }
 
-/// Any document as text.
-pub fn text_of(document: &Document, style: Style) -> String {
-    let width = style.columns();
-    let mut out = String::new();
-    for line in &document.warnings {
-        wrapped(&mut out, line, "Warning: ", "         ", width);
-    }
-    for section in &document.sections {
-        if section.is_worth_text(false) {
+impl Document {
+    /// For a terminal or a pipe.
+    pub fn text(&self, style: Style) -> String {
+        let width = style.columns();
+        let mut out = String::new();
+        for line in &self.warnings {
+            wrapped(&mut out, line, "Warning: ", "         ", width);
+        }
+        for section in self.sections.iter().filter(|section| section.is_worth_text(false)) {
             write_section(&mut out, section, width);
         }
+        let out = out.trim_start_matches('\n');
+        if style.colour { coloured(out) } else { out.into() }
     }
-    let out = out.trim_start_matches('\n');
-    if style.colour { coloured(out) } else { out.into() }
 }
 
 fn write_section(out: &mut String, section: &Section, width: usize) {

@@ -1,12 +1,16 @@
 //! The document as one HTML file that works offline: everything it needs is inside it, and it may load nothing else.
 
 mod chart;
+mod columns;
 pub mod escape;
 mod flame;
+mod sequence;
+mod svg;
+mod timeline;
 
 use std::fmt::Write;
 
-use crate::chart::Chart;
+use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Document, Item, Section, Table};
 use crate::figure::Figure;
 use crate::model::Report;
@@ -17,39 +21,54 @@ use escape::escaped;
 
 /// The report as one HTML document.
 ///
-/// It is about 5 MB, most of it the charting script.
+/// With charts that a reader can zoom it is about 5 MB, most of it their script.
 pub fn html(report: &Report) -> String {
-    html_of(&document(report))
+    document(report).html()
 }
 
-/// Any document as an HTML page.
-pub fn html_of(document: &Document) -> String {
-    let script = plotly_script();
-    let mut out = String::with_capacity(script.len() + (1 << 20));
-    out.push_str(include_str!("head.html"));
-    let title = escaped(&document.title);
-    let _ = writeln!(out, "<title>{title}</title>");
-    out.push_str("<style>\n");
-    out.push_str(include_str!("page.css"));
-    let _ = write!(out, "</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n");
-    out.push_str(&warnings(&document.warnings));
-    let sections: Vec<(&Section, String)> =
-        document.sections.iter().map(|section| (section, blocks(&section.blocks))).collect();
-    out.push_str("<nav aria-label=\"Sections\"><ul>\n");
-    for (section, _) in &sections {
-        let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escaped(&section.title));
+impl Document {
+    /// As one page that works offline.
+    pub fn html(&self) -> String {
+        let mut out = String::with_capacity(1 << 20);
+        out.push_str(include_str!("head.html"));
+        let title = escaped(&self.title);
+        let _ = writeln!(out, "<title>{title}</title>");
+        out.push_str("<style>\n");
+        out.push_str(include_str!("page.css"));
+        let _ = write!(out, "</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n");
+        out.push_str(&warnings(&self.warnings));
+        let sections: Vec<(&Section, String)> =
+            self.sections.iter().map(|section| (section, blocks(&section.blocks))).collect();
+        out.push_str("<nav aria-label=\"Sections\"><ul>\n");
+        for (section, _) in &sections {
+            let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escaped(&section.title));
+        }
+        out.push_str("</ul></nav>\n</header>\n<main>\n");
+        for (section, inside) in &sections {
+            let title = escaped(&section.title);
+            let _ = write!(out, "<section id=\"{}\">\n<h2>{title}</h2>\n{inside}</section>\n", section.id);
+        }
+        out.push_str("</main>\n");
+        if self.sections.iter().any(|section| needs_script(&section.blocks)) {
+            out.push_str(&plotly_script());
+        }
+        out.push_str("\n<script>\n");
+        out.push_str(include_str!("page.js"));
+        out.push_str("</script>\n</body>\n</html>\n");
+        out
     }
-    out.push_str("</ul></nav>\n</header>\n<main>\n");
-    for (section, inside) in &sections {
-        let title = escaped(&section.title);
-        let _ = write!(out, "<section id=\"{}\">\n<h2>{title}</h2>\n{inside}</section>\n", section.id);
-    }
-    out.push_str("</main>\n");
-    out.push_str(&script);
-    out.push_str("\n<script>\n");
-    out.push_str(include_str!("page.js"));
-    out.push_str("</script>\n</body>\n</html>\n");
-    out
+}
+
+/// Is there a chart that the charting script draws?
+fn needs_script(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| match block {
+        Block::Chart(chart) => matches!(
+            chart.drawing,
+            Drawing::Lines(..) | Drawing::Dots(..) | Drawing::Bars(..) | Drawing::Strips(..)
+        ),
+        Block::Fold { blocks, .. } => needs_script(blocks),
+        _ => false,
+    })
 }
 
 fn warnings(lines: &[String]) -> String {

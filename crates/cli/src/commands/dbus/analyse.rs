@@ -14,7 +14,7 @@ use weighbridge_dbus::traffic::{Analyser, Analysis, Facts, Options};
 use weighbridge_dbus_cost::{Cost, Curves, Predictor};
 
 use super::read::{Captures, Source};
-use super::{document, page, sections};
+use super::sections;
 use crate::commands::report::write_new;
 use crate::dbus_args::Analyse;
 use crate::destination::cannot_create;
@@ -70,9 +70,9 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
                 Everything { facts: &facts, findings: &findings, files: &sources, costs: &costs };
             serde_json::to_string_pretty(&everything).expect("plain data") + "\n"
         }
-        PageFormat::Table => document::text(&composed()),
-        PageFormat::Markdown => document::markdown(&composed()),
-        PageFormat::Html => page::page(&composed(), &facts),
+        PageFormat::Table => composed().text(output::style()),
+        PageFormat::Markdown => composed().markdown(),
+        PageFormat::Html => composed().html(),
     };
     match &args.out {
         None => output::print(text)?,

@@ -5,8 +5,8 @@ use weighbridge_dbus::lint::{self, Finding};
 use weighbridge_dbus::traffic::{Analyser, Options};
 use weighbridge_dbus::wire::Header;
 use weighbridge_dbus_client::{Connection, Error, rules_and_processes};
+use weighbridge_report::plain;
 
-use super::document::plain;
 use super::read::Captures;
 use crate::dbus_args::Lint;
 use crate::values::TextOrJson;

@@ -8,12 +8,11 @@ use serde::Serialize;
 use weighbridge_dbus_brokers::{Broker, Error as BrokerError, Limits, Program};
 use weighbridge_dbus_replay::plan::{Counts, Plan, Planner};
 use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
+use weighbridge_report::{Document, Section, Table, grouped};
 use weighbridge_stats::Evidence;
 use weighbridge_stats::order::median;
 
-use super::document::{self, Document, Section, Table, plain};
 use super::read::{Captures, Source};
-use super::sections::grouped;
 use super::watch::{Messages, Watch};
 use crate::commands::report::refuse_existing;
 use crate::dbus_args::{Replay, ReplayPlace, Target};
@@ -120,8 +119,8 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
         Report { files, connections, messages, speed, place, rounds, brokers: subjects, replays, ratios };
     output::print(match args.format {
         DocumentFormat::Json => serde_json::to_string_pretty(&report).expect("plain data") + "\n",
-        DocumentFormat::Table => document::text(&report.document()),
-        DocumentFormat::Markdown => document::markdown(&report.document()),
+        DocumentFormat::Table => report.document().text(output::style()),
+        DocumentFormat::Markdown => report.document().markdown(),
     })?;
     timeline.map(|()| Exit::Fine)
 }
@@ -313,12 +312,13 @@ fn ratios(subjects: &[Subject], replays: &[Played]) -> Vec<Ratio> {
 
 impl Report {
     fn document(&self) -> Document {
-        let files: Vec<String> = self.files.iter().map(|source| plain(&source.file)).collect();
-        let mut sections = vec![self.brokers()];
+        let files: Vec<&str> = self.files.iter().map(|source| source.file.as_str()).collect();
+        let title = format!("Replay of {}", files.join(", "));
+        let mut sections = vec![Section::of(&title, self.lead(), Vec::new()), self.brokers()];
         if !self.ratios.is_empty() {
             sections.push(self.ratios());
         }
-        Document { title: format!("Replay of {}", files.join(", ")), lead: self.lead(), sections }
+        Document { title, warnings: Vec::new(), sections }
     }
 
     fn lead(&self) -> Vec<String> {
@@ -394,13 +394,13 @@ impl Report {
         };
         let head =
             ["broker", "time ms", "CPU ms", "switches", "sent", "received", "lost", "unplanned", "refused"];
-        let table = Table::new(&head, 1, self.brokers.len(), &self.brokers, rows);
+        let table = Table::of_first(&head, 1, self.brokers.len(), &self.brokers, rows);
         let mut about =
             vec!["Medians of the rounds; CPU time and context switches are those of the broker.".to_owned()];
         let first =
             self.replays.iter().find_map(|played| Some((&played.broker, played.run.first_refusal.as_ref()?)));
-        about.extend(first.map(|(broker, why)| format!("{broker} refused first: {}.", plain(why))));
-        Section { heading: "Brokers", about, table: Some(table) }
+        about.extend(first.map(|(broker, why)| format!("{broker} refused first: {}.", why)));
+        Section::of("Brokers", about, table.blocks())
     }
 
     fn ratios(&self) -> Section {
@@ -414,13 +414,18 @@ impl Report {
                 number(ratio.high),
             ]
         };
-        let table =
-            Table::new(&["broker", "of", "ratio", "from", "to"], 2, self.ratios.len(), &self.ratios, rows);
+        let table = Table::of_first(
+            &["broker", "of", "ratio", "from", "to"],
+            2,
+            self.ratios.len(),
+            &self.ratios,
+            rows,
+        );
         let baseline = self.ratios.first().map_or("", |ratio| ratio.baseline.as_str());
         let confidence = CONFIDENCE * 100.0;
         let about = format!(
             "Compared with {baseline}, by pairs of replays of one round; from … to is the interval of {confidence} %."
         );
-        Section { heading: "Ratios", about: vec![about], table: Some(table) }
+        Section::of("Ratios", [about], table.blocks())
     }
 }
