@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
 
-use crate::explain::{self, ExplainArgs};
+use crate::explain_args::{self, ExplainArgs, TimelineArgs};
 use crate::values::{self, AxisValues, Cpus, Page, PageFormat, Sizes};
 pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
 use crate::{mistakes, output};
@@ -143,7 +143,7 @@ Examples:
     #[command(after_help = AFTER_COMPARE_HELP)]
     Compare(Box<Compare>),
     /// Say why a figure is what it is: what the cost is made of, what the kernel does meanwhile, and when
-    #[command(after_help = explain::AFTER_HELP)]
+    #[command(after_help = explain_args::AFTER_HELP)]
     Explain(Box<Explain>),
     /// Read the output of other benchmark tools into a record
     #[command(after_help = after_import_help())]
@@ -236,7 +236,7 @@ pub struct Run {
     #[arg(long, help_heading = "Precision and time")]
     pub no_system_calls: bool,
     #[command(flatten)]
-    pub timeline: crate::explain::timeline::TimelineArgs,
+    pub timeline: TimelineArgs,
     /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,

@@ -247,10 +247,7 @@ fn broker(text: &str) -> Result<Program, String> {
 }
 
 fn target(text: &str) -> Result<Target, String> {
-    match text.contains(':') {
-        true => Ok(Target::Address(text.into())),
-        false => broker(text).map(Target::Broker),
-    }
+    if text.contains(':') { Ok(Target::Address(text.into())) } else { broker(text).map(Target::Broker) }
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -9,7 +9,7 @@ mod check;
 mod commands;
 mod dbus_args;
 mod destination;
-mod explain;
+mod explain_args;
 mod guest_args;
 mod harness;
 mod mistakes;

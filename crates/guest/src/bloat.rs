@@ -76,9 +76,10 @@ impl Sizes {
                 *sizes.symbols.entry(stable(name).into()).or_default() += symbol.size();
             }
         }
-        match sizes.symbols.is_empty() {
-            true => Err("it has no symbols; take the file before it was stripped".into()),
-            false => Ok(sizes),
+        if sizes.symbols.is_empty() {
+            Err("it has no symbols; take the file before it was stripped".into())
+        } else {
+            Ok(sizes)
         }
     }
 }

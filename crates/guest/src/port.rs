@@ -79,9 +79,10 @@ impl Reader {
         match self.announced {
             Some((length, sum)) if self.bytes.len() >= length => {
                 self.bytes.truncate(length);
-                match checksum(&self.bytes) == sum {
-                    true => Ok(Some(Answer::Record(std::mem::take(&mut self.bytes)))),
-                    false => Err("the record arrived damaged".into()),
+                if checksum(&self.bytes) == sum {
+                    Ok(Some(Answer::Record(std::mem::take(&mut self.bytes))))
+                } else {
+                    Err("the record arrived damaged".into())
                 }
             }
             _ => Ok(None),

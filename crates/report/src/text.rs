@@ -122,9 +122,10 @@ impl Texts {
         let column = &table.columns[index];
         let cells: Vec<&Cell> = table.rows.iter().filter_map(|row| row.get(index)).collect();
         let head = plain_lines(&column.head);
-        let head = match column.is_text || head.contains('\n') {
-            true => head,
-            false => textwrap::fill(&head, options(HEAD_WIDTH).break_words(false)),
+        let head = if column.is_text || head.contains('\n') {
+            head
+        } else {
+            textwrap::fill(&head, options(HEAD_WIDTH).break_words(false))
         };
         Texts { head, cells: aligned(&cells), is_text: column.is_text, only_if_split: column.only_if_split }
     }

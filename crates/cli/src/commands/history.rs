@@ -57,9 +57,10 @@ fn of_store(format: PageFormat) -> Result<Vec<Entry>, Failure> {
 fn of_paths(paths: &[PathBuf]) -> (Vec<Entry>, Exit) {
     let (mut entries, mut exit) = (Vec::new(), Exit::Fine);
     for path in paths {
-        let found = match path.is_dir() {
-            true => of_folder(path),
-            false => store::entry(path).map(|entry| vec![entry]).map_err(|no_record| no_record.why),
+        let found = if path.is_dir() {
+            of_folder(path)
+        } else {
+            store::entry(path).map(|entry| vec![entry]).map_err(|no_record| no_record.why)
         };
         match found {
             Ok(found) => entries.extend(found),

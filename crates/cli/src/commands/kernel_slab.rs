@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use causeway_os::process::poll;
 use weighbridge_guest::{kernel_bench, modules};
 use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::machine;
 use weighbridge_record::{End, Line, Reading};
 use weighbridge_report::Report;
 
+use super::measuring::{self, Files, interrupt};
 use super::{kernel_results, look_at_host, run};
 use crate::args::{KERNEL_SLAB as NAME, Run};
 use crate::destination::Destination;
@@ -32,9 +34,7 @@ impl Drop for Loaded {
 
 /// Loads the module, runs its tests in rounds, and takes it out again.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt =
-        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let interrupt = interrupt()?;
     let selection = &args.selection;
     let changes = !selection.globs.is_empty()
         || selection.sizes.is_some()
@@ -74,7 +74,8 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         match line {
             Line::Header(header) => {
                 let seed = header.seed;
-                **header = run::header_with(std::mem::take(&mut header.settings), &host, seed);
+                **header =
+                    measuring::header(std::mem::take(&mut header.settings), machine::describe(&host), seed);
             }
             Line::End(end) => *end = End { complete, elapsed_s: began.elapsed().as_secs_f64() },
             _ => {}
@@ -87,14 +88,8 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         ))
     })?;
     let report = Report::from_reading(reading);
-    output::print(run::rendered(&report, args.format))?;
-    let page = run::write_page(&report, &page, &record, is_in_store)?;
-    if !args.quiet {
-        output::say(&format!("record: {}", record.display()));
-        if let Some(page) = page {
-            output::say(&format!("page:   {}", page.display()));
-        }
-    }
+    let files = Files { record, page, is_in_store, is_quiet: args.quiet };
+    files.show(&report, run::rendered(&report, args.format)).check()?;
     Ok(if complete { Exit::Fine } else { Exit::Interrupted })
 }
 

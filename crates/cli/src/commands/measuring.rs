@@ -147,7 +147,9 @@ impl Closed {
     pub fn ended(&self) -> Result<Ended, Failure> {
         self.ended.as_ref().copied().map_err(|error| {
             let record = self.files.record.display();
-            Failure::new(format!("cannot write to `{record}`: {error}; it holds what was measured until then"))
+            Failure::new(format!(
+                "cannot write to `{record}`: {error}; it holds what was measured until then"
+            ))
         })
     }
 }

@@ -67,9 +67,10 @@ fn compared(report: Report, baseline: &str, across_machines: bool) -> Result<Rep
 /// What is valid in a record; what is not is said.
 pub(super) fn read(path: &Path) -> Result<Reading, Failure> {
     let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
-    let reading = match path == Path::new("-") {
-        true => weighbridge_record::read(io::stdin().lock()),
-        false => weighbridge_record::read_file(path),
+    let reading = if path == Path::new("-") {
+        weighbridge_record::read(io::stdin().lock())
+    } else {
+        weighbridge_record::read_file(path)
     };
     let reading = reading.map_err(|error| unreadable(path, &name, &error))?;
     if reading.lines.is_empty() {
@@ -100,9 +101,10 @@ fn unreadable(path: &Path, name: &str, error: &io::Error) -> Failure {
 fn no_record(path: &Path, name: &str, problems: &[Problem]) -> Failure {
     let record = path.with_extension("jsonl");
     let is_page = path.extension().is_some_and(|end| end == "html");
-    let way_out = match is_page && record.exists() {
-        true => format!("the record of that page is `{}`", record.display()),
-        false => "a record is the .jsonl file that `weighbridge run` writes".into(),
+    let way_out = if is_page && record.exists() {
+        format!("the record of that page is `{}`", record.display())
+    } else {
+        "a record is the .jsonl file that `weighbridge run` writes".into()
     };
     Failure::new(match problems {
         [problem] if problem.is_newer() => format!("{name} was {}", problem.why),
@@ -131,11 +133,10 @@ fn rendered(report: &Report, format: ReportFormat) -> String {
 /// # Errors
 /// It exists already.
 pub fn refuse_existing(path: &Path, option: &str) -> Result<(), Failure> {
-    match path.exists() {
-        true => {
-            Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display())))
-        }
-        false => Ok(()),
+    if path.exists() {
+        Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display())))
+    } else {
+        Ok(())
     }
 }
 

@@ -51,9 +51,10 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
         series.retain(|series| !series.changes.is_empty());
     }
     if series.is_empty() && !args.changes {
-        return Err(Failure::new(match records.is_empty() {
-            true => "there is no record; `weighbridge run` writes one",
-            false => "no record has a figure",
+        return Err(Failure::new(if records.is_empty() {
+            "there is no record; `weighbridge run` writes one"
+        } else {
+            "no record has a figure"
         }));
     }
     let history = History { by: name(by), machines, records, series };

@@ -216,12 +216,13 @@ fn of_suite(word: &str, globs: &[Glob], suite: &Suite, changes: &Changes) -> Res
         return Ok(ids);
     }
     let has_others = globs.iter().any(|glob| !offer::matching(glob, Wanted::default()).is_empty());
-    Err(Failure::new(match has_others {
-        true => format!(
+    Err(Failure::new(if has_others {
+        format!(
             "`{word}` selects nothing in suite {}; leave --suite out to select from all that `weighbridge list` shows",
             suite.name
-        ),
-        false => nothing(word, globs),
+        )
+    } else {
+        nothing(word, globs)
     }))
 }
 
@@ -304,11 +305,12 @@ fn check_axis_glob(axis: &str, value: &str, ids: &[CaseId]) -> Result<(), Failur
             .iter()
             .any(|id| catalogue::resolve(id).is_ok())
     };
-    match ids.iter().any(takes) {
-        true => Ok(()),
-        false => Err(Failure::new(format!(
+    if ids.iter().any(takes) {
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
             "no selected case takes a value like `{value}` on an axis `{axis}`; see `weighbridge list {axis}`"
-        ))),
+        )))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{folder, start, text, valid_record, wait_for, weighbridge};
 #[test]
 fn each_means_is_listed_with_what_came_of_trying_it() {
     let folder = folder();
-    let output = weighbridge(folder.path()).args(["explain", "--means"]).assert().success();
+    let output = weighbridge(folder.path()).args(["explain", "--probes"]).assert().success();
     let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
     for means in ["software", "tracepoints", "interrupts", "halts", "hardware", "sampling", "system-calls"] {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(means));
@@ -20,7 +20,8 @@ fn each_means_is_listed_with_what_came_of_trying_it() {
             "{means}: {text}"
         );
     }
-    let json = weighbridge(folder.path()).args(["explain", "--means", "--format", "json"]).assert().success();
+    let json =
+        weighbridge(folder.path()).args(["explain", "--probes", "--format", "json"]).assert().success();
     let all: Vec<serde_json::Value> = serde_json::from_slice(&json.get_output().stdout).unwrap();
     assert_eq!(all.len(), 7);
     let refused = all.iter().filter(|probe| probe["status"] == "refused");

@@ -73,11 +73,12 @@ fn needs_script(blocks: &[Block]) -> bool {
 
 fn warnings(lines: &[String]) -> String {
     let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
-    match items.is_empty() {
-        true => items,
-        false => format!(
+    if items.is_empty() {
+        items
+    } else {
+        format!(
             "<div class=\"warning\" role=\"note\"><p><strong>Read this first</strong></p><ul>\n{items}</ul></div>\n"
-        ),
+        )
     }
 }
 
@@ -143,9 +144,10 @@ fn table(table: &Table) -> String {
     let class = |index: usize| if table.columns[index].is_text { " class=\"text\"" } else { "" };
     let head = |index: &usize| {
         let text = escaped(table.columns[*index].head.trim());
-        let (sort, text) = match table.is_sortable {
-            true => (" aria-sort=\"none\"", format!("<button type=\"button\">{text}</button>")),
-            false => ("", text),
+        let (sort, text) = if table.is_sortable {
+            (" aria-sort=\"none\"", format!("<button type=\"button\">{text}</button>"))
+        } else {
+            ("", text)
         };
         format!("<th scope=\"col\"{}{sort}>{text}</th>", class(*index))
     };
@@ -158,13 +160,12 @@ fn table(table: &Table) -> String {
     };
     let heads: String = shown.iter().map(head).collect();
     let rows: String = table.rows.iter().map(row).collect();
-    let title = match table.title.is_empty() {
-        true => String::new(),
-        false => format!("<h4>{}</h4>\n", escaped(&table.title)),
-    };
-    let (filter, scroll, id) = match table.is_sortable {
-        true => (FILTER, "scroll tall", " class=\"sortable\" id=\"sortable\""),
-        false => ("", "scroll", ""),
+    let title =
+        if table.title.is_empty() { String::new() } else { format!("<h4>{}</h4>\n", escaped(&table.title)) };
+    let (filter, scroll, id) = if table.is_sortable {
+        (FILTER, "scroll tall", " class=\"sortable\" id=\"sortable\"")
+    } else {
+        ("", "scroll", "")
     };
     format!(
         "{title}{filter}<div class=\"{scroll}\" tabindex=\"0\"><table{id}>\n<thead><tr>{heads}</tr></thead>\n\
@@ -186,9 +187,10 @@ fn cell(cell: &Cell, class: &str, is_label: bool) -> String {
             format!("<{name}{scope}{class}{unit} data-value=\"{value}\">{}</{name}>", escaped(text))
         }
         Cell::Figure(Figure { value, interval, marks, is_best, .. }) => {
-            let (best, value) = match is_best {
-                true => (" class=\"best\"", format!("<strong>{}</strong>", escaped(value))),
-                false => ("", escaped(value)),
+            let (best, value) = if *is_best {
+                (" class=\"best\"", format!("<strong>{}</strong>", escaped(value)))
+            } else {
+                ("", escaped(value))
             };
             format!("<td{best}>{value} <small>{} {marks}</small></td>", escaped(interval))
         }

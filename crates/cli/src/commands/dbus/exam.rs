@@ -61,10 +61,8 @@ struct Matrix {
 /// Examines.
 pub fn exam(args: &Exam) -> Result<Exit, Failure> {
     let subjects = subjects(args)?;
-    let asked: Vec<&'static Property> = match args.only.is_empty() {
-        true => properties().collect(),
-        false => args.only.clone(),
-    };
+    let asked: Vec<&'static Property> =
+        if args.only.is_empty() { properties().collect() } else { args.only.clone() };
     if args.timeline.is_some() && (subjects.len(), asked.len(), args.times) != (1, 1, 1) {
         return Err(Failure::new(
             "--timeline is of one experiment; name one broker with --broker and one property with --only, and leave --times out",

@@ -127,10 +127,8 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
 
 fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
     let installed = || Program::ALL.into_iter().filter(|program| program.path().is_some());
-    let targets = match args.on.is_empty() {
-        true => installed().map(Target::Broker).collect(),
-        false => args.on.clone(),
-    };
+    let targets =
+        if args.on.is_empty() { installed().map(Target::Broker).collect() } else { args.on.clone() };
     let mut subjects: Vec<Subject> = Vec::new();
     for target in targets {
         let (name, version) = match &target {
@@ -152,11 +150,12 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
             subject.name
         )));
     }
-    match subjects.is_empty() {
-        true => Err(Failure::new(
+    if subjects.is_empty() {
+        Err(Failure::new(
             "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --on ADDRESS",
-        )),
-        false => Ok(subjects),
+        ))
+    } else {
+        Ok(subjects)
     }
 }
 
@@ -242,9 +241,12 @@ fn replayed(
                 .map_err(|error| Failure::new(format!("--place: {error}")))?;
             let watch = args.timeline.is_some().then(|| Watch::begin(Some(broker.pid())));
             let played = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..options });
-            let run = played.map_err(|error| match has_ended(&broker) {
-                true => failed(&format!("the broker ended in the middle: {error}")),
-                false => failed(&error),
+            let run = played.map_err(|error| {
+                if has_ended(&broker) {
+                    failed(&format!("the broker ended in the middle: {error}"))
+                } else {
+                    failed(&error)
+                }
             })?;
             let written = write_timeline(watch, plan, &run, args);
             Ok((run, written))

@@ -48,9 +48,10 @@ pub fn list(args: &List) -> Result<Exit, Failure> {
 fn details(name: &str, host: &Host) -> Result<String, Failure> {
     text::details(name, host).ok_or_else(|| {
         let near = nearest::words(name, &text::names());
-        let near = match near.is_empty() {
-            true => "; `weighbridge list` shows all names".into(),
-            false => format!("; the nearest is {}", near.join(", ")),
+        let near = if near.is_empty() {
+            "; `weighbridge list` shows all names".into()
+        } else {
+            format!("; the nearest is {}", near.join(", "))
         };
         Failure::new(format!("there is nothing called `{name}`{near}"))
     })

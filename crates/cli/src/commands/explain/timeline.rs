@@ -15,9 +15,9 @@ use weighbridge_record::{Line, Skipped, Timeline};
 use weighbridge_stats::order::median;
 use weighbridge_timeline::{Mark, Point, Role, Subject, chrome, phases, picture};
 
-use super::recording::Recording;
-use super::report::{refuse_existing, write_new};
-use crate::explain::timeline::TimelineArgs;
+use crate::commands::recording::Recording;
+use crate::commands::report::{refuse_existing, write_new};
+use crate::explain_args::TimelineArgs;
 use crate::{Failure, output};
 
 /// Makes sure of the file for the trace before anything is measured.
