@@ -1,0 +1,264 @@
+//! A report as sections of paragraphs, lists, tables, folds and charts: composed once, rendered as text, Markdown and HTML.
+//!
+//! Nothing here depends on a format. A terminal leaves out the content of a [`Block::Fold`]; a terminal and Markdown show the
+//! figures of a [`Chart`].
+
+use crate::chart::{Chart, Drawing};
+use crate::figure::Figure;
+use crate::machine::Fact;
+
+/// A whole report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    /// Heading of the report.
+    pub title: String,
+    /// Warnings, shown before all sections.
+    pub warnings: Vec<String>,
+    /// Sections in reading order.
+    pub sections: Vec<Section>,
+}
+
+/// A part with a heading of its own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    /// Name of the anchor, unique in a document.
+    pub id: String,
+    /// Heading of the section.
+    pub title: String,
+    /// Content of the section.
+    pub blocks: Vec<Block>,
+}
+
+impl Section {
+    /// A section, or nothing where there is nothing to show.
+    pub fn new(id: &str, title: &str, blocks: Vec<Block>) -> Option<Section> {
+        (!blocks.is_empty()).then(|| Section { id: id.into(), title: title.into(), blocks })
+    }
+
+    /// A section of sentences, then more.
+    pub fn of(title: &str, sentences: impl IntoIterator<Item = String>, more: Vec<Block>) -> Section {
+        let id = title.to_lowercase().split_whitespace().collect::<Vec<_>>().join("-");
+        let blocks = sentences.into_iter().map(Block::Paragraph).chain(more).collect();
+        Section { id, title: title.into(), blocks }
+    }
+
+    /// Does a format without drawings have anything to show of it, apart from text about what that format leaves out?
+    pub fn is_worth_text(&self, with_folds: bool) -> bool {
+        let is_words = |block: &Block| matches!(block, Block::Heading(_) | Block::Paragraph(_));
+        self.blocks.iter().any(|block| block.has_content(with_folds)) || self.blocks.iter().all(is_words)
+    }
+}
+
+/// What a section is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    /// A heading inside a section.
+    Heading(String),
+    /// A paragraph of sentences.
+    Paragraph(String),
+    /// Entries of a list.
+    List(Vec<Item>),
+    /// Names and texts.
+    Facts(Vec<Fact>),
+    /// Rows and columns.
+    Table(Table),
+    /// Lines of a program's output, as they are.
+    Verbatim(String),
+    /// A drawing, and its figures as a table.
+    Chart(Box<Chart>),
+    /// Content that a reader opens when needed; not shown on a terminal.
+    Fold {
+        /// What is inside, in a few words.
+        summary: String,
+        /// Is it open when the page is loaded?
+        is_open: bool,
+        /// What the fold hides.
+        blocks: Vec<Block>,
+    },
+}
+
+impl Block {
+    fn has_content(&self, with_folds: bool) -> bool {
+        match self {
+            Block::Heading(_) | Block::Paragraph(_) => false,
+            Block::List(items) => !items.is_empty(),
+            Block::Facts(facts) => !facts.is_empty(),
+            Block::Verbatim(text) => !text.is_empty(),
+            Block::Table(table) => !table.rows.is_empty(),
+            Block::Chart(chart) => chart.figures.is_some(),
+            Block::Fold { blocks, .. } => with_folds && blocks.iter().any(|block| block.has_content(true)),
+        }
+    }
+
+    /// A closed fold.
+    pub fn fold(summary: String, blocks: Vec<Block>) -> Block {
+        Block::Fold { summary, is_open: false, blocks }
+    }
+
+    /// A list of sentences.
+    pub fn sentences(sentences: impl IntoIterator<Item = String>) -> Block {
+        Block::List(sentences.into_iter().map(Item::from).collect())
+    }
+}
+
+/// An entry of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Always shown: `mq-posix: 64 KiB, 1 MiB at same-cpu, two-cpus (roundtrip, stream)`.
+    pub text: String,
+    /// Parts that follow a colon: the first always, the others as far as the line has room.
+    pub further: Vec<String>,
+    /// Entries below it.
+    pub items: Vec<Item>,
+    /// Does the entry replace what a fold shows? Formats with folds leave it out.
+    pub only_without_folds: bool,
+}
+
+impl From<String> for Item {
+    fn from(text: String) -> Item {
+        Item { text, ..Item::default() }
+    }
+}
+
+impl Item {
+    /// An entry for formats without folds only, in place of the content of a fold.
+    pub fn without_folds(text: String) -> Item {
+        Item { text, only_without_folds: true, ..Item::default() }
+    }
+
+    /// On a line of the given width, with `…` for what has no room.
+    pub fn fitted(&self, width: usize) -> String {
+        use textwrap::core::display_width;
+        let Some((first, rest)) = self.further.split_first() else { return self.text.clone() };
+        let mut out = format!("{}: {first}", self.text);
+        for (index, part) in rest.iter().enumerate() {
+            let is_last = index + 1 == rest.len();
+            let needed = display_width(&out) + 2 + display_width(part) + if is_last { 0 } else { 3 };
+            if needed > width {
+                return out + "; …";
+            }
+            out = format!("{out}; {part}");
+        }
+        out
+    }
+}
+
+/// Rows and columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// Heading of the table; may be empty.
+    pub title: String,
+    /// Columns from left to right.
+    pub columns: Vec<Column>,
+    /// Rows, each with one cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+    /// Number of columns at the left that label a row, at least one.
+    pub labels: usize,
+    /// Can a reader of the page sort and filter it?
+    pub is_sortable: bool,
+}
+
+impl Table {
+    /// A table with one column of labels and otherwise numbers.
+    pub fn new(title: &str, heads: impl IntoIterator<Item = String>, rows: Vec<Vec<Cell>>) -> Table {
+        let column = |(index, head)| Column { head, is_text: index == 0, ..Column::default() };
+        let columns = heads.into_iter().enumerate().map(column).collect();
+        Table { title: title.into(), columns, rows, labels: 1, is_sortable: false }
+    }
+
+    /// Of the first rows at most `top`, and how many more there are. Columns before `numbers_from` are words.
+    pub fn of_first<R>(
+        heads: &[&str],
+        numbers_from: usize,
+        top: usize,
+        from: &[R],
+        row: impl Fn(&R) -> Vec<String>,
+    ) -> TopTable {
+        let column = |(index, head): (usize, &&str)| Column {
+            head: (*head).into(),
+            is_text: index < numbers_from,
+            only_if_split: false,
+        };
+        let rows: Vec<Vec<Cell>> =
+            from.iter().take(top).map(|from| row(from).into_iter().map(Cell::Text).collect()).collect();
+        let more = from.len() - rows.len();
+        let columns = heads.iter().enumerate().map(column).collect();
+        TopTable { table: Table { columns, rows, labels: 1, ..Table::default() }, more }
+    }
+}
+
+/// The first rows of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopTable {
+    table: Table,
+    more: usize,
+}
+
+impl TopTable {
+    /// The table and a word on the rows that it leaves out.
+    pub fn blocks(self) -> Vec<Block> {
+        let more = self.rest();
+        std::iter::once(Block::Table(self.table)).chain(more).collect()
+    }
+
+    /// The same below a chart of it.
+    pub fn charted(self, title: &str, drawing: Drawing) -> Vec<Block> {
+        let more = self.rest();
+        let chart = Chart { title: title.into(), about: String::new(), drawing, figures: Some(self.table) };
+        std::iter::once(Block::Chart(Box::new(chart))).chain(more).collect()
+    }
+
+    fn rest(&self) -> Option<Block> {
+        (self.more > 0).then(|| Block::Paragraph(format!("… and {} more", self.more)))
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Its head; a line break is a break where lines can be broken.
+    pub head: String,
+    /// Is it aligned to the left?
+    pub is_text: bool,
+    /// Is it shown only where the table is split because the columns have no room side by side?
+    pub only_if_split: bool,
+}
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A text.
+    Text(String),
+    /// A text that is sorted by its value, among those of its unit.
+    Sorted {
+        /// What is shown.
+        text: String,
+        /// May be empty.
+        unit: String,
+        /// Orders the cells of a unit.
+        value: f64,
+    },
+    /// A measured figure.
+    Figure(Figure),
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell::Text(text.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_shows_its_first_part_and_as_many_others_as_have_room() {
+        let further = ["two modes".to_string(), "a step".into(), "a slope".into()].to_vec();
+        let item = Item { text: "pipe".into(), further, ..Item::default() };
+        assert_eq!(item.fitted(80), "pipe: two modes; a step; a slope");
+        assert_eq!(item.fitted(32), "pipe: two modes; a step; a slope");
+        assert_eq!(item.fitted(31), "pipe: two modes; a step; …");
+        assert_eq!(item.fitted(10), "pipe: two modes; …");
+    }
+}

@@ -1,0 +1,216 @@
+//! `weighbridge guest compare`: two kernels, booted in random order, and the verdicts of `weighbridge compare` on their
+//! instructions.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use weighbridge_guest::config;
+use weighbridge_guest::qemu::Accel;
+use weighbridge_lab::compare::{Rules, SideRecords, compare_records};
+use weighbridge_lab::duet::Random;
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::session::Ended;
+use weighbridge_record::{CaseVerdict, Claims, End, Header, Line, Reading, Writer};
+use weighbridge_report::{self as report, Report};
+
+use super::machine::{self, Guest};
+use super::{patch_report, run};
+use crate::args::CompareFormat;
+use crate::commands::measuring::{interrupt, random_seed, warn_of_debug_build};
+use crate::destination::Destination;
+use crate::guest_args::Compare;
+use crate::{Exit, Failure, output};
+
+/// Two kernels and what they measured.
+pub fn compare(args: &Compare) -> Result<Exit, Failure> {
+    let interrupt = interrupt()?;
+    let command = run::command(&args.globs, args.machine.cpus, args.runs)?;
+    let typed = sides(&args.a, &args.b)?;
+    let guest = |side: &Side| -> Result<Guest<'_>, Failure> {
+        let mut guest = Guest::new(&side.kernel, &side.append, &args.machine)?;
+        side.modules
+            .iter()
+            .try_for_each(|module| guest.add_modules_at(module))
+            .map_err(|error| super::failure(&error))?;
+        Ok(guest)
+    };
+    let guests = [guest(&typed[0])?, guest(&typed[1])?];
+    Destination::check(args.output.out.as_deref())?;
+    warn_of_debug_build();
+    machine::warn_of(&args.machine);
+    let began = Instant::now();
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let Some(boots) = booted(args, &guests, &command, seed, &interrupt)? else {
+        output::say("interrupted: the guest was ended, and there is no comparison");
+        return Ok(Exit::Interrupted);
+    };
+    let labels = typed.map(|side| side.label());
+    let rules = Rules { margin: args.margin, fdr: args.fdr };
+    let (header, verdicts, claims) = judged(boots, &guests, labels, rules, seed)?;
+    let end = End { complete: true, elapsed_s: began.elapsed().as_secs_f64() };
+    let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
+        .chain(verdicts.iter().cloned().map(Line::from))
+        .chain([Line::Claims(claims.clone()), Line::End(end)])
+        .collect();
+    let shown = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
+    // What was measured is shown, also where it cannot be kept.
+    output::print(match args.output.format {
+        CompareFormat::Table => report::text(&shown, output::style()),
+        CompareFormat::Markdown => patch_report::document(&guests, &verdicts, &claims, args.boots).markdown(),
+        CompareFormat::Json => report::verdicts_json(&shown),
+        CompareFormat::Junit => report::junit(&shown),
+    })?;
+    let record = run::write(&lines, args.output.out.as_deref(), args.output.quiet)?;
+    let verdicts: Vec<&CaseVerdict> = verdicts.iter().collect();
+    super::super::compare::conclude(args.strict, Ended::Complete, &verdicts, Some(&record))
+}
+
+/// One side, as it was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Side {
+    pub kernel: String,
+    /// Modules of this side only.
+    pub modules: Vec<PathBuf>,
+    /// What is added to the kernel's command line.
+    pub append: String,
+}
+
+impl Side {
+    /// `KERNEL[,module=DIR]…[,append=PARAMETERS]`: parameters are last, because they may hold commas.
+    fn read(text: &str) -> Side {
+        let (front, append) = text.split_once(",append=").unwrap_or((text, ""));
+        let mut parts = front.split(",module=");
+        let kernel = parts.next().unwrap_or_default();
+        Side { kernel: kernel.into(), modules: parts.map(PathBuf::from).collect(), append: append.into() }
+    }
+
+    pub fn label(&self) -> String {
+        let modules = self.modules.iter().map(|path| format!("module={}", path.display()));
+        let append = (!self.append.is_empty()).then(|| self.append.clone());
+        std::iter::once(self.kernel.clone()).chain(modules).chain(append).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Both sides. One that names no kernel has that of the other.
+pub(super) fn sides(a: &str, b: &str) -> Result<[Side; 2], Failure> {
+    let [mut a, mut b] = [a, b].map(Side::read);
+    match (a.kernel.is_empty(), b.kernel.is_empty()) {
+        (true, true) => {
+            return Err(Failure::new(
+                "neither side names a kernel; write --a KERNEL --b ',append=PARAMETERS'",
+            ));
+        }
+        (true, false) => a.kernel.clone_from(&b.kernel),
+        (false, true) => b.kernel.clone_from(&a.kernel),
+        (false, false) => {}
+    }
+    Ok([a, b])
+}
+
+/// Boots each side as often as asked, in blocks of one boot of each whose order is random. Nothing where the user has had enough.
+fn booted(
+    args: &Compare,
+    guests: &[Guest<'_>],
+    command: &[String],
+    seed: u64,
+    interrupt: &Interrupt,
+) -> Result<Option<[SideRecords; 2]>, Failure> {
+    let mut random = Random::new(seed);
+    let mut records: [SideRecords; 2] = Default::default();
+    let mut accel: Option<Accel> = None;
+    for boot in 0..args.boots {
+        let mut order = [0, 1];
+        random.shuffle(&mut order);
+        for side in order {
+            let name = ["a", "b"][side];
+            let Some(measured) = guests[side].boot(command, machine::record, interrupt.fd())? else {
+                return Ok(None);
+            };
+            if *accel.get_or_insert(measured.accel) != measured.accel {
+                return Err(Failure::new(
+                    "one boot had a clock of its own and another counted instructions, which cannot be compared; name one with \
+                     --accel",
+                ));
+            }
+            if !args.output.quiet {
+                let [_, seconds] = measured.seconds;
+                output::say(&format!("boot {} of {}, side {name}: {seconds:.1} s", boot + 1, args.boots));
+            }
+            if let Some(folder) = &args.keep {
+                keep(folder, &format!("{name}-{}.jsonl", boot + 1), &measured.lines)?;
+            }
+            let reading = Reading { lines: measured.lines, problems: Vec::new() };
+            records[side].push((format!("{name}-{}", boot + 1), reading));
+        }
+    }
+    Ok(Some(records))
+}
+
+fn keep(folder: &Path, name: &str, lines: &[Line]) -> Result<(), Failure> {
+    let path = folder.join(name);
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| Writer::create(&path))
+        .and_then(|mut writer| lines.iter().try_for_each(|line| writer.write(line)));
+    written.map_err(|error| Failure::new(format!("cannot keep the record `{}`: {error}", path.display())))
+}
+
+/// The verdicts, with what differs between the kernels before they run in front of what differed while they ran.
+fn judged(
+    boots: [SideRecords; 2],
+    guests: &[Guest<'_>],
+    labels: [String; 2],
+    rules: Rules,
+    seed: u64,
+) -> Result<(Header, Vec<CaseVerdict>, Claims), Failure> {
+    let header = boots.iter().flatten().flat_map(|(_, reading)| &reading.lines).find_map(|line| match line {
+        Line::Header(header) => Some((**header).clone()),
+        _ => None,
+    });
+    let mut header = header.ok_or_else(|| Failure::new("no guest sent a record"))?;
+    header.seed = seed;
+    header.settings.retain(|name, _| !["guest.kernel", "guest.append"].contains(&name.as_str()));
+    for (name, label) in ["a", "b"].into_iter().zip(&labels) {
+        header.settings.insert(name.into(), label.clone());
+    }
+    let [a, b] = boots;
+    let counts = header.machine.clock.counts_instructions();
+    let (mut verdicts, mut claims) = compare_records(a, b, rules, false).map_err(Failure::new)?;
+    for verdict in &mut verdicts {
+        [verdict.a, verdict.b] = labels.clone();
+    }
+    let mut differences = config::differences(&guests[0].kernel, &guests[1].kernel);
+    differences.append(&mut claims.differences);
+    claims.differences = differences;
+    if counts {
+        // Nothing drifts in a machine whose clock is its instructions, so no hub is missed.
+        claims.remarks.retain(|remark| !remark.contains("took turns with a hub"));
+        claims.remarks.push(
+            "instructions are counted, of the kernel and of the program: cache misses, waiting, and what an instruction costs \
+             are not in these figures"
+                .into(),
+        );
+    }
+    Ok((header, verdicts, claims))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_is_a_kernel_with_modules_and_parameters_that_may_hold_commas() {
+        let of = |a: &str, b: &str| sides(a, b).unwrap();
+        let side = |kernel: &str, modules: &[&str], append: &str| Side {
+            kernel: kernel.into(),
+            modules: modules.iter().map(PathBuf::from).collect(),
+            append: append.into(),
+        };
+        let [a, b] = of("old,append=slub_debug=F,kmalloc-64", "new");
+        assert_eq!([&a, &b], [&side("old", &[], "slub_debug=F,kmalloc-64"), &side("new", &[], "")]);
+        let [a, b] = of("host,module=before", ",module=after,module=x.ko,append=mitigations=off");
+        assert_eq!(a, side("host", &["before"], ""));
+        assert_eq!(b, side("host", &["after", "x.ko"], "mitigations=off"));
+        assert_eq!(b.label(), "host module=after module=x.ko mitigations=off");
+        assert!(sides("", ",append=x").is_err());
+    }
+}
