@@ -10,6 +10,7 @@ use weighbridge_dbus_replay::player::Speed;
 use weighbridge_dbus_traffic::lint::Level;
 
 use crate::Failure;
+use crate::output_args::Answer;
 use crate::values::{self, DocumentFormat, PageFormat, TextOrJson};
 
 /// `weighbridge dbus`
@@ -67,7 +68,8 @@ Examples:
     #[command(after_help = "\
 Every connection of the capture becomes one of this program, with the same names, match rules and messages; services answer with what \
 they answered. No message is sent before those that its sender had received before it. A broker is started privately for each replay. With \
-several brokers, each round has them in random order, and ratios compare replays of one round with the first broker.
+several brokers, each round has them in random order, and ratios compare replays of one round with the first broker: which carries this traffic \
+for less. What one call or signal costs a broker, `weighbridge run --suite dbus-curves` says.
 
 Signals and calls of the replay reach other programs of a running bus that want them; a bus where a name of the capture is taken is refused.
 
@@ -130,12 +132,8 @@ pub struct Analyse {
     /// Captures; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// What to make of them
-    #[arg(long, value_enum, default_value_t = PageFormat::Table)]
-    pub format: PageFormat,
-    /// Write to this file, which does not exist yet, instead of standard output
-    #[arg(long, short, value_name = "FILE")]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub answer: Answer<PageFormat>,
     /// Analyse nothing; write a capture of the same shape, with hashes for names and nothing of contents
     #[arg(long, requires = "out", conflicts_with_all = ["format", "window", "top"])]
     pub anonymise: bool,

@@ -8,7 +8,8 @@ use weighbridge_analysis::explain::Asked;
 use weighbridge_record::CaseId;
 
 use crate::Failure;
-use crate::values::{self, DocumentFormat, Page};
+use crate::output_args::OutputWithPage;
+use crate::values::{self, DocumentFormat};
 
 /// What stands below the options.
 pub const AFTER_HELP: &str = "\
@@ -23,6 +24,9 @@ the kernel does not allow is left out, and named with the right or setting that 
 one that falls where interrupts are off is taken where they come back on.
 
 The time line: the roles note when each message begins, is written and is read, and the kernel's scheduler is recorded beside them where that is allowed: the phases of an operation, and a picture of a few operations in the page.
+
+--a with --b answers what the kernel does differently in two cases; whether one costs more, `weighbridge compare` says, and in which functions \
+the instructions differ, `weighbridge guest explain`.
 
 A what-if question is a part and how many more or fewer (switches-1, system-calls+2; spaces are `-`, a beginning is enough), payload=BYTES, or \
 prices=RECORD, the price list of another machine's explanation.
@@ -75,18 +79,8 @@ pub struct ExplainArgs {
     /// Seed of the order of sets and runs [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
-    /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-    /// File for the HTML page, which must not exist yet, or `none` [default: the record's name with .html]
-    #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
-    pub html: Option<Page>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = DocumentFormat::Table, help_heading = "Output")]
-    pub format: DocumentFormat,
-    /// Write only warnings to standard error, no progress
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: OutputWithPage<DocumentFormat>,
 }
 
 impl ExplainArgs {

@@ -15,6 +15,7 @@ mod harness;
 mod mistakes;
 mod nearest;
 mod output;
+mod output_args;
 mod progress;
 mod recorder;
 mod scope;

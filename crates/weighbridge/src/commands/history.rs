@@ -1,6 +1,5 @@
 //! `weighbridge history`: the records of earlier runs, the oldest first, or the [series] of their cases.
 
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -17,15 +16,14 @@ const SELECTION_CHARS: usize = 40;
 
 /// Lists records.
 pub fn history(args: &args::History) -> Result<Exit, Failure> {
-    if args.format == PageFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("a page is no text for a terminal; give --out FILE"));
-    }
+    let format = args.answer.format;
+    args.answer.check(format == PageFormat::Html)?;
     let (entries, exit) = match &args.paths[..] {
-        [] => (of_store(args.format)?, Exit::Fine),
+        [] => (of_store(format)?, Exit::Fine),
         paths => of_paths(paths),
     };
-    let is_list = args.by.is_none() && !args.changes && !args.across_machines && args.out.is_none();
-    match args.format {
+    let is_list = args.by.is_none() && !args.changes && !args.across_machines && args.answer.out.is_none();
+    match format {
         PageFormat::Json if is_list => {
             let entries: Vec<Value> = entries.iter().map(as_json).collect();
             output::print(serde_json::to_string_pretty(&entries).expect("plain data") + "\n")?;

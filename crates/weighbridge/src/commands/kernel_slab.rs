@@ -56,8 +56,9 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     }
     let _loaded = load(module)?;
     let host = look_at_host()?;
+    let output = &args.output;
     let Destination { record, mut writer, page, is_in_store, note } =
-        Destination::create(args.out.as_deref(), args.html.as_ref())?;
+        Destination::create(output.of.out.as_deref(), output.html.as_ref())?;
     note.iter().for_each(|note| output::warn(note));
     let began = Instant::now();
     let remove = || _ = std::fs::remove_file(&record);
@@ -88,8 +89,8 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         ))
     })?;
     let report = Report::from_reading(reading);
-    let files = Files { record, page, is_in_store, is_quiet: args.quiet };
-    files.show(&report, run::rendered(&report, args.format)).check()?;
+    let files = Files { record, page, is_in_store, is_quiet: output.of.quiet };
+    files.show(&report, run::rendered(&report, output.of.format)).check()?;
     Ok(if complete { Exit::Fine } else { Exit::Interrupted })
 }
 
@@ -120,7 +121,7 @@ fn rounds(args: &Run, interrupt: &Interrupt, began: Instant) -> Result<(String, 
             output::warn(&format!("the budget was used up after {} of {runs} rounds", round - 1));
             break;
         }
-        if !args.quiet {
+        if !args.output.of.quiet {
             output::say(&format!("round {round} of {runs}"));
         }
         match kernel_bench::round(kernel_bench::TIMED_BATCHES, is_interrupted).map_err(Failure::new)? {

@@ -1,14 +1,13 @@
 //! `weighbridge report`: any record in any format, as far as it is valid.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use weighbridge_record::{CaseId, ParseCaseIdError, Problem, Reading};
 use weighbridge_report::{self as report, Report};
 
 use crate::args::{self, ReportFormat};
-use crate::destination::cannot_create;
 use crate::{Exit, Failure, output};
 
 /// Bad lines told one by one; the others are counted.
@@ -16,9 +15,7 @@ const MOST_PROBLEMS: usize = 5;
 
 /// Shows records.
 pub fn report(args: &args::Report) -> Result<Exit, Failure> {
-    if args.format == ReportFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
-    }
+    args.answer.check(args.answer.format == ReportFormat::Html)?;
     let mut exit = Exit::Fine;
     let mut readings = Vec::new();
     for path in &args.records {
@@ -42,11 +39,7 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
         None => report,
         Some(baseline) => compared(report, baseline, args.across_machines)?,
     };
-    let text = rendered(&report, args.format);
-    match &args.out {
-        None => output::print(text)?,
-        Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "--out", &error))?,
-    }
+    args.answer.write(rendered(&report, args.answer.format))?;
     Ok(exit)
 }
 

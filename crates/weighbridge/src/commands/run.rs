@@ -35,7 +35,7 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     }
     scope.check_not_empty()?;
     timeline::check(&args.timeline, &scope.cases)?;
-    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
+    let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     warn_beforehand(&scope);
     if let Some(note) = &destination.note {
         output::warn(note);
@@ -59,7 +59,7 @@ fn measure(
 ) -> Result<Exit, Failure> {
     let bench = Bench { host, interrupt, seed: args.seed.unwrap_or_else(random_seed) };
     let header = header(scope.settings(&args.selection), machine::describe(host), bench.seed);
-    let mut measuring = Measuring::begin(destination, args.quiet);
+    let mut measuring = Measuring::begin(destination, args.output.of.quiet);
     let opening = measuring.open(header, scope.skipped);
     let settings = Settings {
         precision: scope.precision,
@@ -89,7 +89,7 @@ fn measure(
     });
     let has_numbers = recorder.has_numbers();
     let closed = measuring.close(ended);
-    let told = closed.files.show(&closed.report, rendered(&closed.report, args.format));
+    let told = closed.files.show(&closed.report, rendered(&closed.report, args.output.of.format));
     let record = &closed.files.record;
     let partial = Partial { record, has_page: matches!(told.page, Ok(Some(_))), has_numbers };
     let ended = closed.ended.map_err(|error| {

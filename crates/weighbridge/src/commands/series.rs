@@ -6,8 +6,6 @@ use weighbridge_record::{Header, Line, history};
 use weighbridge_report::{Dated, History};
 
 use crate::args::{self, By};
-use crate::commands::report::write_new;
-use crate::destination::cannot_create;
 use crate::store::Entry;
 use crate::values::PageFormat;
 use crate::{Exit, Failure, output};
@@ -58,16 +56,13 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
         }));
     }
     let history = History { by: name(by), machines, records, series };
-    let text = match args.format {
+    let text = match args.answer.format {
         PageFormat::Table => history.text(output::style()),
         PageFormat::Markdown => history.markdown(),
         PageFormat::Json => history.json(),
         PageFormat::Html => history.html(),
     };
-    match &args.out {
-        None => output::print(text)?,
-        Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "--out", &error))?,
-    }
+    args.answer.write(text)?;
     Ok(exit)
 }
 

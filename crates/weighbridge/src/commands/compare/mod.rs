@@ -57,7 +57,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     }
     let machine_settings = MachineSettings::new(Path::new(THIS_PROGRAM), [&a.side.sysctls, &b.side.sysctls])
         .map_err(Failure::new)?;
-    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
+    let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     warn_of_debug_build();
     selected.left_out_note().iter().chain(&destination.note).for_each(|note| output::warn(note));
     warn_of_skipped(&skipped);
@@ -73,7 +73,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         ));
     }
     let header = header(args, machine::describe(&host), args.seed.unwrap_or_else(random_seed), Some(&units));
-    if !args.quiet {
+    if !args.output.of.quiet {
         let placements = pairs.iter().map(|pair| pair.case.placement.as_str());
         resolution::foretold(&header.machine, placements, rules.margin, &Looks::up_to(*units.end()))
             .iter()
@@ -91,7 +91,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     };
 
     let bench = Bench { host: &host, interrupt: &interrupt, seed: header.seed };
-    let mut measuring = Measuring::begin(destination, args.quiet);
+    let mut measuring = Measuring::begin(destination, args.output.of.quiet);
     let ended = measuring.open(header.clone(), skipped).and_then(|()| {
         Comparison::new(settings, [a.side, b.side], bench.coordinator(), &interrupt, pairs)
             .with_machine_settings(machine_settings)
@@ -102,7 +102,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     if let Err(why) = resolution::keep(&header, &verdicts, closed.elapsed_s) {
         output::warn(&format!("what this machine resolves is not kept: {why}"));
     }
-    let told = closed.files.show(&closed.report, rendered(&closed.report, args.format));
+    let told = closed.files.show(&closed.report, rendered(&closed.report, args.output.of.format));
     let ended = closed.ended()?;
     told.check()?;
     conclude(args.strict, ended, &verdicts, Some(&closed.files.record))
@@ -152,18 +152,18 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         .collect();
     let report = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     let verdicts: Vec<&CaseVerdict> = verdicts.iter().collect();
-    if args.out.is_none() && args.html.is_none() {
-        output::print(rendered(&report, args.format))?;
+    if args.output.of.out.is_none() && args.output.html.is_none() {
+        output::print(rendered(&report, args.output.of.format))?;
         return conclude(args.strict, Ended::Complete, &verdicts, None);
     }
     let Destination { record, mut writer, page, is_in_store, .. } =
-        Destination::create(args.out.as_deref(), args.html.as_ref())?;
+        Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     lines
         .iter()
         .try_for_each(|line| writer.write(line))
         .map_err(|error| Failure::new(format!("cannot write to `{}`: {error}", record.display())))?;
-    let files = Files { record, page, is_in_store, is_quiet: args.quiet };
-    files.show(&report, rendered(&report, args.format)).check()?;
+    let files = Files { record, page, is_in_store, is_quiet: args.output.of.quiet };
+    files.show(&report, rendered(&report, args.output.of.format)).check()?;
     conclude(args.strict, Ended::Complete, &verdicts, Some(&files.record))
 }
 

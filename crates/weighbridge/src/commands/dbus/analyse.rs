@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal};
+use std::io::BufWriter;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use weighbridge_dbus_traffic::traffic::{Analyser, Analysis, Facts, Options};
 
 use super::read::{Captures, Source};
 use super::sections;
-use crate::commands::report::write_new;
 use crate::dbus_args::Analyse;
 use crate::destination::cannot_create;
 use crate::values::PageFormat;
@@ -35,12 +34,10 @@ struct Everything<'a> {
 
 /// Analyses captures, or writes them without secrets.
 pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
-    if let (true, Some(out)) = (args.anonymise, &args.out) {
+    if let (true, Some(out)) = (args.anonymise, &args.answer.out) {
         return anonymise(args, out);
     }
-    if args.format == PageFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("a page is no text for a terminal; give -o FILE"));
-    }
+    args.answer.check(args.answer.format == PageFormat::Html)?;
     let captures = Captures::open(&args.files)?;
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let window_ns = args.window.map_or(0..u64::MAX, |(from, to)| ns(from)..ns(to));
@@ -64,7 +61,7 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
     }
     let top = usize::from(args.top);
     let composed = || sections::document(&facts, &findings, &sources, &costs, top);
-    let text = match args.format {
+    let text = match args.answer.format {
         PageFormat::Json => {
             let everything =
                 Everything { facts: &facts, findings: &findings, files: &sources, costs: &costs };
@@ -74,11 +71,7 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
         PageFormat::Markdown => composed().markdown(),
         PageFormat::Html => composed().html(),
     };
-    match &args.out {
-        None => output::print(text)?,
-        Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "-o", &error))?,
-    }
-    Ok(Exit::Fine)
+    args.answer.write(text).map(|()| Exit::Fine)
 }
 
 /// The curves of each broker that the record has.

@@ -38,12 +38,12 @@ pub fn explain(typed: &Explain) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     let mut host = look_at_host()?;
     if args.observation.probes {
-        return observe::show_probes(&host, args.format);
+        return observe::show_probes(&host, args.output.of.format);
     }
     let (cases, skipped) = cases(typed, &mut host)?;
     let work = Work::of(args, cases, &skipped, &host)?;
     let changes: Vec<Change> = args.cost.what_if.iter().map(change).collect::<Result<_, _>>()?;
-    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
+    let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     warn_of_debug_build();
     destination.note.iter().for_each(|note| output::warn(note));
     let skipped: Vec<Skipped> = skipped.into_iter().chain(work.refused.iter().cloned()).collect();
@@ -54,7 +54,7 @@ pub fn explain(typed: &Explain) -> Result<Exit, Failure> {
     }
     let bench = Bench { host: &host, interrupt: &interrupt, seed: args.seed.unwrap_or_else(random_seed) };
     let header = header(settings(typed, work.costs.len()), machine::describe(&host), bench.seed);
-    let mut measuring = Measuring::begin(destination, args.quiet);
+    let mut measuring = Measuring::begin(destination, args.output.of.quiet);
     let mut unanswered = None;
     let ended = measuring
         .open(header, skipped)
@@ -123,7 +123,8 @@ impl Work {
             }
         }
         if !self.observed.is_empty() {
-            let ended = observe::observe(&args.observation, &self.observed, bench, args.quiet, recorder)?;
+            let ended =
+                observe::observe(&args.observation, &self.observed, bench, args.output.of.quiet, recorder)?;
             if ended == Ended::Interrupted {
                 return Ok(Ended::Interrupted);
             }
@@ -187,7 +188,7 @@ fn conclude(args: &ExplainArgs, closed: Closed, unanswered: Option<String>) -> R
     let record = files.record.display();
     let has_answers =
         !(report.explanations.is_empty() && report.observations.is_empty() && report.timelines.is_empty());
-    let text = if has_answers { rendered(&report, args.format) } else { String::new() };
+    let text = if has_answers { rendered(&report, args.output.of.format) } else { String::new() };
     let told = files.show(&report, text);
     let ended = ended
         .map_err(|error| Failure::new(format!("{error}; what was found until then is in `{record}`")))?;

@@ -12,7 +12,8 @@ use super::machine::{self, Guest, Measured, Read};
 use crate::args::RunFormat;
 use crate::commands::measuring::{interrupt, warn_of_debug_build};
 use crate::destination::Destination;
-use crate::guest_args::{Output, Run};
+use crate::guest_args::Run;
+use crate::output_args::Output;
 use crate::values::Page;
 use crate::{Exit, Failure, output, select};
 
