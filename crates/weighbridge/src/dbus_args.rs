@@ -104,9 +104,9 @@ impl Bus {
         match (&self.address, self.session, self.system) {
             (Some(address), ..) => Ok(Some(address.clone())),
             (_, true, _) => {
-                weighbridge_dbus_client::session().map(Some).map_err(|error| Failure::new(error.to_string()))
+                causeway_bus::client::session().map(Some).map_err(|error| Failure::new(error.to_string()))
             }
-            (_, _, true) => Ok(Some(weighbridge_dbus_client::system())),
+            (_, _, true) => Ok(Some(causeway_bus::client::system())),
             _ => Ok(None),
         }
     }
@@ -241,7 +241,7 @@ pub enum Target {
 fn broker(text: &str) -> Result<Program, String> {
     let names = Program::ALL.map(Program::name).join(", ");
     let found = Program::ALL.into_iter().find(|program| program.name() == text);
-    found.ok_or_else(|| format!("`{text}` is no broker that is known here; there are {names}"))
+    found.ok_or_else(|| format!("`{text}` is not a known broker; known are {names}"))
 }
 
 fn target(text: &str) -> Result<Target, String> {
@@ -250,7 +250,7 @@ fn target(text: &str) -> Result<Target, String> {
 
 fn share(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    number.ok_or_else(|| format!("`{text}` is no share; write a number from 0 to 1"))
+    number.ok_or_else(|| format!("`{text}` is not a share; write a number from 0 to 1"))
 }
 
 fn speed(text: &str) -> Result<Speed, String> {
@@ -259,7 +259,7 @@ fn speed(text: &str) -> Result<Speed, String> {
         ("recorded", _) => Ok(Speed::Times(1.0)),
         (_, Ok(times)) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
         _ => Err(format!(
-            "`{text}` is no speed; write recorded, max, or a number such as 10 for ten times as fast"
+            "`{text}` is not a speed; write recorded, max, or a number such as 10 for ten times as fast"
         )),
     }
 }
@@ -268,7 +268,7 @@ fn property(text: &str) -> Result<&'static Property, String> {
     let found = weighbridge_dbus_exam::properties().find(|property| property.id == text);
     found.ok_or_else(|| {
         let all: Vec<&str> = weighbridge_dbus_exam::properties().map(|property| property.id).collect();
-        format!("`{text}` is no property; there are {}", all.join(", "))
+        format!("`{text}` is not a property; there are {}", all.join(", "))
     })
 }
 
@@ -296,7 +296,7 @@ impl LevelName {
 
 fn window(text: &str) -> Result<(Duration, Duration), String> {
     let form = "write two times from the start of the capture, as in 1500ms..2s";
-    let (from, to) = text.split_once("..").ok_or_else(|| format!("`{text}` is no window; {form}"))?;
+    let (from, to) = text.split_once("..").ok_or_else(|| format!("`{text}` is not a window; {form}"))?;
     let from = if from.is_empty() || from == "0" { Duration::ZERO } else { values::duration(from)? };
     let to = if to.is_empty() { Duration::MAX } else { values::duration(to)? };
     if from < to { Ok((from, to)) } else { Err(format!("`{text}` ends before it begins; {form}")) }

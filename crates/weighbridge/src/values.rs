@@ -121,7 +121,7 @@ pub fn units(text: &str) -> Result<RangeInclusive<usize>, String> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
     match (least.parse(), most.parse()) {
         (Ok(least), Ok(most)) if 1 <= least && least <= most && most <= 1000 => Ok(least..=most),
-        _ => Err(format!("`{text}` is no number of sets; {form}")),
+        _ => Err(format!("`{text}` is not a number of sets; {form}")),
     }
 }
 

@@ -146,15 +146,13 @@
 
 // The example of the README is tested as those here are.
 #[cfg(all(doctest, not(loom)))]
-#[doc = include_str!("../README.md")]
+#[doc = include_str!("../../README.md")]
 mod readme {}
 
 #[cfg(all(feature = "tokio", not(loom)))]
 mod asynchronous;
 #[cfg(not(loom))]
 pub mod call;
-#[cfg(not(loom))]
-mod coming_logs;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
@@ -170,11 +168,15 @@ pub mod log;
 #[cfg(not(loom))]
 mod message;
 #[cfg(not(loom))]
+mod next_logs;
+#[cfg(not(loom))]
 mod options;
 #[cfg(not(loom))]
 mod outcome;
 #[cfg(not(loom))]
 mod publisher;
+#[cfg(not(loom))]
+mod request;
 #[cfg(not(loom))]
 mod reservation;
 #[cfg(not(loom))]

@@ -188,7 +188,7 @@ impl Client {
     fn send_piece(&mut self) -> Outcome {
         let mut stream = match self.silent.len() < CONNECTIONS {
             true => {
-                let (mut stream, ..) = Connection::open(&self.address)?.into_parts();
+                let (mut stream, ..) = Connection::open(&self.address)?.into_parts()?;
                 let mut start = Builder::signal("/", "a.Hostile", "S")
                     .body(Body::default().blob(&[]))
                     .build(2)

@@ -54,7 +54,7 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
         curves.keys().cloned().zip(predictors.into_iter().map(Predictor::finish)).collect();
     let Analysis { facts, findings } = analyser.finish();
     for invalid in &facts.capture.invalid {
-        output::warn(&format!("{} packets are no valid messages: {}", invalid.messages, invalid.name));
+        output::warn(&format!("{} packets are not valid messages: {}", invalid.messages, invalid.name));
     }
     if facts.totals.messages == 0 {
         output::warn("there is no message to analyse");
@@ -109,7 +109,7 @@ fn anonymise(args: &Analyse, out: &Path) -> Result<Exit, Failure> {
     writer.finish().map_err(cannot_write)?;
     output::say(&format!("{written} messages written to `{}`", out.display()));
     if left_out > 0 {
-        output::warn(&format!("{left_out} packets are no valid messages and were left out"));
+        output::warn(&format!("{left_out} packets are not valid messages and were left out"));
     }
     Ok(Exit::Fine)
 }

@@ -102,7 +102,7 @@ fn warn(name: &str, format: Format, problems: Problems) {
     }
     if problems.foreign > 0 {
         output::warn(&format!(
-            "{name} has {} packets that are no D-Bus messages; they were skipped",
+            "{name} has {} packets that are not D-Bus messages; they were skipped",
             problems.foreign
         ));
     }

@@ -125,7 +125,7 @@ fn lead(facts: &Facts) -> Vec<String> {
     }
     let invalid: u64 = capture.invalid.iter().map(|row| row.messages).sum();
     if invalid > 0 {
-        lead.push(format!("{} packets are no valid messages and are in no count.", grouped(invalid)));
+        lead.push(format!("{} packets are not valid messages and are in no count.", grouped(invalid)));
     }
     if !capture.has_driver_replies && totals.driver_calls > 0 {
         lead.push(

@@ -83,7 +83,10 @@ pub fn timelines(
         let unmarked_ns = match coordinator.run_unmarked(case, &PeerStart::default()) {
             Outcome::Measured(measured) => operation_ns(case, &measured),
             Outcome::Failed { step, why } => {
-                sink.line(skipped(step, format!("the unmarked run beside the time line failed: {why}")))?;
+                sink.line(skipped(
+                    step,
+                    format!("the unmarked run that goes with the time line failed: {why}"),
+                ))?;
                 None
             }
             Outcome::Interrupted => return Ok(Ended::Interrupted),

@@ -36,7 +36,7 @@ pub fn document(guests: &[Guest<'_>; 2], verdicts: &[CaseVerdict], claims: &Clai
         sections: vec![
             section("What was compared", vec![Block::List(compared)]),
             section(
-                "What differs besides the figures",
+                "What else differs",
                 vec![list(claims.differences.clone(), "nothing that was looked at")],
             ),
             section("Before and after", figures),

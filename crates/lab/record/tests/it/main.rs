@@ -1,0 +1,3 @@
+//! The output of other tools as lines of a record.
+
+mod import;
