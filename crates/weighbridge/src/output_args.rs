@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::commands::write_new;
-use crate::destination::cannot_create;
+use crate::destination::{cannot_create, write_new};
 use crate::values::{self, Page};
 use crate::{Failure, output};
 

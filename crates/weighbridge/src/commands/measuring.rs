@@ -13,9 +13,8 @@ use weighbridge_record::{End, Header, Line, Machine, SCHEMA, Skipped, Tool};
 use weighbridge_report::{self as report, Report};
 
 use super::THIS_PROGRAM;
-use super::report::write_new;
 use crate::args::{COMMIT, PROFILE, typed};
-use crate::destination::{Destination, WantedPage};
+use crate::destination::{Destination, WantedPage, write_new};
 use crate::progress::ProgressStyle;
 use crate::recorder::Recorder;
 use crate::{Failure, output, values};

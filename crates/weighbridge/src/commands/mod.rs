@@ -22,7 +22,6 @@ mod run;
 mod series;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
-pub use report::write_new;
 
 use crate::args::{Command, KERNEL_SLAB, Report};
 use crate::{Exit, Failure, output, store};

@@ -1,7 +1,6 @@
 //! `weighbridge report`: any record in any format, as far as it is valid.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use weighbridge_record::{CaseId, ParseCaseIdError, Problem, Reading};
@@ -119,24 +118,4 @@ fn rendered(report: &Report, format: ReportFormat) -> String {
         ReportFormat::Json => report::json(report),
         ReportFormat::Html => report::html(report),
     }
-}
-
-/// Refuses a file that is to be written at the end, before anything is measured for it.
-///
-/// # Errors
-/// It exists already.
-pub fn refuse_existing(path: &Path, option: &str) -> Result<(), Failure> {
-    if path.exists() {
-        Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display())))
-    } else {
-        Ok(())
-    }
-}
-
-/// Writes a file that must not exist yet. One that could not be written whole is taken away again.
-pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(bytes).inspect_err(|_| {
-        let _ = std::fs::remove_file(path);
-    })
 }

@@ -11,8 +11,8 @@ use weighbridge_dbus_exam::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_B
 use weighbridge_report::{Block, Document, Item, Section, Table};
 
 use super::watch::{Messages, Watch};
-use crate::commands::report::refuse_existing;
 use crate::dbus_args::Exam;
+use crate::destination::refuse_existing;
 use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output};
 

@@ -14,8 +14,8 @@ use weighbridge_stats::order::median;
 
 use super::read::{Captures, Source};
 use super::watch::{Messages, Watch};
-use crate::commands::report::refuse_existing;
 use crate::dbus_args::{Replay, ReplayPlace, Target};
+use crate::destination::refuse_existing;
 use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output};
 

@@ -16,7 +16,7 @@ use weighbridge_lab::marks::threads_of;
 use weighbridge_record::MissingSwitches;
 
 use crate::commands::recording::Recording;
-use crate::commands::report::write_new;
+use crate::destination::write_new;
 use crate::{Failure, output};
 
 /// What is known of the messages meanwhile.

@@ -21,9 +21,9 @@ use weighbridge_report::{self as report, Report};
 
 use super::look_at_host;
 use super::measuring::{Bench, Closed, Measuring, header, interrupt, random_seed, warn_of_debug_build};
-use super::report::{read as read_record, refuse_existing};
+use super::report::read as read_record;
 use crate::args::Explain;
-use crate::destination::Destination;
+use crate::destination::{Destination, refuse_existing};
 use crate::explain_args::{ExplainArgs, Question, WhatIf};
 use crate::recorder::Recorder;
 use crate::values::DocumentFormat;

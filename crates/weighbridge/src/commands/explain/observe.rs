@@ -17,7 +17,7 @@ use weighbridge_report::{Block, Document, Section, Table};
 
 use crate::commands::THIS_PROGRAM;
 use crate::commands::measuring::Bench;
-use crate::commands::report::write_new;
+use crate::destination::write_new;
 use crate::explain_args::ObserveArgs;
 use crate::values::{DocumentFormat, spoken};
 use crate::{Exit, Failure, output};

@@ -16,7 +16,7 @@ use weighbridge_record::{Line, Skipped, Timeline};
 use weighbridge_stats::order::median;
 
 use crate::commands::recording::Recording;
-use crate::commands::report::{refuse_existing, write_new};
+use crate::destination::{refuse_existing, write_new};
 use crate::explain_args::TimelineArgs;
 use crate::{Failure, output};
 

@@ -10,8 +10,8 @@ use super::machine::{self, Guest};
 use super::{compare, run};
 use crate::args::PROFILE;
 use crate::commands::measuring::interrupt;
-use crate::commands::report::write_new;
 use crate::destination::Destination;
+use crate::destination::write_new;
 use crate::guest_args::Explain;
 use crate::{Exit, Failure, output};
 
