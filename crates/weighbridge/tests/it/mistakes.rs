@@ -202,22 +202,6 @@ understood:
 }
 
 #[test]
-fn old_spellings_are_answered_with_the_new_ones() {
-    let folder = folder();
-    for (words, stderr) in [
-        ("run handoff/futex/0/two-cpus", "error: `handoff` is now `pingpong`\n"),
-        ("plan handoff/*", "error: `handoff` is now `pingpong`\n"),
-        ("plan {handoff,roundtrip}/* --suite full", "error: `handoff` is now `pingpong`\n"),
-        ("list handoff", "error: `handoff` is now `pingpong`\n"),
-        ("report r --against a/b/1/free", "error: `--against` is now `--baseline`\n"),
-        ("report r --against=a/b/1/free", "error: `--against` is now `--baseline`\n"),
-        ("report r --baseline handoff/futex/0/two-cpus", "error: --baseline: `handoff` is now `pingpong`\n"),
-    ] {
-        refused(folder.path(), words, stderr);
-    }
-}
-
-#[test]
 fn the_entrance_for_peers_is_closed_to_users() {
     for words in ["__peer", "__peer x y"] {
         refused(folder().path(), words, "error: __peer is for this program itself\n");
