@@ -1,8 +1,6 @@
 //! A member in a tokio program: calls, signals, names, and ends of all kinds.
 #![cfg(not(loom))]
 
-#[path = "../../causeway/tests/common/mod.rs"]
-mod common;
 mod support;
 
 use std::future::Future;
@@ -14,7 +12,7 @@ use causeway_bus::{
     AsyncConnection, Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Message, NameReply, ReleaseReply,
     Signals, name,
 };
-use common::{Peer, play};
+use causeway_testkit::{Peer, play};
 use support::{Bus, INTERFACE, LONG, PATH, echo, eventually};
 use tokio::sync::Barrier;
 

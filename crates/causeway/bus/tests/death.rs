@@ -1,8 +1,6 @@
 //! Members and the authority are killed, and stopped, in the middle of what they do. Each is a process of its own.
 #![cfg(not(loom))]
 
-#[path = "../../causeway/tests/common/mod.rs"]
-mod common;
 mod support;
 
 use std::path::Path;
@@ -11,7 +9,7 @@ use std::time::Duration;
 
 use causeway_bus::wire::{Arg, Body};
 use causeway_bus::{AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, name};
-use common::{Peer, play};
+use causeway_testkit::{Peer, play};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::{Bus, INTERFACE, LONG, PATH, echo, eventually, signal};
@@ -104,7 +102,6 @@ fn members_go_on_when_the_authority_is_killed_and_are_told_so() {
     client.call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap();
     let monitor = Monitor::open(&socket).unwrap();
     server.kill();
-    server.wait();
     assert!(matches!(client.next(Some(LONG)).unwrap(), Some(Incoming::AuthorityGone)));
     for _ in 0..100 {
         client.call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap();
@@ -171,7 +168,6 @@ fn the_first_call_of_a_member_ends_when_the_authority_is_killed_during_it() {
                 }
             });
             server.kill();
-            server.wait();
             let first = client.finish_call(serial, LONG).unwrap_err();
             let second = client.call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap_err();
             stop.store(true, Ordering::Relaxed);

@@ -8,16 +8,13 @@
 #![cfg(not(loom))]
 #![allow(clippy::print_stderr, reason = "how many kills there were is worth knowing")]
 
-#[path = "../../causeway/tests/common/mod.rs"]
-mod common;
 mod support;
 
 use std::time::Duration;
 
 use causeway_bus::wire::Body;
 use causeway_bus::{AuthorityOptions, Connection, Error, Monitor, Observed, Payload};
-use common::traced::Traced;
-use common::{Peer, play, setting};
+use causeway_testkit::{Peer, Traced, play, setting};
 use nix::sys::signal::{Signal, raise};
 use support::{Bus, INTERFACE, LONG, PATH, eventually, file, open_texts, signal};
 

@@ -2,8 +2,6 @@
 //! serves the bus included.
 #![cfg(not(loom))]
 
-#[path = "../../causeway/tests/common/mod.rs"]
-mod common;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +9,7 @@ use std::time::Duration;
 
 use causeway_bus::wire::Body;
 use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, Payload, name};
-use common::{Peer, play};
+use causeway_testkit::{Peer, play};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -131,7 +131,7 @@ impl<T: MessageType> TypedPublisher<T> {
         self.publisher.publish_timeout(value.as_bytes(), timeout)
     }
 
-    /// The publisher of bytes. A message that is no value of the type is an error for its subscribers.
+    /// The publisher of bytes. A message that is not a value of the type is an error for its subscribers.
     pub fn get_mut(&mut self) -> &mut Publisher {
         &mut self.publisher
     }
@@ -151,9 +151,7 @@ pub struct TypedMessage<T> {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
-    /// Messages of this publisher that this subscriber lost before this one, since the last one of it that it received: its part
-    /// of what [`Received::Lost`] counted. `None` if that is not known, because this is the first message of the publisher
-    /// after a loss.
+    /// See [`Message::lost_before`].
     pub lost_before: Option<u32>,
 }
 
@@ -168,7 +166,7 @@ impl<T: MessageType> TypedSubscriber<T> {
     /// As [`Subscriber::try_recv`].
     ///
     /// # Errors
-    /// As [`Subscriber::try_recv`]; [`Error::WrongSize`] for a message that is no value of the type, which is skipped.
+    /// As [`Subscriber::try_recv`]; [`Error::WrongSize`] for a message that is not a value of the type, which is skipped.
     #[inline]
     pub fn try_recv(&mut self) -> Result<Received<TypedMessage<T>>, TryRecvError> {
         Ok(typed(self.subscriber.try_recv()?)?)

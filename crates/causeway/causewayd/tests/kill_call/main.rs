@@ -12,8 +12,6 @@ mod common;
 #[path = "../common/native.rs"]
 mod native;
 mod party;
-#[path = "../../../causeway/tests/common/traced.rs"]
-mod traced;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,11 +19,11 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::wire::Body;
 use causeway_bus::{Connection as Member, NameReply};
+use causeway_testkit::Traced;
 use common::PATIENCE;
 use native::{NativeBus, Role, call, start_role};
 use nix::sys::signal::{Signal, raise};
 use party::{End, Event, Kind, Party, is_end_of_bus, is_end_of_callee};
-use traced::Traced;
 
 /// The name of the victim, for which another member waits.
 const VICTIM: &str = "com.example.Victim";
