@@ -251,12 +251,13 @@ impl<'a> Model<'a> {
             let ci95 = ends(&|parts| parts.parts[at].1);
             parts.push(ExplainedPart { name, count, price_ns, is_fitted, ns, ci95 });
         }
-        let fitted_from: Vec<CaseId> = match parts.iter().any(|part| part.is_fitted) {
-            true => columns
+        let fitted_from: Vec<CaseId> = if parts.iter().any(|part| part.is_fitted) {
+            columns
                 .cases(self.subjects, Some(subject.id()), self.costs)
                 .map(|other| other.id().clone())
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         let unanswered = (0..self.changes.len()).filter(|change| !here.changed_ns[*change].is_finite());
         remarks.extend(unanswered.map(|change| {

@@ -15,9 +15,9 @@ use weighbridge_lab::session::{Ended, Sink};
 use weighbridge_record::{Line, Skipped, Timeline};
 use weighbridge_stats::order::median;
 
-use super::recording::Recording;
-use super::report::{refuse_existing, write_new};
-use crate::explain::timeline::TimelineArgs;
+use crate::commands::recording::Recording;
+use crate::destination::{refuse_existing, write_new};
+use crate::explain_args::TimelineArgs;
 use crate::{Failure, output};
 
 /// Makes sure of the file for the trace before anything is measured.
@@ -83,7 +83,10 @@ pub fn timelines(
         let unmarked_ns = match coordinator.run_unmarked(case, &PeerStart::default()) {
             Outcome::Measured(measured) => operation_ns(case, &measured),
             Outcome::Failed { step, why } => {
-                sink.line(skipped(step, format!("the unmarked run beside the time line failed: {why}")))?;
+                sink.line(skipped(
+                    step,
+                    format!("the unmarked run that goes with the time line failed: {why}"),
+                ))?;
                 None
             }
             Outcome::Interrupted => return Ok(Ended::Interrupted),

@@ -1,16 +1,15 @@
-//! What is typed for `weighbridge explain`, and what answers each of its questions; the command is in [`commands`](crate::commands).
-
-pub mod cost;
-pub mod observe;
-pub mod timeline;
+//! What was typed after `weighbridge explain`. What does it is in [`commands::explain`](crate::commands).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use weighbridge_analysis::explain::Asked;
 use weighbridge_record::CaseId;
 
 use crate::Failure;
-use crate::values::{self, ExplainFormat, Page};
+use crate::output_args::OutputWithPage;
+use crate::values::{self, DocumentFormat};
 
 /// What stands below the options.
 pub const AFTER_HELP: &str = "\
@@ -19,12 +18,15 @@ system calls, copies, switches. Its cost is then a count times a price for each 
 What cannot be measured alone (to block and to be woken) is fitted from other mechanisms, never from the one that is explained. A case whose \
 unexplained share is surely above 15 % is `not explained`.
 
-The kernel: a case is observed in runs of its own. Events of the CPUs of its roles are counted, and their time is sampled. Each means is used in a \
+The kernel: a case is observed in runs of its own. Events of the CPUs of its roles are counted, and their time is sampled. Each probe is used in a \
 run by itself, in turns with unobserved runs, so that the cost of looking is known. Figures of observed runs are no results. What \
 the kernel does not allow is left out, and named with the right or setting that would allow it. Samples rank functions and are no exact times: \
 one that falls where interrupts are off is taken where they come back on.
 
 The time line: the roles note when each message begins, is written and is read, and the kernel's scheduler is recorded beside them where that is allowed: the phases of an operation, and a picture of a few operations in the page.
+
+--a with --b answers what the kernel does differently in two cases; whether one costs more, `weighbridge compare` says, and in which functions \
+the instructions differ, `weighbridge guest explain`.
 
 A what-if question is a part and how many more or fewer (switches-1, system-calls+2; spaces are `-`, a beginning is enough), payload=BYTES, or \
 prices=RECORD, the price list of another machine's explanation.
@@ -40,7 +42,7 @@ Examples:
   weighbridge explain roundtrip/pipe/1/two-cpus --only kernel --folded stacks.txt
   weighbridge explain --timeline roundtrip/pipe/1/same-cpu
   weighbridge explain --timeline pingpong/futex/0/two-cpus --only timeline --trace-out futex.json
-  weighbridge explain --means                                      what can be used to look here";
+  weighbridge explain --probes                                     what can be used to look here";
 
 /// A question that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -69,26 +71,16 @@ pub struct ExplainArgs {
     )]
     pub only: Vec<Question>,
     #[command(flatten)]
-    pub cost: cost::CostArgs,
+    pub cost: CostArgs,
     #[command(flatten)]
-    pub observation: observe::ObserveArgs,
+    pub observation: ObserveArgs,
     #[command(flatten)]
-    pub timeline: timeline::TimelineArgs,
+    pub timeline: TimelineArgs,
     /// Seed of the order of sets and runs [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
-    /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-    /// File for the HTML page, which must not exist yet, or `none` [default: the record's name with .html]
-    #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
-    pub html: Option<Page>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = ExplainFormat::Table, help_heading = "Output")]
-    pub format: ExplainFormat,
-    /// Write only warnings to standard error, no progress
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: OutputWithPage<DocumentFormat>,
 }
 
 impl ExplainArgs {
@@ -123,18 +115,19 @@ impl ExplainArgs {
             options.into_iter().find(|(_, is_given, question)| *is_given && !is_answered(*question));
         let Some((option, _, question)) = refused else { return Ok(()) };
         let name = question.to_possible_value().expect("no question is hidden").get_name().to_owned();
-        Err(Failure::new(match self.answers(question, cases) {
-            true => format!(
+        Err(Failure::new(if self.answers(question, cases) {
+            format!(
                 "{option} has no effect: none of the selected cases has an answer to the question `{name}`"
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "{option} has no effect, because the question `{name}` is not answered{}; name it with --only, as in `--only {name}`",
                 if self.only.is_empty() {
                     format!(" of {cases} cases unless it is named")
                 } else {
                     String::new()
                 }
-            ),
+            )
         }))
     }
 
@@ -158,4 +151,91 @@ impl ExplainArgs {
             ("timeline", yes(timeline.timeline)),
         ]
     }
+}
+
+/// Time for one case, or a few.
+const LEAST_BUDGET: Duration = Duration::from_secs(18);
+/// Time for each of many cases.
+const BUDGET_OF_CASE: Duration = Duration::from_secs(5);
+
+/// How costs are explained.
+#[derive(Debug, Args)]
+pub struct CostArgs {
+    /// Answer by the same prices what a case would cost otherwise: PART±N, payload=BYTES or prices=RECORD; may be given several times
+    #[arg(long, value_name = "QUESTION", value_parser = what_if, help_heading = "What is explained", allow_hyphen_values = true)]
+    pub what_if: Vec<WhatIf>,
+    /// Sets of each case at most, 6 to 60; fewer than 5 measured give no intervals [default: 12]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=60), help_heading = "Precision and time")]
+    pub sets: Option<u16>,
+    /// Time for all sets together, as in 30s or 2m [default: 18s, or 5s for each case where that is more]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, help_heading = "Precision and time")]
+    pub budget: Option<Duration>,
+    /// Count no system calls, which takes one more run of each case, with a tracer (ptrace)
+    #[arg(long, help_heading = "Precision and time")]
+    pub no_system_calls: bool,
+}
+
+impl CostArgs {
+    /// Sets of each case at most.
+    pub fn sets(&self) -> u16 {
+        self.sets.unwrap_or(12)
+    }
+
+    /// Time for the sets of so many cases.
+    pub fn budget(&self, cases: usize) -> Duration {
+        self.budget.unwrap_or(LEAST_BUDGET.max(BUDGET_OF_CASE * cases as u32))
+    }
+}
+
+/// A what-if question as it was typed and as it was understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIf {
+    /// As it was typed.
+    pub text: String,
+    /// As it was understood.
+    pub asked: Asked,
+}
+
+fn what_if(text: &str) -> Result<WhatIf, String> {
+    Ok(WhatIf { text: text.into(), asked: Asked::parse(text)? })
+}
+
+/// How a case is observed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Observation")]
+pub struct ObserveArgs {
+    /// Show what can be used to look here, and which right or setting would allow the rest; measure nothing
+    #[arg(long)]
+    pub probes: bool,
+    /// Observe this case and the one of --b, and compare them
+    #[arg(long, value_name = "CASE", requires = "b", conflicts_with_all = ["globs", "suite"])]
+    pub a: Option<CaseId>,
+    /// The case that is compared with that of --a
+    #[arg(long, value_name = "CASE", requires = "a")]
+    pub b: Option<CaseId>,
+    /// Rounds of an unobserved run and one with each probe; fewer than 6 give no interval of the cost of looking [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: Option<u32>,
+    /// Write all stacks to this file, which must not exist yet, for tools that draw flame graphs
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
+}
+
+impl ObserveArgs {
+    /// Rounds of each case.
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(8)
+    }
+}
+
+/// What of the time line is wanted.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Time line")]
+pub struct TimelineArgs {
+    /// Show when each thing happens: the phases of an operation, and a picture of a few operations in the page
+    #[arg(long)]
+    pub timeline: bool,
+    /// File for the time line in the Trace Event Format, which ui.perfetto.dev and chrome://tracing open; for one case
+    #[arg(long, value_name = "FILE.json", requires = "timeline")]
+    pub trace_out: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What the kernel lets us look with here: each means is tried, and where it is refused the right or setting that would allow it is named.
+//! What the kernel lets us look with here: each probe is tried, and where it is refused the right or setting that would allow it is named.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::symbols;
 
 /// A way to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum Probe {
     /// What the kernel counts anyway: switches, migrations, faults.
     Software,
     /// Tracepoints of the scheduler and of system calls, counted.
@@ -34,58 +34,58 @@ pub enum Means {
     SystemCalls,
 }
 
-impl Means {
+impl Probe {
     /// All, the cheapest first.
-    pub const ALL: [Means; 7] = [
-        Means::Software,
-        Means::Tracepoints,
-        Means::Interrupts,
-        Means::Halts,
-        Means::Hardware,
-        Means::Sampling,
-        Means::SystemCalls,
+    pub const ALL: [Probe; 7] = [
+        Probe::Software,
+        Probe::Tracepoints,
+        Probe::Interrupts,
+        Probe::Halts,
+        Probe::Hardware,
+        Probe::Sampling,
+        Probe::SystemCalls,
     ];
 
     /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {
-            Means::Software => "software",
-            Means::Tracepoints => "tracepoints",
-            Means::Interrupts => "interrupts",
-            Means::Halts => "halts",
-            Means::Sampling => "sampling",
-            Means::Hardware => "hardware",
-            Means::SystemCalls => "system-calls",
+            Probe::Software => "software",
+            Probe::Tracepoints => "tracepoints",
+            Probe::Interrupts => "interrupts",
+            Probe::Halts => "halts",
+            Probe::Sampling => "sampling",
+            Probe::Hardware => "hardware",
+            Probe::SystemCalls => "system-calls",
         }
     }
 
     /// What it tells.
     pub fn about(self) -> &'static str {
         match self {
-            Means::Software => "context switches, migrations and page faults of a CPU",
-            Means::Tracepoints => "switches, wake-ups and system calls of a CPU",
-            Means::Interrupts => "interrupts that a CPU sends and receives",
-            Means::Halts => "how often a CPU had nothing to run",
-            Means::Sampling => "where the time of a CPU goes, by function, in user mode and in the kernel",
-            Means::Hardware => "cycles, instructions and misses of a CPU",
-            Means::SystemCalls => "which system calls each role makes",
+            Probe::Software => "context switches, migrations and page faults of a CPU",
+            Probe::Tracepoints => "switches, wake-ups and system calls of a CPU",
+            Probe::Interrupts => "interrupts that a CPU sends and receives",
+            Probe::Halts => "how often a CPU had nothing to run",
+            Probe::Sampling => "where the time of a CPU goes, by function, in user mode and in the kernel",
+            Probe::Hardware => "cycles, instructions and misses of a CPU",
+            Probe::SystemCalls => "which system calls each role makes",
         }
     }
 
     /// What it counts, where it counts.
     pub fn counted(self) -> Option<&'static [Counted]> {
         match self {
-            Means::Software => Some(SOFTWARE),
-            Means::Tracepoints => Some(TRACEPOINTS),
-            Means::Interrupts => Some(INTERRUPTS),
-            Means::Halts => Some(HALTS),
-            Means::Hardware => Some(HARDWARE),
-            Means::Sampling | Means::SystemCalls => None,
+            Probe::Software => Some(SOFTWARE),
+            Probe::Tracepoints => Some(TRACEPOINTS),
+            Probe::Interrupts => Some(INTERRUPTS),
+            Probe::Halts => Some(HALTS),
+            Probe::Hardware => Some(HARDWARE),
+            Probe::Sampling | Probe::SystemCalls => None,
         }
     }
 }
 
-/// What came of trying a means.
+/// What came of trying a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It works.
@@ -96,11 +96,11 @@ pub enum Status {
     Refused(String),
 }
 
-/// A means and what came of trying it.
+/// A probe and what came of trying it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// The means.
-    pub means: Means,
+pub struct Tried {
+    /// The probe.
+    pub probe: Probe,
     /// What came of it.
     pub status: Status,
 }
@@ -108,31 +108,31 @@ pub struct Probe {
 /// What can be used here.
 #[derive(Debug)]
 pub struct Probes {
-    /// Every means.
-    pub all: Vec<Probe>,
+    /// Every probe.
+    pub all: Vec<Tried>,
     /// Where tracepoints are named, if they may be used.
     pub(crate) tracefs: Option<Tracefs>,
 }
 
 impl Probes {
-    /// Tries every means on `cpu`. `program` hands over to [`peer::main`]; a tracer is tried on it.
+    /// Tries every probe on `cpu`. `program` hands over to [`peer::main`]; a tracer is tried on it.
     pub fn of(cpu: u32, program: &Path) -> Probes {
         let rights = Rights::read();
         let tracefs = Tracefs::open();
         let found = tracefs.as_ref().map_err(ToString::to_string);
-        let probe = |means| Probe { means, status: status(means, cpu, program, found.clone(), &rights) };
-        Probes { all: Means::ALL.map(probe).into(), tracefs: tracefs.ok() }
+        let tried = |probe| Tried { probe, status: status(probe, cpu, program, found.clone(), &rights) };
+        Probes { all: Probe::ALL.map(tried).into(), tracefs: tracefs.ok() }
     }
 
     /// Can it be used?
-    pub fn has(&self, means: Means) -> bool {
-        self.all.iter().any(|probe| probe.means == means && !matches!(probe.status, Status::Refused(_)))
+    pub fn has(&self, probe: Probe) -> bool {
+        self.all.iter().any(|tried| tried.probe == probe && !matches!(tried.status, Status::Refused(_)))
     }
 
     /// What cannot be used, for a record.
     pub fn refused(&self) -> Vec<RefusedMeans> {
-        let refused = |probe: &Probe| match &probe.status {
-            Status::Refused(why) => Some(RefusedMeans { means: probe.means.name().into(), why: why.clone() }),
+        let refused = |tried: &Tried| match &tried.status {
+            Status::Refused(why) => Some(RefusedMeans { means: tried.probe.name().into(), why: why.clone() }),
             _ => None,
         };
         self.all.iter().filter_map(refused).collect()
@@ -140,7 +140,7 @@ impl Probes {
 }
 
 fn status(
-    means: Means,
+    probe: Probe,
     cpu: u32,
     program: &Path,
     tracefs: Result<&Tracefs, String>,
@@ -150,14 +150,14 @@ fn status(
         Ok(_) => Status::Usable,
         Err(error) => Status::Refused(rights.why(asked, &error)),
     };
-    match (means, means.counted()) {
-        (Means::Tracepoints | Means::Interrupts | Means::Halts, Some(events)) => match tracefs {
+    match (probe, probe.counted()) {
+        (Probe::Tracepoints | Probe::Interrupts | Probe::Halts, Some(events)) => match tracefs {
             Ok(tracefs) => counted(events, Asked::Tracepoint, Some(tracefs)),
             Err(why) => Status::Refused(why),
         },
-        (Means::Hardware, Some(events)) => counted(events, Asked::Hardware, None),
+        (Probe::Hardware, Some(events)) => counted(events, Asked::Hardware, None),
         (_, Some(events)) => counted(events, Asked::CpuWide, None),
-        (Means::SystemCalls, None) => match trace_a_child(program) {
+        (Probe::SystemCalls, None) => match trace_a_child(program) {
             Ok(()) => Status::Usable,
             Err(why) => Status::Refused(why),
         },
@@ -195,26 +195,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_means_is_listed_once_and_named_apart() {
-        let mut names = Means::ALL.map(Means::name).to_vec();
+    fn every_probe_is_listed_once_and_named_apart() {
+        let mut names = Probe::ALL.map(Probe::name).to_vec();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Means::ALL.len());
+        assert_eq!(names.len(), Probe::ALL.len());
     }
 
     #[test]
     fn what_is_refused_goes_into_the_record_with_its_reason() {
-        let probe = |means, status| Probe { means, status };
+        let tried = |probe, status| Tried { probe, status };
         let probes = Probes {
             all: vec![
-                probe(Means::Software, Status::Usable),
-                probe(Means::Sampling, Status::Limited("no names".into())),
-                probe(Means::Hardware, Status::Refused("no PMU".into())),
+                tried(Probe::Software, Status::Usable),
+                tried(Probe::Sampling, Status::Limited("no names".into())),
+                tried(Probe::Hardware, Status::Refused("no PMU".into())),
             ],
             tracefs: None,
         };
-        assert!(probes.has(Means::Software) && probes.has(Means::Sampling));
-        assert!(!probes.has(Means::Hardware) && !probes.has(Means::Halts), "what was not tried is not there");
+        assert!(probes.has(Probe::Software) && probes.has(Probe::Sampling));
+        assert!(!probes.has(Probe::Hardware) && !probes.has(Probe::Halts), "what was not tried is not there");
         let refused = probes.refused();
         assert_eq!(refused, [RefusedMeans { means: "hardware".into(), why: "no PMU".into() }]);
     }
