@@ -9,13 +9,13 @@ mod check;
 mod commands;
 mod dbus_args;
 mod destination;
-mod explain;
+mod explain_args;
 mod guest_args;
 mod harness;
 mod mistakes;
 mod nearest;
-mod old_spellings;
 mod output;
+mod output_args;
 mod progress;
 mod recorder;
 mod scope;
@@ -78,14 +78,14 @@ fn main() -> ExitCode {
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {
-        Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
+        Some(first) if first == peer::ARGUMENT => return run_peer(typed.next()),
         Some(first) if first == machine::ARGUMENT => return machine::guard(),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
         Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
         Some(first) if first == kernel_bench::ARGUMENT => {
-            return be_in_a_kernel(typed.next(), kernel_bench::run);
+            return run_kernel_test(typed.next(), kernel_bench::run);
         }
-        Some(first) if first == net_bench::ARGUMENT => return be_in_a_kernel(typed.next(), net_bench::run),
+        Some(first) if first == net_bench::ARGUMENT => return run_kernel_test(typed.next(), net_bench::run),
         Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
         _ => {}
     }
@@ -122,7 +122,7 @@ fn say_protocol() -> ExitCode {
 }
 
 /// Runs tests of the kernel in which this is the only program; the argument is the file for their results.
-fn be_in_a_kernel(results: Option<OsString>, run: fn(&Path) -> Result<(), String>) -> ExitCode {
+fn run_kernel_test(results: Option<OsString>, run: fn(&Path) -> Result<(), String>) -> ExitCode {
     match run(Path::new(&results.unwrap_or_default())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -133,7 +133,7 @@ fn be_in_a_kernel(results: Option<OsString>, run: fn(&Path) -> Result<(), String
 }
 
 /// Descriptor 3 is the socket to the coordinator, whose process id is the only argument.
-fn be_a_peer(parent: Option<OsString>) -> ExitCode {
+fn run_peer(parent: Option<OsString>) -> ExitCode {
     let parent = parent.and_then(|parent| parent.to_str()?.parse().ok());
     match (parent, causeway_os::process::inherited_fd(3)) {
         (Some(parent), Ok(control)) => peer::main(parent, control),

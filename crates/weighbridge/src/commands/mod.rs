@@ -14,12 +14,12 @@ mod kernel_results;
 mod kernel_slab;
 mod list;
 mod man;
+mod measuring;
 mod plan;
 mod recording;
 mod report;
 mod run;
 mod series;
-mod timeline;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
 

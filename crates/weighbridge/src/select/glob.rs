@@ -81,9 +81,10 @@ impl Glob {
     pub fn matches(&self, id: &CaseId) -> bool {
         let size = id.payload_bytes.to_string();
         let parts = [&id.pattern, &id.mechanism, &size, &id.placement];
-        match self.head.contains('/') {
-            true => self.matcher.is_match(parts.map(String::as_str).join("/")),
-            false => parts.iter().any(|part| self.matcher.is_match(part.as_str())),
+        if self.head.contains('/') {
+            self.matcher.is_match(parts.map(String::as_str).join("/"))
+        } else {
+            parts.iter().any(|part| self.matcher.is_match(part.as_str()))
         }
     }
 

@@ -55,10 +55,7 @@ fn only_by_name(target: &Target) -> bool {
 }
 
 fn cases(pattern: &PatternInfo, target: &Target, wanted: Wanted<'_>) -> Vec<CaseId> {
-    let sizes = match target.caps.has(Caps::PAYLOAD) {
-        true => wanted.sizes.unwrap_or(SIZES),
-        false => &[0],
-    };
+    let sizes = if target.caps.has(Caps::PAYLOAD) { wanted.sizes.unwrap_or(SIZES) } else { &[0] };
     let placements: Vec<&str> = match wanted.placements {
         Some(placements) => placements.iter().map(String::as_str).collect(),
         None => placements(pattern, target).to_vec(),

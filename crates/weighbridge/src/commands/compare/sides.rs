@@ -72,7 +72,7 @@ impl Typed {
             let folder = std::fs::canonicalize(folder)
                 .map_err(|error| format!("the control group cannot be found: {error}"))?;
             if !folder.join("cgroup.procs").exists() {
-                return Err(format!("{} is no control group: it has no cgroup.procs", folder.display()));
+                return Err(format!("{} is not a control group: it has no cgroup.procs", folder.display()));
             }
             self.side.start.cgroup = Some(folder);
         } else if let Some((axis, value)) = word.split_once('=').filter(|(axis, _)| !axis.contains('/')) {
@@ -157,7 +157,7 @@ mod tests {
         assert!(why("sysctl:vm.swappiness").contains("sysctl:NAME=VALUE"));
         assert!(
             why("cgroup:/nothing").contains("cannot be found")
-                && why("cgroup:/tmp").contains("no control group")
+                && why("cgroup:/tmp").contains("not a control group")
         );
     }
 

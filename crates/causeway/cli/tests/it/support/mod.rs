@@ -1,0 +1,52 @@
+//! Commands that a test starts, and that end with it.
+//!
+//! # Safety
+//!
+//! What a test starts is tied to the thread of the test between `fork` and `exec`. There, in the copy of one thread of many,
+//! only what needs no lock of another thread may be done: two system calls.
+#![allow(unsafe_code)]
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Calls `done` until it returns true; fails with `what` after a minute.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command that is killed when the test that starts it ends, however it ends. With pipes to all three streams.
+pub fn tied(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let own = std::process::id();
+    // SAFETY: `die_with` makes two system calls. It does more only if no process is left to wait for this one (it
+    // ends it) or where the kernel refuses what no kernel is known to refuse.
+    unsafe { command.pre_exec(move || Ok(causeway_os::process::die_with(own)?)) };
+    command
+}
+
+pub fn causeway(arguments: &[&str]) -> Command {
+    let mut command = tied(env!("CARGO_BIN_EXE_causeway"));
+    command.args(arguments);
+    command
+}
+
+/// Sends a signal as a shell does: not every machine has a program for it.
+pub fn kill(signal: &str, pid: u32) {
+    let script = format!("kill -s {signal} {pid}");
+    assert!(tied("sh").args(["-c", &script]).status().unwrap().success(), "{script}");
+}
