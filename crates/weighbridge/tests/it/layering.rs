@@ -40,7 +40,6 @@ const STILL: &[&str] = &[
     "causeway-bus (causeway) must not need weighbridge-dbus-traffic (dbus)",
     "causeway-bus (causeway) must not need weighbridge-probe (lab)",
     "causeway-bus (causeway) must not need weighbridge-stats (lab)",
-    "causeway-cli (causeway) must not need weighbridge-dbus-client (dbus)",
     "causewayd (causeway) must not need weighbridge-dbus-client (dbus)",
     "causewayd (causeway) must not need weighbridge-dbus-traffic (dbus)",
 ];
