@@ -1,4 +1,4 @@
-//! Suites that repeat what was published of dbus-daemon in 2010 and 2011, with other brokers and native members beside it, and the curves of
+//! Suites that repeat what was published of dbus-daemon in 2010 and 2011, with other brokers and native members, and the curves of
 //! a cost model.
 //!
 //! The published experiments ran on a machine with one processor, so most cases run on one CPU.
