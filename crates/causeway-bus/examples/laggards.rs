@@ -1,7 +1,7 @@
 //! How long members that are stopped delay a sender. `docs/decisions/laggards.md` says what came of it.
 //!
 //! `laggards [DEADLINE_MS]`: one member emits signals as fast as it can. Others want them and never read; for the last row, others
-//! do not want them and never read. Printed are the longest time of a signal, and how many members were put out.
+//! do not want them and never read. Printed are the longest time of a signal, and how many members were evicted.
 #![allow(clippy::print_stdout, reason = "this is a command")]
 
 use std::path::Path;

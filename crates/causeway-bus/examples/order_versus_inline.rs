@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway::{Group, GroupOptions, Policy, Publisher, Received, SubscribeOptions, Subscriber};
-use causeway_bus::port::{Descriptors, Outbound, Parcel, Port, To};
+use causeway_bus::port::{Descriptors, Outbound, Port, To, TransferRef};
 use causeway_bus::shared::directory::{Directory, Peer, State};
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::outbox::Outbox;
@@ -209,13 +209,13 @@ fn by_reference(wait: Wait, members: usize) -> f64 {
             wait,
             || {
                 let call = Outbound::new(to_server, 2, &header, &message);
-                client.send(&mut ours, &call, Parcel::default()).expect("space");
+                client.send(&mut ours, &call, TransferRef::default()).expect("space");
                 receive(&mut client, &mut ours, wait);
             },
             || {
                 receive(&mut server, &mut theirs, wait);
                 let reply = Outbound::new(to_client, 3, &header, &message);
-                server.send(&mut theirs, &reply, Parcel::default()).expect("space");
+                server.send(&mut theirs, &reply, TransferRef::default()).expect("space");
             },
         );
         is_over.store(true, Ordering::Relaxed);

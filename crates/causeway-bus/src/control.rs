@@ -27,11 +27,11 @@ pub enum Kind {
     SetDoorbell = 4,
     /// Descriptors for the receivers of a message that will be sent: its token, the number of its destination or 0, and the bytes of
     /// the message if the first descriptor is a file that holds it. Answered by `None`, or by `Refused` with a [`Refusal`].
-    Deposit = 5,
-    /// The deposit of a member (first word its number) under a token (second word). Answered by `Descriptor` with the bytes of the
+    Stage = 5,
+    /// The staged transfer of a member (first word its number) under a token (second word). Answered by `Descriptor` with the bytes of the
     /// message in the first descriptor or 0, or by `None`.
     Take = 6,
-    /// A signal with a deposit is sent: its token, its position in the order log, and as text the slots of those that it is for
+    /// A signal with a staged transfer is sent: its token, its position in the order log, and as text the slots of those that it is for
     /// ([`slots_text`]). Not answered.
     Sent = 7,
     /// To a member: slot, number, cursor, first place, with order log, directory, and the doorbell of the authority; as text the laggard
@@ -43,7 +43,7 @@ pub enum Kind {
     None = 18,
     /// A request cannot be granted; the text says why.
     Refused = 19,
-    /// The member was put out; the text says why. The end of the connection follows.
+    /// The member was evicted; the text says why. The end of the connection follows.
     Disconnected = 20,
 }
 
@@ -52,7 +52,7 @@ const KINDS: [Kind; 12] = [
     Kind::Outbox,
     Kind::Doorbell,
     Kind::SetDoorbell,
-    Kind::Deposit,
+    Kind::Stage,
     Kind::Take,
     Kind::Sent,
     Kind::Welcome,
@@ -165,9 +165,7 @@ pub fn receive(socket: impl AsFd) -> Result<Option<(Packet, Vec<OwnedFd>)>> {
     }
     match Packet::decode(&bytes[..count]) {
         Some(packet) => Ok(Some((packet, fds))),
-        None => Err(Error::Refused(
-            "a packet on the control socket has a form that this version does not know".into(),
-        )),
+        None => Err(Error::Refused("unknown packet on the control socket".into())),
     }
 }
 

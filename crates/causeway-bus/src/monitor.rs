@@ -57,7 +57,7 @@ impl Monitor {
     pub fn open(path: impl AsRef<Path>) -> Result<Monitor> {
         let (link, _, fds) = Link::join(path.as_ref(), None)?;
         let Ok([order, directory]) = <[OwnedFd; 2]>::try_from(fds) else {
-            return Err(Error::Refused("the welcome of the bus lacks descriptors".into()));
+            return Err(Error::Refused("incomplete welcome from the bus: descriptors are missing".into()));
         };
         let order = OrderLog::open(&order, Access::ReadOnly)?;
         let directory = Directory::open(&directory)?;

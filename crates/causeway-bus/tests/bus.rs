@@ -309,7 +309,7 @@ fn only_those_who_want_a_signal_hold_its_space() {
 
 /// Several stopped members delay a sender once, not one after the other.
 #[test]
-fn all_who_stand_in_the_way_are_put_out_at_once() {
+fn all_who_stand_in_the_way_are_evicted_at_once() {
     let bus = Bus::start();
     let options = ConnectionOptions {
         outbox_bytes: 4096,
@@ -501,7 +501,7 @@ fn monitors_beyond_the_limit_are_refused() {
     let bus = Bus::start();
     let monitors: Vec<Monitor> = (0..64).map(|_| Monitor::open(bus.path()).unwrap()).collect();
     let refused = Monitor::open(bus.path()).unwrap_err().to_string();
-    assert!(refused.contains("64 monitors watch this bus already"), "{refused}");
+    assert!(refused.contains("this bus has 64 monitors already"), "{refused}");
     drop(monitors);
     eventually("the places of monitors stay taken", || Monitor::open(bus.path()).is_ok());
 }
@@ -517,7 +517,7 @@ fn a_process_of_another_user_is_told_for_whom_the_bus_is() {
     for (file, mode) in [(path.parent().unwrap(), 0o755), (path.as_path(), 0o777)] {
         std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     }
-    let expected = format!("this bus is for processes of user {own}, and this one is of user 65534");
+    let expected = format!("this bus accepts processes of user {own} only, not of user 65534");
     let other = std::thread::spawn(move || {
         let nobody = rustix::process::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
@@ -577,7 +577,7 @@ fn a_second_bus_at_the_same_path_is_refused_and_a_full_bus_says_so() {
     let refused = Connection::open(bus.path()).unwrap_err().to_string();
     assert!(refused.contains("all 2 places"), "{refused}");
     drop(two);
-    // Its place is free when all have read that it left. The other does not, and is put out for that.
+    // Its place is free when all have read that it left. The other does not, and is evicted for that.
     eventually("the place does not become free", || Connection::open(bus.path()).is_ok());
     eventually("the member that does not read stays", || {
         matches!(one.next(Some(Duration::ZERO)), Err(Error::Disconnected(_)))

@@ -30,7 +30,7 @@ fn role() {
 }
 
 /// Exit code of a process that the bus put out.
-const PUT_OUT: i32 = 7;
+const EVICTED: i32 = 7;
 
 /// Has the name and answers nothing.
 fn mute(socket: &Path) {
@@ -41,7 +41,7 @@ fn mute(socket: &Path) {
         outcome = connection.next(None).map(drop);
     }
     match outcome {
-        Err(Error::Disconnected(_)) => std::process::exit(PUT_OUT),
+        Err(Error::Disconnected(_)) => std::process::exit(EVICTED),
         other => panic!("{other:?}"),
     }
 }
@@ -67,7 +67,7 @@ fn a_call_ends_with_no_reply_when_its_callee_is_killed_and_the_name_passes_on() 
         victim.kill();
         let error = client.finish_call(serial, LONG).unwrap_err();
         assert!(
-            matches!(&error, Error::Method { name, message } if name == name::NO_REPLY && message.contains("left")),
+            matches!(&error, Error::Method { name, message } if name == name::NO_REPLY && message.contains("disconnected")),
             "{error}"
         );
         assert_eq!(client.name_owner(NAME).as_deref(), Some(heir.unique_name()));
@@ -188,7 +188,7 @@ fn the_first_call_of_a_member_ends_when_the_authority_is_killed_during_it() {
 }
 
 #[test]
-fn a_stopped_member_is_put_out_and_announced_while_others_go_on() {
+fn a_stopped_member_is_evicted_and_announced_while_others_go_on() {
     let options = AuthorityOptions { order_entries: 64, ..AuthorityOptions::default() };
     let bus = Bus::start_with(options);
     let mut watcher = bus.connect();
@@ -222,11 +222,11 @@ fn a_stopped_member_is_put_out_and_announced_while_others_go_on() {
     // Once it goes on, it is told.
     kill(Pid::from_raw(victim.pid()), Signal::SIGCONT).unwrap();
     let mut victim = victim;
-    assert_eq!(victim.wait().code(), Some(PUT_OUT));
+    assert_eq!(victim.wait().code(), Some(EVICTED));
 }
 
 #[test]
-fn a_member_that_was_put_out_learns_why() {
+fn a_member_that_was_evicted_learns_why() {
     let options = AuthorityOptions { order_entries: 32, ..AuthorityOptions::default() };
     let bus = Bus::start_with(options);
     let mut idle = bus.connect();

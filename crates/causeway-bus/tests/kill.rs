@@ -1,7 +1,7 @@
 //! A member is killed, and stopped, after instruction k of sending a signal, for many k.
 //!
 //! It runs in a child under `PTRACE_SINGLESTEP`. Killed, its signal is received by all who want it or by none, also by those who
-//! sleep, and the others go on. Stopped, the others go on and it is put out; when it continues, its signal was received by all or
+//! sleep, and the others go on. Stopped, the others go on and it is evicted; when it continues, its signal was received by all or
 //! its call fails.
 //!
 //! `CAUSEWAY_KILL_EVERY` is the step from one k to the next, 1 for all; without it some twenty are taken.
@@ -22,7 +22,7 @@ use nix::sys::signal::{Signal, raise};
 use support::{Bus, INTERFACE, LONG, PATH, eventually, file, open_texts, signal};
 
 const SENT: i32 = 0;
-const PUT_OUT: i32 = 7;
+const EVICTED: i32 = 7;
 
 #[test]
 fn role() {
@@ -37,7 +37,7 @@ fn role() {
     raise(Signal::SIGSTOP).unwrap();
     std::process::exit(match sent {
         Ok(()) => SENT,
-        Err(Error::Disconnected(_)) => PUT_OUT,
+        Err(Error::Disconnected(_)) => EVICTED,
         Err(other) => panic!("{other}"),
     });
 }
@@ -210,7 +210,7 @@ fn stop_at_every_instruction(descriptors: u64) {
         match code {
             Some(SENT) => assert!(is_there, "sent and not received, stopped after {k} instructions"),
             // Stopped after its entry, it may learn of both.
-            Some(PUT_OUT) => {}
+            Some(EVICTED) => {}
             other => panic!("{other:?} after {k} instructions"),
         }
         scene.ends_without_descriptors(k);

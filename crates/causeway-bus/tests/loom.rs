@@ -139,7 +139,7 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// A member that was put out adds no entry behind the announcement of its end.
+/// A member that was evicted adds no entry behind the announcement of its end.
 #[test]
 fn no_entry_follows_the_end_of_its_sender() {
     loom::model(|| {

@@ -301,7 +301,7 @@ fn a_deposit_waits_for_members_and_entries_that_are_there() {
     let signal = Builder::signal(PATH, INTERFACE, "File").sender(&name).unix_fds(1).build(1).unwrap();
     for (token, position, slots) in [(1, 0, "cfff"), (2, u64::MAX, "1")] {
         let file = file("deposited");
-        let (answer, _) = raw.ask([raw::DEPOSIT, token, 0, 0, 0], &[file.as_fd()]).unwrap();
+        let (answer, _) = raw.ask([raw::STAGE, token, 0, 0, 0], &[file.as_fd()]).unwrap();
         assert_eq!(answer[0], raw::NONE);
         raw.send(BusHeader { token: token as u32, ..raw.header(0, &signal) }, None, &signal);
         let words = [raw::SENT, token, position, 0, 0].map(u64::to_ne_bytes).concat();

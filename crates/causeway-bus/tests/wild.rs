@@ -174,7 +174,7 @@ fn a_token_that_never_comes_drops_its_message_and_ends_its_call() {
     let named = Builder::signal(PATH, INTERFACE, "Wild").sender(&wild.name()).unix_fds(2).build(5).unwrap();
     wild.send(wild.header(0, &named), None, &named);
     let fd = file("wild");
-    assert_eq!(wild.ask([raw::DEPOSIT, 5, 0, 0, 0], &[fd.as_fd()]).unwrap().0[0], raw::NONE);
+    assert_eq!(wild.ask([raw::STAGE, 5, 0, 0, 0], &[fd.as_fd()]).unwrap().0[0], raw::NONE);
     wild.send(BusHeader { token: 5, ..wild.header(0, &named) }, None, &named);
     until_incomplete(&mut good, 5);
     let mut other = bus.connect();
@@ -227,7 +227,7 @@ fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
     // The authority looks at seals and length, and ends the connection of a member that breaks the rules.
     for (fd, bytes) in [(&unsealed, bytes), (&sealed, bytes + 1), (&pipe, bytes), (&sealed, 1 << 28)] {
         let wild = Raw::join(&bus.path());
-        let answer = wild.ask([raw::DEPOSIT, 1, 0, bytes as u64, 0], &[fd.as_fd()]).unwrap();
+        let answer = wild.ask([raw::STAGE, 1, 0, bytes as u64, 0], &[fd.as_fd()]).unwrap();
         assert_eq!(answer.0[0], raw::REFUSED);
         assert!(wild.ask([raw::TAKE, 1, 1, 0, 0], &[]).is_none(), "the connection goes on");
     }
@@ -242,7 +242,7 @@ fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
         [(1, vec![1; signal.len()]), (2, signal[..signal.len() - 1].to_vec()), (3, signal.clone())]
     {
         let fd = body::write(&file).unwrap();
-        let answer = wild.ask([raw::DEPOSIT, token, 0, file.len() as u64, 0], &[fd.as_fd()]).unwrap();
+        let answer = wild.ask([raw::STAGE, token, 0, file.len() as u64, 0], &[fd.as_fd()]).unwrap();
         assert_eq!(answer.0[0], raw::NONE);
         wild.send(BusHeader { token: token as u32, ..header }, None, &signal[..inline]);
         incomplete += u64::from(file != signal);
@@ -263,7 +263,7 @@ fn only_those_a_deposit_is_for_can_take_it_and_a_dead_sender_leaves_none() {
     let (sender, receiver, other) = (Raw::join(&bus.path()), Raw::join(&bus.path()), Raw::join(&bus.path()));
     let deposit = |token: u64, to: u64| {
         let fd = file("held");
-        sender.ask([raw::DEPOSIT, token, to, 0, 0], &[fd.as_fd()]).unwrap().0[0]
+        sender.ask([raw::STAGE, token, to, 0, 0], &[fd.as_fd()]).unwrap().0[0]
     };
     assert_eq!(deposit(1, receiver.id), raw::NONE);
     assert_eq!(deposit(2, receiver.id + 1000), raw::REFUSED, "nobody has this number");
@@ -323,7 +323,7 @@ fn wild_packets_on_control_sockets_disturb_nobody_and_leave_nothing() {
 
 /// A message for the bus itself that names descriptors under no token.
 #[test]
-fn a_member_that_announces_descriptors_and_has_none_is_put_out() {
+fn a_member_that_announces_descriptors_and_has_none_is_evicted() {
     let bus = Bus::start();
     let (mut raw, mut watcher) = (Raw::join(&bus.path()), bus.connect());
     let rule = format!("member='NameOwnerChanged',arg0='{}'", raw.name());

@@ -70,7 +70,7 @@ impl Listener {
             && socket_type(&socket) == Ok(SocketType::STREAM)
             && socket_acceptconn(&socket) == Ok(true);
         if !is_stream {
-            return Err("it is no Unix stream socket that listens".into());
+            return Err("not a listening Unix stream socket".into());
         }
         let socket = UnixListener::from(socket);
         let said = |error: io::Error| error.to_string();
@@ -79,7 +79,7 @@ impl Listener {
         let written = match (name.as_pathname(), name.as_abstract_name()) {
             (Some(path), _) => format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes())),
             (_, Some(name)) => format!("unix:abstract={}", escaped(name)),
-            _ => return Err("it has no name by which clients could connect".into()),
+            _ => return Err("it has no address that clients could connect to".into()),
         };
         Ok(Listener { socket, address: format!("{written},guid={guid}"), file: None })
     }
@@ -139,12 +139,12 @@ impl Place {
     fn parse(address: &str) -> Result<Place, String> {
         let Some(keys) = address.strip_prefix("unix:") else {
             return Err(format!(
-                "`{address}` is no Unix socket; write unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER, unix:runtime=yes or systemd:"
+                "unsupported address `{address}`; use unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER, unix:runtime=yes or systemd:"
             ));
         };
         for pair in keys.split(',') {
             let Some((key, value)) = pair.split_once('=') else { continue };
-            let value = unescaped(value).ok_or_else(|| format!("`{value}` has an escape that is none"))?;
+            let value = unescaped(value).ok_or_else(|| format!("invalid escape in `{value}`"))?;
             let path = || {
                 String::from_utf8(value.clone())
                     .map(PathBuf::from)
@@ -165,7 +165,7 @@ impl Place {
                 _ => continue,
             };
         }
-        Err(format!("`{address}` names no socket; write unix:path=PATH or unix:abstract=NAME"))
+        Err(format!("no socket in the address `{address}`; use unix:path=PATH or unix:abstract=NAME"))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Source: D-Bus Specification, section "Authentication Protocol". Only EXTERNAL is offered: the kernel says who the client is.
 
-/// A line of a client that means well is shorter.
+/// A line of a legitimate client is shorter.
 const MOST_BYTES: usize = 16 << 10;
 /// A client that is rejected as often as this has run out of ways to authenticate.
 const MOST_FAILURES: u32 = 6;

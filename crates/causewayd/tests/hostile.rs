@@ -489,7 +489,7 @@ fn many_descriptors_that_linger_keep_no_connection_open() {
     let before = broker.descriptors();
     // Those that hang have left the table already; the others wait.
     assert!(before > start + HANGING / 2, "none of them hangs: {before} descriptors, {start} before");
-    // One that is put out while much of what it has sent is unread, and many that have said nothing wrong.
+    // One that is evicted while much of what it has sent is unread, and many that have said nothing wrong.
     let mut breaking = broker.socket();
     authenticate(&mut breaking);
     stopped(&broker, || breaking.write_all(&[b'x'; 100_000]).unwrap());

@@ -258,7 +258,7 @@ fn processes_that_connect_and_say_nothing_keep_nobody_out_and_are_sent_away() {
     let bus = NativeBus::start();
     let silent: Vec<OwnedFd> = (0..300).map(|_| connect(&bus.path()).unwrap()).collect();
     bus.member().request_name("a.Name", 0).unwrap();
-    let why = "others connected and it had not said what it wants";
+    let why = "too many connections had not asked to join";
     assert_eq!(answer(&silent[0]), Some((REFUSED, why.into())));
     assert!(answer(&silent[0]).is_none(), "it stays connected");
     // The last ones may still join.
@@ -275,7 +275,7 @@ fn a_process_that_connects_and_says_nothing_is_sent_away_in_time() {
     std::fs::write(&file, text).unwrap();
     let bus = NativeBus::with(&["--config-file", file.to_str().unwrap()]);
     let silent = connect(&bus.path()).unwrap();
-    assert_eq!(answer(&silent), Some((REFUSED, "it did not say in time what it wants".into())));
+    assert_eq!(answer(&silent), Some((REFUSED, "it did not ask to join in time".into())));
     bus.member().request_name("a.Name", 0).unwrap();
 }
 
@@ -300,20 +300,20 @@ enum Parting {
     GaveUp,
     /// It sent what the bus does not understand.
     Erred,
-    /// It did not read, and was put out; then it asks for something.
-    PutOut,
+    /// It did not read, and was evicted; then it asks for something.
+    Evicted,
 }
 
 /// It may be stopped before a store into its line: whoever had its slot then would lose what it has announced there.
 #[test]
 fn a_slot_is_not_given_away_while_a_process_lives_that_may_write_its_line() {
-    for parting in [Parting::GaveUp, Parting::Erred, Parting::PutOut] {
+    for parting in [Parting::GaveUp, Parting::Erred, Parting::Evicted] {
         // One for the bus, one for the witness, one for the process.
         let options = AuthorityOptions {
             members: 3,
             order_entries: 32,
             laggard_deadline: match parting {
-                Parting::PutOut => Duration::from_millis(250),
+                Parting::Evicted => Duration::from_millis(250),
                 _ => common::PATIENCE,
             },
             ..AuthorityOptions::default()
@@ -329,7 +329,7 @@ fn a_slot_is_not_given_away_while_a_process_lives_that_may_write_its_line() {
             Parting::Erred => {
                 socket::send_with_fds(&socket, b"?", &[]).unwrap();
             }
-            Parting::PutOut => {
+            Parting::Evicted => {
                 for _ in 0..40 {
                     witness.emit("/", "a.Flood", "Flood", Body::default()).unwrap();
                 }

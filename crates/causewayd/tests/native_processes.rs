@@ -124,7 +124,7 @@ fn a_service_that_does_not_come_is_an_error_to_the_member_that_called_it() {
 
 /// A member that wants signals and is stopped. Clients exchange many times what the log and the outbox hold.
 #[test]
-fn a_stopped_member_is_put_out_and_clients_go_on() {
+fn a_stopped_member_is_evicted_and_clients_go_on() {
     const SIGNALS: usize = 3000;
     let bus = NativeBus::start();
     let mut stopped = start_role(&[(ROLE, "listener")], &bus.path());

@@ -181,7 +181,7 @@ fn a_service_of_another_user_is_not_started_and_what_is_started_is_logged() {
     let mut call = |name: &str| refusal(client.call(&Builder::call("/", "M").destination(name), PATIENCE));
     assert_eq!(call("a.Own"), "Spawn.ChildExited");
     assert_eq!(call("a.Foreign"), "Spawn.PermissionsInvalid");
-    assert_eq!(text().matches("<servicehelper> is not done").count(), 1);
+    assert_eq!(text().matches("<servicehelper> is not supported").count(), 1);
     let requester = format!("(user {own}, process {})", std::process::id());
     let starting: Vec<String> =
         text().lines().filter(|line| line.contains("starting a.")).map(str::to_owned).collect();
@@ -190,13 +190,13 @@ fn a_service_of_another_user_is_not_started_and_what_is_started_is_logged() {
         "{starting:?}"
     );
     assert!(text().contains("the program that provides a.Own has ended with status 1"), "{}", text());
-    assert!(text().contains("is to run as user"), "{}", text());
+    assert!(text().contains("must run as user"), "{}", text());
     // What is wrong is said again when the configuration is read again.
     write("a.Broken", "'", "0");
     configure("session");
     client.ask_driver("ReloadConfig", Body::default()).unwrap();
-    assert_eq!(text().matches("<servicehelper> is not done").count(), 2);
-    assert!(text().contains("a.Broken.service: the quotes"), "{}", text());
+    assert_eq!(text().matches("<servicehelper> is not supported").count(), 2);
+    assert!(text().contains("a.Broken.service: unbalanced quotes"), "{}", text());
     let foreign = client.call(&Builder::call("/", "M").destination("a.Foreign"), PATIENCE);
     assert_eq!(refusal(foreign), "Spawn.ChildExited");
 }

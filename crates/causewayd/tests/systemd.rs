@@ -75,21 +75,25 @@ fn what_is_no_socket_of_a_unit_is_said_in_a_sentence() {
         complaint
     };
     let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-    assert!(said_of(vec![], "").contains("0 were handed to this process"));
+    assert!(said_of(vec![], "").contains("systemd passed 0"));
     // They are for another process.
-    assert!(said_of(vec![null()], "LISTEN_PID=1 LISTEN_FDS=1").contains("0 were handed"));
+    assert!(said_of(vec![null()], "LISTEN_PID=1 LISTEN_FDS=1").contains("systemd passed 0"));
     assert!(said_of(vec![null()], "LISTEN_PID=$$ LISTEN_FDS=1000").contains("1 to 32 sockets"));
     let wrong = said_of(vec![null()], "LISTEN_PID=$$ LISTEN_FDS=1");
-    assert!(wrong.contains("descriptor 3 of systemd") && wrong.contains("no Unix stream socket"), "{wrong}");
+    assert!(
+        wrong.contains("descriptor 3 of systemd") && wrong.contains("not a listening Unix stream socket"),
+        "{wrong}"
+    );
     let (connected, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-    assert!(said_of(vec![connected.into()], "LISTEN_PID=$$ LISTEN_FDS=1").contains("that listens"));
+    assert!(said_of(vec![connected.into()], "LISTEN_PID=$$ LISTEN_FDS=1").contains("not a listening"));
     assert!(said_of(vec![], "LISTEN_PID=$$ LISTEN_FDS=1").contains("descriptor 3"));
     let folder = tempfile::tempdir().unwrap();
     let [one, two] = ["one", "two"].map(|name| packets(&folder.path().join(name)));
     let alone = said_of(vec![one.try_clone().unwrap()], "LISTEN_PID=$$ LISTEN_FDS=1");
-    assert!(alone.contains("no socket for D-Bus programs"), "{alone}");
+    assert!(alone.contains("no socket for D-Bus clients"), "{alone}");
     assert!(
-        said_of(vec![one, two], "LISTEN_PID=$$ LISTEN_FDS=2").contains("the second one for native members")
+        said_of(vec![one, two], "LISTEN_PID=$$ LISTEN_FDS=2")
+            .contains("the second socket for native members")
     );
 }
 

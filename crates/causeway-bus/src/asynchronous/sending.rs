@@ -16,7 +16,7 @@ pub(crate) trait MessageSink {
     /// The message cannot be sent, or the connection has ended.
     fn try_send(&self, message: &mut Outgoing) -> Result<bool>;
 
-    /// The future that was to send a message was dropped. What the bus holds a part of ([`Outgoing::is_deposited`]) has to be sent all the same.
+    /// The future that was to send a message was dropped. What the bus holds a part of ([`Outgoing::is_staged`]) has to be sent all the same.
     fn abandon(&self, message: Outgoing);
 }
 

@@ -71,7 +71,7 @@ impl Listener {
             && socket_type(&socket) == Ok(SocketType::SEQPACKET)
             && socket_acceptconn(&socket) == Ok(true);
         if !is_ours {
-            return Err(Error::Refused("it is no Unix socket of packets that listens".into()));
+            return Err(Error::Refused("not a listening Unix socket of type SOCK_SEQPACKET".into()));
         }
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| causeway_os::Error::new("listen at", "a socket of a service manager", error))?;

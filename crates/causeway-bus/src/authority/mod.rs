@@ -17,18 +17,18 @@ mod listener;
 mod log;
 mod members;
 mod names;
-mod tokens;
+mod staging;
 mod transfer;
 
-pub use crate::port::Parcel;
-pub use log::{Appended, Carried};
+pub use crate::port::TransferRef;
+pub use log::{Appended, InboundMessage};
 pub(crate) use names::UNREAD;
 pub use names::{
     ALLOW_REPLACEMENT, BUS_INTERFACE, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, PASSED_ON,
     REPLACE_EXISTING, ReleaseReply, name_of, unique_name,
 };
-pub use tokens::TransferLimits;
-pub(crate) use transfer::check_parcel;
+pub use staging::TransferLimits;
+pub(crate) use transfer::check_staged;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -46,7 +46,7 @@ use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
 use listener::Listener;
-use tokens::Tokens;
+use staging::StagingArea;
 
 /// Number of a connection in its unique name; never used again.
 pub type PeerId = u64;
@@ -64,7 +64,7 @@ pub struct AuthorityOptions {
     pub clients: usize,
     /// Names at most that the directory shows; calls to others go through the host.
     pub names: usize,
-    /// A member that stands in the way of others for so long is put out.
+    /// A member that stands in the way of others for so long is evicted.
     pub laggard_deadline: Duration,
     /// A process that connects and has not asked for anything for so long is sent away.
     pub join_deadline: Duration,
@@ -112,12 +112,12 @@ pub struct Process {
 pub enum Event {
     /// A process asks to join. Answer with [`Authority::admit`] or [`Authority::refuse`].
     Joining(Ticket, Process),
-    /// A member left, died or was put out. All that it has sent stands in the log: read up to [`Authority::end`], announce its end,
+    /// A member left, died or was evicted. All that it has sent stands in the log: read up to [`Authority::end`], announce its end,
     /// and call [`Authority::remove`].
     Left {
         /// Which.
         peer: PeerId,
-        /// Why it was put out, for people; nothing for one that left or died.
+        /// Why it was evicted, for people; nothing for one that left or died.
         why: Option<String>,
     },
 }
@@ -138,7 +138,7 @@ struct Link {
 
 impl Link {
     /// Has its process not asked for anything yet?
-    fn is_stranger(&self) -> bool {
+    fn is_unjoined(&self) -> bool {
         !self.has_joined && self.outbox.is_none()
     }
 }
@@ -193,17 +193,17 @@ pub struct Authority {
     readers: usize,
     connections: HashMap<PeerId, Connection>,
     /// Clients for which the directory has no place, and whether each wants signals.
-    unshown: HashMap<PeerId, bool>,
+    unlisted: HashMap<PeerId, bool>,
     /// Clients that the directory shows and that want signals.
     listening_clients: usize,
     /// Is the authority woken for each signal of a member?
     wakes_for_all: bool,
-    tokens: Tokens,
+    staging: StagingArea,
     leaving: Vec<Leaving>,
     /// Since when there are some, or when members were last woken for them.
     leaving_since: Instant,
     /// A message that was read and is behind the position up to which the host wanted to read.
-    read_ahead: Option<Carried>,
+    read_ahead: Option<InboundMessage>,
     /// A sleep was announced, and no member is known to have ended it.
     is_asleep: bool,
     /// A member ended the last sleep, and what came of it is not counted yet.
@@ -216,7 +216,7 @@ pub struct Authority {
     place_wanted: Option<(Instant, Instant)>,
     next_link: u64,
     /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
-    strangers: VecDeque<(u64, Instant)>,
+    unjoined: VecDeque<(u64, Instant)>,
     evictions: u64,
 }
 
@@ -233,7 +233,7 @@ struct Leaving {
 const LISTENER: u64 = 0;
 const DOORBELL: u64 = 1;
 /// Processes that have connected and not joined.
-const STRANGERS_MAX: usize = 256;
+const UNJOINED_MAX: usize = 256;
 /// Monitors: each takes a descriptor of this process.
 const MONITORS_MAX: usize = 64;
 /// How long no process is accepted when there are no descriptors left.
@@ -271,10 +271,10 @@ impl Authority {
         let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, AUTHORITY, AUTHORITY_ID, 0);
         port.skips_own = true;
         fds.outboxes.insert(AUTHORITY, (AUTHORITY_ID, outbox_fd));
-        let tokens = Tokens::new(options.transfers.clone());
+        let staging = StagingArea::new(options.transfers.clone());
         Ok(Authority {
             options,
-            tokens,
+            staging,
             epoll,
             listener: None,
             paused_until: None,
@@ -286,7 +286,7 @@ impl Authority {
             links: HashMap::new(),
             readers: 0,
             connections: HashMap::new(),
-            unshown: HashMap::new(),
+            unlisted: HashMap::new(),
             listening_clients: 0,
             wakes_for_all: false,
             leaving: Vec::new(),
@@ -298,7 +298,7 @@ impl Authority {
             blocked: None,
             place_wanted: None,
             next_link: 1,
-            strangers: VecDeque::new(),
+            unjoined: VecDeque::new(),
             evictions: 0,
         })
     }
@@ -335,7 +335,7 @@ impl Authority {
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         let pause = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
-        [pause, self.sweep_timeout(), self.leaving_timeout(), self.stranger_timeout()]
+        [pause, self.sweep_timeout(), self.leaving_timeout(), self.unjoined_timeout()]
             .into_iter()
             .flatten()
             .min()
@@ -346,10 +346,10 @@ impl Authority {
     pub fn is_due(&self) -> bool {
         self.has_evictions()
             || self.paused_until.is_some_and(|until| until <= Instant::now())
-            || [self.leaving_timeout(), self.stranger_timeout()].contains(&Some(Duration::ZERO))
+            || [self.leaving_timeout(), self.unjoined_timeout()].contains(&Some(Duration::ZERO))
     }
 
-    /// Was a member put out by a sender, and is its end not known here yet?
+    /// Was a member evicted by a sender, and is its end not known here yet?
     fn has_evictions(&self) -> bool {
         self.port.order().evictions().load(Ordering::Acquire) != self.evictions
     }
@@ -378,10 +378,10 @@ impl Authority {
             }
         }
         self.end_evicted(&mut events);
-        self.end_strangers(&mut events);
+        self.reject_overdue(&mut events);
         self.free_slots();
         self.wake_for_leaving();
-        self.sweep_deposits();
+        self.sweep_staged();
         Ok(events)
     }
 

@@ -131,7 +131,7 @@ impl Connection {
     pub(super) fn expect_reply(&mut self, serial: u32, to: To, destination: &str) {
         if let To::Peer { id, .. } = to {
             self.pending.insert(serial, Pending::new(id, destination));
-            self.show_pending();
+            self.publish_pending();
         }
     }
 
@@ -141,7 +141,7 @@ impl Connection {
         if open < most {
             return Ok(());
         }
-        Err(Error::method(name::LIMITS_EXCEEDED, format!("{open} calls are under way, {most} may be")))
+        Err(Error::method(name::LIMITS_EXCEEDED, format!("too many pending calls: {open} of at most {most}")))
     }
 
     /// Waits for the reply to a call, at most for `timeout`.
@@ -159,10 +159,10 @@ impl Connection {
                 return reply.and_then(outcome);
             }
             let Some(callee) = self.pending.get(serial).map(|pending| pending.callee) else {
-                return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
+                return Err(Error::Invalid(format!("no pending call has serial {serial}")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
-            if self.take_some(usize::MAX)? > 0 && (self.replies.get(serial).is_some() || !has_passed(end)) {
+            if self.drain(usize::MAX)? > 0 && (self.replies.get(serial).is_some() || !has_passed(end)) {
                 continue;
             }
             if self.has_ended() && self.needs_authority(callee) {
@@ -195,7 +195,7 @@ impl Connection {
     /// # Errors
     /// The bus or this connection has ended.
     pub fn is_finished(&mut self, serial: u32) -> Result<bool> {
-        self.take_some(usize::MAX)?;
+        self.drain(usize::MAX)?;
         Ok(self.replies.get(serial).is_some() || self.pending.get(serial).is_none())
     }
 
@@ -203,7 +203,7 @@ impl Connection {
     pub(crate) fn drop_call(&mut self, serial: u32) {
         self.pending.remove(serial);
         self.replies.remove(serial);
-        self.show_pending();
+        self.publish_pending();
     }
 
     /// Answers a call.
@@ -267,10 +267,10 @@ impl Connection {
     }
 
     /// Shows the authority whose end ends a call of this connection.
-    pub(super) fn show_pending(&self) {
+    pub(super) fn publish_pending(&self) {
         let (order, slot) = (self.port.order(), self.port.slot());
         order.waiting_for(slot).store(self.pending.awaited(), Ordering::Release);
-        order.show(slot, Statistic::CallsOpen, self.pending.len() as u64);
+        order.set_statistic(slot, Statistic::CallsOpen, self.pending.len() as u64);
     }
 
     /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
@@ -283,7 +283,7 @@ impl Connection {
             return;
         }
         self.pending.remove(serial);
-        self.show_pending();
+        self.publish_pending();
         if let Some(call) = self.raw.remove(serial) {
             return self.put_reply(call, message);
         }
@@ -295,7 +295,7 @@ impl Connection {
     pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
         if self.pending.get(serial).is_some_and(|pending| pending.callee == callee || pending.is_passed_on) {
             self.pending.remove(serial);
-            self.show_pending();
+            self.publish_pending();
             if let Some(call) = self.raw.remove(serial) {
                 let (name, position) = (error.name().unwrap_or(name::NO_REPLY), self.port.cursor());
                 return self.put_error(call, serial, name, &error.to_string(), position);
@@ -310,7 +310,7 @@ impl Connection {
         let [Arg::U32(serial), Arg::Text(callee)] = message.args()[..] else { return };
         if let (Some(_), Some(callee)) = (self.pending.get(serial), unique_number(callee)) {
             self.pending.insert(serial, Pending { callee, is_passed_on: false });
-            self.show_pending();
+            self.publish_pending();
         }
     }
 
@@ -331,7 +331,7 @@ impl Connection {
             self.delivered += 1;
             self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
         }
-        self.show_pending();
+        self.publish_pending();
     }
 }
 

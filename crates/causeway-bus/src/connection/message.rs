@@ -124,7 +124,7 @@ impl Message {
         self.0.layout.sender(&self.0.received.bytes).unwrap_or_default()
     }
 
-    /// The slot that carried it, and the number of its sender. The slot is the sender's own, or the authority's.
+    /// The slot that inbound it, and the number of its sender. The slot is the sender's own, or the authority's.
     pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
         (self.0.received.slot, self.0.received.header.sender)
     }
@@ -192,6 +192,6 @@ impl Incoming {
 /// A body that was marshalled elsewhere.
 pub(crate) fn body_of(signature: &str, body: &[u8]) -> Result<Body> {
     weighbridge_dbus::wire::signature::check(signature)
-        .map_err(|_| Error::Invalid(format!("{signature:?} is no signature")))?;
+        .map_err(|_| Error::Invalid(format!("invalid signature {signature:?}")))?;
     Ok(Body::marshalled(Endian::NATIVE, signature, body))
 }

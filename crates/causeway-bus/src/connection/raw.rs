@@ -70,9 +70,10 @@ impl Connection {
         let message = message.clone().unix_fds(descriptors.len() as u32);
         let bytes = message.sender(&self.name).build(serial);
         let bytes = bytes.map_err(|long| Error::method(name::LIMITS_EXCEEDED, long.to_string()))?;
-        let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let header =
+            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
         if header.destination.is_none() && header.kind != Kind::Signal {
-            return Err(Error::Invalid("a message that is no signal needs a destination".into()));
+            return Err(Error::Invalid("only a signal may have no destination".into()));
         }
         let Some(message) = self.prepare_message(&header, &bytes, descriptors)? else { return Ok(serial) };
         if let Err(error) = self.send(message) {
@@ -129,7 +130,7 @@ impl Connection {
             bytes[FLAGS_AT] &= !FLAG_NO_REPLY_EXPECTED;
         }
         let stamped =
-            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
         let layout = Layout::of(&stamped, &bytes);
         if needs_reply {
             let change = match rule {

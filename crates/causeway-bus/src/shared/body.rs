@@ -59,7 +59,9 @@ impl SealedBody {
     pub fn open(fd: &OwnedFd, bytes: u64) -> Result<SealedBody> {
         let found = checked_bytes(fd)?;
         if found != bytes || bytes == 0 {
-            return Err(Error::Refused(format!("the file of a message has {found} bytes and not {bytes}")));
+            return Err(Error::Refused(format!(
+                "the file of a message has {found} bytes instead of {bytes}"
+            )));
         }
         Ok(SealedBody { mapping: Mapping::view(fd, bytes as usize)? })
     }
@@ -84,7 +86,7 @@ mod tests {
         assert_eq!(*SealedBody::open(&fd, 100_001).unwrap(), message[..]);
         assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
         assert!(rustix::fs::ftruncate(&fd, 5).is_err());
-        assert!(SealedBody::open(&fd, 100_000).unwrap_err().to_string().contains("100001 bytes and not"));
+        assert!(SealedBody::open(&fd, 100_000).unwrap_err().to_string().contains("100001 bytes instead"));
     }
 
     #[test]
@@ -97,7 +99,7 @@ mod tests {
         let sparse = os_memory::memfd("test", 1 << 20).unwrap();
         memory::seal(&sparse, SEALS).unwrap();
         let refused = SealedBody::open(&sparse, 1 << 20).unwrap_err().to_string();
-        assert!(refused.contains("does not exist"), "{refused}");
+        assert!(refused.contains("is allocated"), "{refused}");
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         assert!(SealedBody::open(&pipe, 1).is_err());
     }

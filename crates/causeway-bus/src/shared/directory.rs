@@ -116,7 +116,7 @@ impl Directory {
     pub fn create(slots: usize, peers: usize, names: usize, bus: [u64; 2]) -> Result<(OwnedFd, Directory)> {
         if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
             return Err(Error::Invalid(format!(
-                "{peers} peers and {names} names are not possible: at most {PEERS_MAX} and {NAMES_MAX} are"
+                "a directory has at most {PEERS_MAX} peers and from 1 to {NAMES_MAX} names, not {peers} and {names}"
             )));
         }
         let bytes = Directory::bytes(peers, names);
@@ -135,7 +135,7 @@ impl Directory {
     /// # Errors
     /// It is not sealed, its length and header disagree, or it is of another version.
     pub fn open(fd: &OwnedFd) -> Result<Directory> {
-        let refuse = |why: String| Error::Refused(format!("the directory is not usable: {why}"));
+        let refuse = |why: String| Error::Refused(format!("invalid directory: {why}"));
         let bytes = memory::checked_bytes(fd, "directory", memory::ONE_WRITER)?;
         if bytes < PEERS as u64 {
             return Err(refuse(format!("it has {bytes} bytes")));
@@ -143,14 +143,14 @@ impl Directory {
         let memory = memory::map(fd, bytes, Access::ReadOnly)?;
         let word = |index: usize| memory.load_u64(index * 8).load(Ordering::Relaxed);
         if word(0) != MAGIC || word(1) != u64::from(ABI) {
-            return Err(refuse(format!("it is no directory of version {ABI}")));
+            return Err(refuse(format!("not a directory of version {ABI}")));
         }
         let [slots, peers, names] = [2, 3, 4].map(|index| usize::try_from(word(index)).unwrap_or(usize::MAX));
         if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
-            return Err(refuse("its numbers are not possible".into()));
+            return Err(refuse("its sizes are out of range".into()));
         }
         if bytes != Directory::bytes(peers, names) {
-            return Err(refuse(format!("{bytes} bytes are not {peers} peers and {names} names")));
+            return Err(refuse(format!("{bytes} bytes do not fit {peers} peers and {names} names")));
         }
         Ok(Directory { memory, slots, peers, names })
     }

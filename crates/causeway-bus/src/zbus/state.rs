@@ -28,7 +28,7 @@ struct State {
     unread: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     unread_bytes: usize,
     /// What no future of the program sends: answers to calls that could not be delivered, and messages whose future was dropped.
-    errands: VecDeque<Outgoing>,
+    deferred: VecDeque<Outgoing>,
     reader: Option<Waker>,
     driver: Option<Waker>,
     /// Why there is no connection any more.
@@ -44,7 +44,7 @@ impl Shared {
             has_said_hello: false,
             unread: VecDeque::new(),
             unread_bytes: 0,
-            errands: VecDeque::new(),
+            deferred: VecDeque::new(),
             reader: None,
             driver: None,
             why: String::new(),
@@ -127,7 +127,7 @@ impl MessageSink for Shared {
 
     fn abandon(&self, message: Outgoing) {
         let mut state = self.state();
-        if message.is_deposited() {
+        if message.is_staged() {
             return state.send_later(message);
         }
         if let Some(connection) = &mut state.connection {
@@ -142,10 +142,10 @@ impl State {
         let Some(connection) = &mut self.connection else { return Err(self.error()) };
         let header = Header::parse(bytes).map_err(|fault| invalid(&fault.to_string()))?;
         if header.message_bytes() != bytes.len() {
-            return Err(invalid("the message is not whole"));
+            return Err(invalid("the message is incomplete"));
         }
         if header.unix_fds as usize != descriptors.len() {
-            return Err(invalid("the message does not have as many descriptors as it says"));
+            return Err(invalid("the message announces another number of descriptors than it has"));
         }
         if let Some(answer) = bus_object::answer(connection, &mut self.has_said_hello, &header, bytes) {
             if header.expects_reply() {
@@ -227,7 +227,7 @@ impl State {
 
     /// Leaves a message to the driver.
     fn send_later(&mut self, message: Outgoing) {
-        self.errands.push_back(message);
+        self.deferred.push_back(message);
         self.wake_driver();
     }
 
@@ -263,7 +263,7 @@ fn poll_driver(shared: &Shared, doorbell: &Doorbell, cx: &mut Context<'_>) -> Po
     state.driver = Some(cx.waker().clone());
     let outcome = doorbell.poll_turns(cx, || {
         let has_more = state.take();
-        if let Some(message) = state.errands.pop_front() {
+        if let Some(message) = state.deferred.pop_front() {
             return Turn::Over(Some(message));
         }
         match &mut state.connection {

@@ -14,7 +14,7 @@ use causeway_os::{futex, socket};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Kinds of packets, as the document numbers them.
-pub const DEPOSIT: u64 = 5;
+pub const STAGE: u64 = 5;
 pub const TAKE: u64 = 6;
 pub const SENT: u64 = 7;
 pub const DESCRIPTOR: u64 = 17;

@@ -6,7 +6,7 @@ use weighbridge_dbus::bus::NameReply;
 use weighbridge_dbus::wire::{Body, names};
 
 use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
-use crate::bus::{Bus, DRIVER, Shown};
+use crate::bus::{Bus, DRIVER, DirectoryUpdate};
 use crate::error;
 use crate::member::{MemberId, Stage};
 use crate::quota::Resource;
@@ -14,7 +14,7 @@ use crate::quota::Resource;
 pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
     let member = &bus.members[&request.from];
     if member.stage != Stage::New {
-        return refused(error::FAILED, "this connection has said Hello already");
+        return refused(error::FAILED, "this connection has already called Hello");
     }
     let name = Rc::clone(&member.name);
     if let Err(why) = bus.claim_place(request.from) {
@@ -34,7 +34,7 @@ fn well_known(name: &str) -> Result<&str, Refusal> {
     }
     match names::is_well_known(name) {
         true => Ok(name),
-        false => refused(error::INVALID_ARGS, format!("`{name}` is no well-known name")),
+        false => refused(error::INVALID_ARGS, format!("invalid well-known name `{name}`")),
     }
 }
 
@@ -43,7 +43,10 @@ pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     let member = &bus.members[&request.from];
     let uid = member.identity.credentials.uid;
     if !member.rules.may_own(name) {
-        return refused(error::ACCESS_DENIED, format!("the policy of this bus does not let you own {name}"));
+        return refused(
+            error::ACCESS_DENIED,
+            format!("the bus policy does not let this connection own {name}"),
+        );
     }
     let is_new = !bus.names.is_in_queue(name, request.from);
     if is_new && !bus.quota.charge(request.from, uid, Resource::Names, 1) {
@@ -61,7 +64,7 @@ pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
         bus.service_came(name, request.from);
     }
     // Not before: what has waited for the name comes before what members send to it now.
-    bus.show(Shown::Name(name.into()));
+    bus.update_directory(DirectoryUpdate::Name(name.into()));
     Ok(Some(Body::default().u32(requested as u32)))
 }
 
@@ -72,7 +75,7 @@ pub fn release_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     if let Some(change) = change {
         bus.publish(&change);
     }
-    bus.show(Shown::Name(name.into()));
+    bus.update_directory(DirectoryUpdate::Name(name.into()));
     Ok(Some(Body::default().u32(released as u32)))
 }
 

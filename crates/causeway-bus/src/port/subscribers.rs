@@ -8,7 +8,7 @@ const REMEMBERED: usize = 8;
 
 /// The signals that were sent last, and the slots of the members that want them.
 #[derive(Debug, Default)]
-pub(super) struct WantingMembers {
+pub(super) struct SubscriberCache {
     known: Vec<Known>,
     /// The one that is forgotten next.
     oldest: usize,
@@ -26,7 +26,7 @@ struct Known {
     slots: Vec<u16>,
 }
 
-impl WantingMembers {
+impl SubscriberCache {
     /// Finds a signal, or remembers it; returns where it is, until the next call.
     pub fn find(&mut self, texts: &SignalTexts<'_>) -> usize {
         if let Some(at) = self.known.iter().position(|known| known.texts() == *texts) {
@@ -47,7 +47,7 @@ impl WantingMembers {
         at
     }
 
-    /// The slots of the members that want the signal that [`WantingMembers::find`] has found, each once, lowest first.
+    /// The slots of the members that want the signal that [`SubscriberCache::find`] has found, each once, lowest first.
     ///
     /// To be asked after its entry was appended. A member has its filter, and the directory the version that goes with it, before it
     /// learns that its rule is there: a signal behind that finds both.
@@ -100,10 +100,10 @@ mod tests {
         };
         let filter = |rule: &str| Filter::new([&rule.parse().unwrap()], |_| None);
         (1..4).for_each(|slot| member(slot, State::Active));
-        let mut wanting = WantingMembers::default();
+        let mut cache = SubscriberCache::default();
         let mut ask = |member: &str, arg0: Option<&str>| {
-            let at = wanting.find(&texts(member, arg0));
-            wanting.slots(at, &directory).to_vec()
+            let at = cache.find(&texts(member, arg0));
+            cache.slots(at, &directory).to_vec()
         };
         assert_eq!(ask("M", None), []);
         directory.set_filter(3, &filter("member='M'"));

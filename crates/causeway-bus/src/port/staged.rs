@@ -12,14 +12,14 @@ use crate::shared::header::{BODY_IN_FILE, INLINE};
 
 /// What of a message travels beside the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parcel {
+pub struct TransferRef {
     /// Under which token; 0 if nothing does.
     pub token: u32,
     /// Whether the whole message lies in a file; in the outbox is its header only.
     pub is_in_file: bool,
 }
 
-impl Parcel {
+impl TransferRef {
     /// The form that the header before the message names.
     pub(super) fn form(self) -> u16 {
         if self.is_in_file { BODY_IN_FILE } else { INLINE }
@@ -33,9 +33,9 @@ impl Parcel {
 
 impl Port {
     /// Slots of the members that a signal is for, as far as their filters can tell now.
-    pub fn wanting_slots(&mut self, signal: &SignalTexts<'_>) -> Vec<u16> {
-        let signal = self.wanting.find(signal);
-        self.wanting.slots(signal, &self.directory).to_vec()
+    pub fn subscriber_slots(&mut self, signal: &SignalTexts<'_>) -> Vec<u16> {
+        let signal = self.subscribers.find(signal);
+        self.subscribers.slots(signal, &self.directory).to_vec()
     }
 }
 
@@ -58,12 +58,12 @@ impl Received {
         let refuse = |why: &str| Err(Error::Refused(why.to_owned()));
         if self.header.form == BODY_IN_FILE {
             if descriptors.is_empty() {
-                return refuse("the file of the message did not come");
+                return refuse("the file of the message is missing");
             }
             let file = descriptors.remove(0);
             let message = SealedBody::open(&file, u64::from(self.header.message_bytes))?;
             if !message.starts_with(&self.bytes) {
-                return refuse("the file has another message than the log");
+                return refuse("the file holds another message than the log");
             }
             self.bytes = message.into();
         }
@@ -71,9 +71,9 @@ impl Received {
             Ok(header) if header.unix_fds as usize == descriptors.len() => {}
             Ok(header) => {
                 let (came, named) = (descriptors.len(), header.unix_fds);
-                return refuse(&format!("{came} descriptors came, and the message names {named}"));
+                return refuse(&format!("{came} descriptors came, but the message announces {named}"));
             }
-            Err(fault) => return refuse(&format!("no message: {fault}")),
+            Err(fault) => return refuse(&format!("invalid message: {fault}")),
         }
         self.descriptors = descriptors.into();
         Ok(self)
@@ -88,19 +88,19 @@ mod tests {
     use crate::shared::header::BusHeader;
     use weighbridge_dbus::wire::{Body, Builder};
 
-    fn received(message: &[u8], parcel: Parcel) -> Received {
+    fn received(message: &[u8], transfer: TransferRef) -> Received {
         let header = Header::parse(message).unwrap();
         Received {
             position: 0,
             slot: 3,
             header: BusHeader {
                 sender: 9,
-                form: parcel.form(),
-                token: parcel.token,
+                form: transfer.form(),
+                token: transfer.token,
                 message_bytes: message.len() as u32,
                 ..BusHeader::default()
             },
-            bytes: parcel.inline(header.header_bytes, message).to_vec().into(),
+            bytes: transfer.inline(header.header_bytes, message).to_vec().into(),
             descriptors: FileDescriptors::default(),
         }
     }
@@ -119,10 +119,10 @@ mod tests {
     fn a_message_is_completed_by_exactly_what_it_names() {
         for named in [1, 3] {
             let message = message(named);
-            let inline = Parcel { token: 1, is_in_file: false };
+            let inline = TransferRef { token: 1, is_in_file: false };
             let whole = received(&message, inline).complete(fds(named as usize)).unwrap();
             assert_eq!((&*whole.bytes, whole.descriptors.count()), (&message[..], named as usize));
-            let in_file = Parcel { token: 1, is_in_file: true };
+            let in_file = TransferRef { token: 1, is_in_file: true };
             let mut all = fds(named as usize);
             all.insert(0, body::write(&message).unwrap());
             let whole = received(&message, in_file).complete(all).unwrap();
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_file_with_another_message_is_refused() {
-        let in_file = Parcel { token: 1, is_in_file: true };
+        let in_file = TransferRef { token: 1, is_in_file: true };
         let (is, other) = (message(0), vec![7; message(0).len()]);
         let error = received(&is, in_file).complete(vec![body::write(&other).unwrap()]).unwrap_err();
         assert!(error.to_string().contains("another message"), "{error}");
