@@ -27,7 +27,7 @@ if [ ${#pairs[@]} = 0 ]; then
     pairs=("max:free:$folder/mixed.pcap" "recorded:same-cpu:$folder/paced.pcap" "recorded:two-cpus:$folder/paced.pcap")
     for made in 20000:mixed 3000:paced; do
         [ -e "$folder/${made#*:}.pcap" ] ||
-            cargo run --quiet -p weighbridge-dbus --example make_capture -- "${made%:*}" "$folder/${made#*:}.pcap"
+            cargo run --quiet -p weighbridge-dbus-traffic --example make_capture -- "${made%:*}" "$folder/${made#*:}.pcap"
     done
 fi
 

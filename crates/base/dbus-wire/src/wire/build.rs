@@ -1,0 +1,445 @@
+//! Writes messages: those that a small client sends, and those that tests and generators make.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
+
+/// A message in the making. Names are checked when it is built.
+///
+/// ```
+/// use crate::wire::{Body, Builder, Header};
+///
+/// let call = Builder::call("/org/freedesktop/DBus", "AddMatch")
+///     .interface("org.freedesktop.DBus")
+///     .destination("org.freedesktop.DBus")
+///     .body(Body::default().text("type='signal'"));
+/// let bytes = call.build(7)?;
+/// assert_eq!(Header::parse(&bytes)?.signature, "s");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder<'a> {
+    pub(super) kind: Kind,
+    pub(super) flags: u8,
+    pub(super) path: Option<&'a str>,
+    interface: Option<&'a str>,
+    pub(super) member: Option<&'a str>,
+    error_name: Option<&'a str>,
+    pub(super) reply_serial: Option<u32>,
+    pub(super) destination: Option<&'a str>,
+    sender: Option<&'a str>,
+    pub(super) unix_fds: u32,
+    pub(super) body: Body,
+}
+
+/// A message would be larger than 128 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    /// Bytes that it would have.
+    pub bytes: usize,
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a message of {} bytes is larger than 128 MiB", self.bytes)
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+impl<'a> Builder<'a> {
+    /// A message of any type, with nothing in it.
+    #[inline]
+    #[must_use]
+    pub fn new(kind: Kind) -> Builder<'a> {
+        Builder {
+            kind,
+            flags: 0,
+            path: None,
+            interface: None,
+            member: None,
+            error_name: None,
+            reply_serial: None,
+            destination: None,
+            sender: None,
+            unix_fds: 0,
+            body: Body::default(),
+        }
+    }
+
+    /// A message with all fields of another one but its sender, its signature and its descriptors.
+    #[inline]
+    #[must_use]
+    pub fn like(header: &Header<'a>) -> Builder<'a> {
+        Builder {
+            flags: header.flags,
+            path: header.path,
+            interface: header.interface,
+            member: header.member,
+            error_name: header.error_name,
+            reply_serial: header.reply_serial,
+            destination: header.destination,
+            ..Builder::new(header.kind)
+        }
+    }
+
+    /// A method call.
+    #[inline]
+    #[must_use]
+    pub fn call(path: &'a str, member: &'a str) -> Builder<'a> {
+        Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::MethodCall) }
+    }
+
+    /// A signal.
+    #[inline]
+    #[must_use]
+    pub fn signal(path: &'a str, interface: &'a str, member: &'a str) -> Builder<'a> {
+        Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::Signal) }.interface(interface)
+    }
+
+    /// The answer to a call.
+    #[inline]
+    #[must_use]
+    pub fn reply(reply_serial: u32) -> Builder<'a> {
+        Builder { reply_serial: Some(reply_serial), ..Builder::new(Kind::MethodReturn) }
+    }
+
+    /// The answer to a call that failed.
+    #[inline]
+    #[must_use]
+    pub fn error(reply_serial: u32, name: &'a str) -> Builder<'a> {
+        Builder { reply_serial: Some(reply_serial), error_name: Some(name), ..Builder::new(Kind::Error) }
+    }
+
+    /// Its type.
+    #[inline]
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Takes sender and destination from another message.
+    pub fn addressed_like(self, other: &Builder<'a>) -> Builder<'a> {
+        Builder { sender: other.sender, destination: other.destination, ..self }
+    }
+
+    /// Sets all flags.
+    #[inline]
+    #[must_use]
+    pub fn flags(self, flags: u8) -> Builder<'a> {
+        Builder { flags, ..self }
+    }
+
+    /// Sets the object.
+    #[inline]
+    #[must_use]
+    pub fn path(self, path: &'a str) -> Builder<'a> {
+        Builder { path: Some(path), ..self }
+    }
+
+    /// Sets the interface.
+    #[inline]
+    #[must_use]
+    pub fn interface(self, interface: &'a str) -> Builder<'a> {
+        Builder { interface: Some(interface), ..self }
+    }
+
+    /// Sets the method or signal.
+    #[inline]
+    #[must_use]
+    pub fn member(self, member: &'a str) -> Builder<'a> {
+        Builder { member: Some(member), ..self }
+    }
+
+    /// Sets the name of the error.
+    #[inline]
+    #[must_use]
+    pub fn error_name(self, error_name: &'a str) -> Builder<'a> {
+        Builder { error_name: Some(error_name), ..self }
+    }
+
+    /// Sets the serial of the call that this answers.
+    #[inline]
+    #[must_use]
+    pub fn reply_serial(self, reply_serial: u32) -> Builder<'a> {
+        Builder { reply_serial: Some(reply_serial), ..self }
+    }
+
+    /// Sets how many file descriptors travel with it.
+    #[inline]
+    #[must_use]
+    pub fn unix_fds(self, unix_fds: u32) -> Builder<'a> {
+        Builder { unix_fds, ..self }
+    }
+
+    /// Sets who gets it.
+    #[inline]
+    #[must_use]
+    pub fn destination(self, destination: &'a str) -> Builder<'a> {
+        Builder { destination: Some(destination), ..self }
+    }
+
+    /// Sets who sent it. On a bus, the bus does that.
+    #[inline]
+    #[must_use]
+    pub fn sender(self, sender: &'a str) -> Builder<'a> {
+        Builder { sender: Some(sender), ..self }
+    }
+
+    /// Sets the arguments. Their byte order becomes that of the message.
+    #[inline]
+    #[must_use]
+    pub fn body(self, body: Body) -> Builder<'a> {
+        Builder { body, ..self }
+    }
+
+    /// The bytes of the message.
+    ///
+    /// # Errors
+    /// It is larger than the specification allows.
+    ///
+    /// # Panics
+    /// The serial is zero or a name is not valid: names from elsewhere are checked with [`names`] first.
+    pub fn build(&self, serial: u32) -> Result<Vec<u8>, TooLong> {
+        if let Some((text, what)) = self.invalid_name() {
+            panic!("{text:?} is no {what}");
+        }
+        let (_, mut out) = self.header(serial);
+        let bytes = out.len() + self.body.bytes.len();
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(TooLong { bytes });
+        }
+        out.extend_from_slice(&self.body.bytes);
+        Ok(out)
+    }
+
+    /// The bytes of the header, in a buffer in which the message fits, and their layout. Names are not checked, nor what fields must be
+    /// there.
+    pub(super) fn header(&self, serial: u32) -> (Layout, Vec<u8>) {
+        assert!(serial > 0, "a serial is never zero");
+        let bytes = Vec::with_capacity(self.bytes_at_most());
+        let mut message = Body { bytes, ..Body::in_order(self.body.endian) };
+        let layout = self.push_header(serial, &mut message);
+        (layout, message.bytes)
+    }
+
+    /// The fields that are texts, in the order in which they are written: code, type, text.
+    fn coded_texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
+        let [path, interface, member, error_name, destination, sender] = self.texts();
+        [
+            (1, b'o', path),
+            (2, b's', interface),
+            (3, b's', member),
+            (4, b's', error_name),
+            (6, b's', destination),
+            (7, b's', sender),
+        ]
+    }
+
+    /// The same without code and type.
+    #[inline]
+    pub(super) fn texts(&self) -> [Option<&'a str>; 6] {
+        [self.path, self.interface, self.member, self.error_name, self.destination, self.sender]
+    }
+
+    /// Room for the message in any case: a field has at most 16 bytes beside its text.
+    fn bytes_at_most(&self) -> usize {
+        let texts = self.texts().into_iter().flatten().map(|text| text.len() + 16);
+        16 + texts.sum::<usize>() + 32 + self.body.signature.len() + 16 + self.body.bytes.len()
+    }
+
+    fn push_header(&self, serial: u32, out: &mut Body) -> Layout {
+        let endian = out.endian;
+        out.bytes.extend([endian.mark(), self.kind.number(), self.flags, 1]);
+        out.push_u32(u32::try_from(self.body.bytes.len()).unwrap_or(u32::MAX));
+        out.push_u32(serial);
+        out.push_u32(0);
+        let mut layout = Layout::empty(endian, self.kind, self.unix_fds);
+        for (index, (code, letter, text)) in self.coded_texts().into_iter().enumerate() {
+            if let Some(text) = text {
+                out.push_field(code, letter);
+                // Behind its length.
+                layout.set_text(index, out.bytes.len() + 4, text.len());
+                out.push_text(text);
+            }
+        }
+        if let Some(reply_serial) = self.reply_serial {
+            out.push_field(5, b'u');
+            layout.set_reply_serial(out.bytes.len());
+            out.push_u32(reply_serial);
+        }
+        if self.unix_fds > 0 {
+            out.push_field(9, b'u');
+            out.push_u32(self.unix_fds);
+        }
+        if !self.body.signature.is_empty() {
+            out.push_field(8, b'g');
+            layout.set_signature(out.bytes.len() + 1, self.body.signature.len());
+            out.push_signature(&self.body.signature);
+        }
+        let fields = u32::try_from(out.bytes.len() - 16).unwrap_or(u32::MAX);
+        out.bytes[12..16].copy_from_slice(&endian.bytes(fields));
+        out.align(8);
+        layout.set_header_bytes(out.bytes.len());
+        layout
+    }
+
+    /// The first text that is not the name that it should be, and what it should be.
+    pub(super) fn invalid_name(&self) -> Option<(&'a str, &'static str)> {
+        let invalid = |text: Option<&'a str>, is_valid: fn(&str) -> bool, what| {
+            text.filter(|text| !is_valid(text)).map(|text| (text, what))
+        };
+        invalid(self.path, names::is_path, "object path")
+            .or_else(|| invalid(self.interface, names::is_interface, "interface"))
+            .or_else(|| invalid(self.member, names::is_member, "member"))
+            .or_else(|| invalid(self.error_name, names::is_interface, "error name"))
+            .or_else(|| invalid(self.destination, names::is_bus_name, "bus name"))
+            .or_else(|| invalid(self.sender, names::is_bus_name, "bus name"))
+    }
+}
+
+/// Arguments, marshalled one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    pub(super) endian: Endian,
+    /// Most bodies have one argument, whose type needs no memory of its own.
+    pub(super) signature: Cow<'static, str>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Default for Body {
+    fn default() -> Body {
+        Body::in_order(Endian::NATIVE)
+    }
+}
+
+impl Body {
+    /// No arguments yet, in this byte order.
+    #[must_use]
+    pub fn in_order(endian: Endian) -> Body {
+        Body { endian, signature: Cow::Borrowed(""), bytes: Vec::new() }
+    }
+
+    /// Bytes that were marshalled elsewhere, of this signature.
+    ///
+    /// # Panics
+    /// The signature is not valid.
+    #[must_use]
+    pub fn marshalled(endian: Endian, signature: &str, bytes: &[u8]) -> Body {
+        assert!(signature::check(signature).is_ok(), "{signature:?} is no signature");
+        Body { endian, signature: signature.to_owned().into(), bytes: bytes.into() }
+    }
+
+    /// Appends a string.
+    #[must_use]
+    pub fn text(mut self, text: &str) -> Body {
+        self.add_type("s");
+        self.push_text(text);
+        self
+    }
+
+    /// Appends an object path.
+    ///
+    /// # Panics
+    /// It is none.
+    #[must_use]
+    pub fn object(mut self, path: &str) -> Body {
+        assert!(names::is_path(path), "{path:?} is no object path");
+        self.add_type("o");
+        self.push_text(path);
+        self
+    }
+
+    /// Appends a number.
+    #[must_use]
+    pub fn u32(mut self, number: u32) -> Body {
+        self.add_type("u");
+        self.push_u32(number);
+        self
+    }
+
+    /// Appends a descriptor: its index among those that travel with the message.
+    #[must_use]
+    pub fn descriptor_index(mut self, index: u32) -> Body {
+        self.add_type("h");
+        self.push_u32(index);
+        self
+    }
+
+    /// Appends an array of strings.
+    #[must_use]
+    pub fn texts(mut self, texts: &[&str]) -> Body {
+        self.add_type("as");
+        self.push_u32(0);
+        let start = self.bytes.len();
+        for text in texts {
+            self.push_text(text);
+        }
+        let bytes = u32::try_from(self.bytes.len() - start).unwrap_or(u32::MAX);
+        self.bytes[start - 4..start].copy_from_slice(&self.endian.bytes(bytes));
+        self
+    }
+
+    /// Appends an array of bytes.
+    #[must_use]
+    pub fn blob(mut self, bytes: &[u8]) -> Body {
+        self.add_type("ay");
+        self.make_room(bytes.len() + 8);
+        self.push_u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    /// Appends a variant that holds a string.
+    #[must_use]
+    pub fn variant_text(mut self, text: &str) -> Body {
+        self.add_type("v");
+        self.push_signature("s");
+        self.push_text(text);
+        self
+    }
+
+    fn add_type(&mut self, types: &'static str) {
+        match &mut self.signature {
+            signature if signature.is_empty() => *signature = Cow::Borrowed(types),
+            signature => signature.to_mut().push_str(types),
+        }
+    }
+
+    /// Makes room for so many bytes more. Where there is none yet, that is a plain allocation: nothing has to grow.
+    fn make_room(&mut self, bytes: usize) {
+        match self.bytes.capacity() {
+            0 => self.bytes = Vec::with_capacity(bytes),
+            _ => self.bytes.reserve(bytes),
+        }
+    }
+
+    fn align(&mut self, to: usize) {
+        let padding = self.bytes.len().next_multiple_of(to) - self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 8][..padding]);
+    }
+
+    fn push_u32(&mut self, number: u32) {
+        self.align(4);
+        self.bytes.extend_from_slice(&self.endian.bytes(number));
+    }
+
+    fn push_text(&mut self, text: &str) {
+        self.make_room(text.len() + 8);
+        self.push_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.push(0);
+    }
+
+    fn push_signature(&mut self, signature: &str) {
+        self.bytes.push(u8::try_from(signature.len()).unwrap_or(u8::MAX));
+        self.bytes.extend_from_slice(signature.as_bytes());
+        self.bytes.push(0);
+    }
+
+    fn push_field(&mut self, code: u8, letter: u8) {
+        self.align(8);
+        self.bytes.extend_from_slice(&[code, 1, letter, 0]);
+    }
+}

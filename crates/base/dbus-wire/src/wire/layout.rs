@@ -1,0 +1,275 @@
+//! Where the fields of a header lie in its message, so that neither it nor one like it needs to be parsed again.
+
+use super::cursor::Cursor;
+use super::{Endian, Header, Kind, MAX_MESSAGE_BYTES, body};
+
+/// The field with the serial of the call that is answered.
+const REPLY_SERIAL: u8 = 5;
+
+/// Where the texts of these fields are among [`Layout::texts`].
+const SENDER: usize = 5;
+pub(super) const SIGNATURE: usize = 6;
+
+/// The numbers of a header: what is asked of every message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// What the message is.
+    pub kind: Kind,
+    /// Its flags.
+    pub flags: u8,
+    /// The sender's number of it.
+    pub serial: u32,
+    /// Bytes of its body.
+    pub body_bytes: usize,
+    /// The serial of the call that it answers.
+    pub reply_serial: Option<u32>,
+    /// How many file descriptors travel with it.
+    pub unix_fds: u32,
+}
+
+/// Where the fields of a parsed header lie.
+///
+/// ```
+/// use crate::wire::{Builder, Header, Layout};
+///
+/// let first = Builder::call("/", "Ping").destination("a.b").build(1)?;
+/// let layout = Layout::of(&Header::parse(&first)?, &first);
+/// let second = Builder::call("/", "Ping").destination("a.b").build(2)?;
+/// assert!(layout.is_of(&first, &second));
+/// assert_eq!(layout.header(&second), Header::parse(&second)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub(super) endian: Endian,
+    pub(super) kind: Kind,
+    header_bytes: u32,
+    /// 0 without one.
+    pub(super) reply_serial_at: u32,
+    pub(super) unix_fds: u32,
+    /// Offset and length of path, interface, member, name of the error, destination, sender, signature; offset 0 where there is none.
+    pub(super) texts: [(u32, u32); 7],
+}
+
+impl Layout {
+    /// The layout of a header that was parsed from `message`.
+    ///
+    /// # Panics
+    /// It was not.
+    #[must_use]
+    pub fn of(header: &Header<'_>, message: &[u8]) -> Layout {
+        let start = message.as_ptr() as usize;
+        let range = |text: &str| {
+            let at = (text.as_ptr() as usize).wrapping_sub(start);
+            assert!(at < header.header_bytes, "the header is of other bytes");
+            (at as u32, text.len() as u32)
+        };
+        let signature = Some(header.signature).filter(|signature| !signature.is_empty());
+        let texts = [
+            header.path,
+            header.interface,
+            header.member,
+            header.error_name,
+            header.destination,
+            header.sender,
+            signature,
+        ];
+        Layout {
+            endian: header.endian,
+            kind: header.kind,
+            header_bytes: header.header_bytes as u32,
+            reply_serial_at: header.reply_serial.map_or(0, |_| reply_serial_at(header, message)),
+            unix_fds: header.unix_fds,
+            texts: texts.map(|text| text.map_or((0, 0), range)),
+        }
+    }
+
+    /// The layout of a header without texts, to be filled in while the header is written.
+    pub(super) fn empty(endian: Endian, kind: Kind, unix_fds: u32) -> Layout {
+        Layout { endian, kind, header_bytes: 0, reply_serial_at: 0, unix_fds, texts: [(0, 0); 7] }
+    }
+
+    /// Path, interface, member, name of the error, destination and sender are 0 to 5.
+    pub(super) fn set_text(&mut self, index: usize, at: usize, bytes: usize) {
+        self.texts[index] = (at as u32, bytes as u32);
+    }
+
+    pub(super) fn set_signature(&mut self, at: usize, bytes: usize) {
+        self.set_text(SIGNATURE, at, bytes);
+    }
+
+    pub(super) fn set_reply_serial(&mut self, at: usize) {
+        self.reply_serial_at = at as u32;
+    }
+
+    pub(super) fn set_header_bytes(&mut self, bytes: usize) {
+        self.header_bytes = bytes as u32;
+    }
+
+    /// Bytes of the header, its padding included.
+    #[must_use]
+    pub const fn header_bytes(&self) -> usize {
+        self.header_bytes as usize
+    }
+
+    /// How many file descriptors travel with each message of this layout.
+    #[must_use]
+    pub const fn unix_fds(&self) -> u32 {
+        self.unix_fds
+    }
+
+    /// Has `message` a valid header that differs from that of `known`, from which this layout is, in its serial, the length of its
+    /// body and the serial that it answers at most?
+    #[must_use]
+    pub fn is_of(&self, known: &[u8], message: &[u8]) -> bool {
+        let (end, reply) = (self.header_bytes as usize, self.reply_serial_at as usize);
+        let (Some(known), Some(message)) = (known.get(..end), message.get(..end)) else { return false };
+        let same = |from: usize, to: usize| known[from..to] == message[from..to];
+        let is_alike =
+            same(0, 4) && if reply == 0 { same(12, end) } else { same(12, reply) && same(reply + 4, end) };
+        if !is_alike {
+            return false;
+        }
+        // What the fields that are alike must be was checked with the known header.
+        let numbers = self.numbers(message);
+        numbers.serial != 0
+            && numbers.reply_serial != Some(0)
+            && (numbers.body_bytes == 0 || self.texts[SIGNATURE].0 != 0)
+            && numbers.body_bytes <= MAX_MESSAGE_BYTES - end
+    }
+
+    /// The numbers of a message of this layout.
+    ///
+    /// # Panics
+    /// The message is not of this layout.
+    #[inline]
+    #[must_use]
+    pub fn numbers(&self, message: &[u8]) -> Numbers {
+        let number = |bytes: &[u8], at: usize| match bytes[at..].first_chunk() {
+            Some(bytes) => self.endian.u32(*bytes),
+            None => panic!("the message is not of this layout"),
+        };
+        let start: &[u8] = &message[..16];
+        Numbers {
+            kind: self.kind,
+            flags: start[2],
+            serial: number(start, 8),
+            body_bytes: number(start, 4) as usize,
+            reply_serial: (self.reply_serial_at > 0).then(|| number(message, self.reply_serial_at as usize)),
+            unix_fds: self.unix_fds,
+        }
+    }
+
+    /// The sender that a message of this layout names.
+    ///
+    /// # Panics
+    /// The message is not of this layout.
+    #[must_use]
+    pub fn sender<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
+        self.text(SENDER, message)
+    }
+
+    fn text<'a>(&self, index: usize, message: &'a [u8]) -> Option<&'a str> {
+        let (at, length) = self.texts[index];
+        let bytes = &message[at as usize..(at + length) as usize];
+        (at > 0).then(|| std::str::from_utf8(bytes).expect("the header was parsed"))
+    }
+
+    /// The header of a message of this layout.
+    ///
+    /// # Panics
+    /// The message is not of this layout.
+    #[must_use]
+    pub fn header<'a>(&self, message: &'a [u8]) -> Header<'a> {
+        let text = |index| self.text(index, message);
+        let Numbers { kind, flags, serial, body_bytes, reply_serial, unix_fds } = self.numbers(message);
+        Header {
+            endian: self.endian,
+            kind,
+            flags,
+            serial,
+            header_bytes: self.header_bytes as usize,
+            body_bytes,
+            path: text(0),
+            interface: text(1),
+            member: text(2),
+            error_name: text(3),
+            reply_serial,
+            destination: text(4),
+            sender: text(SENDER),
+            signature: text(SIGNATURE).unwrap_or(""),
+            unix_fds,
+        }
+    }
+}
+
+fn reply_serial_at(header: &Header<'_>, message: &[u8]) -> u32 {
+    let mut fields = Cursor::new(&message[..header.header_bytes], 16, header.endian);
+    loop {
+        fields.align(8).expect("the header was parsed");
+        let (start, code) = (fields.at, fields.u8().expect("the header was parsed"));
+        if code == REPLY_SERIAL {
+            return start as u32 + 4;
+        }
+        let types = fields.signature().expect("the header was parsed");
+        body::value(&mut fields, types, 1, &mut |_, _| {}).expect("the header was parsed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Body, Builder};
+    use super::*;
+
+    #[test]
+    fn a_layout_finds_every_field_again() {
+        for endian in [Endian::Little, Endian::Big] {
+            let body = |text| Body::in_order(endian).text(text);
+            for (first, second) in [
+                (
+                    Builder::call("/a/b", "M")
+                        .interface("a.b")
+                        .destination("c.d")
+                        .sender(":1.7")
+                        .body(body("")),
+                    Builder::call("/a/b", "M")
+                        .interface("a.b")
+                        .destination("c.d")
+                        .sender(":1.7")
+                        .body(body("x")),
+                ),
+                (
+                    Builder::reply(9).sender(":1.12").unix_fds(3),
+                    Builder::reply(10).sender(":1.12").unix_fds(3),
+                ),
+                (
+                    Builder::error(1, "a.b").body(body("x")),
+                    Builder::error(u32::MAX, "a.b").body(body("long")),
+                ),
+            ] {
+                let (first, second) = (first.build(5).unwrap(), second.build(6).unwrap());
+                let layout = Layout::of(&Header::parse(&first).unwrap(), &first);
+                assert!(layout.is_of(&first, &second));
+                assert_eq!(layout.header(&first), Header::parse(&first).unwrap());
+                assert_eq!(layout.header(&second), Header::parse(&second).unwrap());
+            }
+        }
+    }
+
+    /// A message that the layout takes is one that is parsed, to the same header.
+    #[test]
+    fn no_message_is_taken_that_is_not_valid() {
+        let known = Builder::reply(9).sender(":1.12").destination(":1.3").build(5).unwrap();
+        let layout = Layout::of(&Header::parse(&known).unwrap(), &known);
+        for at in 0..known.len() {
+            for byte in [0, 1, 7, 0x80, 0xff] {
+                let mut message = known.clone();
+                message[at] = byte;
+                if layout.is_of(&known, &message) {
+                    assert_eq!(Header::parse(&message), Ok(layout.header(&message)), "{byte} at {at}");
+                }
+            }
+        }
+        assert!(!layout.is_of(&known, &known[..known.len() - 1]));
+    }
+}

@@ -1,0 +1,212 @@
+//! Headers that were built before: the header of a message with the same fields is a copy, in which numbers are changed.
+
+use std::fmt;
+
+use super::layout::SIGNATURE;
+use super::{Builder, Fault, Layout, MAX_MESSAGE_BYTES, TooLong};
+
+/// Places for headers; a power of two.
+const PLACES: usize = 64;
+
+/// Builds messages, and remembers the headers that were built last. Their names are checked once.
+///
+/// ```
+/// use crate::wire::{Body, Builder, Templates};
+///
+/// let (mut templates, mut bytes) = (Templates::default(), Vec::new());
+/// let call = |text| Builder::call("/", "Get").destination("a.b").body(Body::default().text(text));
+/// for (serial, text) in [(1, "x"), (2, "longer")] {
+///     templates.build(&call(text), serial, &mut bytes)?;
+///     assert_eq!(bytes, call(text).build(serial)?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Templates(Vec<Option<Template>>);
+
+/// Why a message cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unbuildable {
+    /// This text is not what the second says, such as an object path.
+    Name(String, &'static str),
+    /// A field is missing, or has a value that is reserved.
+    Header(Fault),
+    /// It would be longer than the specification allows.
+    TooLong(TooLong),
+}
+
+impl fmt::Display for Unbuildable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unbuildable::Name(text, what) => write!(f, "{text:?} is no {what}"),
+            Unbuildable::Header(fault) => write!(f, "no message: {fault}"),
+            Unbuildable::TooLong(too_long) => too_long.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Unbuildable {}
+
+impl Templates {
+    /// Replaces what is in `out` by the bytes of a message; returns the layout of its header.
+    ///
+    /// # Errors
+    /// [`Unbuildable`] says which.
+    ///
+    /// # Panics
+    /// The serial is zero.
+    pub fn build(
+        &mut self,
+        message: &Builder<'_>,
+        serial: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Layout, Unbuildable> {
+        if self.0.is_empty() {
+            self.0.resize_with(PLACES, || None);
+        }
+        let place = &mut self.0[place_of(message)];
+        let template = match place {
+            Some(known) if known.is_for(message) => known,
+            _ => place.insert(Template::new(message)?),
+        };
+        template.write(message, serial, out).map_err(Unbuildable::TooLong)?;
+        Ok(template.layout)
+    }
+}
+
+/// Where the header of a message is remembered: the ends of its names tell most messages apart.
+fn place_of(message: &Builder<'_>) -> usize {
+    let end = |text: Option<&str>| {
+        let bytes = text.unwrap_or_default().as_bytes();
+        match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)),
+        }
+    };
+    let mixed = end(message.member)
+        ^ end(message.destination).rotate_left(21)
+        ^ end(message.path).rotate_left(42)
+        ^ u64::from(message.kind.number());
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % PLACES
+}
+
+/// A header that was built, and whose names were checked.
+#[derive(Clone, Debug)]
+struct Template {
+    header: Box<[u8]>,
+    layout: Layout,
+}
+
+impl Template {
+    fn new(message: &Builder<'_>) -> Result<Template, Unbuildable> {
+        if let Some((text, what)) = message.invalid_name() {
+            return Err(Unbuildable::Name(text.to_owned(), what));
+        }
+        let (layout, header) = message.header(1);
+        layout.header(&header).check().map_err(Unbuildable::Header)?;
+        Ok(Template { header: header.into(), layout })
+    }
+
+    /// Does the header of a message differ from this one in numbers only?
+    fn is_for(&self, message: &Builder<'_>) -> bool {
+        let Layout { endian, kind, reply_serial_at, unix_fds, texts, .. } = self.layout;
+        let is = |index: usize, text: Option<&str>| match (texts[index], text) {
+            ((at, _), None) => at == 0,
+            ((at, bytes), Some(text)) => {
+                at != 0
+                    && bytes as usize == text.len()
+                    && self.header[at as usize..].starts_with(text.as_bytes())
+            }
+        };
+        let body = &message.body;
+        let signature = Some(&*body.signature).filter(|signature| !signature.is_empty());
+        (endian, kind, unix_fds) == (body.endian, message.kind, message.unix_fds)
+            && (reply_serial_at != 0) == message.reply_serial.is_some()
+            && message.reply_serial != Some(0)
+            && (0..6).all(|index| is(index, message.texts()[index]))
+            && is(SIGNATURE, signature)
+            && (signature.is_some() || body.bytes.is_empty())
+    }
+
+    fn write(&self, message: &Builder<'_>, serial: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        assert!(serial > 0, "a serial is never zero");
+        let Layout { endian, reply_serial_at, .. } = self.layout;
+        let body = &*message.body.bytes;
+        let bytes = self.header.len() + body.len();
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(TooLong { bytes });
+        }
+        out.clear();
+        out.reserve(bytes);
+        out.extend_from_slice(&self.header);
+        out.extend_from_slice(body);
+        out[2] = message.flags;
+        out[4..8].copy_from_slice(&endian.bytes(body.len() as u32));
+        out[8..12].copy_from_slice(&endian.bytes(serial));
+        if let Some(reply_serial) = message.reply_serial {
+            let at = reply_serial_at as usize;
+            out[at..at + 4].copy_from_slice(&endian.bytes(reply_serial));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Body, Endian, Header, Kind};
+    use super::*;
+
+    /// Twice each, in turn, with other numbers: the second time from the header of the first.
+    #[test]
+    fn what_is_built_from_a_template_is_what_is_built_without() {
+        let (mut templates, mut bytes) = (Templates::default(), vec![7; 1000]);
+        for round in 1..4 {
+            for endian in [Endian::Little, Endian::Big] {
+                let body = |text: &str| Body::in_order(endian).text(&text.repeat(round as usize)).u32(round);
+                for message in [
+                    Builder::call("/a/b", "M").interface("a.b").destination("c.d").sender(":1.7").flags(1),
+                    Builder::call("/a/b", "M").interface("a.b").destination("c.d").body(body("x")),
+                    Builder::call("/a/b", "M").destination("c.d").flags(round as u8),
+                    Builder::call("/a/b", "M").destination(":1.3").body(body("y")),
+                    Builder::call("/a/b", "M").destination("c.d").body(Body::in_order(endian).text("y")),
+                    Builder::signal("/", "a.b", "M").body(body("z")),
+                    Builder::reply(8 + round).destination(":1.12").body(body("")).unix_fds(3),
+                    Builder::reply(8 + round).destination(":1.12").body(body("")).unix_fds(round),
+                    Builder::error(u32::MAX - round, "a.b").sender(":1.0"),
+                ] {
+                    let layout = templates.build(&message, round, &mut bytes).unwrap();
+                    assert_eq!(bytes, message.build(round).unwrap());
+                    let header = Header::parse(&bytes).unwrap();
+                    assert_eq!((layout.header(&bytes), layout), (header, Layout::of(&header, &bytes)));
+                }
+            }
+        }
+    }
+
+    /// Also after a message that differs in this only, so that there is a template.
+    #[test]
+    fn what_is_no_message_is_not_built() {
+        let good = Builder::call("/a", "M").interface("a.b").destination("c.d").sender(":1.7");
+        let untyped = || Body::marshalled(Endian::NATIVE, "", b"x");
+        for (bad, why) in [
+            (good.clone().path("a"), "\"a\" is no object path"),
+            (good.clone().interface("a"), "\"a\" is no interface"),
+            (good.clone().member("a.b"), "\"a.b\" is no member"),
+            (good.clone().destination("c"), "\"c\" is no bus name"),
+            (good.clone().sender(""), "\"\" is no bus name"),
+            (good.clone().error_name("a"), "\"a\" is no error name"),
+            (good.clone().body(untyped()), "no message: there is a body but no signature"),
+            (good.clone().reply_serial(0), "no message: the reply serial is zero"),
+            (Builder::new(Kind::Signal).path("/"), "no message: a header field that"),
+            (good.clone().path("/org/freedesktop/DBus/Local"), "no message: the path or interface is"),
+        ] {
+            let (mut templates, mut bytes) = (Templates::default(), Vec::new());
+            for _ in 0..2 {
+                let error = templates.build(&bad, 1, &mut bytes).unwrap_err();
+                assert!(error.to_string().starts_with(why), "{error}");
+                templates.build(&good, 1, &mut bytes).unwrap();
+                templates.build(&good.clone().reply_serial(5), 1, &mut bytes).unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the host has decided, written where members read it without a system call.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use causeway_dbus_wire::rule::MatchRule;
+
+use super::{Authority, Connection, Leaving, PeerId, Process};
+use crate::port::AUTHORITY;
+use crate::shared::directory::{Owner, Peer, State};
+use crate::shared::filter::Filter;
+use crate::shared::ring;
+
+impl Authority {
+    /// Shows a client, a connection without shared memory: members send to it without asking. False if the directory has no place
+    /// left for it: what members send to it goes to the host then, and so do all signals of members while it has rules for any.
+    pub fn add_client(&mut self, id: PeerId, process: &Process) -> bool {
+        let first = self.options.members as u16;
+        let directory = self.port.directory();
+        let is_free = |index: &u16| directory.id_and_state(*index).1 == State::Free;
+        let Some(index) = (first..directory.peers() as u16).find(is_free) else {
+            self.unlisted.insert(id, false);
+            self.port.directory().set_partial(true);
+            return false;
+        };
+        let credentials = process.credentials;
+        directory.set_peer(
+            index,
+            &Peer {
+                id,
+                carrier: AUTHORITY,
+                state: State::Active,
+                pid: credentials.pid,
+                uid: credentials.uid,
+                label: process.label.clone().unwrap_or_default(),
+            },
+        );
+        self.connections.insert(id, Connection { index, link: None, wants_signals: false });
+        true
+    }
+
+    /// Takes a connection out whose end the log announces already, and wakes those who wait for its replies, and those whom it may
+    /// have left asleep because it ended between an entry and a wake-up.
+    pub fn remove(&mut self, id: PeerId) {
+        let Some(Connection { index, link, wants_signals }) = self.connections.remove(&id) else {
+            return self.remove_unlisted(id);
+        };
+        let is_member = link.is_some();
+        if wants_signals && !is_member {
+            self.listening_clients -= 1;
+            self.listen_to_signals();
+        }
+        let order = Arc::clone(self.port.order());
+        ring::fence_after_append();
+        let was_sending = is_member && order.sending(index).load(Ordering::Acquire) != 0;
+        for slot in self.port.directory().present().collect::<Vec<_>>() {
+            let waits_for = order.waiting_for(slot).load(Ordering::Acquire);
+            if was_sending || waits_for == id || waits_for == u64::MAX {
+                self.port.ring(&mut self.fds, slot);
+            }
+        }
+        // Also what came for it since it is a member no more.
+        let watched = self.watched_end();
+        self.staging.receiver_left(id, is_member.then_some(index), watched);
+        if !is_member {
+            // What it sent is in the outbox of the authority.
+            return self.port.directory().set_state(index, State::Free);
+        }
+        let end = self.port.find_end();
+        self.end_staged_by(id, end);
+        if self.leaving.iter().all(|one| one.end.is_none()) {
+            self.leaving_since = Instant::now();
+        }
+        self.leaving.push(Leaving { index, end: Some(end), since: Instant::now() });
+        if self.leaving.len() > self.options.members / 4 {
+            self.ring_behind();
+        }
+    }
+
+    fn remove_unlisted(&mut self, id: PeerId) {
+        if self.unlisted.remove(&id).is_some() {
+            self.port.directory().set_partial(!self.unlisted.is_empty());
+            self.listen_to_signals();
+        }
+    }
+
+    /// Shows who has a name, the owner first and then those that wait for it. An owner that the directory does not show is named by its
+    /// number, and a name for which there is no place is not shown: what members send there goes to the host.
+    pub fn set_owner(&self, name: &str, queue: &[PeerId]) {
+        let owner = queue.first().and_then(|id| {
+            let shown = self.connections.get(id).map(|connection| connection.index);
+            let peer = shown.or_else(|| self.unlisted.contains_key(id).then_some(AUTHORITY))?;
+            Some(Owner { peer, id: *id, queue: queue[1..].to_vec() })
+        });
+        self.port.directory().set_owner(name, owner.as_ref());
+    }
+
+    /// Sets the wake filter of a connection from its match rules. `owner` finds the number of the connection that has a name.
+    pub fn set_rules<'a>(
+        &mut self,
+        id: PeerId,
+        rules: impl IntoIterator<Item = &'a MatchRule>,
+        owner: impl Fn(&str) -> Option<PeerId>,
+    ) {
+        let filter = Filter::new(rules, owner);
+        let wants = !filter.is_empty();
+        let Some(connection) = self.connections.get_mut(&id) else {
+            if let Some(wanted) = self.unlisted.get_mut(&id) {
+                *wanted = wants;
+                self.listen_to_signals();
+            }
+            return;
+        };
+        self.port.directory().set_filter(connection.index, &filter);
+        let wanted = connection.wants_signals;
+        connection.wants_signals = wants;
+        if connection.link.is_none() && wanted != wants {
+            if wants {
+                self.listening_clients += 1;
+            } else {
+                self.listening_clients -= 1;
+            }
+            self.listen_to_signals();
+        }
+    }
+
+    /// From now on the host gets every message of members, those between two of them included; or no longer.
+    pub fn watch_everything(&mut self, wants: bool) {
+        if self.port.wants_everything != wants {
+            self.port.wants_everything = wants;
+            self.port.directory().set_watched(wants);
+            self.listen_to_signals();
+        }
+    }
+
+    /// Reads signals of members if anybody here wants some, and is woken for all of them if the filters of the directory do not say for which.
+    fn listen_to_signals(&mut self) {
+        let has_unlisted = self.unlisted.values().any(|wants| *wants);
+        let wakes_for_all = has_unlisted || self.port.wants_everything;
+        self.port.wants_signals = self.listening_clients > 0 || wakes_for_all;
+        if self.wakes_for_all != wakes_for_all {
+            self.wakes_for_all = wakes_for_all;
+            let filter = if wakes_for_all { Filter::all() } else { Filter::default() };
+            self.port.directory().set_filter(AUTHORITY, &filter);
+        }
+    }
+}

@@ -1,0 +1,544 @@
+//! Processes at the control socket: they join, ask for descriptors, leave, die, and are evicted.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use causeway_os::epoll::Token;
+use causeway_os::fences::full_fence;
+use causeway_os::socket;
+use rustix::event::epoll;
+
+use super::{
+    ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, Leaving, Link, MONITORS_MAX, PROCESS, PeerId,
+    Process, Ticket, UNJOINED_MAX, watch,
+};
+use crate::control::{self, Packet};
+use crate::error::{Error, Result};
+use crate::port::AUTHORITY;
+use crate::shared::ABI;
+use crate::shared::directory::{Peer, State};
+use crate::shared::outbox::ForeignOutbox;
+
+/// After so long, those who sleep are woken to read past the end of a member that left.
+const LEAVING: Duration = Duration::from_secs(1);
+/// So long the messages of a member that left stay for monitors.
+const SHOWN: Duration = Duration::from_millis(500);
+
+impl Authority {
+    pub(super) fn accept(&mut self, events: &mut Vec<Event>) {
+        let Some(listener) = &self.listener else { return };
+        let socket = match listener.accept() {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return,
+            Err(_) => {
+                // No descriptors left: those that want to connect wait a moment, and this does not turn in circles.
+                let _ = epoll::delete(&self.epoll, listener);
+                self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+                return;
+            }
+        };
+        let Ok(credentials) = socket::peer_credentials(&socket) else { return };
+        let own = rustix::process::geteuid().as_raw();
+        if credentials.uid != own {
+            let uid = credentials.uid;
+            let text = format!("this bus accepts processes of user {own} only, not of user {uid}");
+            let _ = control::send(&socket, &Packet::text(control::Kind::Refused, text), &[]);
+            return;
+        }
+        if self.unjoined.len() >= UNJOINED_MAX {
+            let links = &self.links;
+            self.unjoined.retain(|(link, _)| links.get(link).is_some_and(Link::is_unjoined));
+        }
+        if self.unjoined.len() >= UNJOINED_MAX
+            && let Some((oldest, _)) = self.unjoined.pop_front()
+        {
+            self.reject(oldest, "too many connections had not asked to join", events);
+        }
+        // The number of the process may be another process's by now; the descriptor of the peer cannot.
+        let pidfd =
+            socket::peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(credentials.pid)).ok();
+        let link = self.next_link;
+        if watch(&self.epoll, &socket, Token::new(LINK, link)).is_err() {
+            return;
+        }
+        if let Some(pidfd) = &pidfd {
+            let _ = watch(&self.epoll, pidfd, Token::new(PROCESS, link));
+        }
+        self.next_link += 1;
+        let groups = socket::peer_groups(&socket).ok().flatten();
+        let label = socket::peer_security_label(&socket).ok().flatten();
+        let process = Process { credentials, groups, label };
+        let link_of =
+            Link { socket, pidfd, process, outbox: None, member: None, has_joined: false, holds: None };
+        self.links.insert(link, link_of);
+        self.unjoined.push_back((link, Instant::now()));
+    }
+
+    /// When the next process that has connected and not asked for anything is sent away.
+    pub(super) fn unjoined_timeout(&self) -> Option<Duration> {
+        let (_, since) = self.unjoined.front()?;
+        Some(self.options.join_deadline.saturating_sub(since.elapsed()))
+    }
+
+    pub(super) fn reject_overdue(&mut self, events: &mut Vec<Event>) {
+        while let Some((link, since)) = self.unjoined.front().copied() {
+            let is_unjoined = self.links.get(&link).is_some_and(Link::is_unjoined);
+            if is_unjoined && since.elapsed() < self.options.join_deadline {
+                return;
+            }
+            self.unjoined.pop_front();
+            if is_unjoined {
+                self.reject(link, "it did not ask to join in time", events);
+            }
+        }
+    }
+
+    fn reject(&mut self, link: u64, why: &str, events: &mut Vec<Event>) {
+        self.send_refusal(link, why);
+        self.close(link, Some(why.to_owned()), events);
+    }
+
+    /// Accepts again, after a pause.
+    pub(super) fn listen_again(&mut self) -> Result<()> {
+        if self.paused_until.is_some_and(|until| until <= Instant::now())
+            && let Some(listener) = &self.listener
+        {
+            watch(&self.epoll, listener, LISTENER)?;
+            self.paused_until = None;
+        }
+        Ok(())
+    }
+
+    /// Serves a process whose socket has something to read, or whose end of it is closed (`has_hung_up`).
+    pub(super) fn serve_link(&mut self, link: u64, has_hung_up: bool, events: &mut Vec<Event>) {
+        let Some(found) = self.links.get(&link) else { return };
+        if found.holds.is_some() {
+            if has_hung_up {
+                self.close(link, None, events);
+            }
+            return;
+        }
+        let why = match control::receive(&found.socket) {
+            Ok(Some((packet, fds))) => match self.request(link, &packet, fds, events) {
+                Ok(()) => return,
+                Err(error) => {
+                    self.send_refusal(link, &error.to_string());
+                    Some(error.to_string())
+                }
+            },
+            Ok(None) => None,
+            Err(Error::Os(error))
+                if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) =>
+            {
+                // What it sent with its packet is closed, and the packet lost. All that carry descriptors are answered.
+                let text = "the bus process is out of file descriptors";
+                let refusal = Packet::refused(control::Refusal::Limit, text);
+                match self.links.get(&link).map(|link| control::send(&link.socket, &refusal, &[])) {
+                    Some(Err(error)) => Some(error.to_string()),
+                    _ => return,
+                }
+            }
+            // Killed, it may leave what it has not read: that is an end like others.
+            Err(Error::Os(error))
+                if error.raw_os_error() == Some(rustix::io::Errno::CONNRESET.raw_os_error()) =>
+            {
+                None
+            }
+            Err(Error::Os(error))
+                if error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error()) =>
+            {
+                return;
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let member = self.links.get(&link).and_then(|link| link.member).filter(|_| !has_hung_up);
+        let Some((id, index)) = member.and_then(|id| Some((id, self.connections.get(&id)?.index))) else {
+            return self.close(link, why, events);
+        };
+        // One that has ended what it sends itself waits for nothing. Both ends together would look as if it had closed its socket.
+        if why.is_some() {
+            self.end_answers(link);
+        }
+        self.detach(id, link, index);
+        events.push(Event::Left { peer: id, why });
+    }
+
+    /// Nothing more is sent to this process: it sees the end.
+    fn end_answers(&self, link: u64) {
+        if let Some(link) = self.links.get(&link) {
+            let _ = rustix::net::shutdown(&link.socket, rustix::net::Shutdown::Write);
+        }
+    }
+
+    pub(super) fn request(
+        &mut self,
+        link: u64,
+        packet: &Packet,
+        fds: Vec<OwnedFd>,
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
+        let [first, second, ..] = packet.words;
+        let (slot, mut fds) = (u16::try_from(first).unwrap_or(u16::MAX), fds.into_iter());
+        let has_joined = self.links.get(&link).is_some_and(|link| link.has_joined);
+        let unexpected = || Error::Refused("unexpected request, or its descriptor is missing".into());
+        match packet.kind {
+            control::Kind::Join if !has_joined && first != u64::from(ABI) => Err(Error::Refused(format!(
+                "the bus uses version {ABI} of the shared memory, the program version {first}; install both from one release, or use the D-Bus socket of the bus"
+            ))),
+            control::Kind::Join if !has_joined && second == 0 => {
+                let outbox = fds.next().ok_or_else(unexpected)?;
+                ForeignOutbox::open(&outbox)?;
+                let Some(found) = self.links.get_mut(&link) else { return Ok(()) };
+                if found.outbox.replace(outbox).is_none() {
+                    events.push(Event::Joining(Ticket(link), found.process.clone()));
+                }
+                Ok(())
+            }
+            control::Kind::Join if !has_joined => self.welcome_monitor(link),
+            control::Kind::Outbox if has_joined => {
+                self.send_descriptor(link, &self.fds.outboxes, slot, second)
+            }
+            control::Kind::Doorbell if has_joined => {
+                self.send_descriptor(link, &self.fds.doorbells, slot, second)
+            }
+            control::Kind::SetDoorbell => {
+                let doorbell = fds.next().filter(control::is_doorbell).ok_or_else(unexpected)?;
+                let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
+                let index = self.connections.get(&id).ok_or_else(unexpected)?.index;
+                let Ok(copy) = doorbell.try_clone() else {
+                    let why = "the bus process is out of file descriptors";
+                    return self.answer(link, &Packet::refused(control::Refusal::Limit, why), &[]);
+                };
+                self.port.set_doorbell(index, copy);
+                self.fds.doorbells.insert(index, (id, doorbell));
+                self.answer_with(link, None)
+            }
+            control::Kind::Stage | control::Kind::Take | control::Kind::Sent => {
+                self.transfer(link, packet, fds.collect())
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(super) fn answer_with(&mut self, link: u64, fd: Option<OwnedFd>) -> Result<()> {
+        let Some(link) = self.links.get(&link) else { return Ok(()) };
+        match fd {
+            Some(fd) => {
+                control::send(&link.socket, &Packet::new(control::Kind::Descriptor, [0; 4]), &[fd.as_fd()])
+            }
+            None => control::send(&link.socket, &Packet::new(control::Kind::None, [0; 4]), &[]),
+        }
+    }
+
+    pub(super) fn welcome_monitor(&mut self, link: u64) -> Result<()> {
+        if self.monitors() >= MONITORS_MAX {
+            return Err(Error::Refused(format!("this bus has {MONITORS_MAX} monitors already")));
+        }
+        let Some(link) = self.links.get_mut(&link) else { return Ok(()) };
+        link.has_joined = true;
+        self.readers += 1;
+        let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd()];
+        control::send(&link.socket, &Packet::new(control::Kind::Welcome, [0; 4]), &fds)
+    }
+
+    /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it.
+    ///
+    /// # Errors
+    /// All places are taken, or the process is gone. It was told, and is no member.
+    pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
+        let joined = self.join(ticket.0, id);
+        if let Err(error) = &joined {
+            self.refuse(ticket, &error.to_string());
+        }
+        joined
+    }
+
+    /// Does not let a process join, and tells it why.
+    pub fn refuse(&mut self, ticket: Ticket, why: &str) {
+        self.send_refusal(ticket.0, why);
+        self.close(ticket.0, None, &mut Vec::new());
+    }
+
+    /// Answers with a descriptor of a member, if that is still there.
+    fn send_descriptor(
+        &self,
+        link: u64,
+        table: &HashMap<u16, (u64, OwnedFd)>,
+        slot: u16,
+        id: u64,
+    ) -> Result<()> {
+        let fd = table.get(&slot).filter(|(has, _)| *has == id).map(|(_, fd)| fd.as_fd());
+        let kind = if fd.is_some() { control::Kind::Descriptor } else { control::Kind::None };
+        self.answer(link, &Packet::new(kind, [0; 4]), fd.as_slice())
+    }
+
+    fn send_refusal(&self, link: u64, why: &str) {
+        let Some(link) = self.links.get(&link) else { return };
+        let refusal = match self.leaving.is_empty() {
+            true => control::Refusal::Final,
+            false => control::Refusal::Limit,
+        };
+        let _ = control::send(&link.socket, &Packet::refused(refusal, why), &[]);
+    }
+
+    /// Evicts a member, and tells it why. Announce its end and call [`Authority::remove`].
+    pub fn evict(&mut self, id: PeerId, why: &str) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let (index, Some(link)) = (connection.index, connection.link) else { return };
+        self.port.evict(&mut self.fds, index);
+        self.dismiss(id, link, index, why);
+    }
+
+    /// Gives a process a slot.
+    fn join(&mut self, link: u64, id: PeerId) -> Result<()> {
+        let Some(found) = self.links.get_mut(&link) else { return Err(Error::AuthorityGone) };
+        let Some(outbox) = found.outbox.take() else { return Err(Error::AuthorityGone) };
+        // Opened here, so that a lack of descriptors later refuses nobody's messages.
+        let opened = ForeignOutbox::open(&outbox)?;
+        let credentials = found.process.credentials;
+        let label = found.process.label.clone().unwrap_or_default();
+        self.free_slots();
+        let slots = self.options.members as u16;
+        let is_free = |slot: &u16| self.port.directory().id_and_state(*slot).1 == State::Free;
+        let Some(slot) = (AUTHORITY + 1..slots).find(is_free) else {
+            // Some may only wait for others to pass what the last member there sent.
+            self.demand_place();
+            return Err(Error::Refused(format!("all {} member slots of this bus are in use", slots - 1)));
+        };
+        self.place_wanted = None;
+        // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
+        let end = self.port.find_end();
+        self.port.order().reset_line(slot, end);
+        let (uid, pid) = (credentials.uid, credentials.pid);
+        let peer = Peer { id, carrier: slot, state: State::Active, pid, uid, label };
+        self.port.directory().set_peer(slot, &peer);
+        full_fence();
+        let cursor = self.port.find_end();
+        self.port.order().cursor(slot).store(cursor, Ordering::Release);
+        self.port.forget(slot);
+        self.port.set_outbox(slot, opened);
+        self.fds.outboxes.insert(slot, (id, outbox));
+        self.fds.doorbells.remove(&slot);
+        self.connections.insert(id, Connection { index: slot, link: Some(link), wants_signals: false });
+        let place = self.port.next_place(slot);
+        if let Some(link) = self.links.get_mut(&link) {
+            (link.member, link.has_joined) = (Some(id), true);
+            self.readers += 1;
+            let words = [u64::from(slot), id, cursor, u64::from(place)];
+            let deadline = self.options.laggard_deadline.as_millis().to_string();
+            let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
+            // One that does not take its welcome is gone, and its end comes as that of a member.
+            let _ = control::send(
+                &link.socket,
+                &Packet { words, ..Packet::text(control::Kind::Welcome, deadline) },
+                &fds,
+            );
+        }
+        Ok(())
+    }
+
+    /// A process waits for a place: wakes members that must read first, and evicts those that have not for the deadline.
+    pub(super) fn demand_place(&mut self) {
+        self.ring_behind();
+        let now = Instant::now();
+        // Who wants to join tries again every few milliseconds, or has given up.
+        let is_same_wait = |(_, last): &(Instant, Instant)| now - *last < self.options.laggard_deadline;
+        let since = self.place_wanted.filter(is_same_wait).map_or(now, |(first, _)| first);
+        self.place_wanted = Some((since, now));
+        let Some(end) = self.leaving.iter().filter_map(|one| one.end).min() else { return };
+        if since.elapsed() < self.options.laggard_deadline {
+            return;
+        }
+        for slot in self.port.directory().present().filter(|slot| *slot != AUTHORITY).collect::<Vec<_>>() {
+            if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
+                self.port.evict(&mut self.fds, slot);
+            }
+        }
+    }
+
+    /// Wakes those who sleep before the end of a member whose place is needed.
+    pub(super) fn ring_behind(&mut self) {
+        let Some(end) = self.leaving.iter().filter_map(|one| one.end).max() else { return };
+        for slot in self.port.directory().present().collect::<Vec<_>>() {
+            if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
+                self.port.ring(&mut self.fds, slot);
+            }
+        }
+    }
+
+    /// When to wake those who sleep before the end of a member that left. Reading does not free a slot whose process may write its line.
+    pub(super) fn leaving_timeout(&self) -> Option<Duration> {
+        self.leaving
+            .iter()
+            .any(|one| one.end.is_some())
+            .then(|| LEAVING.saturating_sub(self.leaving_since.elapsed()))
+    }
+
+    /// What a member that left had open stays for [`LEAVING`] at most, although others sleep.
+    pub(super) fn wake_for_leaving(&mut self) {
+        if self.leaving_timeout() == Some(Duration::ZERO) {
+            self.leaving_since = Instant::now();
+            self.ring_behind();
+        }
+    }
+
+    fn monitors(&self) -> usize {
+        self.links
+            .values()
+            .filter(|link| link.has_joined && link.member.is_none() && link.holds.is_none())
+            .count()
+    }
+
+    /// Frees the places of those who left, once all members have read what they sent. Monitors, which nobody waits for, have a moment.
+    pub(super) fn free_slots(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let (lowest, _) = self.port.lowest_cursor();
+        let directory = Arc::clone(self.port.directory());
+        let held: Vec<u16> = self.links.values().filter_map(|link| link.holds).collect();
+        let shows = self.place_wanted.is_none() && self.monitors() > 0;
+        self.leaving.retain_mut(|Leaving { index, end, since }| {
+            *end = end.filter(|end| lowest < *end || shows && since.elapsed() < SHOWN);
+            if end.is_some() || held.contains(index) {
+                return true;
+            }
+            directory.set_state(*index, State::Free);
+            self.fds.outboxes.remove(index);
+            self.fds.doorbells.remove(index);
+            self.port.forget(*index);
+            false
+        });
+    }
+
+    /// Ends the members that were evicted, by a sender or here.
+    pub(super) fn end_evicted(&mut self, events: &mut Vec<Event>) {
+        let evictions = self.port.order().evictions().load(Ordering::Acquire);
+        if evictions == self.evictions {
+            return;
+        }
+        self.evictions = evictions;
+        let out: Vec<(PeerId, u64, u16)> = self
+            .connections
+            .iter()
+            .filter(|(id, connection)| {
+                connection.link.is_some()
+                    && self.port.order().evicted(connection.index).load(Ordering::Acquire) == **id
+            })
+            .filter_map(|(id, connection)| Some((*id, connection.link?, connection.index)))
+            .collect();
+        for (id, link, index) in out {
+            let why = "it did not read within the laggard deadline";
+            if self.dismiss(id, link, index, why) {
+                events.push(Event::Left { peer: id, why: Some(why.into()) });
+            }
+        }
+    }
+
+    /// A member is none any more, and is told why. False if that was so before.
+    fn dismiss(&mut self, id: PeerId, link: u64, index: u16, why: &str) -> bool {
+        let Some(found) = self.links.get(&link).filter(|link| link.member == Some(id)) else {
+            return false;
+        };
+        let _ = control::send(&found.socket, &Packet::text(control::Kind::Disconnected, why), &[]);
+        self.end_answers(link);
+        self.detach(id, link, index);
+        true
+    }
+
+    /// A member is none any more, and its process may still write into its line: its slot is held until that has closed its socket or
+    /// ended. What it sends until then is not read.
+    fn detach(&mut self, id: PeerId, link: u64, index: u16) {
+        if let Some(link_of) = self.links.get_mut(&link) {
+            (link_of.member, link_of.holds) = (None, Some(index));
+            let data = Token::new(LINK, link).data();
+            let _ = epoll::modify(&self.epoll, &link_of.socket, data, epoll::EventFlags::empty());
+        }
+        self.leave(id, index);
+    }
+
+    /// A member is none any more: nobody waits for it, and what was for it alone goes.
+    fn leave(&mut self, id: PeerId, slot: u16) {
+        self.port.directory().set_state(slot, State::Leaving);
+        let watched = self.watched_end();
+        self.staging.receiver_left(id, Some(slot), watched);
+    }
+
+    /// The end of a process at the control socket.
+    pub(super) fn close(&mut self, link: u64, why: Option<String>, events: &mut Vec<Event>) {
+        let Some(link) = self.links.remove(&link) else { return };
+        let _ = epoll::delete(&self.epoll, &link.socket);
+        if let Some(pidfd) = &link.pidfd {
+            let _ = epoll::delete(&self.epoll, pidfd);
+        }
+        self.readers -= usize::from(link.has_joined);
+        if let Some(id) = link.member
+            && let Some(connection) = self.connections.get(&id)
+        {
+            self.leave(id, connection.index);
+            events.push(Event::Left { peer: id, why });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+    use super::*;
+    use crate::authority::AuthorityOptions;
+    use crate::shared::outbox::Outbox;
+
+    /// The next event of the control sockets.
+    fn event(authority: &mut Authority) -> Event {
+        let start = Instant::now();
+        loop {
+            if let Some(event) = authority.dispatch().unwrap().pop() {
+                return event;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing happens");
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    fn join(authority: &mut Authority, path: &Path, id: PeerId) -> (OwnedFd, Result<()>) {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        let (outbox, _) = Outbox::create(4096).unwrap();
+        let request = Packet::new(control::Kind::Join, [u64::from(ABI), 0, 0, 0]);
+        control::send(&socket, &request, &[outbox.as_fd()]).unwrap();
+        let Event::Joining(ticket, _) = event(authority) else { panic!("it does not ask to join") };
+        (socket, authority.admit(ticket, id))
+    }
+
+    #[test]
+    fn nobody_is_woken_for_a_slot_that_only_its_process_can_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bus");
+        let options = AuthorityOptions { members: 2, ..AuthorityOptions::default() };
+        let mut authority = Authority::create(options, 1).unwrap();
+        authority.serve_at(&path).unwrap();
+        let (socket, joined) = join(&mut authority, &path, 2);
+        joined.unwrap();
+        // It gives up, and lives.
+        rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
+        assert_eq!(event(&mut authority), Event::Left { peer: 2, why: None });
+        authority.remove(2);
+        authority.dispatch().unwrap();
+        assert_eq!(authority.timeout(), None);
+        assert!(join(&mut authority, &path, 3).1.is_err(), "its slot is given away");
+        drop(socket);
+        let start = Instant::now();
+        while !authority.leaving.is_empty() {
+            authority.dispatch().unwrap();
+            assert!(start.elapsed() < Duration::from_secs(60), "its slot is not free");
+        }
+        join(&mut authority, &path, 4).1.unwrap();
+    }
+}

@@ -1,0 +1,412 @@
+//! What carries a bus: members join here, their deaths are noticed here, and the bus writes into the order log from here.
+//!
+//! The authority decides nothing. The program that embeds it (the *host*) says who may join and under which number, who owns which
+//! name, and who wants which signals; the authority publishes that in the directory. It is a member itself, in slot 0, and appends
+//! what the host sends: messages of the bus itself, and those of its *clients*, connections without shared memory. Nothing here
+//! waits:
+//!
+//! | the host calls | when |
+//! |---|---|
+//! | [`Authority::dispatch`] | the descriptor is readable, or [`Authority::timeout`] has passed |
+//! | [`Authority::next`] | to read the order log, message by message |
+//! | [`Authority::append`] | to send a message |
+//! | [`Authority::prepare_to_wait`] | before it sleeps |
+
+mod directory;
+mod listener;
+mod log;
+mod members;
+mod names;
+mod staging;
+mod transfer;
+
+pub use crate::port::TransferRef;
+pub use log::{Appended, InboundMessage};
+pub(crate) use names::UNREAD;
+pub use names::{
+    ALLOW_REPLACEMENT, BUS_INTERFACE, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, PASSED_ON,
+    REPLACE_EXISTING, ReleaseReply, name_of, unique_name,
+};
+pub use staging::TransferLimits;
+pub(crate) use transfer::check_staged;
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use causeway_os::epoll::Token;
+use causeway_os::socket::Credentials;
+use rustix::event::{EventfdFlags, epoll};
+
+use crate::error::Result;
+use crate::port::{AUTHORITY, AUTHORITY_ID, Blocked, Descriptors, Port};
+use crate::shared::directory::{Directory, Peer, State};
+use crate::shared::order::OrderLog;
+use crate::shared::outbox::Outbox;
+use listener::Listener;
+use staging::StagingArea;
+
+/// Number of a connection in its unique name; never used again.
+pub type PeerId = u64;
+
+/// Settings of a bus.
+#[derive(Clone, Debug)]
+pub struct AuthorityOptions {
+    /// Entries of the order log, a power of two.
+    pub order_entries: u64,
+    /// Bytes of the authority's own outbox, a power of two. Messages of clients above a quarter go into files.
+    pub outbox_bytes: u64,
+    /// Members at most, the authority included.
+    pub members: usize,
+    /// Clients at most that the directory shows. What members send to others goes through the host.
+    pub clients: usize,
+    /// Names at most that the directory shows; calls to others go through the host.
+    pub names: usize,
+    /// A member that stands in the way of others for so long is evicted.
+    pub laggard_deadline: Duration,
+    /// A process that connects and has not asked for anything for so long is sent away.
+    pub join_deadline: Duration,
+    /// How much may be on its way beside the log.
+    pub transfers: TransferLimits,
+    /// Closes descriptors of messages that no receiver has taken: drops them, or lets another thread do that, because closing may wait for
+    /// somebody (a socket that lingers).
+    pub close: fn(Vec<OwnedFd>),
+}
+
+impl Default for AuthorityOptions {
+    fn default() -> AuthorityOptions {
+        AuthorityOptions {
+            order_entries: 1 << 16,
+            outbox_bytes: 1 << 22,
+            members: 1024,
+            clients: 1024,
+            names: 2048,
+            laggard_deadline: Duration::from_millis(250),
+            join_deadline: Duration::from_secs(30),
+            transfers: TransferLimits::default(),
+            close: drop,
+        }
+    }
+}
+
+/// Names a process that asks to join until the host has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+/// Who asks to join, as the kernel recorded it when the process connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Process, user and group.
+    pub credentials: Credentials,
+    /// All groups of the process except its first one, where the kernel says them.
+    pub groups: Option<Vec<u32>>,
+    /// The label that a security module gave the process.
+    pub label: Option<String>,
+}
+
+/// What happened at the control socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A process asks to join. Answer with [`Authority::admit`] or [`Authority::refuse`].
+    Joining(Ticket, Process),
+    /// A member left, died or was evicted. All that it has sent stands in the log: read up to [`Authority::end`], announce its end,
+    /// and call [`Authority::remove`].
+    Left {
+        /// Which.
+        peer: PeerId,
+        /// Why it was evicted, for people; nothing for one that left or died.
+        why: Option<String>,
+    },
+}
+
+/// A process at the control socket.
+#[derive(Debug)]
+struct Link {
+    socket: OwnedFd,
+    pidfd: Option<OwnedFd>,
+    process: Process,
+    /// The outbox of one that asks to join.
+    outbox: Option<OwnedFd>,
+    member: Option<PeerId>,
+    has_joined: bool,
+    /// The slot of one that is a member no more: it is not used again as long as its process may write there.
+    holds: Option<u16>,
+}
+
+impl Link {
+    /// Has its process not asked for anything yet?
+    fn is_unjoined(&self) -> bool {
+        !self.has_joined && self.outbox.is_none()
+    }
+}
+
+/// A connection that the directory shows, member or client.
+#[derive(Debug)]
+struct Connection {
+    /// Its entry in the directory; a member's slot.
+    index: u16,
+    link: Option<u64>,
+    wants_signals: bool,
+}
+
+/// Descriptors of members.
+#[derive(Debug, Default)]
+struct Fds {
+    outboxes: HashMap<u16, (u64, OwnedFd)>,
+    doorbells: HashMap<u16, (u64, OwnedFd)>,
+}
+
+fn copy_of(table: &HashMap<u16, (u64, OwnedFd)>, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
+    let Some((_, fd)) = table.get(&slot).filter(|(has, _)| *has == id) else { return Ok(None) };
+    let copy =
+        fd.try_clone().map_err(|error| causeway_os::Error::new("copy", "a descriptor of a member", error))?;
+    Ok(Some(copy))
+}
+
+impl Descriptors for Fds {
+    fn outbox(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
+        copy_of(&self.outboxes, slot, id)
+    }
+    fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
+        copy_of(&self.doorbells, slot, id)
+    }
+}
+
+/// Carries a bus.
+#[derive(Debug)]
+pub struct Authority {
+    options: AuthorityOptions,
+    epoll: OwnedFd,
+    listener: Option<Listener>,
+    /// Until when no process is accepted, because there are no descriptors left.
+    paused_until: Option<Instant>,
+    doorbell: OwnedFd,
+    order_fd: OwnedFd,
+    directory_fd: OwnedFd,
+    port: Port,
+    fds: Fds,
+    links: HashMap<u64, Link>,
+    /// Processes that have the order log in their memory.
+    readers: usize,
+    connections: HashMap<PeerId, Connection>,
+    /// Clients for which the directory has no place, and whether each wants signals.
+    unlisted: HashMap<PeerId, bool>,
+    /// Clients that the directory shows and that want signals.
+    listening_clients: usize,
+    /// Is the authority woken for each signal of a member?
+    wakes_for_all: bool,
+    staging: StagingArea,
+    leaving: Vec<Leaving>,
+    /// Since when there are some, or when members were last woken for them.
+    leaving_since: Instant,
+    /// A message that was read and is behind the position up to which the host wanted to read.
+    read_ahead: Option<InboundMessage>,
+    /// A sleep was announced, and no member is known to have ended it.
+    is_asleep: bool,
+    /// A member ended the last sleep, and what came of it is not counted yet.
+    was_woken: bool,
+    /// How far the authority was when it announced its last sleep.
+    asleep: log::Asleep,
+    /// Who stood in the way of the last message, at which cursor, since when.
+    blocked: Option<Blocked>,
+    /// Since when a process waits for a place, and when it last asked.
+    place_wanted: Option<(Instant, Instant)>,
+    next_link: u64,
+    /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
+    unjoined: VecDeque<(u64, Instant)>,
+    evictions: u64,
+}
+
+/// A member that has left, and whose place is not free yet.
+#[derive(Debug)]
+struct Leaving {
+    index: u16,
+    /// Behind which position all members must read before the place is used again; nothing once they have.
+    end: Option<u64>,
+    since: Instant,
+}
+
+/// What an epoll event is about: the listener, the doorbell, the socket of a link or its pidfd.
+const LISTENER: Token = Token::new(0, 0);
+const DOORBELL: Token = Token::new(1, 0);
+const LINK: u8 = 2;
+const PROCESS: u8 = 3;
+/// Processes that have connected and not joined.
+const UNJOINED_MAX: usize = 256;
+/// Monitors: each takes a descriptor of this process.
+const MONITORS_MAX: usize = 64;
+/// How long no process is accepted when there are no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl Authority {
+    /// A new bus with this GUID, at which nobody can join yet.
+    ///
+    /// # Errors
+    /// An option is out of bounds, or the kernel lacks memory, descriptors or a feature.
+    pub fn create(options: AuthorityOptions, guid: u128) -> Result<Authority> {
+        let (order_fd, order) = OrderLog::create(options.order_entries, options.members)?;
+        let peers = options.members + options.clients;
+        let halves = [(guid >> 64) as u64, guid as u64];
+        let (directory_fd, directory) = Directory::create(options.members, peers, options.names, halves)?;
+        let (outbox_fd, outbox) = Outbox::create(options.outbox_bytes)?;
+        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| causeway_os::Error::new("make", "a doorbell", error))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| causeway_os::Error::new("make", "an epoll instance", error))?;
+        watch(&epoll, &doorbell, DOORBELL)?;
+        order.reset_line(AUTHORITY, 0);
+        directory.set_peer(
+            AUTHORITY,
+            &Peer {
+                id: AUTHORITY_ID,
+                carrier: AUTHORITY,
+                state: State::Active,
+                pid: std::process::id(),
+                uid: rustix::process::geteuid().as_raw(),
+                label: String::new(),
+            },
+        );
+        let mut fds = Fds::default();
+        let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, AUTHORITY, AUTHORITY_ID, 0);
+        port.skips_own = true;
+        fds.outboxes.insert(AUTHORITY, (AUTHORITY_ID, outbox_fd));
+        let staging = StagingArea::new(options.transfers.clone());
+        Ok(Authority {
+            options,
+            staging,
+            epoll,
+            listener: None,
+            paused_until: None,
+            doorbell,
+            order_fd,
+            directory_fd,
+            port,
+            fds,
+            links: HashMap::new(),
+            readers: 0,
+            connections: HashMap::new(),
+            unlisted: HashMap::new(),
+            listening_clients: 0,
+            wakes_for_all: false,
+            leaving: Vec::new(),
+            leaving_since: Instant::now(),
+            read_ahead: None,
+            is_asleep: false,
+            was_woken: false,
+            asleep: log::Asleep::default(),
+            blocked: None,
+            place_wanted: None,
+            next_link: 1,
+            unjoined: VecDeque::new(),
+            evictions: 0,
+        })
+    }
+
+    /// Lets processes of this user join at a socket with this path. The file goes when the authority is dropped.
+    ///
+    /// # Errors
+    /// Another process serves there, or the path cannot be used.
+    pub fn serve_at(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        self.listen(Listener::bind(path.as_ref())?)
+    }
+
+    /// Lets processes of this user join at a socket that listens already, such as one of a service manager (`ListenSequentialPacket=`).
+    ///
+    /// # Errors
+    /// It is no Unix socket of packets that listens.
+    pub fn serve_on(&mut self, socket: OwnedFd) -> Result<()> {
+        self.listen(Listener::inherited(socket)?)
+    }
+
+    fn listen(&mut self, listener: Listener) -> Result<()> {
+        watch(&self.epoll, &listener, LISTENER)?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Does any process have the order log in its memory? As long as none has, nothing needs to be appended.
+    #[must_use]
+    pub fn has_readers(&self) -> bool {
+        self.readers > 0
+    }
+
+    /// When to call [`Authority::dispatch`] although the descriptor is not readable.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        let pause = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
+        [pause, self.sweep_timeout(), self.leaving_timeout(), self.unjoined_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Must [`Authority::dispatch`] be called although the descriptor is not readable?
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.has_evictions()
+            || self.paused_until.is_some_and(|until| until <= Instant::now())
+            || [self.leaving_timeout(), self.unjoined_timeout()].contains(&Some(Duration::ZERO))
+    }
+
+    /// Was a member evicted by a sender, and is its end not known here yet?
+    fn has_evictions(&self) -> bool {
+        self.port.order().evictions().load(Ordering::Acquire) != self.evictions
+    }
+
+    /// Serves the control sockets, without waiting.
+    ///
+    /// # Errors
+    /// The kernel's errors of epoll.
+    pub fn dispatch(&mut self) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        self.listen_again()?;
+        let mut ready =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
+        let none = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let count = match epoll::wait(&self.epoll, &mut ready[..], Some(&none)) {
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(error) => return Err(causeway_os::Error::new("wait for", "members", error).into()),
+        };
+        for event in &ready[..count] {
+            match Token::of(event) {
+                LISTENER => self.accept(&mut events),
+                DOORBELL => self.take_rings(),
+                Token { kind: PROCESS, number } => self.close(number, None, &mut events),
+                Token { number, .. } => {
+                    let flags = event.flags;
+                    self.serve_link(number, flags.contains(epoll::EventFlags::HUP), &mut events);
+                }
+            }
+        }
+        self.end_evicted(&mut events);
+        self.reject_overdue(&mut events);
+        self.free_slots();
+        self.wake_for_leaving();
+        self.sweep_staged();
+        Ok(events)
+    }
+
+    /// Wakes all members, so that they learn that the bus has ended.
+    pub fn wake_all(&mut self) {
+        for slot in self.port.directory().present().collect::<Vec<_>>() {
+            self.port.ring(&mut self.fds, slot);
+        }
+    }
+}
+
+impl AsFd for Authority {
+    /// Readable when [`Authority::dispatch`] has something to do, or when a message came after [`Authority::prepare_to_wait`].
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+fn watch(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> Result<()> {
+    epoll::add(epoll, fd, token.data(), epoll::EventFlags::IN)
+        .map_err(|error| causeway_os::Error::new("watch", "a descriptor", error).into())
+}

@@ -1,0 +1,345 @@
+//! Calls and replies.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use causeway_dbus_wire::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
+use causeway_os::clock;
+
+use super::message::body_of;
+use super::pending::Pending;
+use super::sending::{Outgoing, check};
+use super::sleep::{end_after, has_passed};
+use super::{Call, Connection, Message, Reply};
+use crate::content::Payload;
+use crate::error::{Error, Result, name};
+use crate::port::{AUTHORITY, AUTHORITY_ID, To};
+use crate::shared::filter::unique_number;
+use crate::shared::order::Statistic;
+
+impl Connection {
+    /// Calls a method and waits for the reply.
+    ///
+    /// # Errors
+    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if no connection has the name and no service provides it;
+    /// `NoReply` after the timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
+    pub fn call(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: impl Into<Payload>,
+    ) -> Result<Reply> {
+        let serial = self.start_call(destination, path, interface, member, body)?;
+        self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
+    }
+
+    /// Calls a method with arguments that were marshalled elsewhere, in the byte order of this machine.
+    ///
+    /// # Errors
+    /// As [`Connection::call`]; [`Error::Invalid`] for a signature that is none.
+    pub fn call_marshalled(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        member: &str,
+        (signature, body): (&str, &[u8]),
+    ) -> Result<Reply> {
+        self.call(destination, path, interface, member, body_of(signature, body)?)
+    }
+
+    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,
+    /// the bus gets the call: it may start a service that takes the name, and passes the call on then.
+    ///
+    /// # Errors
+    /// As [`Connection::call`], as far as it is known at once.
+    pub fn start_call(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: impl Into<Payload>,
+    ) -> Result<u32> {
+        self.send_call(0, destination, path, (interface, member), body.into())
+    }
+
+    /// Calls a method and wants no reply.
+    ///
+    /// # Errors
+    /// As [`Connection::start_call`].
+    pub fn call_without_reply(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: impl Into<Payload>,
+    ) -> Result<()> {
+        let flags = FLAG_NO_REPLY_EXPECTED;
+        self.send_call(flags, destination, path, (interface, member), body.into()).map(drop)
+    }
+
+    fn send_call(
+        &mut self,
+        flags: u8,
+        destination: &str,
+        path: &str,
+        (interface, member): (&str, &str),
+        payload: Payload,
+    ) -> Result<u32> {
+        let call = self.prepare_call(flags, destination, path, (interface, member), payload)?;
+        let serial = call.serial;
+        if let Err(error) = self.send(call) {
+            self.drop_call(serial);
+            return Err(error);
+        }
+        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
+        Ok(serial)
+    }
+
+    /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
+    #[inline]
+    pub(crate) fn prepare_call(
+        &mut self,
+        flags: u8,
+        destination: &str,
+        path: &str,
+        (interface, member): (&str, &str),
+        Payload { body, descriptors }: Payload,
+    ) -> Result<Outgoing> {
+        let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
+        let to = self.resolve_call(destination, flags)?;
+        let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
+        if expects_reply {
+            self.check_pending()?;
+        }
+        let serial = self.next_serial();
+        let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
+        let call = call.sender(&self.name).unix_fds(descriptors.len() as u32).body(body);
+        let call = self.writer.prepare(to, &call, descriptors, serial)?;
+        if expects_reply {
+            // Before it is sent: the reply may come while this thread waits for space.
+            self.expect_reply(serial, to, destination);
+        }
+        Ok(call)
+    }
+
+    /// The reply to the message with this serial counts if it comes from where that message goes.
+    pub(super) fn expect_reply(&mut self, serial: u32, to: To, destination: &str) {
+        if let To::Peer { id, .. } = to {
+            self.pending.insert(serial, Pending::new(id, destination));
+            self.publish_pending();
+        }
+    }
+
+    /// Fails if as many calls are under way as may be; replies that nobody has asked for yet count, too.
+    pub(super) fn check_pending(&self) -> Result<()> {
+        let (open, most) = (self.pending.len() + self.replies.len(), self.options.pending_calls);
+        if open < most {
+            return Ok(());
+        }
+        Err(Error::method(name::LIMITS_EXCEEDED, format!("too many pending calls: {open} of at most {most}")))
+    }
+
+    /// Waits for the reply to a call, at most for `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::call`]; [`Error::Invalid`] if no such call is under way.
+    pub fn finish_call(&mut self, serial: u32, timeout: Duration) -> Result<Reply> {
+        self.await_reply(serial, clock::monotonic_ns(), timeout)
+    }
+
+    fn await_reply(&mut self, serial: u32, start_ns: u64, timeout: Duration) -> Result<Reply> {
+        let end = end_after(start_ns, timeout);
+        loop {
+            if let Some(reply) = self.replies.remove(serial) {
+                return reply.and_then(outcome);
+            }
+            let Some(callee) = self.pending.get(serial).map(|pending| pending.callee) else {
+                return Err(Error::Invalid(format!("no pending call has serial {serial}")));
+            };
+            // Others may send faster than this reads: the deadline holds all the same.
+            if self.drain(usize::MAX)? > 0 && (self.replies.get(serial).is_some() || !has_passed(end)) {
+                continue;
+            }
+            if self.has_ended() && self.needs_authority(callee) {
+                self.drop_call(serial);
+                return Err(self.link.end());
+            }
+            if self.has_refusals() {
+                self.answer_undeliverable()?;
+                // It may have taken the reply.
+                continue;
+            }
+            if !self.sleep_until(end)? {
+                self.drop_call(serial);
+                let text = format!("no reply within {timeout:.0?}");
+                return Err(Error::method(name::NO_REPLY, text));
+            }
+        }
+    }
+
+    /// Is there no reply of this connection without the authority? It carries the bus itself and clients, and hands out the outboxes of
+    /// members that have exchanged nothing yet.
+    pub(super) fn needs_authority(&self, id: u64) -> bool {
+        let directory = self.port.directory();
+        let carrier = directory.find(id).and_then(|peer| directory.active_carrier(peer, id));
+        carrier.is_none_or(|slot| slot == AUTHORITY || !self.port.exchanges_with(slot, id))
+    }
+
+    /// Is the reply there already, so that [`Connection::finish_call`] does not wait?
+    ///
+    /// # Errors
+    /// The bus or this connection has ended.
+    pub fn is_finished(&mut self, serial: u32) -> Result<bool> {
+        self.drain(usize::MAX)?;
+        Ok(self.replies.get(serial).is_some() || self.pending.get(serial).is_none())
+    }
+
+    /// Forgets a call: its reply is nobody's.
+    pub(crate) fn drop_call(&mut self, serial: u32) {
+        self.pending.remove(serial);
+        self.replies.remove(serial);
+        self.publish_pending();
+    }
+
+    /// Answers a call.
+    ///
+    /// # Errors
+    /// The bus or this connection has ended. A caller that is gone is no error.
+    pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
+        self.answer(call, Ok(body.into()))
+    }
+
+    /// Answers a call with an error. One that is refused with `UnknownMethod` and that this library can answer itself gets that answer instead:
+    /// `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, and `Introspect` as [`Connection::serve`] answers it.
+    ///
+    /// # Errors
+    /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
+    pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
+        self.answer(call, Err((error, text)))
+    }
+
+    #[inline]
+    pub(super) fn answer(
+        &mut self,
+        call: &Call,
+        outcome: std::result::Result<Payload, (&str, &str)>,
+    ) -> Result<()> {
+        match self.prepare_answer(call, outcome)? {
+            Some(answer) => self.send(answer),
+            None => Ok(()),
+        }
+    }
+
+    /// An answer, ready to be sent; `None` if the caller wants none or is gone.
+    #[inline]
+    pub(crate) fn prepare_answer(
+        &mut self,
+        call: &Call,
+        outcome: std::result::Result<Payload, (&str, &str)>,
+    ) -> Result<Option<Outgoing>> {
+        if let Err((error, _)) = outcome {
+            check(error, names::is_interface, "error name")?;
+        }
+        if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
+            return Ok(None);
+        }
+        let answered = call.bus_header().serial;
+        let caller = call.sender_name();
+        let to = self.find_sender(call, caller);
+        let serial = self.next_serial();
+        let (reply, descriptors) = match outcome {
+            Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
+            Err((error, text)) => {
+                let is_unknown = error == name::UNKNOWN_METHOD;
+                match is_unknown.then(|| self.answer_to_refused(&call.header())).flatten() {
+                    Some(body) => (Builder::reply(answered).body(body), Vec::new()),
+                    None => (Builder::error(answered, error).body(Body::default().text(text)), Vec::new()),
+                }
+            }
+        };
+        let reply = reply.destination(caller).sender(&self.name);
+        self.writer.prepare(to, &reply.unix_fds(descriptors.len() as u32), descriptors, serial).map(Some)
+    }
+
+    /// Shows the authority whose end ends a call of this connection.
+    pub(super) fn publish_pending(&self) {
+        let (order, slot) = (self.port.order(), self.port.slot());
+        order.waiting_for(slot).store(self.pending.awaited(), Ordering::Release);
+        order.set_statistic(slot, Statistic::CallsOpen, self.pending.len() as u64);
+    }
+
+    /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
+    /// to. The bus itself says with an error that a call ends without a reply.
+    pub(super) fn handle_reply(&mut self, message: Message) {
+        let (serial, sender) = (message.bus_header().reply_serial, message.sender_id());
+        let Some(pending) = self.pending.get(serial) else { return };
+        let is_refusal = sender == AUTHORITY_ID && message.bus_header().kind == Kind::Error.number();
+        if pending.callee != sender && !pending.is_passed_on && !is_refusal {
+            return;
+        }
+        self.pending.remove(serial);
+        self.publish_pending();
+        if let Some(call) = self.raw.remove(serial) {
+            return self.put_reply(call, message);
+        }
+        self.delivered += 1;
+        self.replies.insert(serial, Ok(message));
+    }
+
+    /// Ends a call of the one that was called, because its reply cannot be had.
+    pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
+        if self.pending.get(serial).is_some_and(|pending| pending.callee == callee || pending.is_passed_on) {
+            self.pending.remove(serial);
+            self.publish_pending();
+            if let Some(call) = self.raw.remove(serial) {
+                let (name, position) = (error.name().unwrap_or(name::NO_REPLY), self.port.cursor());
+                return self.put_error(call, serial, name, &error.to_string(), position);
+            }
+            self.delivered += 1;
+            self.replies.insert(serial, Err(error));
+        }
+    }
+
+    /// The bus says to which member it passes a call on, before that member gets it.
+    pub(super) fn follow_call(&mut self, message: &Message) {
+        let [Arg::U32(serial), Arg::Text(callee)] = message.args()[..] else { return };
+        if let (Some(_), Some(callee)) = (self.pending.get(serial), unique_number(callee)) {
+            self.pending.insert(serial, Pending { callee, is_passed_on: false });
+            self.publish_pending();
+        }
+    }
+
+    /// A member says that it cannot read what this one sends: it answers no call.
+    pub(super) fn end_unread_calls(&mut self, callee: u64, position: u64) {
+        self.port.note_cannot_read_us(callee);
+        let why = "the callee cannot read the call, because the process that serves the bus is gone";
+        self.end_calls(|pending| pending.callee == callee, why, position);
+    }
+
+    pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {
+        for serial in self.pending.serials(which) {
+            self.pending.remove(serial);
+            if let Some(call) = self.raw.remove(serial) {
+                self.put_error(call, serial, name::NO_REPLY, why, position);
+                continue;
+            }
+            self.delivered += 1;
+            self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
+        }
+        self.publish_pending();
+    }
+}
+
+/// What an answer means to the caller: an error is one.
+pub(crate) fn outcome(answer: Message) -> Result<Reply> {
+    if answer.bus_header().kind != Kind::Error.number() {
+        return Ok(answer);
+    }
+    let name = answer.header().error_name.unwrap_or_default();
+    Err(Error::method(name, answer.text().unwrap_or_default()))
+}

@@ -1,0 +1,197 @@
+//! Messages as programs see them.
+
+use std::os::fd::OwnedFd;
+
+use causeway_dbus_wire::wire::{Arg, Args, Body, Endian, Header, Layout};
+
+use super::headers::{KnownHeaders, layout_of};
+use crate::error::{Error, Result};
+use crate::port::Received;
+use crate::shared::header::BusHeader;
+
+/// A message that was received. Its header was checked; its body is checked when it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message(Box<Checked>);
+
+/// It is moved from hand to hand until the program has it, and it is not small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Checked {
+    received: Received,
+    layout: Layout,
+}
+
+impl Message {
+    /// A message of this sender; `None` if its header breaks the D-Bus specification or names another sender.
+    pub(crate) fn checked(received: Received) -> Option<Message> {
+        let layout = layout_of(&received)?;
+        Message::agreed(received, layout)
+    }
+
+    /// As [`Message::checked`]; a header that is like one that was checked before is not parsed again.
+    #[inline]
+    pub(super) fn checked_with(known: &mut KnownHeaders, received: Received) -> Option<Message> {
+        let layout = known.layout(&received)?;
+        // Descriptors come under a token. A monitor shows messages between clients without theirs.
+        (received.header.token != 0 || layout.unix_fds() == 0).then(|| Message::agreed(received, layout))?
+    }
+
+    /// What stands before the message must agree with its header, which was checked.
+    #[inline]
+    fn agreed(received: Received, layout: Layout) -> Option<Message> {
+        let is = layout.numbers(&received.bytes);
+        let (header_bytes, bytes) = (layout.header_bytes(), received.bytes.len());
+        let is_whole = header_bytes + is.body_bytes == received.header.message_bytes as usize
+            && (received.is_header_only() && bytes == header_bytes || bytes == header_bytes + is.body_bytes);
+        let of = &received.header;
+        let agrees = (is.serial, is.kind.number(), is.flags) == (of.serial, of.kind, of.flags)
+            && is.reply_serial.unwrap_or(0) == of.reply_serial;
+        (is_whole && agrees).then(|| Message(Box::new(Checked { received, layout })))
+    }
+
+    /// Its header.
+    #[must_use]
+    pub fn header(&self) -> Header<'_> {
+        self.0.layout.header(&self.0.received.bytes)
+    }
+
+    /// Its arguments, marshalled.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.0.received.bytes[self.0.layout.header_bytes()..]
+    }
+
+    /// The byte order of its arguments.
+    #[must_use]
+    pub fn endian(&self) -> Endian {
+        self.header().endian
+    }
+
+    /// Its arguments as far as they are strings, object paths and unsigned numbers; up to the first that is not valid.
+    #[must_use]
+    pub fn args(&self) -> Vec<Arg<'_>> {
+        let header = self.header();
+        Args::new(&header, &self.0.received.bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
+    }
+
+    /// Its first argument, if that is a string.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match Args::new(&self.header(), self.body()).next() {
+            Some(Ok(Arg::Text(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Takes the descriptors that came with it, in the order in which arguments of type `h` count them. Clones of the message share
+    /// them: they are taken once. Those that are not taken are closed with the message.
+    #[must_use]
+    pub fn take_descriptors(&self) -> Vec<OwnedFd> {
+        self.0.received.descriptors.take()
+    }
+
+    /// Are its arguments out of reach? Only a [`Monitor`](crate::Monitor) gets such messages: those that are too long for an outbox.
+    /// [`Message::body`] and [`Message::args`] are empty then; [`Header::message_bytes`] says how long it is.
+    #[must_use]
+    pub fn is_header_only(&self) -> bool {
+        self.0.received.is_header_only()
+    }
+
+    /// All its bytes. Those of a message that was too long for an outbox lie where its sender has put them: they are mapped, not copied.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0.received.bytes
+    }
+
+    /// Its position in the one order of the bus.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.0.received.position
+    }
+
+    /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+    #[must_use]
+    pub fn sent_ns(&self) -> u64 {
+        self.0.received.header.sent_ns
+    }
+
+    /// What precedes it in the outbox of its sender; it agrees with the header, which is longer to read.
+    pub(crate) fn bus_header(&self) -> &BusHeader {
+        &self.0.received.header
+    }
+
+    /// The unique name of the sender, or the name of the bus.
+    pub(super) fn sender_name(&self) -> &str {
+        self.0.layout.sender(&self.0.received.bytes).unwrap_or_default()
+    }
+
+    /// The slot that inbound it, and the number of its sender. The slot is the sender's own, or the authority's.
+    pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
+        (self.0.received.slot, self.0.received.header.sender)
+    }
+
+    /// Number of the sender in its unique name.
+    pub(crate) fn sender_id(&self) -> u64 {
+        self.0.received.header.sender
+    }
+}
+
+/// The reply to a call.
+pub type Reply = Message;
+
+/// A call that this connection is to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call(pub(crate) Message);
+
+impl std::ops::Deref for Call {
+    type Target = Message;
+    fn deref(&self) -> &Message {
+        &self.0
+    }
+}
+
+impl AsRef<Message> for Call {
+    fn as_ref(&self) -> &Message {
+        &self.0
+    }
+}
+
+impl AsRef<Message> for Message {
+    fn as_ref(&self) -> &Message {
+        self
+    }
+}
+
+/// What a connection receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Incoming {
+    /// A call. Answer it with [`Connection::reply`](crate::Connection::reply) or
+    /// [`reply_error`](crate::Connection::reply_error).
+    Call(Call),
+    /// A signal that a rule of this connection matches, or that is for this connection alone.
+    Signal(Message),
+    /// The reply, or the error, to a call that was sent with [`Connection::send_message`](crate::Connection::send_message).
+    Reply(Message),
+    /// The authority is gone. Messages still pass between members that know each other; names change no more. Comes once.
+    AuthorityGone,
+}
+
+impl Incoming {
+    /// The message, if it is one.
+    #[must_use]
+    pub fn message(&self) -> Option<&Message> {
+        match self {
+            Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message) => {
+                Some(message)
+            }
+            Incoming::AuthorityGone => None,
+        }
+    }
+}
+
+/// A body that was marshalled elsewhere.
+pub(crate) fn body_of(signature: &str, body: &[u8]) -> Result<Body> {
+    causeway_dbus_wire::wire::signature::check(signature)
+        .map_err(|_| Error::Invalid(format!("invalid signature {signature:?}")))?;
+    Ok(Body::marshalled(Endian::NATIVE, signature, body))
+}

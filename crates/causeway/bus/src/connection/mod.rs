@@ -1,0 +1,232 @@
+//! A member of a bus: calls, replies, signals, names, matches.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `options` | settings and statistics |
+//! | `calls`, `pending`, `by_serial` | calls and replies; calls without a reply; both by their serials |
+//! | `message` | messages as programs see them |
+//! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
+//! | `raw` | whole messages, for programs that build and read them themselves |
+//! | `descriptors` | what of a message travels beside the log |
+//! | `names`, `rules` | names and match rules |
+//! | `standard` | what this library answers in the place of the program |
+//! | `destinations` | where messages for a name go |
+//! | `headers` | headers that were checked before |
+//! | `link`, `watcher` | the control socket, and the thread that sees its end |
+
+mod by_serial;
+mod calls;
+mod descriptors;
+mod destinations;
+mod headers;
+mod link;
+mod message;
+mod names;
+mod options;
+mod pending;
+mod raw;
+mod receiving;
+mod rules;
+mod sending;
+mod sleep;
+mod standard;
+mod watcher;
+
+pub use message::{Call, Incoming, Message, Reply};
+pub use options::{ConnectionOptions, Statistics};
+
+#[cfg(feature = "tokio")]
+pub(crate) use calls::outcome;
+pub(crate) use link::Link;
+#[cfg(feature = "tokio")]
+pub(crate) use names::{name_reply, release_reply};
+#[cfg(feature = "tokio")]
+pub(crate) use receiving::Taken;
+#[cfg(feature = "tokio")]
+pub(crate) use sending::Outgoing;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_dbus_wire::introspection::Objects;
+use causeway_os::memory::Access;
+use causeway_os::sched;
+
+use crate::authority::unique_name;
+use crate::error::{Error, Result};
+use crate::port::{AUTHORITY, Port};
+use crate::shared::directory::Directory;
+use crate::shared::order::OrderLog;
+use crate::shared::outbox::Outbox;
+use by_serial::BySerial;
+use descriptors::Undeliverable;
+use destinations::Destinations;
+use headers::KnownHeaders;
+use pending::PendingCalls;
+use rules::Rule;
+use sending::Writer;
+use watcher::Watched;
+
+/// A member of a bus.
+///
+/// ```no_run
+/// use causeway_bus::{Connection, Incoming, wire::Body};
+///
+/// let mut bus = Connection::session()?;
+/// let reply = bus.call("com.example.Clock", "/clock", "com.example.Clock", "Now", Body::default())?;
+/// println!("{:?}", reply.args());
+/// # Ok::<(), causeway_bus::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Connection {
+    port: Port,
+    link: Link,
+    watched: Arc<Watched>,
+    options: ConnectionOptions,
+    /// A member that stands in the way of a message for so long is evicted.
+    laggard_deadline: Duration,
+    name: Arc<str>,
+    writer: Writer,
+    rules: Vec<Rule>,
+    next_rule: u64,
+    inbox: VecDeque<Incoming>,
+    inbox_bytes: usize,
+    /// Headers of received messages.
+    headers: KnownHeaders,
+    /// What the program has said of its objects.
+    objects: Objects,
+    pending: PendingCalls,
+    /// Of these, calls whose replies the program takes as messages.
+    raw: BySerial<raw::RawCall>,
+    /// Answers, errors among them, and calls that ended without one.
+    replies: BySerial<Result<Message>>,
+    destinations: Destinations,
+    undeliverable: Vec<Undeliverable>,
+    last_token: u32,
+    doorbell: Option<OwnedFd>,
+    /// A sleep on the descriptor is announced.
+    is_armed: bool,
+    asleep: sleep::Asleep,
+    /// The last sleep was ended by a wake-up, and what came of it is not known yet.
+    was_woken: bool,
+    /// A sleep was ended because the authority is gone; no other will be.
+    has_noticed_end: bool,
+    /// The program was told.
+    has_told_end: bool,
+    /// Counts what the program gets: messages, replies, ends of calls.
+    delivered: u64,
+    spin: Duration,
+    sleeps: u32,
+}
+
+impl Connection {
+    /// Joins the bus that is served at a path.
+    ///
+    /// # Errors
+    /// Nobody serves there, the bus refuses, or the kernel lacks memory or descriptors.
+    pub fn open(path: impl AsRef<Path>) -> Result<Connection> {
+        Connection::open_with(path, ConnectionOptions::default())
+    }
+
+    /// As [`Connection::open`], with settings.
+    ///
+    /// # Errors
+    /// As [`Connection::open`]; an option that is not possible.
+    pub fn open_with(path: impl AsRef<Path>, options: ConnectionOptions) -> Result<Connection> {
+        let (outbox_fd, mut outbox) = Outbox::create(options.outbox_bytes)?;
+        let (mut link, welcome, fds) = Link::join(path.as_ref(), Some(outbox_fd.as_fd()))?;
+        let [slot, id, cursor, place] = welcome.words;
+        let Ok([order, directory, authority]) = <[OwnedFd; 3]>::try_from(fds) else {
+            return Err(Error::Refused("incomplete welcome from the bus: descriptors are missing".into()));
+        };
+        let Ok(laggard_deadline) = welcome.text.parse().map(Duration::from_millis) else {
+            return Err(Error::Refused("incomplete welcome from the bus: no laggard deadline".into()));
+        };
+        let order = Arc::new(OrderLog::open(&order, Access::ReadWrite)?);
+        let directory = Arc::new(Directory::open(&directory)?);
+        let slot = u16::try_from(slot).ok().filter(|slot| usize::from(*slot) < order.slots());
+        let slot =
+            slot.ok_or_else(|| Error::Refused("incomplete welcome from the bus: no valid slot".into()))?;
+        outbox.begin_at(place as u32);
+        let watched = watcher::watch(link.socket(), Arc::clone(&order), slot)?;
+        link.set_watched(Arc::clone(&watched));
+        let mut port = Port::new(order, directory, outbox, slot, id, cursor);
+        port.set_own_outbox(&outbox_fd)?;
+        port.set_doorbell(AUTHORITY, authority);
+        let can_spin = sched::allowed_cpus().is_ok_and(|cpus| cpus.len() > 1);
+        let spin = if can_spin { options.spin } else { Duration::ZERO };
+        Ok(Connection {
+            port,
+            link,
+            watched,
+            laggard_deadline: options.laggard_deadline.unwrap_or(laggard_deadline),
+            options: ConnectionOptions { spin, ..options },
+            name: unique_name(id).into(),
+            writer: Writer::default(),
+            rules: Vec::new(),
+            next_rule: 0,
+            inbox: VecDeque::new(),
+            inbox_bytes: 0,
+            headers: KnownHeaders::default(),
+            objects: Objects::default(),
+            pending: PendingCalls::default(),
+            raw: BySerial::default(),
+            replies: BySerial::default(),
+            destinations: Destinations::default(),
+            undeliverable: Vec::new(),
+            last_token: 0,
+            doorbell: None,
+            is_armed: false,
+            asleep: sleep::Asleep::default(),
+            was_woken: false,
+            has_noticed_end: false,
+            has_told_end: false,
+            delivered: 0,
+            spin,
+            sleeps: 0,
+        })
+    }
+
+    /// The unique name of this connection.
+    #[must_use]
+    pub fn unique_name(&self) -> &str {
+        &self.name
+    }
+
+    /// What this connection has done.
+    #[must_use]
+    pub fn statistics(&mut self) -> Statistics {
+        let end = self.port.find_end();
+        self.port.publish_cursor();
+        Statistics::of(self.port.order(), self.port.slot(), end)
+    }
+
+    /// The order log itself, for tests that damage it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn order_log(&self) -> &Arc<OrderLog> {
+        self.port.order()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        watcher::forget(self.link.socket());
+    }
+}
+
+impl AsFd for Connection {
+    /// Readable when something has come after [`Connection::prepare_to_wait`].
+    ///
+    /// # Panics
+    /// [`Connection::use_descriptor`] was not called before.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.doorbell {
+            Some(doorbell) => doorbell.as_fd(),
+            None => panic!("use_descriptor() makes the descriptor"),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Names: asked for, given up, listed, and where messages for them go.
+
+use causeway_dbus_wire::wire::{Arg, Body, FLAG_NO_AUTO_START, names};
+
+use super::sending::check;
+use super::{Connection, Message, Reply};
+use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
+use crate::error::{Error, Result, name};
+use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
+use crate::shared::directory::State;
+use crate::shared::filter::unique_number;
+
+impl Connection {
+    /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
+        let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
+        Ok(name_reply(&reply))
+    }
+
+    /// Gives a name up.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
+        let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
+        Ok(release_reply(&reply))
+    }
+
+    /// All names of the bus, from the directory: no message is sent. Unique names of clients that it does not show are missing.
+    #[must_use]
+    pub fn list_names(&self) -> Vec<String> {
+        let directory = self.port.directory();
+        let unique = (1..directory.peers() as u16).filter_map(|peer| directory.peer(peer));
+        let unique = unique.filter(|peer| peer.state == State::Active);
+        let mut all = vec![DRIVER.to_owned()];
+        all.extend(unique.map(|peer| unique_name(peer.id)));
+        all.extend(directory.all_names());
+        all
+    }
+
+    /// The unique name of the owner of a name, from the directory; a unique name, and the name of the bus, own themselves.
+    #[must_use]
+    pub fn name_owner(&self, name: &str) -> Option<String> {
+        let directory = self.port.directory();
+        match unique_number(name) {
+            // The number of the bus itself is no name of a connection.
+            Some(AUTHORITY_ID) => None,
+            Some(id) => directory.find(id).map(|_| name.to_owned()),
+            None if name == DRIVER => Some(DRIVER.to_owned()),
+            None => directory.owner(name).map(|owner| unique_name(owner.id)),
+        }
+    }
+
+    pub(super) fn call_driver(&mut self, member: &str, body: Body) -> Result<Reply> {
+        self.call(DRIVER, DRIVER_PATH, DRIVER, member, body)
+    }
+
+    /// The GUID of this bus, 32 hexadecimal digits.
+    #[must_use]
+    pub fn bus_id(&self) -> String {
+        self.port.directory().bus_id()
+    }
+
+    /// User and process that serve the bus.
+    #[cfg(feature = "zbus")]
+    pub(crate) fn credentials_of_bus(&self) -> Option<(u32, u32)> {
+        self.port.directory().peer(crate::port::AUTHORITY).map(|authority| (authority.uid, authority.pid))
+    }
+
+    /// Where messages for a connection go, from its unique name or one that it owns, without a system call; `None` if the directory does
+    /// not show it.
+    pub(super) fn find(&mut self, name: &str) -> Option<To> {
+        if name == DRIVER {
+            return Some(TO_BUS);
+        }
+        self.destinations.resolve(name, self.port.directory())
+    }
+
+    /// Where messages for the sender of a message go, whose unique name is this.
+    pub(super) fn find_sender(&mut self, message: &Message, name: &str) -> To {
+        let (slot, id) = message.sender_slot_and_id();
+        if slot != AUTHORITY && self.port.directory().is_active(slot, id) {
+            return To::Peer { slot, id };
+        }
+        // One that the directory does not show has left, or is a client that the bus knows.
+        self.find(name).unwrap_or(TO_BUS)
+    }
+
+    /// Where a call with these flags goes. The bus gets one for a well-known name that the directory does not show: it may start a service,
+    /// and knows all owners. It also gets one for a connection that may be a client that the directory does not show.
+    pub(super) fn resolve_call(&mut self, name: &str, flags: u8) -> Result<To> {
+        if let Some(to) = self.find(name) {
+            return Ok(to);
+        }
+        check(name, names::is_bus_name, "bus name")?;
+        let (directory, is_unique) = (self.port.directory(), unique_number(name).is_some());
+        let may_be_unlisted = directory.is_partial() && (is_unique || directory.read_owner(name).is_some());
+        if may_be_unlisted || flags & FLAG_NO_AUTO_START == 0 && !is_unique {
+            return Ok(TO_BUS);
+        }
+        Err(Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}")))
+    }
+}
+
+/// What the reply to `RequestName` says.
+pub(crate) fn name_reply(reply: &Reply) -> NameReply {
+    match reply.args().first() {
+        Some(Arg::U32(1)) => NameReply::PrimaryOwner,
+        Some(Arg::U32(2)) => NameReply::InQueue,
+        Some(Arg::U32(4)) => NameReply::AlreadyOwner,
+        _ => NameReply::Exists,
+    }
+}
+
+/// What the reply to `ReleaseName` says.
+pub(crate) fn release_reply(reply: &Reply) -> ReleaseReply {
+    match reply.args().first() {
+        Some(Arg::U32(1)) => ReleaseReply::Released,
+        Some(Arg::U32(2)) => ReleaseReply::NonExistent,
+        _ => ReleaseReply::NotOwner,
+    }
+}

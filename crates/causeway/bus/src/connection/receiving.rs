@@ -1,0 +1,250 @@
+//! What comes: read from the bus, sorted into replies, calls and signals, and handed to the program.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use causeway_dbus_wire::wire::{Body, Kind};
+use causeway_os::clock;
+
+use super::sleep::end_after;
+use super::{Call, Connection, Incoming, Message};
+use crate::authority::{BUS_INTERFACE, PASSED_ON, UNREAD};
+use crate::error::{Error, Result};
+#[cfg(feature = "tokio")]
+use crate::port::To;
+use crate::port::{AUTHORITY_ID, Received};
+
+/// Messages that are taken from the log at once, at most.
+const TAKEN_AT_ONCE: usize = 256;
+/// While so many bytes wait for the program, no more are taken from the log than the program takes: senders then wait for it.
+const AHEAD_BYTES: usize = 8 << 20;
+
+impl Connection {
+    /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over. Zero looks without
+    /// waiting, as [`Connection::next_now`].
+    ///
+    /// # Errors
+    /// The bus or this connection has ended.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            // No polling for what comes soon, and no sleep.
+            return self.next_now();
+        }
+        let end = timeout.and_then(|timeout| end_after(clock::monotonic_ns(), timeout));
+        loop {
+            if let Some(incoming) = self.next_now()? {
+                return Ok(Some(incoming));
+            }
+            if !self.sleep_until(end)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What is there already. For event loops: see [`Connection::as_fd`](std::os::fd::AsFd::as_fd).
+    ///
+    /// Each call also takes from the log what has come meanwhile, up to 8 MiB that the program has not taken yet: nobody
+    /// waits for a program that comes back, however long it works on what it has.
+    ///
+    /// # Errors
+    /// As [`Connection::next`].
+    pub fn next_now(&mut self) -> Result<Option<Incoming>> {
+        self.disarm();
+        let ahead_bytes = AHEAD_BYTES.min(self.options.inbox_bytes).max(1);
+        if self.inbox.is_empty() {
+            self.drain(ahead_bytes)?;
+            if self.has_refusals() {
+                self.answer_undeliverable()?;
+            }
+        } else if self.port.has_entry() {
+            // What could not be read is still there, and its error comes once the program has what came before it.
+            let _ = self.drain(ahead_bytes);
+        }
+        match self.take_from_inbox() {
+            Some(incoming) => Ok(Some(incoming)),
+            None => self.take_end(),
+        }
+    }
+
+    fn take_from_inbox(&mut self) -> Option<Incoming> {
+        let incoming = self.inbox.pop_front();
+        if let Some(message) = incoming.as_ref().and_then(Incoming::message) {
+            self.inbox_bytes -= message.bytes().len();
+        }
+        incoming
+    }
+
+    /// The end of the authority or of this connection, if it was not told yet.
+    fn take_end(&mut self) -> Result<Option<Incoming>> {
+        if !self.has_ended() || self.has_told_end {
+            return Ok(None);
+        }
+        (self.has_told_end, self.has_noticed_end) = (true, true);
+        match self.link.end() {
+            Error::AuthorityGone => Ok(Some(Incoming::AuthorityGone)),
+            why => Err(why),
+        }
+    }
+
+    /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message. Signals
+    /// are discarded. Calls of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were [described](Connection::describe), are answered
+    /// here; of a program that has described none, `Introspect` is answered where `handle` does not know it ([`Connection::reply_error`]).
+    ///
+    /// # Errors
+    /// The bus or this connection has ended. An error of `handle` is the caller's reply.
+    pub fn serve(
+        &mut self,
+        stop: &AtomicBool,
+        mut handle: impl FnMut(&Call) -> std::result::Result<Body, (String, String)>,
+    ) -> Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            match self.next(None)? {
+                Some(Incoming::Call(call)) => {
+                    let standard = self.standard_answer(&call.header());
+                    let own = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
+                    match standard.map_or_else(|| handle(&call), |answer| answer.map_err(own)) {
+                        Ok(body) => self.reply(&call, body)?,
+                        Err((name, text)) => self.reply_error(&call, &name, &text)?,
+                    }
+                }
+                Some(Incoming::AuthorityGone) => return Err(Error::AuthorityGone),
+                Some(Incoming::Signal(_) | Incoming::Reply(_)) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is there: some hundred messages at most, for others may send faster than this reads, and none while `ahead_bytes`
+    /// wait for the program. Returns how many.
+    pub(super) fn drain(&mut self, ahead_bytes: usize) -> Result<usize> {
+        let mut count = 0;
+        while count < TAKEN_AT_ONCE && self.inbox_bytes < ahead_bytes {
+            // Whether this member is on a whole bus is asked where the log is empty at once.
+            if count > 0 && !self.port.has_entry() {
+                break;
+            }
+            let Some(received) = self.port.next(&mut self.link)? else { break };
+            self.check_inbox(self.inbox_bytes)?;
+            self.handle(received);
+            count += 1;
+        }
+        // Nobody can know when this thread comes back.
+        self.port.publish_cursor();
+        Ok(count)
+    }
+
+    /// Ends this connection if the program leaves more bytes of messages than it may, when one more comes: that may have any length.
+    pub(crate) fn check_inbox(&mut self, bytes: usize) -> Result<()> {
+        let most = self.options.inbox_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let slot = self.port.slot();
+        self.port.evict(&mut self.link, slot);
+        Err(Error::Disconnected(format!("more than {most} bytes of messages wait unread")))
+    }
+
+    fn handle(&mut self, received: Received) {
+        let to_us = received.header.destination == self.port.id();
+        if received.header.destination != 0 && !to_us {
+            // For a member that had this slot before.
+            return;
+        }
+        let received = match received.header.token {
+            0 => Some(received),
+            _ => self.complete(received),
+        };
+        let message = received.and_then(|received| Message::checked_with(&mut self.headers, received));
+        let Some(message) = message else { return };
+        const CALL: u8 = Kind::MethodCall.number();
+        const RETURN: u8 = Kind::MethodReturn.number();
+        const ERROR: u8 = Kind::Error.number();
+        const SIGNAL: u8 = Kind::Signal.number();
+        match message.bus_header().kind {
+            RETURN | ERROR if to_us => self.handle_reply(message),
+            CALL if to_us => self.put(Incoming::Call(Call(message))),
+            SIGNAL => {
+                let is_of_bus = message.sender_id() == AUTHORITY_ID;
+                let header = message.header();
+                if to_us && header.interface == Some(BUS_INTERFACE) {
+                    match (header.member, is_of_bus) {
+                        (Some(PASSED_ON), true) => return self.follow_call(&message),
+                        (Some(UNREAD), false) => {
+                            return self.end_unread_calls(message.sender_id(), message.position());
+                        }
+                        _ => {}
+                    }
+                }
+                if is_of_bus && header.member == Some("NameOwnerChanged") {
+                    self.follow_owner(&message);
+                }
+                if to_us || self.wants(&message) {
+                    self.put(Incoming::Signal(message));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn put(&mut self, incoming: Incoming) {
+        if let Some(message) = incoming.message() {
+            self.inbox_bytes += message.bytes().len();
+        }
+        self.delivered += 1;
+        self.inbox.push_back(incoming);
+    }
+}
+
+/// For the tasks of a runtime, which take one message after the other.
+#[cfg(feature = "tokio")]
+impl Connection {
+    /// How long a call waits for its reply.
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.options.call_timeout
+    }
+
+    /// The next thing, in the order of the bus. It does not end an announced sleep: one that is over already costs an empty wake-up.
+    pub(crate) fn take_next(&mut self) -> Result<Option<Taken>> {
+        loop {
+            if let Some(incoming) = self.take_from_inbox() {
+                return Ok(Some(Taken::Incoming(incoming)));
+            }
+            let answered = self.replies.iter().next().map(|(serial, _)| serial);
+            if let Some(serial) = answered {
+                return Ok(self.replies.remove(serial).map(|answer| Taken::Answer(serial, answer)));
+            }
+            if let Some(refusal) = self.prepare_refusal()? {
+                return Ok(Some(Taken::Refusal(refusal)));
+            }
+            match self.port.next(&mut self.link)? {
+                Some(received) => self.handle(received),
+                None => return Ok(self.take_end()?.map(Taken::Incoming)),
+            }
+        }
+    }
+
+    /// Fails for a call that nobody will answer, because the authority is gone.
+    pub(crate) fn check_callee(&mut self, to: To) -> Result<()> {
+        match to {
+            To::Peer { id, .. } if self.has_ended() && self.needs_authority(id) => Err(self.link.end()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Serials of the calls whose answers only the authority can bring.
+    pub(crate) fn calls_of_the_bus(&self) -> Vec<u32> {
+        self.pending.serials(|pending| self.needs_authority(pending.callee))
+    }
+}
+
+/// What was taken from the bus.
+#[cfg(feature = "tokio")]
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// A call, a signal, or the end of the authority.
+    Incoming(Incoming),
+    /// The end of the call with this serial: a reply or an error reply, or neither.
+    Answer(u32, Result<Message>),
+    /// The answer to a call that could not be delivered, which is to be sent.
+    Refusal(super::Outgoing),
+}

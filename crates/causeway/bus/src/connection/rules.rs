@@ -1,0 +1,144 @@
+//! Match rules of a connection, and which signals they want.
+
+use causeway_dbus_wire::rule::{MatchRule, Owners};
+use causeway_dbus_wire::wire::{Arg, Body, Header};
+
+use super::{Connection, Message};
+use crate::authority::{DRIVER, unique_name};
+use crate::error::{Error, Result, name};
+use crate::port::AUTHORITY_ID;
+use crate::shared::filter::unique_number;
+
+/// A rule of this connection, and who owns the name of its sender, as the log says up to here.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// Tells it from others of this connection, also equal ones.
+    pub(super) key: u64,
+    pub(super) rule: MatchRule,
+    owner: Option<u64>,
+    /// It matches nothing that stood in the log before it was added.
+    from: u64,
+}
+
+impl Owners for Rule {
+    fn owns(&self, connection: &str, name: &str) -> bool {
+        self.rule.sender.as_deref() == Some(name)
+            && self.owner.is_some_and(|id| connection == unique_name(id))
+    }
+}
+
+impl Rule {
+    fn matches(&self, header: &Header<'_>, args: &[Arg<'_>]) -> bool {
+        // The bus itself owns its name, whatever the directory says.
+        let is_of_driver =
+            || self.rule.sender.as_deref() == Some(DRIVER) && self.rule.matches(header, args, &());
+        self.rule.matches(header, args, self) || is_of_driver()
+    }
+}
+
+impl Connection {
+    /// From the return of this call on, signals that the rule matches are received ([`Connection::next`]).
+    ///
+    /// # Errors
+    /// As [`Connection::call`], with `MatchRuleInvalid`.
+    pub fn add_match(&mut self, rule: &str) -> Result<()> {
+        // First the rule, then its registration: a signal between both is received.
+        let key = self.insert_rule(rule)?;
+        let added = self.call_driver("AddMatch", Body::default().text(rule));
+        if added.is_err() {
+            self.remove_rule(key);
+        }
+        added.map(drop)
+    }
+
+    /// Removes a rule that was added.
+    ///
+    /// # Errors
+    /// As [`Connection::call`], with `MatchRuleNotFound`.
+    pub fn remove_match(&mut self, rule: &str) -> Result<()> {
+        self.call_driver("RemoveMatch", Body::default().text(rule))?;
+        if let Ok(rule) = rule.parse() {
+            self.remove_equal_rule(&rule);
+        }
+        Ok(())
+    }
+
+    /// Adds a rule to those that this connection matches itself; returns its key. The authority does not know it yet.
+    pub(crate) fn insert_rule(&mut self, rule: &str) -> Result<u64> {
+        let rule: MatchRule = rule.parse().map_err(|error| {
+            Error::method(name::MATCH_RULE_INVALID, format!("invalid match rule {rule:?}: {error}"))
+        })?;
+        Ok(self.keep_rule(rule))
+    }
+
+    /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender is what the directory says now.
+    pub(super) fn keep_rule(&mut self, rule: MatchRule) -> u64 {
+        let owner = rule.sender.as_deref().and_then(|wanted| match wanted {
+            DRIVER => Some(AUTHORITY_ID),
+            _ => unique_number(wanted).or_else(|| self.port.directory().owner(wanted).map(|owner| owner.id)),
+        });
+        let key = self.next_rule;
+        self.next_rule += 1;
+        let from = self.port.find_end();
+        self.rules.push(Rule { key, rule, owner, from });
+        self.port.wants_signals = true;
+        key
+    }
+
+    /// Removes a rule from those that this connection matches itself.
+    pub(crate) fn remove_rule(&mut self, key: u64) {
+        self.rules.retain(|rule| rule.key != key);
+        self.port.wants_signals = !self.rules.is_empty();
+    }
+
+    /// The same for one that is equal; others that are equal stay.
+    pub(super) fn remove_equal_rule(&mut self, rule: &MatchRule) {
+        if let Some(Rule { key, .. }) = self.rules.iter().find(|known| known.rule == *rule) {
+            self.remove_rule(*key);
+        }
+    }
+
+    /// Keys of the rules that a signal matches which was taken just now.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn matching_rules(&self, signal: &Message) -> Vec<u64> {
+        let (header, args) = (signal.header(), signal.args());
+        let rules = self.rules.iter().filter(|rule| rule.from <= signal.position());
+        rules.filter(|rule| rule.matches(&header, &args)).map(|rule| rule.key).collect()
+    }
+
+    pub(super) fn wants(&self, message: &Message) -> bool {
+        let args = message.args();
+        let header = message.header();
+        let mut rules = self.rules.iter().filter(|rule| rule.from <= message.position());
+        rules.any(|rule| rule.matches(&header, &args))
+    }
+
+    /// As [`Connection::wants`], as far as the header tells, without its sender.
+    pub(super) fn may_want(&self, header: &Header<'_>, position: u64) -> bool {
+        let mut rules = self.rules.iter().filter(|rule| rule.from <= position);
+        rules.any(|Rule { rule, .. }| {
+            let coarse = MatchRule { sender: None, args: Vec::new(), ..rule.clone() };
+            coarse.matches(header, &[], &())
+        })
+    }
+
+    /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
+    pub(super) fn follow_owner(&mut self, message: &Message) {
+        let args = message.args();
+        let [Arg::Text(name), _, Arg::Text(new)] = args[..] else { return };
+        for rule in &mut self.rules {
+            if rule.rule.sender.as_deref() == Some(name) {
+                rule.owner = unique_number(new);
+            }
+        }
+        if let (Some(id), true) = (unique_number(name), new.is_empty()) {
+            self.port.forget_member(id);
+            let position = message.position();
+            self.end_calls(
+                |pending| pending.callee == id,
+                "the callee disconnected without replying",
+                position,
+            );
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a message carries: bytes, which were copied or are mapped, and descriptors.
+
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use causeway_dbus_wire::wire::Body;
+
+use crate::shared::body::SealedBody;
+
+/// Arguments and descriptors of a message to be sent. A [`Body`] becomes one without descriptors.
+///
+/// An argument of type `h` is the index of its descriptor: see [`Payload::descriptor`].
+#[derive(Debug, Default)]
+pub struct Payload {
+    pub(crate) body: Body,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl Payload {
+    /// These arguments, among them indices of these descriptors.
+    #[must_use]
+    pub fn new(body: Body, descriptors: Vec<OwnedFd>) -> Payload {
+        Payload { body, descriptors }
+    }
+
+    /// Appends an argument of type `h` with its descriptor.
+    #[must_use]
+    pub fn descriptor(mut self, descriptor: OwnedFd) -> Payload {
+        self.body = self.body.descriptor_index(self.descriptors.len() as u32);
+        self.descriptors.push(descriptor);
+        self
+    }
+}
+
+impl From<Body> for Payload {
+    fn from(body: Body) -> Payload {
+        Payload { body, descriptors: Vec::new() }
+    }
+}
+
+/// The bytes of a message. Those of a long one are mapped, and its clones share them.
+#[derive(Clone, Debug)]
+pub struct Bytes(Place);
+
+#[derive(Clone, Debug)]
+enum Place {
+    Copied(Vec<u8>),
+    Mapped(Arc<SealedBody>),
+}
+
+impl Bytes {
+    /// Do they lie in a file of their own, so that they were not copied?
+    #[must_use]
+    pub fn are_mapped(&self) -> bool {
+        matches!(self.0, Place::Mapped(_))
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Bytes {
+        Bytes(Place::Copied(bytes))
+    }
+}
+
+impl From<SealedBody> for Bytes {
+    fn from(body: SealedBody) -> Bytes {
+        Bytes(Place::Mapped(Arc::new(body)))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Place::Copied(bytes) => bytes,
+            Place::Mapped(body) => body,
+        }
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Bytes) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Bytes {}
+
+/// The descriptors of a message that was received. Clones of the message share them: who takes them first has them, and those that
+/// nobody takes are closed with the last clone.
+#[derive(Clone, Debug, Default)]
+pub struct FileDescriptors(Option<Arc<Mutex<Vec<OwnedFd>>>>);
+
+impl FileDescriptors {
+    /// Takes all; empty where there are none any more.
+    #[must_use]
+    pub fn take(&self) -> Vec<OwnedFd> {
+        self.0.as_ref().map_or_else(Vec::new, |shared| {
+            std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner))
+        })
+    }
+
+    /// How many have not been taken.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.as_ref().map_or(0, |shared| shared.lock().unwrap_or_else(PoisonError::into_inner).len())
+    }
+}
+
+impl From<Vec<OwnedFd>> for FileDescriptors {
+    fn from(descriptors: Vec<OwnedFd>) -> FileDescriptors {
+        FileDescriptors((!descriptors.is_empty()).then(|| Arc::new(Mutex::new(descriptors))))
+    }
+}
+
+/// Equal are those of one message, taken or not.
+impl PartialEq for FileDescriptors {
+    fn eq(&self, other: &FileDescriptors) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for FileDescriptors {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_taken_once_whoever_asks() {
+        let (one, two) = rustix::pipe::pipe().unwrap();
+        let descriptors = FileDescriptors::from(vec![one, two]);
+        let clone = descriptors.clone();
+        assert_eq!((clone.count(), clone == descriptors), (2, true));
+        assert_eq!(clone.take().len(), 2);
+        assert_eq!((descriptors.count(), descriptors.take().len()), (0, 0));
+        assert_eq!(FileDescriptors::from(Vec::new()), FileDescriptors::default());
+    }
+
+    #[test]
+    fn mapped_and_copied_bytes_are_equal_when_they_are_the_same() {
+        let body = SealedBody::open(&crate::shared::body::write(&[7; 5000]).unwrap(), 5000).unwrap();
+        let (mapped, copied) = (Bytes::from(body), Bytes::from(vec![7; 5000]));
+        assert_eq!(mapped, copied);
+        assert_eq!((mapped.clone().are_mapped(), copied.are_mapped()), (true, false));
+    }
+}

@@ -1,0 +1,241 @@
+//! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses and counts. While
+//! there is one, what clients send goes through the order log, too.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use causeway_dbus_wire::rule::{MatchRule, Owners};
+use causeway_os::memory::Access;
+
+use crate::authority::{name_of, unique_name};
+use crate::connection::{Link, Message, Statistics};
+use crate::content::FileDescriptors;
+use crate::error::{Error, Result};
+use crate::port::{Descriptors, Received, broken_by};
+use crate::shared::directory::{Directory, Peer, State};
+use crate::shared::order::{Broken, OrderLog};
+use crate::shared::outbox::{ForeignOutbox, Found};
+use crate::shared::ring::{self, Cells, Entry};
+
+/// A monitor that has nothing to read looks again after this time: nobody wakes it.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// What a monitor reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "a message is the rule, and moved once")]
+pub enum Observed {
+    /// A message, in the order of the bus.
+    Message(Message),
+    /// So many messages were overwritten before they were read, or came from a member that had left some time before; the filter may not
+    /// have wanted some of them.
+    Lost {
+        /// How many.
+        messages: u64,
+    },
+}
+
+/// Reads all messages of a bus. Of messages that are too long for an outbox it shows the header and the length
+/// ([`Message::is_header_only`]); descriptors it never gets.
+#[derive(Debug)]
+pub struct Monitor {
+    link: Link,
+    order: OrderLog,
+    directory: Directory,
+    cursor: u64,
+    outboxes: Vec<Option<(u64, ForeignOutbox)>>,
+    /// With none, everything is wanted.
+    rules: Vec<MatchRule>,
+    lost: u64,
+}
+
+impl Monitor {
+    /// Watches the bus that is served at a path, from now on.
+    ///
+    /// # Errors
+    /// Nobody serves there, or the bus refuses.
+    pub fn open(path: impl AsRef<Path>) -> Result<Monitor> {
+        let (link, _, fds) = Link::join(path.as_ref(), None)?;
+        let Ok([order, directory]) = <[OwnedFd; 2]>::try_from(fds) else {
+            return Err(Error::Refused("incomplete welcome from the bus: descriptors are missing".into()));
+        };
+        let order = OrderLog::open(&order, Access::ReadOnly)?;
+        let directory = Directory::open(&directory)?;
+        let outboxes = (0..order.slots()).map(|_| None).collect();
+        let mut monitor = Monitor {
+            link,
+            cursor: order.load_hint(),
+            order,
+            directory,
+            outboxes,
+            rules: Vec::new(),
+            lost: 0,
+        };
+        monitor.cursor = monitor.end();
+        Ok(monitor)
+    }
+
+    /// The GUID of this bus, 32 hexadecimal digits.
+    #[must_use]
+    pub fn bus_id(&self) -> String {
+        self.directory.bus_id()
+    }
+
+    /// Reads only what this match rule matches, or another one that was given before.
+    #[must_use]
+    pub fn filter(mut self, rule: MatchRule) -> Monitor {
+        self.rules.push(rule);
+        self
+    }
+
+    fn end(&self) -> u64 {
+        let mut end = self.order.load_hint();
+        while self.is_present(end) {
+            end += 1;
+        }
+        end
+    }
+
+    fn is_present(&self, position: u64) -> bool {
+        (self.order.load_entry(position) >> 48) as u16 == ring::lap(&self.order, position)
+    }
+
+    /// The next message, or a loss, at most after `timeout` (`None`: however long it takes). `Ok(None)` when the time is over.
+    ///
+    /// # Errors
+    /// The bus has ended.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Observed>> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let word = self.order.load_entry(self.cursor);
+            let (found, lap) = ((word >> 48) as u16, ring::lap(&self.order, self.cursor));
+            if found == lap {
+                if let Some(observed) = self.observe(Entry::of(word))? {
+                    return Ok(Some(observed));
+                }
+            } else if found == lap.wrapping_sub(1) {
+                if self.lost > 0 {
+                    return Ok(Some(Observed::Lost { messages: std::mem::take(&mut self.lost) }));
+                }
+                let left = end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
+                if left.is_zero() {
+                    return Ok(None);
+                }
+                if causeway_os::process::poll(&[self.link.socket().as_fd()], Some(left.min(LOOK_AGAIN)))?[0] {
+                    return Err(self.link.end());
+                }
+            } else {
+                self.skip_lost()?;
+            }
+        }
+    }
+
+    /// Goes on at the hint after the log was overwritten.
+    fn skip_lost(&mut self) -> Result<()> {
+        if let Some(broken) = self.order.broken() {
+            return Err(broken_by(&self.directory, broken));
+        }
+        let hint = self.order.load_hint();
+        if hint <= self.cursor {
+            // Overwritten a moment ago, and the hint not stored yet.
+            std::thread::yield_now();
+            return Ok(());
+        }
+        self.lost += hint - self.cursor;
+        self.cursor = hint;
+        Ok(())
+    }
+
+    /// Reads what an entry refers to. `None` if the filter does not want it, or if it is lost.
+    fn observe(&mut self, entry: Entry) -> Result<Option<Observed>> {
+        let slot = entry.sender;
+        if usize::from(slot) >= self.order.slots() {
+            return Err(broken_by(&self.directory, Broken { slot: None, position: self.cursor }));
+        }
+        let found = self.read(entry)?;
+        if self.lost > 0 && matches!(found, Some((..))) {
+            // The loss first; the message next time.
+            return Ok(Some(Observed::Lost { messages: std::mem::take(&mut self.lost) }));
+        }
+        let position = self.cursor;
+        self.cursor += 1;
+        let Some((header, bytes)) = found else {
+            self.lost += 1;
+            return Ok(None);
+        };
+        let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
+        let received = Received { position, slot, header, bytes, descriptors };
+        let Some(message) = Message::checked(received).filter(|_| header.is_possible()) else {
+            self.lost += 1;
+            return Ok(None);
+        };
+        let is_wanted = self.rules.is_empty() || {
+            let (header, args, owners) = (message.header(), message.args(), ByDirectory(&self.directory));
+            self.rules.iter().any(|rule| rule.matches(&header, &args, &owners))
+        };
+        Ok(is_wanted.then_some(Observed::Message(message)))
+    }
+
+    fn read(&mut self, entry: Entry) -> Result<Option<(crate::shared::header::BusHeader, Vec<u8>)>> {
+        let slot = entry.sender;
+        let (id, _) = self.directory.id_and_state(slot);
+        let known = &mut self.outboxes[usize::from(slot)];
+        if known.as_ref().is_none_or(|(has, _)| *has != id) {
+            let fd = self.link.outbox(slot, id)?;
+            *known = match fd {
+                Some(fd) => Some((id, ForeignOutbox::open(&fd)?)),
+                None => None,
+            };
+        }
+        match known.as_ref().map(|(_, outbox)| outbox.read(entry.place)) {
+            Some(Found::Message(header, bytes)) => Ok(Some((header, bytes))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Who is on the bus, and what each member has done.
+    #[must_use]
+    pub fn members(&self) -> Vec<(Peer, Vec<String>, Statistics)> {
+        let end = self.end();
+        let names: Vec<(String, u64)> = self
+            .directory
+            .all_names()
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), self.directory.owner(&name)?.id)))
+            .collect();
+        let peers =
+            (0..self.directory.peers() as u16).filter_map(|index| Some((index, self.directory.peer(index)?)));
+        peers
+            .filter(|(_, peer)| peer.state == State::Active)
+            .map(|(index, peer)| {
+                let own = names.iter().filter(|(_, id)| *id == peer.id).map(|(name, _)| name.clone());
+                let own = own.chain((index == 0).then(|| name_of(peer.id))).collect();
+                let statistics = match usize::from(index) < self.order.slots() {
+                    true => Statistics::of(&self.order, index, end),
+                    false => Statistics::default(),
+                };
+                (peer, own, statistics)
+            })
+            .collect()
+    }
+
+    /// Entries that the order log holds.
+    #[must_use]
+    pub fn order_entries(&self) -> u64 {
+        self.order.capacity()
+    }
+
+    /// Messages that were sent on this bus.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.end()
+    }
+}
+
+struct ByDirectory<'a>(&'a Directory);
+
+impl Owners for ByDirectory<'_> {
+    fn owns(&self, connection: &str, name: &str) -> bool {
+        self.0.owner(name).is_some_and(|owner| unique_name(owner.id) == connection)
+    }
+}

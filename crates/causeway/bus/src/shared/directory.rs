@@ -1,0 +1,659 @@
+//! The directory: who is on the bus, under which names, and which signals each wants to be woken for.
+//!
+//! Only the authority writes it; members map it for reading. An entry has a sequence number that is odd while the entry changes;
+//! a reader that finds it odd or changed reads again. What a reader gets is checked all the same: indices and lengths before
+//! they are used.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{Ordering, fence};
+
+use causeway_os::memory::{Access, Mapping};
+
+use super::filter::{FILTER_WORDS, Filter, SignalKeys, hash, says_yes};
+use super::{ABI, memory};
+use crate::error::{Error, Result};
+
+/// First eight bytes of a directory.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBDIR");
+/// Offset of the number of changes of filters.
+pub const FILTER_VERSION: usize = 128;
+/// Offset of the word that says whether the authority must see messages between members.
+pub const WATCHED: usize = 56;
+/// Offset of the word that says whether there are clients that the directory does not show.
+pub const PARTIAL: usize = 64;
+/// Offset of the bits of peers that want signals.
+pub const LISTENERS: usize = 1024;
+/// Offset of the bits of slots in use.
+pub const PRESENT: usize = 512;
+/// Offset of the first peer.
+pub const PEERS: usize = 4096;
+/// Bytes of a peer.
+pub const PEER_BYTES: usize = 1024;
+/// Bytes of a name.
+pub const NAME_BYTES: usize = 512;
+/// Peers at most, members and clients together.
+pub const PEERS_MAX: usize = 8192;
+/// Names at most.
+pub const NAMES_MAX: usize = 65536;
+/// Waiting owners of a name that the directory shows.
+pub const QUEUE_SHOWN: usize = 24;
+/// Bytes of a label that are kept.
+pub const LABEL_BYTES: usize = 64;
+
+const FILTER_AT: usize = 128;
+const _: () = assert!(FILTER_AT + FILTER_WORDS * 8 <= PEER_BYTES);
+const LABEL_AT: usize = 64;
+const QUEUE_AT: usize = 64;
+const TEXT_AT: usize = 256;
+/// Tries to read an entry that changes; an authority that died while it wrote leaves one odd for ever.
+const TRIES: usize = 100_000;
+
+/// State of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Nobody.
+    #[default]
+    Free = 0,
+    /// On the bus.
+    Active = 1,
+    /// Gone; what it sent has not been read by all yet.
+    Leaving = 2,
+}
+
+/// Somebody on the bus: a member, or a D-Bus client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Number in its unique name, never used again.
+    pub id: u64,
+    /// Slot whose outbox has its messages: its own, or that of the authority.
+    pub carrier: u16,
+    /// Is it there?
+    pub state: State,
+    /// Process, 0 if the authority could not see it.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// Label of a security module, cut after [`LABEL_BYTES`].
+    pub label: String,
+}
+
+/// Who has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Entry of the owner.
+    pub peer: u16,
+    /// Number in its unique name.
+    pub id: u64,
+    /// Numbers of those who wait for the name, at most [`QUEUE_SHOWN`].
+    pub queue: Vec<u64>,
+}
+
+/// Who has a well-known name, and in which state of its entry that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerRead {
+    /// Entry of the owner.
+    pub peer: u16,
+    /// Number in its unique name.
+    pub id: u64,
+    /// Offset of the entry, and its sequence number.
+    state: (usize, u64),
+}
+
+/// A directory.
+#[derive(Debug)]
+pub struct Directory {
+    memory: Mapping,
+    slots: usize,
+    peers: usize,
+    names: usize,
+}
+
+impl Directory {
+    /// A new directory, and the descriptor through which members can only read it.
+    ///
+    /// # Errors
+    /// More peers or names than are possible; the kernel lacks memory or a seal.
+    pub fn create(slots: usize, peers: usize, names: usize, bus: [u64; 2]) -> Result<(OwnedFd, Directory)> {
+        if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
+            return Err(Error::Invalid(format!(
+                "a directory has at most {PEERS_MAX} peers and from 1 to {NAMES_MAX} names, not {peers} and {names}"
+            )));
+        }
+        let bytes = Directory::bytes(peers, names);
+        let fd = memory::create("causeway-directory", bytes)?;
+        let memory = memory::map(&fd, bytes, Access::ReadWrite)?;
+        let words = [MAGIC, u64::from(ABI), slots as u64, peers as u64, names as u64, bus[0], bus[1]];
+        for (index, word) in words.into_iter().enumerate() {
+            memory.atomic_u64(index * 8).store(word, Ordering::Relaxed);
+        }
+        memory::seal(&fd, memory::ONE_WRITER)?;
+        Ok((fd, Directory { memory, slots, peers, names }))
+    }
+
+    /// Maps the directory of a bus.
+    ///
+    /// # Errors
+    /// It is not sealed, its length and header disagree, or it is of another version.
+    pub fn open(fd: &OwnedFd) -> Result<Directory> {
+        let refuse = |why: String| Error::Refused(format!("invalid directory: {why}"));
+        let bytes = memory::checked_bytes(fd, "directory", memory::ONE_WRITER)?;
+        if bytes < PEERS as u64 {
+            return Err(refuse(format!("it has {bytes} bytes")));
+        }
+        let memory = memory::map(fd, bytes, Access::ReadOnly)?;
+        let word = |index: usize| memory.load_u64(index * 8).load(Ordering::Relaxed);
+        if word(0) != MAGIC || word(1) != u64::from(ABI) {
+            return Err(refuse(format!("not a directory of version {ABI}")));
+        }
+        let [slots, peers, names] = [2, 3, 4].map(|index| usize::try_from(word(index)).unwrap_or(usize::MAX));
+        if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
+            return Err(refuse("its sizes are out of range".into()));
+        }
+        if bytes != Directory::bytes(peers, names) {
+            return Err(refuse(format!("{bytes} bytes do not fit {peers} peers and {names} names")));
+        }
+        Ok(Directory { memory, slots, peers, names })
+    }
+
+    fn bytes(peers: usize, names: usize) -> u64 {
+        (PEERS + peers * PEER_BYTES + names * NAME_BYTES) as u64
+    }
+
+    /// Peers that there can be.
+    #[must_use]
+    pub fn peers(&self) -> usize {
+        self.peers
+    }
+
+    /// Slots of members; they are the first peers.
+    #[inline]
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Identifies the bus: the two halves of its GUID.
+    #[must_use]
+    pub fn bus(&self) -> [u64; 2] {
+        [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed))
+    }
+
+    /// [`bus`](Directory::bus) as 32 hexadecimal digits.
+    #[must_use]
+    pub fn bus_id(&self) -> String {
+        let [first, second] = self.bus();
+        format!("{first:016x}{second:016x}")
+    }
+
+    /// Must the authority see messages between two members too, because somebody monitors the bus through it?
+    #[inline]
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.memory.load_u64(WATCHED).load(Ordering::Relaxed) != 0
+    }
+
+    /// Says so, or that it need not any more.
+    pub fn set_watched(&self, is_watched: bool) {
+        self.memory.atomic_u64(WATCHED).store(is_watched.into(), Ordering::Relaxed);
+    }
+
+    /// Are there clients that this directory does not show, so that a number that is not here may still be that of one?
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.memory.load_u64(PARTIAL).load(Ordering::Relaxed) != 0
+    }
+
+    /// Says so, or that all are shown. To be called before anybody can learn of the client.
+    pub fn set_partial(&self, is_partial: bool) {
+        self.memory.atomic_u64(PARTIAL).store(is_partial.into(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn peer_at(&self, peer: u16, offset: usize) -> usize {
+        assert!(usize::from(peer) < self.peers, "peer {peer} of {}", self.peers);
+        PEERS + usize::from(peer) * PEER_BYTES + offset
+    }
+
+    fn name_at(&self, name: usize, offset: usize) -> usize {
+        PEERS + self.peers * PEER_BYTES + (name % self.names) * NAME_BYTES + offset
+    }
+
+    #[inline]
+    fn load(&self, offset: usize) -> u64 {
+        self.memory.load_u64(offset).load(Ordering::Relaxed)
+    }
+
+    /// Reads an entry whose sequence number is at `at` until it is whole.
+    fn read<T>(&self, at: usize, read: impl FnMut() -> T) -> Option<T> {
+        self.read_state(at, read).map(|(_, value)| value)
+    }
+
+    /// As [`Directory::read`], with the sequence number.
+    fn read_state<T>(&self, at: usize, mut read: impl FnMut() -> T) -> Option<(u64, T)> {
+        for turn in 0..TRIES {
+            let before = self.memory.load_u64(at).load(Ordering::Acquire);
+            let value = read();
+            fence(Ordering::Acquire); // PAIR directory-entry
+            if before.is_multiple_of(2) && self.load(at) == before {
+                return Some((before, value));
+            }
+            if turn % 64 == 63 {
+                std::thread::yield_now();
+            }
+        }
+        None
+    }
+
+    /// Changes an entry whose sequence number is at `at`.
+    fn write(&self, at: usize, write: impl FnOnce(&dyn Fn(usize, u64))) {
+        let sequence = self.memory.atomic_u64(at);
+        let before = sequence.load(Ordering::Relaxed);
+        sequence.store(before + 1, Ordering::Relaxed);
+        fence(Ordering::Release); // PAIR directory-entry
+        write(&|offset, word| self.memory.atomic_u64(offset).store(word, Ordering::Relaxed));
+        sequence.store(before + 2, Ordering::Release);
+    }
+
+    /// Number and state of a peer: what senders and readers ask for each message.
+    #[inline]
+    #[must_use]
+    pub fn id_and_state(&self, peer: u16) -> (u64, State) {
+        let (id, second) = self.id_and_second_word(peer);
+        (id, state(second))
+    }
+
+    /// Number of the peer that is there, or was last.
+    #[inline]
+    #[must_use]
+    pub fn id(&self, peer: u16) -> u64 {
+        self.memory.load_u64(self.peer_at(peer, 8)).load(Ordering::Acquire)
+    }
+
+    /// Number of a peer, and the word with its state and its carrier.
+    #[inline]
+    fn id_and_second_word(&self, peer: u16) -> (u64, u64) {
+        let at = self.peer_at(peer, 0);
+        let word = |offset| self.memory.load_u64(at + offset).load(Ordering::Acquire);
+        let mut before = word(8);
+        for _ in 0..TRIES {
+            let second = word(16);
+            // A number is never used again: if it is the same after as before, the state is one of its own.
+            match word(8) {
+                after if after == before => return (after, second),
+                after => before = after,
+            }
+        }
+        (before, State::Free as u64)
+    }
+
+    /// Is this the peer, and is it on the bus? Asked of a number that this peer has or had, as whoever learned it from the bus knows.
+    #[inline]
+    #[must_use]
+    pub fn is_active(&self, peer: u16, id: u64) -> bool {
+        let at = self.peer_at(peer, 0);
+        let word = |offset| self.memory.load_u64(at + offset).load(Ordering::Acquire);
+        // A number is never used again: if it is still there after the state was read, the state is its own.
+        state(word(16)) == State::Active && word(8) == id
+    }
+
+    /// Everything about a peer. `None` for one that is free, and where the authority died while it wrote.
+    #[must_use]
+    pub fn peer(&self, peer: u16) -> Option<Peer> {
+        if usize::from(peer) >= self.peers {
+            return None;
+        }
+        let at = |offset| self.peer_at(peer, offset);
+        let found = self.read(at(0), || {
+            let mut label = [0; LABEL_BYTES];
+            memory::copy_out(&self.memory, at(LABEL_AT), &mut label);
+            let end = label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
+            let (second, third) = (self.load(at(16)), self.load(at(24)));
+            Peer {
+                id: self.load(at(8)),
+                carrier: (second >> 32) as u16,
+                state: state(second),
+                pid: third as u32,
+                uid: (third >> 32) as u32,
+                label: String::from_utf8_lossy(&label[..end]).into_owned(),
+            }
+        })?;
+        (found.state != State::Free).then_some(found)
+    }
+
+    /// The entry of the active peer with this number.
+    #[must_use]
+    pub fn find(&self, id: u64) -> Option<u16> {
+        (0..self.peers as u16).find(|peer| self.id_and_state(*peer) == (id, State::Active))
+    }
+
+    /// Slot that carries the messages of a peer.
+    #[inline]
+    #[must_use]
+    pub fn carrier(&self, peer: u16) -> u16 {
+        self.carrier_of(self.load(self.peer_at(peer, 16)))
+    }
+
+    #[inline]
+    fn carrier_of(&self, second_word: u64) -> u16 {
+        ((second_word >> 32) as u16).min(self.slots as u16 - 1)
+    }
+
+    /// The same, if this is the peer and it is on the bus.
+    #[inline]
+    #[must_use]
+    pub fn active_carrier(&self, peer: u16, id: u64) -> Option<u16> {
+        let (found, second) = self.id_and_second_word(peer);
+        (found == id && state(second) == State::Active).then(|| self.carrier_of(second))
+    }
+
+    /// Slots in use, lowest first.
+    pub fn present(&self) -> impl Iterator<Item = u16> + '_ {
+        self.bits(PRESENT, self.slots)
+    }
+
+    /// Peers that want signals, lowest first.
+    pub fn listeners(&self) -> impl Iterator<Item = u16> + '_ {
+        self.bits(LISTENERS, self.peers)
+    }
+
+    fn bits(&self, at: usize, count: usize) -> impl Iterator<Item = u16> + '_ {
+        (0..count.div_ceil(64)).flat_map(move |index| {
+            let mut word = self.memory.load_u64(at + index * 8).load(Ordering::Acquire);
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros();
+                word &= word.wrapping_sub(1);
+                (bit < 64).then_some(index as u16 * 64 + bit as u16)
+            })
+            .filter(move |bit| usize::from(*bit) < count)
+        })
+    }
+
+    fn set_bit(&self, at: usize, bit: u16, value: bool) {
+        let word = self.memory.atomic_u64(at + usize::from(bit) / 64 * 8);
+        let mask = 1u64 << (bit % 64);
+        match value {
+            true => word.fetch_or(mask, Ordering::SeqCst),
+            false => word.fetch_and(!mask, Ordering::SeqCst),
+        };
+    }
+
+    /// How often filters, or the peers that have them, have changed. Who loads a number here finds the filters that go with it, or later
+    /// ones.
+    #[inline]
+    #[must_use]
+    pub fn filter_version(&self) -> u64 {
+        self.memory.load_u64(FILTER_VERSION).load(Ordering::Acquire) // PAIR directory-filters
+    }
+
+    /// To be called after a change of filters, and before anybody is told that it was made.
+    fn raise_filter_version(&self) {
+        self.memory.atomic_u64(FILTER_VERSION).fetch_add(1, Ordering::SeqCst); // PAIR directory-filters
+    }
+
+    /// Would this signal wake a peer? An entry that cannot be read counts as yes.
+    #[must_use]
+    pub fn wants(&self, peer: u16, keys: &SignalKeys<'_>) -> bool {
+        let filter = self.peer_at(peer, FILTER_AT);
+        self.read(self.peer_at(peer, 0), || says_yes(|word| self.load(filter + word * 8), keys))
+            .unwrap_or(true)
+    }
+
+    /// Writes a peer, with a filter that says no to everything.
+    pub fn set_peer(&self, index: u16, peer: &Peer) {
+        let at = |offset| self.peer_at(index, offset);
+        self.set_bit(LISTENERS, index, false);
+        self.write(at(0), |store| {
+            // Free before it has another number: no reader sees the new number with the old state.
+            store(at(16), 0);
+            fence(Ordering::Release);
+            store(at(8), peer.id);
+            store(at(24), u64::from(peer.pid) | u64::from(peer.uid) << 32);
+            let mut label = [0; LABEL_BYTES];
+            let bytes = peer.label.len().min(LABEL_BYTES);
+            label[..bytes].copy_from_slice(&peer.label.as_bytes()[..bytes]);
+            memory::copy_in(&self.memory, at(LABEL_AT), &label);
+            (0..FILTER_WORDS).for_each(|word| store(at(FILTER_AT + word * 8), 0));
+            fence(Ordering::Release);
+            store(at(16), peer.state as u64 | u64::from(peer.carrier) << 32);
+        });
+        if usize::from(index) < self.slots {
+            self.set_bit(PRESENT, index, peer.state == State::Active);
+        }
+        self.raise_filter_version();
+    }
+
+    /// Changes the state of a peer.
+    pub fn set_state(&self, index: u16, state: State) {
+        let at = self.peer_at(index, 16);
+        if usize::from(index) < self.slots {
+            self.set_bit(PRESENT, index, state == State::Active);
+        }
+        if state != State::Active {
+            self.set_bit(LISTENERS, index, false);
+        }
+        let carrier = self.load(at) & !0xffff_ffff;
+        self.write(self.peer_at(index, 0), |store| store(at, carrier | state as u64));
+        self.raise_filter_version();
+    }
+
+    /// Replaces the filter of a peer.
+    pub fn set_filter(&self, index: u16, filter: &Filter) {
+        let at = self.peer_at(index, FILTER_AT);
+        self.write(self.peer_at(index, 0), |store| {
+            filter.words().iter().enumerate().for_each(|(word, value)| store(at + word * 8, *value));
+        });
+        self.set_bit(LISTENERS, index, !filter.is_empty());
+        self.raise_filter_version();
+    }
+
+    /// Who has a well-known name.
+    #[must_use]
+    pub fn owner(&self, name: &str) -> Option<Owner> {
+        let entry = self.find_name(name)?;
+        let at = |offset| self.name_at(entry, offset);
+        self.read(at(0), || {
+            let (lengths, owner) = (self.load(at(16)), self.load(at(24)));
+            let queued = ((lengths >> 32) as usize).min(QUEUE_SHOWN);
+            (self.is_named(entry, lengths, name) && usize::from(owner as u16) < self.peers).then(|| Owner {
+                peer: owner as u16,
+                id: self.load(at(32)),
+                queue: (0..queued).map(|index| self.load(at(QUEUE_AT + index * 8))).collect(),
+            })
+        })
+        .flatten()
+    }
+
+    /// Entry and number of the owner of a well-known name, to be remembered.
+    #[must_use]
+    pub fn read_owner(&self, name: &str) -> Option<OwnerRead> {
+        let entry = self.find_name(name)?;
+        let at = |offset| self.name_at(entry, offset);
+        let (sequence, owner) = self.read_state(at(0), || {
+            let (lengths, peer, id) = (self.load(at(16)), self.load(at(24)) as u16, self.load(at(32)));
+            (self.is_named(entry, lengths, name) && usize::from(peer) < self.peers).then_some((peer, id))
+        })?;
+        owner.map(|(peer, id)| OwnerRead { peer, id, state: (at(0), sequence) })
+    }
+
+    /// Does the directory still say what was read?
+    #[inline]
+    #[must_use]
+    pub fn is_owner_still(&self, read: &OwnerRead) -> bool {
+        let (at, sequence) = read.state;
+        self.memory.load_u64(at).load(Ordering::Acquire) == sequence
+    }
+
+    /// Has an entry, with these lengths, this name?
+    fn is_named(&self, entry: usize, lengths: u64, name: &str) -> bool {
+        let mut words = self.memory.load_u64s(self.name_at(entry, TEXT_AT), (NAME_BYTES - TEXT_AT) / 8);
+        let mut chunks = name.as_bytes().chunks(8);
+        lengths as u32 as usize == name.len()
+            && !name.is_empty()
+            && chunks.all(|chunk| words.next().is_some_and(|word| word.to_ne_bytes().starts_with(chunk)))
+    }
+
+    fn text(&self, entry: usize, lengths: u64) -> Vec<u8> {
+        let bytes = (lengths as u32 as usize).min(NAME_BYTES - TEXT_AT);
+        self.memory.copy(self.name_at(entry, TEXT_AT), bytes)
+    }
+
+    /// All well-known names.
+    #[must_use]
+    pub fn all_names(&self) -> Vec<String> {
+        let names = (0..self.names).filter_map(|entry| {
+            let at = self.name_at(entry, 0);
+            let text = self.read(at, || self.text(entry, self.load(at + 16)))?;
+            (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
+        });
+        names.collect()
+    }
+
+    /// The entry of a name, if it has one.
+    fn find_name(&self, name: &str) -> Option<usize> {
+        let wanted = name_hash(name);
+        for step in 0..self.names {
+            let entry = (wanted as usize).wrapping_add(step) % self.names;
+            let at = self.name_at(entry, 0);
+            let found = self.memory.load_u64(at + 8).load(Ordering::Acquire);
+            if found == 0 {
+                return None;
+            }
+            if found == wanted && self.read(at, || self.is_named(entry, self.load(at + 16), name))? {
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Writes who has a name; without an owner the name goes. False if there is no entry left.
+    pub fn set_owner(&self, name: &str, owner: Option<&Owner>) -> bool {
+        let entry = match (self.find_name(name), owner) {
+            (Some(entry), _) => entry,
+            (None, None) => return true,
+            (None, Some(_)) => {
+                let first = name_hash(name) as usize;
+                let is_free = |entry: &usize| self.load(self.name_at(*entry, 16)) as u32 == 0;
+                match (0..self.names).map(|step| first.wrapping_add(step) % self.names).find(is_free) {
+                    Some(entry) => entry,
+                    None => return false,
+                }
+            }
+        };
+        let at = |offset| self.name_at(entry, offset);
+        self.write(at(0), |store| {
+            let Some(owner) = owner else {
+                // The hash stays, so that searches go on behind it.
+                return store(at(16), 0);
+            };
+            let queued = owner.queue.len().min(QUEUE_SHOWN);
+            store(at(8), name_hash(name));
+            store(at(16), name.len() as u64 | (queued as u64) << 32);
+            store(at(24), u64::from(owner.peer));
+            store(at(32), owner.id);
+            owner
+                .queue
+                .iter()
+                .take(queued)
+                .enumerate()
+                .for_each(|(index, id)| store(at(QUEUE_AT + index * 8), *id));
+            memory::copy_in(&self.memory, at(TEXT_AT), name.as_bytes());
+        });
+        true
+    }
+}
+
+/// Never 0, which marks an entry that was never used.
+fn name_hash(name: &str) -> u64 {
+    u64::from(hash(name)) | 1 << 32
+}
+
+fn state(word: u64) -> State {
+    match word as u32 {
+        1 => State::Active,
+        2 => State::Leaving,
+        _ => State::Free,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Directory, Directory) {
+        let (fd, ours) = Directory::create(4, 8, 16, [1, 2]).unwrap();
+        (ours, Directory::open(&fd).unwrap())
+    }
+
+    fn member(id: u64, carrier: u16) -> Peer {
+        Peer { id, carrier, state: State::Active, pid: 5, uid: 6, label: "label".into() }
+    }
+
+    #[test]
+    fn members_see_what_the_authority_writes() {
+        let (ours, theirs) = pair();
+        ours.set_peer(3, &member(9, 3));
+        assert_eq!(theirs.peer(3), Some(member(9, 3)));
+        assert_eq!((theirs.find(9), theirs.find(8), theirs.peer(2)), (Some(3), None, None));
+        assert!(theirs.present().eq([3]) && theirs.listeners().next().is_none());
+        ours.set_filter(3, &Filter::all());
+        assert!(theirs.listeners().eq([3]));
+        ours.set_state(3, State::Leaving);
+        assert_eq!(theirs.id_and_state(3), (9, State::Leaving));
+        assert!(theirs.present().next().is_none() && theirs.listeners().next().is_none());
+        assert_eq!(theirs.bus(), [1, 2]);
+    }
+
+    #[test]
+    fn names_come_and_go_and_their_table_can_be_full() {
+        let (ours, theirs) = pair();
+        let owner = |id| Owner { peer: 1, id, queue: vec![7, 8] };
+        let names: Vec<String> = (0..16).map(|number| format!("com.example.n{number}")).collect();
+        for round in 0..5 {
+            for name in &names {
+                assert!(ours.set_owner(name, Some(&owner(round))));
+            }
+            assert!(!ours.set_owner("one.more", Some(&owner(1))));
+            assert!(names.iter().all(|name| theirs.owner(name) == Some(owner(round))));
+            assert_eq!(theirs.all_names().len(), 16);
+            for name in &names {
+                assert!(ours.set_owner(name, None) && theirs.owner(name).is_none());
+            }
+            assert!(theirs.all_names().is_empty());
+        }
+        assert!(ours.set_owner("never.there", None));
+    }
+
+    #[test]
+    fn an_entry_that_was_left_half_written_does_not_hang_its_readers() {
+        let (ours, theirs) = pair();
+        ours.set_peer(1, &member(9, 1));
+        ours.memory.atomic_u64(ours.peer_at(1, 0)).fetch_add(1, Ordering::Relaxed);
+        assert_eq!(theirs.peer(1), None);
+    }
+
+    proptest::proptest! {
+        /// Whatever words a directory holds, its readers end and stay inside it.
+        #[test]
+        fn readers_survive_damaged_memory(words in proptest::collection::vec((0usize..2600, proptest::num::u64::ANY), 1..200)) {
+            let (ours, theirs) = pair();
+            ours.set_peer(1, &member(9, 1));
+            ours.set_owner("com.example", Some(&Owner { peer: 1, id: 9, queue: vec![] }));
+            for (index, word) in words {
+                let at = 64 + index * 8;
+                // Sequence numbers stay even: an odd one is the test above, and takes its time.
+                let is_sequence = at >= PEERS && (at - PEERS).is_multiple_of(NAME_BYTES);
+                if at + 8 <= ours.memory.len() {
+                    ours.memory.atomic_u64(at).store(if is_sequence { word & !1 } else { word }, Ordering::Relaxed);
+                }
+            }
+            let _ = theirs.all_names();
+            let _ = (theirs.owner("com.example"), theirs.find(9));
+            let message = causeway_dbus_wire::wire::Builder::signal("/", "a.b", "M").build(1).unwrap();
+            let header = causeway_dbus_wire::wire::Header::parse(&message).unwrap();
+            let keys = SignalKeys::new(7, &header, &[]);
+            for peer in theirs.listeners().chain(theirs.present()) {
+                let _ = (theirs.peer(peer), theirs.wants(peer, &keys), theirs.carrier(peer));
+            }
+        }
+    }
+}

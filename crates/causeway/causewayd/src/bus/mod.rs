@@ -1,0 +1,472 @@
+//! The bus: delivers a message of one member to others. One message at a time, so there is one order of all.
+//!
+//! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s, in order. While
+//! native members are there, these name the messages that must be put into the order log first: see [`native`].
+
+pub mod native;
+mod route;
+mod start;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use causeway_dbus_wire::rule::Owners;
+use causeway_dbus_wire::wire::{Body, Builder, Header};
+use rustc_hash::FxHashMap;
+
+use crate::activation::Starts;
+use crate::calls::{Call, Calls};
+use crate::config::Config;
+use crate::error;
+use crate::log::log;
+use crate::matches::Matches;
+use crate::member::{Carrier, Identity, Member, MemberId, Stage};
+use crate::message::{LazyArgs, Message};
+use crate::names::{Change, Names};
+use crate::quota::{Quota, Resource};
+use crate::service_file::Services;
+use crate::systemd;
+
+pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
+pub use native::{DirectoryUpdate, Receiver};
+pub use start::Ended;
+
+/// What programs and D-Bus's own tests compare the text of the error with, beside its name.
+const CALLEE_GONE: &str = "Message recipient disconnected from message bus without replying";
+const NO_REPLY_IN_TIME: &str = "Message did not receive a reply (timeout by message bus)";
+
+/// What is to be done outside of the bus.
+#[derive(Debug)]
+pub enum Action {
+    /// Hand a message to a member.
+    Deliver(MemberId, Rc<Message>),
+    /// Put a message into the order log, as the sender that it names. What follows is done when the log has been read up to there.
+    Append {
+        /// The sender; nothing is the driver.
+        from: Option<MemberId>,
+        /// For whom it is in the log.
+        to: Receiver,
+        /// The message.
+        message: Rc<Message>,
+    },
+    /// Show something to native members, as it is now.
+    UpdateDirectory(DirectoryUpdate),
+    /// End a member, for this reason. It is no member any more.
+    Disconnect(MemberId, &'static str),
+    /// Start a program that provides a name, and say what becomes of it under this number.
+    Start {
+        /// The number of this start.
+        number: u64,
+        /// Program and arguments.
+        command: Vec<String>,
+        /// All variables of its environment.
+        environment: Vec<(OsString, OsString)>,
+    },
+}
+
+/// A message on its way through the bus.
+#[derive(Clone, Copy)]
+pub struct RoutedMessage<'a> {
+    /// Who sent it; `None` is the driver.
+    pub from: Option<MemberId>,
+    /// Its header, with the true sender.
+    pub header: &'a Header<'a>,
+    /// Its arguments.
+    pub args: &'a LazyArgs<'a>,
+    /// All of it.
+    pub message: &'a Rc<Message>,
+    /// Is it a reply that its destination waits for?
+    pub is_requested_reply: bool,
+}
+
+impl<'a> RoutedMessage<'a> {
+    /// A message of a member. Whether it is a reply that its destination waits for is decided when it gets there.
+    pub fn of(
+        from: MemberId,
+        header: &'a Header<'a>,
+        args: &'a LazyArgs<'a>,
+        message: &'a Rc<Message>,
+    ) -> RoutedMessage<'a> {
+        RoutedMessage { from: Some(from), header, args, message, is_requested_reply: false }
+    }
+}
+
+/// What statistics say beside the sizes of tables.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Messages that were accepted from members.
+    pub accepted: u64,
+    /// Deliveries, each message as often as it has receivers.
+    pub delivered: u64,
+    /// Members that were ended because they did not read.
+    pub stalled: u64,
+    /// The longest time that the loop was away from waiting for events.
+    pub longest_turn: Duration,
+    /// The longest CPU time of one such turn.
+    pub longest_turn_cpu: Duration,
+}
+
+/// Reads the configuration, the first time and again; a sentence says why it cannot be used.
+pub type Load = Box<dyn Fn() -> Result<Config, String>>;
+
+/// Everything that the bus knows.
+pub struct Bus {
+    /// What it was told.
+    pub(crate) config: Config,
+    load: Load,
+    /// Its identity.
+    pub(crate) guid: String,
+    /// Where started services find it.
+    pub(crate) address: String,
+    /// Its user.
+    pub(crate) uid: u32,
+    /// All members.
+    pub(crate) members: BTreeMap<MemberId, Member>,
+    last_member: u64,
+    pub(crate) members_of_user: FxHashMap<u32, usize>,
+    pub(crate) names: Names,
+    pub(crate) matches: Matches,
+    /// The rules of monitors.
+    pub(crate) monitors: Matches,
+    pub(crate) monitor_count: usize,
+    calls: Calls,
+    pub(crate) quota: Quota,
+    pub(crate) services: Services,
+    pub(crate) starts: Starts,
+    /// What started services find in their environment.
+    pub(crate) environment: BTreeMap<OsString, OsString>,
+    serial: u32,
+    pub(crate) now: Instant,
+    pub(crate) counters: Counters,
+    pub(crate) actions: Vec<Action>,
+    /// Members that must end, for these reasons.
+    leaving: Vec<(MemberId, &'static str)>,
+    pub(crate) native: native::Native,
+}
+
+/// Who has which name, as match rules ask for it.
+pub(crate) struct View<'a>(pub &'a Names);
+
+impl Owners for View<'_> {
+    /// The connection may be given by a well-known name too: a message keeps the destination that its sender wrote.
+    fn owns(&self, connection: &str, name: &str) -> bool {
+        let number = |name: &str| MemberId::from_unique_name(name).or_else(|| self.0.owner(name));
+        number(connection).is_some_and(|owner| Some(owner) == number(name))
+    }
+}
+
+impl Bus {
+    /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
+    #[must_use]
+    pub fn new(config: Config, load: Load, guid: String, address: String) -> Bus {
+        let quota = Quota::new(config.limits.per_member);
+        let services = Services::read(&config.service_dirs);
+        Bus {
+            quota,
+            services,
+            config,
+            load,
+            guid,
+            address,
+            uid: rustix::process::geteuid().as_raw(),
+            members: BTreeMap::new(),
+            // That number is the bus's own in the order log.
+            last_member: causeway_bus::AUTHORITY_ID,
+            members_of_user: FxHashMap::default(),
+            names: Names::default(),
+            matches: Matches::default(),
+            monitors: Matches::default(),
+            monitor_count: 0,
+            calls: Calls::default(),
+            starts: Starts::default(),
+            environment: std::env::vars_os()
+                .filter(|(name, _)| !systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
+                .collect(),
+            serial: 0,
+            now: Instant::now(),
+            counters: Counters::default(),
+            actions: Vec::new(),
+            leaving: Vec::new(),
+            native: native::Native::default(),
+        }
+    }
+
+    /// Says what of the configuration is not done, and which files of services cannot be used.
+    pub fn log_warnings(&self) {
+        self.config.warnings.iter().chain(&self.services.warnings).for_each(|warning| log(warning));
+    }
+
+    /// A client asks to become a member. `None` if policy or limits do not let it.
+    pub fn admit(&mut self, identity: Identity, carrier: Carrier) -> Option<MemberId> {
+        let uid = identity.credentials.uid;
+        let groups = identity.groups.clone().unwrap_or_else(|| vec![identity.credentials.gid]);
+        if !self.config.policy.may_connect(uid, &groups, self.uid) {
+            return None;
+        }
+        self.last_member += 1;
+        let id = MemberId(self.last_member);
+        let rules = self.config.policy.rules_for(uid, &groups);
+        let (name, takes_descriptors) = (id.unique_name(), carrier == Carrier::Log);
+        let member = Member { name, identity, takes_descriptors, stage: Stage::New, rules, carrier };
+        self.members.insert(id, member);
+        Some(id)
+    }
+
+    /// Gives a new member what every active one holds, if limits let it.
+    ///
+    /// # Errors
+    /// In a sentence: which limit does not.
+    pub(crate) fn claim_place(&mut self, id: MemberId) -> Result<(), String> {
+        let uid = self.members[&id].identity.credentials.uid;
+        let of_user = self.members_of_user.get(&uid).copied().unwrap_or(0);
+        let all: usize = self.members_of_user.values().sum();
+        if of_user >= self.config.limits.connections_per_user {
+            return Err(format!("user {uid} has reached the limit of {of_user} connections"));
+        }
+        if all >= self.config.limits.connections {
+            return Err(format!("the bus has reached the limit of {all} connections"));
+        }
+        // The unique name is one of its names.
+        match self.quota.charge(id, uid, Resource::Names, 1) {
+            true => Ok(()),
+            false => Err("this user has too many names".into()),
+        }
+    }
+
+    /// A member that has its place takes part from now on.
+    pub(crate) fn activate(&mut self, id: MemberId) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.stage = Stage::Active;
+        let uid = member.identity.credentials.uid;
+        *self.members_of_user.entry(uid).or_default() += 1;
+        self.update_directory(DirectoryUpdate::Arrived(id));
+    }
+
+    /// A member can be passed descriptors, or cannot.
+    pub fn set_takes_descriptors(&mut self, id: MemberId, takes: bool) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.takes_descriptors = takes;
+        }
+    }
+
+    /// Has a member said Hello?
+    #[must_use]
+    pub fn is_active(&self, id: MemberId) -> bool {
+        self.members.get(&id).is_some_and(|member| member.stage != Stage::New)
+    }
+
+    /// Takes what is to be done.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Time has passed: calls and starts may have come to their end.
+    pub fn tick(&mut self, now: Instant) {
+        self.now = now;
+        while let Some(call) = self.calls.expire(now) {
+            self.no_reply(call, NO_REPLY_IN_TIME);
+        }
+        self.expire_starts();
+        self.settle();
+    }
+
+    /// When [`tick`](Bus::tick) must be called at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.calls.next_deadline(), self.starts.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// A member's connection is gone.
+    pub fn leave(&mut self, id: MemberId) {
+        self.remove(id);
+        self.settle();
+    }
+
+    /// Messages have been handed over, and wait no more.
+    pub fn written(&mut self, id: MemberId, bytes: u64, descriptors: u64) {
+        if let Some(member) = self.members.get(&id) {
+            let uid = member.identity.credentials.uid;
+            self.quota.release(id, uid, Resource::Bytes, bytes);
+            self.quota.release(id, uid, Resource::Descriptors, descriptors);
+        }
+    }
+
+    /// This many bytes of a member's message have arrived, and the rest has not. False if it may not have so many.
+    pub fn hold_incoming(&mut self, id: MemberId, bytes: u64) -> bool {
+        let Some(member) = self.members.get(&id) else { return true };
+        let uid = member.identity.credentials.uid;
+        let held = self.quota.held(id, Resource::Incoming);
+        self.quota.release(id, uid, Resource::Incoming, held.saturating_sub(bytes));
+        bytes <= held || self.quota.charge(id, uid, Resource::Incoming, bytes - held)
+    }
+
+    /// Reads the configuration again.
+    ///
+    /// # Errors
+    /// In a sentence, which is logged too: it cannot be used, and the bus goes on with the one before.
+    pub fn reload(&mut self) -> Result<(), String> {
+        match (self.load)() {
+            Ok(config) => {
+                self.reconfigure(config);
+                self.log_warnings();
+                Ok(())
+            }
+            Err(why) => {
+                let why = format!("the configuration was not reloaded: {why}");
+                log(&why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did. False if it may not have so
+    /// many: they count like those that wait to be taken.
+    pub fn hold_descriptors(&mut self, id: MemberId, before: u64, now: u64) -> bool {
+        let Some(member) = self.members.get(&id) else { return true };
+        let uid = member.identity.credentials.uid;
+        self.quota.release(id, uid, Resource::Descriptors, before.saturating_sub(now));
+        now <= before || self.quota.charge(id, uid, Resource::Descriptors, now - before)
+    }
+
+    /// From now on the bus works with these settings; members keep what they have.
+    fn reconfigure(&mut self, config: Config) {
+        self.services = Services::read(&config.service_dirs);
+        self.quota.set_limits(config.limits.per_member);
+        self.config = config;
+        for member in self.members.values_mut() {
+            let uid = member.identity.credentials.uid;
+            let groups =
+                member.identity.groups.clone().unwrap_or_else(|| vec![member.identity.credentials.gid]);
+            member.rules = self.config.policy.rules_for(uid, &groups);
+        }
+    }
+
+    /// The serial of the driver's last message.
+    pub(crate) fn last_serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Ends a member once the message that is being passed has arrived everywhere.
+    pub(crate) fn disconnect(&mut self, id: MemberId, why: &'static str) {
+        if !self.leaving.iter().any(|(leaving, _)| *leaving == id) {
+            self.leaving.push((id, why));
+        }
+    }
+
+    /// Ends those that must end.
+    pub(crate) fn settle(&mut self) {
+        while let Some((id, why)) = self.leaving.pop() {
+            if self.members.contains_key(&id) {
+                self.actions.push(Action::Disconnect(id, why));
+                self.remove(id);
+            }
+        }
+    }
+
+    /// Takes a member out, and tells the others in this order: its well-known names, its unique name, the calls that it will not answer.
+    fn remove(&mut self, id: MemberId) {
+        let Some(member) = self.members.remove(&id) else { return };
+        let uid = member.identity.credentials.uid;
+        let names = self.published_names_of(id);
+        self.matches.remove_all(id);
+        self.monitors.remove_all(id);
+        self.starts.remove(id);
+        self.quota.remove(id, uid);
+        match member.stage {
+            Stage::New => return,
+            Stage::Monitor => self.monitor_count -= 1,
+            Stage::Active => {}
+        }
+        self.forget_member_of(uid);
+        for change in self.names.remove(id).into_iter().rev() {
+            self.publish(&change);
+        }
+        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
+        if member.stage == Stage::Active {
+            self.publish_unique(&member.name, Some(id), None);
+            self.update_directory(DirectoryUpdate::Gone(id));
+        }
+        for call in self.calls.remove(id) {
+            self.no_reply(call, CALLEE_GONE);
+        }
+    }
+
+    fn forget_member_of(&mut self, uid: u32) {
+        if let Some(count) = self.members_of_user.get_mut(&uid) {
+            *count -= 1;
+            if *count == 0 {
+                self.members_of_user.remove(&uid);
+            }
+        }
+    }
+
+    fn no_reply(&mut self, call: Call, why: &str) {
+        self.forget_call(call);
+        let error = Builder::error(call.serial, error::NO_REPLY).body(Body::default().text(why));
+        self.send(call.caller, error);
+    }
+
+    /// Tells everybody that a name has passed on, the old owner first and the new one last.
+    pub(crate) fn publish(&mut self, change: &Change) {
+        self.update_rules_for(&change.name);
+        let signal = |member| Builder::signal(DRIVER_PATH, DRIVER, member);
+        let name = Body::default().text(&change.name);
+        if let Some(old) = change.old.filter(|old| self.members.contains_key(old)) {
+            self.send(old, signal("NameLost").body(name.clone()));
+        }
+        self.publish_unique(&change.name, change.old, change.new);
+        if let Some(new) = change.new {
+            self.send(new, signal("NameAcquired").body(name));
+        }
+    }
+
+    /// `NameOwnerChanged`, and nothing else to members.
+    pub(crate) fn publish_unique(&mut self, name: &str, old: Option<MemberId>, new: Option<MemberId>) {
+        // One that has left is told nothing any more, and monitors see what it would be told.
+        if let Some(old) = old.filter(|old| !self.members.contains_key(old)) {
+            let lost = Builder::signal(DRIVER_PATH, DRIVER, "NameLost").body(Body::default().text(name));
+            self.show_to_monitors(lost.destination(&old.unique_name()));
+        }
+        let text = |owner: Option<MemberId>| owner.map(MemberId::unique_name).unwrap_or_default();
+        let body = Body::default().text(name).text(&text(old)).text(&text(new));
+        self.send_to_all(Builder::signal(DRIVER_PATH, DRIVER, "NameOwnerChanged").body(body));
+    }
+
+    /// A member becomes a monitor: it has no names, rules and calls any more, and sees what these rules match.
+    pub(crate) fn make_monitor(&mut self, id: MemberId) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.stage = Stage::Monitor;
+        let (name, uid) = (Rc::clone(&member.name), member.identity.credentials.uid);
+        self.monitor_count += 1;
+        let names = self.published_names_of(id);
+        let rules = self.quota.held(id, Resource::Matches);
+        self.quota.release(id, uid, Resource::Matches, rules);
+        self.matches.remove_all(id);
+        for waiting in self.starts.remove(id) {
+            self.release(id, &waiting.message);
+        }
+        for change in self.names.remove(id).into_iter().rev() {
+            self.publish(&change);
+        }
+        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
+        self.settle_names(id);
+        self.publish(&Change { name, old: Some(id), new: None });
+        self.update_directory(DirectoryUpdate::Gone(id));
+        for call in self.calls.remove(id) {
+            self.no_reply(call, CALLEE_GONE);
+        }
+        let calls = self.quota.held(id, Resource::Calls);
+        self.quota.release(id, uid, Resource::Calls, calls);
+    }
+
+    /// Charges a member for the names that it has now, its unique name included.
+    pub(crate) fn settle_names(&mut self, id: MemberId) {
+        let Some(member) = self.members.get(&id) else { return };
+        let uid = member.identity.credentials.uid;
+        let unique = u64::from(member.stage == Stage::Active);
+        let (held, has) = (self.quota.held(id, Resource::Names), self.names.of(id).len() as u64 + unique);
+        self.quota.release(id, uid, Resource::Names, held.saturating_sub(has));
+    }
+}

@@ -1,0 +1,223 @@
+//! Members that have the order log in their memory, and what the bus does for them.
+//!
+//! While one is there, every message that the bus accepts or makes is put into the log before it is delivered to anybody
+//! ([`Action::Append`]), so that all see one order. What members read without asking (who is there, who has which name, which signals
+//! wake whom) is written into the directory ([`Action::Show`]).
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use causeway_bus::{BUS_INTERFACE, PASSED_ON};
+use causeway_dbus_wire::wire::{Body, Builder, Header};
+
+use super::{Action, Bus, RoutedMessage};
+use crate::calls::Call;
+use crate::error;
+use crate::member::{Carrier, MemberId, Stage};
+use crate::message::Message;
+
+/// For whom a message is in the order log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// It was refused, or waits: no entry is made.
+    None,
+    /// All who want it.
+    All,
+    /// One member.
+    One(MemberId),
+    /// The bus itself.
+    Bus,
+}
+
+/// What native members see without asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirectoryUpdate {
+    /// A member is there.
+    Arrived(MemberId),
+    /// It is not any more.
+    Gone(MemberId),
+    /// Who has this name, and who waits for it.
+    Name(Rc<str>),
+    /// For which signals a member must be woken.
+    Rules(MemberId),
+}
+
+/// Where the message that is being passed stands in the order log.
+#[derive(Debug, Default)]
+enum Entry {
+    /// Nowhere yet.
+    #[default]
+    None,
+    /// In the action at this index, whose receiver is not decided.
+    Open(usize),
+    /// It was read from there.
+    InLog,
+}
+
+/// What the bus knows of the order log.
+#[derive(Debug, Default)]
+pub struct Native {
+    /// Where members join; nothing if none can.
+    path: Option<PathBuf>,
+    /// Does anybody read the log?
+    is_read: bool,
+    entry: Entry,
+}
+
+impl Native {
+    /// Where members join, for the environment of programs that are started.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+}
+
+impl Bus {
+    /// Native members can join here from now on. Shows them everything.
+    pub fn serve_natively(&mut self, path: &Path) {
+        self.native = Native { path: Some(path.to_owned()), ..Native::default() };
+        let active = self.members.iter().filter(|(_, member)| member.stage == Stage::Active);
+        let arrived: Vec<DirectoryUpdate> = active.map(|(id, _)| DirectoryUpdate::Arrived(*id)).collect();
+        let names: Vec<DirectoryUpdate> =
+            self.names.all().map(|name| DirectoryUpdate::Name(name.into())).collect();
+        arrived.into_iter().chain(names).for_each(|update| self.update_directory(update));
+    }
+
+    /// The log has ended, and with it all native members. They are gone without further words in the log.
+    pub fn end_natively(&mut self) {
+        self.native = Native::default();
+        let native: Vec<MemberId> = self.members.keys().copied().filter(|id| self.is_native(*id)).collect();
+        native.into_iter().for_each(|id| self.leave(id));
+    }
+
+    /// Somebody reads the order log from now on, or nobody does any more.
+    pub fn set_read_natively(&mut self, is_read: bool) {
+        if is_read && !self.native.is_read {
+            // Also those whose last rule has gone meanwhile.
+            let members: Vec<MemberId> = self.members.keys().copied().collect();
+            self.native.is_read = true;
+            members.into_iter().for_each(|id| self.update_directory(DirectoryUpdate::Rules(id)));
+        }
+        self.native.is_read = is_read;
+    }
+
+    /// Must messages be put into the order log before they are delivered?
+    #[must_use]
+    pub fn is_read_natively(&self) -> bool {
+        self.native.is_read
+    }
+
+    /// Must messages between native members be read here, because a client wants to see them?
+    #[must_use]
+    pub fn watches_native_members(&self) -> bool {
+        self.monitor_count > 0 || self.matches.has_eavesdroppers()
+    }
+
+    /// A native member that was admitted has been given its place in the log. Tells everybody.
+    pub fn welcome_native(&mut self, id: MemberId) {
+        let Some(member) = self.members.get(&id) else { return };
+        let name = Rc::clone(&member.name);
+        self.activate(id);
+        self.publish_unique(&name, None, Some(id));
+        self.settle();
+    }
+
+    /// Does the order log carry the messages of this member?
+    #[must_use]
+    pub(crate) fn is_native(&self, id: MemberId) -> bool {
+        self.members.get(&id).is_some_and(|member| member.carrier == Carrier::Log)
+    }
+
+    /// The message that is being passed was read from the log.
+    pub(crate) fn mark_read_from_log(&mut self) {
+        self.native.entry = Entry::InLog;
+    }
+
+    /// Leaves something to be update, if it can be seen.
+    pub(crate) fn update_directory(&mut self, update: DirectoryUpdate) {
+        let is_seen = match update {
+            DirectoryUpdate::Rules(_) => self.native.is_read,
+            _ => self.native.path.is_some(),
+        };
+        if is_seen {
+            self.actions.push(Action::UpdateDirectory(update));
+        }
+    }
+
+    /// The names that a member owns or waits for, if they can be seen.
+    pub(super) fn published_names_of(&self, id: MemberId) -> Vec<Rc<str>> {
+        if self.native.path.is_some() { self.names.of(id).to_vec() } else { Vec::new() }
+    }
+
+    /// A name has another owner: rules for messages of it wake for others.
+    pub(super) fn update_rules_for(&mut self, name: &str) {
+        if self.native.is_read {
+            let members: Vec<MemberId> = self.matches.members_that_name(name).collect();
+            members.into_iter().for_each(|id| self.update_directory(DirectoryUpdate::Rules(id)));
+        }
+    }
+
+    /// A message of a client begins its way: its entry comes before whatever it causes.
+    pub(crate) fn open_entry(&mut self, routed: RoutedMessage<'_>) {
+        if self.native.is_read {
+            self.native.entry = Entry::Open(self.actions.len());
+            self.append(routed, Receiver::None);
+        }
+    }
+
+    /// A message has come to the end of its way. If nobody gets it now, it has no entry.
+    pub(crate) fn close_entry(&mut self) {
+        self.native.entry = Entry::None;
+    }
+
+    /// It is decided for whom a message is.
+    pub(crate) fn append_routed(&mut self, routed: RoutedMessage<'_>, receiver: Receiver) {
+        match std::mem::take(&mut self.native.entry) {
+            _ if !self.native.is_read => {}
+            Entry::InLog if routed.from.is_some() => {}
+            Entry::Open(index) if routed.from.is_some() => {
+                if let Some(Action::Append { to, .. }) = self.actions.get_mut(index) {
+                    *to = receiver;
+                }
+            }
+            other => {
+                self.native.entry = other;
+                self.append(routed, receiver);
+            }
+        }
+    }
+
+    fn append(&mut self, routed: RoutedMessage<'_>, to: Receiver) {
+        self.actions.push(Action::Append { from: routed.from, to, message: Rc::clone(routed.message) });
+    }
+
+    /// A call between native members goes through the bus, because its caller knew no receiver: now it knows one.
+    pub(super) fn tell_caller(&mut self, from: MemberId, to: MemberId, header: &Header<'_>) {
+        if header.expects_reply() && self.is_native(from) && self.is_native(to) {
+            let body = Body::default().u32(header.serial).text(&to.unique_name());
+            let signal = Builder::signal(super::DRIVER_PATH, BUS_INTERFACE, PASSED_ON);
+            self.send(from, signal.body(body));
+        }
+    }
+
+    /// A message that was accepted for a native member cannot be put into the log, for lack of descriptors or memory.
+    pub fn transfer_failed(&mut self, from: Option<MemberId>, to: MemberId, message: &Message, why: &str) {
+        let (Some(from), header) = (from, message.header()) else { return };
+        match header.reply_serial {
+            Some(serial) => self.end_call(Call { caller: to, serial, callee: from }, why),
+            None if header.expects_reply() => {
+                self.end_call(Call { caller: from, serial: header.serial, callee: to }, why);
+            }
+            None => {}
+        }
+        self.settle();
+    }
+
+    /// A call ends with an error of the bus instead of its reply.
+    pub(crate) fn end_call(&mut self, call: Call, why: &str) {
+        if self.calls.close(call) {
+            self.forget_call(call);
+        }
+        let error = Builder::error(call.serial, error::LIMITS_EXCEEDED).body(Body::default().text(why));
+        self.send(call.caller, error);
+    }
+}

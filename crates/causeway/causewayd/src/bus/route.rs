@@ -1,0 +1,310 @@
+//! From a message to those that get it.
+
+use std::rc::Rc;
+
+use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
+
+use super::{Action, Bus, DRIVER, Receiver, RoutedMessage, View};
+use crate::calls::Call;
+use crate::descriptors::Descriptors;
+use crate::error;
+use crate::member::{MemberId, Stage};
+use crate::message::{LazyArgs, Message};
+use crate::policy::{NamePattern, Passing};
+use crate::quota::Resource;
+
+const DENIED: &str = "the bus policy rejects this message";
+
+impl Bus {
+    /// The member that has a name, of either kind.
+    pub(crate) fn resolve(&self, name: &str) -> Option<MemberId> {
+        let unique = MemberId::from_unique_name(name)
+            .filter(|id| self.members.get(id).is_some_and(|member| member.stage == Stage::Active));
+        unique.or_else(|| self.names.owner(name))
+    }
+
+    /// A message of a member to another one.
+    pub(crate) fn route(&mut self, from: MemberId, routed: RoutedMessage<'_>) {
+        let name = routed.header.destination.expect("it has a destination");
+        match self.resolve(name) {
+            Some(to) => self.unicast(from, to, routed),
+            None if routed.header.flags & FLAG_NO_AUTO_START != 0 => {
+                self.refuse(
+                    from,
+                    routed.header,
+                    error::NAME_HAS_NO_OWNER,
+                    &format!("the name {name} has no owner"),
+                );
+            }
+            None if !self.may_send(from, None, routed) => self.deny(from, routed),
+            None => self.wait_for_service(from, name, routed, false),
+        }
+    }
+
+    /// Hands a message to its destination, and to those that eavesdrop.
+    pub(crate) fn unicast(&mut self, from: MemberId, to: MemberId, routed: RoutedMessage<'_>) {
+        let header = routed.header;
+        let answered = header.reply_serial.map(|serial| Call { caller: to, serial, callee: from });
+        let is_requested_reply = answered.is_some_and(|call| self.calls.is_open(call));
+        let routed = RoutedMessage { is_requested_reply, ..routed };
+        if !self.may_send(from, Some(to), routed) || !self.may_receive(to, routed, false) {
+            return self.deny(from, routed);
+        }
+        if header.unix_fds > 0 && !self.members[&to].takes_descriptors {
+            let why = "the receiver has not negotiated file descriptor passing";
+            return self.refuse(from, header, error::NOT_SUPPORTED, why);
+        }
+        let caller_uid = self.members[&from].identity.credentials.uid;
+        // Native members follow the calls among themselves.
+        let is_call = header.expects_reply() && !(self.is_native(from) && self.is_native(to));
+        if is_call && self.calls.is_open(Call { caller: from, serial: header.serial, callee: to }) {
+            let why = "a call with this serial is still pending, and its reply could not be told apart";
+            return self.refuse(from, header, error::ACCESS_DENIED, why);
+        }
+        if is_call && !self.quota.charge(from, caller_uid, Resource::Calls, 1) {
+            let why = "this connection has too many pending calls";
+            return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
+        }
+        if !self.charge_for(to, routed.message) {
+            if is_call {
+                self.quota.release(from, caller_uid, Resource::Calls, 1);
+            }
+            if header.reply_serial.is_some() {
+                // Nobody can be told that a reply is lost but the one that waits for it.
+                return self.end_stalled(to);
+            }
+            let why = "the receiver does not read, and its queue is full";
+            return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
+        }
+        self.tell_caller(from, to, header);
+        self.append_routed(routed, Receiver::One(to));
+        self.hand_over(to, routed.message);
+        if is_call {
+            let deadline = self.config.limits.reply.map(|time| self.now + time);
+            self.calls.open(Call { caller: from, serial: header.serial, callee: to }, deadline);
+        }
+        if let Some(call) = answered
+            && self.calls.close(call)
+        {
+            self.forget_call(call);
+        }
+        self.eavesdrop(routed, Some(to));
+    }
+
+    pub(super) fn forget_call(&mut self, call: Call) {
+        if let Some(caller) = self.members.get(&call.caller) {
+            self.quota.release(call.caller, caller.identity.credentials.uid, Resource::Calls, 1);
+        }
+    }
+
+    /// Hands a message to everybody with a rule for it.
+    pub(crate) fn broadcast(&mut self, routed: RoutedMessage<'_>) {
+        if let Some(from) = routed.from
+            && !self.may_send(from, None, routed)
+        {
+            return self.deny(from, routed);
+        }
+        self.append_routed(routed, Receiver::All);
+        self.eavesdrop(routed, None);
+    }
+
+    /// Hands a message to those whose rules match, except `to`, which has it.
+    pub(crate) fn eavesdrop(&mut self, routed: RoutedMessage<'_>, to: Option<MemberId>) {
+        let recipients = self.matches.recipients(routed.header, &|| routed.args.get(), &View(&self.names));
+        for id in recipients {
+            let is_eavesdropped = routed.header.destination.is_some();
+            // Native members match for themselves.
+            if Some(id) == to || self.is_native(id) {
+                continue;
+            }
+            if !self.may_receive(id, routed, is_eavesdropped) {
+                if !is_eavesdropped {
+                    self.show_denial(routed);
+                }
+                continue;
+            }
+            let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
+            if takes && !self.deliver(id, routed.message) {
+                self.end_stalled(id);
+            }
+        }
+    }
+
+    /// Shows a message to the monitors.
+    pub(crate) fn capture(&mut self, routed: RoutedMessage<'_>) {
+        if self.monitor_count == 0 {
+            return;
+        }
+        let monitors = self.monitors.recipients(routed.header, &|| routed.args.get(), &View(&self.names));
+        for id in monitors {
+            let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
+            if takes && !self.deliver(id, routed.message) {
+                self.end_stalled(id);
+            }
+        }
+    }
+
+    /// Lets monitors know that a receiver does not get a message because of the policy. Nobody else is told.
+    fn show_denial(&mut self, routed: RoutedMessage<'_>) {
+        let to = routed.from.map_or(DRIVER.into(), MemberId::unique_name);
+        let error = Builder::error(routed.header.serial, error::ACCESS_DENIED).destination(&to);
+        self.show_to_monitors(error.body(Body::default().text(DENIED)));
+    }
+
+    /// Shows a message of the driver to the monitors that goes to nobody.
+    pub(super) fn show_to_monitors(&mut self, message: Builder<'_>) {
+        if self.monitor_count == 0 {
+            return;
+        }
+        let message = self.made_by_driver(message);
+        let header = message.header();
+        let args = LazyArgs::new(&header, message.bytes());
+        self.capture(RoutedMessage {
+            from: None,
+            header: &header,
+            args: &args,
+            message: &message,
+            is_requested_reply: true,
+        });
+    }
+
+    fn end_stalled(&mut self, id: MemberId) {
+        self.counters.stalled += 1;
+        self.disconnect(id, "it does not read, and its queue is full");
+    }
+
+    /// Hands a message to a member, if its quota allows.
+    fn deliver(&mut self, to: MemberId, message: &Rc<Message>) -> bool {
+        let may = self.charge_for(to, message);
+        if may {
+            self.hand_over(to, message);
+        }
+        may
+    }
+
+    /// Charges the receiver of a message for it. What waits for a native member lies in the outbox of the sender.
+    fn charge_for(&mut self, to: MemberId, message: &Message) -> bool {
+        self.is_native(to) || self.charge(to, message)
+    }
+
+    fn hand_over(&mut self, to: MemberId, message: &Rc<Message>) {
+        self.counters.delivered += 1;
+        if !self.is_native(to) {
+            self.actions.push(Action::Deliver(to, Rc::clone(message)));
+        }
+    }
+
+    /// Charges a member for a message that waits. One that has left is not charged.
+    pub(super) fn charge(&mut self, id: MemberId, message: &Message) -> bool {
+        let Some(member) = self.members.get(&id) else { return true };
+        let uid = member.identity.credentials.uid;
+        let (bytes, descriptors) = (message.bytes().len() as u64, message.descriptors.len() as u64);
+        if !self.quota.charge(id, uid, Resource::Bytes, bytes) {
+            return false;
+        }
+        if descriptors > 0 && !self.quota.charge(id, uid, Resource::Descriptors, descriptors) {
+            self.quota.release(id, uid, Resource::Bytes, bytes);
+            return false;
+        }
+        true
+    }
+
+    /// A message that a member was charged for waits no more.
+    pub(super) fn release(&mut self, id: MemberId, message: &Message) {
+        self.written(id, message.bytes().len() as u64, message.descriptors.len() as u64);
+    }
+
+    /// A message of the driver to a member.
+    pub(crate) fn send(&mut self, to: MemberId, message: Builder<'_>) {
+        let Some(member) = self.members.get(&to) else { return };
+        let name = Rc::clone(&member.name);
+        self.send_as_driver(Some(to), message.destination(&name));
+    }
+
+    /// A message of the driver to everybody with a rule for it.
+    pub(crate) fn send_to_all(&mut self, message: Builder<'_>) {
+        self.send_as_driver(None, message);
+    }
+
+    fn send_as_driver(&mut self, to: Option<MemberId>, message: Builder<'_>) {
+        let message = self.made_by_driver(message);
+        let header = message.header();
+        let args = LazyArgs::new(&header, message.bytes());
+        let is_requested_reply = header.reply_serial.is_some();
+        let routed =
+            RoutedMessage { from: None, header: &header, args: &args, message: &message, is_requested_reply };
+        let is_allowed = to.is_none_or(|to| self.may_receive(to, routed, false));
+        if is_allowed {
+            self.append_routed(routed, to.map_or(Receiver::All, Receiver::One));
+        }
+        self.capture(routed);
+        if let Some(to) = to {
+            if !is_allowed {
+                return self.show_denial(routed);
+            }
+            if !self.deliver(to, &message) {
+                self.end_stalled(to);
+            }
+        }
+        self.eavesdrop(routed, to);
+    }
+
+    fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
+        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        let message = message.sender(DRIVER).flags(FLAG_NO_REPLY_EXPECTED);
+        let bytes = message.build(self.serial).unwrap_or_else(|_| self.too_long(message));
+        Rc::new(Message::new(bytes, Descriptors::default()))
+    }
+
+    /// In place of an answer that is too long because it repeats what its caller has sent, or lists too much.
+    fn too_long(&self, answer: Builder<'_>) -> Vec<u8> {
+        let short = answer.body(Body::default()).build(self.serial).expect("its header is short");
+        let header = Header::parse(&short).expect("it was built here");
+        let error = Builder::error(header.reply_serial.unwrap_or(1), error::LIMITS_EXCEEDED).sender(DRIVER);
+        let error = error.destination(header.destination.unwrap_or(DRIVER)).flags(FLAG_NO_REPLY_EXPECTED);
+        let error = error.body(Body::default().text("the reply would exceed the maximum message size"));
+        error.build(self.serial).expect("it is short")
+    }
+
+    /// Answers a message with an error, unless its sender wants no answer.
+    pub(crate) fn refuse(&mut self, to: MemberId, header: &Header<'_>, name: &str, why: &str) {
+        let is_unwanted = header.kind == Kind::MethodCall && header.flags & FLAG_NO_REPLY_EXPECTED != 0;
+        if !is_unwanted {
+            self.send(to, Builder::error(header.serial, name).body(Body::default().text(why)));
+        }
+    }
+
+    /// Says that the policy does not let a message pass. A reply that nobody waits for is dropped.
+    pub(crate) fn deny(&mut self, from: MemberId, routed: RoutedMessage<'_>) {
+        if routed.header.reply_serial.is_none() {
+            self.refuse(from, routed.header, error::ACCESS_DENIED, DENIED);
+        }
+    }
+
+    /// May a member send this, to a member or to the driver or to all?
+    pub(crate) fn may_send(&self, from: MemberId, to: Option<MemberId>, routed: RoutedMessage<'_>) -> bool {
+        let Some(member) = self.members.get(&from) else { return false };
+        let RoutedMessage { header, is_requested_reply, .. } = routed;
+        let passing = Passing { header, is_requested_reply, is_eavesdropped: false };
+        let destination = header.destination;
+        member.rules.may_send(passing, &|pattern| match to {
+            Some(to) => self.has_name(to, pattern),
+            None => destination.is_some_and(|name| pattern.has(name)),
+        })
+    }
+
+    fn may_receive(&self, to: MemberId, routed: RoutedMessage<'_>, is_eavesdropped: bool) -> bool {
+        let Some(member) = self.members.get(&to) else { return false };
+        let RoutedMessage { header, is_requested_reply, .. } = routed;
+        let passing = Passing { header, is_requested_reply, is_eavesdropped };
+        member.rules.may_receive(passing, &|pattern| match routed.from {
+            Some(from) => self.has_name(from, pattern),
+            None => pattern.has(DRIVER),
+        })
+    }
+
+    /// Has a member, or does it wait for, one of these names?
+    fn has_name(&self, id: MemberId, pattern: &NamePattern) -> bool {
+        self.names.of(id).iter().any(|name| pattern.has(name)) || pattern.has(&id.unique_name())
+    }
+}

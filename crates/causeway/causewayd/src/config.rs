@@ -1,0 +1,194 @@
+//! What a bus is told: where to listen, whom to let in, what to start, how much to allow. Plain data and its defaults.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
+
+use crate::policy::Policy;
+use crate::quota::PerMember;
+
+/// All settings of a bus.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `session` or `system`: what a started service is told. Nothing where nothing is said.
+    pub bus_type: Option<String>,
+    /// Addresses to listen on, as written.
+    pub listen: Vec<String>,
+    /// Folders of `.service` files; the first that has a name counts.
+    pub service_dirs: Vec<PathBuf>,
+    /// How much is allowed.
+    pub limits: Limits,
+    /// Who may do what.
+    pub policy: Policy,
+    /// Detach from the terminal, unless the command line says otherwise?
+    pub fork: bool,
+    /// Log to the system log, unless the command line says otherwise?
+    pub syslog: bool,
+    /// A file for the process number.
+    pub pid_file: Option<PathBuf>,
+    /// What was written there and is not done, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// How much is allowed, and how long. The names are those of `<limit>`.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// `max_incoming_bytes`, `max_outgoing_bytes`, `max_outgoing_unix_fds`, `max_names_per_connection`,
+    /// `max_match_rules_per_connection`, `max_replies_per_connection`
+    pub per_member: PerMember,
+    /// `max_message_size`
+    pub message_bytes: usize,
+    /// `max_message_unix_fds`
+    pub message_descriptors: u32,
+    /// `max_completed_connections`
+    pub connections: usize,
+    /// `max_incomplete_connections`
+    pub incomplete_connections: usize,
+    /// `max_connections_per_user`
+    pub connections_per_user: usize,
+    /// `max_pending_service_starts`
+    pub service_starts: usize,
+    /// `service_start_timeout`
+    pub service_start: Duration,
+    /// `auth_timeout`: until Hello.
+    pub authentication: Duration,
+    /// `pending_fd_timeout`: for the rest of a message whose descriptors have arrived.
+    pub waiting_descriptors: Duration,
+    /// `reply_timeout`; nothing is for ever.
+    pub reply: Option<Duration>,
+}
+
+impl Default for Limits {
+    /// Those of dbus-daemon for a configuration that names none; of descriptors as many as the kernel passes at once.
+    fn default() -> Limits {
+        Limits {
+            per_member: PerMember {
+                bytes: 127 << 20,
+                descriptors: 1024,
+                names: 512,
+                matches: 512,
+                calls: 128,
+                incoming: 127 << 20,
+            },
+            message_bytes: 32 << 20,
+            message_descriptors: 253,
+            connections: 2048,
+            incomplete_connections: 64,
+            connections_per_user: 256,
+            service_starts: 512,
+            service_start: Duration::from_secs(25),
+            authentication: Duration::from_secs(30),
+            waiting_descriptors: Duration::from_secs(150),
+            reply: None,
+        }
+    }
+}
+
+impl Limits {
+    /// For one user's own programs, which are to meet a limit only if something is wrong with them.
+    #[must_use]
+    pub fn session() -> Limits {
+        let per_member = PerMember {
+            bytes: 256 << 20,
+            descriptors: 4096,
+            names: 50_000,
+            matches: 50_000,
+            calls: 50_000,
+            incoming: 256 << 20,
+        };
+        Limits {
+            per_member,
+            message_bytes: MAX_MESSAGE_BYTES,
+            connections: 100_000,
+            incomplete_connections: 10_000,
+            connections_per_user: 100_000,
+            service_starts: 10_000,
+            service_start: Duration::from_secs(120),
+            authentication: Duration::from_secs(240),
+            ..Limits::default()
+        }
+    }
+
+    /// Sets the limit that a configuration calls by this name; false if there is none. A message never has more than 128 MiB, and
+    /// a negative `reply_timeout` is for ever.
+    ///
+    /// # Errors
+    /// Another limit is negative.
+    pub fn set(&mut self, name: &str, value: i64) -> Result<bool, String> {
+        let number = match u64::try_from(value) {
+            Ok(number) => number,
+            Err(_) if name == "reply_timeout" => 0,
+            Err(_) => {
+                return Err(format!("the limit {name} is {value}; write a number that is not negative"));
+            }
+        };
+        let count = usize::try_from(number).unwrap_or(usize::MAX);
+        let time = Duration::from_millis(number);
+        match name {
+            "max_incoming_bytes" => self.per_member.incoming = number,
+            "max_outgoing_bytes" => self.per_member.bytes = number,
+            "max_outgoing_unix_fds" => self.per_member.descriptors = number,
+            // Descriptors that wait for their message are limited by what the kernel passes at once, and count against the former.
+            "max_incoming_unix_fds" => {}
+            "max_message_size" => self.message_bytes = count.min(MAX_MESSAGE_BYTES),
+            "max_message_unix_fds" => self.message_descriptors = u32::try_from(number).unwrap_or(u32::MAX),
+            "max_completed_connections" => self.connections = count,
+            "max_incomplete_connections" => self.incomplete_connections = count,
+            "max_connections_per_user" => self.connections_per_user = count,
+            "max_pending_service_starts" => self.service_starts = count,
+            "max_names_per_connection" => self.per_member.names = number,
+            "max_match_rules_per_connection" => self.per_member.matches = number,
+            "max_replies_per_connection" => self.per_member.calls = number,
+            "service_start_timeout" => self.service_start = time,
+            "auth_timeout" => self.authentication = time,
+            "pending_fd_timeout" => self.waiting_descriptors = time,
+            "reply_timeout" => self.reply = (value >= 0).then_some(time),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Config {
+    /// A bus for one user's own programs, without a configuration file: everything is allowed, and services are those of the session.
+    #[must_use]
+    pub fn session() -> Config {
+        Config {
+            bus_type: Some("session".into()),
+            service_dirs: session_service_dirs(),
+            limits: Limits::session(),
+            policy: Policy { is_open: true, ..Policy::default() },
+            ..Config::empty()
+        }
+    }
+
+    /// What a configuration file starts from: nothing is allowed, nowhere is listened.
+    #[must_use]
+    pub fn empty() -> Config {
+        Config {
+            bus_type: None,
+            listen: Vec::new(),
+            service_dirs: Vec::new(),
+            limits: Limits::default(),
+            policy: Policy::default(),
+            fork: false,
+            syslog: false,
+            pid_file: None,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Where the session's `.service` files are. Source: D-Bus Specification, "Standard session service directories".
+#[must_use]
+pub fn session_service_dirs() -> Vec<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let runtime = variable("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("dbus-1/services"));
+    let home = variable("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/share")));
+    let shared = variable("XDG_DATA_DIRS").unwrap_or_else(|| "/usr/local/share:/usr/share".into());
+    let data = home.into_iter().chain(std::env::split_paths(&shared).collect::<Vec<_>>());
+    runtime.into_iter().chain(data.map(|folder| folder.join("dbus-1/services"))).collect()
+}

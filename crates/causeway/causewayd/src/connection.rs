@@ -1,0 +1,379 @@
+//! One socket: bytes and descriptors in, messages out, and the other way round. It knows no names and no other connection.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Instant;
+
+use causeway_dbus_wire::sasl::{Progress, Server};
+use causeway_dbus_wire::wire::{Fault, Header, message_bytes, walk};
+use causeway_os::socket::MAX_FDS;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+
+use crate::descriptors::{Descriptors, close_socket};
+use crate::message::Message;
+
+/// What is read at once, so that no connection keeps the others waiting.
+pub const READ_BYTES: usize = 64 << 10;
+/// Of a message that is larger, more is read at once.
+const LARGE_READ_BYTES: usize = 1 << 20;
+/// Messages that one system call writes.
+const MOST_PARTS: usize = 32;
+/// System calls that write to one client before the others have had their turn.
+const MOST_WRITES: usize = 8;
+/// Descriptors of messages that have not arrived whole.
+const MOST_WAITING_FDS: usize = 2 * MAX_FDS;
+/// An empty buffer of this size or more is given back.
+const KEPT_BYTES: usize = 4 << 10;
+
+/// Why a connection must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The client closed it, or the kernel did.
+    Closed,
+    /// It is not accepted, for this reason.
+    NotAuthenticated(&'static str),
+    /// It sent what is no message.
+    Invalid(Fault),
+    /// Its descriptors are not those that its messages say.
+    Descriptors(&'static str),
+    /// More has arrived of one message than the bus keeps.
+    TooMuch,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Closed => f.write_str("its connection is closed"),
+            End::NotAuthenticated(why) | End::Descriptors(why) => f.write_str(why),
+            End::Invalid(fault) => write!(f, "it sent an invalid message: {fault}"),
+            End::TooMuch => f.write_str("an incomplete message exceeds the limit of incoming bytes"),
+        }
+    }
+}
+
+/// What has been written entirely.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of messages.
+    pub bytes: u64,
+    /// Descriptors of those messages.
+    pub descriptors: u64,
+}
+
+/// A valid message that is still in the buffer of its connection.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    /// Its header.
+    pub header: Header<'a>,
+    /// Header and body.
+    pub bytes: &'a [u8],
+    /// Its descriptors, as many as the header says.
+    pub descriptors: Descriptors,
+}
+
+/// A socket and what waits on both sides of it.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    uid: u32,
+    /// Until it has begun.
+    sasl: Option<Server>,
+    passes_descriptors: bool,
+    input: Vec<u8>,
+    /// Bytes of `input` that were handed out.
+    used: usize,
+    arrived: Descriptors,
+    /// Since when descriptors wait for their message.
+    arrived_since: Option<Instant>,
+    most_message_bytes: usize,
+    output: VecDeque<Rc<Message>>,
+    /// Bytes of the first message of `output` that were written.
+    sent: usize,
+}
+
+impl Connection {
+    /// A connected socket that does not block, of a process of this user. Messages above `most_message_bytes` end it.
+    #[must_use]
+    pub fn new(socket: OwnedFd, uid: u32, most_message_bytes: usize) -> Connection {
+        Connection {
+            socket,
+            uid,
+            sasl: Some(Server::new(Some(uid))),
+            passes_descriptors: false,
+            input: Vec::new(),
+            used: 0,
+            arrived: Descriptors::of(Some(uid)),
+            arrived_since: None,
+            most_message_bytes,
+            output: VecDeque::new(),
+            sent: 0,
+        }
+    }
+
+    /// Can descriptors be passed to the client?
+    #[must_use]
+    pub fn passes_descriptors(&self) -> bool {
+        self.passes_descriptors
+    }
+
+    /// Descriptors that wait for the rest of their message.
+    #[must_use]
+    pub fn waiting_descriptors(&self) -> u64 {
+        self.arrived.len() as u64
+    }
+
+    /// Since when descriptors wait for the rest of their message.
+    #[must_use]
+    pub fn descriptors_wait_since(&self) -> Option<Instant> {
+        self.arrived_since
+    }
+
+    /// Reads what is there, once, and answers lines of the authentication. True when the client has just begun.
+    ///
+    /// # Errors
+    /// The connection must end.
+    pub fn read(&mut self, scratch: &mut [u8], guid: &str, now: Instant) -> Result<bool, End> {
+        let missing =
+            message_bytes(self.unread()).map_or(0, |bytes| bytes.saturating_sub(self.unread().len()));
+        if missing > scratch.len() && self.sasl.is_none() {
+            let start = self.input.len();
+            self.input.resize(start + missing.min(LARGE_READ_BYTES), 0);
+            let mut input = std::mem::take(&mut self.input);
+            let count = self.receive(&mut input[start..], now);
+            input.truncate(start + *count.as_ref().unwrap_or(&0));
+            self.input = input;
+            return count.map(|_| false);
+        }
+        let count = self.receive(scratch, now)?;
+        self.input.extend_from_slice(&scratch[..count]);
+        match &mut self.sasl {
+            Some(_) => self.authenticate(guid),
+            None => Ok(false),
+        }
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], now: Instant) -> Result<usize, End> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received =
+            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags);
+        for item in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = item {
+                self.arrived.extend(fds);
+            }
+        }
+        let message = match received {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
+            Err(_) => return Err(End::Closed),
+            Ok(message) if message.bytes == 0 => return Err(End::Closed),
+            Ok(message) => message,
+        };
+        if message.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(End::Descriptors("some of its file descriptors could not be received"));
+        }
+        if !self.arrived.is_empty() {
+            if !self.passes_descriptors && self.sasl.is_none() {
+                return Err(End::Descriptors("it sent file descriptors without negotiating them"));
+            }
+            if self.arrived.len() > MOST_WAITING_FDS {
+                return Err(End::Descriptors("it sent more file descriptors than its messages announce"));
+            }
+            if self.arrived.are_too_many_pending() {
+                return Err(End::Descriptors("too many file descriptors of its user wait to be closed"));
+            }
+            self.arrived_since.get_or_insert(now);
+        }
+        Ok(message.bytes)
+    }
+
+    fn authenticate(&mut self, guid: &str) -> Result<bool, End> {
+        let Some(sasl) = &mut self.sasl else { return Ok(false) };
+        let mut answer = Vec::new();
+        let progress = sasl.advance(&mut self.input, guid, &mut answer);
+        let has_begun = match progress {
+            Progress::Failed(why) => return Err(End::NotAuthenticated(why)),
+            Progress::Begun => true,
+            Progress::Unfinished => false,
+        };
+        let passes_descriptors = sasl.passes_descriptors();
+        if !answer.is_empty() {
+            // A few lines always fit, unless the client reads none of them.
+            let sent = rustix::net::send(&self.socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            if sent != Ok(answer.len()) {
+                return Err(End::NotAuthenticated("it does not read the answers"));
+            }
+        }
+        if has_begun {
+            self.passes_descriptors = passes_descriptors;
+            self.sasl = None;
+            if !self.arrived.is_empty() && !passes_descriptors {
+                return Err(End::Descriptors("it sent file descriptors without negotiating them"));
+            }
+        }
+        Ok(has_begun)
+    }
+
+    fn unread(&self) -> &[u8] {
+        &self.input[self.used..]
+    }
+
+    /// The next message that has arrived whole, checked from its first byte to its last.
+    ///
+    /// # Errors
+    /// The connection must end.
+    pub fn next_message(&mut self) -> Result<Option<Incoming<'_>>, End> {
+        if self.sasl.is_some() {
+            return Ok(None);
+        }
+        let there = self.input.len() - self.used;
+        let bytes = match message_bytes(&self.input[self.used..]) {
+            Ok(bytes) if bytes > self.most_message_bytes => {
+                return Err(End::Invalid(Fault::Invalid("the message is larger than this bus allows")));
+            }
+            Ok(bytes) if bytes <= there => bytes,
+            Ok(_) | Err(Fault::Cut) => {
+                self.make_room();
+                return Ok(None);
+            }
+            Err(fault) => return Err(End::Invalid(fault)),
+        };
+        let start = self.used;
+        self.used += bytes;
+        let is_last = self.used == self.input.len();
+        let bytes = &self.input[start..start + bytes];
+        let header = Header::parse(bytes).map_err(End::Invalid)?;
+        walk(&header, &bytes[header.header_bytes..], &mut |_, _| {}).map_err(End::Invalid)?;
+        let wanted = header.unix_fds as usize;
+        if wanted > self.arrived.len() {
+            return Err(End::Descriptors("a message announces more file descriptors than it came with"));
+        }
+        let descriptors = self.arrived.take_first(wanted);
+        if self.arrived.is_empty() {
+            self.arrived_since = None;
+        } else if is_last {
+            return Err(End::Descriptors("a message announces fewer file descriptors than it came with"));
+        }
+        Ok(Some(Incoming { header, bytes, descriptors }))
+    }
+
+    /// Is there a message that [`next_message`](Connection::next_message) returns, or the fault for which the connection must end?
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        self.sasl.is_none()
+            && match message_bytes(self.unread()) {
+                Ok(bytes) => bytes <= self.unread().len() || bytes > self.most_message_bytes,
+                Err(fault) => fault != Fault::Cut,
+            }
+    }
+
+    /// Closes the socket, and the client sees this at once. What was not read of it may have descriptors whose closing waits.
+    pub fn close(self) {
+        close_socket(self.uid, self.socket);
+    }
+
+    /// Forgets what was handed out.
+    fn make_room(&mut self) {
+        self.input.drain(..self.used);
+        self.used = 0;
+        if self.input.is_empty() && self.input.capacity() > KEPT_BYTES {
+            self.input = Vec::new();
+        }
+    }
+
+    /// Bytes that have arrived of a message that is not complete.
+    #[must_use]
+    pub fn incomplete_bytes(&self) -> usize {
+        self.unread().len()
+    }
+
+    /// Appends a message to those that wait to be written.
+    pub fn push(&mut self, message: Rc<Message>) {
+        self.output.push_back(message);
+    }
+
+    /// Writes as much as the socket takes, and not for ever to a client that reads as fast.
+    ///
+    /// # Errors
+    /// The connection must end.
+    pub fn flush(&mut self) -> Result<Written, End> {
+        let mut written = Written::default();
+        for _ in 0..MOST_WRITES {
+            if self.output.is_empty() {
+                break;
+            }
+            let mut count = match self.send_some() {
+                Ok(count) => count,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::TOOMANYREFS) => {
+                    return Err(End::Descriptors("too many file descriptors of this user are in flight"));
+                }
+                Err(_) => return Err(End::Closed),
+            };
+            while let Some(first) = self.output.front() {
+                let rest = first.bytes().len() - self.sent;
+                if count < rest {
+                    self.sent += count;
+                    break;
+                }
+                count -= rest;
+                self.sent = 0;
+                written.bytes += first.bytes().len() as u64;
+                written.descriptors += first.descriptors.len() as u64;
+                self.output.pop_front();
+            }
+        }
+        if self.output.is_empty() && self.output.capacity() > MOST_PARTS {
+            self.output = VecDeque::new();
+        }
+        Ok(written)
+    }
+
+    /// One system call. Descriptors go with the first byte of their message, and with no byte of another one before it.
+    fn send_some(&self) -> rustix::io::Result<usize> {
+        let mut parts: [IoSlice<'_>; MOST_PARTS] = std::array::from_fn(|_| IoSlice::new(&[]));
+        let mut count = 0;
+        for message in self.output.iter().take(MOST_PARTS) {
+            if count > 0 && !message.descriptors.is_empty() {
+                break;
+            }
+            parts[count] = IoSlice::new(&message.bytes()[if count == 0 { self.sent } else { 0 }..]);
+            count += 1;
+        }
+        let descriptors = match self.output.front() {
+            Some(first) if self.sent == 0 => first.descriptors.borrowed(),
+            _ => Vec::new(),
+        };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            assert!(
+                control.push(SendAncillaryMessage::ScmRights(&descriptors)),
+                "there is room for MAX_FDS descriptors"
+            );
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::sendmsg(&self.socket, &parts[..count], &mut control, flags)
+    }
+
+    /// Does something wait to be written?
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

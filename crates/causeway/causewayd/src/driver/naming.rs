@@ -1,0 +1,122 @@
+//! Hello, and the methods about names.
+
+use std::rc::Rc;
+
+use causeway_dbus_wire::driver::NameReply;
+use causeway_dbus_wire::wire::{Body, names};
+
+use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
+use crate::bus::{Bus, DRIVER, DirectoryUpdate};
+use crate::error;
+use crate::member::{MemberId, Stage};
+use crate::quota::Resource;
+
+pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let member = &bus.members[&request.from];
+    if member.stage != Stage::New {
+        return refused(error::FAILED, "this connection has already called Hello");
+    }
+    let name = Rc::clone(&member.name);
+    if let Err(why) = bus.claim_place(request.from) {
+        return refused(error::LIMITS_EXCEEDED, why);
+    }
+    bus.activate(request.from);
+    // The answer comes first: a client learns its name before it is told that it has it.
+    reply(bus, request, Body::default().text(&name));
+    bus.publish(&crate::names::Change { name, old: None, new: Some(request.from) });
+    Ok(None)
+}
+
+/// A name that a connection can ask for.
+fn well_known(name: &str) -> Result<&str, Refusal> {
+    if name == DRIVER {
+        return refused(error::INVALID_ARGS, format!("{DRIVER} is the name of the bus"));
+    }
+    match names::is_well_known(name) {
+        true => Ok(name),
+        false => refused(error::INVALID_ARGS, format!("invalid well-known name `{name}`")),
+    }
+}
+
+pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let (name, flags) = (well_known(request.text(0))?, request.number(1));
+    let member = &bus.members[&request.from];
+    let uid = member.identity.credentials.uid;
+    if !member.rules.may_own(name) {
+        return refused(
+            error::ACCESS_DENIED,
+            format!("the bus policy does not let this connection own {name}"),
+        );
+    }
+    let is_new = !bus.names.is_in_queue(name, request.from);
+    if is_new && !bus.quota.charge(request.from, uid, Resource::Names, 1) {
+        return refused(error::LIMITS_EXCEEDED, "this connection or its user has too many names");
+    }
+    let (requested, change) = bus.names.request(name, request.from, flags);
+    bus.settle_names(request.from);
+    if let Some(change) = change {
+        if let Some(old) = change.old {
+            bus.settle_names(old);
+        }
+        bus.publish(&change);
+    }
+    if requested == NameReply::PrimaryOwner {
+        bus.service_came(name, request.from);
+    }
+    // Not before: what has waited for the name comes before what members send to it now.
+    bus.update_directory(DirectoryUpdate::Name(name.into()));
+    Ok(Some(Body::default().u32(requested as u32)))
+}
+
+pub fn release_name(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let name = well_known(request.text(0))?;
+    let (released, change) = bus.names.release(name, request.from);
+    bus.settle_names(request.from);
+    if let Some(change) = change {
+        bus.publish(&change);
+    }
+    bus.update_directory(DirectoryUpdate::Name(name.into()));
+    Ok(Some(Body::default().u32(released as u32)))
+}
+
+pub fn list_queued_owners(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let name = request.text(0);
+    let queue: Vec<Rc<str>> = match MemberId::from_unique_name(name) {
+        _ if name == DRIVER => vec![DRIVER.into()],
+        Some(_) => bus.resolve(name).into_iter().map(MemberId::unique_name).collect(),
+        None => bus.names.queue(name).map(MemberId::unique_name).collect(),
+    };
+    if queue.is_empty() {
+        return no_owner(name);
+    }
+    let queue: Vec<&str> = queue.iter().map(|name| &**name).collect();
+    Ok(Some(Body::default().texts(&queue)))
+}
+
+pub fn get_name_owner(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let name = request.text(0);
+    if name == DRIVER {
+        return Ok(Some(Body::default().text(DRIVER)));
+    }
+    match bus.resolve(name) {
+        Some(owner) => Ok(Some(Body::default().text(&owner.unique_name()))),
+        None => no_owner(name),
+    }
+}
+
+pub fn name_has_owner(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let name = request.text(0);
+    let has_owner = name == DRIVER || bus.resolve(name).is_some();
+    let mut out = causeway_dbus_wire::wire::Marshal::default();
+    out.u32(has_owner.into());
+    Ok(Some(out.into_body("b")))
+}
+
+pub fn list_names(bus: &mut Bus, _: Request<'_>) -> Answer {
+    let active = bus.members.values().filter(|member| member.stage == Stage::Active);
+    let mut names: Vec<&str> = std::iter::once(DRIVER).chain(active.map(|member| &*member.name)).collect();
+    let unique = names.len();
+    names.extend(bus.names.all());
+    names[unique..].sort_unstable();
+    Ok(Some(Body::default().texts(&names)))
+}

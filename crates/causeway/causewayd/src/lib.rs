@@ -1,0 +1,51 @@
+//! A message bus for D-Bus programs and for native members, which have its order log in their memory.
+//!
+//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with [`serve_alone`].
+//!
+//! It speaks D-Bus on Unix sockets as dbus-daemon does, in one thread, and passes messages in one order. From the bottom up:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `names`, `matches`, `calls`, `quota`, `policy`, `activation` | state and decisions, without sockets |
+//! | `connection`, `descriptors`, [`listen`] | one socket each, without names |
+//! | [`systemd`] | sockets of a service manager |
+//! | [`bus`] | delivers a message of a member to others |
+//! | [`driver`] | the methods of `org.freedesktop.DBus` |
+//! | `accept` | a message of a client, from its connection to the driver or the bus |
+//! | [`children`] | programs that were started |
+//! | [`serve`] | the loop that joins all, clients and native members |
+//! | [`config`], [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
+//! | [`native_path`] | where a session serves native members |
+//! | [`help`] | manual page and completions |
+
+mod accept;
+mod activation;
+mod alone;
+pub mod args;
+pub mod background;
+pub mod bus;
+mod calls;
+pub mod children;
+pub mod config;
+pub mod config_file;
+mod connection;
+mod descriptors;
+pub mod driver;
+mod error;
+pub mod help;
+pub mod listen;
+pub mod log;
+mod matches;
+mod member;
+mod message;
+mod names;
+pub mod native_path;
+mod policy;
+mod policy_file;
+mod quota;
+pub mod serve;
+mod service_file;
+pub mod systemd;
+mod users;
+
+pub use alone::serve_alone;

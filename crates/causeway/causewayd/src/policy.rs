@@ -1,0 +1,303 @@
+//! Who may connect, own, send and receive, as the `<policy>` elements of a configuration say. Pure decisions.
+//!
+//! Of the rules of a member the last one that applies decides. Source: dbus-daemon(1), "CONFIGURATION FILE".
+
+use std::rc::Rc;
+
+use causeway_dbus_wire::wire::{Header, Kind, names::is_below_name};
+
+/// One `<allow>` or `<deny>`.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Is it `<allow>`?
+    pub allows: bool,
+    /// What it is about.
+    pub subject: Subject,
+}
+
+/// What a rule is about.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// `user`: who may connect; `None` is `*`.
+    User(Option<u32>),
+    /// `group`: who may connect; `None` is `*`.
+    Group(Option<u32>),
+    /// `own` and `own_prefix`.
+    Own(NamePattern),
+    /// `send_…`
+    Send(Filter),
+    /// `receive_…`
+    Receive(Filter),
+}
+
+/// Some names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamePattern {
+    /// All.
+    Any,
+    /// This one.
+    Exact(String),
+    /// This one and those below it.
+    Prefix(String),
+}
+
+impl NamePattern {
+    /// Is this one of them?
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        match self {
+            NamePattern::Any => true,
+            NamePattern::Exact(own) => own == name,
+            NamePattern::Prefix(prefix) => is_below_name(name, prefix),
+        }
+    }
+}
+
+/// Which messages a rule is about: those that satisfy all conditions.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// `…_type`
+    pub kind: Option<Kind>,
+    /// `…_path`
+    pub path: Option<String>,
+    /// `…_interface`
+    pub interface: Option<String>,
+    /// `…_member`
+    pub member: Option<String>,
+    /// `…_error`
+    pub error: Option<String>,
+    /// `send_destination`, `send_destination_prefix` or `receive_sender`: a name of the other side.
+    pub peer: NamePattern,
+    /// `send_broadcast`
+    pub broadcast: Option<bool>,
+    /// `…_requested_reply`: of replies, an `<allow>` is about requested ones, and a `<deny>` about others, unless this says otherwise.
+    pub requested_reply: bool,
+    /// `eavesdrop`
+    pub eavesdrop: bool,
+    /// `min_fds`
+    pub min_fds: u32,
+    /// `max_fds`
+    pub max_fds: u32,
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Passing<'a> {
+    /// Its header.
+    pub header: &'a Header<'a>,
+    /// Is it a reply that is waited for?
+    pub is_requested_reply: bool,
+    /// Is the receiver not its destination?
+    pub is_eavesdropped: bool,
+}
+
+/// All rules that hold for one member, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    own: Vec<(bool, NamePattern)>,
+    send: Vec<(bool, Filter)>,
+    receive: Vec<(bool, Filter)>,
+    /// Is everything allowed that is not a reply to nothing?
+    is_open: bool,
+}
+
+impl Rules {
+    /// The rules of a bus without a configuration file: all is allowed but replies that are not waited for.
+    #[must_use]
+    pub fn open() -> Rules {
+        Rules { is_open: true, ..Rules::default() }
+    }
+
+    fn push(&mut self, rule: &Rule) {
+        match &rule.subject {
+            Subject::Own(pattern) => self.own.push((rule.allows, pattern.clone())),
+            Subject::Send(filter) => self.send.push((rule.allows, filter.clone())),
+            Subject::Receive(filter) => self.receive.push((rule.allows, filter.clone())),
+            Subject::User(_) | Subject::Group(_) => {}
+        }
+    }
+
+    /// May the member own this name?
+    #[must_use]
+    pub fn may_own(&self, name: &str) -> bool {
+        let last = self.own.iter().rev().find(|(_, pattern)| pattern.has(name));
+        self.is_open || last.is_some_and(|(allows, _)| *allows)
+    }
+
+    /// May the member send this? `peer_has` says whether the receiver has one of these names.
+    #[must_use]
+    pub fn may_send(&self, message: Passing<'_>, peer_has: &dyn Fn(&NamePattern) -> bool) -> bool {
+        self.may(&self.send, message, peer_has)
+    }
+
+    /// May the member receive this? `peer_has` says whether the sender has one of these names.
+    #[must_use]
+    pub fn may_receive(&self, message: Passing<'_>, peer_has: &dyn Fn(&NamePattern) -> bool) -> bool {
+        self.may(&self.receive, message, peer_has)
+    }
+
+    fn may(
+        &self,
+        rules: &[(bool, Filter)],
+        message: Passing<'_>,
+        peer_has: &dyn Fn(&NamePattern) -> bool,
+    ) -> bool {
+        if self.is_open {
+            return message.header.reply_serial.is_none() || message.is_requested_reply;
+        }
+        let last = rules.iter().rev().find(|(allows, filter)| filter.applies(*allows, message, peer_has));
+        last.is_some_and(|(allows, _)| *allows)
+    }
+}
+
+impl Filter {
+    /// A rule of no condition.
+    #[must_use]
+    pub fn any(allows: bool) -> Filter {
+        Filter {
+            kind: None,
+            path: None,
+            interface: None,
+            member: None,
+            error: None,
+            peer: NamePattern::Any,
+            broadcast: None,
+            requested_reply: allows,
+            eavesdrop: false,
+            min_fds: 0,
+            max_fds: u32::MAX,
+        }
+    }
+
+    fn applies(&self, allows: bool, message: Passing<'_>, peer_has: &dyn Fn(&NamePattern) -> bool) -> bool {
+        let header = message.header;
+        let same = |wanted: &Option<String>, is: Option<&str>| wanted.is_none() || wanted.as_deref() == is;
+        // A message without an interface may be meant for any: a rule that denies one applies.
+        let interface = same(&self.interface, header.interface) || (!allows && header.interface.is_none());
+        let reply = header.reply_serial.is_none()
+            || if allows {
+                message.is_requested_reply || !self.requested_reply
+            } else {
+                !message.is_requested_reply || self.requested_reply
+            };
+        let eavesdrop = if allows {
+            self.eavesdrop || !message.is_eavesdropped
+        } else {
+            !self.eavesdrop || message.is_eavesdropped
+        };
+        self.kind.is_none_or(|kind| kind == header.kind)
+            && reply
+            && eavesdrop
+            && interface
+            && same(&self.path, header.path)
+            && same(&self.member, header.member)
+            && same(&self.error, header.error_name)
+            && self.broadcast.is_none_or(|broadcast| broadcast == header.is_broadcast())
+            && (self.min_fds..=self.max_fds).contains(&header.unix_fds)
+            && (self.peer == NamePattern::Any || peer_has(&self.peer))
+    }
+}
+
+/// All `<policy>` elements. They hold in the order of the fields.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// `context="default"`
+    pub default: Vec<Rule>,
+    /// `group="…"`
+    pub groups: Vec<(u32, Vec<Rule>)>,
+    /// `user="…"`
+    pub users: Vec<(u32, Vec<Rule>)>,
+    /// `context="mandatory"`
+    pub mandatory: Vec<Rule>,
+    /// No policy at all, as without a configuration file.
+    pub is_open: bool,
+}
+
+impl Policy {
+    /// May this user connect? The user of the bus may, unless a rule says otherwise.
+    #[must_use]
+    pub fn may_connect(&self, uid: u32, groups: &[u32], bus_uid: u32) -> bool {
+        let rules = self.default.iter().chain(&self.mandatory);
+        let mut verdict = rules.filter_map(|rule| match rule.subject {
+            Subject::User(user) => user.is_none_or(|user| user == uid).then_some(rule.allows),
+            Subject::Group(group) => group.is_none_or(|group| groups.contains(&group)).then_some(rule.allows),
+            _ => None,
+        });
+        verdict.next_back().unwrap_or(uid == bus_uid)
+    }
+
+    /// The rules for a member of this user.
+    #[must_use]
+    pub fn rules_for(&self, uid: u32, groups: &[u32]) -> Rc<Rules> {
+        if self.is_open {
+            return Rc::new(Rules::open());
+        }
+        let mut rules = Rules::default();
+        let of_groups =
+            self.groups.iter().filter(|(group, _)| groups.contains(group)).flat_map(|(_, rules)| rules);
+        let of_user = self.users.iter().filter(|(user, _)| *user == uid).flat_map(|(_, rules)| rules);
+        for rule in self.default.iter().chain(of_groups).chain(of_user).chain(&self.mandatory) {
+            rules.push(rule);
+        }
+        Rc::new(rules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_dbus_wire::wire::Builder;
+
+    fn rule(allows: bool, filter: impl FnOnce(&mut Filter)) -> Rule {
+        let mut send = Filter::any(allows);
+        filter(&mut send);
+        Rule { allows, subject: Subject::Send(send) }
+    }
+
+    fn may_send(policy: &Policy, message: &Builder<'_>, is_requested_reply: bool) -> bool {
+        let bytes = message.build(1).unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        let passing = Passing { header: &header, is_requested_reply, is_eavesdropped: false };
+        policy.rules_for(0, &[]).may_send(passing, &|pattern| pattern.has("org.Receiver"))
+    }
+
+    #[test]
+    fn the_last_rule_that_applies_decides_and_nothing_is_allowed_without_one() {
+        let mut policy = Policy::default();
+        let call = Builder::call("/", "M");
+        assert!(!may_send(&policy, &call, false));
+        policy.default.push(rule(true, |_| {}));
+        policy.default.push(rule(false, |filter| filter.interface = Some("a.B".into())));
+        // Without an interface it may be meant for the denied one.
+        assert!(!may_send(&policy, &call, false) && may_send(&policy, &call.clone().interface("a.C"), false));
+        policy.mandatory.push(rule(true, |filter| filter.peer = NamePattern::Prefix("org".into())));
+        assert!(may_send(&policy, &call, false));
+        policy.mandatory.push(rule(false, |filter| filter.peer = NamePattern::Prefix("or".into())));
+        assert!(may_send(&policy, &call, false));
+    }
+
+    #[test]
+    fn replies_need_a_request_unless_a_rule_says_otherwise() {
+        let reply = Builder::reply(3);
+        for policy in [
+            Policy { is_open: true, ..Policy::default() },
+            Policy { default: vec![rule(true, |_| {})], ..Policy::default() },
+        ] {
+            assert!(may_send(&policy, &reply, true) && !may_send(&policy, &reply, false));
+        }
+        let any = Policy {
+            default: vec![rule(true, |filter| filter.requested_reply = false)],
+            ..Policy::default()
+        };
+        assert!(may_send(&any, &reply, false));
+    }
+
+    #[test]
+    fn the_user_of_the_bus_may_connect_and_others_only_by_a_rule() {
+        let mut policy = Policy::default();
+        assert!(policy.may_connect(7, &[], 7) && !policy.may_connect(8, &[], 7));
+        policy.default.push(Rule { allows: true, subject: Subject::User(None) });
+        policy.default.push(Rule { allows: false, subject: Subject::Group(Some(5)) });
+        assert!(policy.may_connect(8, &[4], 7) && !policy.may_connect(8, &[5], 7));
+    }
+}

@@ -1,0 +1,331 @@
+//! `.service` files: which program provides which name.
+//!
+//! Source: D-Bus Specification, section "Message Bus Starting Services (Activation)".
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_dbus_wire::wire::names;
+
+/// A program that provides a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Program and arguments, the first of which is not empty.
+    pub command: Vec<String>,
+    /// `User`: as which user it is to run on the bus of the system.
+    pub user: Option<String>,
+}
+
+/// What tells one state of a file or folder from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    inode: u64,
+    bytes: u64,
+}
+
+/// A change this soon before or after reading may have left the same [`Stamp`]: the clock of FAT counts two seconds, others milliseconds.
+const COARSEST_CLOCK: Duration = Duration::from_secs(2);
+
+/// How long nobody looks for further files after a look for a name without one that has found nothing new: clients ask as often as they
+/// like, and each look asks for every file.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// A file or folder as it was found; no stamp if it was not there.
+#[derive(Debug)]
+struct Seen {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+}
+
+/// All services of some folders. Of two with the same name, that of the earlier folder counts.
+#[derive(Debug)]
+pub struct Services {
+    folders: Vec<Seen>,
+    files: Vec<Seen>,
+    read_at: SystemTime,
+    /// Until when a name without a file has none.
+    quiet_until: Option<Instant>,
+    /// Each with the index of its file.
+    by_name: BTreeMap<String, (Service, usize)>,
+    /// Files that are no service, each with the reason.
+    pub warnings: Vec<String>,
+}
+
+impl Services {
+    /// Reads all files of these folders; those that do not exist have none.
+    #[must_use]
+    pub fn read(folders: &[PathBuf]) -> Services {
+        let mut services = Services {
+            folders: folders.iter().map(|folder| Seen::now(folder.clone())).collect(),
+            files: Vec::new(),
+            read_at: SystemTime::now(),
+            quiet_until: None,
+            by_name: BTreeMap::new(),
+            warnings: Vec::new(),
+        };
+        for folder in folders {
+            let Ok(entries) = std::fs::read_dir(folder) else { continue };
+            let mut files: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
+            files.retain(|file| file.extension().is_some_and(|end| end == "service"));
+            files.sort();
+            files.into_iter().for_each(|file| services.add(file));
+        }
+        services
+    }
+
+    fn add(&mut self, file: PathBuf) {
+        // Before its text is read: a later change shows.
+        let seen = Seen::now(file);
+        let text = std::fs::read_to_string(&seen.path).map_err(|error| error.to_string());
+        match text.and_then(|text| parse(&text)) {
+            Ok((name, service)) => {
+                self.by_name.entry(name).or_insert((service, self.files.len()));
+            }
+            Err(why) => self.warnings.push(format!("{}: {why}", seen.path.display())),
+        }
+        self.files.push(seen);
+    }
+
+    /// Reads all files again if the answer about this name may have changed: a folder, the file that has it, or, if none has, any file.
+    /// Returns the warnings that are new. A file that has just come may be missed for 100 ms after a look that has found nothing new.
+    #[must_use]
+    pub fn refresh_for(&mut self, name: &str) -> Vec<String> {
+        if let Some((_, file)) = self.by_name.get(name) {
+            return match self.are_as_read(&self.files[*file..=*file]) {
+                true => Vec::new(),
+                false => self.read_again(),
+            };
+        }
+        let now = Instant::now();
+        if self.quiet_until.is_some_and(|until| now < until) {
+            return Vec::new();
+        }
+        let warnings = self.refresh();
+        if !self.by_name.contains_key(name) {
+            self.quiet_until = Some(now + BETWEEN_LOOKS);
+        }
+        warnings
+    }
+
+    /// Reads all files again if one of them or a folder has changed. Returns the warnings that are new.
+    #[must_use]
+    pub fn refresh(&mut self) -> Vec<String> {
+        match self.are_as_read(&self.files) {
+            true => Vec::new(),
+            false => self.read_again(),
+        }
+    }
+
+    /// Are all folders and these files as they were when they were read?
+    fn are_as_read(&self, files: &[Seen]) -> bool {
+        self.folders.iter().chain(files).all(|seen| seen.is_unchanged(self.read_at))
+    }
+
+    fn read_again(&mut self) -> Vec<String> {
+        let folders: Vec<PathBuf> = self.folders.iter().map(|folder| folder.path.clone()).collect();
+        let before = std::mem::replace(self, Services::read(&folders));
+        self.warnings.iter().filter(|warning| !before.warnings.contains(warning)).cloned().collect()
+    }
+
+    /// The program that provides a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Service> {
+        self.by_name.get(name).map(|(service, _)| service)
+    }
+
+    /// All names that programs provide.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+}
+
+impl Seen {
+    fn now(path: PathBuf) -> Seen {
+        Seen { stamp: stamp(&path), path }
+    }
+
+    /// Is it surely as it was, when it was read at this time?
+    fn is_unchanged(&self, read_at: SystemTime) -> bool {
+        let is_too_new = |stamp: Stamp| {
+            let age = read_at.duration_since(stamp.modified).unwrap_or_else(|ahead| ahead.duration());
+            age < COARSEST_CLOCK
+        };
+        stamp(&self.path) == self.stamp && !self.stamp.is_some_and(is_too_new)
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let data = std::fs::metadata(path).ok()?;
+    Some(Stamp { modified: data.modified().ok()?, inode: data.ino(), bytes: data.len() })
+}
+
+/// Name and program of one file.
+fn parse(text: &str) -> Result<(String, Service), String> {
+    let (mut is_ours, mut name, mut exec, mut user) = (false, None, None, None);
+    for line in text.lines().map(str::trim) {
+        if let Some(group) = line.strip_prefix('[') {
+            is_ours = group == "D-BUS Service]";
+        } else if let Some((key, value)) = line.split_once('=')
+            && is_ours
+            && !line.starts_with('#')
+        {
+            match key.trim_end() {
+                "Name" => name = Some(value.trim_start()),
+                "Exec" => exec = Some(value.trim_start()),
+                "User" => user = Some(value.trim_start().to_owned()),
+                _ => {}
+            }
+        }
+    }
+    let name = name.ok_or("it has no Name= in a group [D-BUS Service]")?;
+    if !names::is_well_known(name) {
+        return Err(format!("invalid service name `{name}`"));
+    }
+    let exec = exec.ok_or("it has no Exec=, which is the only way to start a service")?;
+    let command = words(exec).ok_or_else(|| format!("unbalanced quotes in `{exec}`"))?;
+    if command.first().is_none_or(String::is_empty) {
+        return Err("its Exec= is empty".into());
+    }
+    Ok((name.into(), Service { command, user }))
+}
+
+/// Words as a shell splits them, without its substitutions: blanks, both kinds of quotes, backslashes.
+fn words(text: &str) -> Option<Vec<String>> {
+    let mut words: Vec<String> = Vec::new();
+    let mut letters = text.chars();
+    let mut is_inside = false;
+    while let Some(letter) = letters.next() {
+        if letter.is_whitespace() {
+            is_inside = false;
+            continue;
+        }
+        if !std::mem::replace(&mut is_inside, true) {
+            words.push(String::new());
+        }
+        let word = words.last_mut().expect("a word has begun");
+        match letter {
+            '\'' => loop {
+                match letters.next()? {
+                    '\'' => break,
+                    other => word.push(other),
+                }
+            },
+            '"' => loop {
+                match letters.next()? {
+                    '"' => break,
+                    '\\' => match letters.next()? {
+                        escaped @ ('"' | '\\' | '$' | '`') => word.push(escaped),
+                        other => word.extend(['\\', other]),
+                    },
+                    other => word.push(other),
+                }
+            },
+            '\\' => word.push(letters.next()?),
+            other => word.push(other),
+        }
+    }
+    Some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_by_a_shell() {
+        let split = |text| words(text).map(|words| words.join("|"));
+        assert_eq!(split(r#"/bin/a b 'c d' "e \"f" g\ h"#).as_deref(), Some(r#"/bin/a|b|c d|e "f|g h"#));
+        assert_eq!(split(r#"a"b"'c' '' "#).as_deref(), Some("abc|"));
+        assert_eq!(split("'open"), None);
+    }
+
+    #[test]
+    fn the_earlier_folder_counts_and_what_is_no_service_is_said() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let write = |folder: usize, file: &str, text: &str| {
+            std::fs::write(folders[folder].path().join(file), text).unwrap();
+        };
+        write(0, "a.service", "# one\n[D-BUS Service]\nName=a.B\nExec=/bin/first 'x y'\n[Other]\nName=c.D\n");
+        write(1, "a.service", "[D-BUS Service]\nName=a.B\nExec=/bin/second\n");
+        write(1, "b.service", "[D-BUS Service]\nName=b\nExec=/bin/second\n");
+        write(1, "c.service", "[D-BUS Service]\nName=c.C\n");
+        write(1, "d.txt", "[D-BUS Service]\nName=d.D\nExec=/bin/d\n");
+        let services = Services::read(&folders.each_ref().map(|folder| folder.path().into()));
+        assert_eq!(services.names().collect::<Vec<_>>(), ["a.B"]);
+        assert_eq!(services.get("a.B").unwrap().command, ["/bin/first", "x y"]);
+        assert_eq!(services.warnings.len(), 2, "{:?}", services.warnings);
+    }
+
+    #[test]
+    fn names_without_a_file_are_not_looked_for_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, exec: &str| {
+            let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\n");
+            std::fs::write(folder.path().join(format!("{name}.service")), text).unwrap();
+        };
+        write("a.B", "/bin/1");
+        let mut services = Services::read(&[folder.path().into()]);
+        assert!(services.refresh_for("a.C").is_empty());
+        // As if no time passed.
+        services.quiet_until = services.quiet_until.map(|until| until + Duration::from_secs(3600));
+        write("a.C", "/bin/1");
+        assert!(services.refresh_for("a.C").is_empty() && services.get("a.C").is_none());
+        services.quiet_until = Some(Instant::now());
+        assert!(services.refresh_for("a.C").is_empty() && services.get("a.C").is_some());
+        // A name with a file is looked up at once.
+        services.quiet_until = Some(Instant::now() + Duration::from_secs(3600));
+        write("a.B", "/bin/2");
+        assert!(services.refresh_for("a.B").is_empty());
+        assert_eq!(services.get("a.B").unwrap().command, ["/bin/2"]);
+    }
+
+    /// Each change alone, long after and long before the files were read, so that only the stamps tell.
+    #[test]
+    fn a_file_that_is_edited_renamed_or_removed_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("a.service"), folder.path().join("b.service"));
+        let age = |path: &Path, hours: u64| {
+            let then = SystemTime::now() - Duration::from_secs(hours * 3600);
+            std::fs::File::open(path).unwrap().set_modified(then).unwrap();
+        };
+        let write = |path: &Path, name: &str, exec: &str, hours: u64| {
+            std::fs::write(path, format!("[D-BUS Service]\nName={name}\nExec={exec}\n")).unwrap();
+            age(path, hours);
+            age(folder.path(), 9);
+        };
+        write(&file, "a.B", "/bin/1", 8);
+        let mut services = Services::read(&[folder.path().into()]);
+        let program =
+            |services: &Services, name| services.get(name).map(|service| service.command[0].clone());
+        let looked_up = |services: &mut Services, name| {
+            assert!(services.refresh_for(name).is_empty());
+            program(services, name)
+        };
+        assert!(services.are_as_read(&services.files));
+        // Edited in its place: neither its size nor the folder changes.
+        write(&file, "a.B", "/bin/2", 7);
+        assert_eq!(looked_up(&mut services, "a.B").as_deref(), Some("/bin/2"));
+        // As a lookup finds it that no file answered, and as a list of all names does.
+        write(&file, "a.C", "/bin/2", 6);
+        assert_eq!(looked_up(&mut services, "a.C").as_deref(), Some("/bin/2"));
+        write(&file, "a.D", "/bin/2", 5);
+        assert!(services.refresh().is_empty() && services.names().eq(["a.D"]));
+        std::fs::rename(&file, &other).unwrap();
+        std::fs::write(&other, "").unwrap();
+        age(folder.path(), 4);
+        assert_eq!(services.refresh_for("a.D").len(), 1, "{:?}", services.warnings);
+        assert_eq!(program(&services, "a.D"), None);
+        std::fs::remove_file(&other).unwrap();
+        assert!(services.refresh().is_empty() && services.warnings.is_empty());
+        // What has just been written may be written once more before the clock of its file system goes on.
+        write(&file, "a.B", "/bin/3", 0);
+        assert_eq!(looked_up(&mut services, "a.B").as_deref(), Some("/bin/3"));
+        let modified = file.metadata().unwrap().modified().unwrap();
+        write(&file, "a.B", "/bin/4", 0);
+        std::fs::File::open(&file).unwrap().set_modified(modified).unwrap();
+        assert_eq!(looked_up(&mut services, "a.B").as_deref(), Some("/bin/4"));
+    }
+}

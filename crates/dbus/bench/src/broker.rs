@@ -1,0 +1,239 @@
+//! The broker of a run, as the coordinator starts, places and connects to it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use causeway_dbus_wire::wire::Body;
+use causeway_os::sched;
+use weighbridge_dbus_client::Connection;
+use weighbridge_dbus_client::brokers;
+use weighbridge_dbus_client::brokers::{Limits, Program};
+use weighbridge_lab::axis::{Axis, Values};
+use weighbridge_lab::choice;
+use weighbridge_lab::contract::{EndResources, Unsupported};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::params::CaseParams;
+
+use crate::handed::Handed;
+use crate::libraries::{self, Client, Connected, Role};
+
+/// Which broker, as a type: a mechanism is one.
+pub trait Kind: 'static {
+    /// Its program.
+    const PROGRAM: Program;
+    /// What a reader should know, in one sentence.
+    const ABOUT: &'static str;
+
+    /// Connects an end that does not write and read the bytes of messages itself, in the process of its role.
+    ///
+    /// # Errors
+    /// What its library says.
+    fn connect(
+        params: &CaseParams,
+        address: &str,
+        role: Role,
+        partner: &str,
+    ) -> io::Result<Box<dyn Connected>> {
+        Client::of(params).connect(address, role, partner)
+    }
+}
+
+/// The reference implementation.
+#[derive(Debug)]
+pub struct DbusDaemon;
+/// The broker of most distributions.
+#[derive(Debug)]
+pub struct DbusBroker;
+/// The broker of the zbus project.
+#[derive(Debug)]
+pub struct Busd;
+/// The broker of this project.
+#[derive(Debug)]
+pub struct Causewayd;
+
+impl Kind for DbusDaemon {
+    const PROGRAM: Program = Program::DbusDaemon;
+    const ABOUT: &'static str = "D-Bus through a private dbus-daemon, the reference implementation; the ends write and read bytes themselves, or by a library";
+}
+
+impl Kind for DbusBroker {
+    const PROGRAM: Program = Program::DbusBroker;
+    const ABOUT: &'static str = "D-Bus through a private dbus-broker, which this program controls; the ends write and read bytes themselves, or by a library";
+}
+
+impl Kind for Busd {
+    const PROGRAM: Program = Program::Busd;
+    const ABOUT: &'static str = "D-Bus through a private busd, the broker of the zbus project; the ends write and read bytes themselves, or by a library";
+}
+
+impl Kind for Causewayd {
+    const PROGRAM: Program = Program::Causewayd;
+    const ABOUT: &'static str = "D-Bus through a private causewayd, the broker of this project; the ends write and read bytes themselves";
+}
+
+choice! {
+    /// Where the broker runs.
+    pub enum Place {
+        /// On the CPU of the first role.
+        First = "first",
+        /// On the CPU of the last role.
+        Last = "last",
+        /// On a CPU that no role has.
+        Own = "own",
+        /// On any CPU that is measured on.
+        Free = "free",
+    }
+    axis "broker", default First: "where the broker runs: on the CPU of the first role (client, sender), on that of the last (server, \
+        receiver), on one that no role has, or free; where roles are not pinned, it is free too"
+}
+
+/// Nice value of the broker; those of the roles have the axis that every case has.
+pub const NICE: Axis =
+    Axis { name: "broker-nice", default: "0", values: Values::Nices, about: "nice value of the broker" };
+
+/// The CPUs that the broker may run on, or why there are none.
+fn cpus(host: &Host, params: &CaseParams) -> Result<Vec<u32>, Unsupported> {
+    let roles = &params.cpus;
+    Ok(match (params.choice(), &roles[..]) {
+        (Place::Free, _) | (_, []) => host.measured_cpus.clone(),
+        (Place::First, [first, ..]) => vec![*first],
+        (Place::Last, [.., last]) => vec![*last],
+        (Place::Own, _) => match host.measured_cpus.iter().find(|cpu| !roles.contains(cpu)) {
+            Some(cpu) => vec![*cpu],
+            None => {
+                return Err(Unsupported(
+                    "broker=own needs a CPU that no role has, and every CPU that may be measured on has one; use broker=first or another place".into(),
+                ));
+            }
+        },
+    })
+}
+
+/// Can the broker of a case run here?
+///
+/// # Errors
+/// It is not installed, there is no CPU for it, or the library of the roles is not there.
+pub fn fit(program: Program, host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    if program.path().is_none() {
+        return Err(Unsupported(brokers::Error::Missing(program).to_string()));
+    }
+    if params.axis(NICE.name).contains(':') {
+        return Err(Unsupported("broker-nice takes one value: there is one broker".into()));
+    }
+    cpus(host, params)?;
+    libraries::fit(params)
+}
+
+/// A broker that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Running {
+    broker: brokers::Broker,
+    program: Program,
+}
+
+impl Running {
+    /// Starts a broker.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(program: Program) -> io::Result<Running> {
+        let broker = brokers::Broker::start(program, &Limits::default()).map_err(io::Error::other)?;
+        Ok(Running { broker, program })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        self.broker.address()
+    }
+
+    /// A connection that is authenticated and has a unique name.
+    ///
+    /// # Errors
+    /// The broker does not let this user in.
+    pub fn connect(&self) -> io::Result<Connection> {
+        Connection::open(self.broker.address()).map_err(io::Error::other)
+    }
+
+    /// What a role is handed that sends to `partner` over this socket.
+    pub fn handed(&self, sockets: impl IntoIterator<Item = OwnedFd>, partner: &str) -> EndResources {
+        let handed = Handed {
+            pid: self.broker.pid(),
+            version: version(self.program).into(),
+            partner: partner.into(),
+            address: self.broker.address().into(),
+        };
+        EndResources { words: handed.into_words(), ..EndResources::of(sockets) }
+    }
+}
+
+/// Puts the broker that the roles were handed where the case says.
+///
+/// # Errors
+/// It may not be placed so.
+pub fn place(resources_by_role: &[EndResources], host: &Host, params: &CaseParams) -> io::Result<()> {
+    let pid = Handed::of_role(&resources_by_role[0], params)?.pid;
+    let cpus = cpus(host, params).map_err(|Unsupported(why)| io::Error::other(why))?;
+    if host.pin_refused.is_none() {
+        sched::pin_process(pid, &cpus)?;
+    }
+    let nice = params.axis(NICE.name);
+    if nice != NICE.default {
+        let value = nice.parse().expect("the axis was checked");
+        sched::set_process_nice(pid, value).map_err(|error| {
+            let why = format!(
+                "broker-nice={nice} is refused: {error}; it needs root, CAP_SYS_NICE or a higher ulimit"
+            );
+            io::Error::new(error.os().kind(), why)
+        })?;
+    }
+    Ok(())
+}
+
+/// The entry of what goes through a broker: the coordinator places the broker, and what it does is counted beside the roles. The
+/// second target, where there is one, is the same with a library in place of our own bytes.
+macro_rules! through_a_broker {
+    ($target:expr) => {
+        through_a_broker!($target, $target)
+    };
+    ($target:expr, $by_library:expr) => {
+        Target {
+            create: |host, params| {
+                let target =
+                    if $crate::libraries::Client::of(params).is_raw() { $target } else { $by_library };
+                let resources_by_role = (target.create)(host, params)?;
+                $crate::broker::place(&resources_by_role, host, params)?;
+                Ok(resources_by_role)
+            },
+            drive: |pattern, resources, params, cx| {
+                cx.count_beside("broker", $crate::handed::Handed::of_role(&resources, params)?.pid)?;
+                $crate::libraries::count_threads(params);
+                let target =
+                    if $crate::libraries::Client::of(params).is_raw() { $target } else { $by_library };
+                (target.drive)(pattern, resources, params, cx)
+            },
+            ..$target
+        }
+    };
+}
+pub(crate) use through_a_broker;
+
+/// The socket of a connection on which nothing waits to be read but what comes from now on.
+///
+/// # Errors
+/// The broker does not answer.
+pub fn socket(mut connection: Connection) -> io::Result<OwnedFd> {
+    // What the broker says of itself (NameAcquired) comes before its answer to this.
+    connection.ask_driver("GetId", Body::default()).map_err(io::Error::other)?;
+    while connection.receive(Duration::ZERO).map_err(io::Error::other)?.is_some() {}
+    let stream = connection.into_stream().map_err(io::Error::other)?;
+    Ok(stream.into())
+}
+
+/// Asked once: it takes a process.
+fn version(program: Program) -> &'static str {
+    static VERSIONS: [OnceLock<String>; Program::ALL.len()] = [const { OnceLock::new() }; Program::ALL.len()];
+    let index = Program::ALL.iter().position(|known| *known == program).expect("it is one of all");
+    VERSIONS[index].get_or_init(|| program.version().unwrap_or_else(|| "unknown".into()))
+}

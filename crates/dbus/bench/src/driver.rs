@@ -1,0 +1,297 @@
+//! What one program does with a broker alone: calls to the broker itself, names, rules, connections, and messages to itself.
+//!
+//! With `pause-us` the client sleeps before each, so that the broker has nothing to do and sleeps too: what a message costs a bus at rest.
+//!
+//! Nothing answers a broadcast to nobody, so the client waits before each reading of the broker's counters until the broker has read all
+//! of them and sleeps: its work for the counted signals is counted, and a message that asks whether it is done would add to it.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use causeway_dbus_wire::driver::{DO_NOT_QUEUE, DRIVER, DRIVER_PATH};
+use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
+use causeway_os::socket::is_all_received;
+use weighbridge_dbus_client::Connection;
+use weighbridge_lab::axis::{Axis, Choice, Values};
+use weighbridge_lab::choice;
+use weighbridge_lab::contract::{
+    Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported,
+};
+use weighbridge_lab::ctx::{Ctx, Tally};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::params::CaseParams;
+use weighbridge_lab::shared::Step;
+use weighbridge_probe::counters::ProcessCounters;
+
+use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::client::{self, INTERFACE, Incoming, MEMBER, PATH};
+use crate::handed::Handed;
+use crate::libraries::{self, Client, Role};
+
+/// The entry of a broker that is asked itself in the catalogue.
+pub const fn target<K: Kind>() -> Target {
+    through_a_broker!(inner::<K>(), by_library::<K>())
+}
+
+/// The pattern of one role.
+pub const SOLO: PatternInfo = PatternInfo {
+    id: "solo",
+    about: "one role does an operation over and over: what one costs",
+    needs: Caps::NONE,
+    roles: |_| vec!["client"],
+    axes: &[],
+    unit: Unit::NanosPer("call"),
+    is_symmetric: false,
+};
+
+const fn inner<K: Kind>() -> Target {
+    Target {
+        id: K::PROGRAM.name(),
+        about: K::ABOUT,
+        caps: Caps::NONE,
+        waits: client::WAITS,
+        axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE, Client::AXIS, client::READ_BYTES],
+        patterns: &[SOLO],
+        fit: fit::<K>,
+        create: |_, params| create::<K>(params),
+        drive: |_, resources, params, cx| drive(resources, params, cx),
+        // How a broker allocates memory is its own matter.
+        counter_check: |_, _| Vec::new(),
+        in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
+    }
+}
+
+/// See its sentence for users.
+pub const PAUSE: Axis = Axis {
+    name: "pause-us",
+    default: "0",
+    values: Values::AtLeast(0),
+    about: "microseconds that the client sleeps before each operation, so that the broker sleeps too; they are in the time of the \
+        operation, not in what the broker does",
+};
+
+/// The same, with a library that calls.
+const fn by_library<K: Kind>() -> Target {
+    Target {
+        create: |_, _| {
+            let running = Running::start(K::PROGRAM)?;
+            let client = running.handed([], "");
+            Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
+        },
+        drive: |_, resources, params, cx| drive_by_library(&resources, params, cx),
+        ..inner::<K>()
+    }
+}
+
+fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    if params.choice::<Method>() == Method::Signal && params.count(PAUSE) == 0 {
+        let why = "nothing tells when a signal to nobody has passed; give call=signal a pause, such as pause-us=1000";
+        return Err(Unsupported(why.into()));
+    }
+    let method = params.choice::<Method>();
+    if !Client::of(params).is_raw() && (method.calls().is_none() || params.count(PAUSE) > 0) {
+        let why = "a library makes plain calls without a pause; call=name, connect, relay, signal and pause-us are for client=raw";
+        return Err(Unsupported(why.into()));
+    }
+    broker::fit(K::PROGRAM, host, params)
+}
+
+/// Operations before anything is timed.
+pub const VERIFIED: usize = 16;
+
+choice! {
+    /// What is done.
+    pub enum Method {
+        GetId = "GetId",
+        NameHasOwner = "NameHasOwner",
+        GetNameOwner = "GetNameOwner",
+        Match = "match",
+        Name = "name",
+        Connect = "connect",
+        Relay = "relay",
+        Signal = "signal",
+    }
+    axis "call", default GetNameOwner: "a method of the broker that is called; match: AddMatch and RemoveMatch in turn; name: RequestName and \
+        ReleaseName in turn; connect: a connection that is made, authenticated, named by Hello and closed; relay: a message to the \
+        client itself; signal: a broadcast to nobody, of which the whole work of the broker is counted though the client does not wait for it"
+}
+
+/// A method of the broker, and its argument.
+pub type Call = (&'static CStr, Option<&'static CStr>);
+
+/// What the broker is called in calls that ask for a name.
+const BROKER: &CStr = c"org.freedesktop.DBus";
+const RULE: &CStr = c"type='signal',interface='org.weighbridge.Lab',path='/org/weighbridge/Lab'";
+
+impl Method {
+    /// The calls that a library makes in turn: those with at most one text as their argument, of which each has an answer.
+    pub fn calls(self) -> Option<&'static [Call]> {
+        match self {
+            Method::GetId => Some(&[(c"GetId", None)]),
+            Method::NameHasOwner => Some(&[(c"NameHasOwner", Some(BROKER))]),
+            Method::GetNameOwner => Some(&[(c"GetNameOwner", Some(BROKER))]),
+            Method::Match => Some(&[(c"AddMatch", Some(RULE)), (c"RemoveMatch", Some(RULE))]),
+            Method::Name | Method::Connect | Method::Relay | Method::Signal => None,
+        }
+    }
+
+    /// The messages that are sent in turn by a connection of this name.
+    fn messages(self, own_name: &str) -> io::Result<Vec<Vec<u8>>> {
+        let call = |member, body| {
+            let call = Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER);
+            call.body(body)
+        };
+        let text = |text: &str| Body::default().text(text);
+        let empty = || Body::default().blob(&[]);
+        let as_text = |text: &'static CStr| text.to_str().expect("it is ASCII");
+        let messages = match self {
+            Method::Name => {
+                vec![
+                    call("RequestName", text(INTERFACE).u32(DO_NOT_QUEUE)),
+                    call("ReleaseName", text(INTERFACE)),
+                ]
+            }
+            Method::Connect => Vec::new(),
+            Method::Relay => {
+                let message = Builder::call(PATH, MEMBER).interface(INTERFACE).destination(own_name);
+                vec![message.flags(FLAG_NO_REPLY_EXPECTED).body(empty())]
+            }
+            Method::Signal => vec![Builder::signal(PATH, INTERFACE, MEMBER).body(empty())],
+            Method::GetId | Method::NameHasOwner | Method::GetNameOwner | Method::Match => {
+                let calls = self.calls().expect("a library makes it too").iter();
+                let body = |argument: &Option<&'static CStr>| {
+                    argument.map_or(Body::default(), |of| text(as_text(of)))
+                };
+                calls.map(|(member, argument)| call(as_text(member), body(argument))).collect()
+            }
+        };
+        messages.iter().map(|message| message.build(1).map_err(io::Error::other)).collect()
+    }
+}
+
+/// The client is handed what it needs to know: where to connect to, or its own name.
+fn create<K: Kind>(params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    let running = Running::start(K::PROGRAM)?;
+    let connection = running.connect()?;
+    let partner = match params.choice() {
+        Method::Connect => running.address().to_owned(),
+        _ => connection.unique_name().to_owned(),
+    };
+    let client = running.handed([broker::socket(connection)?], &partner);
+    Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
+}
+
+fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let handed = Handed::of(&resources)?;
+    let method = params.choice::<Method>();
+    let mut client = Caller {
+        method,
+        pause: Some(Duration::from_micros(params.count(PAUSE) as u64)).filter(|pause| !pause.is_zero()),
+        incoming: match method {
+            Method::Relay => Incoming::new(MessageKind::MethodCall, params)?,
+            _ => Incoming::of_broker(params)?,
+        },
+        messages: method.messages(&handed.partner)?,
+        address: handed.partner,
+        next: 0,
+        serial: 0,
+        socket: resources.take_fd(),
+    };
+    cx.set_step(Step::Prefault);
+    client.incoming.prefault()?;
+    cx.set_step(Step::Verify);
+    for _ in 0..VERIFIED {
+        client.operate()?;
+    }
+    if method == Method::Signal {
+        let socket = client.socket.try_clone()?;
+        cx.settle_beside(move || await_rest(&socket, handed.pid));
+    }
+    cx.lead_alone(|ops| {
+        for _ in 0..ops {
+            client.operate()?;
+        }
+        Ok(Tally::default())
+    })?;
+    client::facts(&client.socket, &handed.version)
+}
+
+fn drive_by_library(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let handed = Handed::of(resources)?;
+    let mut connected = Client::of(params).connect(&handed.address, Role::Asker, "")?;
+    let mut calls = params.choice::<Method>().calls().expect("the case fits").iter().cycle();
+    let mut call = || {
+        let (method, argument) = calls.next().expect("a method has at least one call");
+        connected.ask(method, *argument)
+    };
+    cx.set_step(Step::Verify);
+    for _ in 0..VERIFIED {
+        call()?;
+    }
+    cx.lead_alone(|ops| {
+        for _ in 0..ops {
+            call()?;
+        }
+        Ok(Tally::default())
+    })?;
+    libraries::facts(&*connected, &handed.version)
+}
+
+/// Sleeps until the broker has read all that was sent to it and does nothing.
+fn await_rest(socket: &OwnedFd, broker: u32) -> io::Result<()> {
+    const NAP: Duration = Duration::from_micros(50);
+    /// Half a minute and more.
+    const MOST_NAPS: usize = 600_000;
+    for _ in 0..MOST_NAPS {
+        if is_all_received(socket)? && ProcessCounters::all_threads_sleep(broker)? {
+            return Ok(());
+        }
+        std::thread::sleep(NAP);
+    }
+    let why = "the broker has not read the signals, or does not come to rest after them, for half a minute";
+    Err(io::Error::new(io::ErrorKind::TimedOut, why))
+}
+
+/// Writes and reads the bytes of messages itself.
+struct Caller {
+    method: Method,
+    pause: Option<Duration>,
+    socket: OwnedFd,
+    /// Of the bus, where connections are made.
+    address: String,
+    incoming: Incoming,
+    messages: Vec<Vec<u8>>,
+    next: usize,
+    serial: u32,
+}
+
+impl Caller {
+    /// One operation, and its answer where it has one.
+    #[inline]
+    fn operate(&mut self) -> io::Result<()> {
+        if let Some(pause) = self.pause {
+            std::thread::sleep(pause);
+        }
+        match self.method {
+            Method::Connect => Connection::open(&self.address).map(drop).map_err(io::Error::other),
+            Method::Signal => self.send(),
+            _ => {
+                self.send()?;
+                self.incoming.next(&self.socket).map(drop)
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self) -> io::Result<()> {
+        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        let next = if self.next + 1 == self.messages.len() { 0 } else { self.next + 1 };
+        let message = &mut self.messages[std::mem::replace(&mut self.next, next)];
+        message[8..12].copy_from_slice(&self.serial.to_ne_bytes());
+        client::send_all(&self.socket, message)
+    }
+}

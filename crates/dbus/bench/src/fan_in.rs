@@ -1,0 +1,486 @@
+//! Calls without reply from many writers to one reader, all through one broker.
+//!
+//! An event is a message. Each writer has at most `depth` messages on their way, for which the reader hands credit back. Every message
+//! carries its writer's number in its path; the reader checks that the messages of each come in order, sums what it reads, and accounts
+//! for every one at the end.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+
+use causeway_dbus_wire::wire::{Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind};
+use causeway_os::socket::stream_pair;
+use weighbridge_dbus_client::brokers::Program;
+use weighbridge_lab::axis::{Axis, Choice, Values};
+use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Side, Target, Unsupported};
+use weighbridge_lab::ctx::{Balance, Ctx, Follower, Leader};
+use weighbridge_lab::fan_in::{self, Edge, note, writers};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::marks::{Notes, Point, Unmarked};
+use weighbridge_lab::params::{CaseParams, Touch};
+use weighbridge_lab::shared::Step;
+use weighbridge_lab::shared_counters::{Counter, SharedCounters};
+use weighbridge_lab::touch;
+use weighbridge_probe::counters::ThreadCounters;
+
+use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES, Received};
+use crate::credit::{Credit, DEPTH, depth};
+use crate::handed::Handed;
+
+/// See its sentence for users.
+pub const WRITERS: Axis = Axis {
+    name: fan_in::WRITERS.name,
+    default: "4",
+    values: Values::AtLeast(1),
+    about: "number of writers, each with a connection of its own",
+};
+
+/// Messages of each writer that are checked byte by byte before anything is timed.
+const VERIFIED: u64 = 4;
+/// Most messages between two looks at whether the reader has enough.
+const CHUNK: u64 = 16;
+/// Different writers put different words for the same number; there are fewer writers than this.
+const WRITERS_BELOW: u64 = 1 << 16;
+
+/// The reader's end: messages of all writers, in one stream.
+pub trait Intake {
+    /// Takes the next message, waiting for it or not; `false` where none was there. The one before is released.
+    fn take(&mut self, waits: bool) -> io::Result<bool>;
+    /// The payload of the message that was taken last.
+    fn payload(&self) -> io::Result<&[u8]>;
+    /// The message that was taken last, as it came.
+    fn whole(&self) -> &[u8];
+}
+
+/// A writer's end.
+pub trait Outlet {
+    /// Where the payload of the next message is written.
+    fn payload(&mut self) -> &mut [u8];
+    /// Sends it.
+    fn send(&mut self) -> io::Result<()>;
+}
+
+/// A socket to a broker that is read from.
+struct SocketIntake {
+    socket: OwnedFd,
+    incoming: Incoming,
+    taken: Option<Received>,
+}
+
+impl Intake for SocketIntake {
+    #[inline]
+    fn take(&mut self, waits: bool) -> io::Result<bool> {
+        self.taken = match waits {
+            true => Some(self.incoming.next(&self.socket)?),
+            false => self.incoming.try_next(&self.socket)?,
+        };
+        Ok(self.taken.is_some())
+    }
+
+    #[inline]
+    fn payload(&self) -> io::Result<&[u8]> {
+        Ok(self.taken.as_ref().map_or(&[], |message| self.incoming.payload(message)))
+    }
+
+    fn whole(&self) -> &[u8] {
+        self.incoming.whole()
+    }
+}
+
+/// A socket to a broker that is written to.
+struct SocketOutlet {
+    socket: OwnedFd,
+    outgoing: Outgoing,
+    payload_bytes: usize,
+}
+
+impl Outlet for SocketOutlet {
+    #[inline]
+    fn payload(&mut self) -> &mut [u8] {
+        self.outgoing.payload(self.payload_bytes)
+    }
+
+    #[inline]
+    fn send(&mut self) -> io::Result<()> {
+        self.outgoing.send(&self.socket, self.payload_bytes, 0)
+    }
+}
+
+/// The entry of a broker between many writers and one reader in the catalogue.
+pub const fn target<K: Kind>() -> Target {
+    through_a_broker!(inner::<K>())
+}
+
+const fn inner<K: Kind>() -> Target {
+    Target {
+        id: K::PROGRAM.name(),
+        about: K::ABOUT,
+        caps: Caps::PAYLOAD,
+        waits: client::WAITS,
+        axes: &[WRITERS, Place::AXIS, broker::NICE, DEPTH, READ_BYTES],
+        patterns: &[fan_in::OF_MESSAGES],
+        fit: fit::<K>,
+        create: |_, params| create(PhantomData::<K>, params),
+        drive: |_, resources, params, cx| drive(resources, params, cx),
+        // How a broker allocates memory is its own matter.
+        counter_check: |_, _| Vec::new(),
+        in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
+    }
+}
+
+fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    broker::fit(K::PROGRAM, host, params)?;
+    client::fit(params)
+}
+
+fn create<K: Kind>(_: PhantomData<K>, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    create_roles(K::PROGRAM, params, |running| {
+        let connection = running.connect()?;
+        let name = connection.unique_name().to_owned();
+        Ok((Some(broker::socket(connection)?), name))
+    })
+}
+
+/// Starts the broker, and makes the resources of the reader and of each writer: counters, the socket that `connect` gives with its unique name, and the
+/// sockets for credit. Writers are handed the reader's name.
+///
+/// # Errors
+/// The broker does not start, or what `connect` says.
+pub fn create_roles(
+    program: Program,
+    params: &CaseParams,
+    connect: impl Fn(&Running) -> io::Result<(Option<OwnedFd>, String)>,
+) -> io::Result<Vec<EndResources>> {
+    let writers = writers(params);
+    let counters = SharedCounters::create(writers + 1)?;
+    let running = Running::start(program)?;
+    let (socket, name) = connect(&running)?;
+    let mut reader = running.handed([counters.try_clone()?].into_iter().chain(socket), "");
+    let mut resources_by_role = Vec::with_capacity(writers + 1);
+    for _ in 0..writers {
+        let (pays, earns) = stream_pair()?;
+        let (socket, _) = connect(&running)?;
+        let fds = [counters.try_clone()?].into_iter().chain(socket).chain([pays]);
+        resources_by_role.push(running.handed(fds, &name));
+        reader.fds.push(earns);
+    }
+    reader.guard = Some(Box::new(running));
+    resources_by_role.insert(0, reader);
+    Ok(resources_by_role)
+}
+
+fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let handed = Handed::of(&resources)?;
+    let counters = SharedCounters::open(resources.take_fd(), writers(params) + 1)?;
+    let socket = resources.take_fd();
+    let facts = client::facts(&socket, &handed.version)?;
+    cx.set_step(Step::Prefault);
+    if cx.role == 0 {
+        let mut incoming = Incoming::new(MessageKind::MethodCall, params)?;
+        incoming.prefault()?;
+        let intake = SocketIntake { socket, incoming, taken: None };
+        return drive_reader(intake, resources.fds, &counters, params, cx, facts);
+    }
+    let path = path(cx.role - 1);
+    let message = Builder::call(&path, MEMBER).interface(INTERFACE).destination(&handed.partner);
+    let mut outgoing = Outgoing::new(&message.flags(FLAG_NO_REPLY_EXPECTED), params.payload_bytes)?;
+    outgoing.prefault()?;
+    let outlet = SocketOutlet { socket, outgoing, payload_bytes: params.payload_bytes };
+    drive_writer(outlet, resources.take_fd(), &counters, params, cx, facts)
+}
+
+/// The reader, over its end and the sockets for credit.
+///
+/// # Errors
+/// That of the end, a message that is lost, damaged or out of order, or a writer that is gone.
+pub fn drive_reader(
+    intake: impl Intake,
+    credits: Vec<OwnedFd>,
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+    facts: Facts,
+) -> io::Result<Facts> {
+    match cx.marker() {
+        None => read(Unmarked, (intake, credits), counters, params, cx, facts),
+        Some(marker) => read(marker, (intake, credits), counters, params, cx, facts),
+    }
+}
+
+/// A writer, over its end and the socket for credit.
+///
+/// # Errors
+/// That of the end, or the reader is gone.
+pub fn drive_writer(
+    outlet: impl Outlet,
+    pays: OwnedFd,
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+    facts: Facts,
+) -> io::Result<Facts> {
+    match cx.marker() {
+        None => write(Unmarked, (outlet, pays), counters, params, cx, facts),
+        Some(marker) => write(marker, (outlet, pays), counters, params, cx, facts),
+    }
+}
+
+/// The object of a writer.
+pub fn path(writer: usize) -> String {
+    format!("{PATH}/{writer}")
+}
+
+/// The word that message `sequence` of a writer (from 0) is filled with.
+fn word(writer: usize, sequence: u64) -> u64 {
+    touch::word(sequence * WRITERS_BELOW + writer as u64, 0)
+}
+
+/// The number of that message among those of all writers, as a time line shows it.
+fn number(writer: usize, sequence: u64, writers: usize) -> u64 {
+    sequence * writers as u64 + writer as u64
+}
+
+fn read<N: Notes, I: Intake>(
+    notes: N,
+    (intake, credits): (I, Vec<OwnedFd>),
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+    mut facts: Facts,
+) -> io::Result<Facts> {
+    let depth = depth(params);
+    let mut reader = Reader {
+        intake,
+        credits: credits.into_iter().map(|credit| Credit::new(Side::Far, credit, depth)).collect(),
+        next: vec![0; writers(params)],
+        counters,
+        payload_bytes: params.payload_bytes,
+        touch: params.touch,
+        depth,
+        events: 0,
+        bytes: 0,
+        sum: 0,
+        calls: 0,
+        edges: Vec::with_capacity(1024),
+        notes,
+    };
+    cx.set_step(Step::Verify);
+    for _ in 0..VERIFIED * writers(params) as u64 {
+        reader.verify()?;
+    }
+    cx.lead_intervals(&mut reader)?;
+    note(&reader.edges, cx);
+    facts.insert("depth".into(), depth.to_string());
+    facts.insert("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string());
+    facts.insert("first_run_reads".into(), reader.events.to_string());
+    facts.insert("first_run_writes".into(), reader.of_writers(Counter::Messages).to_string());
+    Ok(facts)
+}
+
+struct Reader<'a, N, I> {
+    intake: I,
+    credits: Vec<Credit>,
+    /// The number that the next message of each writer has.
+    next: Vec<u64>,
+    counters: &'a SharedCounters,
+    payload_bytes: usize,
+    touch: Touch,
+    depth: usize,
+    events: u64,
+    bytes: u64,
+    sum: u64,
+    calls: u64,
+    edges: Vec<Edge>,
+    notes: N,
+}
+
+impl<N: Notes, I: Intake> Reader<'_, N, I> {
+    /// Which writer the message that was taken last is from, which must be its next; then credit goes back to that.
+    #[inline]
+    fn account(&mut self, payload_bytes: usize) -> io::Result<(usize, u64)> {
+        let writer = sender(self.intake.whole(), self.next.len())?;
+        if payload_bytes != self.payload_bytes {
+            return Err(io::Error::other(format!(
+                "a message of writer {} has {payload_bytes} bytes, sent were {}",
+                writer + 1,
+                self.payload_bytes
+            )));
+        }
+        let sequence = self.next[writer];
+        self.next[writer] += 1;
+        self.credits[writer].earn()?;
+        Ok((writer, sequence))
+    }
+
+    /// A message before anything is timed, byte by byte.
+    fn verify(&mut self) -> io::Result<()> {
+        self.intake.take(true)?;
+        let (writer, sequence) = self.account(self.intake.payload()?.len())?;
+        match touch::is_filled_with(self.intake.payload()?, word(writer, sequence)) {
+            true => Ok(()),
+            false => {
+                Err(io::Error::other(format!("message {sequence} of writer {} arrived damaged", writer + 1)))
+            }
+        }
+    }
+
+    /// A message of the timed part, waiting for it or not; `false` where none was there.
+    #[inline]
+    fn take(&mut self, waits: bool) -> io::Result<bool> {
+        self.notes.note(Point::WaitBegins, None);
+        if !self.intake.take(waits)? {
+            return Ok(false);
+        }
+        let payload = self.intake.payload()?;
+        let (len, sum) = (payload.len(), touch::read(payload, self.touch));
+        let (writer, sequence) = self.account(len)?;
+        self.notes.note(Point::Read, Some(number(writer, sequence, self.next.len())));
+        // The sum over all would not tell two messages of one writer that changed places.
+        if sum != touch::expected(len, word(writer, sequence), self.touch) {
+            return Err(io::Error::other(format!(
+                "message {sequence} of writer {} arrived damaged or out of order",
+                writer + 1
+            )));
+        }
+        self.sum = self.sum.wrapping_add(sum);
+        self.events += 1;
+        self.bytes += len as u64;
+        Ok(true)
+    }
+
+    fn of_writers(&self, counter: Counter) -> u64 {
+        self.counters.total(1..=self.next.len(), counter)
+    }
+}
+
+/// The writer's number in the path of a message.
+#[inline]
+fn sender(message: &[u8], writers: usize) -> io::Result<usize> {
+    let header = Header::parse(message)
+        .map_err(|fault| io::Error::other(format!("the broker sent no message: {fault}")))?;
+    let number =
+        header.path.and_then(|path| path.strip_prefix(PATH)?.strip_prefix('/')?.parse::<usize>().ok());
+    number
+        .filter(|writer| *writer < writers)
+        .ok_or_else(|| io::Error::other(format!("a call to {:?} is from no writer", header.path)))
+}
+
+impl<N: Notes, I: Intake> Leader for Reader<'_, N, I> {
+    #[inline]
+    fn step(&mut self) -> io::Result<u64> {
+        self.calls += 1;
+        self.take(true).map(|_| 1)
+    }
+
+    fn count(&self) -> (u64, u64) {
+        (self.events, self.bytes)
+    }
+
+    fn warm_ops(&self) -> u64 {
+        (self.depth * self.next.len()) as u64
+    }
+
+    fn edge(&mut self, now_ns: u64) {
+        let own = ThreadCounters::read();
+        self.edges.push(Edge {
+            now_ns,
+            events: self.events,
+            bytes: self.bytes,
+            calls: self.calls,
+            empty: 0,
+            writes: self.of_writers(Counter::Messages),
+            voluntary: own.voluntary_switches + self.of_writers(Counter::VoluntarySwitches),
+            involuntary: own.involuntary_switches + self.of_writers(Counter::InvoluntarySwitches),
+        });
+    }
+
+    fn balance(&mut self) -> io::Result<Balance> {
+        while self.take(false)? {}
+        Ok(Balance {
+            unit: "messages",
+            sent: (self.of_writers(Counter::Messages), self.of_writers(Counter::Sum)),
+            arrived: (self.events, self.sum),
+        })
+    }
+}
+
+fn write<N: Notes, O: Outlet>(
+    notes: N,
+    (outlet, pays): (O, OwnedFd),
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+    facts: Facts,
+) -> io::Result<Facts> {
+    let writer = cx.role - 1;
+    let mut writer = Writer {
+        outlet,
+        credit: Credit::new(Side::Near, pays, depth(params)),
+        counters,
+        role: cx.role,
+        writer,
+        payload_bytes: params.payload_bytes,
+        touch: params.touch,
+        sent: 0,
+        sum: 0,
+        writers: writers(params),
+        notes,
+    };
+    cx.set_step(Step::Verify);
+    for sequence in 0..VERIFIED {
+        writer.send(sequence, Touch::All)?;
+    }
+    cx.follow_intervals(&mut writer)?;
+    Ok(facts)
+}
+
+struct Writer<'a, N, O> {
+    outlet: O,
+    credit: Credit,
+    counters: &'a SharedCounters,
+    role: usize,
+    writer: usize,
+    payload_bytes: usize,
+    touch: Touch,
+    /// Messages after those that were verified, and the sum that the reader must take over them.
+    sent: u64,
+    sum: u64,
+    writers: usize,
+    notes: N,
+}
+
+impl<N: Notes, O: Outlet> Writer<'_, N, O> {
+    #[inline]
+    fn send(&mut self, sequence: u64, touch: Touch) -> io::Result<u64> {
+        let number = Some(number(self.writer, sequence, self.writers));
+        self.notes.note(Point::WriteBegins, number);
+        self.credit.spend()?;
+        let word = word(self.writer, sequence);
+        touch::write(self.outlet.payload(), word, touch);
+        self.outlet.send()?;
+        self.notes.note(Point::Written, number);
+        Ok(word)
+    }
+}
+
+impl<N: Notes, O: Outlet> Follower for Writer<'_, N, O> {
+    fn step(&mut self) -> io::Result<()> {
+        for _ in 0..CHUNK {
+            let word = self.send(VERIFIED + self.sent, self.touch)?;
+            self.sum = self.sum.wrapping_add(touch::expected(self.payload_bytes, word, self.touch));
+            self.sent += 1;
+        }
+        self.counters.set(self.role, Counter::Messages, self.sent);
+        self.counters.set(self.role, Counter::Bytes, self.sent * self.payload_bytes as u64);
+        self.counters.set(self.role, Counter::Sum, self.sum);
+        self.counters.set_switches(self.role);
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.counters.set_switches(self.role);
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! Libraries of D-Bus in place of our own bytes: what a round trip costs a program that uses one.
+//!
+//! A library connects by itself, from the process of the role, and does what an ordinary program does with it. Those in C are
+//! loaded while the program runs ([`loaded`]), from what `clients/build.sh` compiled; zbus is a feature of this crate. What the
+//! laboratory times is the same as without a library: a payload is written, sent, received and read.
+
+mod loaded;
+pub mod pair;
+pub mod signals;
+#[cfg(feature = "zbus")]
+mod zbus;
+
+use std::ffi::CStr;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use weighbridge_lab::axis::{Peers, WAIT};
+use weighbridge_lab::choice;
+use weighbridge_lab::contract::{Facts, Unsupported};
+use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_probe::counters;
+
+use crate::client::READ_BYTES;
+
+choice! {
+    /// What writes and reads the messages of a role.
+    pub enum Client {
+        /// Our own bytes over the socket, so that the broker is measured and no library.
+        Raw = "raw",
+        /// The reference library.
+        Libdbus = "libdbus",
+        /// The library of systemd.
+        SdBus = "sd-bus",
+        /// The library of GLib.
+        Gdbus = "gdbus",
+        /// The library of the zbus project.
+        Zbus = "zbus",
+    }
+    axis "client", default Raw: "what writes and reads messages: our own bytes, so that the broker is measured and no library, or a library \
+        as ordinary programs use it"
+}
+
+/// What a role does with its library; the numbers are those of `enum role` in `clients/client.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Role {
+    /// Calls, and waits for the reply.
+    Caller = 0,
+    /// Calls without wanting a reply.
+    Sender = 1,
+    /// Is called, and replies.
+    Server = 2,
+    /// Emits signals.
+    Emitter = 3,
+    /// Receives them.
+    Subscriber = 4,
+    /// Calls the broker itself.
+    Asker = 5,
+}
+
+const WITHOUT_ZBUS: &str = "zbus is not compiled in; build with `--features zbus`";
+
+/// A connection of a library.
+pub trait Connected {
+    /// Its unique name on the bus.
+    ///
+    /// # Errors
+    /// The library knows none.
+    fn unique_name(&self) -> io::Result<String>;
+
+    /// Version of the library, in its own words.
+    fn version(&self) -> String;
+
+    /// Sends an array of bytes. A caller waits for the reply, a server replies to the call that it received last.
+    ///
+    /// # Errors
+    /// What the library says, or the broker is gone.
+    fn send(&mut self, payload: &[u8]) -> io::Result<()>;
+
+    /// The array of bytes of a caller's reply; of others that of the next message, waiting for it.
+    ///
+    /// # Errors
+    /// As [`send`](Connected::send).
+    fn receive(&mut self) -> io::Result<&[u8]>;
+
+    /// Calls a method of the broker and waits for its reply.
+    ///
+    /// # Errors
+    /// As [`send`](Connected::send).
+    fn ask(&mut self, method: &CStr, argument: Option<&CStr>) -> io::Result<()>;
+}
+
+impl Client {
+    /// The client of a case; raw where its target has no others.
+    pub fn of(params: &CaseParams) -> Client {
+        params.choice_if_declared().unwrap_or(Client::Raw)
+    }
+
+    /// Are messages written and read without a library?
+    pub fn is_raw(self) -> bool {
+        self == Client::Raw
+    }
+
+    /// Does the library work in threads of its own beside the calling one?
+    pub fn has_threads(self) -> bool {
+        self == Client::Gdbus
+    }
+
+    /// Where the shared object of a library in C is looked for.
+    fn folder() -> io::Result<PathBuf> {
+        match std::env::var_os("WEIGHBRIDGE_DBUS_CLIENTS") {
+            Some(folder) if !folder.is_empty() => Ok(folder.into()),
+            _ => Ok(std::env::current_exe()?.with_file_name("dbus-clients")),
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Client::Libdbus => "libdbus-1-dev",
+            Client::SdBus => "libsystemd-dev",
+            _ => "libglib2.0-dev",
+        }
+    }
+
+    /// The shared object of a library in C.
+    fn object(self) -> io::Result<PathBuf> {
+        Ok(Client::folder()?.join(format!("{}.so", self.name())))
+    }
+
+    /// Connects to a broker for a role, which calls the connection `partner` if it calls one.
+    ///
+    /// # Errors
+    /// The library is not in this build or cannot be loaded, or what it says.
+    ///
+    /// # Panics
+    /// If the client is raw: that has targets of its own.
+    pub fn connect(self, address: &str, role: Role, partner: &str) -> io::Result<Box<dyn Connected>> {
+        match self {
+            Client::Raw => unreachable!("bytes of our own need no library"),
+            #[cfg(feature = "zbus")]
+            Client::Zbus => Ok(Box::new(zbus::Zbus::connect(address, role, partner)?)),
+            #[cfg(not(feature = "zbus"))]
+            Client::Zbus => Err(io::Error::other(WITHOUT_ZBUS)),
+            _ => Ok(Box::new(loaded::Loaded::connect(&self.object()?, address, role, partner)?)),
+        }
+    }
+}
+
+/// Can a case be measured with its library?
+///
+/// # Errors
+/// The library is not there, or the case wants of it what only our own bytes offer.
+pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
+    let client = Client::of(params);
+    let refused = |why: String| Err(Unsupported(format!("client={}: {why}", client.name())));
+    if client.is_raw() {
+        return Ok(());
+    }
+    if client == Client::Zbus && !cfg!(feature = "zbus") {
+        return refused(WITHOUT_ZBUS.into());
+    }
+    if client != Client::Zbus {
+        let object = client.object().map_err(|error| Unsupported(error.to_string()))?;
+        if !object.exists() {
+            return refused(format!(
+                "{} is not there; build it with `crates/dbus/bench/clients/build.sh {}`, which needs cc, pkg-config and the package {}",
+                object.display(),
+                object.parent().unwrap_or(&object).display(),
+                client.package()
+            ));
+        }
+    }
+    if params.wait != Wait::Block {
+        return refused(format!("a library waits in its own way; leave out the axis {}", WAIT.name));
+    }
+    if params.axis(READ_BYTES.name) != READ_BYTES.default {
+        return refused(format!(
+            "a library reads as much as it likes; leave out the axis {}",
+            READ_BYTES.name
+        ));
+    }
+    if client.has_threads() && params.choice::<Peers>() == Peers::Thread {
+        return refused(
+            "the library has threads of its own, which are counted by process; leave out peers=thread".into(),
+        );
+    }
+    Ok(())
+}
+
+/// Before anything is counted: threads that a library has beside the role's own are counted with it.
+pub fn count_threads(params: &CaseParams) {
+    if Client::of(params).has_threads() {
+        counters::count_whole_process();
+    }
+}
+
+/// Tells the role at the other end, before anything is timed, what the coordinator cannot know: a text of less than 256 bytes.
+pub fn tell(socket: &mut UnixStream, text: &str) -> io::Result<()> {
+    let mut message = vec![u8::try_from(text.len()).map_err(io::Error::other)?];
+    message.extend(text.bytes());
+    socket.write_all(&message)
+}
+
+/// Hears what one end has told.
+pub fn hear(socket: &mut UnixStream) -> io::Result<String> {
+    let mut len = [0];
+    socket.read_exact(&mut len)?;
+    let mut text = vec![0; len[0].into()];
+    socket.read_exact(&mut text)?;
+    String::from_utf8(text).map_err(io::Error::other)
+}
+
+/// Versions of library and broker, and how many threads the process of the role has.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn facts(connected: &dyn Connected, broker_version: &str) -> io::Result<Facts> {
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    Ok(Facts::from([
+        ("client_version".into(), connected.version()),
+        ("threads".into(), threads.to_string()),
+        ("broker_version".into(), broker_version.into()),
+    ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_heard_and_an_end_that_goes_silently_is_an_error() {
+        let (mut tells, mut hears) = UnixStream::pair().unwrap();
+        tell(&mut tells, ":1.7").unwrap();
+        assert_eq!(hear(&mut hears).unwrap(), ":1.7");
+        drop(tells);
+        assert_eq!(hear(&mut hears).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

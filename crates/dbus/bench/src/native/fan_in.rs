@@ -1,0 +1,131 @@
+//! Calls without reply from many native members to one, as [`crate::fan_in`] has them through a broker.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use causeway_bus::{Connection, Incoming, Message};
+use causeway_dbus_wire::wire::Body;
+use weighbridge_lab::axis::Choice;
+use weighbridge_lab::buffer::Buffer;
+use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
+use weighbridge_lab::ctx::Ctx;
+use weighbridge_lab::fan_in::{self, writers};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::params::CaseParams;
+use weighbridge_lab::shared::Step;
+use weighbridge_lab::shared_counters::SharedCounters;
+
+use super::{CausewayBus, WAITS, failed, join, next, payload};
+use crate::broker::{self, Kind, Place, through_a_broker};
+use crate::client::{self, INTERFACE, MEMBER};
+use crate::credit::DEPTH;
+use crate::fan_in::{Intake, Outlet, WRITERS, create_roles, drive_reader, drive_writer, path};
+use crate::handed::Handed;
+use crate::libraries::{hear, tell};
+
+/// The entry of many native members that write to one in the catalogue.
+pub const fn target() -> Target {
+    through_a_broker!(TARGET)
+}
+
+const TARGET: Target = Target {
+    id: CausewayBus::PROGRAM.name(),
+    about: CausewayBus::ABOUT,
+    caps: Caps::PAYLOAD,
+    waits: WAITS,
+    axes: &[WRITERS, Place::AXIS, broker::NICE, DEPTH],
+    patterns: &[fan_in::OF_MESSAGES],
+    fit,
+    create: |_, params| create(params),
+    drive: |_, resources, params, cx| drive(resources, params, cx),
+    counter_check: |_, _| Vec::new(),
+    in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+};
+
+fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    broker::fit(CausewayBus::PROGRAM, host, params)?;
+    client::fit(params)
+}
+
+/// A member joins in the process of its role; the sockets for credit carry the reader's name first.
+fn create(params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    create_roles(CausewayBus::PROGRAM, params, |_| Ok((None, String::new())))
+}
+
+fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let handed = Handed::of(&resources)?;
+    let counters = SharedCounters::open(resources.take_fd(), writers(params) + 1)?;
+    let connection = join(params, &handed.address)?;
+    let facts = Facts::from([("broker_version".into(), handed.version)]);
+    if cx.role == 0 {
+        let mut credits = Vec::with_capacity(resources.fds.len());
+        for socket in resources.fds {
+            let mut socket = UnixStream::from(socket);
+            tell(&mut socket, connection.unique_name())?;
+            credits.push(socket.into());
+        }
+        let intake = MemberIntake { connection, taken: None };
+        return drive_reader(intake, credits, &counters, params, cx, facts);
+    }
+    let mut socket = UnixStream::from(resources.take_fd());
+    let mut outgoing = Buffer::new(params.payload_bytes.max(1))?;
+    outgoing.prefault()?;
+    let outlet = MemberOutlet {
+        connection,
+        outgoing,
+        payload_bytes: params.payload_bytes,
+        reader: hear(&mut socket)?,
+        path: path(cx.role - 1),
+    };
+    drive_writer(outlet, socket.into(), &counters, params, cx, facts)
+}
+
+/// The member that reads.
+struct MemberIntake {
+    connection: Connection,
+    taken: Option<Incoming>,
+}
+
+impl Intake for MemberIntake {
+    #[inline]
+    fn take(&mut self, waits: bool) -> io::Result<bool> {
+        self.taken = match waits {
+            true => Some(next(&mut self.connection)?),
+            false => self.connection.next_now().map_err(failed)?,
+        };
+        Ok(self.taken.is_some())
+    }
+
+    #[inline]
+    fn payload(&self) -> io::Result<&[u8]> {
+        self.taken.as_ref().map_or(Ok(&[]), payload)
+    }
+
+    fn whole(&self) -> &[u8] {
+        self.taken.as_ref().and_then(Incoming::message).map_or(&[], Message::bytes)
+    }
+}
+
+/// A member that writes.
+struct MemberOutlet {
+    connection: Connection,
+    /// What the program wants to send; the library copies it into its message.
+    outgoing: Buffer,
+    payload_bytes: usize,
+    reader: String,
+    path: String,
+}
+
+impl Outlet for MemberOutlet {
+    #[inline]
+    fn payload(&mut self) -> &mut [u8] {
+        &mut self.outgoing.bytes_mut()[..self.payload_bytes]
+    }
+
+    #[inline]
+    fn send(&mut self) -> io::Result<()> {
+        let body = Body::default().blob(&self.outgoing.bytes()[..self.payload_bytes]);
+        self.connection.call_without_reply(&self.reader, &self.path, INTERFACE, MEMBER, body).map_err(failed)
+    }
+}

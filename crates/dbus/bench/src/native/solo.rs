@@ -1,0 +1,125 @@
+//! What one native member does alone: calls of the bus itself, names, rules, joining, and messages to itself.
+
+use std::io;
+use std::time::Duration;
+
+use causeway_bus::Connection;
+use causeway_dbus_wire::driver::DO_NOT_QUEUE;
+use causeway_dbus_wire::wire::Body;
+use weighbridge_dbus_client::native_path;
+use weighbridge_lab::axis::Choice;
+use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
+use weighbridge_lab::ctx::{Ctx, Tally};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::params::CaseParams;
+use weighbridge_lab::shared::Step;
+
+use super::{CausewayBus, Member, WAITS, failed, next};
+use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::client::{INTERFACE, MEMBER, PATH};
+use crate::driver::{Call, Method, PAUSE, SOLO, VERIFIED};
+use crate::handed::Handed;
+use crate::libraries::{Connected, Role};
+
+/// The entry of a native member alone in the catalogue.
+pub const fn target() -> Target {
+    through_a_broker!(TARGET)
+}
+
+const TARGET: Target = Target {
+    id: CausewayBus::PROGRAM.name(),
+    about: CausewayBus::ABOUT,
+    caps: Caps::NONE,
+    waits: WAITS,
+    axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE],
+    patterns: &[SOLO],
+    fit,
+    create,
+    drive: |_, resources, params, cx| drive(&resources, params, cx),
+    counter_check: |_, _| Vec::new(),
+    in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+};
+
+fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    broker::fit(CausewayBus::PROGRAM, host, params)
+}
+
+fn create(_: &Host, _: &CaseParams) -> io::Result<Vec<EndResources>> {
+    let running = Running::start(CausewayBus::PROGRAM)?;
+    let client = running.handed([], "");
+    Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
+}
+
+fn drive(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let handed = Handed::of(resources)?;
+    let method = params.choice::<Method>();
+    let member = Member::join(params, &handed.address, Role::Asker, "")?;
+    let mut alone = Alone {
+        method,
+        pause: Some(Duration::from_micros(params.count(PAUSE) as u64)).filter(|pause| !pause.is_zero()),
+        calls: method.calls().unwrap_or_default(),
+        name: member.unique_name()?,
+        member,
+        address: handed.address,
+        operations: 0,
+    };
+    cx.set_step(Step::Verify);
+    for _ in 0..VERIFIED {
+        alone.operate()?;
+    }
+    cx.lead_alone(|ops| {
+        for _ in 0..ops {
+            alone.operate()?;
+        }
+        Ok(Tally::default())
+    })?;
+    crate::libraries::facts(&alone.member, &handed.version)
+}
+
+/// A member that does one thing over and over.
+struct Alone {
+    method: Method,
+    pause: Option<Duration>,
+    /// What it asks the bus in turn, where it asks.
+    calls: &'static [Call],
+    member: Member,
+    /// Its unique name.
+    name: String,
+    address: String,
+    operations: usize,
+}
+
+impl Alone {
+    /// One operation, and its answer where it has one.
+    #[inline]
+    fn operate(&mut self) -> io::Result<()> {
+        if let Some(pause) = self.pause {
+            std::thread::sleep(pause);
+        }
+        self.operations += 1;
+        let connection = &mut self.member.connection;
+        let empty = || Body::default().blob(&[]);
+        match self.method {
+            Method::Connect => {
+                let path = native_path(&self.address).expect("the member has joined there");
+                Connection::open(path).map(drop).map_err(failed)
+            }
+            Method::Signal => connection.emit(PATH, INTERFACE, MEMBER, empty()).map_err(failed),
+            Method::Relay => {
+                connection
+                    .call_without_reply(&self.name, PATH, INTERFACE, MEMBER, empty())
+                    .map_err(failed)?;
+                next(connection).map(drop)
+            }
+            Method::Name if self.operations % 2 == 1 => {
+                connection.request_name(INTERFACE, DO_NOT_QUEUE).map(drop).map_err(failed)
+            }
+            Method::Name => connection.release_name(INTERFACE).map(drop).map_err(failed),
+            Method::GetId | Method::NameHasOwner | Method::GetNameOwner | Method::Match => {
+                let (method, argument) = self.calls[(self.operations - 1) % self.calls.len()];
+                self.member.ask(method, argument)
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! On a bus of its own, compares the recipients that are computed with those that get the messages.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use causeway_dbus_wire::driver::DRIVER;
+use causeway_dbus_wire::random::Random;
+use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header};
+use weighbridge_dbus_client::{Connection, Error, Monitoring, become_monitor, rules_and_processes};
+use weighbridge_dbus_traffic::bus::Bus;
+
+const CLIENTS: usize = 50;
+const RULES: usize = 500;
+const MESSAGES: u32 = 10_000;
+const PATIENCE: Duration = Duration::from_secs(300);
+/// The interface of the last signal of the test, which every client gets.
+const END: &str = "org.weighbridge.End";
+
+const NAMES: &[&str] = &["org.test.A", "org.test.B", "org.test.C"];
+const SENDERS: &[&str] = &[":1.0", ":1.1", ":1.2", NAMES[0], NAMES[1], NAMES[2], DRIVER];
+
+/// The number of a signal of this test.
+fn number(header: &Header<'_>, body: &[u8]) -> Option<u32> {
+    match Args::new(header, body).nth(2) {
+        Some(Ok(Arg::U32(number))) if header.is_broadcast() && header.sender != Some(DRIVER) => Some(number),
+        _ => None,
+    }
+}
+
+/// Every message up to the end signal.
+fn drain(connection: &mut Connection, mut each: impl FnMut(&Header<'_>, &[u8])) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < deadline, "the end never came");
+        let Some(message) = connection.receive(Duration::from_millis(100)).unwrap() else { continue };
+        let header = Header::parse(&message).unwrap();
+        each(&header, &message[header.header_bytes..]);
+        if header.interface == Some(END) {
+            return;
+        }
+    }
+}
+
+/// Clients with random rules and names send random signals; a monitor's view of the traffic must explain who got which.
+pub fn compare(address: &str) {
+    let mut random = Random(7);
+    let mut clients: Vec<Connection> = (0..CLIENTS).map(|_| Connection::open(address).unwrap()).collect();
+    let add = |clients: &mut [Connection], random: &mut Random| {
+        let (client, rule) = (random.below(CLIENTS), random.rule(None, SENDERS));
+        let added = clients[client].ask_driver("AddMatch", Body::default().text(&rule));
+        added.unwrap_or_else(|error| panic!("{rule}: {error}"));
+        (client, rule)
+    };
+    // Half of the rules are there before anybody monitors, and are known from the driver's list.
+    let mut rules: Vec<(usize, String)> = (0..RULES / 2).map(|_| add(&mut clients, &mut random)).collect();
+    let mut monitor = Connection::open(address).unwrap();
+    assert_eq!(become_monitor(&mut monitor).unwrap(), Monitoring::Everything);
+    let mut asker = Connection::open(address).unwrap();
+    match rules_and_processes(&mut asker, &mut |_| {}) {
+        Ok(()) => {}
+        Err(Error::Refused { name, .. }) => {
+            eprintln!("skipped: this bus does not list match rules ({name})");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    rules.extend((0..RULES / 2).map(|_| add(&mut clients, &mut random)));
+    let mut sent = 0;
+    while sent < MESSAGES {
+        let client = random.below(CLIENTS);
+        match random.below(100) {
+            // Rules and names come and go meanwhile.
+            0 => rules.push(add(&mut clients, &mut random)),
+            1 => {
+                let (client, rule) = rules.swap_remove(random.below(rules.len()));
+                clients[client].ask_driver("RemoveMatch", Body::default().text(&rule)).unwrap();
+            }
+            2 => {
+                let name = Body::default().text(random.one_of(NAMES)).u32(0);
+                clients[client].ask_driver("RequestName", name).unwrap();
+            }
+            3 => {
+                let name = Body::default().text(random.one_of(NAMES));
+                clients[client].ask_driver("ReleaseName", name).unwrap();
+            }
+            _ => {
+                clients[client].send(&random.signal(None, sent)).unwrap();
+                sent += 1;
+            }
+        }
+    }
+    for client in &mut clients {
+        let rule = format!("interface='{END}'");
+        client.ask_driver("AddMatch", Body::default().text(&rule)).unwrap();
+    }
+    clients[0].send(&Builder::signal("/", END, "End")).unwrap();
+
+    let mut delivered = vec![BTreeSet::new(); MESSAGES as usize];
+    for client in &mut clients {
+        let name = client.unique_name().to_owned();
+        drain(client, |header, body| {
+            if let Some(number) = number(header, body) {
+                assert!(delivered[number as usize].insert(name.clone()), "{name} got {number} twice");
+            }
+        });
+    }
+    let (mut bus, mut seen, mut deliveries) = (Bus::new(), 0, 0);
+    drain(&mut monitor, |header, body| {
+        bus.observe(header, body);
+        let computed: BTreeSet<String> = bus.recipients(header, body).into_iter().map(String::from).collect();
+        if let Some(number) = number(header, body) {
+            assert_eq!(computed, delivered[number as usize], "of message {number}: {header:?}");
+            seen += 1;
+            deliveries += computed.len();
+        }
+    });
+    assert_eq!(seen, MESSAGES);
+    assert!(deliveries > MESSAGES as usize, "too few deliveries to mean anything: {deliveries}");
+    let coverage = bus.coverage();
+    assert!(coverage.is_complete() && coverage.connections >= CLIENTS, "{coverage:?}");
+}

@@ -1,0 +1,281 @@
+//! A connection in an experiment.
+
+use std::collections::VecDeque;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use causeway_dbus_wire::driver::DRIVER;
+use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header, Kind};
+use weighbridge_dbus_client::{Connection, Error};
+
+use crate::link::Link;
+use crate::property::Bus;
+
+/// The interface of all messages of experiments.
+pub const INTERFACE: &str = "org.weighbridge.Exam";
+/// The object of all messages of experiments.
+pub const PATH: &str = "/org/weighbridge/Exam";
+/// How long a bus that works may take for anything.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// After the driver's answer, how long nothing may come before all has come.
+const SETTLE: Duration = Duration::from_millis(40);
+
+/// A connection with words for what experiments do.
+#[derive(Debug)]
+pub struct Client {
+    link: Box<dyn Link>,
+    /// Messages that came while a reply was awaited.
+    kept: VecDeque<Vec<u8>>,
+}
+
+/// A message that arrived. It has been parsed once.
+#[derive(Debug)]
+pub struct Message(Vec<u8>);
+
+impl Message {
+    /// Its header.
+    pub fn header(&self) -> Header<'_> {
+        Header::parse(&self.0).expect("was parsed before")
+    }
+
+    /// Its body.
+    pub fn body(&self) -> &[u8] {
+        &self.0[self.header().header_bytes..]
+    }
+
+    /// Its arguments, as far as they are valid.
+    pub fn args(&self) -> Vec<Arg<'_>> {
+        Args::new(&self.header(), self.body()).map_while(Result::ok).collect()
+    }
+
+    /// An argument that is a number.
+    pub fn number(&self, index: usize) -> Option<u32> {
+        match self.args().get(index) {
+            Some(Arg::U32(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// All arguments that are strings.
+    pub fn texts(&self) -> Vec<&str> {
+        let text = |arg| match arg {
+            Arg::Text(text) => Some(text),
+            _ => None,
+        };
+        self.args().into_iter().filter_map(text).collect()
+    }
+
+    /// Is it of an experiment, and not of the driver?
+    pub fn is_ours(&self) -> bool {
+        self.header().interface == Some(INTERFACE)
+    }
+
+    /// Is it the driver's signal with this member, about this name?
+    pub fn is_from_driver(&self, member: &str, name: &str) -> bool {
+        let header = self.header();
+        header.kind == Kind::Signal
+            && header.sender == Some(DRIVER)
+            && header.member == Some(member)
+            && self.texts().first() == Some(&name)
+    }
+}
+
+/// A call of the driver.
+pub fn driver_call(member: &str, body: Body) -> Builder<'_> {
+    Builder::call("/org/freedesktop/DBus", member).interface(DRIVER).destination(DRIVER).body(body)
+}
+
+/// A broadcast of an experiment.
+pub fn broadcast(member: &str) -> Builder<'_> {
+    Builder::signal(PATH, INTERFACE, member)
+}
+
+/// A call of an experiment.
+pub fn call<'a>(destination: &'a str, member: &'a str) -> Builder<'a> {
+    Builder::call(PATH, member).interface(INTERFACE).destination(destination)
+}
+
+/// A rule for the broadcasts of an experiment, of one sender.
+pub fn rule(sender: &str) -> String {
+    format!("type='signal',sender='{sender}',interface='{INTERFACE}'")
+}
+
+impl Client {
+    /// A new connection.
+    pub fn open(bus: &Bus<'_>) -> Result<Client, Error> {
+        let mut link = (bus.connect)(bus.address)?;
+        if let Some(notes) = bus.notes {
+            link.note_messages(notes.clone());
+        }
+        Ok(Client { link, kept: VecDeque::new() })
+    }
+
+    /// A new connection that gets the broadcasts of experiments from all of `senders`.
+    pub fn listening(bus: &Bus<'_>, senders: &[&str]) -> Result<Client, Error> {
+        let mut client = Client::open(bus)?;
+        for sender in senders {
+            client.add_rule(&rule(sender))?;
+        }
+        Ok(client)
+    }
+
+    /// Its unique name.
+    pub fn name(&self) -> String {
+        self.link.unique_name().to_owned()
+    }
+
+    /// Asks the driver.
+    pub fn driver(&mut self, member: &str, body: Body) -> Result<Message, Error> {
+        self.call(&driver_call(member, body), PATIENCE)
+    }
+
+    /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`next`](Client::next).
+    pub fn call(&mut self, message: &Builder<'_>, patience: Duration) -> Result<Message, Error> {
+        let deadline = Instant::now() + patience;
+        let serial = self.send(message)?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(bytes) = self.link.receive(left)? else { return Err(Error::TimedOut) };
+            let header = Header::parse(&bytes).map_err(Error::Protocol)?;
+            if header.reply_serial != Some(serial) {
+                self.kept.push_back(bytes);
+                continue;
+            }
+            let error = header.error_name.map(str::to_owned);
+            let reply = Message(bytes);
+            return match error {
+                Some(name) => {
+                    let message = reply.texts().first().copied().unwrap_or_default().into();
+                    Err(Error::Refused { name, message })
+                }
+                None => Ok(reply),
+            };
+        }
+    }
+
+    /// Adds a match rule.
+    pub fn add_rule(&mut self, rule: &str) -> Result<(), Error> {
+        self.driver("AddMatch", Body::default().text(rule)).map(|_| ())
+    }
+
+    /// Removes a match rule.
+    pub fn remove_rule(&mut self, rule: &str) -> Result<(), Error> {
+        self.driver("RemoveMatch", Body::default().text(rule)).map(|_| ())
+    }
+
+    /// Asks for a name; the driver's number for what came of it.
+    pub fn request_name(&mut self, name: &str, flags: u32) -> Result<u32, Error> {
+        let reply = self.driver("RequestName", Body::default().text(name).u32(flags))?;
+        Ok(reply.number(0).unwrap_or_default())
+    }
+
+    /// Gives a name back.
+    pub fn release_name(&mut self, name: &str) -> Result<(), Error> {
+        self.driver("ReleaseName", Body::default().text(name)).map(|_| ())
+    }
+
+    /// Sends.
+    pub fn send(&mut self, message: &Builder<'_>) -> Result<u32, Error> {
+        self.send_with_fds(message, &[])
+    }
+
+    /// Sends with copies of descriptors, whose number the message says itself.
+    pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
+        self.link.send(message, fds)
+    }
+
+    /// Sees every message of the bus from now on; false where the bus does not do that.
+    pub fn become_monitor(&mut self) -> Result<bool, Error> {
+        self.link.become_monitor()
+    }
+
+    /// From now on descriptors that arrive are kept.
+    pub fn keep_descriptors(&mut self) {
+        self.link.keep_descriptors();
+    }
+
+    /// The descriptors that arrived since the last call, in order.
+    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.link.take_descriptors()
+    }
+
+    /// The socket, for bytes of an experiment's own, which is not made with native members.
+    pub fn socket(&mut self) -> &mut Connection {
+        self.link.socket().expect("such an experiment is made over sockets")
+    }
+
+    /// Returns when the driver has answered, and so has dealt with everything that was sent before.
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        self.driver("GetId", Body::default()).map(|_| ())
+    }
+
+    /// The next message, or nothing within `patience`.
+    pub fn next(&mut self, patience: Duration) -> Result<Option<Message>, Error> {
+        let next = self.kept.pop_front().map_or_else(|| self.link.receive(patience), |kept| Ok(Some(kept)));
+        let Some(bytes) = next? else { return Ok(None) };
+        Header::parse(&bytes).map_err(Error::Protocol)?;
+        Ok(Some(Message(bytes)))
+    }
+
+    /// The next message that is wanted; others are passed over. Nothing if it does not come.
+    pub fn wait_for(
+        &mut self,
+        patience: Duration,
+        is_wanted: impl Fn(&Message) -> bool,
+    ) -> Result<Option<Message>, Error> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.next(left)? {
+                Some(message) if is_wanted(&message) => return Ok(Some(message)),
+                None if left.is_zero() => return Ok(None),
+                _ => {}
+            }
+        }
+    }
+
+    /// The answer to a call that was sent before; nothing if none comes.
+    pub fn reply(&mut self, serial: u32, patience: Duration) -> Result<Option<Message>, Error> {
+        self.wait_for(patience, |message| message.header().reply_serial == Some(serial))
+    }
+
+    /// Everything that has come and is on its way.
+    pub fn collect(&mut self) -> Result<Vec<Message>, Error> {
+        self.barrier()?;
+        let mut all = Vec::new();
+        while let Some(message) = self.next(SETTLE)? {
+            all.push(message);
+        }
+        Ok(all)
+    }
+
+    /// The messages of experiments among those.
+    pub fn collect_ours(&mut self) -> Result<Vec<Message>, Error> {
+        let mut all = self.collect()?;
+        all.retain(Message::is_ours);
+        Ok(all)
+    }
+
+    /// What the bus did with what was sent before: is this connection still there?
+    pub fn is_connected(&mut self) -> Result<bool, Error> {
+        match self.driver("GetId", Body::default()) {
+            Ok(_) | Err(Error::Refused { .. }) => Ok(true),
+            Err(Error::Closed) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// The last part of the name of an error, such as `NoReply`.
+pub fn short(error: &str) -> &str {
+    error.rsplit('.').next().unwrap_or(error)
+}
+
+/// Like a clean answer, but a closed connection is nothing.
+pub fn unless_closed<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Closed) => Ok(None),
+        Err(other) => Err(other),
+    }
+}

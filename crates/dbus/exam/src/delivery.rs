@@ -1,0 +1,153 @@
+//! Whether messages arrive: all, once, unchanged, soon, and only where they should.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use causeway_dbus_wire::wire::{Builder, Endian};
+use weighbridge_dbus_client::Error;
+
+use crate::bodies::blob;
+use crate::client::{Client, INTERFACE, PATH, PATIENCE, broadcast};
+use crate::flood::{Arrivals, Flood};
+use crate::property::{Basis, Bus, Property, Seen};
+
+const GROUP: &str = "Delivery";
+
+pub const PROPERTIES: &[Property] = &[
+    Property {
+        id: "loss",
+        group: GROUP,
+        question: "Does a receiver that keeps reading get every broadcast?",
+        basis: Basis::Practice("nothing in the protocol lets a receiver notice a loss"),
+        needs_private: false,
+        run: loss,
+    },
+    Property {
+        id: "duplication",
+        group: GROUP,
+        question: "Does a receiver get each broadcast once?",
+        basis: Basis::Practice("nothing in the protocol lets a receiver notice a repetition"),
+        needs_private: false,
+        run: duplication,
+    },
+    Property {
+        id: "content",
+        group: GROUP,
+        question: "Do header fields and bodies of 0 B to 4 MiB arrive unchanged, in both byte orders?",
+        basis: Basis::Specification("Marshaling"),
+        needs_private: false,
+        run: content,
+    },
+    Property {
+        id: "promptness",
+        group: GROUP,
+        question: "Does a message arrive within 200 ms though no other follows it?",
+        basis: Basis::Practice("a bus that holds messages back delays every program"),
+        needs_private: false,
+        run: promptness,
+    },
+    Property {
+        id: "directed-signal",
+        group: GROUP,
+        question: "Does a signal with a destination reach that connection without a rule, and no other with one?",
+        basis: Basis::Specification("Message Bus Message Routing"),
+        needs_private: false,
+        run: directed_signal,
+    },
+];
+
+const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, messages: 800 };
+
+fn loss(bus: &Bus<'_>) -> Result<Seen, Error> {
+    let runs = FLOOD.run(bus)?;
+    let lost: usize = counts(&runs).map(|seen| FLOOD.senders * FLOOD.messages as usize - seen.len()).sum();
+    let found = (lost > 0).then(|| format!("{lost} deliveries are missing: {}", FLOOD.words(&runs)));
+    Ok(Seen::unless(found, FLOOD.words(&runs)))
+}
+
+fn duplication(bus: &Bus<'_>) -> Result<Seen, Error> {
+    let runs = FLOOD.run(bus)?;
+    let more: usize = counts(&runs).flat_map(|seen| seen.into_values().map(|count| count - 1)).sum();
+    let found = (more > 0).then(|| format!("{more} deliveries were repeated: {}", FLOOD.words(&runs)));
+    Ok(Seen::unless(found, FLOOD.words(&runs)))
+}
+
+/// For each receiver of each run: how many times each message came.
+fn counts(runs: &[Arrivals]) -> impl Iterator<Item = HashMap<(u32, u32), usize>> + '_ {
+    runs.iter().flat_map(|run| &run.by_receiver).map(|arrivals| {
+        let mut seen = HashMap::new();
+        for arrival in arrivals {
+            *seen.entry((arrival.sender, arrival.number)).or_default() += 1;
+        }
+        seen
+    })
+}
+
+fn content(bus: &Bus<'_>) -> Result<Seen, Error> {
+    const SIZES: &[usize] = &[0, 1, 7, 8, 9, 255, 4_095, 4_096, 65_535, 65_536, 1 << 20, 4 << 20];
+    let mut sender = Client::open(bus)?;
+    let mut receiver = Client::open(bus)?;
+    let to = receiver.name();
+    let mut number = 0;
+    let mut changed = Vec::new();
+    for endian in [Endian::Little, Endian::Big] {
+        for size in SIZES {
+            number += 1;
+            let message = Builder::call(PATH, "Content").interface(INTERFACE).destination(&to);
+            let message = message
+                .flags(causeway_dbus_wire::wire::FLAG_NO_REPLY_EXPECTED)
+                .body(blob(endian, number, *size));
+            let serial = sender.send(&message)?;
+            let bytes = message.build(serial).expect("a message of 4 MiB is not too long");
+            let sent = causeway_dbus_wire::wire::Header::parse(&bytes).map_err(Error::Protocol)?;
+            let Some(got) = receiver.wait_for(PATIENCE, |message| message.is_ours())? else {
+                changed.push(format!("{size} bytes did not arrive"));
+                continue;
+            };
+            let header = got.header();
+            let same_header =
+                causeway_dbus_wire::wire::Header { sender: None, header_bytes: sent.header_bytes, ..header }
+                    == sent;
+            if !same_header {
+                changed.push(format!("the header of a message with {size} bytes"));
+            }
+            if got.body() != &bytes[sent.header_bytes..] {
+                changed.push(format!("the body of {size} bytes"));
+            }
+        }
+    }
+    let found = (!changed.is_empty()).then(|| format!("changed: {}", changed.join(", ")));
+    Ok(Seen::unless(found, format!("{number} calls in two byte orders")))
+}
+
+/// The median decides: a busy machine delays some messages, a bus that waits for the next message delays each.
+fn promptness(bus: &Bus<'_>) -> Result<Seen, Error> {
+    const TIMES: usize = 9;
+    const LIMIT_MS: f64 = 200.0;
+    let mut sender = Client::open(bus)?;
+    let mut receiver = Client::listening(bus, &[&sender.name()])?;
+    let mut times_ms = Vec::new();
+    for _ in 0..TIMES {
+        let start = Instant::now();
+        sender.send(&broadcast("Alone"))?;
+        let came = receiver.wait_for(PATIENCE / 10, |message| message.is_ours())?;
+        times_ms.push(if came.is_some() { start.elapsed().as_secs_f64() * 1e3 } else { f64::INFINITY });
+    }
+    times_ms.sort_by(f64::total_cmp);
+    let (median, most) = (times_ms[TIMES / 2], times_ms[TIMES - 1]);
+    let evidence = format!("{TIMES} messages alone: median {median:.2} ms, longest {most:.2} ms");
+    Ok(Seen::unless((median > LIMIT_MS).then(|| evidence.clone()), evidence))
+}
+
+fn directed_signal(bus: &Bus<'_>) -> Result<Seen, Error> {
+    let mut sender = Client::open(bus)?;
+    let mut meant = Client::open(bus)?;
+    let mut other = Client::listening(bus, &[&sender.name()])?;
+    sender.send(&broadcast("Directed").destination(&meant.name()))?;
+    sender.barrier()?;
+    let (meant, other) = (meant.collect_ours()?.len(), other.collect_ours()?.len());
+    let found = ((meant, other) != (1, 0)).then(|| {
+        format!("the destination got it {meant} times, a connection with a matching rule {other} times")
+    });
+    Ok(Seen::unless(found, "one signal, one connection with a matching rule that is not its destination"))
+}

@@ -1,0 +1,46 @@
+//! Installed brokers answer every question. That they answer it the same way again is seen with `weighbridge dbus exam --times 10`.
+#![allow(clippy::print_stdout)]
+
+use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_exam::{Bus, MATCH_RULES, NOT_EXAMINED, Outcome, Property, QUEUED_BYTES, properties};
+
+const LIMITS: Limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
+
+/// An examination waits most of the time, for what must not come: this many of one broker are under way at once.
+const AT_ONCE: usize = 2;
+
+/// A property with a broker of its own.
+fn examine(program: Program, property: &Property) {
+    let broker = Broker::start(program, &LIMITS).unwrap();
+    let bus = Bus::new(broker.address(), Some(broker.pid()));
+    let (id, outcome) = (property.id, property.examine(&bus));
+    println!("{program} {id}: {} — {}", outcome.cell(), outcome.evidence());
+    let is_left_out = program.is_native() && NOT_EXAMINED.iter().any(|(known, _)| *known == id);
+    let is_answered = match outcome {
+        Outcome::Seen(_) => !is_left_out,
+        Outcome::Skipped(_) => is_left_out,
+        Outcome::Failed(_) => false,
+    };
+    assert!(is_answered, "{program} {id}: {outcome:?}");
+    // A promise of the bus of native members, where no process is between them.
+    assert!(!(program.is_native() && outcome.is_violation()), "{id}: {outcome:?}");
+}
+
+#[test]
+fn installed_brokers_answer_every_question() {
+    let all: Vec<&Property> = properties().collect();
+    std::thread::scope(|scope| {
+        for program in Program::ALL {
+            match Broker::start(program, &LIMITS) {
+                Err(error @ Error::Missing(_)) => {
+                    println!("skipped: {error}");
+                    continue;
+                }
+                started => drop(started.unwrap()),
+            }
+            for part in all.chunks(all.len().div_ceil(AT_ONCE)) {
+                scope.spawn(move || part.iter().for_each(|property| examine(program, property)));
+            }
+        }
+    });
+}

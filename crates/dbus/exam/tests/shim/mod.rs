@@ -1,0 +1,223 @@
+//! A small bus in this process, right except for one fault.
+
+mod routing;
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use causeway_dbus_wire::wire::message_bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use routing::Router;
+
+/// What the bus does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    /// Now and then a broadcast overtakes the one before it of the same sender.
+    Reorders,
+    /// Now and then a broadcast overtakes one of another sender, at some receivers.
+    ReordersBetweenSenders,
+    /// A monitor sees two senders in another order.
+    ReordersForMonitors,
+    /// A cause comes after its effect, at connections that get both.
+    HoldsCauses,
+    /// A reply comes before the signals sent before it.
+    ReplyOvertakes,
+    /// A change of owner is told after the next signal.
+    HoldsOwnerChanges,
+    /// What a connection sent last comes after its departure.
+    HoldsLastWords,
+    Drops,
+    Duplicates,
+    /// Large bodies have one wrong byte.
+    Damages,
+    Delays,
+    /// Directed signals also go to matching rules.
+    ShowsDirected,
+    /// Now and then a message names another connection as its sender.
+    ForgesSender,
+    /// The sender that a message claims is passed on.
+    TrustsSender,
+    /// Replies are passed on without a check that their sender received the call.
+    PassesReplies,
+    ForgetsMatches,
+    IgnoresArguments,
+    /// A broadcast comes once for each matching rule.
+    RepeatsForEachRule,
+    /// Equal rules of a connection are one.
+    CollapsesRules,
+    AcceptsAnyRemoval,
+    /// A well-known name in a rule is that of its owner when the rule was added.
+    FreezesNames,
+    ReusesUniqueNames,
+    LosesReplies,
+    SkipsHello,
+    /// What is no valid message is passed on.
+    PassesInvalid,
+}
+
+/// A message on its way to a connection, or from one.
+pub(crate) type Bytes = Vec<u8>;
+
+/// One connection at the bus.
+pub(crate) struct Peer {
+    pub stream: UnixStream,
+    input: Vec<u8>,
+    /// The authentication is over.
+    is_open: bool,
+    output: VecDeque<u8>,
+    /// What is sent later, with its time.
+    pub delayed: VecDeque<(Instant, Bytes)>,
+    pub is_gone: bool,
+}
+
+/// The bus. It ends when this is dropped.
+pub struct Shim {
+    pub address: String,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Shim {
+    pub fn start(fault: Fault) -> Shim {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("weighbridge-shim-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let socket = SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixListener::bind_addr(&socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let thread = std::thread::spawn(move || serve(&listener, fault, &over));
+        Shim { address: format!("unix:abstract={name}"), is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Shim {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().unwrap().join();
+        assert!(ended.is_ok() || std::thread::panicking(), "the shim panicked");
+    }
+}
+
+const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+fn serve(listener: &UnixListener, fault: Fault, is_over: &AtomicBool) {
+    let mut peers: Vec<Option<Peer>> = Vec::new();
+    let mut router = Router::new(fault);
+    while !is_over.load(Ordering::Relaxed) {
+        let mut fds = vec![PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
+        for peer in peers.iter().flatten() {
+            let out = if peer.output.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            fds.push(PollFd::from_borrowed_fd(peer.stream.as_fd(), PollFlags::IN | out));
+        }
+        let _ = poll(&mut fds, Some(&STEP));
+        drop(fds);
+        while let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(true).unwrap();
+            peers.push(Some(Peer {
+                stream,
+                input: Vec::new(),
+                is_open: false,
+                output: VecDeque::new(),
+                delayed: VecDeque::new(),
+                is_gone: false,
+            }));
+        }
+        for at in 0..peers.len() {
+            let Some(peer) = &mut peers[at] else { continue };
+            for message in peer.read() {
+                router.dispatch(&mut peers, at, &message);
+            }
+        }
+        for at in 0..peers.len() {
+            let Some(peer) = &mut peers[at] else { continue };
+            peer.flush();
+            if peer.is_gone {
+                peers[at] = None;
+                router.leave(&mut peers, at);
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// Messages that are complete. At the end of the stream the peer is gone.
+    fn read(&mut self) -> Vec<Bytes> {
+        let mut chunk = vec![0; 1 << 16];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => {
+                    self.is_gone = true;
+                    break;
+                }
+                Ok(bytes) => self.input.extend_from_slice(&chunk[..bytes]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.is_gone = true;
+                    break;
+                }
+            }
+        }
+        while !self.is_open {
+            let Some(end) = self.input.windows(2).position(|two| two == b"\r\n") else { return Vec::new() };
+            let line: Vec<u8> = self.input.drain(..end + 2).collect();
+            let line = String::from_utf8_lossy(&line).trim_matches(['\0', '\r', '\n']).to_owned();
+            match line.as_str() {
+                "BEGIN" => self.is_open = true,
+                line if line.starts_with("AUTH") => {
+                    self.output.extend(b"OK 0123456789abcdef0123456789abcdef\r\n")
+                }
+                _ => self.output.extend(b"ERROR\r\n"),
+            }
+        }
+        let mut messages = Vec::new();
+        loop {
+            match message_bytes(&self.input) {
+                Ok(bytes) if bytes <= self.input.len() => messages.push(self.input.drain(..bytes).collect()),
+                Ok(_) | Err(causeway_dbus_wire::wire::Fault::Cut) => return messages,
+                Err(_) => {
+                    self.is_gone = true;
+                    return messages;
+                }
+            }
+        }
+    }
+
+    pub fn put(&mut self, message: &[u8]) {
+        self.output.extend(message);
+    }
+
+    pub fn put_later(&mut self, message: &[u8], by: Duration) {
+        self.delayed.push_back((Instant::now() + by, message.to_vec()));
+    }
+
+    fn flush(&mut self) {
+        while self.delayed.front().is_some_and(|(at, _)| *at <= Instant::now()) {
+            let (_, message) = self.delayed.pop_front().unwrap();
+            self.put(&message);
+        }
+        while !self.output.is_empty() {
+            let (front, _) = self.output.as_slices();
+            match self.stream.write(front) {
+                Ok(bytes) => {
+                    self.output.drain(..bytes);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.is_gone = true;
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What passes between connections and the driver, and what it changes.
+
+use super::{Bus, DRIVER, RuleId};
+use crate::symbols::Sym;
+use causeway_dbus_wire::rule::MatchRule;
+use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, Leaf, names, walk};
+
+/// Reply of `RequestName`: the caller is now the owner.
+const PRIMARY_OWNER: u32 = 1;
+
+/// What a connection asked the driver; the reply decides what it means.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Question {
+    /// `RequestName`
+    Name(Sym),
+    /// `AddMatch`; done already, and undone if it is refused.
+    AddMatch(RuleId),
+    /// `RemoveMatch`; done already, and undone if it is refused.
+    RemoveMatch(RuleId),
+    /// `GetNameOwner`
+    Owner(Sym),
+    /// `GetConnectionUnixProcessID` or `GetConnectionCredentials`
+    Process(Sym),
+    /// `ListNames`
+    Names,
+    /// `GetAllMatchRules`
+    Rules,
+}
+
+pub(super) fn observe(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+    match header.kind {
+        Kind::MethodCall if header.destination == Some(DRIVER) => call(bus, header, body),
+        Kind::MethodReturn if header.sender == Some(DRIVER) => reply(bus, header, body),
+        Kind::Error if header.sender == Some(DRIVER) => refusal(bus, header),
+        Kind::Signal if header.sender == Some(DRIVER) && header.member == Some("NameOwnerChanged") => {
+            owner_changed(bus, header, body);
+        }
+        Kind::Signal if header.sender == Some(DRIVER) && header.member == Some("NameLost") => {
+            name_lost(bus, header, body);
+        }
+        _ => {}
+    }
+}
+
+fn first_text<'a>(header: &Header<'a>, body: &'a [u8]) -> Option<&'a str> {
+    match Args::new(header, body).next() {
+        Some(Ok(Arg::Text(text))) => Some(text),
+        _ => None,
+    }
+}
+
+fn call(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+    let (Some(sender), Some(member)) = (header.sender, header.member) else { return };
+    let caller = bus.names.symbols.add(sender);
+    let arg = first_text(header, body);
+    let question = match (member, arg) {
+        ("AddMatch", Some(text)) => match text.parse::<MatchRule>() {
+            Ok(rule) => Question::AddMatch(bus.rules.add(caller, rule, &mut bus.names.symbols)),
+            Err(_) => {
+                let text = bus.names.symbols.add(text);
+                *bus.bad_rules.entry((caller, text)).or_default() += 1;
+                return;
+            }
+        },
+        ("RemoveMatch", Some(text)) => {
+            match text.parse().ok().and_then(|rule| bus.rules.remove(caller, &rule)) {
+                Some(rule) => Question::RemoveMatch(rule),
+                None => return,
+            }
+        }
+        ("RequestName", Some(name)) => Question::Name(bus.names.symbols.add(name)),
+        ("GetNameOwner", Some(name)) => Question::Owner(bus.names.symbols.add(name)),
+        ("GetConnectionUnixProcessID" | "GetConnectionCredentials", Some(name)) => {
+            Question::Process(bus.names.symbols.add(name))
+        }
+        ("ListNames", _) => Question::Names,
+        ("GetAllMatchRules", _) => {
+            mark_as_capture(bus, caller);
+            Question::Rules
+        }
+        ("Hello", _) => {
+            bus.connections.entry(caller).or_default().rules_known = true;
+            return;
+        }
+        ("BecomeMonitor", _) => {
+            bus.leave(sender);
+            mark_as_capture(bus, caller);
+            return;
+        }
+        _ => return,
+    };
+    if header.expects_reply() {
+        bus.questions.insert((caller, header.serial), question);
+    }
+}
+
+fn mark_as_capture(bus: &mut Bus, caller: Sym) {
+    if let Some(connection) = bus.connections.get_mut(&caller) {
+        connection.is_capture = true;
+    }
+}
+
+fn question(bus: &mut Bus, header: &Header<'_>) -> Option<(Sym, Option<Question>)> {
+    let caller = bus.names.symbols.get(header.destination?)?;
+    let serial = header.reply_serial?;
+    Some((caller, bus.questions.remove(&(caller, serial))))
+}
+
+fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+    let Some((caller, asked)) = question(bus, header) else { return };
+    let first = Args::new(header, body).next();
+    match asked {
+        Some(Question::Name(name)) if matches!(first, Some(Ok(Arg::U32(PRIMARY_OWNER)))) => {
+            let name = bus.names.symbols.text(name).to_owned();
+            let owner = bus.names.symbols.text(caller).to_owned();
+            bus.set_owner(&name, &owner);
+        }
+        Some(Question::Owner(name)) => {
+            if let Some(Ok(Arg::Text(owner))) = first
+                && names::is_unique(owner)
+            {
+                let name = bus.names.symbols.text(name).to_owned();
+                if name != owner {
+                    bus.set_owner(&name, owner);
+                }
+            }
+        }
+        Some(Question::Process(name)) => set_process(bus, name, header, body),
+        Some(Question::Names) => {
+            let _ = walk(header, body, &mut |leaf, _| {
+                if let Leaf::Text(name) = leaf
+                    && names::is_unique(name)
+                {
+                    bus.meet(name);
+                }
+            });
+        }
+        Some(Question::Rules) => all_rules(bus, header, body),
+        // The reply of Hello is the caller's own name; nobody knew the caller when the call passed.
+        None if matches!(first, Some(Ok(Arg::Text(name))) if Some(name) == header.destination) => {
+            bus.connections.entry(caller).or_default().rules_known = true;
+        }
+        _ => {}
+    }
+}
+
+fn refusal(bus: &mut Bus, header: &Header<'_>) {
+    match question(bus, header) {
+        Some((caller, Some(Question::AddMatch(rule)))) => bus.rules.take_back(caller, rule),
+        Some((caller, Some(Question::RemoveMatch(rule)))) => {
+            let rule = bus.rules.rule(rule).clone();
+            bus.rules.add(caller, rule, &mut bus.names.symbols);
+        }
+        _ => {}
+    }
+}
+
+/// The answer is a number, or a dictionary of credentials with it.
+fn set_process(bus: &mut Bus, name: Sym, header: &Header<'_>, body: &[u8]) {
+    let (mut key, mut pid) = ("", None);
+    let _ = walk(header, body, &mut |leaf, depth| match leaf {
+        Leaf::Text(text) => key = text,
+        Leaf::Fixed(..) if depth == 0 || key == "ProcessID" => pid = pid.or(leaf.as_u32(header.endian)),
+        _ => {}
+    });
+    let connection = bus.resolve(name);
+    if let Some(connection) = bus.connections.get_mut(&connection)
+        && pid.is_some_and(|pid| pid > 0)
+    {
+        connection.pid = pid;
+    }
+}
+
+/// `a{sas}`: the rules of each connection. A connection whose rules are known from its beginning keeps them.
+fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+    let mut listed: Vec<(&str, Vec<&str>)> = Vec::new();
+    let _ = walk(header, body, &mut |leaf, depth| match (leaf, depth) {
+        (Leaf::Text(name), 2) => listed.push((name, Vec::new())),
+        (Leaf::Text(rule), 3) => {
+            if let Some((_, rules)) = listed.last_mut() {
+                rules.push(rule);
+            }
+        }
+        _ => {}
+    });
+    for (name, rules) in listed {
+        let connection = bus.meet(name);
+        if std::mem::replace(&mut connection.rules_known, true) {
+            continue;
+        }
+        connection.was_listed = true;
+        let connection = bus.names.symbols.add(name);
+        bus.rules.remove_connection(connection);
+        for rule in rules.into_iter().filter_map(|rule| rule.parse::<MatchRule>().ok()) {
+            bus.rules.add(connection, rule, &mut bus.names.symbols);
+        }
+    }
+}
+
+/// A connection that never said anything loses its unique name: it became a monitor before its own messages were recorded,
+/// so it is what recorded them.
+fn name_lost(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+    if let Some(name) = first_text(header, body).filter(|name| Some(*name) == header.destination)
+        && let Some(sym) = bus.names.symbols.get(name)
+        && let Some(connection) = bus.connections.get_mut(&sym)
+    {
+        connection.is_capture |= !connection.has_sent;
+    }
+}
+
+fn owner_changed(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+    let mut args = Args::new(header, body);
+    let (Some(Ok(Arg::Text(name))), Some(Ok(Arg::Text(old))), Some(Ok(Arg::Text(new)))) =
+        (args.next(), args.next(), args.next())
+    else {
+        return;
+    };
+    if !name.starts_with(':') {
+        bus.set_owner(name, new);
+    } else if new.is_empty() {
+        bus.leave(old);
+    } else if names::is_unique(new) {
+        let connection = bus.meet(new);
+        connection.rules_known = true;
+        connection.is_gone = false;
+    }
+}

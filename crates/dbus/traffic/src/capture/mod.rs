@@ -1,0 +1,197 @@
+//! Captures of D-Bus traffic: pcap and pcapng of link type 231, and the text of `dbus-monitor --profile`.
+//!
+//! A capture is read as far as it is valid. Damage is skipped up to the next packet that can be made out, and counted in
+//! [`Problems`]; nothing ends the reading but the end of the file or an error of its source.
+//!
+//! The readers are our own because those of libraries end at the first damaged record.
+//!
+//! Sources of the formats: draft-ietf-opsawg-pcap (pcap), draft-ietf-opsawg-pcapng (pcapng), and the output of dbus-monitor.
+
+mod pcap;
+mod pcapng;
+mod profile;
+mod window;
+mod write;
+
+pub use write::Writer;
+
+use std::fmt;
+use std::io::{self, Read};
+
+use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
+use window::Window;
+
+/// The link type of D-Bus messages.
+pub const LINK_TYPE: u32 = 231;
+
+/// The format of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// As `dbus-monitor --pcap` and `bustle-pcap` write it.
+    Pcap,
+    /// As `busctl capture` writes it.
+    PcapNg,
+    /// The text of `dbus-monitor --profile`: headers without flags and bodies.
+    Profile,
+}
+
+impl Format {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Format::Pcap => "pcap",
+            Format::PcapNg => "pcapng",
+            Format::Profile => "dbus-monitor --profile",
+        }
+    }
+}
+
+/// One message as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Nanoseconds since 1970, by the clock of the recording program.
+    pub time_ns: u64,
+    /// Bytes that the message had; more than `bytes` where the capture has a limit.
+    pub original_bytes: usize,
+    /// The bytes that were recorded.
+    pub bytes: &'a [u8],
+}
+
+/// What of a capture could not be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Problems {
+    /// Places where damage was skipped.
+    pub damaged: u64,
+    /// Bytes, or lines of text, that were skipped there.
+    pub skipped: u64,
+    /// The capture ends inside a packet.
+    pub ends_early: bool,
+    /// Packets of other link types.
+    pub foreign: u64,
+}
+
+/// Why a source cannot be read as a capture.
+#[derive(Debug)]
+pub enum NotACapture {
+    /// It begins like none of the formats.
+    Unknown,
+    /// It has nothing in it.
+    Empty,
+    /// It holds packets of another link type.
+    LinkType(u32),
+    /// It could not be read.
+    Io(io::Error),
+}
+
+impl fmt::Display for NotACapture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotACapture::Unknown => f.write_str(
+                "is no capture of D-Bus messages; make one with `weighbridge dbus capture` or `dbus-monitor --pcap`",
+            ),
+            NotACapture::Empty => f.write_str("is empty"),
+            NotACapture::LinkType(1 | 113 | 276) => f.write_str(
+                "is a capture of network packets, not of D-Bus; make one with `weighbridge dbus capture` or `dbus-monitor --pcap`",
+            ),
+            NotACapture::LinkType(other) => write!(f, "is a capture of link type {other}; D-Bus has {LINK_TYPE}"),
+            NotACapture::Io(error) => write!(f, "cannot be read: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for NotACapture {}
+
+impl From<io::Error> for NotACapture {
+    fn from(error: io::Error) -> NotACapture {
+        NotACapture::Io(error)
+    }
+}
+
+/// Reads the packets of a capture from first to last, whatever its format.
+///
+/// ```no_run
+/// use crate::capture::Reader;
+///
+/// let mut reader = Reader::new(std::fs::File::open("boot.pcap")?)?;
+/// while let Some(packet) = reader.next_packet()? {
+///     println!("{} ns: {} bytes", packet.time_ns, packet.original_bytes);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    window: Window<R>,
+    source: Source,
+    problems: Problems,
+}
+
+#[derive(Debug)]
+enum Source {
+    Pcap(pcap::Pcap),
+    PcapNg(pcapng::PcapNg),
+    Profile(profile::Profile),
+}
+
+impl<R: Read> Reader<R> {
+    /// Looks at the first bytes to find the format.
+    ///
+    /// # Errors
+    /// It is none, is empty, or cannot be read.
+    pub fn new(source: R) -> Result<Reader<R>, NotACapture> {
+        let mut window = Window::new(source);
+        let start = window.peek(24)?;
+        if start.is_empty() {
+            return Err(NotACapture::Empty);
+        }
+        let source = if let Some(pcap) = pcap::Pcap::begin(start)? {
+            window.consume(pcap::FILE_HEADER_BYTES);
+            Source::Pcap(pcap)
+        } else if pcapng::PcapNg::is_start(start) {
+            Source::PcapNg(pcapng::PcapNg::default())
+        } else if profile::Profile::is_start(start) {
+            Source::Profile(profile::Profile::default())
+        } else {
+            return Err(NotACapture::Unknown);
+        };
+        Ok(Reader { window, source, problems: Problems::default() })
+    }
+
+    /// The format that was found.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        match self.source {
+            Source::Pcap(_) => Format::Pcap,
+            Source::PcapNg(_) => Format::PcapNg,
+            Source::Profile(_) => Format::Profile,
+        }
+    }
+
+    /// What could not be used so far.
+    #[must_use]
+    pub fn problems(&self) -> Problems {
+        self.problems
+    }
+
+    /// The next packet; `None` at the end.
+    ///
+    /// # Errors
+    /// The source cannot be read.
+    pub fn next_packet(&mut self) -> io::Result<Option<Packet<'_>>> {
+        match &mut self.source {
+            Source::Pcap(pcap) => pcap.next(&mut self.window, &mut self.problems),
+            Source::PcapNg(pcapng) => pcapng.next(&mut self.window, &mut self.problems),
+            Source::Profile(profile) => profile.next(&mut self.window, &mut self.problems),
+        }
+    }
+}
+
+/// Do these bytes begin like a message?
+fn is_message_start(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'l' | b'B', 1..=4, _, 1, ..])
+}
+
+/// Could this be the length of a recorded packet?
+fn is_plausible_length(captured: usize, original: usize) -> bool {
+    (16..=MAX_MESSAGE_BYTES).contains(&captured) && (captured..=MAX_MESSAGE_BYTES).contains(&original)
+}

@@ -1,0 +1,117 @@
+//! Classic pcap: a header of 24 bytes, then for each packet 16 bytes and its data.
+
+use std::io::{self, Read};
+
+use super::window::Window;
+use super::{LINK_TYPE, NotACapture, Packet, Problems, is_message_start, is_plausible_length};
+use causeway_dbus_wire::wire::Endian;
+
+pub(super) const FILE_HEADER_BYTES: usize = 24;
+const RECORD_HEADER_BYTES: usize = 16;
+/// A record header, and the first bytes of a message, are what a record is recognised by.
+const RECOGNISABLE_BYTES: usize = RECORD_HEADER_BYTES + 4;
+/// After damage, a record is believed whose time is within a day of the last one.
+const DAY_S: u32 = 86_400;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pcap {
+    endian: Endian,
+    /// What the second number of a time counts.
+    tick_ns: u64,
+    last_s: Option<u32>,
+}
+
+impl Pcap {
+    /// The format, if the file begins with its header.
+    pub fn begin(start: &[u8]) -> Result<Option<Pcap>, NotACapture> {
+        let Some(magic) = start.first_chunk::<4>() else { return Ok(None) };
+        let orders = [Endian::Little, Endian::Big];
+        let found = orders.into_iter().find_map(|endian| match endian.u32(*magic) {
+            0xA1B2_C3D4 => Some((endian, 1_000)),
+            0xA1B2_3C4D => Some((endian, 1)),
+            _ => None,
+        });
+        let Some((endian, tick_ns)) = found else { return Ok(None) };
+        if start.len() < FILE_HEADER_BYTES {
+            return Err(NotACapture::Empty);
+        }
+        // The upper bits tell of frame checks.
+        match endian.u32([start[20], start[21], start[22], start[23]]) & 0xFFFF {
+            LINK_TYPE => Ok(Some(Pcap { endian, tick_ns, last_s: None })),
+            other => Err(NotACapture::LinkType(other)),
+        }
+    }
+
+    pub fn next<'w, R: Read>(
+        &mut self,
+        window: &'w mut Window<R>,
+        problems: &mut Problems,
+    ) -> io::Result<Option<Packet<'w>>> {
+        loop {
+            let start = window.peek(RECORD_HEADER_BYTES)?;
+            if start.len() < RECORD_HEADER_BYTES {
+                problems.ends_early |= !start.is_empty();
+                let rest = start.len();
+                window.consume(rest);
+                return Ok(None);
+            }
+            let record = self.record(start);
+            if record.is_plausible(self.tick_ns) {
+                let bytes = RECORD_HEADER_BYTES + record.captured;
+                let there = window.peek(bytes)?.len();
+                if there == bytes {
+                    self.last_s = Some(record.time_s);
+                    let time_ns =
+                        u64::from(record.time_s) * 1_000_000_000 + u64::from(record.ticks) * self.tick_ns;
+                    let bytes = &window.take(bytes)[RECORD_HEADER_BYTES..];
+                    return Ok(Some(Packet { time_ns, original_bytes: record.original, bytes }));
+                }
+                if !self.has_record_after(window.peek(there)?) {
+                    problems.ends_early = true;
+                    window.consume(there);
+                    return Ok(None);
+                }
+            }
+            problems.damaged += 1;
+            window.consume(1);
+            let this = *self;
+            problems.skipped +=
+                1 + window.skip_until(1, RECOGNISABLE_BYTES, |bytes| this.is_recognised(bytes))?;
+        }
+    }
+
+    /// Does the rest of the file, too short for what its first record claims, hold another record?
+    fn has_record_after(&self, rest: &[u8]) -> bool {
+        rest.windows(RECOGNISABLE_BYTES).skip(1).any(|bytes| self.is_recognised(bytes))
+    }
+
+    fn is_recognised(&self, bytes: &[u8]) -> bool {
+        let record = self.record(bytes);
+        record.is_plausible(self.tick_ns)
+            && self.last_s.is_none_or(|last| last.abs_diff(record.time_s) < DAY_S)
+            && is_message_start(&bytes[RECORD_HEADER_BYTES..])
+    }
+
+    fn record(&self, bytes: &[u8]) -> Record {
+        let number = |at: usize| self.endian.u32([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Record {
+            time_s: number(0),
+            ticks: number(4),
+            captured: number(8) as usize,
+            original: number(12) as usize,
+        }
+    }
+}
+
+struct Record {
+    time_s: u32,
+    ticks: u32,
+    captured: usize,
+    original: usize,
+}
+
+impl Record {
+    fn is_plausible(&self, tick_ns: u64) -> bool {
+        u64::from(self.ticks) * tick_ns < 1_000_000_000 && is_plausible_length(self.captured, self.original)
+    }
+}

@@ -1,0 +1,213 @@
+//! pcapng: blocks that carry their type and length, of which a few matter here.
+
+use std::io::{self, Read};
+
+use super::window::Window;
+use super::{LINK_TYPE, Packet, Problems, is_message_start, is_plausible_length};
+use causeway_dbus_wire::wire::{Endian, MAX_MESSAGE_BYTES};
+
+const SECTION: u32 = 0x0A0D_0D0A;
+const INTERFACE: u32 = 1;
+const SIMPLE_PACKET: u32 = 3;
+const ENHANCED_PACKET: u32 = 6;
+const OPTION_RESOLUTION: u16 = 9;
+const OPTION_OFFSET: u16 = 14;
+/// Type and length in front, length behind.
+const FRAME_BYTES: usize = 12;
+const ENHANCED_HEADER_BYTES: usize = 20;
+const MOST_BLOCK_BYTES: usize = MAX_MESSAGE_BYTES + (1 << 20);
+
+#[derive(Clone, Debug)]
+pub(super) struct PcapNg {
+    endian: Endian,
+    interfaces: Vec<Interface>,
+}
+
+impl Default for PcapNg {
+    fn default() -> PcapNg {
+        PcapNg { endian: Endian::Little, interfaces: Vec::new() }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    link_type: u16,
+    /// Units of time in a second.
+    ticks_per_s: u64,
+    offset_s: i64,
+}
+
+impl PcapNg {
+    pub fn is_start(start: &[u8]) -> bool {
+        start.starts_with(&SECTION.to_le_bytes())
+    }
+
+    pub fn next<'w, R: Read>(
+        &mut self,
+        window: &'w mut Window<R>,
+        problems: &mut Problems,
+    ) -> io::Result<Option<Packet<'w>>> {
+        loop {
+            let start = window.peek(FRAME_BYTES)?;
+            if start.len() < FRAME_BYTES {
+                problems.ends_early |= !start.is_empty();
+                let rest = start.len();
+                window.consume(rest);
+                return Ok(None);
+            }
+            if start.starts_with(&SECTION.to_le_bytes()) {
+                self.begin_section([start[8], start[9], start[10], start[11]]);
+            }
+            let (kind, bytes) = (self.u32(start, 0), self.u32(start, 4) as usize);
+            let is_plausible = (FRAME_BYTES..=MOST_BLOCK_BYTES).contains(&bytes) && bytes.is_multiple_of(4);
+            let whole = is_plausible && window.peek(bytes)?.len() == bytes;
+            let is_closed = whole && self.u32(window.peek(bytes)?, bytes - 4) as usize == bytes;
+            if !is_closed {
+                if is_plausible && !whole && !self.has_packet_after(window.peek(bytes)?) {
+                    problems.ends_early = true;
+                    let rest = window.peek(bytes)?.len();
+                    window.consume(rest);
+                    return Ok(None);
+                }
+                problems.damaged += 1;
+                // A damaged length leaves the place of the next block unknown; blocks begin on multiples of four.
+                window.consume(4);
+                let need = 8 + ENHANCED_HEADER_BYTES + 4;
+                problems.skipped += 4 + window.skip_until(4, need, |bytes| self.is_recognised(bytes))?;
+                continue;
+            }
+            match self.block(kind, window.peek(bytes)?) {
+                Block::Packet { time_ns, original_bytes, data } => {
+                    let bytes = &window.take(bytes)[data];
+                    return Ok(Some(Packet { time_ns, original_bytes, bytes }));
+                }
+                Block::Interface(interface) => self.interfaces.push(interface),
+                Block::Foreign => problems.foreign += 1,
+                Block::Bad => {
+                    problems.damaged += 1;
+                    problems.skipped += bytes as u64;
+                }
+                Block::Other => {}
+            }
+            window.consume(bytes);
+        }
+    }
+
+    fn begin_section(&mut self, magic: [u8; 4]) {
+        self.endian = if magic == 0x1A2B_3C4D_u32.to_be_bytes() { Endian::Big } else { Endian::Little };
+        self.interfaces.clear();
+    }
+
+    fn block(&self, kind: u32, bytes: &[u8]) -> Block {
+        let body = &bytes[..bytes.len() - 4];
+        match kind {
+            INTERFACE if body.len() >= 16 => Block::Interface(self.interface(body)),
+            ENHANCED_PACKET if body.len() >= 8 + ENHANCED_HEADER_BYTES => self.enhanced_packet(body),
+            // A packet of the first interface without a time. Its data may be cut at the interface's limit.
+            SIMPLE_PACKET if body.len() >= 12 => {
+                let original = self.u32(body, 8) as usize;
+                let data = 12..12 + original.min(body.len() - 12);
+                self.packet(0, 0, original, data, body.len())
+            }
+            INTERFACE | ENHANCED_PACKET | SIMPLE_PACKET => Block::Bad,
+            _ => Block::Other,
+        }
+    }
+
+    fn enhanced_packet(&self, body: &[u8]) -> Block {
+        let ticks = u64::from(self.u32(body, 12)) << 32 | u64::from(self.u32(body, 16));
+        let (captured, original) = (self.u32(body, 20) as usize, self.u32(body, 24) as usize);
+        self.packet(self.u32(body, 8) as usize, ticks, original, 28..28 + captured, body.len())
+    }
+
+    fn packet(
+        &self,
+        interface: usize,
+        ticks: u64,
+        original: usize,
+        data: std::ops::Range<usize>,
+        end: usize,
+    ) -> Block {
+        let Some(interface) = self.interfaces.get(interface) else { return Block::Bad };
+        if u32::from(interface.link_type) != LINK_TYPE {
+            return Block::Foreign;
+        }
+        if data.end > end || !is_plausible_length(data.len(), original) {
+            return Block::Bad;
+        }
+        Block::Packet { time_ns: interface.time_ns(ticks), original_bytes: original, data }
+    }
+
+    fn interface(&self, body: &[u8]) -> Interface {
+        let mut interface = Interface { link_type: self.u16(body, 8), ticks_per_s: 1_000_000, offset_s: 0 };
+        let mut at = 16;
+        while let Some(head) = body.get(at..at + 4) {
+            let (code, bytes) = (self.u16(head, 0), usize::from(self.u16(head, 2)));
+            let Some(value) = body.get(at + 4..at + 4 + bytes) else { break };
+            match (code, value) {
+                (0, _) => break,
+                (OPTION_RESOLUTION, [power]) if power & 0x80 == 0 => {
+                    interface.ticks_per_s = 10_u64.saturating_pow(u32::from(*power)).max(1);
+                }
+                (OPTION_RESOLUTION, [power]) => {
+                    interface.ticks_per_s = 1_u64.checked_shl(u32::from(power & 0x7F)).unwrap_or(u64::MAX);
+                }
+                (OPTION_OFFSET, value) if value.len() == 8 => {
+                    let (first, second) = (i64::from(self.u32(value, 0)), i64::from(self.u32(value, 4)));
+                    interface.offset_s = match self.endian {
+                        Endian::Little => second << 32 | first,
+                        Endian::Big => first << 32 | second,
+                    };
+                }
+                _ => {}
+            }
+            at += 4 + bytes.next_multiple_of(4);
+        }
+        interface
+    }
+
+    /// An enhanced packet block with a message in it.
+    fn is_recognised(&self, bytes: &[u8]) -> bool {
+        let (block, captured) = (self.u32(bytes, 4) as usize, self.u32(bytes, 20) as usize);
+        self.u32(bytes, 0) == ENHANCED_PACKET
+            && block <= MOST_BLOCK_BYTES
+            && captured + 8 + ENHANCED_HEADER_BYTES + 4 <= block
+            && is_message_start(&bytes[28..])
+    }
+
+    fn has_packet_after(&self, rest: &[u8]) -> bool {
+        let need = 8 + ENHANCED_HEADER_BYTES + 4;
+        (4..rest.len().saturating_sub(need)).step_by(4).any(|at| self.is_recognised(&rest[at..at + need]))
+    }
+
+    fn u32(&self, bytes: &[u8], at: usize) -> u32 {
+        self.endian.u32([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    }
+
+    fn u16(&self, bytes: &[u8], at: usize) -> u16 {
+        self.endian.u16([bytes[at], bytes[at + 1]])
+    }
+}
+
+enum Block {
+    Packet {
+        time_ns: u64,
+        original_bytes: usize,
+        data: std::ops::Range<usize>,
+    },
+    Interface(Interface),
+    /// A packet of another link type.
+    Foreign,
+    /// Its parts contradict each other.
+    Bad,
+    /// Of a type that says nothing about messages.
+    Other,
+}
+
+impl Interface {
+    fn time_ns(self, ticks: u64) -> u64 {
+        let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.ticks_per_s);
+        let offset = i128::from(self.offset_s) * 1_000_000_000;
+        u64::try_from(i128::try_from(ns).unwrap_or(i128::MAX).saturating_add(offset)).unwrap_or(0)
+    }
+}

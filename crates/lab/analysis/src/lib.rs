@@ -1,0 +1,5 @@
+//! Pure analysis of what was measured: [`explain`] says what a cost is made of (counts times prices, and what is left), [`timeline`] when each
+//! thing happened (events of the kernel and marks of the roles as lanes, arrows and phases).
+
+pub mod explain;
+pub mod timeline;

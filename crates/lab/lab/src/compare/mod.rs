@@ -1,0 +1,375 @@
+//! A comparison of two sides: whether B costs more than A, case by case, and how sure that is.
+//!
+//! A set is fresh peers of A and of B that take turns in slices; in some sets there is a second A, the control: what A against
+//! itself shows is what this machine cannot tell apart. Each case is looked at when it has as many sets as
+//! [`Looks`] says, and is closed when its verdict is clear.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `set.rs` | one set |
+//! | `machine.rs` | settings of the whole machine, and who puts them back |
+//! | `judge.rs` | from the ratios of all sets to verdicts; pure |
+//! | `records.rs` | the same from records that were measured before |
+
+mod judge;
+pub mod machine;
+mod records;
+mod set;
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use weighbridge_record::{self as record, CaseId, CaseVerdict, ComparedSet, Line, MadeOf, Price};
+use weighbridge_stats::sequential::Looks;
+
+use crate::contract::Prepared;
+use crate::coordinator::{Coordinator, Counted, PeerStart};
+use crate::duet::Random;
+use crate::interrupt::Interrupt;
+use crate::planner::Timing;
+use crate::session::{Ended, Progress, Sink};
+
+pub use judge::{Judged, Rules, failed_too_often, judge};
+use machine::MachineSettings;
+pub use records::{SideRecords, compare as compare_records};
+use set::Outcome;
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// What it is, for people.
+    pub label: String,
+    /// How its peers are started.
+    pub start: PeerStart,
+    /// Settings of the whole machine.
+    pub sysctls: Vec<machine::Sysctl>,
+}
+
+/// A case with the settings of both sides.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// As it was selected.
+    pub case: CaseId,
+    /// With the settings of A.
+    pub a: Prepared,
+    /// With the settings of B.
+    pub b: Prepared,
+}
+
+/// What is asked of a comparison.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What counts as a difference, and how many may be chance.
+    pub rules: Rules,
+    /// What the sets may take together.
+    pub budget: Duration,
+    /// Fewest and most sets of a case.
+    pub sets: RangeInclusive<usize>,
+    /// Length of a set.
+    pub timing: Timing,
+    /// Are system calls counted, in one more run of each case and side?
+    pub count_calls: bool,
+    /// Seed of every order that is drawn.
+    pub seed: u64,
+    /// What differs between the programs of both sides, a sentence each.
+    pub differences: Vec<String>,
+    /// What a switch or a system call costs, to name what a difference is made of; may be empty.
+    pub prices: Vec<Price>,
+}
+
+/// The control is in each of the first sets, so that a first look has one, and then in one of so many.
+const CONTROL_FIRST: usize = 6;
+const CONTROL_EVERY: usize = 3;
+
+/// Has this set of a case, counted from 0, a second A?
+fn has_control(set: usize) -> bool {
+    set < CONTROL_FIRST || set.is_multiple_of(CONTROL_EVERY)
+}
+
+/// A case that has failed so often, and in half of its sets, gets no further ones.
+const FAILURES_TO_CLOSE: usize = 3;
+
+struct Open {
+    pair: Pair,
+    sets: Vec<ComparedSet>,
+    /// Failed sets of A and of B.
+    failed: [usize; 2],
+    last_failure: Option<String>,
+    is_open: bool,
+    /// Was it the budget that ended it?
+    is_out_of_time: bool,
+    cost: Option<Duration>,
+    /// What the roles of A and of B call.
+    system_calls: [Option<record::SystemCalls>; 2],
+    /// Why they were not counted.
+    not_counted: Option<String>,
+}
+
+impl Open {
+    fn attempts(&self) -> usize {
+        self.sets.len() + self.failures()
+    }
+
+    fn failures(&self) -> usize {
+        self.failed.iter().sum()
+    }
+}
+
+/// Measures both sides.
+pub struct Comparison<'a> {
+    settings: Settings,
+    sides: [Side; 2],
+    coordinator: Coordinator<'a>,
+    machine: Option<MachineSettings>,
+    interrupt: &'a Interrupt,
+    cases: Vec<Open>,
+    random: Random,
+    began: Instant,
+    sets: usize,
+    looks: Looks,
+}
+
+impl<'a> Comparison<'a> {
+    /// Nothing is started yet.
+    pub fn new(
+        settings: Settings,
+        sides: [Side; 2],
+        coordinator: Coordinator<'a>,
+        interrupt: &'a Interrupt,
+        pairs: Vec<Pair>,
+    ) -> Comparison<'a> {
+        let open = |pair| Open {
+            pair,
+            sets: Vec::new(),
+            failed: [0; 2],
+            last_failure: None,
+            is_open: true,
+            is_out_of_time: false,
+            cost: None,
+            system_calls: [None, None],
+            not_counted: None,
+        };
+        Comparison {
+            random: Random::new(settings.seed),
+            looks: Looks::up_to(*settings.sets.end()),
+            cases: pairs.into_iter().map(open).collect(),
+            settings,
+            sides,
+            coordinator,
+            machine: None,
+            interrupt,
+            began: Instant::now(),
+            sets: 0,
+        }
+    }
+
+    /// Changes settings of the whole machine from side to side; the sides then run one after the other.
+    pub fn with_machine_settings(self, machine: Option<MachineSettings>) -> Comparison<'a> {
+        Comparison { machine, ..self }
+    }
+
+    /// Runs to the end, and tells everything to `sink`: each set as it comes, then the verdicts and what holds of all of them.
+    ///
+    /// # Errors
+    /// Only those of `sink`. What was told before stays told; verdicts are tried even then.
+    pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
+        self.began = Instant::now();
+        let mut ended = Ok(Ended::Complete);
+        for round in 0.. {
+            let mut order: Vec<usize> =
+                (0..self.cases.len()).filter(|index| self.cases[*index].is_open).collect();
+            if order.is_empty() {
+                break;
+            }
+            self.random.shuffle(&mut order);
+            match self.round(round, &order, sink) {
+                Ok(true) => {}
+                Ok(false) => {
+                    ended = Ok(Ended::Interrupted);
+                    break;
+                }
+                Err(error) => {
+                    ended = Err(error);
+                    break;
+                }
+            }
+        }
+        let put_back = self.machine.take().map_or(Ok(()), MachineSettings::put_back);
+        self.conclude(sink).and(put_back.map_err(io::Error::other)).and(ended)
+    }
+
+    /// One set of each case in `order`. `false` when the user has had enough.
+    fn round(&mut self, round: u32, order: &[usize], sink: &mut dyn Sink) -> io::Result<bool> {
+        for &index in order {
+            if self.interrupt.take()? {
+                return Ok(false);
+            }
+            let cost = self.cases[index].cost.unwrap_or_default();
+            if self.began.elapsed() + cost > self.settings.budget {
+                self.cases[index].is_open = false;
+                self.cases[index].is_out_of_time = true;
+                if self.cases[index].attempts() == 0 {
+                    let case = self.cases[index].pair.case.clone();
+                    let why = "the budget was used up before its first set; raise it with --budget".into();
+                    sink.line(Line::Skipped(record::Skipped { case, step: "plan".into(), why }))?;
+                }
+                continue;
+            }
+            sink.progress(&self.progress(index, round));
+            if !self.one_set(index, sink)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn one_set(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<bool> {
+        let began = Instant::now();
+        let count = self.cases.len();
+        let open = &mut self.cases[index];
+        let starts = [&self.sides[0].start, &self.sides[1].start];
+        let which = set::Which { number: open.sets.len(), has_control: has_control(open.attempts()) };
+        let seed = self.random.next_u64();
+        let outcome = set::measure(
+            &open.pair,
+            starts,
+            which,
+            self.settings.timing,
+            seed,
+            &mut self.coordinator,
+            self.machine.as_mut(),
+        );
+        self.sets += 1;
+        match outcome {
+            Outcome::Interrupted => return Ok(false),
+            Outcome::Failed { side, step, why } => {
+                open.failed[side] += 1;
+                let name = ["A", "B"][side];
+                let why = format!("side {name} ({}): {why}", self.sides[side].label);
+                open.last_failure = Some(why.clone());
+                let case = open.pair.case.clone();
+                sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+                if open.failures() >= FAILURES_TO_CLOSE && open.failures() * 2 >= open.attempts() {
+                    open.is_open = false;
+                }
+            }
+            Outcome::Measured(set) => {
+                sink.line(Line::ComparedSet(set.clone()))?;
+                open.sets.push(*set);
+                let (sets, range) = (open.sets.len(), &self.settings.sets);
+                let judged = judged(open, &self.sides, &self.looks);
+                let is_clear = sets >= *range.start()
+                    && judge::is_clear(&judged, self.settings.rules, &self.looks, count);
+                open.is_open = sets < *range.end() && !is_clear;
+            }
+        }
+        open.cost = open.cost.max(Some(began.elapsed()));
+        match open.sets.len() {
+            1 if open.is_open => Ok(self.count_calls(index)),
+            _ => Ok(true),
+        }
+    }
+
+    /// Counts the system calls of both sides of a case, where the sides can run at the same time. `false` when the user has had enough.
+    fn count_calls(&mut self, index: usize) -> bool {
+        let open = &mut self.cases[index];
+        if !self.settings.count_calls || self.machine.is_some() || open.system_calls[0].is_some() {
+            return true;
+        }
+        for (side, case) in [&open.pair.a, &open.pair.b].into_iter().enumerate() {
+            match self.coordinator.count_calls(case, &self.sides[side].start) {
+                Counted::Interrupted => return false,
+                Counted::Calls(calls) => open.system_calls[side] = Some(calls),
+                Counted::Threads => {}
+                Counted::Failed { why, .. } => open.not_counted = Some(why),
+            }
+        }
+        true
+    }
+
+    fn progress(&self, index: usize, round: u32) -> Progress<'_> {
+        let elapsed = self.began.elapsed();
+        let open = self.cases.iter().filter(|open| open.is_open);
+        let most = *self.settings.sets.end();
+        let expected = Duration::from_nanos(set::expected_ns(self.settings.timing));
+        let left = |open: &Open| open.cost.unwrap_or(expected) * most.saturating_sub(open.sets.len()) as u32;
+        let needed: Duration = open.clone().map(left).sum();
+        Progress {
+            case: &self.cases[index].pair.case,
+            runs: self.sets,
+            closed: self.cases.len() - open.count(),
+            cases: self.cases.len(),
+            round,
+            elapsed,
+            remaining: needed.min(self.settings.budget.saturating_sub(elapsed)),
+        }
+    }
+
+    fn conclude(&self, sink: &mut dyn Sink) -> io::Result<()> {
+        let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
+        let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides, &self.looks)).collect();
+        let (verdicts, mut claims) = judge(&judged, self.settings.rules);
+        for mut verdict in verdicts {
+            match made_of(&verdict, &self.settings.prices) {
+                Ok(parts) => verdict.made_of = parts,
+                Err(why) => verdict.remarks.push(why),
+            }
+            sink.line(verdict.into())?;
+        }
+        claims.differences.clone_from(&self.settings.differences);
+        sink.line(Line::Claims(claims))
+    }
+}
+
+/// What a set is expected to take, start of the peers included.
+pub fn expected_set(timing: Timing) -> Duration {
+    Duration::from_nanos(set::expected_ns(timing))
+}
+
+/// The parts of a difference of times whose counts differ; a sentence, where the prices are of other places.
+fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Result<Vec<MadeOf>, String> {
+    let counts = verdict.a_per_op.as_ref().zip(verdict.b_per_op.as_ref());
+    let Some((a, b)) = counts.filter(|_| !prices.is_empty() && verdict.unit.starts_with("ns/")) else {
+        return Ok(Vec::new());
+    };
+    let side = |per_op, system_calls| weighbridge_analysis::explain::Side { per_op, system_calls };
+    let (a, b) = (side(a, verdict.a_system_calls.as_ref()), side(b, verdict.b_system_calls.as_ref()));
+    weighbridge_analysis::explain::difference(&verdict.case, a, b, prices)
+}
+
+fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
+    let mut remarks = Vec::new();
+    let in_turn = match sides.iter().all(|side| side.sysctls.is_empty()) {
+        true => set::slice_ns(&open.pair),
+        false => Err("a setting of the whole machine holds for both".into()),
+    };
+    if let Err(why) = in_turn {
+        remarks.push(format!("the sides ran one after the other and not in turn: {why}"));
+    }
+    if let Some(why) = &open.last_failure {
+        let (failed, of) = (open.failures(), open.attempts());
+        remarks.push(format!("{failed} of {of} sets failed; {why}"));
+    }
+    remarks.extend(open.not_counted.iter().map(|why| format!("system calls were not counted: {why}")));
+    let unit = open.pair.a.pattern.unit.name(open.pair.case.payload_bytes);
+    let [a, b] = [&sides[0].label, &sides[1].label].map(String::clone);
+    let judged = Judged::of_sets(open.pair.case.clone(), [a, b], unit, &open.sets, open.failures(), remarks);
+    let sets = open.sets.len();
+    let confidence = match open.is_out_of_time && sets > 0 {
+        true => looks.ended_at(sets).confidence_at(sets),
+        false => looks.confidence_at(sets),
+    };
+    Judged { confidence, system_calls: open.system_calls.clone(), ..judged }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_look_has_a_control_with_an_interval() {
+        let pairs = |(sets, _)| (0..sets).filter(|set| has_control(*set)).count();
+        assert_eq!(Looks::default().iter().map(pairs).collect::<Vec<_>>(), [7, 8, 10, 13, 18]);
+    }
+}

@@ -1,0 +1,282 @@
+//! Peers at work: waiting for them without waking, and finding out what failed first.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_os::process::{self, Child, Exit};
+use weighbridge_probe::counters::SystemNoise;
+
+use super::Measured;
+use crate::calls::{Calls, Watch};
+use crate::contract::Facts;
+use crate::idle::Spinners;
+use crate::interrupt::Interrupt;
+use crate::marks::Marks;
+use crate::peer::{self, Report, RoleReport};
+use crate::shared::{Shared, Step};
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) child: Child,
+    pub(super) control: OwnedFd,
+    /// Index of its party.
+    pub(super) party: usize,
+    pub(super) roles: Vec<usize>,
+    pub(super) state: State,
+    /// Where its system calls are counted.
+    pub(super) watch: Option<Watch>,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Working,
+    Done(Vec<RoleReport>),
+    Failed { role: usize, why: String, is_consequence: bool },
+    Gone(Exit),
+}
+
+/// A case of a run: most runs have one, a set has several.
+#[derive(Debug)]
+pub(super) struct Party {
+    pub(super) shared: Arc<Shared>,
+    pub(super) marks: Option<Marks>,
+    pub(super) role_names: Vec<&'static str>,
+    // Dropped after the peers, which may hold what these take away.
+    #[expect(dead_code, reason = "held to be dropped")]
+    pub(super) guards: Vec<Box<dyn Any + Send>>,
+}
+
+/// How a run of one or more parties ended.
+pub(super) enum Finished {
+    Measured(Vec<Measured>),
+    Failed { party: usize, step: String, why: String },
+    Interrupted,
+}
+
+/// Peers at work. Dropping it kills them.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) peers: Vec<Peer>,
+    pub(super) parties: Vec<Party>,
+    pub(super) spinners: Spinners,
+    pub(super) noise: SystemNoise,
+    /// From the first failure until its cause is looked at.
+    pub(super) grace: Duration,
+}
+
+impl Running {
+    /// Waits until all have reported, or one has failed, and says what came of it.
+    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant) -> Finished {
+        while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
+            match self.wait(interrupt, None) {
+                Err(error) => return self.failed(format!("the coordinator cannot wait: {error}")),
+                Ok(Waited::Interrupted) => return Finished::Interrupted,
+                Ok(Waited::TimedOut) => {
+                    let waited = began.elapsed().as_secs_f64();
+                    return self.failed(format!("no progress: stopped after {waited:.1} s"));
+                }
+                Ok(Waited::Something) => {}
+            }
+            let is_failing = |peer: &Peer| matches!(peer.state, State::Failed { .. } | State::Gone(_));
+            if self.peers.iter().any(is_failing) {
+                return self.explain(interrupt);
+            }
+        }
+        if let Err(error) = self.spinners.check() {
+            return Finished::Failed { party: 0, step: Step::Batches.name().into(), why: error.to_string() };
+        }
+        let system_calls = match self.end_watches() {
+            Ok(calls) => calls,
+            Err(error) => return self.failed(format!("system calls cannot be counted: {error}")),
+        };
+        let noise = SystemNoise::read().since(&self.noise);
+        let elapsed = began.elapsed();
+        let now_ns = causeway_os::clock::now_ns();
+        let mut roles: Vec<Vec<RoleReport>> = self.parties.iter().map(|_| Vec::new()).collect();
+        for peer in &mut self.peers {
+            if let State::Done(reports) = &mut peer.state {
+                roles[peer.party].append(reports);
+            }
+        }
+        let measured = |(party, mut roles): (&Party, Vec<RoleReport>)| {
+            roles.sort_by_key(|report| report.role);
+            let since_start_ns = now_ns.saturating_sub(party.shared.start_ns());
+            Measured {
+                samples: party.shared.samples(),
+                facts: merge_facts(&roles, &party.role_names),
+                marks: party
+                    .marks
+                    .iter()
+                    .flat_map(|marks| roles.iter().map(|of| marks.of_role(of.role)))
+                    .collect(),
+                roles,
+                noise,
+                system_calls: system_calls.clone(),
+                startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
+                elapsed_ms: elapsed.as_secs_f64() * 1e3,
+            }
+        };
+        Finished::Measured(self.parties.iter().zip(roles).map(measured).collect())
+    }
+
+    /// Waits until the peers whose system calls are counted have ended.
+    fn end_watches(&mut self) -> io::Result<BTreeMap<usize, Calls>> {
+        let mut calls = BTreeMap::new();
+        for peer in &mut self.peers {
+            let Some(watch) = peer.watch.take() else { continue };
+            // One that does not end after its report is killed, so that its tracer ends.
+            if peer.child.wait(Some(Duration::from_secs(10)))?.is_none() {
+                peer.child.kill(libc::SIGKILL)?;
+            }
+            let (role, of_role) = watch.end()?;
+            calls.insert(role, of_role);
+        }
+        Ok(calls)
+    }
+
+    /// Sleeps until a peer has something to say, and notes what; until the deadline of the run, or until `until`.
+    fn wait(&mut self, interrupt: &Interrupt, until: Option<Instant>) -> io::Result<Waited> {
+        let working: Vec<usize> = (0..self.peers.len())
+            .filter(|index| matches!(self.peers[*index].state, State::Working))
+            .collect();
+        let deadlines = self.parties.iter().map(|party| party.shared.deadline().fd());
+        let mut fds: Vec<BorrowedFd<'_>> = std::iter::once(interrupt.fd()).chain(deadlines).collect();
+        let first_peer = fds.len();
+        for index in &working {
+            fds.push(self.peers[*index].control.as_fd());
+            fds.push(self.peers[*index].child.pidfd());
+        }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let ready = process::poll(&fds, left)?;
+        if ready[0] && interrupt.take()? {
+            return Ok(Waited::Interrupted);
+        }
+        // What peers have said counts, even if it came at the last moment.
+        if !ready[first_peer..].contains(&true) {
+            for (party, _) in self.parties.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+                if party.shared.deadline().take()? {
+                    return Ok(Waited::TimedOut);
+                }
+            }
+            return Ok(Waited::Something);
+        }
+        for (index, ready) in working.into_iter().zip(ready[first_peer..].chunks(2)) {
+            let peer = &mut self.peers[index];
+            // A report may lie in the socket of a peer that has already ended, and may have come after poll looked there.
+            let has_said = ready[0]
+                || (ready[1]
+                    && process::poll(&[peer.control.as_fd()], Some(Duration::ZERO))?.contains(&true));
+            if has_said {
+                peer.state = match peer::receive_report(peer.control.as_fd()) {
+                    Ok(Some(Report::Done(reports))) => State::Done(reports),
+                    Ok(Some(Report::Failed { role, why, is_consequence })) => {
+                        State::Failed { role, why, is_consequence }
+                    }
+                    Ok(None) => State::Gone(peer.exit()?),
+                    Err(error) => {
+                        State::Failed { role: peer.roles[0], why: error.to_string(), is_consequence: false }
+                    }
+                };
+            } else if ready[1] {
+                peer.state = State::Gone(peer.exit()?);
+            }
+        }
+        Ok(Waited::Something)
+    }
+
+    /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner, and so does
+    /// one that failed for another reason than that its partner was gone.
+    fn explain(mut self, interrupt: &Interrupt) -> Finished {
+        let until = Instant::now() + self.grace;
+        while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
+            match self.wait(interrupt, Some(until)) {
+                Ok(Waited::Interrupted) => return Finished::Interrupted,
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        let rank = |peer: &&Peer| match peer.state {
+            State::Gone(_) => 0,
+            State::Failed { is_consequence: false, .. } => 1,
+            State::Failed { .. } => 2,
+            State::Working | State::Done(_) => 3,
+        };
+        match self.peers.iter().min_by_key(rank).map(|peer| (&peer.state, peer.party, peer.roles[0])) {
+            Some((State::Gone(exit), party, role)) => {
+                self.outcome(party, role, format!("{} ended: {exit}", self.parties[party].role_names[role]))
+            }
+            Some((State::Failed { role, why, .. }, party, _)) => {
+                self.outcome(party, *role, format!("{}: {why}", self.parties[party].role_names[*role]))
+            }
+            _ => unreachable!("called when a peer has failed"),
+        }
+    }
+
+    /// The role that is furthest behind is the one that everybody waits for.
+    fn failed(self, why: String) -> Finished {
+        let (party, role) =
+            self.roles().min_by_key(|(party, role)| self.step(*party, *role)).unwrap_or((0, 0));
+        self.outcome(party, role, format!("{why}; {}", self.steps()))
+    }
+
+    /// Every role of every party.
+    fn roles(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let roles = |party: usize| (0..self.parties[party].role_names.len()).map(move |role| (party, role));
+        (0..self.parties.len()).flat_map(roles)
+    }
+
+    fn step(&self, party: usize, role: usize) -> Step {
+        self.parties[party].shared.step(role)
+    }
+
+    /// Where the roles are: `sender in verify, 19 × receiver in batches`.
+    fn steps(&self) -> String {
+        let mut counts: Vec<((&str, Step), usize)> = Vec::new();
+        for (party, role) in self.roles() {
+            let of = (self.parties[party].role_names[role], self.step(party, role));
+            match counts.iter_mut().find(|(other, _)| *other == of) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((of, 1)),
+            }
+        }
+        let say = |((name, step), count): ((&str, Step), usize)| match count {
+            1 => format!("{name} in {}", step.name()),
+            count => format!("{count} × {name} in {}", step.name()),
+        };
+        counts.into_iter().map(say).collect::<Vec<_>>().join(", ")
+    }
+
+    fn outcome(&self, party: usize, role: usize, why: String) -> Finished {
+        Finished::Failed { party, step: self.parties[party].shared.step(role).name().into(), why }
+    }
+}
+
+impl Peer {
+    fn exit(&mut self) -> io::Result<Exit> {
+        Ok(self.child.wait(Some(Duration::from_secs(1)))?.unwrap_or(Exit::Code(0)))
+    }
+}
+
+#[derive(Debug)]
+enum Waited {
+    Something,
+    TimedOut,
+    Interrupted,
+}
+
+/// A fact that all roles agree on stands once, under its own name; others carry the role.
+fn merge_facts(roles: &[RoleReport], names: &[&str]) -> Facts {
+    let mut merged = Facts::new();
+    for report in roles {
+        for (name, value) in &report.facts {
+            let agreed = roles.iter().all(|other| other.facts.get(name) == Some(value));
+            let name = if agreed { name.clone() } else { format!("{}.{name}", names[report.role]) };
+            merged.insert(name, value.clone());
+        }
+    }
+    merged
+}

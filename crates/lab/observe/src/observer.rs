@@ -1,0 +1,316 @@
+//! Observed runs of a case in turns with unobserved ones.
+//!
+//! A round has one unobserved run and one with each means, in random order, each with fresh peers. No event is open in the
+//! unobserved run: one that is open and off costs something as well. So what a means costs is the ratio of two runs of one round.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Duration;
+
+use weighbridge_lab::conditions;
+use weighbridge_lab::contract::Prepared;
+use weighbridge_lab::coordinator::{self, Coordinator, Counted, Measured, PeerStart};
+use weighbridge_lab::duet::Random;
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::planner::Timing;
+use weighbridge_lab::session::expected_run;
+use weighbridge_lab::summary;
+use weighbridge_probe::counters::EventSwitch;
+use weighbridge_record::{Observation, Profile, Skipped, SystemCalls};
+use weighbridge_stats::compare::CONFIDENCE;
+use weighbridge_stats::{median, median_interval};
+
+use crate::counters::Counters;
+use crate::means::{Means, Probes};
+use crate::owners::Owners;
+use crate::profile::Stacks;
+use crate::rounds::{Failure, Rounds, Run};
+use crate::sampling::Sampling;
+use crate::symbols::Symbols;
+
+/// How much is looked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Rounds; six are the fewest that give an interval.
+    pub rounds: u32,
+    /// Length and number of samples of each run.
+    pub timing: Timing,
+    /// Seed of the order of runs.
+    pub seed: u64,
+    /// Are system calls counted too, in one more run?
+    pub count_calls: bool,
+}
+
+impl Settings {
+    /// Eight rounds of runs of a sixth of a second.
+    pub fn new(seed: u64) -> Settings {
+        let timing = Timing { sample_ns: 5_000_000, samples: 32, least_samples: 4, run_ns: 160_000_000 };
+        Settings { rounds: 8, timing, seed, count_calls: true }
+    }
+}
+
+/// What the observation of a case is expected to take.
+pub fn expected(settings: &Settings, probes: &Probes) -> Duration {
+    let looks = Means::ALL.into_iter().filter(|means| is_a_look(*means) && probes.has(*means)).count();
+    expected_run(settings.timing) * settings.rounds * (looks as u32 + 1)
+}
+
+/// Does it take part in the rounds?
+fn is_a_look(means: Means) -> bool {
+    means.counted().is_some() || means == Means::Sampling
+}
+
+/// What came of observing a case.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The case was observed, by what could be used.
+    Observed(Box<Observed>),
+    /// The case does not run here, observed or not.
+    Failed(Skipped),
+    /// By the user.
+    Interrupted,
+}
+
+/// A case that was observed.
+#[derive(Debug)]
+pub struct Observed {
+    /// Counts and costs.
+    pub observation: Observation,
+    /// Where its time went; `None` where no samples could be taken.
+    pub profile: Option<Profile>,
+    /// All stacks, folded.
+    pub folded: Vec<(String, u64)>,
+}
+
+/// Observes cases.
+pub struct Observer<'a> {
+    settings: Settings,
+    coordinator: Coordinator<'a>,
+    interrupt: &'a Interrupt,
+    probes: &'a Probes,
+    random: Random,
+    symbols: Symbols,
+    /// Where events are opened in the case that is being observed.
+    cpus: BTreeSet<u32>,
+}
+
+/// What is open during an observed run.
+enum Open {
+    Counters(Counters),
+    Sampling(Sampling),
+}
+
+enum Ran {
+    Well(Run),
+    Failed(Failure),
+    /// A process beside the roles may run on CPUs where no event was open: all that are to be observed.
+    Elsewhere(BTreeSet<u32>),
+    Interrupted,
+}
+
+impl<'a> Observer<'a> {
+    /// Nothing is started yet.
+    pub fn new(
+        settings: Settings,
+        coordinator: Coordinator<'a>,
+        interrupt: &'a Interrupt,
+        probes: &'a Probes,
+    ) -> Observer<'a> {
+        let random = Random::new(settings.seed);
+        let cpus = BTreeSet::new();
+        Observer { settings, coordinator, interrupt, probes, random, symbols: Symbols::new(), cpus }
+    }
+
+    /// Observes a case by all means that can be used.
+    ///
+    /// # Errors
+    /// The signals that end the program cannot be read.
+    pub fn observe(&mut self, case: &Prepared) -> io::Result<Outcome> {
+        let looks = || Means::ALL.into_iter().filter(|means| is_a_look(*means) && self.probes.has(*means));
+        let order: Vec<Option<Means>> = std::iter::once(None).chain(looks().map(Some)).collect();
+        let mut rounds = Rounds::default();
+        self.cpus = self.cpus_of_roles(case);
+        for round in 0..self.settings.rounds {
+            let mut order = order.clone();
+            self.random.shuffle(&mut order);
+            for look in order {
+                if self.interrupt.take()? {
+                    return Ok(Outcome::Interrupted);
+                }
+                if rounds.is_given_up(look) {
+                    continue;
+                }
+                let mut ran = self.run(case, look, &mut rounds.stacks);
+                // Each time there are more CPUs, so this comes to an end.
+                while let Ran::Elsewhere(cpus) = ran {
+                    self.cpus = cpus;
+                    ran = self.run(case, look, &mut rounds.stacks);
+                }
+                match ran {
+                    Ran::Interrupted => return Ok(Outcome::Interrupted),
+                    Ran::Well(run) => rounds.keep(look, round, run),
+                    Ran::Failed(failure) => rounds.fail(look, failure),
+                    Ran::Elsewhere(_) => unreachable!("it was run again"),
+                }
+            }
+            if rounds.is_given_up(None) && rounds.unobserved().is_err() {
+                break;
+            }
+        }
+        let unobserved = match rounds.unobserved() {
+            Ok(unobserved) => unobserved,
+            Err(why) => {
+                let Failure { step, why } = why.expect("there is a round, and its unobserved run failed");
+                return Ok(Outcome::Failed(Skipped { case: case.params.id.clone(), step, why }));
+            }
+        };
+        let system_calls = match self.count_calls(case, &mut rounds) {
+            Ok(calls) => calls,
+            Err(Interrupted) => return Ok(Outcome::Interrupted),
+        };
+        Ok(Outcome::Observed(Box::new(self.observed(case, &rounds, &unobserved, system_calls))))
+    }
+
+    fn count_calls(
+        &mut self,
+        case: &Prepared,
+        rounds: &mut Rounds,
+    ) -> Result<Option<SystemCalls>, Interrupted> {
+        if !self.settings.count_calls || !self.probes.has(Means::SystemCalls) {
+            return Ok(None);
+        }
+        match self.coordinator.count_calls(case, &PeerStart::default()) {
+            Counted::Calls(calls) => Ok(Some(calls)),
+            Counted::Threads => Ok(None),
+            Counted::Failed { step, why } => {
+                rounds.fail(Some(Means::SystemCalls), Failure { step, why });
+                Ok(None)
+            }
+            Counted::Interrupted => Err(Interrupted),
+        }
+    }
+
+    /// One run, with what `look` opens for it.
+    fn run(&mut self, case: &Prepared, look: Option<Means>, stacks: &mut Stacks) -> Ran {
+        let failed = |step: &str, why: String| Ran::Failed(Failure { step: step.into(), why });
+        let unread = |error: io::Error| failed("observe", error.to_string());
+        let opened = look.map(|means| self.open(means)).transpose();
+        let (open, events) = match opened {
+            Ok(opened) => opened.unzip(),
+            Err(error) => return unread(error),
+        };
+        let start = PeerStart { events, ..PeerStart::default() };
+        let measured = match self.coordinator.run_from(case, &start, self.settings.timing) {
+            coordinator::Outcome::Interrupted => return Ran::Interrupted,
+            coordinator::Outcome::Failed { step, why } => return failed(&step, why),
+            coordinator::Outcome::Measured(measured) => measured,
+        };
+        if let Some((step, why)) = conditions::void(case, &measured) {
+            return failed(step, why);
+        }
+        if measured.samples.is_empty() {
+            return failed("batches", "no sample was taken".into());
+        }
+        let all: BTreeSet<u32> = self.cpus.iter().copied().chain(cpus_beside(&measured)).collect();
+        if all.len() > self.cpus.len() {
+            return Ran::Elsewhere(all);
+        }
+        let ops = operations(case, &measured);
+        let counts = match open {
+            None => Vec::new(),
+            Some(Open::Counters(counters)) => match counters.read() {
+                Ok(counts) => counts.into_iter().map(|(name, count)| (name, count / ops as f64)).collect(),
+                Err(error) => return unread(error),
+            },
+            Some(Open::Sampling(sampling)) => match sampling.take() {
+                Ok(taken) => {
+                    stacks.runs += 1;
+                    stacks.ops += ops;
+                    stacks.lost += taken.lost;
+                    stacks.throttled += taken.throttled;
+                    let owners = Owners::of(case, &measured);
+                    taken
+                        .samples
+                        .iter()
+                        .for_each(|sample| stacks.add(owners.stack(sample, &mut self.symbols)));
+                    Vec::new()
+                }
+                Err(error) => return unread(error),
+            },
+        };
+        Ran::Well(Run { value: summary::run_line(case, *measured, 0, 0).value, counts })
+    }
+
+    fn open(&self, means: Means) -> io::Result<(Open, EventSwitch)> {
+        let cpus = &Vec::from_iter(self.cpus.iter().copied());
+        match means.counted() {
+            Some(events) => {
+                let counters = Counters::open(events, cpus, self.probes.tracefs.as_ref())?;
+                let switch = counters.switch()?;
+                Ok((Open::Counters(counters), switch))
+            }
+            None => {
+                let sampling = Sampling::open(cpus)?;
+                let switch = sampling.switch()?;
+                Ok((Open::Sampling(sampling), switch))
+            }
+        }
+    }
+
+    /// The CPUs that roles of the case run on.
+    fn cpus_of_roles(&self, case: &Prepared) -> BTreeSet<u32> {
+        match &case.params.cpus[..] {
+            [] => self.coordinator.host().measured_cpus.iter().copied().collect(),
+            cpus => cpus.iter().copied().collect(),
+        }
+    }
+
+    fn observed(
+        &self,
+        case: &Prepared,
+        rounds: &Rounds,
+        unobserved: &[f64],
+        system_calls: Option<SystemCalls>,
+    ) -> Observed {
+        let id = &case.params.id;
+        let unit = case.pattern.unit;
+        let interval = median_interval(unobserved, CONFIDENCE);
+        let observation = Observation {
+            case: id.clone(),
+            cpus: self.cpus.iter().copied().collect(),
+            unit: unit.name(id.payload_bytes),
+            unobserved: median(unobserved),
+            unobserved_ci95: interval.map(|interval| [interval.low, interval.high]),
+            rounds: self.settings.rounds,
+            unobserved_failures: rounds.unobserved_failures(),
+            looks: rounds.looks(unit.higher_is_better()),
+            counts: rounds.counts(),
+            system_calls,
+            refused: self.probes.refused(),
+        };
+        let profile = (rounds.stacks.runs > 0).then(|| rounds.stacks.profile(id, self.symbols.hidden()));
+        Observed { observation, profile, folded: rounds.stacks.folded() }
+    }
+}
+
+/// By the user.
+struct Interrupted;
+
+/// Where processes beside the roles may run, as an observed run reports it.
+fn cpus_beside(measured: &Measured) -> impl Iterator<Item = u32> {
+    let observed = measured.roles.iter().filter_map(|report| report.observed.as_ref());
+    observed.filter_map(|observed| observed.beside.as_ref()).flat_map(|beside| beside.cpus.iter().copied())
+}
+
+/// Operations while events were on: those of the leading role, or of all roles where each has operations of its own.
+fn operations(case: &Prepared, measured: &Measured) -> u64 {
+    let of = |report: &weighbridge_lab::peer::RoleReport| report.counted.ops;
+    let leads = |report: &&weighbridge_lab::peer::RoleReport| {
+        report.observed.as_ref().is_some_and(|observed| observed.leads)
+    };
+    let ops = match case.pattern.is_symmetric {
+        true => measured.roles.iter().map(of).sum(),
+        false => measured.roles.iter().find(leads).map_or(0, of),
+    };
+    ops.max(1)
+}

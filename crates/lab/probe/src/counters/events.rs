@@ -1,0 +1,259 @@
+//! What `perf_event_open` counts for one thread: migrations, cycles, instructions.
+//!
+//! A virtual machine often has no counters of the processor, and an unprivileged user may not count what the kernel
+//! does. So every event may be missing, with its reason, and the program goes on without it.
+//!
+//! # Safety
+//!
+//! `perf_event_open` is given our copy of its structure, with its size inside, and returns a descriptor that is ours.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// The first form of the kernel's `perf_event_attr`, which all kernels take. No field is a pointer.
+#[repr(C)]
+#[derive(Default)]
+struct Attr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+}
+
+const _: () = assert!(size_of::<Attr>() == 64, "PERF_ATTR_SIZE_VER0");
+
+const HARDWARE: u32 = 0;
+const SOFTWARE: u32 = 1;
+const CPU_CYCLES: u64 = 0;
+const INSTRUCTIONS: u64 = 1;
+const CPU_MIGRATIONS: u64 = 4;
+
+/// The kernel's bit fields begin at the low end on little-endian machines and at the high end on others.
+const fn flag(bit: u32) -> u64 {
+    if cfg!(target_endian = "little") { 1 << bit } else { 1 << (63 - bit) }
+}
+/// Always counting, never sharing a counter in turns: a reading is either the true number or none.
+const PINNED: u64 = flag(2);
+const EXCLUDE_KERNEL: u64 = flag(5);
+const EXCLUDE_HYPERVISOR: u64 = flag(6);
+
+/// Counters of the thread that opened them. They count from then on, until dropped.
+#[derive(Debug)]
+pub struct Events {
+    migrations: Option<OwnedFd>,
+    cycles: Option<OwnedFd>,
+    instructions: Option<OwnedFd>,
+    kernel_included: bool,
+    missing: Vec<String>,
+}
+
+/// One reading of [`Events`]; `None` where there is no such counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// Moves to another CPU.
+    pub migrations: Option<u64>,
+    /// Cycles of the processor.
+    pub cycles: Option<u64>,
+    /// Instructions that the processor finished.
+    pub instructions: Option<u64>,
+}
+
+impl Events {
+    /// Opens what there is for the calling thread. What cannot be opened is in [`Events::missing`].
+    pub fn open() -> Events {
+        let mut missing = Vec::new();
+        // A migration happens inside the kernel: without the kernel there is nothing to count.
+        let migrations =
+            there("migrations", open(SOFTWARE, CPU_MIGRATIONS, EXCLUDE_HYPERVISOR), &mut missing);
+        let hardware = Events::hardware();
+        missing.extend(hardware.missing);
+        Events { migrations, missing, ..hardware }
+    }
+
+    /// Opens what the processor counts. Where it has no counters, nothing is opened: for a second after the last event of the machine
+    /// was closed, the kernel goes on looking for events at every context switch of every thread.
+    pub fn hardware() -> Events {
+        let mut missing = Vec::new();
+        let everything = open(HARDWARE, CPU_CYCLES, PINNED | EXCLUDE_HYPERVISOR);
+        let refused = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
+        let kernel_included = !everything.as_ref().is_err_and(refused);
+        let flags = PINNED | EXCLUDE_HYPERVISOR | if kernel_included { 0 } else { EXCLUDE_KERNEL };
+        let cycles = if kernel_included { everything } else { open(HARDWARE, CPU_CYCLES, flags) };
+        let cycles = there("cycles", cycles, &mut missing);
+        let instructions = there("instructions", open(HARDWARE, INSTRUCTIONS, flags), &mut missing);
+        Events { migrations: None, cycles, instructions, kernel_included, missing }
+    }
+
+    /// Counters that count nothing.
+    ///
+    /// A thread with any event attached pays for it at every context switch: the kernel saves and restores its events.
+    pub fn none() -> Events {
+        Events {
+            migrations: None,
+            cycles: None,
+            instructions: None,
+            kernel_included: false,
+            missing: Vec::new(),
+        }
+    }
+
+    /// Reads all counters. No allocation; one system call for each counter that is there.
+    pub fn read(&self) -> EventCounts {
+        let count = |fd: &Option<OwnedFd>| {
+            let mut value = [0; 8];
+            // A pinned counter that found no room on the processor reads as the end of the file.
+            let len = rustix::io::read(fd.as_ref()?, &mut value).ok()?;
+            (len == value.len()).then_some(u64::from_ne_bytes(value))
+        };
+        EventCounts {
+            migrations: count(&self.migrations),
+            cycles: count(&self.cycles),
+            instructions: count(&self.instructions),
+        }
+    }
+
+    /// Whether cycles or instructions can be counted, that is, whether the machine shows us its counters.
+    pub fn has_pmu(&self) -> bool {
+        self.cycles.is_some() || self.instructions.is_some()
+    }
+
+    /// Whether cycles and instructions include those that the kernel spends for the thread, or only the thread's own.
+    /// Says nothing where there is no [`has_pmu`](Events::has_pmu).
+    pub fn kernel_included(&self) -> bool {
+        self.kernel_included
+    }
+
+    /// What cannot be counted, and why not: one line each.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+}
+
+impl EventCounts {
+    /// What was counted between `earlier` and this reading; `None` where either is missing.
+    pub fn since(&self, earlier: &EventCounts) -> EventCounts {
+        let difference = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        EventCounts {
+            migrations: difference(self.migrations, earlier.migrations),
+            cycles: difference(self.cycles, earlier.cycles),
+            instructions: difference(self.instructions, earlier.instructions),
+        }
+    }
+}
+
+/// What was opened, or a line on why it was not.
+fn there(name: &str, opened: io::Result<OwnedFd>, missing: &mut Vec<String>) -> Option<OwnedFd> {
+    opened.inspect_err(|error| missing.push(format!("{name}: {}", why(error)))).ok()
+}
+
+fn open(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
+    const CLOSE_ON_EXEC: libc::c_ulong = 8;
+    const THIS_THREAD: libc::pid_t = 0;
+    const ANY_CPU: libc::c_int = -1;
+    const NO_GROUP: libc::c_int = -1;
+    let attr = Attr { kind, size: size_of::<Attr>() as u32, config, flags, ..Attr::default() };
+    // SAFETY: the kernel reads `attr.size` bytes of `attr`.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attr,
+            THIS_THREAD,
+            ANY_CPU,
+            NO_GROUP,
+            CLOSE_ON_EXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
+fn why(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => {
+            format!("this machine has no such counter ({error})")
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            format!("not permitted; lower kernel.perf_event_paranoid or grant CAP_PERFMON ({error})")
+        }
+        Some(libc::ENOSYS) => format!("the kernel has no perf events ({error})"),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_os::sched;
+
+    #[test]
+    fn every_event_is_there_or_missing_with_a_reason() {
+        let events = Events::open();
+        let counts = events.read();
+        let there = [events.migrations.is_some(), events.cycles.is_some(), events.instructions.is_some()];
+        let named = ["migrations", "cycles", "instructions"]
+            .map(|name| events.missing().iter().any(|line| line.starts_with(name)));
+        assert_eq!(there.map(|there| !there), named, "{:?}", events.missing());
+        let hardware = Events::hardware();
+        assert!(
+            hardware.migrations.is_none(),
+            "a software event is there on every machine, and is opened where one is asked for"
+        );
+        assert_eq!(hardware.has_pmu(), events.has_pmu());
+        assert!(events.missing().ends_with(hardware.missing()), "{:?}", hardware.missing());
+        assert!(events.has_pmu() || (counts.cycles.is_none() && counts.instructions.is_none()));
+    }
+
+    #[test]
+    fn moving_between_two_cpus_counts_as_migrations() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let events = Events::open();
+                let cpus = sched::allowed_cpus().unwrap();
+                let (Some(_), [first, second, ..]) = (&events.migrations, cpus.as_slice()) else {
+                    eprintln!("skipped: {} CPUs, {:?}", cpus.len(), events.missing());
+                    return;
+                };
+                sched::pin(&[*first]).unwrap();
+                let before = events.read();
+                for _ in 0..5 {
+                    sched::pin(&[*second]).unwrap();
+                    sched::pin(&[*first]).unwrap();
+                }
+                assert_eq!(events.read().since(&before).migrations, Some(10));
+            });
+        });
+    }
+
+    #[test]
+    fn instructions_grow_with_the_work() {
+        let events = Events::open();
+        if events.instructions.is_none() {
+            eprintln!("skipped: {:?}", events.missing());
+            return;
+        }
+        let before = events.read();
+        for i in 0..100_000 {
+            std::hint::black_box(i);
+        }
+        let counted = events.read().since(&before);
+        assert!(counted.instructions.is_none_or(|instructions| instructions > 100_000), "{counted:?}");
+    }
+
+    #[test]
+    fn a_difference_needs_both_readings() {
+        let earlier = EventCounts { migrations: Some(2), cycles: None, instructions: Some(5) };
+        let later = EventCounts { migrations: Some(5), cycles: Some(9), instructions: None };
+        let expected = EventCounts { migrations: Some(3), cycles: None, instructions: None };
+        assert_eq!(later.since(&earlier), expected);
+    }
+}

@@ -1,0 +1,331 @@
+//! A trace buffer of our own: `instances/weighbridge-PID-N`.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use super::guard::Guard;
+use super::{Tracefs, read, write};
+use causeway_os::{Context, Error, Result};
+
+const PREFIX: &str = "weighbridge-";
+
+/// Distinguishes the instances of one process.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+/// A trace buffer with a clock, events and CPUs of its own. Dropped, it is removed.
+#[derive(Debug)]
+pub struct Instance {
+    /// Its directory. An open file in it keeps everyone from removing it, so these two go first.
+    directory: Option<OwnedFd>,
+    in_use: Option<OwnedFd>,
+    instances: OwnedFd,
+    name: String,
+    guard: Option<Guard>,
+}
+
+impl Instance {
+    pub(super) fn make(tracefs: &Tracefs) -> Result<Instance> {
+        let instances = folder(tracefs)?;
+        for stale in names_in(&instances)?.iter().filter(|name| is_stale(name)) {
+            // Another process may have been faster. What is in use, by a process of another PID namespace, the kernel keeps.
+            let _ = unlinkat(&instances, stale.as_str(), AtFlags::REMOVEDIR);
+        }
+        let name = format!("{PREFIX}{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        // The guard comes first: whatever happens between these two lines, it finds the instance or none.
+        let guard = Guard::start(instances.as_fd(), &name)?;
+        mkdirat(&instances, &name, Mode::RWXU).context("make", || format!("trace instance {name}"))?;
+        let mut instance = Instance { directory: None, in_use: None, instances, name, guard: Some(guard) };
+        instance.open()?;
+        write(instance.root()?, "tracing_on", "0")?;
+        Ok(instance)
+    }
+
+    fn open(&mut self) -> Result<()> {
+        let on = || format!("trace instance {}", self.name);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(&self.instances, &self.name, flags, Mode::empty()).context("open", on)?;
+        let file = openat(&directory, "tracing_on", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        self.in_use = Some(file.context("open", on)?);
+        self.directory = Some(directory);
+        Ok(())
+    }
+
+    fn root(&self) -> Result<std::os::fd::BorrowedFd<'_>> {
+        let directory = self.directory.as_ref().map(AsFd::as_fd);
+        directory.ok_or_else(|| Error::new("use", format!("trace instance {}", self.name), Errno::BADF))
+    }
+
+    /// Its name among the instances.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Says which clock stamps the records; `mono` is CLOCK_MONOTONIC in nanoseconds. What was recorded is lost.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a clock that the kernel does not have.
+    pub fn set_clock(&self, clock: &str) -> Result<()> {
+        write(self.root()?, "trace_clock", clock)
+    }
+
+    /// Gives a CPU a buffer of this size.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `ENOENT` for a CPU that does not exist.
+    pub fn set_buffer_kib(&self, cpu: u32, kib: u32) -> Result<()> {
+        write(self.root()?, &format!("per_cpu/cpu{cpu}/buffer_size_kb"), &kib.to_string())
+    }
+
+    /// Records on these CPUs only.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for CPUs that do not exist.
+    pub fn set_cpus(&self, cpus: &[u32]) -> Result<()> {
+        write(self.root()?, "tracing_cpumask", &mask(cpus))
+    }
+
+    /// Has the event `name`, written `group/event`, recorded.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` where the kernel has no such event.
+    pub fn enable(&self, name: &str) -> Result<()> {
+        write(self.root()?, &format!("events/{name}/enable"), "1")
+    }
+
+    /// Begins to record.
+    ///
+    /// # Errors
+    ///
+    /// That of the kernel.
+    pub fn start(&self) -> Result<()> {
+        write(self.root()?, "tracing_on", "1")
+    }
+
+    /// Records nothing more. What was recorded can be read.
+    ///
+    /// # Errors
+    ///
+    /// That of the kernel.
+    pub fn stop(&self) -> Result<()> {
+        write(self.root()?, "tracing_on", "0")
+    }
+
+    /// Records of `cpu` so far that found no place, because an interrupt was nested too deeply. Those that newer ones have overwritten are told
+    /// by the pages.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` for a CPU that does not exist.
+    pub fn dropped(&self, cpu: u32) -> Result<u64> {
+        Ok(dropped_in(&read(self.root()?, &format!("per_cpu/cpu{cpu}/stats"))?))
+    }
+
+    /// The form of a page of the buffer, in the kernel's text form.
+    ///
+    /// # Errors
+    ///
+    /// That of the kernel.
+    pub fn page_format(&self) -> Result<String> {
+        read(self.root()?, "events/header_page")
+    }
+
+    /// Takes what `cpu` has recorded out of its buffer: its pages in order, in the kernel's binary form. After [`Instance::stop`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` for a CPU that does not exist.
+    pub fn take_pages(&self, cpu: u32) -> Result<Vec<Vec<u8>>> {
+        let path = format!("per_cpu/cpu{cpu}/trace_pipe_raw");
+        let on = || format!("tracefs file {path}");
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(self.root()?, path.as_str(), flags, Mode::empty()).context("open", on)?;
+        let mut pages = Vec::new();
+        let mut page = vec![0; rustix::param::page_size()];
+        loop {
+            match rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut page)) {
+                Ok(0) | Err(Errno::AGAIN) => return Ok(pages),
+                Ok(length) => pages.push(page[..length].to_vec()),
+                Err(error) => return Err(Error::new("read", on(), error)),
+            }
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.in_use = None;
+        self.directory = None;
+        // Another process may be looking into it for a moment.
+        for _ in 0..100 {
+            match unlinkat(&self.instances, &self.name, AtFlags::REMOVEDIR) {
+                Ok(()) | Err(Errno::NOENT) => return,
+                Err(_) => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        if let Some(guard) = self.guard.take() {
+            guard.leave();
+        }
+    }
+}
+
+/// The folder of all instances.
+fn folder(tracefs: &Tracefs) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(tracefs.directory(), "instances", flags, Mode::empty())
+        .context("open", || "the folder of trace instances")
+}
+
+/// The names of all instances, of whoever made them.
+pub(super) fn names(tracefs: &Tracefs) -> Result<Vec<String>> {
+    names_in(&folder(tracefs)?)
+}
+
+fn names_in(instances: &OwnedFd) -> Result<Vec<String>> {
+    let mut buffer = Vec::with_capacity(8192);
+    let mut entries = RawDir::new(instances, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.context("read", || "the folder of trace instances")?;
+        let name = entry.file_name().to_str().ok().filter(|name| !name.starts_with('.'));
+        names.extend(name.map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// Is it of a process that no longer exists?
+fn is_stale(name: &str) -> bool {
+    let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
+    pid.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+/// CPUs as the kernel writes a mask: words of 32 bits in hexadecimal, the highest first, separated by commas.
+fn mask(cpus: &[u32]) -> String {
+    let words = cpus.iter().max().map_or(1, |cpu| cpu / 32 + 1);
+    let word =
+        |index| cpus.iter().filter(|cpu| **cpu / 32 == index).fold(0_u32, |word, cpu| word | 1 << (cpu % 32));
+    (0..words).rev().map(|index| format!("{:08x}", word(index))).collect::<Vec<_>>().join(",")
+}
+
+fn dropped_in(stats: &str) -> u64 {
+    let dropped = |line: &str| line.strip_prefix("dropped events: ")?.trim().parse().ok();
+    stats.lines().find_map(dropped).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tracefs() -> Option<Tracefs> {
+        Tracefs::open().map_err(|error| eprintln!("skipped: {error}")).ok()
+    }
+
+    fn exists(tracefs: &Tracefs, name: &str) -> bool {
+        tracefs.instances().unwrap().iter().any(|of| of == name)
+    }
+
+    #[test]
+    fn cpus_are_a_mask_of_words() {
+        assert_eq!(mask(&[0, 1]), "00000003");
+        assert_eq!(mask(&[33, 0]), "00000002,00000001");
+        assert_eq!(mask(&[64]), "00000001,00000000,00000000");
+    }
+
+    #[test]
+    fn dropped_records_are_read_from_the_statistics_of_a_buffer() {
+        let stats =
+            "entries: 7\noverrun: 12\ncommit overrun: 1\nbytes: 3\ndropped events: 5\nread events: 2\n";
+        assert_eq!((dropped_in(stats), dropped_in("")), (5, 0));
+    }
+
+    #[test]
+    fn names_of_processes_that_live_and_of_others_are_kept() {
+        assert!(!is_stale(&format!("{PREFIX}{}-0", std::process::id())));
+        assert!(!is_stale("somebody"));
+        assert!(!is_stale("weighbridge-x-0"));
+        assert!(is_stale(&format!("{PREFIX}{}-0", i32::MAX)));
+    }
+
+    #[test]
+    fn an_instance_records_and_is_gone_afterwards() {
+        let Some(tracefs) = tracefs() else { return };
+        let instance = tracefs.instance().unwrap();
+        let name = instance.name().to_owned();
+        assert!(exists(&tracefs, &name));
+        instance.set_clock("mono").unwrap();
+        instance.set_buffer_kib(0, 256).unwrap();
+        instance.enable("sched/sched_switch").unwrap();
+        assert_eq!(instance.enable("sched/no_such_event").unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        let before = causeway_os::clock::monotonic_ns();
+        instance.start().unwrap();
+        for _ in 0..20 {
+            thread::sleep(Duration::from_micros(100));
+        }
+        instance.stop().unwrap();
+        let after = causeway_os::clock::monotonic_ns();
+        let cpus: Vec<u32> = causeway_os::sched::allowed_cpus().unwrap();
+        let pages: Vec<Vec<u8>> = cpus.iter().flat_map(|cpu| instance.take_pages(*cpu).unwrap()).collect();
+        assert!(!pages.is_empty());
+        // The first word of a page is the time of its first record: that of CLOCK_MONOTONIC.
+        for page in &pages {
+            let time = u64::from_ne_bytes(page[..8].try_into().unwrap());
+            assert!((before..=after).contains(&time), "{before} ≤ {time} ≤ {after}");
+        }
+        for cpu in cpus {
+            assert_eq!(instance.dropped(cpu).unwrap(), 0);
+        }
+        drop(instance);
+        assert!(!exists(&tracefs, &name));
+    }
+
+    #[test]
+    fn instances_of_killed_processes_are_removed_at_the_next_start() {
+        let Some(tracefs) = tracefs() else { return };
+        let stale = format!("{PREFIX}{}-0", i32::MAX);
+        mkdirat(tracefs.directory(), format!("instances/{stale}"), Mode::RWXU).unwrap();
+        let _instance = tracefs.instance().unwrap();
+        assert!(!exists(&tracefs, &stale));
+    }
+
+    /// The child makes an instance and is killed; its guard removes the instance.
+    #[test]
+    fn an_instance_of_a_killed_process_is_removed_without_another_start() {
+        const CHILD: &str = "WEIGHBRIDGE_TRACEFS_CHILD";
+        let Some(tracefs) = tracefs() else { return };
+        if std::env::var_os(CHILD).is_some() {
+            let instance = tracefs.instance().unwrap();
+            eprintln!("made {}", instance.name());
+            thread::sleep(Duration::from_secs(3600));
+        }
+        let test =
+            "tracefs::instance::tests::an_instance_of_a_killed_process_is_removed_without_another_start";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture"])
+            .env(CHILD, "1")
+            .stderr(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        let name =
+            lines.map_while(|line| line.ok()).find_map(|line| Some(line.split_once("made ")?.1.to_owned()));
+        let name = name.expect("the child says the name of its instance");
+        assert!(exists(&tracefs, &name));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while exists(&tracefs, &name) {
+            assert!(std::time::Instant::now() < deadline, "{name} is still there");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

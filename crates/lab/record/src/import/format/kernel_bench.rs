@@ -1,0 +1,215 @@
+//! The results of our kernel module (`kernel/`), and those of packets in a guest, which have the same form: operations and nanoseconds of each batch, and of the same loop without the
+//! operation. Each test that was run is a run, its batches are samples.
+
+use crate::Machine;
+use weighbridge_stats::median;
+
+use super::Format;
+use crate::import::text::lines;
+use crate::import::{Case, Foreign, Input, Problem, Run};
+
+pub const FORMAT: Format = Format {
+    tool: "kernel-bench",
+    about: "the file `results` of weighbridge's kernel module: each test is a run, its batches are samples",
+    accepts: |text| text.starts_with(MARK),
+    read,
+};
+
+const MARK: &str = "weighbridge-bench ";
+const RULES: [&str; 1] = [
+    "nanoseconds of a batch over its operations become nanoseconds per operation; the empty loop is not subtracted",
+];
+/// What is not named in a case where it has this value.
+const DEFAULTS: [(&str, &str); 4] =
+    [("context", "process"), ("count", "256"), ("bulk", "16"), ("order", "0")];
+
+/// Tests whose parts are ways to do the same with objects of the same size, and what that is. All others are work of their own.
+const ALTERNATIVES: [(&str, &[&str]); 5] = [
+    ("an object is allocated and freed", &["kmalloc-reuse", "kmem-cache-reuse", "pool-reuse"]),
+    ("many objects are allocated, then freed", &["kmalloc-pattern", "kmem-cache-pattern", "pool-pattern"]),
+    ("a packet is dropped by a rule", &["nftables-drop", "iptables-drop"]),
+    ("a packet is accepted by a rule", &["nftables-accept", "iptables-accept"]),
+    ("a packet is forwarded by a rule", &["nftables-forward", "iptables-forward"]),
+];
+
+/// A test while it is read: its name, the size of its objects, and the samples of each part.
+struct Open {
+    name: String,
+    settings: Vec<(String, String)>,
+    parts: Vec<(String, Vec<(u64, f64)>)>,
+}
+
+fn read(input: Input<'_>) -> Result<Foreign, Problem> {
+    let mut foreign = Foreign { rules: RULES.into(), ..Foreign::default() };
+    let mut open: Option<Open> = None;
+    for (number, line) in lines(input.text) {
+        let problem = |why: &str| Problem::at(number, format!("{why}: `{line}`"));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match &words[..] {
+            [] => {}
+            ["weighbridge-bench", "1"] => foreign.version = "1".into(),
+            ["weighbridge-bench", version, ..] => {
+                return Err(Problem::at(
+                    number,
+                    format!("version {version} of the form is not known, only 1"),
+                ));
+            }
+            ["kernel", release] => {
+                foreign.machine = Some(Machine { kernel: (*release).into(), ..Machine::default() });
+            }
+            ["test", name, settings @ ..] => {
+                let pairs = settings.iter().filter_map(|setting| setting.split_once('='));
+                let settings = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                open = Some(Open { name: (*name).into(), settings, parts: Vec::new() });
+            }
+            ["sample", part, ops, ns] => match (&mut open, ops.parse::<u64>(), ns.parse::<f64>()) {
+                (Some(open), Ok(ops), Ok(ns)) if ops > 0 && ns >= 0.0 => open.add(part, ops, ns),
+                _ => foreign.problems.push(problem("no sample of a test")),
+            },
+            ["end"] => match open.take() {
+                Some(open) => open.close(&mut foreign.cases),
+                None => foreign.problems.push(problem("the end of no test")),
+            },
+            ["failed", name, ..] => {
+                let why = line.split_once(": ").map_or("no reason is told", |(_, why)| why);
+                let settings =
+                    words[2..].iter().filter_map(|word| word.trim_end_matches(':').split_once('='));
+                let settings: Vec<_> =
+                    settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                let failed = Open { name: name.trim_end_matches(':').into(), settings, parts: Vec::new() };
+                foreign.cases.push(Case { failed: Some(why.into()), ..failed.case("op") });
+            }
+            _ => foreign.problems.push(problem("not understood")),
+        }
+    }
+    if let Some(open) = open {
+        foreign.problems.push(Problem::of_file(format!("ends in the middle of the test {}", open.name)));
+    }
+    Ok(foreign)
+}
+
+impl Open {
+    fn add(&mut self, part: &str, ops: u64, ns: f64) {
+        match self.parts.iter_mut().find(|(known, _)| known == part) {
+            Some((_, samples)) => samples.push((ops, ns)),
+            None => self.parts.push((part.into(), vec![(ops, ns)])),
+        }
+    }
+
+    fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A part of the test without runs: `kmalloc-pattern/alloc count=10000`.
+    fn case(&self, part: &str) -> Case {
+        let mut name = format!("{}/{part}", self.name);
+        // Only what a test uses belongs to its name.
+        let is_used = |setting: &str| match setting {
+            "count" => self.name.ends_with("-pattern") || self.name.starts_with("together-"),
+            "bulk" => self.name.ends_with("-bulk"),
+            "order" => self.name.starts_with("page-"),
+            _ => true,
+        };
+        for (setting, default) in DEFAULTS {
+            if let Some(value) = self.setting(setting).filter(|value| is_used(setting) && *value != default) {
+                name += &format!(" {setting}={value}");
+            }
+        }
+        let unit = if part == "packet" { "ns/packet" } else { "ns/op" };
+        let conditions = name.strip_prefix(&self.name).unwrap_or_default();
+        let what = ALTERNATIVES.iter().find(|(_, tests)| tests.contains(&self.name.as_str()));
+        let alternative_to = what.map(|(what, _)| format!("{what}: {conditions}"));
+        let mut case = Case { alternative_to, ..Case::new(name, unit) };
+        case.payload_bytes = self.setting("size").and_then(|size| size.parse().ok()).unwrap_or(0);
+        case.facts = self.settings.iter().cloned().collect();
+        case
+    }
+
+    fn close(self, cases: &mut Vec<Case>) {
+        let per_op =
+            |samples: &[(u64, f64)]| samples.iter().map(|(ops, ns)| ns / *ops as f64).collect::<Vec<_>>();
+        let noop =
+            self.parts.iter().find(|(part, _)| part == "noop").map(|(_, samples)| median(&per_op(samples)));
+        for (part, samples) in self.parts.iter().filter(|(part, _)| part != "noop") {
+            let mut case = self.case(part);
+            case.notes
+                .extend(noop.map(|noop| format!("the loop without the operation: {noop:.2} of the unit")));
+            let ops = samples[0].0;
+            let ops_per_sample = if samples.iter().all(|(other, _)| *other == ops) { ops } else { 0 };
+            let run = Run { samples: per_op(samples), ops_per_sample, ..Run::default() };
+            let is_same =
+                |known: &&mut Case| known.name == case.name && known.payload_bytes == case.payload_bytes;
+            match cases.iter_mut().find(is_same) {
+                Some(known) => known.runs.push(run),
+                None => cases.push(Case { runs: vec![run], ..case }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn of(text: &str) -> Foreign {
+        crate::import::read(Input { path: Path::new("results"), text }).unwrap()
+    }
+
+    const PATTERN: &str = "test kmalloc-pattern size=64 count=10000 loops=10000 bulk=16 order=0 context=irq-off cpus=1\n\
+        sample alloc 10000 500000\nsample free 10000 300000\nsample noop 10000 20000\n\
+        sample alloc 10000 520000\nsample free 10000 310000\nsample noop 10000 20000\nend\n";
+
+    #[test]
+    fn a_test_is_a_run_of_each_of_its_parts_and_the_empty_loop_is_a_note() {
+        let text = format!("weighbridge-bench 1\nkernel 6.1.0\n{PATTERN}{PATTERN}");
+        let found = of(&text);
+        assert_eq!(found.problems, []);
+        assert_eq!(found.machine.unwrap().kernel, "6.1.0");
+        let names: Vec<&str> = found.cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "kmalloc-pattern/alloc context=irq-off count=10000",
+                "kmalloc-pattern/free context=irq-off count=10000"
+            ]
+        );
+        let alloc = &found.cases[0];
+        assert_eq!((alloc.payload_bytes, alloc.runs.len(), alloc.runs[0].ops_per_sample), (64, 2, 10_000));
+        assert_eq!(alloc.runs[0].samples, [50.0, 52.0]);
+        assert_eq!(alloc.notes, ["the loop without the operation: 2.00 of the unit"]);
+    }
+
+    #[test]
+    fn ways_to_do_the_same_under_the_same_conditions_are_alternatives_and_a_loop_is_none() {
+        let text = "weighbridge-bench 1\n\
+            test kmem-cache-reuse size=256 context=softirq\nsample op 10 100\nend\n\
+            test pool-reuse size=256 context=softirq\nsample op 10 50\nend\n\
+            test pool-reuse size=256 context=process\nsample op 10 50\nend\n\
+            test pool-pattern size=256 context=softirq\nsample alloc 10 50\nsample free 10 50\nend\n\
+            test noop\nsample op 10 20\nend\ntest spin-lock\nsample op 10 20\nend\n";
+        let cases = of(text).cases;
+        let of = |index: usize| cases[index].alternative_to.as_deref();
+        assert!(of(0).is_some() && of(0) == of(1), "{:?}", of(0));
+        assert!(of(1) != of(2) && of(1) != of(3) && of(3) != of(4), "context and part are conditions");
+        assert_eq!([of(5), of(6)], [None, None]);
+    }
+
+    #[test]
+    fn what_failed_or_is_damaged_is_told() {
+        let text = "weighbridge-bench 1\nfailed together-reuse size=8: there is one CPU\nsample x 0 1\ntest noop\nsample op 10 20\nend\n\
+                    test list\nsample op 1 1\n";
+        let found = of(text);
+        assert_eq!(found.cases[0].failed.as_deref(), Some("there is one CPU"));
+        assert_eq!((found.cases[0].payload_bytes, found.cases[1].runs[0].samples[0]), (8, 2.0));
+        let told: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            ["line 3: no sample of a test: `sample x 0 1`", "ends in the middle of the test list"]
+        );
+        let newer =
+            crate::import::read(Input { path: Path::new("r"), text: "weighbridge-bench 2\n" }).unwrap_err();
+        assert_eq!(newer.to_string(), "line 1: version 2 of the form is not known, only 1");
+    }
+}

@@ -1,0 +1,53 @@
+//! What a run is: plain, versioned data, and its form on disk (JSON Lines).
+//!
+//! The laboratory and the reports share only this crate: `lab` writes these types, `report` reads them, and neither
+//! knows the other. Nothing here measures or formats for people, and statistics are `weighbridge-stats`' business: here is
+//! only how its findings are called in a record.
+//!
+//! `docs/record.md` describes every field with its unit; a test compares that document with these types.
+
+mod calls;
+mod case_id;
+mod check;
+mod compare;
+mod contest;
+pub mod derive;
+mod explain;
+mod file;
+mod found;
+mod functions;
+mod header;
+pub mod history;
+mod hub;
+pub mod import;
+mod latency;
+mod line;
+mod migrate;
+mod observation;
+mod ratio;
+mod run;
+mod summary;
+mod timeline;
+
+pub use calls::{RoleCalls, SystemCalls};
+pub use case_id::{CaseId, ParseCaseIdError, Place};
+pub use check::{Check, Meaning, Turn};
+pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
+pub use contest::{Contest, Contestant, Findings, SureOrder};
+pub use explain::{ExplainedPart, ExplainedSet, Explanation, MadeOf, Price, WhatIf};
+pub use file::{Problem, Reading, Writer, read, read_file};
+pub use functions::{FunctionChange, FunctionCount, Functions, FunctionsCompared, StackCount};
+pub use header::{CLOCK_OF_INSTRUCTIONS, Cache, Clock, Cpu, Dram, Header, Machine, Node, Tool};
+pub use hub::{DoubledSlices, Hub, HubMeeting, ToHub};
+pub use latency::{Distribution, Latencies, Percentile};
+pub use line::{End, Line, Skipped};
+pub use observation::{
+    Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart, RefusedMeans, SymbolTime,
+};
+pub use ratio::{Comparison, Crossover, Published, Ratio};
+pub use run::{ALTERNATIVE_TO, Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
+pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
+pub use timeline::{MissingSwitches, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Timeline};
+
+/// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.
+pub const SCHEMA: u32 = 2;

@@ -1,0 +1,31 @@
+//! Foreign text inside HTML, inside charts, and inside scripts.
+
+use weighbridge_analysis::timeline::markup;
+
+use crate::words::plain;
+
+/// Text for HTML content and for attributes in double quotes.
+pub fn escaped(text: &str) -> String {
+    markup::escaped(&plain(text))
+}
+
+/// Text for a chart, where `<b>` and the like are markup, but only these three characters have names.
+pub fn in_chart(text: &str) -> String {
+    plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// JSON for a `<script>` element: nothing in it can end the element.
+pub fn in_script(json: &str) -> String {
+    json.replace('<', "\\u003c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_becomes_text() {
+        assert_eq!(escaped("<b a=\"1\" b='2'>&"), "&lt;b a=&quot;1&quot; b=&#39;2&#39;&gt;&amp;");
+        assert_eq!(in_script("\"</script>\""), "\"\\u003c/script>\"");
+    }
+}

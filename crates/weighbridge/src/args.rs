@@ -1,0 +1,587 @@
+//! What was typed. Values are checked for their form here; whether they make sense together, [`scope`](crate::scope) decides.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use weighbridge_lab::axis::Wait;
+use weighbridge_lab::{placement, plan};
+
+use crate::explain::{self, ExplainArgs};
+use crate::values::{self, AxisValues, Cpus, Page, Sizes};
+pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
+use crate::{mistakes, output};
+
+const AFTER_HELP: &str = "\
+Examples:
+  weighbridge run                            every mechanism, a few sizes, within two minutes
+  weighbridge run 'roundtrip/pipe/*'         round trips over pipes
+  weighbridge list                           what can be measured here
+  weighbridge report                         the tables of the last run
+  weighbridge history                        the records of earlier runs
+
+Results go to standard output, progress and warnings to standard error.
+Exit code: 0 success, 1 a ratio outside its band (check) or findings (dbus lint), 2 a usage mistake or a failure, \
+130 interrupted with a valid partial record.";
+
+const AFTER_RUN_HELP: &str = "\
+A case is named pattern/mechanism/payload bytes/placement, then axes that are not at their default:
+  roundtrip/pipe/4096/same-cpu/wait=poll
+
+Without a GLOB, run measures the suite `quick`. A GLOB selects from everything that `weighbridge list` shows: every \
+pattern with every mechanism, 1, 4096 and 65536 bytes, same-cpu and two-cpus, other axes at their defaults. Where a GLOB \
+spells out a size, a placement or an axis, that value takes the place of these defaults. With --suite, a GLOB selects only cases of that suite. A \
+complete id is always measured.
+
+In a GLOB, `*` also matches slashes, a path selects everything below it, and braces are alternatives. A word without a \
+slash is compared with each part of an id: `pipe` selects the mechanism, `stream` the pattern, `wait=poll` that way to \
+wait. `noop` (the harness) and `mock` (for tests) are selected by name only. `weighbridge plan` shows how a selection \
+was understood.
+
+Examples:
+  weighbridge run                                        suite quick
+  weighbridge run pipe tcp --sizes 1..64K                two mechanisms over powers of two
+  weighbridge run 'roundtrip/ring-*' --place two-cpus    rings between two CPUs
+  weighbridge run 'fan-out/*/64/same-cpu/receivers=5'    every way to reach five receivers
+  weighbridge run --suite ipc --wait poll --budget 10m   as a main loop reads
+  weighbridge run --suite akbench                        what akbench measures, with its published figures
+  weighbridge run stream/tcp/131072/two-cpus --format json --html none";
+
+const AFTER_COMPARE_HELP: &str = "\
+A side is settings, or another build of weighbridge whose peers are measured, or both, each with a --a or --b of its own: \
+AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER \
+(the control group of the peers), sysctl:NAME=VALUE, or a path. The side that is left out is this program as it is. A sysctl is \
+set before each run of its side, which needs root, and is put back at the end, even if the program is killed; the sides then run \
+one after the other. With --with, the words before it are the old records.
+
+A set is fresh peers of A and B that take turns in slices of some milliseconds, in some sets beside a second A: A against \
+itself is what this machine cannot tell apart. The margin that counts is at least twice that. Sets are looked at when there \
+are 8, 12, 18, 27 and 40 of them, and a case ends when its verdict is clear. Of records, the boot is the unit: one boot a side \
+is always inconclusive, four allow a verdict, six an interval.
+
+Exit code: 0 no case regressed, 1 a case regressed or changed its shape, 2 a usage mistake, nothing measured, or half of the \
+sets of a case failed, 3 a case is inconclusive and --strict was given, 4 A against itself differed, so the verdict is void, \
+130 interrupted.
+
+Examples:
+  weighbridge compare --a wait=block --b wait=epoll 'roundtrip/pipe/64/*'
+  weighbridge compare --a ./weighbridge-old --b ./weighbridge-new roundtrip/causeway-sw stream/pipe
+  weighbridge compare --b env:MALLOC_ARENA_MAX=1 solo/malloc-free
+  weighbridge compare before-*.jsonl --with after-*.jsonl --format markdown
+  weighbridge compare --a ./old --b ./new 'roundtrip/*/64/*' --budget 3m --format junit > results.xml";
+
+// A line is as wide as the reader's terminal: paragraphs are one line each here.
+const AFTER_CHECK_HELP: &str = "\
+Each turn runs the external tool and our case alternately, one to five times, on the same CPUs. The result is the median \
+over the turns of the ratio ours/theirs. The verdict is inside when the whole 95 % interval of the ratio lies in the expected \
+band, outside when the whole interval lies outside the band, and inconclusive otherwise. Tools that are missing are listed \
+with their package.
+
+A tool runs in a session of its own, on given CPUs, with a deadline. A supervisor process ends every process that the tool \
+started when the tool ends, and when weighbridge ends.
+
+Exit code: 0 when no ratio is outside its band, also when tools are missing or a verdict is inconclusive; 1 when a \
+ratio is outside; 2 when a tool or a case of ours failed, the budget ended before the first turn of a check, or nothing \
+could be compared; 130 interrupted.
+
+Examples:
+  weighbridge check                        everything that is installed
+  weighbridge check perf                   the checks of one tool
+  weighbridge check 'perf-sched-*' iperf3 --turns 13 --format json";
+
+/// Measures the cost of moving messages, wake-ups and memory between Linux processes.
+#[derive(Debug, Parser)]
+#[command(name = "weighbridge", bin_name = "weighbridge", version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
+struct Typed {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What the program does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure cases; print a table, write a record and a page
+    #[command(after_help = AFTER_RUN_HELP)]
+    Run(Box<Run>),
+    /// Show which cases `run` would measure, which it would skip and why, and how long that takes
+    #[command(after_help = "Takes the same selection as `weighbridge run`; see `weighbridge run --help`.")]
+    Plan(Box<Plan>),
+    /// Show what can be measured: patterns, mechanisms, axes, placements, suites
+    List(List),
+    /// Show the machine as a record describes it, and what is not available on it
+    Env(Env),
+    /// Show records in any format
+    #[command(after_help = "\
+The valid lines of a damaged record are shown; standard error names the other lines, and why they are not valid.
+
+Examples:
+  weighbridge report                                    the last run
+  weighbridge report weighbridge-20260102-030405.jsonl
+  weighbridge report before.jsonl after.jsonl --format markdown
+  weighbridge report record.jsonl --baseline roundtrip/pipe/64/same-cpu
+  weighbridge report after.jsonl --baseline before.jsonl
+  weighbridge report - --format html --out page.html < record.jsonl")]
+    Report(Report),
+    /// List the records of earlier runs, or show each case over them with its changes of level
+    #[command(after_help = "\
+Without --by and --changes, the records are listed. With one of them, or as a page, each case is shown as a series over the \
+records: its cost as a multiple of the hub's where all of its records have that, else its median. A change of level is found by \
+E-divisive (Matteson and James 2014) with 999 permutations; three records on each side are the fewest.
+
+Runs keep their records in $XDG_STATE_HOME/weighbridge, by default ~/.local/state/weighbridge, unless --out names a file. \
+A record and its page are plain files: move or delete them as you like.
+
+Examples:
+  weighbridge history
+  weighbridge history results/ other.jsonl --format json
+  weighbridge history results/ --by commit
+  weighbridge history results/ --changes --format html --out history.html")]
+    History(History),
+    /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
+    #[command(after_help = AFTER_COMPARE_HELP)]
+    Compare(Box<Compare>),
+    /// Say why a figure is what it is: what the cost is made of, what the kernel does meanwhile, and when
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(Box<Explain>),
+    /// Read the output of other benchmark tools into a record
+    #[command(after_help = after_import_help())]
+    Import(Import),
+    /// Measure with other tools and with weighbridge in turn, and compare the figures
+    #[command(after_help = AFTER_CHECK_HELP)]
+    Check(Check),
+    /// Record and analyse the traffic of a D-Bus; find costly match rules
+    Dbus(crate::dbus_args::Dbus),
+    /// Measure in a kernel of your choice, in an emulated machine that counts instructions
+    Guest(crate::guest_args::Guest),
+    /// Say which symbols and sections of an ELF file grew: two kernels (vmlinux), modules or programs
+    #[command(after_help = "\
+Symbols of one name are added up, without the numbers that compilers give to copies of a function. A bzImage is compressed: take the \
+vmlinux of the same build.
+
+Examples:
+  weighbridge bloat linux-old/vmlinux linux-new/vmlinux
+  weighbridge bloat old.ko new.ko --format json")]
+    Bloat(Bloat),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"
+    )]
+    Completions(Completions),
+    /// Print the manual page, of the program or of one command
+    #[command(after_help = "Example:\n  weighbridge man run | man -l -")]
+    Man(Man),
+}
+
+/// Which cases.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Which cases")]
+pub struct Selection {
+    /// Cases to measure: globs on case ids, single words, or complete ids [default: all of the suite]
+    #[arg(value_name = "GLOB")]
+    pub globs: Vec<String>,
+    /// Suite to select from [default: `quick` where no GLOB is given]
+    #[arg(long, value_name = "NAME", value_parser = suites())]
+    pub suite: Option<String>,
+    /// Payload sizes in bytes: 0,1,64,4K,1M or a range by powers of two, 1..4M [default: those of the suite, or 1,4K,64K]
+    #[arg(long, value_name = "LIST", value_parser = values::sizes)]
+    pub sizes: Option<Sizes>,
+    /// Placements of the peers [default: those of the suite, or same-cpu,two-cpus]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = placements())]
+    pub place: Vec<String>,
+    /// Ways to wait; the same as --set wait=LIST
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = waits())]
+    pub wait: Vec<String>,
+    /// Values of an axis, as in touch=none,all; every combination of values is measured (`weighbridge list` shows all axes)
+    #[arg(long, value_name = "AXIS=V1,V2", value_parser = values::axis_values)]
+    pub set: Vec<AxisValues>,
+    /// CPUs that peers may run on, the preferred first, as in 2,0-1 [default: all CPUs that this process may use]
+    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    pub cpus: Option<Cpus>,
+}
+
+/// Precision and time of a run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Precision and time")]
+pub struct Effort {
+    /// Precision of a case, as in 1%: its runs end when half the width of its interval is at most this share of its median [default: that of the suite]
+    #[arg(long, value_name = "SHARE", value_parser = values::precision)]
+    pub precision: Option<f64>,
+    /// Time for all runs together, as in 90s, 2m or 1h30m [default: that of the suite]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub budget: Option<Duration>,
+    /// Largest number of runs of a case, 1 to 40; fewer than 6 give no interval
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=40))]
+    pub max_runs: u16,
+}
+
+/// `weighbridge run`
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub selection: Selection,
+    #[command(flatten)]
+    pub effort: Effort,
+    /// Seed of the order of runs [default: a random one, kept in the record]
+    #[arg(long, value_name = "N", help_heading = "Precision and time")]
+    pub seed: Option<u64>,
+    /// Our kernel module, or the folder kernel in which it was built, for --suite kernel-slab: it is loaded into this kernel, which needs root
+    #[arg(long, value_name = "PATH", help_heading = "Which cases")]
+    pub module: Option<PathBuf>,
+    /// Measure every case alone, and not in turns with a hub (a case of the same kind that the same noise affects)
+    #[arg(long, help_heading = "Precision and time")]
+    pub alone: bool,
+    /// Count no system calls, which takes one more run of each case, with a tracer (ptrace)
+    #[arg(long, help_heading = "Precision and time")]
+    pub no_system_calls: bool,
+    #[command(flatten)]
+    pub timeline: crate::explain::timeline::TimelineArgs,
+    /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// File for the HTML page, which must not exist yet, or `none` [default: the record's name with .html]
+    #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
+    pub html: Option<Page>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
+    pub format: RunFormat,
+    /// Show what would be measured; measure and write nothing
+    #[arg(long, help_heading = "Output")]
+    pub dry_run: bool,
+    /// Write only warnings to standard error, no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `weighbridge plan`
+#[derive(Debug, Args)]
+pub struct Plan {
+    #[command(flatten)]
+    pub selection: Selection,
+    #[command(flatten)]
+    pub effort: Effort,
+}
+
+/// `weighbridge list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// Patterns, mechanisms, axes, placements or suites to describe in full
+    #[arg(value_name = "NAME", conflicts_with = "format")]
+    pub names: Vec<String>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}
+
+/// `weighbridge env`
+#[derive(Debug, Args)]
+pub struct Env {
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}
+
+/// `weighbridge report`
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Records, several of which are shown side by side; `-` is standard input [default: the last one that `weighbridge history` lists]
+    #[arg(value_name = "RECORD")]
+    pub records: Vec<PathBuf>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub format: ReportFormat,
+    /// Compare every case with this case of the same record, by pairs of runs of one round; or with the same cases of
+    /// another record, whose runs were not interleaved with these
+    #[arg(long, value_name = "CASE|FILE")]
+    pub baseline: Option<String>,
+    /// Compare with a record of another machine too; each line says so
+    #[arg(long, requires = "baseline")]
+    pub across_machines: bool,
+    /// Write to this file, which must not exist yet, instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `weighbridge history`
+#[derive(Debug, Args)]
+pub struct History {
+    /// Records, or folders that hold records [default: the folder in which runs keep theirs]
+    #[arg(value_name = "FILE|DIR")]
+    pub paths: Vec<PathBuf>,
+    /// Order the series by this, records of one value next to each other
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub by: Option<By>,
+    /// Show only cases whose level changed
+    #[arg(long)]
+    pub changes: bool,
+    /// Put records of several machines into one series; each line says so
+    #[arg(long)]
+    pub across_machines: bool,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = HistoryFormat::Table)]
+    pub format: HistoryFormat,
+    /// Write to this file, which does not exist yet, instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `weighbridge import`
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Files that another tool wrote; which tool is told from the content
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
+    #[arg(long, value_name = "RECORD")]
+    pub out: Option<PathBuf>,
+    /// The commit that was measured, for `weighbridge history --by commit`
+    #[arg(long, value_name = "COMMIT")]
+    pub commit: Option<String>,
+}
+
+/// `weighbridge compare`
+#[derive(Debug, Args)]
+pub struct Compare {
+    #[command(flatten)]
+    pub selection: Selection,
+    /// A setting or the program of side A; may be given several times [default: this program as it is]
+    #[arg(long, value_name = "SETTING|PROGRAM", help_heading = "What is compared")]
+    pub a: Vec<String>,
+    /// A setting or the program of side B; may be given several times [default: this program as it is]
+    #[arg(long, value_name = "SETTING|PROGRAM", help_heading = "What is compared")]
+    pub b: Vec<String>,
+    /// The new records; the words before are then the old ones
+    #[arg(long, value_name = "RECORD", num_args = 1.., help_heading = "What is compared")]
+    pub with: Vec<PathBuf>,
+    /// Name what a difference is made of by the price list of this record, which `weighbridge explain` wrote
+    #[arg(long, value_name = "RECORD", conflicts_with = "with", help_heading = "What is compared")]
+    pub prices: Option<PathBuf>,
+    /// Compare records of different machines too
+    #[arg(long, requires = "with", help_heading = "What is compared")]
+    pub across_machines: bool,
+    /// Costs that differ by no more than this share are the same
+    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = values::precision, help_heading = "Precision and time")]
+    pub margin: f64,
+    /// Largest share of the claimed differences that may be chance
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::precision, help_heading = "Precision and time")]
+    pub fdr: f64,
+    /// Time for all sets together, as in 90s, 3m or 1h30m
+    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = values::duration, help_heading = "Precision and time")]
+    pub budget: Duration,
+    /// Fewest and most sets of a case [default: 12 to as many as the budget allows, between 40 and 300]
+    #[arg(long, value_name = "N..M", value_parser = values::units, help_heading = "Precision and time")]
+    pub units: Option<RangeInclusive<usize>>,
+    /// Count no system calls, which takes one more run of each case and side, with a tracer (ptrace)
+    #[arg(long, help_heading = "Precision and time")]
+    pub no_system_calls: bool,
+    /// End with code 3 where a case is inconclusive
+    #[arg(long, help_heading = "Precision and time")]
+    pub strict: bool,
+    /// Seed of the order of sets [default: a random one, kept in the record]
+    #[arg(long, value_name = "N", help_heading = "Precision and time")]
+    pub seed: Option<u64>,
+    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge; of records, none]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// The HTML page, a file that does not exist yet, or `none` [default: the record's name with .html]
+    #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
+    pub html: Option<Page>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = CompareFormat::Table, help_heading = "Output")]
+    pub format: CompareFormat,
+    /// Write only warnings to standard error, no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `weighbridge explain`
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    pub selection: Selection,
+    #[command(flatten)]
+    pub how: ExplainArgs,
+}
+
+/// `weighbridge check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Checks: globs on their names, or the names of tools [default: all]
+    #[arg(value_name = "GLOB")]
+    pub globs: Vec<String>,
+    /// Turns of each check; fewer than 6 give no interval and so no verdict; 9 or more tolerate one disturbed turn on
+    /// each side of the median
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub turns: u16,
+    /// Time for all turns together, as in 90s or 5m
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
+    pub budget: Duration,
+    /// Time for one run of a tool; a tool that takes longer is killed, and its check fails
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = values::duration)]
+    pub limit: Duration,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+    /// Write a record of the checks to this file, which must not exist yet; `weighbridge report` shows it in any format
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write only warnings to standard error, no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `weighbridge bloat`
+#[derive(Debug, Args)]
+pub struct Bloat {
+    /// The old file
+    #[arg(value_name = "OLD")]
+    pub old: PathBuf,
+    /// The new file
+    #[arg(value_name = "NEW")]
+    pub new: PathBuf,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}
+
+/// `weighbridge completions`
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `weighbridge man`
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The command whose page it is [default: the program]
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
+}
+
+/// Formats of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// Tables, as wide as the terminal
+    #[value(alias = "text")]
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// A line per case
+    Csv,
+    /// One document with everything but the samples
+    Json,
+    /// One page that works offline
+    Html,
+}
+
+/// Formats of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HistoryFormat {
+    /// Tables, as wide as the terminal
+    #[value(alias = "text")]
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// For programs
+    Json,
+    /// One page with the series, which works offline
+    Html,
+}
+
+/// What a history is ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// The start of each record
+    Time,
+    /// The commit that the program was built from, or that `import --commit` named
+    Commit,
+    /// The release of the kernel
+    Kernel,
+    /// The machine
+    Machine,
+}
+
+/// Reads the command line. Help and mistakes have been printed when there is no command; the code is the program's.
+///
+/// # Errors
+/// The exit code.
+pub fn parse() -> Result<Command, u8> {
+    Typed::try_parse().map(|typed| typed.command).map_err(|error| {
+        use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+        match error.kind() {
+            DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand => {
+                // A reader that has closed its end is no reason for another code.
+                let _ = error.print();
+            }
+            _ => output::say(&format!("error: {}", mistakes::sentence(&error))),
+        }
+        u8::try_from(error.exit_code()).unwrap_or(2)
+    })
+}
+
+/// The command line as a whole, for completions and manual pages.
+pub fn command() -> clap::Command {
+    Typed::command()
+}
+
+/// The command line as it was typed, the program by its name alone.
+pub fn typed() -> Vec<String> {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once(env!("CARGO_PKG_NAME").to_owned()).chain(arguments).collect()
+}
+
+/// The commit that the program was built from, where that was known.
+pub const COMMIT: Option<&str> = option_env!("GIT_COMMIT");
+
+/// How the program was built.
+pub const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+fn long_version() -> String {
+    let commit = COMMIT.map_or(String::new(), |commit| format!("commit {commit}, "));
+    format!("{} ({commit}{PROFILE} build)", env!("CARGO_PKG_VERSION"))
+}
+
+fn after_import_help() -> String {
+    let line =
+        |format: &weighbridge_record::import::Format| format!("  {:<18}{}\n", format.tool, format.about);
+    let formats: String = weighbridge_record::import::FORMATS.iter().map(line).collect();
+    format!(
+        "What is read, and what a run is there:\n{formats}\nThe machine of the record is the one that the files name, else unknown. Units \
+         become nanoseconds and bytes per second, by rules that the record states. A file that cannot be used is named with its line; \
+         what is valid of the others is kept, and the exit code is 2.\n\n\
+         Examples:\n  weighbridge import results.json --out record.jsonl\n  weighbridge import target/criterion/*/new/sample.json --commit \
+         1a2b3c4\n  weighbridge report record.jsonl"
+    )
+}
+
+/// The suite that is no list of cases of the laboratory: the tests of our kernel module on the kernel that runs here.
+pub const KERNEL_SLAB: &str = "kernel-slab";
+
+fn suites() -> PossibleValuesParser {
+    let of_laboratory = plan::suites().map(|suite| PossibleValue::new(suite.name).help(suite.about));
+    PossibleValuesParser::new(of_laboratory.chain([PossibleValue::new(KERNEL_SLAB).help(
+        "the kernel's own allocator, from within: our module loaded into this kernel, which needs root",
+    )]))
+}
+
+fn placements() -> PossibleValuesParser {
+    let value = |placement: &placement::Placement| PossibleValue::new(placement.name).help(placement.about);
+    PossibleValuesParser::new(placement::ALL.iter().map(value))
+}
+
+fn waits() -> PossibleValuesParser {
+    PossibleValuesParser::new(Wait::NAMES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_put_together_without_contradictions() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,121 @@
+//! `weighbridge dbus analyse`: a capture as facts, in any format; or as a capture without secrets.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal};
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use weighbridge_dbus_traffic::anonymise::Anonymiser;
+use weighbridge_dbus_traffic::capture::Writer;
+use weighbridge_dbus_traffic::cost::{Cost, Curves, Predictor};
+use weighbridge_dbus_traffic::lint::Finding;
+use weighbridge_dbus_traffic::traffic::{Analyser, Analysis, Facts, Options};
+
+use super::read::{Captures, Source};
+use super::{document, page, sections};
+use crate::commands::report::write_new;
+use crate::dbus_args::{Analyse, Format};
+use crate::destination::cannot_create;
+use crate::{Exit, Failure, output};
+
+/// Everything, for programs.
+#[derive(Serialize)]
+struct Everything<'a> {
+    #[serde(flatten)]
+    facts: &'a Facts,
+    findings: &'a [Finding],
+    files: &'a [Source],
+    /// By broker.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    costs: &'a BTreeMap<String, Cost>,
+}
+
+/// Analyses captures, or writes them without secrets.
+pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
+    if let (true, Some(out)) = (args.anonymise, &args.out) {
+        return anonymise(args, out);
+    }
+    if args.format == Format::Html && args.out.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::new("a page is no text for a terminal; give -o FILE"));
+    }
+    let captures = Captures::open(&args.files)?;
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let window_ns = args.window.map_or(0..u64::MAX, |(from, to)| ns(from)..ns(to));
+    let mut analyser = Analyser::new(Options { has_sizes: captures.have_sizes(), window_ns });
+    let curves = args.costs.as_deref().map_or(Ok(BTreeMap::new()), curves)?;
+    let mut predictors: Vec<Predictor<'_>> = curves.values().map(Predictor::new).collect();
+    let sources = captures.read(|packet| {
+        if let Some(handled) = analyser.push(packet) {
+            predictors.iter_mut().for_each(|predictor| predictor.add(&handled));
+        }
+        Ok(())
+    })?;
+    let costs: BTreeMap<String, Cost> =
+        curves.keys().cloned().zip(predictors.into_iter().map(Predictor::finish)).collect();
+    let Analysis { facts, findings } = analyser.finish();
+    for invalid in &facts.capture.invalid {
+        output::warn(&format!("{} packets are no valid messages: {}", invalid.messages, invalid.name));
+    }
+    if facts.totals.messages == 0 {
+        output::warn("there is no message to analyse");
+    }
+    let top = usize::from(args.top);
+    let composed = || sections::document(&facts, &findings, &sources, &costs, top);
+    let text = match args.format {
+        Format::Json => {
+            let everything =
+                Everything { facts: &facts, findings: &findings, files: &sources, costs: &costs };
+            serde_json::to_string_pretty(&everything).expect("plain data") + "\n"
+        }
+        Format::Text => document::text(&composed()),
+        Format::Markdown => document::markdown(&composed()),
+        Format::Html => page::page(&composed(), &facts),
+    };
+    match &args.out {
+        None => output::print(text)?,
+        Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "-o", &error))?,
+    }
+    Ok(Exit::Fine)
+}
+
+/// The curves of each broker that the record has.
+fn curves(record: &Path) -> Result<BTreeMap<String, Curves>, Failure> {
+    let reading = weighbridge_record::read_file(record)
+        .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", record.display())))?;
+    let (brokers, gaps) = Curves::of_record(&reading.lines);
+    gaps.iter().for_each(|gap| output::warn(&format!("no costs of {gap}")));
+    if brokers.is_empty() {
+        return Err(Failure::new(format!(
+            "`{}` has no curves of a broker; make some with: weighbridge run --suite dbus-curves",
+            record.display()
+        )));
+    }
+    Ok(brokers)
+}
+
+fn anonymise(args: &Analyse, out: &Path) -> Result<Exit, Failure> {
+    let captures = Captures::open(&args.files)?;
+    let file = File::create_new(out).map_err(|error| cannot_create(out, "-o", &error))?;
+    let cannot_write = |error| Failure::new(format!("cannot write `{}`: {error}", out.display()));
+    let mut writer = Writer::new(BufWriter::new(file)).map_err(cannot_write)?;
+    let mut anonymiser = Anonymiser::new();
+    let (mut written, mut left_out) = (0_u64, 0_u64);
+    captures.read(|packet| {
+        match anonymiser.message(packet.bytes) {
+            Ok(made) => {
+                written += 1;
+                writer.write(packet.time_ns, &made, packet.original_bytes)?;
+            }
+            Err(_) => left_out += 1,
+        }
+        Ok(())
+    })?;
+    writer.finish().map_err(cannot_write)?;
+    output::say(&format!("{written} messages written to `{}`", out.display()));
+    if left_out > 0 {
+        output::warn(&format!("{left_out} packets are no valid messages and were left out"));
+    }
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,210 @@
+//! `weighbridge dbus capture`: the messages of a running bus as pcap.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_dbus_wire::driver::DRIVER;
+use causeway_dbus_wire::wire::{Arg, Args, Header};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weighbridge_dbus_client::{
+    Connection, Error, Monitoring, become_monitor, process_of, rules_and_processes,
+};
+use weighbridge_dbus_traffic::capture::Writer;
+use weighbridge_lab::interrupt::Interrupt;
+
+use crate::dbus_args::Capture;
+use crate::destination::cannot_create;
+use crate::{Exit, Failure, output};
+
+/// How often the file gets what was recorded, so that a reader of it sees a bus at work.
+const FLUSH: Duration = Duration::from_millis(200);
+
+/// Records until the time is over, Ctrl-C, or the end of the bus.
+pub fn capture(args: &Capture) -> Result<Exit, Failure> {
+    let Some(address) = args.bus.address()? else {
+        return Err(Failure::new("which bus? give --session, --system or --address ADDRESS"));
+    };
+    let to_stdout = args.out.as_deref().is_none_or(|out| out == Path::new("-"));
+    if to_stdout && io::stdout().is_terminal() {
+        return Err(Failure::new("a capture is no text for a terminal; give -o FILE"));
+    }
+    // Before the thread below, so that it does not have these signals open.
+    let interrupt = Interrupt::install()
+        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let failed = |error: Error| Failure::new(error.to_string());
+    let mut monitor = Connection::open(&address).map_err(failed)?;
+    let asker = Connection::open(&address).map_err(failed)?;
+    let sees_all = say_what_is_seen(&become_monitor(&mut monitor).map_err(failed)?);
+    let out: Box<dyn Write> = match args.out.as_deref().filter(|_| !to_stdout) {
+        None => Box::new(io::stdout()),
+        Some(path) => Box::new(File::create_new(path).map_err(|error| cannot_create(path, "-o", &error))?),
+    };
+    let writer = Writer::new(BufWriter::with_capacity(256 << 10, out)).map_err(cannot_write)?;
+    let mut recording = Recording { writer, messages: 0, bytes: 0 };
+    let ignored = (!sees_all).then(|| asker.unique_name().to_owned());
+    let asking = ask(asker);
+    let began = Instant::now();
+    let ended = recording.record(&mut monitor, args.time, &interrupt, ignored.as_deref(), &asking);
+    let Recording { writer, messages, bytes } = recording;
+    writer.finish().map_err(cannot_write)?;
+    output::say(&format!("{messages} messages, {bytes} bytes in {:.1} s", began.elapsed().as_secs_f64()));
+    match ended? {
+        End::Time | End::Interrupted => Ok(Exit::Fine),
+        End::Bus(why) => {
+            output::warn(&format!("the capture ends early: {why}"));
+            Ok(Exit::Incomplete)
+        }
+    }
+}
+
+fn cannot_write(error: io::Error) -> Failure {
+    Failure::new(format!("the capture cannot be written: {error}"))
+}
+
+/// Are all messages seen?
+fn say_what_is_seen(monitoring: &Monitoring) -> bool {
+    match monitoring {
+        Monitoring::Everything => {}
+        Monitoring::Eavesdropping(why) => output::warn(&format!(
+            "the bus refuses a monitor ({why}); the capture holds what its policy lets this user eavesdrop on. The right \
+             that is missing: BecomeMonitor of org.freedesktop.DBus.Monitoring, which root and the owner of a bus have"
+        )),
+        Monitoring::Broadcasts(why) => output::warn(&format!(
+            "the bus refuses a monitor ({why}) and rules that eavesdrop; the capture holds broadcasts only. The right that \
+             is missing: BecomeMonitor of org.freedesktop.DBus.Monitoring, which root and the owner of a bus have"
+        )),
+    }
+    *monitoring == Monitoring::Everything
+}
+
+/// A thread that asks the driver while the monitor records.
+struct Asking {
+    /// Calls and replies, for where the monitor does not see them.
+    answers: mpsc::Receiver<Vec<u8>>,
+    /// Connections whose process is to be asked for.
+    newcomers: mpsc::Sender<String>,
+}
+
+/// Asks for the rules, names and processes that there are, then for the process of each connection that comes.
+fn ask(mut asker: Connection) -> Asking {
+    let (sender, answers) = mpsc::channel();
+    let (newcomers, names) = mpsc::channel::<String>();
+    std::thread::spawn(move || {
+        let mut seen = |message: &[u8]| {
+            // The capture may have ended.
+            let _ = sender.send(message.to_owned());
+        };
+        if let Err(error) = rules_and_processes(&mut asker, &mut seen) {
+            output::warn(&format!(
+                "the bus does not tell its match rules ({error}); recipients will be known of connections that come during the capture"
+            ));
+        }
+        let own = asker.unique_name().to_owned();
+        for name in names.into_iter().filter(|name| *name != own) {
+            if process_of(&mut asker, &name, &mut seen).is_err() {
+                // The monitor notices too, and says why.
+                return;
+            }
+        }
+    });
+    Asking { answers, newcomers }
+}
+
+/// The connection that comes into being with a message of the driver.
+fn newcomer(message: &[u8]) -> Option<String> {
+    let header = Header::parse(message).ok()?;
+    if header.sender != Some(DRIVER) || header.member != Some("NameOwnerChanged") {
+        return None;
+    }
+    let mut args = Args::new(&header, &message[header.header_bytes..]).map_while(Result::ok);
+    match (args.next()?, args.next()?) {
+        (Arg::Text(name), Arg::Text("")) if name.starts_with(':') => Some(name.to_owned()),
+        _ => None,
+    }
+}
+
+/// Why a recording ended.
+enum End {
+    Time,
+    Interrupted,
+    Bus(Error),
+}
+
+struct Recording<W: Write> {
+    writer: Writer<W>,
+    messages: u64,
+    bytes: u64,
+}
+
+impl<W: Write> Recording<W> {
+    fn record(
+        &mut self,
+        monitor: &mut Connection,
+        time: Option<Duration>,
+        interrupt: &Interrupt,
+        ignored: Option<&str>,
+        asking: &Asking,
+    ) -> Result<End, Failure> {
+        let deadline = time.map(|time| Instant::now() + time);
+        let mut flushed = Instant::now();
+        loop {
+            // Of a monitor that sees all, these are what it sees anyway.
+            while let Ok(message) = asking.answers.try_recv() {
+                if ignored.is_some() {
+                    self.write(&message)?;
+                }
+            }
+            match monitor.receive(Duration::ZERO) {
+                Ok(Some(message)) => {
+                    if let Some(name) = newcomer(&message) {
+                        let _ = asking.newcomers.send(name);
+                    }
+                    let is_ours = ignored.is_some_and(|name| is_of(&message, name));
+                    if !is_ours {
+                        self.write(&message)?;
+                    }
+                }
+                Ok(None) => {
+                    if flushed.elapsed() >= FLUSH {
+                        self.writer.flush().map_err(cannot_write)?;
+                        flushed = Instant::now();
+                    }
+                    wait(monitor, interrupt, deadline);
+                }
+                Err(error) => return Ok(End::Bus(error)),
+            }
+            if interrupt.take().is_ok_and(|is_taken| is_taken) {
+                return Ok(End::Interrupted);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(End::Time);
+            }
+        }
+    }
+
+    fn write(&mut self, message: &[u8]) -> Result<(), Failure> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.messages += 1;
+        self.bytes += message.len() as u64;
+        let time_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.writer.write(time_ns, message, message.len()).map_err(cannot_write)
+    }
+}
+
+fn is_of(message: &[u8], name: &str) -> bool {
+    Header::parse(message).is_ok_and(|header| header.sender == Some(name) || header.destination == Some(name))
+}
+
+/// Until a message, a signal, the deadline, or the next time that the file wants to be written.
+fn wait(monitor: &Connection, interrupt: &Interrupt, deadline: Option<Instant>) {
+    let left =
+        deadline.map_or(FLUSH, |deadline| deadline.saturating_duration_since(Instant::now()).min(FLUSH));
+    let signals = interrupt.fd();
+    let mut fds = [PollFd::new(monitor, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+    let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    // Whatever it says, the loop looks at everything again.
+    let _ = poll(&mut fds, Some(&left));
+}

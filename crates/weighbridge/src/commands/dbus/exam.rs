@@ -1,0 +1,324 @@
+//! `weighbridge dbus exam`: what buses do, as a matrix of properties and brokers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use weighbridge_dbus_client::Notes;
+use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_exam::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, properties, refusal};
+
+use super::document::{self, Document, Section, Table, plain};
+use super::watch::{Messages, Watch};
+use crate::commands::report::refuse_existing;
+use crate::dbus_args::{Exam, PlainFormat};
+use crate::{Exit, Failure, output};
+
+/// An examination of all brokers takes minutes.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// A column of the matrix.
+#[derive(Debug, Serialize)]
+struct Subject {
+    name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(skip)]
+    program: Option<Program>,
+}
+
+/// What one subject did about one property, each time it was examined.
+#[derive(Debug, Serialize)]
+struct Answer {
+    broker: &'static str,
+    /// As in the matrix: the answer, or the different ones.
+    answer: String,
+    is_violation: bool,
+    outcomes: Vec<Outcome>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    property: &'static str,
+    group: &'static str,
+    question: &'static str,
+    #[serde(flatten)]
+    basis: Basis,
+    answers: Vec<Answer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Matrix {
+    times: u16,
+    subjects: Vec<Subject>,
+    properties: Vec<Row>,
+}
+
+/// Examines.
+pub fn exam(args: &Exam) -> Result<Exit, Failure> {
+    let subjects = subjects(args)?;
+    let asked: Vec<&'static Property> = match args.only.is_empty() {
+        true => properties().collect(),
+        false => args.only.clone(),
+    };
+    if args.timeline.is_some() && (subjects.len(), asked.len(), args.times) != (1, 1, 1) {
+        return Err(Failure::new(
+            "--timeline is of one experiment; name one broker with --broker and one property with --only, and leave --times out",
+        ));
+    }
+    if let Some(file) = &args.timeline {
+        refuse_existing(file, "--timeline")?;
+    }
+    let mut timeline = Ok(());
+    let mut rows: Vec<Row> = asked.iter().map(|property| row(property)).collect();
+    let mut said = Instant::now();
+    for subject in &subjects {
+        for (index, (property, row)) in asked.iter().zip(&mut rows).enumerate() {
+            if said.elapsed() >= PROGRESS_EVERY {
+                said = Instant::now();
+                output::say(&format!(
+                    "{}: {index} of {} properties examined; next: {}",
+                    subject.name,
+                    asked.len(),
+                    property.id
+                ));
+            }
+            let mut outcomes = Vec::new();
+            for _ in 0..args.times {
+                let (outcome, written) = examined(subject, property, args.timeline.as_deref())?;
+                outcomes.push(outcome);
+                timeline = timeline.and(written);
+            }
+            row.answers.push(Answer::new(subject.name, outcomes));
+        }
+    }
+    let matrix = Matrix { times: args.times, subjects, properties: rows };
+    output::print(match args.format {
+        PlainFormat::Json => serde_json::to_string_pretty(&matrix).expect("plain data") + "\n",
+        PlainFormat::Text => document::text(&matrix.document()),
+        PlainFormat::Markdown => document::markdown(&matrix.document()),
+    })?;
+    timeline?;
+    let all_kept =
+        matrix.answers().all(|answer| !answer.is_violation && !answer.varies() && !answer.has_failed());
+    Ok(if all_kept { Exit::Fine } else { Exit::Outside })
+}
+
+fn subjects(args: &Exam) -> Result<Vec<Subject>, Failure> {
+    if let Some(address) = args.bus.address()? {
+        let bus = Bus::new(&address, None);
+        let refusal = refusal(&bus).map_err(|error| Failure::new(error.to_string()))?;
+        if let Some(refusal) = refusal {
+            return Err(Failure::new(format!(
+                "the policy of this bus is in the way: {refusal}; examine its program with --broker NAME"
+            )));
+        }
+        return Ok(vec![Subject { name: "this bus", version: None, address: Some(address), program: None }]);
+    }
+    let missing = |program: Program| Error::Missing(program).to_string();
+    let asked = if args.brokers.is_empty() { &Program::ALL[..] } else { &args.brokers };
+    let (installed, not_installed): (Vec<Program>, Vec<Program>) =
+        asked.iter().partition(|program| program.path().is_some());
+    match (args.brokers.is_empty(), not_installed.first()) {
+        (false, Some(program)) => return Err(Failure::new(missing(*program))),
+        _ if installed.is_empty() => {
+            return Err(Failure::new(
+                "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --session, --system or --address ADDRESS",
+            ));
+        }
+        _ => not_installed.iter().for_each(|program| output::warn(&missing(*program))),
+    }
+    let subject = |program: Program| Subject {
+        name: program.name(),
+        version: program.version(),
+        address: None,
+        program: Some(program),
+    };
+    Ok(installed.into_iter().map(subject).collect())
+}
+
+/// One experiment, and whether its time line could be written; a private broker is started for it alone.
+fn examined(
+    subject: &Subject,
+    property: &Property,
+    timeline: Option<&Path>,
+) -> Result<(Outcome, Result<(), Failure>), Failure> {
+    let notes = Notes::default();
+    let noted = timeline.is_some().then_some(&notes);
+    let on = |bus: &Bus<'_>| {
+        let watch = timeline.map(|file| (Watch::begin(bus.private_pid), file));
+        let outcome = property.examine(bus);
+        let title = format!("{}: {}", subject.name, property.id);
+        let messages = Messages::Exam(notes.take());
+        let written = watch.map_or(Ok(()), |(watch, file)| watch.end(&title, &messages, file));
+        (outcome, written)
+    };
+    let Some(program) = subject.program else {
+        let address = subject.address.as_deref().expect("a subject without a program has an address");
+        return Ok(on(&Bus { notes: noted, ..Bus::new(address, None) }));
+    };
+    let limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
+    let broker = Broker::start(program, &limits).map_err(|error| Failure::new(error.to_string()))?;
+    let bus = Bus { notes: noted, ..Bus::new(broker.address(), Some(broker.pid())) };
+    let (outcome, written) = on(&bus);
+    let outcome = match outcome {
+        Outcome::Failed(why) if broker.has_ended() => {
+            Outcome::Failed(format!("the broker ended in the middle: {why}"))
+        }
+        outcome => outcome,
+    };
+    Ok((outcome, written))
+}
+
+fn row(property: &Property) -> Row {
+    let Property { id, group, question, basis, .. } = *property;
+    Row { property: id, group, question, basis, answers: Vec::new() }
+}
+
+impl Answer {
+    fn new(broker: &'static str, outcomes: Vec<Outcome>) -> Answer {
+        let mut cells: Vec<&str> = outcomes.iter().map(Outcome::cell).collect();
+        cells.sort_unstable();
+        cells.dedup();
+        let answer = cells.join(" | ");
+        Answer { broker, answer, is_violation: outcomes.iter().any(Outcome::is_violation), outcomes }
+    }
+
+    /// The same experiment had different answers.
+    fn varies(&self) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.cell() != self.outcomes[0].cell())
+    }
+
+    /// Why the experiment was not made, if it was not.
+    fn skipped(&self) -> Option<&'static str> {
+        self.outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Skipped(why) => Some(*why),
+            _ => None,
+        })
+    }
+
+    fn has_failed(&self) -> bool {
+        self.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_)))
+    }
+
+    fn cell(&self) -> String {
+        format!("{}{}", plain(&self.answer), if self.is_violation { " !" } else { "" })
+    }
+
+    /// That of a violation or failure, if there is one.
+    fn evidence(&self) -> &str {
+        let worst = |outcome: &&Outcome| outcome.is_violation() || matches!(outcome, Outcome::Failed(_));
+        self.outcomes.iter().find(worst).unwrap_or(&self.outcomes[0]).evidence()
+    }
+}
+
+impl Row {
+    /// Is there something to explain: a violation, a failure, or brokers that differ?
+    fn is_remarkable(&self) -> bool {
+        let mut examined = self.answers.iter().filter(|answer| answer.skipped().is_none());
+        let first = examined.clone().next().map(|answer| answer.answer.as_str());
+        examined.any(|answer| {
+            answer.is_violation
+                || answer.has_failed()
+                || answer.varies()
+                || Some(answer.answer.as_str()) != first
+        })
+    }
+
+    fn explained(&self) -> Vec<String> {
+        let basis = match self.basis {
+            Basis::Specification(section) => format!("D-Bus Specification, {section}"),
+            Basis::Practice(why) => format!("not in the specification; {why}"),
+            Basis::Nothing => "the specification leaves it open".into(),
+        };
+        let mut lines = vec![format!("{}: {} ({basis})", self.property, self.question)];
+        let of =
+            |answer: &Answer| format!("  {}: {}: {}", answer.broker, answer.cell(), plain(answer.evidence()));
+        lines.extend(self.answers.iter().filter(|answer| answer.skipped().is_none()).map(of));
+        lines
+    }
+}
+
+impl Matrix {
+    fn answers(&self) -> impl Iterator<Item = &Answer> {
+        self.properties.iter().flat_map(|row| &row.answers)
+    }
+
+    fn document(&self) -> Document {
+        let names: Vec<String> = self
+            .subjects
+            .iter()
+            .map(|subject| match (&subject.version, &subject.address) {
+                (Some(version), _) => format!("{} {version}", subject.name),
+                (None, Some(address)) => format!("{} ({})", subject.name, plain(address)),
+                (None, None) => subject.name.to_owned(),
+            })
+            .collect();
+        let broken = self.answers().filter(|answer| answer.is_violation).count();
+        let varying = self.answers().filter(|answer| answer.varies()).count();
+        let times = if self.times == 1 { "once".to_owned() } else { format!("{} times", self.times) };
+        let lead = vec![
+            format!(
+                "{} properties, each {times}: {broken} answers break a promise (!), {varying} differ between repetitions.",
+                self.properties.len()
+            ),
+            format!("Examined: {}.", names.join(", ")),
+        ];
+        let mut sections = Vec::new();
+        for group in self.groups() {
+            let rows: Vec<&Row> = self.properties.iter().filter(|row| row.group == group).collect();
+            let head: Vec<&'static str> =
+                std::iter::once("property").chain(self.subjects.iter().map(|subject| subject.name)).collect();
+            let cells = |row: &&Row| {
+                std::iter::once(row.property.to_owned()).chain(row.answers.iter().map(Answer::cell)).collect()
+            };
+            let table = Table::new(&head, head.len(), rows.len(), &rows, cells);
+            sections.push(Section { heading: group, about: Vec::new(), table: Some(table) });
+        }
+        let is_short = self.properties.len() <= 3;
+        let explained: Vec<String> = self
+            .properties
+            .iter()
+            .filter(|row| {
+                row.is_remarkable()
+                    || (is_short && row.answers.iter().any(|answer| answer.skipped().is_none()))
+            })
+            .flat_map(Row::explained)
+            .collect();
+        if !explained.is_empty() {
+            sections.push(Section { heading: "What was seen", about: explained, table: None });
+        }
+        let not_examined = self.not_examined();
+        if !not_examined.is_empty() {
+            sections.push(Section { heading: "Not examined (–)", about: not_examined, table: None });
+        }
+        Document { title: "Examination of D-Bus brokers".into(), lead, sections }
+    }
+
+    /// A line for each broker and reason, with the properties.
+    fn not_examined(&self) -> Vec<String> {
+        let mut properties: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for row in &self.properties {
+            for answer in &row.answers {
+                if let Some(why) = answer.skipped() {
+                    properties.entry((answer.broker, why)).or_default().push(row.property);
+                }
+            }
+        }
+        let line = |((broker, why), of): (_, Vec<&str>)| format!("{broker}: {}: {why}", of.join(", "));
+        properties.into_iter().map(line).collect()
+    }
+
+    fn groups(&self) -> Vec<&'static str> {
+        let mut groups: Vec<&'static str> = Vec::new();
+        for row in &self.properties {
+            if !groups.contains(&row.group) {
+                groups.push(row.group);
+            }
+        }
+        groups
+    }
+}

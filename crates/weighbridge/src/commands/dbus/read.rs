@@ -1,0 +1,108 @@
+//! Files to packets.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use weighbridge_dbus_traffic::capture::{Format, Packet, Problems, Reader};
+
+use crate::{Failure, output};
+
+/// A file that is read, and what of it could not be used.
+#[derive(Debug, Serialize)]
+pub struct Source {
+    /// Its path; `-` for standard input.
+    pub file: String,
+    /// Its format.
+    pub format: &'static str,
+    /// Places where damage was skipped.
+    pub damaged_places: u64,
+    /// Bytes, or lines, that were skipped there.
+    pub skipped: u64,
+    /// Does it end inside a packet?
+    pub ends_early: bool,
+    /// Packets of other link types.
+    pub foreign_packets: u64,
+}
+
+/// Captures that are open.
+pub struct Captures {
+    readers: Vec<(PathBuf, Reader<Box<dyn Read>>)>,
+}
+
+impl Captures {
+    /// Opens files, all of which must be captures.
+    pub fn open(paths: &[PathBuf]) -> Result<Captures, Failure> {
+        let mut readers = Vec::new();
+        for path in paths {
+            let name = name(path);
+            let source: Box<dyn Read> = match path == Path::new("-") {
+                true => Box::new(io::stdin()),
+                false => Box::new(
+                    File::open(path).map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?,
+                ),
+            };
+            let reader = Reader::new(source).map_err(|error| Failure::new(format!("{name} {error}")))?;
+            readers.push((path.clone(), reader));
+        }
+        Ok(Captures { readers })
+    }
+
+    /// Do all of them tell the sizes of messages?
+    pub fn have_sizes(&self) -> bool {
+        self.readers.iter().all(|(_, reader)| reader.format() != Format::Profile)
+    }
+
+    /// Gives every packet to `take`; what could not be used is said on standard error and returned.
+    pub fn read(self, mut take: impl FnMut(&Packet<'_>) -> io::Result<()>) -> Result<Vec<Source>, Failure> {
+        let mut sources = Vec::new();
+        for (path, mut reader) in self.readers {
+            let name = name(&path);
+            loop {
+                match reader.next_packet() {
+                    Ok(Some(packet)) => {
+                        take(&packet).map_err(|error| Failure::new(format!("cannot write: {error}")))?;
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        output::warn(&format!("{name} cannot be read to its end: {error}"));
+                        break;
+                    }
+                }
+            }
+            let problems = reader.problems();
+            warn(&name, reader.format(), problems);
+            sources.push(Source {
+                file: path.display().to_string(),
+                format: reader.format().word(),
+                damaged_places: problems.damaged,
+                skipped: problems.skipped,
+                ends_early: problems.ends_early,
+                foreign_packets: problems.foreign,
+            });
+        }
+        Ok(sources)
+    }
+}
+
+fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) }
+}
+
+fn warn(name: &str, format: Format, problems: Problems) {
+    let unit = if format == Format::Profile { "lines" } else { "bytes" };
+    if problems.damaged > 0 {
+        let (places, skipped) = (problems.damaged, problems.skipped);
+        output::warn(&format!("{name} is damaged: {skipped} {unit} were skipped in {places} places"));
+    }
+    if problems.ends_early {
+        output::warn(&format!("{name} ends inside a packet; what comes before was used"));
+    }
+    if problems.foreign > 0 {
+        output::warn(&format!(
+            "{name} has {} packets that are no D-Bus messages; they were skipped",
+            problems.foreign
+        ));
+    }
+}

@@ -1,0 +1,425 @@
+//! `weighbridge dbus replay`: the traffic of a capture on other buses, and what it costs there.
+
+use std::time::Duration;
+
+use causeway_os::sched;
+use clap::ValueEnum;
+use serde::Serialize;
+use weighbridge_dbus_client::brokers::{Broker, Error as BrokerError, Limits, Program};
+use weighbridge_dbus_replay::plan::{Counts, Plan, Planner};
+use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
+use weighbridge_stats::Evidence;
+use weighbridge_stats::order::median;
+
+use super::document::{self, Document, Section, Table, plain};
+use super::read::{Captures, Source};
+use super::sections::grouped;
+use super::watch::{Messages, Watch};
+use crate::commands::report::refuse_existing;
+use crate::dbus_args::{PlainFormat, Replay, ReplayPlace, Target};
+use crate::{Exit, Failure, output};
+
+/// Rounds when brokers are compared: the fewest whose interval is that of the Walsh averages.
+const ROUNDS: u16 = weighbridge_stats::evidence::FEWEST_FOR_WALSH as u16;
+const CONFIDENCE: f64 = 0.95;
+/// Well above what a busy machine delays a broker; it is in the time of a replay that loses broadcasts.
+const GIVE_UP: Duration = Duration::from_millis(500);
+
+/// A bus that the capture is replayed on.
+#[derive(Debug, Serialize)]
+struct Subject {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(skip)]
+    target: Target,
+}
+
+/// One replay.
+#[derive(Debug, Serialize)]
+struct Played {
+    /// From 1.
+    round: u16,
+    broker: String,
+    #[serde(flatten)]
+    run: Run,
+}
+
+/// What a broker costs in comparison with the first one, by pairs of replays of one round.
+#[derive(Debug, Serialize)]
+struct Ratio {
+    broker: String,
+    baseline: String,
+    quantity: &'static str,
+    pairs: usize,
+    ratio: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    high: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confidence: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    files: Vec<Source>,
+    connections: usize,
+    messages: Counts,
+    /// Times the recorded speed; nothing for as fast as causes allow.
+    speed: Option<f64>,
+    place: String,
+    rounds: u16,
+    brokers: Vec<Subject>,
+    replays: Vec<Played>,
+    ratios: Vec<Ratio>,
+}
+
+/// A figure of a replay: its name, and how to find it.
+type Quantity = (&'static str, fn(&Run) -> Option<f64>);
+
+const QUANTITIES: [Quantity; 3] = [
+    ("time", |run| Some(run.wall_ns as f64)),
+    ("CPU time of the broker", |run| run.usage.map(|usage| usage.cpu_ns as f64)),
+    ("switches of the broker", |run| run.usage.map(|usage| usage.switches as f64)),
+];
+
+/// Replays.
+pub fn replay(args: &Replay) -> Result<Exit, Failure> {
+    let subjects = subjects(args)?;
+    let (plan, files) = read(args)?;
+    let default_rounds = if subjects.len() > 1 { ROUNDS } else { 1 };
+    let rounds = args.rounds.unwrap_or(default_rounds);
+    if args.timeline.is_some() && (subjects.len(), rounds) != (1, 1) {
+        return Err(Failure::new(
+            "--timeline is of one replay; name one bus with --on, and no more than one of --rounds",
+        ));
+    }
+    if let Some(file) = &args.timeline {
+        refuse_existing(file, "--timeline")?;
+    }
+    // A bus with a thousand connections needs as many descriptors, here and in the broker that is started.
+    if let Err(error) = causeway_os::limits::raise_nofile() {
+        output::warn(&format!("the limit on open files stays as it is: {error}"));
+    }
+    let broker_cpu = place(args.place)?;
+    let (mut replays, mut timeline) = (Vec::new(), Ok(()));
+    for round in 1..=rounds {
+        for subject in in_random_order(&subjects) {
+            let (run, written) = replayed(&plan, subject, broker_cpu, args)?;
+            timeline = timeline.and(written);
+            replays.push(Played { round, broker: subject.name.clone(), run });
+        }
+    }
+    let ratios = ratios(&subjects, &replays);
+    let speed = if let Speed::Times(times) = args.speed { Some(times) } else { None };
+    let (connections, messages) = (plan.connections().len(), plan.counts().clone());
+    let place = args.place.to_possible_value().expect("no place is hidden").get_name().to_owned();
+    let report =
+        Report { files, connections, messages, speed, place, rounds, brokers: subjects, replays, ratios };
+    output::print(match args.format {
+        PlainFormat::Json => serde_json::to_string_pretty(&report).expect("plain data") + "\n",
+        PlainFormat::Text => document::text(&report.document()),
+        PlainFormat::Markdown => document::markdown(&report.document()),
+    })?;
+    timeline.map(|()| Exit::Fine)
+}
+
+fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
+    let installed = || Program::ALL.into_iter().filter(|program| program.path().is_some());
+    let targets = match args.on.is_empty() {
+        true => installed().map(Target::Broker).collect(),
+        false => args.on.clone(),
+    };
+    let mut subjects: Vec<Subject> = Vec::new();
+    for target in targets {
+        let (name, version) = match &target {
+            Target::Broker(program) if program.path().is_none() => {
+                return Err(Failure::new(BrokerError::Missing(*program).to_string()));
+            }
+            Target::Broker(program) => (program.name().to_owned(), program.version()),
+            Target::Address(address) => (address.clone(), None),
+        };
+        if subjects.iter().any(|subject| subject.name == name) {
+            return Err(Failure::new(format!("--on: `{name}` is there twice")));
+        }
+        subjects.push(Subject { name, version, target });
+    }
+    let address = subjects.iter().find(|subject| matches!(subject.target, Target::Address(_)));
+    if let (Some(subject), false) = (address, args.place == ReplayPlace::Free) {
+        return Err(Failure::new(format!(
+            "--place is for brokers that are started for the replay, and `{}` runs already; leave it out",
+            subject.name
+        )));
+    }
+    match subjects.is_empty() {
+        true => Err(Failure::new(
+            "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --on ADDRESS",
+        )),
+        false => Ok(subjects),
+    }
+}
+
+/// Puts this process where it is to run, and says on which CPU the broker is.
+fn place(place: ReplayPlace) -> Result<Option<u32>, Failure> {
+    let refused = |error: causeway_os::Error| Failure::new(format!("--place: {error}"));
+    let cpus = sched::allowed_cpus().map_err(refused)?;
+    let (player, broker) = match (place, &cpus[..]) {
+        (ReplayPlace::Free, _) => return Ok(None),
+        (ReplayPlace::SameCpu, [only, ..]) => (*only, *only),
+        (ReplayPlace::TwoCpus, [player, broker, ..]) => (*player, *broker),
+        _ => {
+            return Err(Failure::new(
+                "--place two-cpus needs two CPUs, and this process may run on one; use --place same-cpu or leave it out",
+            ));
+        }
+    };
+    sched::pin(&[player]).map_err(refused)?;
+    Ok(Some(broker))
+}
+
+fn read(args: &Replay) -> Result<(Plan, Vec<Source>), Failure> {
+    let captures = Captures::open(&args.files)?;
+    if !captures.have_sizes() {
+        return Err(Failure::new(
+            "a text of `dbus-monitor --profile` has no sizes and no signatures; record with `weighbridge dbus capture` or `dbus-monitor --pcap`",
+        ));
+    }
+    let mut planner = Planner::default();
+    let files = captures.read(|packet| {
+        planner.push(packet);
+        Ok(())
+    })?;
+    let plan = planner.finish();
+    if plan.counts().sent == 0 {
+        return Err(Failure::new("the capture has no message that can be sent again"));
+    }
+    Ok((plan, files))
+}
+
+fn in_random_order(subjects: &[Subject]) -> Vec<&Subject> {
+    let mut keyed: Vec<(u64, &Subject)> = subjects
+        .iter()
+        .map(|subject| {
+            let mut key = [0; 8];
+            // Without randomness the order is that of the command line.
+            let _ = rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty());
+            (u64::from_ne_bytes(key), subject)
+        })
+        .collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, subject)| subject).collect()
+}
+
+/// One replay, and whether its time line could be written; a private broker is started for it alone.
+fn replayed(
+    plan: &Plan,
+    subject: &Subject,
+    broker_cpu: Option<u32>,
+    args: &Replay,
+) -> Result<(Run, Result<(), Failure>), Failure> {
+    let options = Options {
+        speed: args.speed,
+        give_up: GIVE_UP,
+        stall: args.stall_timeout,
+        pid: None,
+        native_share: args.native_share,
+        is_watched: args.timeline.is_some(),
+    };
+    let failed = |what: &dyn std::fmt::Display| Failure::new(format!("{}: {what}", subject.name));
+    match &subject.target {
+        Target::Address(address) => {
+            let watch = args.timeline.is_some().then(|| Watch::begin(None));
+            let run = play(plan, address, &options).map_err(|error| Failure::new(error.to_string()))?;
+            let written = write_timeline(watch, plan, &run, args);
+            Ok((run, written))
+        }
+        Target::Broker(program) => {
+            let broker = Broker::start(*program, &Limits::default())
+                .map_err(|error| Failure::new(error.to_string()))?;
+            broker_cpu
+                .map_or(Ok(()), |cpu| sched::pin_process(broker.pid(), &[cpu]))
+                .map_err(|error| Failure::new(format!("--place: {error}")))?;
+            let watch = args.timeline.is_some().then(|| Watch::begin(Some(broker.pid())));
+            let played = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..options });
+            let run = played.map_err(|error| match has_ended(&broker) {
+                true => failed(&format!("the broker ended in the middle: {error}")),
+                false => failed(&error),
+            })?;
+            let written = write_timeline(watch, plan, &run, args);
+            Ok((run, written))
+        }
+    }
+}
+
+/// Writes the time line of a replay that has one.
+fn write_timeline(watch: Option<Watch>, plan: &Plan, run: &Run, args: &Replay) -> Result<(), Failure> {
+    match (watch, &args.timeline) {
+        (Some(watch), Some(file)) => {
+            watch.end("replay of a D-Bus capture", &Messages::Replay(plan, &run.notes), file)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The sockets of a process close a little before it has ended.
+fn has_ended(broker: &Broker) -> bool {
+    const TRIES: u32 = 20;
+    (0..TRIES).any(|_| {
+        let has_ended = broker.has_ended();
+        if !has_ended {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        has_ended
+    })
+}
+
+/// Of every broker but the first, by pairs of the same round.
+fn ratios(subjects: &[Subject], replays: &[Played]) -> Vec<Ratio> {
+    let values = |subject: &Subject, of: fn(&Run) -> Option<f64>| {
+        replays
+            .iter()
+            .filter(|played| played.broker == subject.name)
+            .map(|played| of(&played.run))
+            .collect::<Vec<_>>()
+    };
+    let Some((baseline, others)) = subjects.split_first() else { return Vec::new() };
+    let mut ratios = Vec::new();
+    for other in others {
+        for (quantity, of) in QUANTITIES {
+            let pairs = values(baseline, of).into_iter().zip(values(other, of));
+            let pairs: Vec<(f64, f64)> = pairs
+                .filter_map(|(baseline, other)| Some((baseline?, other?)))
+                .filter(|(baseline, other)| *baseline > 0.0 && *other > 0.0)
+                .collect();
+            let evidence = Evidence::of_pairs(&pairs);
+            let Some(ratio) = evidence.ratio() else { continue };
+            let interval = evidence.interval(CONFIDENCE);
+            ratios.push(Ratio {
+                broker: other.name.clone(),
+                baseline: baseline.name.clone(),
+                quantity,
+                pairs: pairs.len(),
+                ratio,
+                low: interval.map(|interval| interval.low),
+                high: interval.map(|interval| interval.high),
+                confidence: interval.map(|interval| interval.confidence),
+            });
+        }
+    }
+    ratios
+}
+
+impl Report {
+    fn document(&self) -> Document {
+        let files: Vec<String> = self.files.iter().map(|source| plain(&source.file)).collect();
+        let mut sections = vec![self.brokers()];
+        if !self.ratios.is_empty() {
+            sections.push(self.ratios());
+        }
+        Document { title: format!("Replay of {}", files.join(", ")), lead: self.lead(), sections }
+    }
+
+    fn lead(&self) -> Vec<String> {
+        let messages = &self.messages;
+        let mut lead = vec![format!(
+            "{} of {} messages are sent again over {} connections; {} are of the driver, which each bus makes itself.",
+            grouped(messages.sent),
+            grouped(messages.captured),
+            grouped(self.connections as u64),
+            grouped(messages.of_driver),
+        )];
+        lead.extend(
+            messages
+                .left_out
+                .iter()
+                .map(|(why, count)| format!("{} {why}; they are not sent.", grouped(*count))),
+        );
+        for (count, what) in [
+            (messages.filled, "have a body of the same size in place of their own, which is cut."),
+            (messages.starting, "started their destination; they are sent when it has its name."),
+            (
+                messages.confirmed,
+                "change rules or names and ask for a reply now, so that their moment is known.",
+            ),
+        ] {
+            if count > 0 {
+                lead.push(format!("{} of those that are sent {what}", grouped(count)));
+            }
+        }
+        let speed = match self.speed {
+            None => "as fast as causes allow".to_owned(),
+            Some(1.0) => "at the recorded speed".to_owned(),
+            Some(times) => format!("{times} times as fast as recorded"),
+        };
+        let order = if self.brokers.len() > 1 { ", each round in random order" } else { "" };
+        let rounds = if self.rounds == 1 { "1 round".into() } else { format!("{} rounds", self.rounds) };
+        let place = match self.place.as_str() {
+            "same-cpu" => ", player and broker on one CPU",
+            "two-cpus" => ", the broker on another CPU than the player",
+            _ => "",
+        };
+        lead.push(format!("Played {speed}, {rounds}{order}{place}."));
+        lead
+    }
+
+    fn brokers(&self) -> Section {
+        let of = |subject: &Subject, figure: &dyn Fn(&Run) -> Option<f64>| {
+            let runs = self.replays.iter().filter(|played| played.broker == subject.name);
+            let values: Option<Vec<f64>> = runs.map(|played| figure(&played.run)).collect();
+            values.filter(|values| !values.is_empty()).map(|values| median(&values))
+        };
+        let count = |subject: &Subject, figure: fn(&Run) -> u64| {
+            of(subject, &|run| Some(figure(run) as f64))
+                .map_or("–".into(), |count| grouped(count.round() as u64))
+        };
+        let rows = |subject: &Subject| {
+            let millis = |figure: fn(&Run) -> Option<f64>| {
+                of(subject, &figure).map_or("–".into(), |ns| format!("{:.1}", ns / 1e6))
+            };
+            let [(_, time), (_, cpu), (_, switches)] = QUANTITIES;
+            let title = [Some(subject.name.as_str()), subject.version.as_deref()].into_iter().flatten();
+            vec![
+                title.collect::<Vec<_>>().join(" "),
+                millis(time),
+                millis(cpu),
+                of(subject, &switches).map_or("–".into(), |count| grouped(count.round() as u64)),
+                count(subject, |run| run.sent),
+                count(subject, |run| run.received),
+                count(subject, |run| run.lost),
+                count(subject, |run| run.unplanned),
+                count(subject, |run| run.refused + run.dropped),
+            ]
+        };
+        let head =
+            ["broker", "time ms", "CPU ms", "switches", "sent", "received", "lost", "unplanned", "refused"];
+        let table = Table::new(&head, 1, self.brokers.len(), &self.brokers, rows);
+        let mut about =
+            vec!["Medians of the rounds; CPU time and context switches are those of the broker.".to_owned()];
+        let first =
+            self.replays.iter().find_map(|played| Some((&played.broker, played.run.first_refusal.as_ref()?)));
+        about.extend(first.map(|(broker, why)| format!("{broker} refused first: {}.", plain(why))));
+        Section { heading: "Brokers", about, table: Some(table) }
+    }
+
+    fn ratios(&self) -> Section {
+        let number = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
+        let rows = |ratio: &Ratio| {
+            vec![
+                ratio.broker.clone(),
+                ratio.quantity.into(),
+                number(Some(ratio.ratio)),
+                number(ratio.low),
+                number(ratio.high),
+            ]
+        };
+        let table =
+            Table::new(&["broker", "of", "ratio", "from", "to"], 2, self.ratios.len(), &self.ratios, rows);
+        let baseline = self.ratios.first().map_or("", |ratio| ratio.baseline.as_str());
+        let confidence = CONFIDENCE * 100.0;
+        let about = format!(
+            "Compared with {baseline}, by pairs of replays of one round; from … to is the interval of {confidence} %."
+        );
+        Section { heading: "Ratios", about: vec![about], table: Some(table) }
+    }
+}

@@ -1,0 +1,360 @@
+//! Facts as sentences and tables.
+
+use std::collections::BTreeMap;
+
+use weighbridge_dbus_traffic::cost::Cost;
+use weighbridge_dbus_traffic::lint::{Finding, Level};
+use weighbridge_dbus_traffic::traffic::{Facts, Habits};
+
+use super::costs;
+use super::document::{Document, Section, Table, plain};
+use super::lint::who;
+use super::read::Source;
+
+/// The report of an analysis; `top` rows of each table.
+pub fn document(
+    facts: &Facts,
+    findings: &[Finding],
+    sources: &[Source],
+    costs: &BTreeMap<String, Cost>,
+    top: usize,
+) -> Document {
+    let files: Vec<String> = sources.iter().map(|source| plain(&source.file)).collect();
+    let mut sections = vec![types(facts), members(facts, top)];
+    sections.extend(
+        [senders(facts, top), sizes(facts), calls(facts, top), errors(facts, top)].into_iter().flatten(),
+    );
+    sections.extend(habits(&facts.habits, top));
+    sections.push(recipients(facts));
+    sections.extend([signals(facts, top), woken(facts, top), rules(findings, top)].into_iter().flatten());
+    sections.extend(costs::sections(costs));
+    Document { title: format!("D-Bus traffic of {}", files.join(", ")), lead: lead(facts), sections }
+}
+
+fn lead(facts: &Facts) -> Vec<String> {
+    let (totals, capture) = (&facts.totals, &facts.capture);
+    let bytes = totals.bytes.map_or(", of sizes that the capture does not tell".into(), |bytes| {
+        format!(", {} bytes", grouped(bytes))
+    });
+    let mut lead = vec![format!(
+        "{} messages{bytes} in {} s. {} of them to or from the driver.",
+        grouped(totals.messages),
+        seconds(capture.duration_ns),
+        percent(totals.driver_messages, totals.messages),
+    )];
+    if totals.of_capture > 0 {
+        lead.push(format!(
+            "{} of them are of the recording program or of other monitors.",
+            grouped(totals.of_capture)
+        ));
+    }
+    if capture.cut > 0 {
+        lead.push(format!(
+            "The bodies of {} messages are cut; arguments beyond the cut are missing from rules and recipients.",
+            grouped(capture.cut)
+        ));
+    }
+    if capture.back_in_time > 0 {
+        lead.push(format!(
+            "{} messages have a time before that of an earlier one.",
+            grouped(capture.back_in_time)
+        ));
+    }
+    let invalid: u64 = capture.invalid.iter().map(|row| row.messages).sum();
+    if invalid > 0 {
+        lead.push(format!("{} packets are no valid messages and are in no count.", grouped(invalid)));
+    }
+    if !capture.has_driver_replies && totals.driver_calls > 0 {
+        lead.push(
+            "The capture has no replies of the driver, so its calls are not counted as unanswered.".into(),
+        );
+    }
+    lead
+}
+
+fn types(facts: &Facts) -> Section {
+    let totals = &facts.totals;
+    let rows = [
+        ("method calls", totals.method_calls),
+        ("method returns", totals.method_returns),
+        ("errors", totals.errors),
+        ("signals", totals.signals),
+        ("calls to the driver", totals.driver_calls),
+        ("AddMatch", totals.add_match_calls),
+    ];
+    let row =
+        |(name, count): &(&str, u64)| vec![(*name).into(), grouped(*count), percent(*count, totals.messages)];
+    Section {
+        heading: "Types",
+        about: Vec::new(),
+        table: Some(Table::new(&["type", "messages", "share"], 1, 6, &rows, row)),
+    }
+}
+
+fn members(facts: &Facts, top: usize) -> Section {
+    let table =
+        Table::new(&["type", "member", "messages", "share", "bytes"], 2, top, &facts.by_member, |row| {
+            let name = match (row.interface.as_str(), row.member.as_str()) {
+                ("", "") => "(call not in the capture)".into(),
+                (interface, member) => dotted(interface, member),
+            };
+            let share = percent(row.messages, facts.totals.messages);
+            vec![row.kind.into(), name, grouped(row.messages), share, grouped(row.bytes)]
+        });
+    Section { heading: "Members", about: Vec::new(), table: Some(table) }
+}
+
+fn senders(facts: &Facts, top: usize) -> Option<Section> {
+    let table = Table::new(
+        &["connection", "name", "process", "sent", "received", "broadcasts"],
+        2,
+        top,
+        &facts.connections,
+        |row| {
+            let pid = row.pid.map_or(String::new(), |pid| pid.to_string());
+            vec![
+                row.unique.clone(),
+                row.name.clone(),
+                pid,
+                grouped(row.sent),
+                grouped(row.received),
+                grouped(row.broadcasts),
+            ]
+        },
+    );
+    Some(Section { heading: "Connections", about: Vec::new(), table: Some(table) })
+}
+
+fn sizes(facts: &Facts) -> Option<Section> {
+    if facts.sizes.is_empty() {
+        return None;
+    }
+    let table = Table::new(
+        &["bytes of a message", "messages", "share", "bytes together"],
+        1,
+        20,
+        &facts.sizes,
+        |row| {
+            let class = format!("{} … {}", grouped(row.from_bytes), grouped(row.to_bytes));
+            vec![
+                class,
+                grouped(row.messages),
+                percent(row.messages, facts.totals.messages),
+                grouped(row.bytes),
+            ]
+        },
+    );
+    Some(Section { heading: "Sizes", about: Vec::new(), table: Some(table) })
+}
+
+fn calls(facts: &Facts, top: usize) -> Option<Section> {
+    let calls = &facts.calls;
+    if calls.expecting_reply == 0 {
+        return None;
+    }
+    let all = &calls.latency;
+    let mut about = vec![format!(
+        "{} calls expect a reply; {} have none after 25 s, {} were open at the end, {} replies answer a call from before. \
+         From call to reply, as the recording program saw them: half within {}, 90 % within {}, 99 % within {}, all within {}.",
+        grouped(calls.expecting_reply),
+        grouped(calls.unanswered),
+        grouped(calls.open_at_end),
+        grouped(calls.without_call),
+        micros(all.p50_us),
+        micros(all.p90_us),
+        micros(all.p99_us),
+        micros(all.max_us),
+    )];
+    if calls.deepest_nesting > 1 {
+        about.push(format!(
+            "{} calls inside each other: {}.",
+            calls.deepest_nesting,
+            calls.deepest.join(" → ")
+        ));
+    }
+    let head = ["destination", "method", "calls", "errors", "unanswered", "p50", "p99", "max", "waited"];
+    let table = Table::new(&head, 2, top, &calls.methods, |row| {
+        let latency = &row.latency;
+        let times = [latency.p50_us, latency.p99_us, latency.max_us, latency.total_us];
+        let mut cells = vec![row.destination.clone(), dotted(&row.interface, &row.member)];
+        cells.extend([row.calls, row.errors, row.unanswered].map(grouped));
+        cells.extend(times.map(|time| if latency.count == 0 { "–".into() } else { micros(time) }));
+        cells
+    });
+    Some(Section { heading: "Calls", about, table: Some(table) })
+}
+
+fn errors(facts: &Facts, top: usize) -> Option<Section> {
+    let table = Table::new(&["error", "messages"], 1, top, &facts.errors, |row| {
+        vec![row.name.clone(), grouped(row.messages)]
+    });
+    (!facts.errors.is_empty()).then_some(Section { heading: "Errors", about: Vec::new(), table: Some(table) })
+}
+
+fn habits(habits: &Habits, top: usize) -> Vec<Section> {
+    let mut sections = Vec::new();
+    let mut add = |heading, is_empty: bool, about: &str, table| {
+        if !is_empty {
+            sections.push(Section { heading, about: vec![about.into()], table: Some(table) });
+        }
+    };
+    let starts = Table::new(
+        &["connection", "at", "messages", "to the driver", "AddMatch"],
+        1,
+        top,
+        &habits.starts,
+        |row| {
+            let counts = [row.messages, row.driver_calls, row.add_match_calls].map(grouped);
+            [vec![row.connection.clone(), at(row.start_ns)], counts.to_vec()].concat()
+        },
+    );
+    add(
+        "Busy starts",
+        habits.starts.is_empty(),
+        "What connections send in the first second of their life.",
+        starts,
+    );
+    let chains =
+        Table::new(&["caller", "methods", "calls", "at", "took", "waiting"], 2, top, &habits.chains, |row| {
+            let methods: Vec<String> =
+                row.methods.iter().map(|row| format!("{} × {}", row.messages, row.name)).collect();
+            let waiting = percent(row.waiting_ns, row.duration_ns);
+            vec![
+                row.caller.clone(),
+                methods.join(", "),
+                grouped(row.calls),
+                at(row.start_ns),
+                micros(row.duration_ns / 1_000),
+                waiting,
+            ]
+        });
+    let about = "One call after the other, each sent after the reply of the one before; sent together they would wait once.";
+    add("Chains of calls", habits.chains.is_empty(), about, chains);
+    let head = ["caller", "destination", "gets", "objects", "interfaces", "at", "took"];
+    let gets = Table::new(&head, 2, top, &habits.repeated_gets, |row| {
+        let counts = [row.gets, row.objects, row.interfaces].map(grouped);
+        let times = vec![at(row.start_ns), micros(row.duration_ns / 1_000)];
+        [vec![row.caller.clone(), row.destination.clone()], counts.to_vec(), times].concat()
+    });
+    let about = "Properties fetched one by one; GetAll fetches those of an interface, ObjectManager those of all objects.";
+    add("Properties one by one", habits.repeated_gets.is_empty(), about, gets);
+    let polling =
+        Table::new(&["caller", "destination", "method", "calls", "every"], 3, top, &habits.polling, |row| {
+            let method = dotted(&row.interface, &row.member);
+            vec![
+                row.caller.clone(),
+                row.destination.clone(),
+                method,
+                grouped(row.calls),
+                micros(row.interval_ns / 1_000),
+            ]
+        });
+    add(
+        "Polling",
+        habits.polling.is_empty(),
+        "The same call at even intervals; a signal would come when something changes.",
+        polling,
+    );
+    sections
+}
+
+fn recipients(facts: &Facts) -> Section {
+    let recipients = &facts.recipients;
+    let coverage = &recipients.coverage;
+    let mut about = vec![format!(
+        "{} broadcasts went to {} recipients together; {} of them to nobody. All messages caused {} wake-ups at most: the \
+         bus and each recipient.",
+        grouped(recipients.broadcasts),
+        grouped(recipients.deliveries),
+        grouped(recipients.unwanted),
+        grouped(recipients.wakeups_at_most),
+    )];
+    about.push(match coverage.is_complete() {
+        true => format!("The rules of all {} connections are known.", coverage.connections),
+        false => format!(
+            "Coverage: all rules are known of {} of {} connections; there may be more recipients because of the others.",
+            coverage.rules_known, coverage.connections
+        ),
+    });
+    let table = Table::new(&["recipients", "broadcasts", "share"], 0, 40, &recipients.histogram, |row| {
+        vec![grouped(row.recipients), grouped(row.signals), percent(row.signals, recipients.broadcasts)]
+    });
+    Section { heading: "Recipients", about, table: Some(table) }
+}
+
+fn signals(facts: &Facts, top: usize) -> Option<Section> {
+    let recipients = &facts.recipients;
+    let head = ["signal", "broadcasts", "recipients together", "most", "to nobody"];
+    let table = Table::new(&head, 1, top, &recipients.signals, |row| {
+        let counts = [row.signals, row.deliveries, row.most_recipients, row.unwanted].map(grouped);
+        [vec![dotted(&row.interface, &row.member)], counts.to_vec()].concat()
+    });
+    (!recipients.signals.is_empty()).then_some(Section {
+        heading: "Broadcasts",
+        about: Vec::new(),
+        table: Some(table),
+    })
+}
+
+fn woken(facts: &Facts, top: usize) -> Option<Section> {
+    let table = Table::new(&["connection", "broadcasts", "bytes"], 1, top, &facts.recipients.woken, |row| {
+        vec![row.name.clone(), grouped(row.messages), grouped(row.bytes)]
+    });
+    let section = Section { heading: "Woken by broadcasts", about: Vec::new(), table: Some(table) };
+    (!facts.recipients.woken.is_empty()).then_some(section)
+}
+
+fn rules(findings: &[Finding], top: usize) -> Option<Section> {
+    if findings.is_empty() {
+        return None;
+    }
+    let of = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let counts = [Level::Error, Level::Warning, Level::Info].map(of);
+    let about = vec![format!(
+        "{} errors, {} warnings, {} of information; `weighbridge dbus lint` explains each.",
+        counts[0], counts[1], counts[2]
+    )];
+    let table =
+        Table::new(&["level", "finding", "connection", "rule", "count"], 4, top, findings, |finding| {
+            let words = [finding.level.word(), finding.kind].map(String::from);
+            [words.to_vec(), vec![who(finding), finding.rule.clone(), grouped(finding.count)]].concat()
+        });
+    Some(Section { heading: "Match rules", about, table: Some(table) })
+}
+
+fn dotted(interface: &str, member: &str) -> String {
+    if interface.is_empty() { member.into() } else { format!("{interface}.{member}") }
+}
+
+/// A number with its thousands apart: 1 234 567 as 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "–".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3}", ns as f64 / 1e9)
+}
+
+fn at(ns: u64) -> String {
+    format!("{} s", seconds(ns))
+}
+
+fn micros(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
+        _ => format!("{:.2} s", us as f64 / 1e6),
+    }
+}

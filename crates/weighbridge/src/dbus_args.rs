@@ -1,0 +1,334 @@
+//! What was typed after `weighbridge dbus`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use weighbridge_dbus_client::brokers::Program;
+use weighbridge_dbus_exam::Property;
+use weighbridge_dbus_replay::player::Speed;
+use weighbridge_dbus_traffic::lint::Level;
+
+use crate::Failure;
+use crate::values::{self, TextOrJson};
+
+/// `weighbridge dbus`
+#[derive(Debug, Args)]
+pub struct Dbus {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do with a D-Bus.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record the messages of a running bus as pcap
+    #[command(after_help = "\
+The bus is asked for the right to monitor. Where it refuses, rules that eavesdrop are tried, then broadcasts alone; what is \
+missing is said. The match rules, names and processes that exist are asked for first, so that recipients can be computed. \
+A capture holds the contents of messages, secrets among them; `weighbridge dbus analyse --anonymise` takes them out.
+
+Examples:
+  weighbridge dbus capture --session --for 10s -o desktop.pcap
+  weighbridge dbus capture --system | weighbridge dbus analyse -")]
+    Capture(Capture),
+    /// Say what happened in a capture: counts, sizes, latencies, habits, recipients, costly match rules
+    #[command(after_help = "\
+Reads pcap and pcapng with D-Bus messages (`dbus-monitor --pcap`, `busctl capture`, `bustle-pcap`, `weighbridge dbus \
+capture`) and the text of `dbus-monitor --profile`. Several files are parts of one capture, in order of time. What is \
+damaged is skipped and counted. Of the contents of messages nothing is shown but match rules and the names of owners.
+
+Examples:
+  weighbridge dbus analyse boot.pcap
+  weighbridge dbus analyse boot.pcap --format html -o boot.html --window 2s..2100ms
+  weighbridge dbus analyse boot.pcap --anonymise -o shape.pcap")]
+    Analyse(Analyse),
+    /// Find match rules that cost more than they bring, in a capture or on a running bus
+    #[command(after_help = "\
+Exit code: 0 no finding at or above the level, 1 findings, 2 a mistake or a failure.
+
+Examples:
+  weighbridge dbus lint boot.pcap
+  weighbridge dbus lint --system --level error --format json")]
+    Lint(Lint),
+    /// Examine what a bus does: order, loss, senders, rules, names, calls, stalled receivers, invalid messages, limits
+    #[command(after_help = "\
+Without a bus, every broker that is installed is started for each experiment anew, with limits that are low enough to be reached, and \
+killed after it. On a running bus, experiments that fill queues or tables are left out; the others connect, send to each other and leave.
+
+Exit code: 0 every promise is kept, 1 one is broken or answers differ between repetitions, 2 a mistake or a failure.
+
+Examples:
+  weighbridge dbus exam
+  weighbridge dbus exam --broker dbus-daemon --only stalled-subscriber,told-of-stall
+  weighbridge dbus exam --session --format json")]
+    Exam(Exam),
+    /// Send the traffic of a capture again over other buses, and measure what it costs there
+    #[command(after_help = "\
+Every connection of the capture becomes one of this program, with the same names, match rules and messages; services answer with what \
+they answered. No message is sent before those that its sender had received before it. A broker is started privately for each replay. With \
+several brokers, each round has them in random order, and ratios compare replays of one round with the first broker.
+
+Signals and calls of the replay reach other programs of a running bus that want them; a bus where a name of the capture is taken is refused.
+
+Examples:
+  weighbridge dbus replay desktop.pcap --on dbus-daemon
+  weighbridge dbus replay desktop.pcap --on dbus-daemon --on dbus-broker --rounds 20
+  weighbridge dbus replay desktop.pcap --on unix:path=/tmp/bus --speed recorded --format json")]
+    Replay(Replay),
+}
+
+/// Which bus.
+#[derive(Debug, Args)]
+#[group(required = false, multiple = false)]
+pub struct Bus {
+    /// The bus at this address, as in unix:path=/run/user/1000/bus
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
+    /// The session bus of this user
+    #[arg(long)]
+    pub session: bool,
+    /// The system bus
+    #[arg(long)]
+    pub system: bool,
+}
+
+impl Bus {
+    /// The address, if a bus was named.
+    ///
+    /// # Errors
+    /// There is no session bus.
+    pub fn address(&self) -> Result<Option<String>, Failure> {
+        match (&self.address, self.session, self.system) {
+            (Some(address), ..) => Ok(Some(address.clone())),
+            (_, true, _) => {
+                weighbridge_dbus_client::session().map(Some).map_err(|error| Failure::new(error.to_string()))
+            }
+            (_, _, true) => Ok(Some(weighbridge_dbus_client::system())),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// `weighbridge dbus capture`
+#[derive(Debug, Args)]
+pub struct Capture {
+    #[command(flatten)]
+    pub bus: Bus,
+    /// How long [default: until Ctrl-C, or until the bus ends]
+    #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
+    pub time: Option<Duration>,
+    /// The capture, a file that does not exist yet, or `-` for standard output [default: standard output if it is no
+    /// terminal]
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `weighbridge dbus analyse`
+#[derive(Debug, Args)]
+pub struct Analyse {
+    /// Captures; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// What to make of them
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write to this file, which does not exist yet, instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Analyse nothing; write a capture of the same shape, with hashes for names and nothing of contents
+    #[arg(long, requires = "out", conflicts_with_all = ["format", "window", "top"])]
+    pub anonymise: bool,
+    /// The window that a page shows message by message, from the start of the capture [default: its first messages]
+    #[arg(long, value_name = "FROM..TO", value_parser = window)]
+    pub window: Option<(Duration, Duration)>,
+    /// What the traffic costs each broker of this record, which `weighbridge run --suite dbus-curves` has made
+    #[arg(long, value_name = "RECORD", conflicts_with = "anonymise")]
+    pub costs: Option<PathBuf>,
+    /// Rows of each table
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
+    pub top: u16,
+}
+
+/// `weighbridge dbus lint`
+#[derive(Debug, Args)]
+pub struct Lint {
+    /// A capture; `-` is standard input
+    #[arg(value_name = "FILE", conflicts_with = "Bus")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub bus: Bus,
+    /// Least level of findings that are shown, and that make the exit code 1
+    #[arg(long, value_enum, default_value_t = LevelName::Warning)]
+    pub level: LevelName,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}
+
+/// `weighbridge dbus exam`
+#[derive(Debug, Args)]
+pub struct Exam {
+    #[command(flatten)]
+    pub bus: Bus,
+    /// Start this broker: dbus-daemon, dbus-broker, busd, causewayd or causeway-bus [default: all that are installed]
+    #[arg(long = "broker", value_name = "NAME", value_delimiter = ',', value_parser = broker, conflicts_with = "Bus")]
+    pub brokers: Vec<Program>,
+    /// Only these properties, by their words in the first column
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',', value_parser = property)]
+    pub only: Vec<&'static Property>,
+    /// Make each experiment N times; answers that differ are shown beside each other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub times: u16,
+    /// File for a time line of one experiment in the Trace Event Format, which ui.perfetto.dev opens; of one broker and one property
+    #[arg(long, value_name = "FILE.json")]
+    pub timeline: Option<PathBuf>,
+    /// What to make of it
+    #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
+    pub format: PlainFormat,
+}
+
+/// `weighbridge dbus replay`
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Captures that are parts of one; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// On this broker (dbus-daemon, dbus-broker, busd, causewayd, causeway-bus) or the bus at this address; may be repeated [default: all brokers that are installed]
+    #[arg(long, value_name = "ADDRESS|BROKER", value_parser = target)]
+    pub on: Vec<Target>,
+    /// As `recorded`, a number of times as fast, or `max`: as fast as causes allow
+    #[arg(long, value_name = "SPEED", default_value = "max", value_parser = speed)]
+    pub speed: Speed,
+    /// Where the player of all connections and a private broker run
+    #[arg(long, value_enum, default_value_t = ReplayPlace::Free)]
+    pub place: ReplayPlace,
+    /// Of the connections, those that are native members of a bus that has some: 1 is all, 0.5 every second one
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share)]
+    pub native_share: f64,
+    /// Replay N times on each [default: 1 on one bus, 7 on several]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
+    /// Fail when nothing moves for this time
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
+    pub stall_timeout: Duration,
+    /// File for a time line of one replay in the Trace Event Format, which ui.perfetto.dev opens; on one bus, in one round
+    #[arg(long, value_name = "FILE.json")]
+    pub timeline: Option<PathBuf>,
+    /// What to make of it
+    #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
+    pub format: PlainFormat,
+}
+
+/// Where the processes of a replay run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReplayPlace {
+    /// Player and broker on one CPU
+    SameCpu,
+    /// The player on one CPU, the broker on another one
+    TwoCpus,
+    /// Not pinned; the scheduler decides
+    Free,
+}
+
+/// Where a capture is replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// On a private broker of this program.
+    Broker(Program),
+    /// On the bus at this address.
+    Address(String),
+}
+
+/// Formats of an examination or a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlainFormat {
+    /// Tables for people
+    #[value(alias = "table")]
+    Text,
+    /// Markdown with tables
+    Markdown,
+    /// One document with everything
+    Json,
+}
+
+fn broker(text: &str) -> Result<Program, String> {
+    let names = Program::ALL.map(Program::name).join(", ");
+    let found = Program::ALL.into_iter().find(|program| program.name() == text);
+    found.ok_or_else(|| format!("`{text}` is no broker that is known here; there are {names}"))
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    match text.contains(':') {
+        true => Ok(Target::Address(text.into())),
+        false => broker(text).map(Target::Broker),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    number.ok_or_else(|| format!("`{text}` is no share; write a number from 0 to 1"))
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    match (text, text.parse::<f64>()) {
+        ("max", _) => Ok(Speed::Max),
+        ("recorded", _) => Ok(Speed::Times(1.0)),
+        (_, Ok(times)) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
+        _ => Err(format!(
+            "`{text}` is no speed; write recorded, max, or a number such as 10 for ten times as fast"
+        )),
+    }
+}
+
+fn property(text: &str) -> Result<&'static Property, String> {
+    let found = weighbridge_dbus_exam::properties().find(|property| property.id == text);
+    found.ok_or_else(|| {
+        let all: Vec<&str> = weighbridge_dbus_exam::properties().map(|property| property.id).collect();
+        format!("`{text}` is no property; there are {}", all.join(", "))
+    })
+}
+
+/// Formats of an analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    #[value(alias = "table")]
+    Text,
+    /// Markdown with tables
+    Markdown,
+    /// One document with everything
+    Json,
+    /// One page with pictures that works offline
+    Html,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LevelName {
+    /// Worth knowing
+    Info,
+    /// Costs something without need
+    Warning,
+    /// Grows without end, or concerns every message
+    Error,
+}
+
+impl LevelName {
+    /// The level that it names.
+    pub fn level(self) -> Level {
+        match self {
+            LevelName::Info => Level::Info,
+            LevelName::Warning => Level::Warning,
+            LevelName::Error => Level::Error,
+        }
+    }
+}
+
+fn window(text: &str) -> Result<(Duration, Duration), String> {
+    let form = "write two times from the start of the capture, as in 1500ms..2s";
+    let (from, to) = text.split_once("..").ok_or_else(|| format!("`{text}` is no window; {form}"))?;
+    let from = if from.is_empty() || from == "0" { Duration::ZERO } else { values::duration(from)? };
+    let to = if to.is_empty() { Duration::MAX } else { values::duration(to)? };
+    if from < to { Ok((from, to)) } else { Err(format!("`{text}` ends before it begins; {form}")) }
+}

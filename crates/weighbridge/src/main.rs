@@ -1,0 +1,145 @@
+//! Measures the cost of moving messages, wake-ups and memory between Linux processes.
+//!
+//! The way of a command through this program: [`args`] is what was typed · [`scope`] turns that into cases with the help
+//! of [`select`] · [`commands`] has one file for each command · [`output`] is the only way to standard output and standard
+//! error. Everything that goes wrong comes back here as a [`Failure`], is printed once, and decides the exit code.
+
+mod args;
+mod check;
+mod commands;
+mod dbus_args;
+mod destination;
+mod explain;
+mod guest_args;
+mod harness;
+mod mistakes;
+mod nearest;
+mod old_spellings;
+mod output;
+mod progress;
+mod recorder;
+mod scope;
+mod select;
+mod store;
+mod values;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use weighbridge_guest::{init, kernel_bench, net_bench};
+use weighbridge_lab::compare::machine;
+use weighbridge_lab::contract::Family;
+use weighbridge_lab::peer;
+
+use check::supervisor;
+
+/// How a command ended, other than by a [`Failure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything was done as asked.
+    Fine,
+    /// A figure is not where it is expected.
+    Outside,
+    /// Something is missing, and that has been said.
+    Incomplete,
+    /// Nothing is said of some case, and that was to be an error.
+    Inconclusive,
+    /// The control moved, so that nothing can be said.
+    Void,
+    /// Ctrl-C or SIGTERM; what there is was kept.
+    Interrupted,
+}
+
+/// Why a command did not do what it was asked: one sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    /// With this sentence.
+    pub fn new(sentence: impl Into<String>) -> Failure {
+        Failure(sentence.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn main() -> ExitCode {
+    weighbridge_lab::catalogue::add(families());
+    weighbridge_lab::plan::add(weighbridge_dbus_bench::SUITES);
+    if init::is_wanted() {
+        init::main();
+    }
+    // A peer is this program too. It must come to its work before anything else is set up.
+    let mut typed = std::env::args_os();
+    match typed.nth(1) {
+        Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
+        Some(first) if first == machine::ARGUMENT => return machine::guard(),
+        Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
+        Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
+        Some(first) if first == kernel_bench::ARGUMENT => {
+            return be_in_a_kernel(typed.next(), kernel_bench::run);
+        }
+        Some(first) if first == net_bench::ARGUMENT => return be_in_a_kernel(typed.next(), net_bench::run),
+        Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
+        _ => {}
+    }
+    match args::parse().map(commands::execute) {
+        Err(code) => ExitCode::from(code),
+        Ok(Ok(Exit::Fine)) => ExitCode::SUCCESS,
+        Ok(Ok(Exit::Outside)) => ExitCode::from(1),
+        Ok(Ok(Exit::Incomplete)) => ExitCode::from(2),
+        Ok(Ok(Exit::Inconclusive)) => ExitCode::from(3),
+        Ok(Ok(Exit::Void)) => ExitCode::from(4),
+        Ok(Ok(Exit::Interrupted)) => ExitCode::from(130),
+        Ok(Err(failure)) => {
+            output::say(&format!("error: {failure}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What other crates hand to the laboratory.
+fn families() -> impl Iterator<Item = &'static Family> {
+    #[cfg(feature = "peers")]
+    let of_libraries = weighbridge_peers::FAMILIES.iter();
+    #[cfg(not(feature = "peers"))]
+    let of_libraries = std::iter::empty();
+    weighbridge_dbus_bench::FAMILIES.iter().chain(of_libraries)
+}
+
+/// Another build asks whether peers of this one can take part in its runs.
+fn say_protocol() -> ExitCode {
+    match output::print(commands::protocol_answer()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Runs tests of the kernel in which this is the only program; the argument is the file for their results.
+fn be_in_a_kernel(results: Option<OsString>, run: fn(&Path) -> Result<(), String>) -> ExitCode {
+    match run(Path::new(&results.unwrap_or_default())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            output::say(&format!("error: {why}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Descriptor 3 is the socket to the coordinator, whose process id is the only argument.
+fn be_a_peer(parent: Option<OsString>) -> ExitCode {
+    let parent = parent.and_then(|parent| parent.to_str()?.parse().ok());
+    match (parent, causeway_os::process::inherited_fd(3)) {
+        (Some(parent), Ok(control)) => peer::main(parent, control),
+        _ => {
+            output::say(&format!("error: {} is for this program itself", peer::ARGUMENT));
+            ExitCode::from(2)
+        }
+    }
+}
