@@ -1,4 +1,4 @@
-//! How long members that are stopped delay a sender. `docs/decisions/laggards.md` says what came of it.
+//! How long members that are stopped delay a sender. `docs/decisions/bus-waiting.md` says what came of it.
 //!
 //! `laggards [DEADLINE_MS]`: one member emits signals as fast as it can. Others want them and never read; for the last row, others
 //! do not want them and never read. Printed are the longest time of a signal, and how many members were evicted.

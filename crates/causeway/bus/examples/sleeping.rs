@@ -1,5 +1,5 @@
 //! What sleeping costs: a call and its reply, where both ends sleep on a futex, poll before they sleep, or sleep on a descriptor in an
-//! event loop. `docs/decisions/sleeping.md` says what came of it.
+//! event loop. `docs/decisions/bus-waiting.md` says what came of it.
 //!
 //! `sleeping [ROUNDS]`: the ways take turns, in short rounds. Printed are medians, on one CPU and on two.
 #![allow(clippy::print_stdout, reason = "this is a command")]

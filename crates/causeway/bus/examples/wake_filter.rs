@@ -1,4 +1,4 @@
-//! How often wake filters are wrong. `docs/decisions/wake-filter.md` says what came of it.
+//! How often wake filters are wrong. `docs/decisions/bus-waiting.md` says what came of it.
 //!
 //! `wake_filter CAPTURE` plays a recorded bus: each of its connections has the filter of its match rules, and each broadcast asks
 //! all of them. `wake_filter` without a capture makes members with many rules.

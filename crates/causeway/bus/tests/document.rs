@@ -13,6 +13,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
 #[test]
 fn offsets_and_sizes_in_the_document_are_those_of_the_code() {
     let (_, bus) = DOCUMENT.split_once("\n## The bus\n").expect("the document describes the bus");
+    let bus = bus.split_whitespace().collect::<Vec<_>>().join(" "); // whatever the length of its lines
     let magic = |magic: u64| format!("`{}`", String::from_utf8(magic.to_le_bytes().to_vec()).unwrap());
     for text in [
         format!("ABI number of the bus: **{ABI}**"),
@@ -21,18 +22,18 @@ fn offsets_and_sizes_in_the_document_are_those_of_the_code() {
         magic(directory::MAGIC),
         format!("| {HINT} | 8 | hint"),
         format!("| {LIMIT} | 8 | limit"),
-        format!("| {EVICTIONS} | 8 | how many members were put out"),
+        format!("| {EVICTIONS} | 8 | how many members were evicted"),
         format!("| {BROKEN} | 8 | 0, or what ended the bus"),
         format!("| {LINES} | {LINE_BYTES} each | a line"),
         format!("{} armed word", line::ARMED),
-        format!("{} number of the member that was put out", line::EVICTED),
-        format!("{} cursor,\n{} sending", line::CURSOR, line::SENDING),
+        format!("{} number of the member that was evicted", line::EVICTED),
+        format!("{} cursor, {} sending", line::CURSOR, line::SENDING),
         format!("{} number of the member whose reply", line::WAITING_FOR),
         format!("{} nine words of statistics", line::STATISTICS),
         format!("form: {} as described, {} in a memory file", header::INLINE, header::BODY_IN_FILE),
         format!("{FLOOR} floor"),
-        format!("a\nmultiple of {GRANULE_BYTES} with a header of {} bytes", header::HEADER_BYTES),
-        format!("From {} on {PEER_BYTES} bytes for\neach peer", directory::PEERS),
+        format!("a multiple of {GRANULE_BYTES} with a header of {} bytes", header::HEADER_BYTES),
+        format!("From {} on {PEER_BYTES} bytes for each peer", directory::PEERS),
         format!("then {NAME_BYTES} for each name"),
         format!(
             "({}), and whether there are clients that the directory does not show ({})",

@@ -146,7 +146,7 @@
 
 // The example of the README is tested as those here are.
 #[cfg(all(doctest, not(loom)))]
-#[doc = include_str!("../README.md")]
+#[doc = include_str!("../../README.md")]
 mod readme {}
 
 #[cfg(all(feature = "tokio", not(loom)))]

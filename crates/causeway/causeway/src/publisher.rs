@@ -51,7 +51,7 @@ pub struct Publisher {
 
 /// Messages up to this length are written to a buffer and copied into the log by the commit. Subscribers poll the cache line
 /// of such a message; each separate store to it would be fetched by them and have to be fetched back. See
-/// `docs/decisions/stage.md`.
+/// `docs/decisions/spin.md`.
 const STAGE_BYTES: usize = 256;
 
 /// How often a publisher yields to another one that frees space, before it reports the log as full.
@@ -447,7 +447,7 @@ impl Publisher {
 /// messages. Messages that are published after it become visible only then, so fill it without delay.
 #[derive(Debug)]
 pub struct Loan<'a> {
-    /// Holds the claim too: moving a claim costs time (`docs/decisions/width.md`).
+    /// Holds the claim too: moving a claim costs time (`docs/decisions/spin.md`).
     publisher: &'a mut Publisher,
     topic: u32,
     correlation: u64,

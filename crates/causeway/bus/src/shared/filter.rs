@@ -3,7 +3,7 @@
 //!
 //! Up to [`EXACT_RULES`] rules are kept as hashes of their conditions. Of further ones, the most selective condition goes into a
 //! set of [`HASHED_BITS`] bits. Rules without such a condition are the first to be kept exactly; one more makes the filter say yes to
-//! everything. `docs/decisions/wake-filter.md` has what that costs.
+//! everything. `docs/decisions/bus-waiting.md` has what that costs.
 
 use causeway_dbus_wire::rule::{ArgMatch, MatchRule, PathMatch};
 use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, names};

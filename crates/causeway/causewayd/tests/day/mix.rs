@@ -17,7 +17,7 @@ pub enum Step {
     Signal(usize),
 }
 
-/// A capture, `CAUSEWAY_DAY_TRACE`, or the proportions of a desktop session (`docs/figures/dbus-session.md`): of ten messages that
+/// A capture, `CAUSEWAY_DAY_TRACE`, or the proportions of a desktop session (`docs/figures/dbus-session.txt`): of ten messages that
 /// programs send of themselves, five ask the bus, three call each other, two are signals.
 pub fn steps() -> Vec<Step> {
     let Ok(path) = std::env::var("CAUSEWAY_DAY_TRACE") else {
