@@ -127,7 +127,7 @@ pub fn slots_text(slots: &[u16]) -> String {
     bits.into_iter().filter_map(|digit| char::from_digit(digit, 16)).collect()
 }
 
-/// The slots of such a text, up to the first character that is no digit.
+/// The slots of such a text, up to the first character that is not a digit.
 pub fn slots_of(text: &str) -> Vec<u16> {
     let digits = text.chars().map_while(|digit| digit.to_digit(16));
     let slots = (0u16..).step_by(4).zip(digits);
@@ -156,7 +156,7 @@ pub fn send(socket: impl AsFd, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Resul
 /// Receives a packet; `None` at the end of the connection.
 ///
 /// # Errors
-/// The kernel's, also that nothing is there yet on a socket that does not wait; [`Error::Refused`] for bytes that are no packet.
+/// The kernel's, also that nothing is there yet on a socket that does not wait; [`Error::Refused`] for bytes that are not a packet.
 pub fn receive(socket: impl AsFd) -> Result<Option<(Packet, Vec<OwnedFd>)>> {
     let mut bytes = [0; PACKET_BYTES];
     let (count, fds) = socket::recv_with_fds(socket, &mut bytes, FDS_MAX)?;

@@ -21,7 +21,7 @@ pub mod name {
     pub const FAILED: &str = "org.freedesktop.DBus.Error.Failed";
     /// The object has no such method.
     pub const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
-    /// The text is no match rule.
+    /// The text is not a match rule.
     pub const MATCH_RULE_INVALID: &str = "org.freedesktop.DBus.Error.MatchRuleInvalid";
     /// There is no such rule to remove.
     pub const MATCH_RULE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.MatchRuleNotFound";

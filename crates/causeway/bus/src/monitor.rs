@@ -210,9 +210,10 @@ impl Monitor {
             .map(|(index, peer)| {
                 let own = names.iter().filter(|(_, id)| *id == peer.id).map(|(name, _)| name.clone());
                 let own = own.chain((index == 0).then(|| name_of(peer.id))).collect();
-                let statistics = match usize::from(index) < self.order.slots() {
-                    true => Statistics::of(&self.order, index, end),
-                    false => Statistics::default(),
+                let statistics = if usize::from(index) < self.order.slots() {
+                    Statistics::of(&self.order, index, end)
+                } else {
+                    Statistics::default()
                 };
                 (peer, own, statistics)
             })

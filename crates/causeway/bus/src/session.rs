@@ -21,7 +21,7 @@ use crate::monitor::Monitor;
 pub const ADDRESS_VARIABLE: &str = "CAUSEWAY_BUS";
 const DBUS_VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
 
-/// Where a bus with a D-Bus socket at this path serves natively, unless it was told otherwise: beside it.
+/// Where a bus with a D-Bus socket at this path serves natively, by default: next to it.
 ///
 /// ```
 /// assert_eq!(causeway_bus::native_socket_beside("/run/bus".as_ref()).as_os_str(), "/run/bus.native");

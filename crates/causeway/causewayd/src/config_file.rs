@@ -38,7 +38,7 @@ impl std::error::Error for BadConfig {}
 /// Reads a file and all that it includes.
 ///
 /// # Errors
-/// A file cannot be read, is no configuration, or asks for something that cannot be left out safely.
+/// A file cannot be read, is not a configuration, or asks for something that cannot be left out safely.
 pub fn read(file: &Path) -> Result<Config, BadConfig> {
     let mut config = Config::empty();
     read_into(&mut config, file, 0)?;

@@ -40,7 +40,7 @@ pub enum End {
     Closed,
     /// It is not accepted, for this reason.
     NotAuthenticated(&'static str),
-    /// It sent what is no message.
+    /// It sent an invalid message.
     Invalid(Fault),
     /// Its descriptors are not those that its messages say.
     Descriptors(&'static str),

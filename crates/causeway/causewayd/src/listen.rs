@@ -35,7 +35,7 @@ impl Listener {
     /// Listens at an address of a server, such as `unix:path=/run/bus`. The identity of the bus is put into the address for clients.
     ///
     /// # Errors
-    /// In a sentence: the address is none, another bus listens there, or the kernel refuses.
+    /// In a sentence: the address is invalid, another process serves there, or the kernel refuses.
     pub fn open(address: &str, guid: &str) -> Result<Listener, String> {
         let place = Place::parse(address)?;
         let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
@@ -59,7 +59,7 @@ impl Listener {
     /// A socket that listens already. Its file, if it has one, stays when this is dropped.
     ///
     /// # Errors
-    /// In a sentence: it is no Unix socket that listens and has a name.
+    /// In a sentence: it is not a listening Unix socket with an address.
     pub fn inherited(socket: OwnedFd, guid: &str) -> Result<Listener, String> {
         use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
         let is_stream = socket_domain(&socket) == Ok(AddressFamily::UNIX)

@@ -127,9 +127,10 @@ fn listen_all(
             address => listeners.push(Listener::open(address, guid)?),
         }
     }
-    match listeners.is_empty() {
-        true => Err("the address is empty; write unix:path=PATH".into()),
-        false => Ok((listeners, native)),
+    if listeners.is_empty() {
+        Err("the address is empty; write unix:path=PATH".into())
+    } else {
+        Ok((listeners, native))
     }
 }
 

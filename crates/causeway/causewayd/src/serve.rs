@@ -212,9 +212,10 @@ impl Server {
             return;
         }
         for (index, listener) in (0..).zip(&self.listeners) {
-            let changed = match should_listen {
-                true => epoll::add(&self.epoll, listener, Token::Listener(index).data(), EventFlags::IN),
-                false => epoll::delete(&self.epoll, listener),
+            let changed = if should_listen {
+                epoll::add(&self.epoll, listener, Token::Listener(index).data(), EventFlags::IN)
+            } else {
+                epoll::delete(&self.epoll, listener)
             };
             if let Err(error) = changed {
                 log(&format!("cannot watch a socket: {error}"));
@@ -280,7 +281,7 @@ impl Server {
         self.clients.insert(id, client);
         let most = limits.incomplete_connections;
         self.incomplete.insert((deadline, id));
-        // A legitimate client says Hello within milliseconds: the oldest of too many is none.
+        // A legitimate client says Hello within milliseconds: the oldest of too many is not one.
         while self.incomplete.len() > most.max(1)
             && let Some(&(_, oldest)) = self.incomplete.first()
         {

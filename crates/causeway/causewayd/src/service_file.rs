@@ -50,7 +50,7 @@ pub struct Services {
     quiet_until: Option<Instant>,
     /// Each with the index of its file.
     by_name: BTreeMap<String, (Service, usize)>,
-    /// Files that are no service, each with the reason.
+    /// Files that are not a service, each with the reason.
     pub warnings: Vec<String>,
 }
 
@@ -94,10 +94,7 @@ impl Services {
     #[must_use]
     pub fn refresh_for(&mut self, name: &str) -> Vec<String> {
         if let Some((_, file)) = self.by_name.get(name) {
-            return match self.are_as_read(&self.files[*file..=*file]) {
-                true => Vec::new(),
-                false => self.read_again(),
-            };
+            return if self.are_as_read(&self.files[*file..=*file]) { Vec::new() } else { self.read_again() };
         }
         let now = Instant::now();
         if self.quiet_until.is_some_and(|until| now < until) {
@@ -113,10 +110,7 @@ impl Services {
     /// Reads all files again if one of them or a folder has changed. Returns the warnings that are new.
     #[must_use]
     pub fn refresh(&mut self) -> Vec<String> {
-        match self.are_as_read(&self.files) {
-            true => Vec::new(),
-            false => self.read_again(),
-        }
+        if self.are_as_read(&self.files) { Vec::new() } else { self.read_again() }
     }
 
     /// Are all folders and these files as they were when they were read?

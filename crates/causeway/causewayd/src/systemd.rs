@@ -26,7 +26,7 @@ const MOST: i32 = 32;
 /// native members.
 ///
 /// # Errors
-/// In a sentence: there are none for D-Bus programs or too many, or one of them is no Unix socket that listens.
+/// In a sentence: there are none for D-Bus programs or too many, or one of them is not a listening Unix socket.
 pub fn listeners(guid: &str) -> Result<(Vec<Listener>, Option<NativePlace>), String> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
     let is_for_us = number("LISTEN_PID") == Some(std::process::id().cast_signed());
@@ -55,11 +55,10 @@ pub fn listeners(guid: &str) -> Result<(Vec<Listener>, Option<NativePlace>), Str
             ));
         }
     }
-    match listeners.is_empty() {
-        true => {
-            Err("systemd passed no socket for D-Bus clients; add a ListenStream= to the socket unit".into())
-        }
-        false => Ok((listeners, native)),
+    if listeners.is_empty() {
+        Err("systemd passed no socket for D-Bus clients; add a ListenStream= to the socket unit".into())
+    } else {
+        Ok((listeners, native))
     }
 }
 

@@ -10,7 +10,7 @@ const SPACE_POLL: Duration = Duration::from_millis(1);
 
 /// What sends the messages of tasks.
 pub(crate) trait MessageSink {
-    /// Sends if there is space; takes what has come otherwise.
+    /// Sends if there is space; drains received messages otherwise.
     ///
     /// # Errors
     /// The message cannot be sent, or the connection has ended.

@@ -172,7 +172,7 @@ impl MessageSink for Shared {
 }
 
 impl State {
-    /// Takes what has come, and wakes the tasks that wait for it. Returns whether there is more.
+    /// Drains received messages, and wakes the tasks that wait for them. Returns whether there is more.
     pub(super) fn take(&mut self) -> bool {
         for _ in 0..MESSAGES_PER_TURN {
             if self.end.is_some() {

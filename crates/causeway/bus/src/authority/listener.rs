@@ -40,7 +40,7 @@ impl Listener {
     /// A socket that listens already.
     ///
     /// # Errors
-    /// It is no Unix socket of packets that listens.
+    /// It is not a listening Unix socket of type `SOCK_SEQPACKET`.
     pub fn inherited(socket: OwnedFd) -> Result<Listener> {
         use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
         let is_ours = socket_domain(&socket) == Ok(AddressFamily::UNIX)

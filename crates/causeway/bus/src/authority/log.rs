@@ -50,7 +50,7 @@ pub enum Appended {
     /// It stands at this position of the order log.
     At(u64),
     /// Not yet: there is no space before the log has been read further, by the authority itself or by a member. Try again after
-    /// reading; a member that stands in the way for longer than the laggard deadline is evicted by that.
+    /// reading; this evicts a member that blocks others for longer than the laggard deadline.
     Full,
     /// Never: it, or of one that is staged its header, is longer than a quarter of the outbox.
     TooLong,

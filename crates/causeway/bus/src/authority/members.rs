@@ -247,7 +247,7 @@ impl Authority {
     /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it.
     ///
     /// # Errors
-    /// All places are taken, or the process is gone. It was told, and is no member.
+    /// All slots are in use, or the process is gone. It was told, and is not a member.
     pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
         let joined = self.join(ticket.0, id);
         if let Err(error) = &joined {
@@ -277,10 +277,7 @@ impl Authority {
 
     fn send_refusal(&self, link: u64, why: &str) {
         let Some(link) = self.links.get(&link) else { return };
-        let refusal = match self.leaving.is_empty() {
-            true => control::Refusal::Final,
-            false => control::Refusal::Limit,
-        };
+        let refusal = if self.leaving.is_empty() { control::Refusal::Final } else { control::Refusal::Limit };
         let _ = control::send(&link.socket, &Packet::refused(refusal, why), &[]);
     }
 
@@ -438,7 +435,7 @@ impl Authority {
         }
     }
 
-    /// A member is none any more, and is told why. False if that was so before.
+    /// Ends a membership, and tells the process why. False if that was so before.
     fn dismiss(&mut self, id: PeerId, link: u64, index: u16, why: &str) -> bool {
         let Some(found) = self.links.get(&link).filter(|link| link.member == Some(id)) else {
             return false;
@@ -449,7 +446,7 @@ impl Authority {
         true
     }
 
-    /// A member is none any more, and its process may still write into its line: its slot is held until that has closed its socket or
+    /// Ends a membership while its process may still write into its line: its slot is held until that has closed its socket or
     /// ended. What it sends until then is not read.
     fn detach(&mut self, id: PeerId, link: u64, index: u16) {
         if let Some(link_of) = self.links.get_mut(&link) {
@@ -460,7 +457,7 @@ impl Authority {
         self.leave(id, index);
     }
 
-    /// A member is none any more: nobody waits for it, and what was for it alone goes.
+    /// Ends a membership: nobody waits for it, and what was for it alone is dropped.
     fn leave(&mut self, id: PeerId, slot: u16) {
         self.port.directory().set_state(slot, State::Leaving);
         let watched = self.watched_end();

@@ -65,11 +65,11 @@ pub struct AuthorityOptions {
     pub clients: usize,
     /// Names at most that the directory shows; calls to others go through the host.
     pub names: usize,
-    /// A member that stands in the way of others for so long is evicted.
+    /// A member that blocks others for this long is evicted.
     pub laggard_deadline: Duration,
     /// A process that connects and has not asked for anything for so long is sent away.
     pub join_deadline: Duration,
-    /// How much may be on its way beside the log.
+    /// How much may be in flight outside of the log.
     pub transfers: TransferLimits,
     /// Closes descriptors of messages that no receiver has taken: drops them, or lets another thread do that, because closing may wait for
     /// somebody (a socket that lingers).
@@ -211,7 +211,7 @@ pub struct Authority {
     was_woken: bool,
     /// How far the authority was when it announced its last sleep.
     asleep: log::Asleep,
-    /// Who stood in the way of the last message, at which cursor, since when.
+    /// Who blocked the last message, at which cursor, since when.
     blocked: Option<Blocked>,
     /// Since when a process waits for a place, and when it last asked.
     place_wanted: Option<(Instant, Instant)>,
@@ -317,7 +317,7 @@ impl Authority {
     /// Lets processes of this user join at a socket that listens already, such as one of a service manager (`ListenSequentialPacket=`).
     ///
     /// # Errors
-    /// It is no Unix socket of packets that listens.
+    /// It is not a listening Unix socket of type `SOCK_SEQPACKET`.
     pub fn serve_on(&mut self, socket: OwnedFd) -> Result<()> {
         self.listen(Listener::inherited(socket)?)
     }

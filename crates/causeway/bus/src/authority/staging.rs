@@ -12,7 +12,7 @@ use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, To};
 use crate::share::Share;
 
-/// How much may be on its way beside the log. A connection has its [`Share`]; what is above is refused with `LimitsExceeded`.
+/// How much may be in flight outside of the log. A connection has its [`Share`]; what is above is refused with `LimitsExceeded`.
 #[derive(Clone, Debug)]
 pub struct TransferLimits {
     /// Descriptors of messages that have not been taken. The process that serves the bus has them open.

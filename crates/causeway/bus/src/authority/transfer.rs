@@ -23,7 +23,7 @@ impl Authority {
     /// Serves a request of a member about its staged transfers.
     ///
     /// # Errors
-    /// It is none that a correct member sends; the member does not read.
+    /// No correct member sends it; the member does not read.
     pub(super) fn transfer(&mut self, link: u64, packet: &Packet, fds: Vec<OwnedFd>) -> Result<()> {
         let unexpected = || Error::Refused("invalid request about a staged transfer".into());
         let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
@@ -142,9 +142,10 @@ impl Authority {
     /// The staged transfer of a message that no member takes: of one that is too long for the outbox the log has the header, and monitors see its length.
     #[must_use]
     pub fn stage_header_only(&mut self, bytes: &[u8]) -> TransferRef {
-        match bytes.len() > self.port.longest_message() {
-            true => TransferRef { token: self.staging.next_token(), is_in_file: true },
-            false => TransferRef::default(),
+        if bytes.len() > self.port.longest_message() {
+            TransferRef { token: self.staging.next_token(), is_in_file: true }
+        } else {
+            TransferRef::default()
         }
     }
 

@@ -38,7 +38,7 @@ impl Connection {
     /// Calls a method with arguments that were marshalled elsewhere, in the byte order of this machine.
     ///
     /// # Errors
-    /// As [`Connection::call`]; [`Error::Invalid`] for a signature that is none.
+    /// As [`Connection::call`]; [`Error::Invalid`] for an invalid signature.
     pub fn call_marshalled(
         &mut self,
         destination: &str,
@@ -209,7 +209,7 @@ impl Connection {
     /// Answers a call.
     ///
     /// # Errors
-    /// The bus or this connection has ended. A caller that is gone is no error.
+    /// The bus or this connection has ended. A caller that is gone is not an error.
     pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
         self.answer(call, Ok(body.into()))
     }
@@ -218,7 +218,7 @@ impl Connection {
     /// `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, and `Introspect` as [`Connection::serve`] answers it.
     ///
     /// # Errors
-    /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
+    /// As [`Connection::reply`]; [`Error::Invalid`] for an invalid error name.
     pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
         self.answer(call, Err((error, text)))
     }

@@ -1,4 +1,4 @@
-//! What travels beside the log: descriptors, and messages that are too long for the outbox. The authority holds them meanwhile.
+//! What is staged outside of the log: descriptors, and messages that are too long for the outbox. The authority holds them meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

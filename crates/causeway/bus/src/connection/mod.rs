@@ -7,7 +7,7 @@
 //! | `message` | messages as programs see them |
 //! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
 //! | `raw` | whole messages, for programs that build and read them themselves |
-//! | `descriptors` | what of a message travels beside the log |
+//! | `descriptors` | what of a message is staged outside of the log |
 //! | `names`, `rules` | names and match rules |
 //! | `standard` | what this library answers in the place of the program |
 //! | `destinations` | where messages for a name go |
@@ -86,7 +86,7 @@ pub struct Connection {
     link: Link,
     watched: Arc<Watched>,
     options: ConnectionOptions,
-    /// A member that stands in the way of a message for so long is evicted.
+    /// A member that blocks a message for this long is evicted.
     laggard_deadline: Duration,
     name: Arc<str>,
     writer: Writer,

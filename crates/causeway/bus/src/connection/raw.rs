@@ -45,8 +45,8 @@ impl Connection {
     /// a reply.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no message, or has no destination and is no signal; [`Error::Method`] with `LimitsExceeded` for what
-    /// is too long, for too many calls under way or too much on its way beside the log; the bus or this connection has ended.
+    /// [`Error::Invalid`] for an invalid message, or one without destination that is not a signal; [`Error::Method`] with `LimitsExceeded` for what
+    /// is too long, for too many pending calls or too much in flight outside of the log; the bus or this connection has ended.
     ///
     /// # Panics
     /// As [`Builder::build`], for names that are none.

@@ -43,7 +43,7 @@ impl Connection {
 
     /// What is there already. For event loops: see [`Connection::as_fd`](std::os::fd::AsFd::as_fd).
     ///
-    /// Each call also takes from the log what has come meanwhile, up to 8 MiB that the program has not taken yet: nobody
+    /// Each call also drains the log, up to 8 MiB that the program has not taken yet: nobody
     /// waits for a program that comes back, however long it works on what it has.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub(crate) struct Outgoing {
     descriptors: Vec<OwnedFd>,
     /// What of it lies with the authority, once that was asked to keep it.
     transfer: Option<TransferRef>,
-    /// Who stands in the way.
+    /// Who blocks it.
     blocked: Option<Blocked>,
 }
 
@@ -95,7 +95,7 @@ impl Connection {
     /// Emits a signal to all who want it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no path, interface or member; [`Error::Method`] with `LimitsExceeded` for more descriptors or
+    /// [`Error::Invalid`] for an invalid path, interface or member; [`Error::Method`] with `LimitsExceeded` for more descriptors or
     /// bytes than the bus takes now; the bus or this connection has ended.
     pub fn emit(
         &mut self,
@@ -135,7 +135,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends if there is space. Otherwise wakes the members that are in the way, and evicts them after the deadline; the caller drains
+    /// Sends if there is space. Otherwise wakes the members that block it, and evicts them after the deadline; the caller drains
     /// received messages, and tries again.
     pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
         let Outgoing { to, bytes, layout, descriptors, transfer, .. } = message;

@@ -34,7 +34,7 @@ impl Connection {
     /// `Introspect` of such an object, and of those above it, is answered by [`Connection::serve`]; calls of the others go to the program.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no object path, and for a text that does not begin with `<interface`, such as a whole document.
+    /// [`Error::Invalid`] for an invalid object path, and for a text that does not begin with `<interface`, such as a whole document.
     pub fn describe(&mut self, path: &str, interfaces: &str) -> Result<()> {
         check(path, names::is_path, "object path")?;
         let text = interfaces.trim();

@@ -1,15 +1,15 @@
 //! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on it.
 //!
-//! Nothing here waits. What stands in the way is returned as a value, and the caller decides how long to try.
+//! Nothing here waits. What blocks is returned as a value, and the caller decides how long to try.
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `outbound` | a message to be sent |
 //! | `send` | a message into the outbox, its entry into the order log, space that is free again |
 //! | `receive` | entries in their order, checked, and the messages that they refer to |
-//! | `wake` | who sleeps is woken, who stands in the way is evicted |
+//! | `wake` | sleeping members are woken, members that block others are evicted |
 //! | `subscribers` | which members want a signal |
-//! | `staged` | messages of which a part travels beside the log |
+//! | `staged` | messages of which a part is staged outside of the log |
 //! | `others` | outboxes and doorbells of the other members |
 
 mod others;

@@ -116,9 +116,10 @@ impl Port {
         }
         let before = last.replace(place);
         let is_signal = destination == BROADCAST;
-        let is_wanted = match is_signal {
-            true => slot == AUTHORITY || self.wants_signals,
-            false => destination == self.slot || self.wants_everything,
+        let is_wanted = if is_signal {
+            slot == AUTHORITY || self.wants_signals
+        } else {
+            destination == self.slot || self.wants_everything
         };
         if !is_wanted || self.skips_own && slot == self.slot {
             return Ok(None);

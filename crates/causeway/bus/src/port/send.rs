@@ -58,7 +58,7 @@ impl Port {
         self.end
     }
 
-    /// Sends a message, and wakes those it is for. What travels beside the log is where its receivers find it already.
+    /// Sends a message, and wakes those it is for. What is staged must be with the authority already.
     pub fn send(
         &mut self,
         descriptors: &mut dyn Descriptors,

@@ -10,7 +10,7 @@ use crate::shared::body::SealedBody;
 use crate::shared::filter::SignalTexts;
 use crate::shared::header::{BODY_IN_FILE, INLINE};
 
-/// What of a message travels beside the log.
+/// What of a message is staged with the authority, outside of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferRef {
     /// Under which token; 0 if nothing does.

@@ -20,7 +20,7 @@ pub const SEALS: &[Seals] = &[Seals::WRITE, Seals::SHRINK, Seals::GROW, Seals::S
 /// Puts a message into a sealed file.
 ///
 /// # Errors
-/// The kernel lacks memory or descriptors, or a limit on the length of files is in the way.
+/// The kernel lacks memory or descriptors, or a limit on the length of files prevents it.
 pub fn write(message: &[u8]) -> Result<OwnedFd> {
     let fd = os_memory::memfd("causeway-message", 0)?;
     let os = |error| {
@@ -40,7 +40,7 @@ pub fn write(message: &[u8]) -> Result<OwnedFd> {
 /// Bytes of a file that holds a message, which must have [`SEALS`].
 ///
 /// # Errors
-/// [`Error::Refused`]: a seal or some of its memory is missing, or it is no memory file.
+/// [`Error::Refused`]: a seal or some of its memory is missing, or it is not a memory file.
 pub fn checked_bytes(fd: &OwnedFd) -> Result<u64> {
     memory::checked_bytes(fd, "file of a message", SEALS)
 }

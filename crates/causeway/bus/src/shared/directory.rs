@@ -371,9 +371,10 @@ impl Directory {
     fn set_bit(&self, at: usize, bit: u16, value: bool) {
         let word = self.memory.atomic_u64(at + usize::from(bit) / 64 * 8);
         let mask = 1u64 << (bit % 64);
-        match value {
-            true => word.fetch_or(mask, Ordering::SeqCst),
-            false => word.fetch_and(!mask, Ordering::SeqCst),
+        if value {
+            word.fetch_or(mask, Ordering::SeqCst)
+        } else {
+            word.fetch_and(!mask, Ordering::SeqCst)
         };
     }
 

@@ -113,7 +113,7 @@ impl OrderLog {
     /// A new order log, and the descriptor for members.
     ///
     /// # Errors
-    /// `entries` is no power of two from 16 to 2²⁴, `slots` more than [`SLOTS_MAX`]; the kernel lacks memory or a seal.
+    /// `entries` is not a power of two from 16 to 2²⁴, `slots` more than [`SLOTS_MAX`]; the kernel lacks memory or a seal.
     pub fn create(entries: u64, slots: usize) -> Result<(OwnedFd, OrderLog)> {
         if !entries.is_power_of_two() || !ENTRIES_LOG2.contains(&entries.trailing_zeros()) {
             return Err(Error::Invalid(format!(

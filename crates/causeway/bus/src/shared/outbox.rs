@@ -39,7 +39,7 @@ impl Outbox {
     /// A new outbox and the descriptor for others, who can only read it.
     ///
     /// # Errors
-    /// `capacity_bytes` is no power of two from 4 KiB to 1 GiB; the kernel lacks memory or a seal.
+    /// `capacity_bytes` is not a power of two from 4 KiB to 1 GiB; the kernel lacks memory or a seal.
     pub fn create(capacity_bytes: u64) -> Result<(OwnedFd, Outbox)> {
         if !capacity_bytes.is_power_of_two() || !CAPACITY_LOG2.contains(&capacity_bytes.trailing_zeros()) {
             return Err(Error::Invalid(format!(

@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    /// Takes what has come. Returns whether there is more.
+    /// Drains received messages. Returns whether there is more.
     fn take(&mut self) -> bool {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(connection) = &mut self.connection else { return false };
@@ -245,7 +245,7 @@ pub(super) fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Takes messages for zbus until the connection ends: also while zbus does not read, or this member would stand in the way of others.
+/// Takes messages for zbus until the connection ends: also while zbus does not read, or this member would block others.
 pub(super) async fn drive(shared: Arc<Shared>, doorbell: Doorbell) {
     while let Some(message) = poll_fn(|cx| poll_driver(&shared, &doorbell, cx)).await {
         let serial = message.serial;

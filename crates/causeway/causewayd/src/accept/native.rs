@@ -72,7 +72,7 @@ impl Bus {
     }
 
     /// A message of a native member came without what belongs to it. A call is answered for its receiver; a reply ends with an error, and
-    /// all else is dropped. What is for another member is none of the bus's business.
+    /// all else is dropped. What is for another member does not concern the bus.
     fn answer_incomplete(&mut self, inbound: &InboundMessage, why: &str) {
         let Ok(header) = Header::parse(&inbound.bytes) else { return };
         let (from, to) = (MemberId(inbound.sender), inbound.to.map(MemberId));

@@ -33,7 +33,7 @@ pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
 pub use start::Ended;
 
-/// What programs and D-Bus's own tests compare the text of the error with, beside its name.
+/// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
 const CALLEE_GONE: &str = "Message recipient disconnected from message bus without replying";
 const NO_REPLY_IN_TIME: &str = "Message did not receive a reply (timeout by message bus)";
 
@@ -93,7 +93,7 @@ impl<'a> RoutedMessage<'a> {
     }
 }
 
-/// What statistics say beside the sizes of tables.
+/// Statistics other than the sizes of tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Messages that were accepted from members.
@@ -229,9 +229,10 @@ impl Bus {
             return Err(format!("the bus has reached the limit of {all} connections"));
         }
         // The unique name is one of its names.
-        match self.quota.charge(id, uid, Resource::Names, 1) {
-            true => Ok(()),
-            false => Err("this user has too many names".into()),
+        if self.quota.charge(id, uid, Resource::Names, 1) {
+            Ok(())
+        } else {
+            Err("this user has too many names".into())
         }
     }
 

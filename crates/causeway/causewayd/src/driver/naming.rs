@@ -32,9 +32,10 @@ fn well_known(name: &str) -> Result<&str, Refusal> {
     if name == DRIVER {
         return refused(error::INVALID_ARGS, format!("{DRIVER} is the name of the bus"));
     }
-    match names::is_well_known(name) {
-        true => Ok(name),
-        false => refused(error::INVALID_ARGS, format!("invalid well-known name `{name}`")),
+    if names::is_well_known(name) {
+        Ok(name)
+    } else {
+        refused(error::INVALID_ARGS, format!("invalid well-known name `{name}`"))
     }
 }
 

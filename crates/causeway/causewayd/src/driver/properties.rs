@@ -18,9 +18,10 @@ fn of_interface(interface: &str) -> Result<&'static [(&'static str, &'static [&'
     if interface.is_empty() || interface == DRIVER {
         return Ok(ALL);
     }
-    let why = match names::is_interface(interface) {
-        true => format!("the interface {interface} has no properties"),
-        false => format!("invalid interface name `{interface}`"),
+    let why = if names::is_interface(interface) {
+        format!("the interface {interface} has no properties")
+    } else {
+        format!("invalid interface name `{interface}`")
     };
     refused(error::UNKNOWN_INTERFACE, why)
 }

@@ -274,7 +274,7 @@ impl Server {
                 Ok(Appended::Full) => {
                     native.transfer = Some(transfer);
                     self.requeue(Step::Do(Action::Append { from, to, message }));
-                    // What this process has not read may be what is in the way.
+                    // What this process has not read may be what prevents it.
                     let Progress { count, is_done } = self.read_log(u64::MAX);
                     if !is_done || (count == 0 && has_read) {
                         return;
@@ -286,7 +286,7 @@ impl Server {
         }
     }
 
-    /// What of a message travels beside the log: descriptors, and all of a long one, if native members are among its receivers. Nothing if
+    /// What of a message is staged: descriptors, and all of a long one, if native members are among its receivers. Nothing if
     /// that is not possible; then nobody gets it through the log, and who waits for an answer has one.
     fn stage(&mut self, from: Option<MemberId>, to: Receiver, message: &Message) -> Option<TransferRef> {
         let native = self.native.as_mut()?;

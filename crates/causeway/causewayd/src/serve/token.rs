@@ -16,7 +16,7 @@ pub enum Token {
     Child(u64),
     /// Native members.
     Native,
-    /// What ends the loop beside signals.
+    /// What else than a signal ends the loop.
     Stop,
 }
 
