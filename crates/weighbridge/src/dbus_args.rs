@@ -102,9 +102,9 @@ impl Bus {
         match (&self.address, self.session, self.system) {
             (Some(address), ..) => Ok(Some(address.clone())),
             (_, true, _) => {
-                weighbridge_dbus_client::session().map(Some).map_err(|error| Failure::new(error.to_string()))
+                causeway_bus::client::session().map(Some).map_err(|error| Failure::new(error.to_string()))
             }
-            (_, _, true) => Ok(Some(weighbridge_dbus_client::system())),
+            (_, _, true) => Ok(Some(causeway_bus::client::system())),
             _ => Ok(None),
         }
     }

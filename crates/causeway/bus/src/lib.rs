@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`Connection`] | a member: calls, signals, names, matches, an object server |
 //! | [`Monitor`] | reads everything; nobody waits for it |
+//! | [`client::Bus`] | a small client of any D-Bus, over a socket or as a member |
 //! | [`Authority`] | carries a bus; part of the event loop of the program that decides, which is `causewayd` |
 //!
 //! `docs/bus.md` says what is promised and what is not; `docs/wire.md` has the bytes.
@@ -16,6 +17,8 @@
 mod asynchronous;
 #[cfg(not(loom))]
 mod authority;
+#[cfg(not(loom))]
+pub mod client;
 #[cfg(not(loom))]
 mod connection;
 #[cfg(not(loom))]

@@ -5,12 +5,13 @@ use std::io;
 use std::time::Duration;
 
 use causeway::Error;
+use causeway_bus::client;
 
 /// Why a command failed.
 pub enum Failure {
-    Bus(Error),
-    Names(causeway_bus::Error),
-    Gateway(weighbridge_dbus_client::Error),
+    Group(Error),
+    Bus(causeway_bus::Error),
+    Client(client::Error),
     Usage(String),
     /// The bus does not answer within this time.
     NoAnswer(Duration),
@@ -21,8 +22,8 @@ impl Failure {
     /// The name of the error with which a call was answered, if it was.
     pub fn error_name(&self) -> Option<&str> {
         match self {
-            Failure::Names(error) => error.name(),
-            Failure::Gateway(weighbridge_dbus_client::Error::Refused { name, .. }) => Some(name),
+            Failure::Bus(error) => error.name(),
+            Failure::Client(client::Error::Refused { name, .. }) => Some(name),
             _ => None,
         }
     }
@@ -31,9 +32,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Group(error) => error.fmt(f),
             Failure::Bus(error) => error.fmt(f),
-            Failure::Names(error) => error.fmt(f),
-            Failure::Gateway(error) => error.fmt(f),
+            Failure::Client(error) => error.fmt(f),
             Failure::Usage(why) => f.write_str(why),
             Failure::NoAnswer(timeout) => write!(f, "the bus does not answer within {timeout:?}"),
             Failure::Output(error) => write!(f, "cannot read or print: {error}"),
@@ -43,25 +44,25 @@ impl fmt::Display for Failure {
 
 impl From<causeway_os::Error> for Failure {
     fn from(error: causeway_os::Error) -> Failure {
-        Failure::Bus(Error::Os(error))
+        Failure::Group(Error::Os(error))
     }
 }
 
-impl From<weighbridge_dbus_client::Error> for Failure {
-    fn from(error: weighbridge_dbus_client::Error) -> Failure {
-        Failure::Gateway(error)
+impl From<client::Error> for Failure {
+    fn from(error: client::Error) -> Failure {
+        Failure::Client(error)
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure::Bus(error)
+        Failure::Group(error)
     }
 }
 
 impl From<causeway_bus::Error> for Failure {
     fn from(error: causeway_bus::Error) -> Failure {
-        Failure::Names(error)
+        Failure::Bus(error)
     }
 }
 

@@ -16,9 +16,10 @@ pub fn man(mut program: Command, words: &[String]) -> Result<(), Failure> {
         command = command.find_subcommand(word).ok_or_else(|| {
             let known: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
             let within = command.get_bin_name().unwrap_or("causeway");
-            Failure::Usage(match known.is_empty() {
-                true => format!("`{within}` has no commands; leave {word:?} out"),
-                false => format!("`{within}` has no command {word:?}; it has {}", known.join(", ")),
+            Failure::Usage(if known.is_empty() {
+                format!("`{within}` has no commands; leave {word:?} out")
+            } else {
+                format!("`{within}` has no command {word:?}; it has {}", known.join(", "))
             })
         })?;
     }

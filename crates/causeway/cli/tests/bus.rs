@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use causeway_bus::client;
 use causeway_bus::wire::{Body, Builder, Header, Kind};
 use causeway_bus::{AuthorityOptions, Connection};
 use support::{Running, causeway, eventually, kill, tied};
-use weighbridge_dbus_client as gateway;
 
 const LONG: Duration = Duration::from_secs(60);
 const INTROSPECTION: &str = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\" \
@@ -61,7 +61,7 @@ impl Bus {
     }
 
     /// A D-Bus socket.
-    fn gateway(folder: &Path) -> Option<Bus> {
+    fn dbus(folder: &Path) -> Option<Bus> {
         let address = format!("unix:path={}", folder.join("dbus").display());
         let mut command = tied(causewayd()?.to_str().unwrap());
         command.args(["--address", &address, "--nofork", "--print-address"]).stderr(Stdio::null());
@@ -122,8 +122,8 @@ fn answer(member: &str, path: &str, argument: &str) -> Option<Result<Body, (&'st
 }
 
 /// A client that has the name and answers until it is told to quit.
-fn gateway_service(address: &str) -> JoinHandle<()> {
-    let mut bus = gateway::Connection::open(address).unwrap();
+fn dbus_service(address: &str) -> JoinHandle<()> {
+    let mut bus = client::Bus::connect(address).unwrap();
     bus.ask_driver("RequestName", Body::default().text("com.example.Echo").u32(0)).unwrap();
     std::thread::spawn(move || {
         loop {
@@ -251,17 +251,17 @@ fn everything_works(bus: &Bus) {
     for (arguments, expected) in [
         (&["call", "com.example.Nobody", "/", "a.b", "M"][..], "ServiceUnknown"),
         (&["call", "com.example.Echo", "/", "a.b", "M"], "no such method"),
-        (&["call", "nobody", "/", "a.b", "M"], "\"nobody\" is no name of a connection"),
-        (&["call", "a.b", "x", "a.b", "M"], "\"x\" is no object path"),
-        (&["call", "a.b", "/", "ab", "M"], "\"ab\" is no interface"),
-        (&["call", "a.b", "/", "a.b", "M.M"], "\"M.M\" is no name of a method"),
+        (&["call", "nobody", "/", "a.b", "M"], "\"nobody\" is not the name of a connection"),
+        (&["call", "a.b", "x", "a.b", "M"], "\"x\" is not an object path"),
+        (&["call", "a.b", "/", "ab", "M"], "\"ab\" is not an interface"),
+        (&["call", "a.b", "/", "a.b", "M.M"], "\"M.M\" is not the name of a method"),
         (&["emit", "/", "a.b", "M", "s"], "a value of type \"s\" is missing"),
         (&["emit", "/", "a.b", "M", "u", "x"], "no unsigned number"),
         (&["emit", "/", "a.b", "M", "z", "x"], "no signature"),
-        (&["monitor", "x"], "no match rule"),
+        (&["monitor", "x"], "not a match rule"),
         (&["match", "type='method_call'"], "matches no signals"),
         (&["tree", "com.example.Nobody"], "ServiceUnknown"),
-        (&["wait", "x"], "\"x\" is no name"),
+        (&["wait", "x"], "\"x\" is not the name"),
         (&["wait", "a.b", "--timeout=-1"], "from 0 to 1000000000"),
         (&["wait", "a.b", "--timeout", "-1"], "from 0 to 1000000000"),
         (&["wait", "a.b", "--timeout", "inf"], "from 0 to 1000000000"),
@@ -280,8 +280,8 @@ fn everything_works(bus: &Bus) {
 #[test]
 fn every_command_works_at_a_d_bus_socket() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(bus) = Bus::gateway(folder.path()) else { return };
-    let service = gateway_service(&bus.option[1]);
+    let Some(bus) = Bus::dbus(folder.path()) else { return };
+    let service = dbus_service(&bus.option[1]);
     let stat = bus.says(&["stat"]);
     assert!(stat.starts_with("bus: ") && stat.contains("ActiveConnections"), "{stat}");
     let rows: Vec<Vec<&str>> = stat.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
@@ -385,9 +385,9 @@ fn a_wrong_bus_is_said_with_a_way_out() {
     let native = Bus::native(folder.path());
     let swapped = error(&["list", "--address", &format!("unix:path={}", native.option[1])]);
     assert!(swapped.contains(&format!("write --socket {}", native.option[1])), "{swapped}");
-    assert!(error(&["list", "--address", "tcp:host=x"]).contains("no address of a Unix socket"));
+    assert!(error(&["list", "--address", "tcp:host=x"]).contains("not an address of a Unix socket"));
     assert!(error(&["list", "--socket", "a", "--address", "b"]).contains("leave one of them out"));
-    if let Some(bus) = Bus::gateway(folder.path()) {
+    if let Some(bus) = Bus::dbus(folder.path()) {
         let path = bus.option[1].strip_prefix("unix:path=").unwrap();
         let wrong = error(&["call", "--socket", path, "a.b", "/", "a.b", "M"]);
         assert!(wrong.contains(&format!("write --address unix:path={path}")), "{wrong}");
@@ -440,7 +440,7 @@ fn a_program_runs_with_a_bus_that_ends_with_it() {
     assert_eq!(Path::new(native).parent(), Some(folder.path()), "{said}");
     let (as_table, as_json) = ("org.freedesktop.DBus  ", "\"name\":\"org.freedesktop.DBus\"");
     assert!(said.contains(as_table) && said.contains(as_json), "{said}");
-    assert!(gateway::Connection::open(address).is_err(), "the bus is still there");
+    assert!(client::Bus::connect(address).is_err(), "the bus is still there");
     assert!(is_empty(folder.path()));
 
     let code = |program: &[&str]| run(folder.path(), program).output().unwrap().status.code();
@@ -468,7 +468,7 @@ fn sleeping(folder: &Path, before: &str) -> (Running, String, u32) {
     let mut line = String::new();
     BufReader::new(running.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let (address, pid) = line.trim().split_once(' ').unwrap_or_else(|| panic!("it says {line:?}"));
-    assert!(gateway::Connection::open(address).is_ok());
+    assert!(client::Bus::connect(address).is_ok());
     (running, address.to_owned(), pid.parse().unwrap())
 }
 
@@ -482,7 +482,7 @@ fn everything_is_gone_when_the_program_or_its_starter_is_ended_by_a_signal() {
     let (mut running, address, _) = sleeping(folder.path(), ":");
     kill("TERM", running.0.id());
     assert_eq!(running.0.wait().unwrap().code(), Some(143));
-    assert!(gateway::Connection::open(&address).is_err() && is_empty(folder.path()));
+    assert!(client::Bus::connect(&address).is_err() && is_empty(folder.path()));
     // A program may end in its own way.
     let (mut running, ..) = sleeping(folder.path(), "trap 'exit 5' USR1");
     kill("USR1", running.0.id());
@@ -493,7 +493,7 @@ fn everything_is_gone_when_the_program_or_its_starter_is_ended_by_a_signal() {
     kill("KILL", running.0.id());
     assert_eq!(running.0.wait().unwrap().signal(), Some(9));
     eventually("the program goes on", || has_ended(pid));
-    eventually("the bus goes on", || gateway::Connection::open(&address).is_err());
+    eventually("the bus goes on", || client::Bus::connect(&address).is_err());
     eventually("a socket stays", || is_empty(folder.path()));
 }
 
@@ -517,7 +517,7 @@ fn a_bus_starts_in_the_background_and_says_where() {
     let pid: u32 = value("CAUSEWAYD_PID").parse().unwrap();
     let address = value("DBUS_SESSION_BUS_ADDRESS");
     assert!(Connection::open(value("CAUSEWAY_BUS")).is_ok(), "{said}");
-    assert!(gateway::Connection::open(&address).is_ok(), "{address}");
+    assert!(client::Bus::connect(&address).is_ok(), "{address}");
     // The words are those of a shell.
     let script =
         format!("{said}\n[ \"$DBUS_SESSION_BUS_ADDRESS\" = \"$1\" ] && export -p | grep -q CAUSEWAYD_PID");
@@ -545,7 +545,7 @@ fn a_bus_starts_in_the_background_and_says_where() {
         let output = start(&[arguments, &["--address", "unix:tmpdir=/tmp"]].concat());
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         let object: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&complaint);
-        drop(gateway::Connection::open(object["address"].as_str().unwrap()).unwrap());
+        drop(client::Bus::connect(object["address"].as_str().unwrap()).unwrap());
         drop(Connection::open(object["native"].as_str().unwrap()).unwrap());
         object["pid"].as_u64().unwrap().try_into().unwrap()
     });

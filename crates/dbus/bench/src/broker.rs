@@ -5,18 +5,19 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use causeway_bus::client::Bus;
 use causeway_dbus_wire::wire::Body;
 use causeway_os::sched;
-use weighbridge_dbus_client::Connection;
 use weighbridge_dbus_client::brokers;
 use weighbridge_dbus_client::brokers::{Limits, Program};
 use weighbridge_lab::axis::{Axis, Values};
 use weighbridge_lab::choice;
-use weighbridge_lab::contract::{EndResources, Unsupported};
+use weighbridge_lab::contract::{EndResources, Facts, Target, Unsupported};
+use weighbridge_lab::ctx::Ctx;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::CaseParams;
 
-use crate::handed::Handed;
+use crate::handle::BrokerHandle;
 use crate::libraries::{self, Client, Connected, Role};
 
 /// Which broker, as a type: a mechanism is one.
@@ -152,28 +153,28 @@ impl Running {
     ///
     /// # Errors
     /// The broker does not let this user in.
-    pub fn connect(&self) -> io::Result<Connection> {
-        Connection::open(self.broker.address()).map_err(io::Error::other)
+    pub fn connect(&self) -> io::Result<Bus> {
+        Bus::connect(self.broker.address()).map_err(io::Error::other)
     }
 
-    /// What a role is handed that sends to `partner` over this socket.
-    pub fn handed(&self, sockets: impl IntoIterator<Item = OwnedFd>, partner: &str) -> EndResources {
-        let handed = Handed {
+    /// The resources of a role that sends to `partner` over this socket.
+    pub fn resources(&self, sockets: impl IntoIterator<Item = OwnedFd>, partner: &str) -> EndResources {
+        let broker = BrokerHandle {
             pid: self.broker.pid(),
             version: version(self.program).into(),
             partner: partner.into(),
             address: self.broker.address().into(),
         };
-        EndResources { words: handed.into_words(), ..EndResources::of(sockets) }
+        EndResources { words: broker.into_words(), ..EndResources::of(sockets) }
     }
 }
 
-/// Puts the broker that the roles were handed where the case says.
+/// Puts the broker of these roles where the case says.
 ///
 /// # Errors
 /// It may not be placed so.
 pub fn place(resources_by_role: &[EndResources], host: &Host, params: &CaseParams) -> io::Result<()> {
-    let pid = Handed::of_role(&resources_by_role[0], params)?.pid;
+    let pid = BrokerHandle::of_role(&resources_by_role[0], params)?.pid;
     let cpus = cpus(host, params).map_err(|Unsupported(why)| io::Error::other(why))?;
     if host.pin_refused.is_none() {
         sched::pin_process(pid, &cpus)?;
@@ -191,43 +192,52 @@ pub fn place(resources_by_role: &[EndResources], host: &Host, params: &CaseParam
     Ok(())
 }
 
-/// The entry of what goes through a broker: the coordinator places the broker, and what it does is counted beside the roles. The
-/// second target, where there is one, is the same with a library in place of our own bytes.
-macro_rules! through_a_broker {
-    ($target:expr) => {
-        through_a_broker!($target, $target)
-    };
-    ($target:expr, $by_library:expr) => {
-        Target {
-            create: |host, params| {
-                let target =
-                    if $crate::libraries::Client::of(params).is_raw() { $target } else { $by_library };
-                let resources_by_role = (target.create)(host, params)?;
-                $crate::broker::place(&resources_by_role, host, params)?;
-                Ok(resources_by_role)
-            },
-            drive: |pattern, resources, params, cx| {
-                cx.count_beside("broker", $crate::handed::Handed::of_role(&resources, params)?.pid)?;
-                $crate::libraries::count_threads(params);
-                let target =
-                    if $crate::libraries::Client::of(params).is_raw() { $target } else { $by_library };
-                (target.drive)(pattern, resources, params, cx)
-            },
-            ..$target
-        }
-    };
+/// Roles that talk through a broker. The coordinator places the broker, and what it does is counted as an auxiliary process.
+pub trait Brokered: 'static {
+    /// The roles, which write and read the bytes of messages themselves.
+    const TARGET: Target;
+    /// The roles with a library in place of our own bytes, where that makes a difference.
+    const BY_LIBRARY: Target = Self::TARGET;
 }
-pub(crate) use through_a_broker;
+
+/// The entry of such roles in the catalogue.
+pub const fn target<B: Brokered>() -> Target {
+    Target { create: create::<B>, drive: drive::<B>, ..B::TARGET }
+}
+
+fn chosen<B: Brokered>(params: &CaseParams) -> &'static Target {
+    if Client::of(params).is_raw() { const { &B::TARGET } } else { const { &B::BY_LIBRARY } }
+}
+
+fn create<B: Brokered>(host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    let resources_by_role = (chosen::<B>(params).create)(host, params)?;
+    place(&resources_by_role, host, params)?;
+    Ok(resources_by_role)
+}
+
+fn drive<B: Brokered>(
+    pattern: &str,
+    resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    cx.count_beside("broker", BrokerHandle::of_role(&resources, params)?.pid)?;
+    libraries::count_threads(params);
+    (chosen::<B>(params).drive)(pattern, resources, params, cx)
+}
 
 /// The socket of a connection on which nothing waits to be read but what comes from now on.
 ///
 /// # Errors
 /// The broker does not answer.
-pub fn socket(mut connection: Connection) -> io::Result<OwnedFd> {
+pub fn socket(mut connection: Bus) -> io::Result<OwnedFd> {
     // What the broker says of itself (NameAcquired) comes before its answer to this.
     connection.ask_driver("GetId", Body::default()).map_err(io::Error::other)?;
     while connection.receive(Duration::ZERO).map_err(io::Error::other)?.is_some() {}
-    let stream = connection.into_stream().map_err(io::Error::other)?;
+    let (stream, unread, _) = connection.into_parts().map_err(io::Error::other)?;
+    if !unread.is_empty() {
+        return Err(io::Error::other("messages were received that are not taken yet"));
+    }
     Ok(stream.into())
 }
 

@@ -45,12 +45,13 @@ const MOST_PAYLOAD_BYTES: usize = (32 << 20) - HEADER_ROOM;
 /// # Errors
 /// It is larger than brokers take.
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
-    match params.payload_bytes > MOST_PAYLOAD_BYTES {
-        false => Ok(()),
-        true => Err(Unsupported(format!(
+    if params.payload_bytes > MOST_PAYLOAD_BYTES {
+        Err(Unsupported(format!(
             "a message of D-Bus has at most 32 MiB in dbus-daemon (max_message_size), and so a payload {MOST_PAYLOAD_BYTES} bytes; use a \
              smaller size"
-        ))),
+        )))
+    } else {
+        Ok(())
     }
 }
 

@@ -7,13 +7,14 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use causeway_bus::client::Bus;
 use causeway_dbus_wire::driver::{DO_NOT_QUEUE, DRIVER, DRIVER_PATH};
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
 use causeway_os::socket::is_all_received;
-use weighbridge_dbus_client::Connection;
 use weighbridge_lab::axis::{Axis, Choice, Values};
 use weighbridge_lab::choice;
 use weighbridge_lab::contract::{
@@ -25,15 +26,10 @@ use weighbridge_lab::params::CaseParams;
 use weighbridge_lab::shared::Step;
 use weighbridge_probe::counters::ProcessCounters;
 
-use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, PATH};
-use crate::handed::Handed;
+use crate::handle::BrokerHandle;
 use crate::libraries::{self, Client, Role};
-
-/// The entry of a broker that is asked itself in the catalogue.
-pub const fn target<K: Kind>() -> Target {
-    through_a_broker!(inner::<K>(), by_library::<K>())
-}
 
 /// The pattern of one role.
 pub const SOLO: PatternInfo = PatternInfo {
@@ -46,8 +42,12 @@ pub const SOLO: PatternInfo = PatternInfo {
     is_symmetric: false,
 };
 
-const fn inner<K: Kind>() -> Target {
-    Target {
+/// One program and a broker.
+#[derive(Debug)]
+pub struct Solo<K>(PhantomData<K>);
+
+impl<K: Kind> Brokered for Solo<K> {
+    const TARGET: Target = Target {
         id: K::PROGRAM.name(),
         about: K::ABOUT,
         caps: Caps::NONE,
@@ -60,7 +60,16 @@ const fn inner<K: Kind>() -> Target {
         // How a broker allocates memory is its own matter.
         counter_check: |_, _| Vec::new(),
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
-    }
+    };
+    const BY_LIBRARY: Target = Target {
+        create: |_, _| {
+            let running = Running::start(K::PROGRAM)?;
+            let client = running.resources([], "");
+            Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
+        },
+        drive: |_, resources, params, cx| drive_by_library(&resources, params, cx),
+        ..Self::TARGET
+    };
 }
 
 /// See its sentence for users.
@@ -71,19 +80,6 @@ pub const PAUSE: Axis = Axis {
     about: "microseconds that the client sleeps before each operation, so that the broker sleeps too; they are in the time of the \
         operation, not in what the broker does",
 };
-
-/// The same, with a library that calls.
-const fn by_library<K: Kind>() -> Target {
-    Target {
-        create: |_, _| {
-            let running = Running::start(K::PROGRAM)?;
-            let client = running.handed([], "");
-            Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
-        },
-        drive: |_, resources, params, cx| drive_by_library(&resources, params, cx),
-        ..inner::<K>()
-    }
-}
 
 fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     if params.choice::<Method>() == Method::Signal && params.count(PAUSE) == 0 {
@@ -179,13 +175,13 @@ fn create<K: Kind>(params: &CaseParams) -> io::Result<Vec<EndResources>> {
         Method::Connect => running.address().to_owned(),
         _ => connection.unique_name().to_owned(),
     };
-    let client = running.handed([broker::socket(connection)?], &partner);
+    let client = running.resources([broker::socket(connection)?], &partner);
     Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
 }
 
 fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let handed = Handed::of(&resources)?;
+    let broker = BrokerHandle::of(&resources)?;
     let method = params.choice::<Method>();
     let mut client = Caller {
         method,
@@ -194,8 +190,8 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
             Method::Relay => Incoming::new(MessageKind::MethodCall, params)?,
             _ => Incoming::of_broker(params)?,
         },
-        messages: method.messages(&handed.partner)?,
-        address: handed.partner,
+        messages: method.messages(&broker.partner)?,
+        address: broker.partner,
         next: 0,
         serial: 0,
         socket: resources.take_fd(),
@@ -208,7 +204,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     }
     if method == Method::Signal {
         let socket = client.socket.try_clone()?;
-        cx.settle_beside(move || await_rest(&socket, handed.pid));
+        cx.settle_beside(move || await_rest(&socket, broker.pid));
     }
     cx.lead_alone(|ops| {
         for _ in 0..ops {
@@ -216,13 +212,13 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
         }
         Ok(Tally::default())
     })?;
-    client::facts(&client.socket, &handed.version)
+    client::facts(&client.socket, &broker.version)
 }
 
 fn drive_by_library(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let handed = Handed::of(resources)?;
-    let mut connected = Client::of(params).connect(&handed.address, Role::Asker, "")?;
+    let broker = BrokerHandle::of(resources)?;
+    let mut connected = Client::of(params).connect(&broker.address, Role::Asker, "")?;
     let mut calls = params.choice::<Method>().calls().expect("the case fits").iter().cycle();
     let mut call = || {
         let (method, argument) = calls.next().expect("a method has at least one call");
@@ -238,7 +234,7 @@ fn drive_by_library(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<
         }
         Ok(Tally::default())
     })?;
-    libraries::facts(&*connected, &handed.version)
+    libraries::facts(&*connected, &broker.version)
 }
 
 /// Sleeps until the broker has read all that was sent to it and does nothing.
@@ -277,7 +273,7 @@ impl Caller {
             std::thread::sleep(pause);
         }
         match self.method {
-            Method::Connect => Connection::open(&self.address).map(drop).map_err(io::Error::other),
+            Method::Connect => Bus::connect(&self.address).map(drop).map_err(io::Error::other),
             Method::Signal => self.send(),
             _ => {
                 self.send()?;

@@ -23,10 +23,10 @@ use weighbridge_lab::shared_counters::{Counter, SharedCounters};
 use weighbridge_lab::touch;
 use weighbridge_probe::counters::ThreadCounters;
 
-use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES, Received};
 use crate::credit::{Credit, DEPTH, depth};
-use crate::handed::Handed;
+use crate::handle::BrokerHandle;
 
 /// See its sentence for users.
 pub const WRITERS: Axis = Axis {
@@ -71,9 +71,10 @@ struct SocketIntake {
 impl Intake for SocketIntake {
     #[inline]
     fn take(&mut self, waits: bool) -> io::Result<bool> {
-        self.taken = match waits {
-            true => Some(self.incoming.next(&self.socket)?),
-            false => self.incoming.try_next(&self.socket)?,
+        self.taken = if waits {
+            Some(self.incoming.next(&self.socket)?)
+        } else {
+            self.incoming.try_next(&self.socket)?
         };
         Ok(self.taken.is_some())
     }
@@ -107,13 +108,12 @@ impl Outlet for SocketOutlet {
     }
 }
 
-/// The entry of a broker between many writers and one reader in the catalogue.
-pub const fn target<K: Kind>() -> Target {
-    through_a_broker!(inner::<K>())
-}
+/// Writers through one broker.
+#[derive(Debug)]
+pub struct FanIn<K>(PhantomData<K>);
 
-const fn inner<K: Kind>() -> Target {
-    Target {
+impl<K: Kind> Brokered for FanIn<K> {
+    const TARGET: Target = Target {
         id: K::PROGRAM.name(),
         about: K::ABOUT,
         caps: Caps::PAYLOAD,
@@ -121,12 +121,12 @@ const fn inner<K: Kind>() -> Target {
         axes: &[WRITERS, Place::AXIS, broker::NICE, DEPTH, READ_BYTES],
         patterns: &[fan_in::OF_MESSAGES],
         fit: fit::<K>,
-        create: |_, params| create(PhantomData::<K>, params),
+        create: |_, params| create::<K>(params),
         drive: |_, resources, params, cx| drive(resources, params, cx),
         // How a broker allocates memory is its own matter.
         counter_check: |_, _| Vec::new(),
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
-    }
+    };
 }
 
 fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
@@ -134,7 +134,7 @@ fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     client::fit(params)
 }
 
-fn create<K: Kind>(_: PhantomData<K>, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+fn create<K: Kind>(params: &CaseParams) -> io::Result<Vec<EndResources>> {
     create_roles(K::PROGRAM, params, |running| {
         let connection = running.connect()?;
         let name = connection.unique_name().to_owned();
@@ -156,13 +156,13 @@ pub fn create_roles(
     let counters = SharedCounters::create(writers + 1)?;
     let running = Running::start(program)?;
     let (socket, name) = connect(&running)?;
-    let mut reader = running.handed([counters.try_clone()?].into_iter().chain(socket), "");
+    let mut reader = running.resources([counters.try_clone()?].into_iter().chain(socket), "");
     let mut resources_by_role = Vec::with_capacity(writers + 1);
     for _ in 0..writers {
         let (pays, earns) = stream_pair()?;
         let (socket, _) = connect(&running)?;
         let fds = [counters.try_clone()?].into_iter().chain(socket).chain([pays]);
-        resources_by_role.push(running.handed(fds, &name));
+        resources_by_role.push(running.resources(fds, &name));
         reader.fds.push(earns);
     }
     reader.guard = Some(Box::new(running));
@@ -172,10 +172,10 @@ pub fn create_roles(
 
 fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let handed = Handed::of(&resources)?;
+    let broker = BrokerHandle::of(&resources)?;
     let counters = SharedCounters::open(resources.take_fd(), writers(params) + 1)?;
     let socket = resources.take_fd();
-    let facts = client::facts(&socket, &handed.version)?;
+    let facts = client::facts(&socket, &broker.version)?;
     cx.set_step(Step::Prefault);
     if cx.role == 0 {
         let mut incoming = Incoming::new(MessageKind::MethodCall, params)?;
@@ -184,7 +184,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
         return drive_reader(intake, resources.fds, &counters, params, cx, facts);
     }
     let path = path(cx.role - 1);
-    let message = Builder::call(&path, MEMBER).interface(INTERFACE).destination(&handed.partner);
+    let message = Builder::call(&path, MEMBER).interface(INTERFACE).destination(&broker.partner);
     let mut outgoing = Outgoing::new(&message.flags(FLAG_NO_REPLY_EXPECTED), params.payload_bytes)?;
     outgoing.prefault()?;
     let outlet = SocketOutlet { socket, outgoing, payload_bytes: params.payload_bytes };
@@ -318,11 +318,10 @@ impl<N: Notes, I: Intake> Reader<'_, N, I> {
     fn verify(&mut self) -> io::Result<()> {
         self.intake.take(true)?;
         let (writer, sequence) = self.account(self.intake.payload()?.len())?;
-        match touch::is_filled_with(self.intake.payload()?, word(writer, sequence)) {
-            true => Ok(()),
-            false => {
-                Err(io::Error::other(format!("message {sequence} of writer {} arrived damaged", writer + 1)))
-            }
+        if touch::is_filled_with(self.intake.payload()?, word(writer, sequence)) {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("message {sequence} of writer {} arrived damaged", writer + 1)))
         }
     }
 

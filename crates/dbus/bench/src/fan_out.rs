@@ -4,9 +4,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 
+use causeway_bus::client::Bus;
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
-use weighbridge_dbus_client::Connection;
 use weighbridge_lab::axis::{Axis, Choice, Values};
 use weighbridge_lab::choice;
 use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Prepared, Target, Unsupported};
@@ -15,24 +15,24 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_record::PerOp;
 
-use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES};
-use crate::handed::Handed;
+use crate::handle::BrokerHandle;
 use crate::libraries::Client;
 use crate::libraries::signals::SignalsByLibrary;
-
-/// The entry of a broker that reaches many in the catalogue.
-pub const fn target<K: Kind>() -> Target {
-    Target {
-        counter_check: check,
-        in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
-        ..through_a_broker!(fan_out::target::<Signals<K>>(), fan_out::target::<SignalsByLibrary<K>>())
-    }
-}
 
 /// Broadcasts through a broker.
 #[derive(Debug)]
 pub struct Signals<K>(PhantomData<K>);
+
+impl<K: Kind> Brokered for Signals<K> {
+    const TARGET: Target = Target {
+        counter_check: check,
+        in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
+        ..fan_out::target::<Signals<K>>()
+    };
+    const BY_LIBRARY: Target = fan_out::target::<SignalsByLibrary<K>>();
+}
 
 const RULES: Axis = Axis {
     name: "rules",
@@ -93,18 +93,19 @@ impl<K: Kind> Multicast for Signals<K> {
         let queued = (burst(params) as usize)
             .saturating_mul(params.payload_bytes + HEADER_BYTES)
             .saturating_mul(receivers(params));
-        match queued > MOST_QUEUED_BYTES {
-            false => Ok(()),
-            true => Err(Unsupported(format!(
+        if queued > MOST_QUEUED_BYTES {
+            Err(Unsupported(format!(
                 "a burst of {queued} bytes for all receivers exceeds the {MOST_QUEUED_BYTES} that are left to wait in a broker; use a smaller \
                  burst, payload or number of receivers"
-            ))),
+            )))
+        } else {
+            Ok(())
         }
     }
 
     fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let running = Running::start(K::PROGRAM)?;
-        let sender = running.handed([broker::socket(running.connect()?)?], "");
+        let sender = running.resources([broker::socket(running.connect()?)?], "");
         let mut resources_by_role = vec![sender];
         let (rules, by) = (params.count(RULES), params.choice::<RulesBy>());
         for receiver in 0..receivers {
@@ -113,34 +114,34 @@ impl<K: Kind> Multicast for Signals<K> {
             add_rules(&mut connection, others)?;
             let own = format!("type='signal',interface='{INTERFACE}',member='{MEMBER}',path='{PATH}'");
             connection.ask_driver("AddMatch", Body::default().text(&own)).map_err(io::Error::other)?;
-            resources_by_role.push(running.handed([broker::socket(connection)?], ""));
+            resources_by_role.push(running.resources([broker::socket(connection)?], ""));
         }
         resources_by_role[0].guard = Some(Box::new(running));
         Ok(resources_by_role)
     }
 
     fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
-        let handed = Handed::of(&resources)?;
+        let broker = BrokerHandle::of(&resources)?;
         let mut outgoing = Outgoing::new(&Builder::signal(PATH, INTERFACE, MEMBER), params.payload_bytes)?;
         outgoing.prefault()?;
         let socket = resources.take_fd();
-        let facts = client::facts(&socket, &handed.version)?;
+        let facts = client::facts(&socket, &broker.version)?;
         Ok(Sender { socket, outgoing, payload_bytes: params.payload_bytes, facts })
     }
 
     fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
-        let handed = Handed::of(&resources)?;
+        let broker = BrokerHandle::of(&resources)?;
         let mut incoming = Incoming::new(MessageKind::Signal, params)?;
         incoming.prefault()?;
         let socket = resources.take_fd();
-        let facts = client::facts(&socket, &handed.version)?;
+        let facts = client::facts(&socket, &broker.version)?;
         Ok(Receiver { socket, incoming, facts })
     }
 }
 
 /// Adds rules without waiting for each. The broker handles the calls of a connection in their order, so once it has answered a later call
 /// it has all of them.
-fn add_rules(connection: &mut Connection, rules: impl Iterator<Item = String>) -> io::Result<()> {
+fn add_rules(connection: &mut Bus, rules: impl Iterator<Item = String>) -> io::Result<()> {
     for rule in rules {
         let call = Builder::call("/org/freedesktop/DBus", "AddMatch").interface(DRIVER).destination(DRIVER);
         let call = call.flags(FLAG_NO_REPLY_EXPECTED).body(Body::default().text(&rule));

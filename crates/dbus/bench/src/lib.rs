@@ -17,7 +17,7 @@ mod credit;
 mod driver;
 mod fan_in;
 mod fan_out;
-mod handed;
+mod handle;
 mod libraries;
 mod native;
 mod pair;
@@ -25,31 +25,33 @@ mod suites;
 
 use weighbridge_lab::contract::Family;
 
+use broker::target;
+
 pub use suites::SUITES;
 
 /// What the laboratory is handed.
 pub const FAMILIES: &[Family] = &[Family {
     targets: &[
-        pair::target::<broker::DbusDaemon>(),
-        pair::target::<broker::DbusBroker>(),
-        pair::target::<broker::Busd>(),
-        pair::target::<broker::Causewayd>(),
-        native::pair::target(),
-        fan_out::target::<broker::DbusDaemon>(),
-        fan_out::target::<broker::DbusBroker>(),
-        fan_out::target::<broker::Busd>(),
-        fan_out::target::<broker::Causewayd>(),
-        native::signals::target(),
-        fan_in::target::<broker::DbusDaemon>(),
-        fan_in::target::<broker::DbusBroker>(),
-        fan_in::target::<broker::Busd>(),
-        fan_in::target::<broker::Causewayd>(),
-        native::fan_in::target(),
-        driver::target::<broker::DbusDaemon>(),
-        driver::target::<broker::DbusBroker>(),
-        driver::target::<broker::Busd>(),
-        driver::target::<broker::Causewayd>(),
-        native::solo::target(),
+        target::<pair::Pair<broker::DbusDaemon>>(),
+        target::<pair::Pair<broker::DbusBroker>>(),
+        target::<pair::Pair<broker::Busd>>(),
+        target::<pair::Pair<broker::Causewayd>>(),
+        target::<native::pair::Pair>(),
+        target::<fan_out::Signals<broker::DbusDaemon>>(),
+        target::<fan_out::Signals<broker::DbusBroker>>(),
+        target::<fan_out::Signals<broker::Busd>>(),
+        target::<fan_out::Signals<broker::Causewayd>>(),
+        target::<native::signals::Signals>(),
+        target::<fan_in::FanIn<broker::DbusDaemon>>(),
+        target::<fan_in::FanIn<broker::DbusBroker>>(),
+        target::<fan_in::FanIn<broker::Busd>>(),
+        target::<fan_in::FanIn<broker::Causewayd>>(),
+        target::<native::fan_in::FanIn>(),
+        target::<driver::Solo<broker::DbusDaemon>>(),
+        target::<driver::Solo<broker::DbusBroker>>(),
+        target::<driver::Solo<broker::Busd>>(),
+        target::<driver::Solo<broker::Causewayd>>(),
+        target::<native::solo::Solo>(),
     ],
     // A broker has no name in the file system and ends with the thread that started it. A bus of native members has one.
     cleanup: weighbridge_dbus_client::brokers::clean_up,

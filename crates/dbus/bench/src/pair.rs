@@ -19,21 +19,21 @@ use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern::{self, Pattern};
 use weighbridge_record::PerOp;
 
-use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES, Received};
 use crate::credit::{Credit, DEPTH, depth};
-use crate::handed::Handed;
+use crate::handle::BrokerHandle;
 use crate::libraries::Client;
 use crate::libraries::pair::PairByLibrary;
-
-/// The entry of a broker between two ends in the catalogue.
-pub const fn target<K: Kind>() -> Target {
-    through_a_broker!(pattern::target::<Pair<K>>(), pattern::target::<PairByLibrary<K>>())
-}
 
 /// Two connections to one broker.
 #[derive(Debug)]
 pub struct Pair<K>(PhantomData<K>);
+
+impl<K: Kind> Brokered for Pair<K> {
+    const TARGET: Target = pattern::target::<Pair<K>>();
+    const BY_LIBRARY: Target = pattern::target::<PairByLibrary<K>>();
+}
 
 impl<K: Kind> Mechanism for Pair<K> {
     const ID: &'static str = K::PROGRAM.name();
@@ -57,22 +57,22 @@ impl<K: Kind> Mechanism for Pair<K> {
         let (near, far) = (running.connect()?, running.connect()?);
         let (near_name, far_name) = (near.unique_name().to_owned(), far.unique_name().to_owned());
         let (pays, earns) = stream_pair()?;
-        let near = running.handed([broker::socket(near)?, pays], &far_name);
-        let far = running.handed([broker::socket(far)?, earns], &near_name);
+        let near = running.resources([broker::socket(near)?, pays], &far_name);
+        let far = running.resources([broker::socket(far)?, earns], &near_name);
         Ok([EndResources { guard: Some(Box::new(running)), ..near }, far])
     }
 
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<BusEnd> {
-        let handed = Handed::of(&resources)?;
+        let broker = BrokerHandle::of(&resources)?;
         let is_stream = params.id.pattern == pattern::Stream::ID;
-        let (message, awaited) = messages(side, is_stream, &handed.partner);
+        let (message, awaited) = messages(side, is_stream, &broker.partner);
         Ok(BusEnd {
             outgoing: Outgoing::new(&message, params.payload_bytes)?,
             incoming: Incoming::new(awaited, params)?,
             socket: resources.take_fd(),
             credit: is_stream.then(|| Credit::new(side, resources.take_fd(), depth(params))),
             answers: 0,
-            version: handed.version,
+            version: broker.version,
         })
     }
 }
@@ -100,11 +100,10 @@ pub const MOST_SWITCHES_PER_HOP: f64 = 2.3;
 /// matter: page faults are counted and not judged.
 pub fn through_broker(case: &Prepared, per_op: &PerOp, most_per_hop: f64) -> Vec<String> {
     let is_on_one_cpu = matches!(case.params.choice(), Place::First | Place::Last);
-    match is_on_one_cpu {
-        true => {
-            switches_per_hop(case, per_op, &["client", "broker", "server", "broker", "client"], most_per_hop)
-        }
-        false => Vec::new(),
+    if is_on_one_cpu {
+        switches_per_hop(case, per_op, &["client", "broker", "server", "broker", "client"], most_per_hop)
+    } else {
+        Vec::new()
     }
 }
 

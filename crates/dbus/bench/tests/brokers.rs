@@ -31,9 +31,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use causeway_bus::client::native_path;
 use libtest_mimic::Trial;
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
-use weighbridge_dbus_client::native_path;
 use weighbridge_lab::catalogue;
 use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Coordinator, Outcome, SetOutcome, SliceTiming};

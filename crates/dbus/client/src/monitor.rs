@@ -1,13 +1,9 @@
 //! Seeing all messages of a bus, and learning from it which rules its connections have.
 
-use causeway_dbus_wire::driver::DRIVER;
+use causeway_bus::client::{Bus, Error, TIMEOUT};
+use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 use causeway_dbus_wire::wire::{Body, Builder, Header, Leaf, names, walk};
 
-use crate::connection::driver_call;
-use crate::{Connection, Error};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(25);
 /// Rules that show a connection all messages on buses without monitors; the last one only broadcasts.
 const EAVESDROP: &str = "eavesdrop='true'";
 const BROADCASTS: &str = "type='signal'";
@@ -27,13 +23,9 @@ pub enum Monitoring {
 ///
 /// # Errors
 /// The bus allows none of them, or the connection failed.
-pub fn become_monitor(connection: &mut Connection) -> Result<Monitoring, Error> {
-    let ask = Builder::call("/org/freedesktop/DBus", "BecomeMonitor")
-        .interface("org.freedesktop.DBus.Monitoring")
-        .destination(DRIVER)
-        .body(Body::default().texts(&[]).u32(0));
-    let why = match connection.call(&ask, PATIENCE) {
-        Ok(_) => return Ok(Monitoring::Everything),
+pub fn become_monitor(connection: &mut Bus) -> Result<Monitoring, Error> {
+    let why = match connection.become_monitor() {
+        Ok(()) => return Ok(Monitoring::Everything),
         Err(why @ Error::Refused { .. }) => why.to_string(),
         Err(other) => return Err(other),
     };
@@ -53,7 +45,7 @@ pub fn become_monitor(connection: &mut Connection) -> Result<Monitoring, Error> 
 /// # Errors
 /// [`Error::Refused`] when the bus does not tell rules at all; everything else was asked and answered all the same, and
 /// stands in `seen`.
-pub fn rules_and_processes(connection: &mut Connection, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+pub fn rules_and_processes(connection: &mut Bus, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
     let names = ask(connection, &driver_call("ListNames", Body::default()), seen)?;
     for name in texts(&names) {
         if names::is_unique(&name) {
@@ -75,7 +67,7 @@ pub fn rules_and_processes(connection: &mut Connection, seen: &mut dyn FnMut(&[u
 ///
 /// # Errors
 /// The connection to the bus failed. A refusal is passed over: the other connection may have left.
-pub fn process_of(connection: &mut Connection, name: &str, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+pub fn process_of(connection: &mut Bus, name: &str, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
     let call = driver_call("GetConnectionUnixProcessID", Body::default().text(name));
     match ask(connection, &call, seen) {
         Ok(_) | Err(Error::Refused { .. }) => Ok(()),
@@ -83,13 +75,13 @@ pub fn process_of(connection: &mut Connection, name: &str, seen: &mut dyn FnMut(
     }
 }
 
+fn driver_call(member: &str, body: Body) -> Builder<'_> {
+    Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER).body(body)
+}
+
 /// Calls, and shows call and reply as a monitor would see them.
-fn ask(
-    connection: &mut Connection,
-    call: &Builder<'_>,
-    seen: &mut dyn FnMut(&[u8]),
-) -> Result<Vec<u8>, Error> {
-    let reply = connection.call(call, PATIENCE)?;
+fn ask(connection: &mut Bus, call: &Builder<'_>, seen: &mut dyn FnMut(&[u8])) -> Result<Vec<u8>, Error> {
+    let reply = connection.call(call, TIMEOUT)?;
     let serial = Header::parse(&reply).map_err(Error::Protocol)?.reply_serial.unwrap_or(1);
     let sent = call.clone().sender(connection.unique_name()).build(serial);
     seen(&sent.map_err(|long| Error::Io(std::io::Error::other(long)))?);

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use causeway_bus::client::{Observer, Seen};
 use causeway_dbus_wire::wire::Header;
 
 /// What a connection did with a message.
@@ -33,9 +34,11 @@ impl Notes {
     pub fn take(&self) -> Vec<Note> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
 
-    /// Notes a message of a connection. Bytes that are no message are not noted.
-    pub(crate) fn add(&self, connection: &str, is_sent: bool, bytes: &[u8], since: Instant) {
+impl Observer for Notes {
+    /// Bytes that are not a message are not noted.
+    fn observe(&mut self, Seen { connection, is_sent, bytes, since }: Seen<'_>) {
         let at = since..Instant::now();
         let Ok(header) = Header::parse(bytes) else { return };
         let note = Note {

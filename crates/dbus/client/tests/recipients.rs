@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use causeway_bus::client::{Bus, Error};
 use causeway_dbus_wire::wire::Body;
-use weighbridge_dbus_client::{Connection, Error};
 
 #[path = "recipients/model.rs"]
 mod model;
@@ -65,10 +65,10 @@ fn computed_recipients_are_those_that_get_the_messages() {
 fn what_goes_wrong_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = format!("unix:path={}", folder.path().join("none").display());
-    let said = Connection::open(&nowhere).unwrap_err().to_string();
+    let said = Bus::connect(&nowhere).unwrap_err().to_string();
     assert!(said.starts_with("no bus answers at `unix:path="), "{said}");
     let Some(mut daemon) = Daemon::start() else { return };
-    let mut connection = Connection::open(&daemon.address).unwrap();
+    let mut connection = Bus::connect(&daemon.address).unwrap();
     let refused = connection.ask_driver("AddMatch", Body::default().text("nonsense='1'")).unwrap_err();
     assert!(
         matches!(&refused, Error::Refused { name, .. } if name.ends_with("MatchRuleInvalid")),

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{Bus, native_path};
 use causeway_dbus_wire::wire::Body;
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program, clean_up};
-use weighbridge_dbus_client::{Connection, native_path};
 
 /// Every socket in the abstract namespace that a private broker of this process listens on.
 fn sockets() -> Vec<String> {
@@ -28,8 +28,8 @@ fn installed_brokers_answer_and_leave_no_process_and_no_socket() {
             native_members_join(broker);
             continue;
         }
-        let mut one = Connection::open(broker.address()).unwrap();
-        let two = Connection::open(broker.address()).unwrap();
+        let mut one = Bus::connect(broker.address()).unwrap();
+        let two = Bus::connect(broker.address()).unwrap();
         assert_ne!(one.unique_name(), two.unique_name(), "{program}");
         one.ask_driver("AddMatch", Body::default().text("type='signal'")).unwrap();
         assert!(one.ask_driver("NoSuchMethod", Body::default()).is_err(), "{program}");

@@ -3,80 +3,33 @@
 use std::thread;
 use std::time::Duration;
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind};
-use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, Message, PATIENCE, call, short, unless_closed};
 use crate::flood::joined;
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Calls";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "pipelined-calls",
-        group: GROUP,
-        question: "Do 1,000 calls that wait for no reply all get theirs, in order?",
-        basis: Basis::Specification("Method Calls"),
-        needs_private: false,
-        run: pipelined,
-    },
-    Property {
-        id: "unknown-destination",
-        group: GROUP,
-        question: "Which error does a call to a name without owner bring?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: unknown_destination,
-    },
-    Property {
-        id: "departed-callee",
-        group: GROUP,
-        question: "Which error gets a caller whose callee closes before it replies?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: departed_callee,
-    },
-    Property {
-        id: "departure-and-error",
-        group: GROUP,
-        question: "Of the error for an open call and NameOwnerChanged about its callee, which comes first?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: departure_and_error,
-    },
-    Property {
-        id: "departed-caller",
-        group: GROUP,
-        question: "What becomes of a reply to a caller that has closed?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: departed_caller,
-    },
-    Property {
-        id: "second-reply",
-        group: GROUP,
-        question: "What becomes of a second reply to the same call?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: second_reply,
-    },
-    Property {
-        id: "unwanted-reply",
-        group: GROUP,
-        question: "What becomes of a reply to a call that wants none?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: unwanted_reply,
-    },
-    Property {
-        id: "equal-serials",
-        group: GROUP,
-        question: "What becomes of two open calls with one serial?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: equal_serials,
-    },
+    Property::new(GROUP, "pipelined-calls", pipelined)
+        .asks("Do 1,000 calls that wait for no reply all get theirs, in order?")
+        .specification("Method Calls"),
+    Property::new(GROUP, "unknown-destination", unknown_destination)
+        .asks("Which error does a call to a name without owner bring?"),
+    Property::new(GROUP, "departed-callee", departed_callee)
+        .asks("Which error gets a caller whose callee closes before it replies?"),
+    Property::new(GROUP, "departure-and-error", departure_and_error)
+        .asks("Of the error for an open call and NameOwnerChanged about its callee, which comes first?"),
+    Property::new(GROUP, "departed-caller", departed_caller)
+        .asks("What becomes of a reply to a caller that has closed?"),
+    Property::new(GROUP, "second-reply", second_reply)
+        .asks("What becomes of a second reply to the same call?"),
+    Property::new(GROUP, "unwanted-reply", unwanted_reply)
+        .asks("What becomes of a reply to a call that wants none?"),
+    Property::new(GROUP, "equal-serials", equal_serials)
+        .asks("What becomes of two open calls with one serial?"),
 ];
 
 fn is_call(message: &Message) -> bool {
@@ -224,11 +177,10 @@ fn unwanted_reply(bus: &Bus<'_>) -> Result<Seen, Error> {
 fn delivered_or(seen: Seen, caller: &mut Client, serial: u32, count: usize) -> Result<Seen, Error> {
     let all = caller.collect()?;
     let got = all.iter().filter(|message| message.header().reply_serial == Some(serial)).count();
-    Ok(match got >= count {
-        true => Seen::fine("delivered", format!("replies that reach the caller: {got}")),
-        false => {
-            Seen { evidence: format!("{}; replies that reach the caller: {got}", seen.evidence), ..seen }
-        }
+    Ok(if got >= count {
+        Seen::fine("delivered", format!("replies that reach the caller: {got}"))
+    } else {
+        Seen { evidence: format!("{}; replies that reach the caller: {got}", seen.evidence), ..seen }
     })
 }
 
@@ -239,7 +191,7 @@ fn equal_serials(bus: &Bus<'_>) -> Result<Seen, Error> {
     let caller_name = caller.name();
     let bytes = call(&callee.name(), "Same").build(SERIAL).expect("a short message");
     for _ in 0..2 {
-        caller.socket().send_bytes(&bytes)?;
+        caller.send_bytes(&bytes)?;
     }
     let is_connected = unless_closed(caller.is_connected())? == Some(true);
     let calls = callee.collect_ours()?.into_iter().filter(is_call).count();

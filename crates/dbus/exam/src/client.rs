@@ -1,14 +1,12 @@
 //! A connection in an experiment.
 
-use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{self, Error};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header, Kind};
-use weighbridge_dbus_client::{Connection, Error};
 
-use crate::link::Link;
 use crate::property::Bus;
 
 /// The interface of all messages of experiments.
@@ -23,9 +21,7 @@ const SETTLE: Duration = Duration::from_millis(40);
 /// A connection with words for what experiments do.
 #[derive(Debug)]
 pub struct Client {
-    link: Box<dyn Link>,
-    /// Messages that came while a reply was awaited.
-    kept: VecDeque<Vec<u8>>,
+    bus: client::Bus,
 }
 
 /// A message that arrived. It has been parsed once.
@@ -103,11 +99,11 @@ pub fn rule(sender: &str) -> String {
 impl Client {
     /// A new connection.
     pub fn open(bus: &Bus<'_>) -> Result<Client, Error> {
-        let mut link = (bus.connect)(bus.address)?;
+        let mut connection = (bus.connect)(bus.address)?;
         if let Some(notes) = bus.notes {
-            link.note_messages(notes.clone());
+            connection.observe_with(Box::new(notes.clone()));
         }
-        Ok(Client { link, kept: VecDeque::new() })
+        Ok(Client { bus: connection })
     }
 
     /// A new connection that gets the broadcasts of experiments from all of `senders`.
@@ -121,7 +117,7 @@ impl Client {
 
     /// Its unique name.
     pub fn name(&self) -> String {
-        self.link.unique_name().to_owned()
+        self.bus.unique_name().to_owned()
     }
 
     /// Asks the driver.
@@ -131,26 +127,7 @@ impl Client {
 
     /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`next`](Client::next).
     pub fn call(&mut self, message: &Builder<'_>, patience: Duration) -> Result<Message, Error> {
-        let deadline = Instant::now() + patience;
-        let serial = self.send(message)?;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Some(bytes) = self.link.receive(left)? else { return Err(Error::TimedOut) };
-            let header = Header::parse(&bytes).map_err(Error::Protocol)?;
-            if header.reply_serial != Some(serial) {
-                self.kept.push_back(bytes);
-                continue;
-            }
-            let error = header.error_name.map(str::to_owned);
-            let reply = Message(bytes);
-            return match error {
-                Some(name) => {
-                    let message = reply.texts().first().copied().unwrap_or_default().into();
-                    Err(Error::Refused { name, message })
-                }
-                None => Ok(reply),
-            };
-        }
+        self.bus.call(message, patience).map(Message)
     }
 
     /// Adds a match rule.
@@ -181,27 +158,31 @@ impl Client {
 
     /// Sends with copies of descriptors, whose number the message says itself.
     pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
-        self.link.send(message, fds)
+        self.bus.send_with_fds(message, fds)
     }
 
     /// Sees every message of the bus from now on; false where the bus does not do that.
     pub fn become_monitor(&mut self) -> Result<bool, Error> {
-        self.link.become_monitor()
+        match self.bus.become_monitor() {
+            Ok(()) => Ok(true),
+            Err(Error::Refused { .. }) => Ok(false),
+            Err(other) => Err(other),
+        }
     }
 
     /// From now on descriptors that arrive are kept.
     pub fn keep_descriptors(&mut self) {
-        self.link.keep_descriptors();
+        self.bus.keep_descriptors();
     }
 
     /// The descriptors that arrived since the last call, in order.
     pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
-        self.link.take_descriptors()
+        self.bus.take_descriptors()
     }
 
-    /// The socket, for bytes of an experiment's own, which is not made with native members.
-    pub fn socket(&mut self) -> &mut Connection {
-        self.link.socket().expect("such an experiment is made over sockets")
+    /// Sends bytes as they are, over a socket.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.bus.send_bytes(bytes)
     }
 
     /// Returns when the driver has answered, and so has dealt with everything that was sent before.
@@ -211,8 +192,7 @@ impl Client {
 
     /// The next message, or nothing within `patience`.
     pub fn next(&mut self, patience: Duration) -> Result<Option<Message>, Error> {
-        let next = self.kept.pop_front().map_or_else(|| self.link.receive(patience), |kept| Ok(Some(kept)));
-        let Some(bytes) = next? else { return Ok(None) };
+        let Some(bytes) = self.bus.receive(patience)? else { return Ok(None) };
         Header::parse(&bytes).map_err(Error::Protocol)?;
         Ok(Some(Message(bytes)))
     }

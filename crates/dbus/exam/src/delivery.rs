@@ -3,57 +3,32 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::{Builder, Endian};
-use weighbridge_dbus_client::Error;
 
 use crate::bodies::blob;
 use crate::client::{Client, INTERFACE, PATH, PATIENCE, broadcast};
 use crate::flood::{Arrivals, Flood};
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Delivery";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "loss",
-        group: GROUP,
-        question: "Does a receiver that keeps reading get every broadcast?",
-        basis: Basis::Practice("nothing in the protocol lets a receiver notice a loss"),
-        needs_private: false,
-        run: loss,
-    },
-    Property {
-        id: "duplication",
-        group: GROUP,
-        question: "Does a receiver get each broadcast once?",
-        basis: Basis::Practice("nothing in the protocol lets a receiver notice a repetition"),
-        needs_private: false,
-        run: duplication,
-    },
-    Property {
-        id: "content",
-        group: GROUP,
-        question: "Do header fields and bodies of 0 B to 4 MiB arrive unchanged, in both byte orders?",
-        basis: Basis::Specification("Marshaling"),
-        needs_private: false,
-        run: content,
-    },
-    Property {
-        id: "promptness",
-        group: GROUP,
-        question: "Does a message arrive within 200 ms though no other follows it?",
-        basis: Basis::Practice("a bus that holds messages back delays every program"),
-        needs_private: false,
-        run: promptness,
-    },
-    Property {
-        id: "directed-signal",
-        group: GROUP,
-        question: "Does a signal with a destination reach that connection without a rule, and no other with one?",
-        basis: Basis::Specification("Message Bus Message Routing"),
-        needs_private: false,
-        run: directed_signal,
-    },
+    Property::new(GROUP, "loss", loss)
+        .asks("Does a receiver that keeps reading get every broadcast?")
+        .practice("nothing in the protocol lets a receiver notice a loss"),
+    Property::new(GROUP, "duplication", duplication)
+        .asks("Does a receiver get each broadcast once?")
+        .practice("nothing in the protocol lets a receiver notice a repetition"),
+    Property::new(GROUP, "content", content)
+        .asks("Do header fields and bodies of 0 B to 4 MiB arrive unchanged, in both byte orders?")
+        .specification("Marshaling"),
+    Property::new(GROUP, "promptness", promptness)
+        .asks("Does a message arrive within 200 ms though no other follows it?")
+        .practice("a bus that holds messages back delays every program"),
+    Property::new(GROUP, "directed-signal", directed_signal)
+        .asks("Does a signal with a destination reach that connection without a rule, and no other with one?")
+        .specification("Message Bus Message Routing"),
 ];
 
 const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, messages: 800 };

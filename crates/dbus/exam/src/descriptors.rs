@@ -4,47 +4,26 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::{Body, FLAG_NO_REPLY_EXPECTED};
-use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, PATIENCE, call, unless_closed};
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Descriptors";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "descriptors",
-        group: GROUP,
-        question: "Does a descriptor arrive with its message, and is it the one that was sent?",
-        basis: Basis::Specification("Message Protocol"),
-        needs_private: false,
-        run: pass,
-    },
-    Property {
-        id: "most-descriptors",
-        group: GROUP,
-        question: "Of 1, 16, 17, 64 and 253 descriptors in one message, how many arrive at most?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: most,
-    },
-    Property {
-        id: "missing-descriptors",
-        group: GROUP,
-        question: "What becomes of a sender whose message says more descriptors than come with it?",
-        basis: Basis::Practice("a receiver would take another message's descriptors for those"),
-        needs_private: false,
-        run: missing,
-    },
-    Property {
-        id: "descriptor-flood",
-        group: GROUP,
-        question: "What becomes of 4,000 descriptors for a receiver that does not read?",
-        basis: Basis::Nothing,
-        needs_private: true,
-        run: flood,
-    },
+    Property::new(GROUP, "descriptors", pass)
+        .asks("Does a descriptor arrive with its message, and is it the one that was sent?")
+        .specification("Message Protocol"),
+    Property::new(GROUP, "most-descriptors", most)
+        .asks("Of 1, 16, 17, 64 and 253 descriptors in one message, how many arrive at most?"),
+    Property::new(GROUP, "missing-descriptors", missing)
+        .asks("What becomes of a sender whose message says more descriptors than come with it?")
+        .practice("a receiver would take another message's descriptors for those"),
+    Property::new(GROUP, "descriptor-flood", flood)
+        .asks("What becomes of 4,000 descriptors for a receiver that does not read?")
+        .private(),
 ];
 
 fn pass(bus: &Bus<'_>) -> Result<Seen, Error> {
@@ -153,12 +132,11 @@ fn flood(bus: &Bus<'_>) -> Result<Seen, Error> {
         }
     }
     let sender_connected = unless_closed(sender.is_connected())?.unwrap_or(false);
-    let refused = match sender_connected {
-        true => {
-            let errors = sender.collect()?;
-            refused_at_once + errors.iter().filter(|message| message.header().error_name.is_some()).count()
-        }
-        false => refused_at_once,
+    let refused = if sender_connected {
+        let errors = sender.collect()?;
+        refused_at_once + errors.iter().filter(|message| message.header().error_name.is_some()).count()
+    } else {
+        refused_at_once
     };
     let mut got = 0;
     let stalled_connected = loop {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::Body;
-use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, broadcast};
 use crate::perturb::{Disturbed, Mode, join_cpu};

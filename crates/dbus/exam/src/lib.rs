@@ -15,7 +15,6 @@ mod delivery;
 mod descriptors;
 mod flood;
 mod limits;
-mod link;
 mod matching;
 mod messages;
 mod names;
@@ -28,12 +27,11 @@ mod stall;
 
 use std::time::Duration;
 
-use weighbridge_dbus_client::Error;
+use causeway_bus::client::Error;
 
 use client::{Client, call};
 
-pub use link::{Link, connect};
-pub use native::NOT_EXAMINED;
+pub use native::{NOT_EXAMINED, connect};
 pub use property::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, Seen};
 
 /// All questions, in the order of a report.

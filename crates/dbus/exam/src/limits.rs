@@ -1,38 +1,20 @@
 //! Limits, and what grows before they are reached. Private buses only.
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::Body;
-use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, INTERFACE, PATIENCE, broadcast, driver_call, short, unless_closed};
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Limits";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "rule-limit",
-        group: GROUP,
-        question: "What becomes of a connection that adds 12,000 rules?",
-        basis: Basis::Nothing,
-        needs_private: true,
-        run: rule_limit,
-    },
-    Property {
-        id: "other-rules-with-sender",
-        group: GROUP,
-        question: "Does a broadcast cost the bus more when a connection has 8,192 rules for another sender?",
-        basis: Basis::Nothing,
-        needs_private: true,
-        run: with_sender,
-    },
-    Property {
-        id: "other-rules-without-sender",
-        group: GROUP,
-        question: "Does a broadcast cost the bus more when a connection has 8,192 rules without a sender for other members?",
-        basis: Basis::Nothing,
-        needs_private: true,
-        run: without_sender,
-    },
+    Property::new(GROUP, "rule-limit", rule_limit)
+.asks("What becomes of a connection that adds 12,000 rules?").private(),
+    Property::new(GROUP, "other-rules-with-sender", with_sender)
+.asks("Does a broadcast cost the bus more when a connection has 8,192 rules for another sender?").private(),
+    Property::new(GROUP, "other-rules-without-sender", without_sender)
+.asks("Does a broadcast cost the bus more when a connection has 8,192 rules without a sender for other members?").private(),
 ];
 
 /// Adds rules without waiting for each; the errors that came back.

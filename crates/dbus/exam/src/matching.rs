@@ -3,81 +3,38 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::random::Random;
 use causeway_dbus_wire::rule::{MatchRule, Owners};
 use causeway_dbus_wire::wire::{Arg, Args, Header};
-use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, INTERFACE, Message, PATH, broadcast, rule, short};
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Match rules";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "missed-matches",
-        group: GROUP,
-        question: "Does a connection get every broadcast that one of its rules matches?",
-        basis: Basis::Specification("Match Rules"),
-        needs_private: false,
-        run: missed,
-    },
-    Property {
-        id: "extra-matches",
-        group: GROUP,
-        question: "Does a connection get no broadcast that none of its rules matches?",
-        basis: Basis::Specification("Match Rules"),
-        needs_private: false,
-        run: extra,
-    },
-    Property {
-        id: "overlapping-rules",
-        group: GROUP,
-        question: "Does a broadcast that several rules of a connection match arrive once?",
-        basis: Basis::Specification("Message Bus Message Routing"),
-        needs_private: false,
-        run: overlapping,
-    },
-    Property {
-        id: "duplicate-rules",
-        group: GROUP,
-        question: "Is a rule that was added twice and removed once still there?",
-        basis: Basis::Practice("libraries add a rule for each listener and remove it with that listener"),
-        needs_private: false,
-        run: duplicate,
-    },
-    Property {
-        id: "unknown-rule",
-        group: GROUP,
-        question: "What does removing a rule that was never added bring?",
-        basis: Basis::Specification("org.freedesktop.DBus.RemoveMatch"),
-        needs_private: false,
-        run: unknown,
-    },
-    Property {
-        id: "invalid-rules",
-        group: GROUP,
-        question: "How many of ten invalid rules are refused?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: invalid,
-    },
-    Property {
-        id: "rule-follows-name",
-        group: GROUP,
-        question: "Does a rule with a well-known sender follow the owner of the name?",
-        basis: Basis::Specification("Match Rules"),
-        needs_private: false,
-        run: follows_name,
-    },
-    Property {
-        id: "eavesdropping",
-        group: GROUP,
-        question: "Does a rule with eavesdrop='true' show messages for others, where the policy allows it?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: eavesdropping,
-    },
+    Property::new(GROUP, "missed-matches", missed)
+        .asks("Does a connection get every broadcast that one of its rules matches?")
+        .specification("Match Rules"),
+    Property::new(GROUP, "extra-matches", extra)
+        .asks("Does a connection get no broadcast that none of its rules matches?")
+        .specification("Match Rules"),
+    Property::new(GROUP, "overlapping-rules", overlapping)
+        .asks("Does a broadcast that several rules of a connection match arrive once?")
+        .specification("Message Bus Message Routing"),
+    Property::new(GROUP, "duplicate-rules", duplicate)
+        .asks("Is a rule that was added twice and removed once still there?")
+        .practice("libraries add a rule for each listener and remove it with that listener"),
+    Property::new(GROUP, "unknown-rule", unknown)
+        .asks("What does removing a rule that was never added bring?")
+        .specification("org.freedesktop.DBus.RemoveMatch"),
+    Property::new(GROUP, "invalid-rules", invalid).asks("How many of ten invalid rules are refused?"),
+    Property::new(GROUP, "rule-follows-name", follows_name)
+        .asks("Does a rule with a well-known sender follow the owner of the name?")
+        .specification("Match Rules"),
+    Property::new(GROUP, "eavesdropping", eavesdropping)
+        .asks("Does a rule with eavesdrop='true' show messages for others, where the policy allows it?"),
 ];
 
 const CLIENTS: usize = 12;
@@ -292,9 +249,10 @@ fn invalid(bus: &Bus<'_>) -> Result<Seen, Error> {
         }
     }
     let refused = INVALID.len() - accepted.len();
-    let evidence = match accepted.is_empty() {
-        true => "all are refused".into(),
-        false => format!("accepted: {}", accepted.join("; ")),
+    let evidence = if accepted.is_empty() {
+        "all are refused".into()
+    } else {
+        format!("accepted: {}", accepted.join("; "))
     };
     Ok(Seen::fine(format!("{refused} of {}", INVALID.len()), evidence))
 }

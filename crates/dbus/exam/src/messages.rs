@@ -2,55 +2,29 @@
 
 use std::time::Duration;
 
+use causeway_bus::client::{self, Address, Error};
 use causeway_dbus_wire::wire::{Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, Kind};
-use weighbridge_dbus_client::{Address, Connection, Error};
 
 use crate::client::{Client, INTERFACE, PATH, call, driver_call, short, unless_closed};
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Invalid messages";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "invalid-headers",
-        group: GROUP,
-        question: "What becomes of the senders of invalid headers, and does one reach its destination?",
-        basis: Basis::Practice("a bus that passes them on has receivers disconnect or crash"),
-        needs_private: false,
-        run: headers,
-    },
-    Property {
-        id: "invalid-bodies",
-        group: GROUP,
-        question: "What becomes of the senders of invalid bodies, and does one reach its destination?",
-        basis: Basis::Practice("a bus that passes them on has receivers disconnect or crash"),
-        needs_private: false,
-        run: bodies,
-    },
-    Property {
-        id: "unknown-type",
-        group: GROUP,
-        question: "What becomes of a message of a type that the specification does not know?",
-        basis: Basis::Nothing,
-        needs_private: false,
-        run: unknown_type,
-    },
-    Property {
-        id: "before-hello",
-        group: GROUP,
-        question: "What becomes of a connection whose first message is not Hello?",
-        basis: Basis::Specification("org.freedesktop.DBus.Hello"),
-        needs_private: false,
-        run: before_hello,
-    },
-    Property {
-        id: "second-hello",
-        group: GROUP,
-        question: "Which error does a second Hello bring?",
-        basis: Basis::Specification("org.freedesktop.DBus.Hello"),
-        needs_private: false,
-        run: second_hello,
-    },
+    Property::new(GROUP, "invalid-headers", headers)
+        .asks("What becomes of the senders of invalid headers, and does one reach its destination?")
+        .practice("a bus that passes them on has receivers disconnect or crash"),
+    Property::new(GROUP, "invalid-bodies", bodies)
+        .asks("What becomes of the senders of invalid bodies, and does one reach its destination?")
+        .practice("a bus that passes them on has receivers disconnect or crash"),
+    Property::new(GROUP, "unknown-type", unknown_type)
+        .asks("What becomes of a message of a type that the specification does not know?"),
+    Property::new(GROUP, "before-hello", before_hello)
+        .asks("What becomes of a connection whose first message is not Hello?")
+        .specification("org.freedesktop.DBus.Hello"),
+    Property::new(GROUP, "second-hello", second_hello)
+        .asks("Which error does a second Hello bring?")
+        .specification("org.freedesktop.DBus.Hello"),
 ];
 
 /// What became of one of them.
@@ -65,7 +39,7 @@ enum Fate {
 fn fate(bus: &Bus<'_>, receiver: &mut Client, bytes: &[u8]) -> Result<Fate, Error> {
     let mut sender = Client::open(bus)?;
     // A message that a broken length has made longer swallows what follows; the connection is then looked at only for its end.
-    sender.socket().send_bytes(bytes)?;
+    sender.send_bytes(bytes)?;
     let answer = sender.call(&driver_call("GetId", Body::default()), Duration::from_secs(2));
     let is_connected = match answer {
         Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => true,
@@ -197,7 +171,7 @@ fn unknown_type(bus: &Bus<'_>) -> Result<Seen, Error> {
 fn before_hello(bus: &Bus<'_>) -> Result<Seen, Error> {
     let first = Address::list(bus.address)?.swap_remove(0);
     let stream = first.connect().map_err(Error::Io)?;
-    let mut connection = Connection::authenticated(stream)?;
+    let mut connection = client::Bus::authenticated(stream)?;
     let answer = connection.call(&driver_call("ListNames", Body::default()), Duration::from_secs(5));
     Ok(match answer {
         Err(Error::Closed) => Seen::fine("disconnected", "ListNames as the first message"),

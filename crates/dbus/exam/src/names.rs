@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::driver::{ALLOW_REPLACEMENT, DO_NOT_QUEUE, NameReply, REPLACE_EXISTING};
-use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, Message, PATIENCE};
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Names";
 
@@ -16,38 +16,18 @@ const EXISTS: u32 = NameReply::Exists as u32;
 const ALREADY_OWNER: u32 = NameReply::AlreadyOwner as u32;
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "name-requests",
-        group: GROUP,
-        question: "Are requests for names answered with the numbers that the specification gives?",
-        basis: Basis::Specification("org.freedesktop.DBus.RequestName"),
-        needs_private: false,
-        run: requests,
-    },
-    Property {
-        id: "name-queue",
-        group: GROUP,
-        question: "Does the first in the queue get a name whose owner closes, and is everybody told?",
-        basis: Basis::Specification("org.freedesktop.DBus.RequestName"),
-        needs_private: false,
-        run: queue,
-    },
-    Property {
-        id: "name-replacement",
-        group: GROUP,
-        question: "Does a replaced owner wait in the queue and get the name back?",
-        basis: Basis::Specification("org.freedesktop.DBus.RequestName"),
-        needs_private: false,
-        run: replacement,
-    },
-    Property {
-        id: "unique-names",
-        group: GROUP,
-        question: "Does no connection get the unique name of an earlier one?",
-        basis: Basis::Specification("Bus Names"),
-        needs_private: false,
-        run: unique_names,
-    },
+    Property::new(GROUP, "name-requests", requests)
+        .asks("Are requests for names answered with the numbers that the specification gives?")
+        .specification("org.freedesktop.DBus.RequestName"),
+    Property::new(GROUP, "name-queue", queue)
+        .asks("Does the first in the queue get a name whose owner closes, and is everybody told?")
+        .specification("org.freedesktop.DBus.RequestName"),
+    Property::new(GROUP, "name-replacement", replacement)
+        .asks("Does a replaced owner wait in the queue and get the name back?")
+        .specification("org.freedesktop.DBus.RequestName"),
+    Property::new(GROUP, "unique-names", unique_names)
+        .asks("Does no connection get the unique name of an earlier one?")
+        .specification("Bus Names"),
 ];
 
 /// A name of this examination.

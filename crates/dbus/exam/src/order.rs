@@ -4,77 +4,31 @@ use std::collections::HashSet;
 use std::thread;
 use std::time::Duration;
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::{Body, Builder, Kind};
-use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, Message, PATIENCE, broadcast, call, driver_call, rule};
 use crate::flood::{Arrival, Arrivals, Flood, joined};
 use crate::perturb::{Disturbed, Mode, join_cpu};
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Order";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "order-of-one-sender",
-        group: GROUP,
-        question: "Does each receiver get the broadcasts of one sender in the order in which they were sent?",
-        basis: Basis::Practice("every client library takes it for granted"),
-        needs_private: false,
-        run: of_one_sender,
-    },
-    Property {
-        id: "order-of-all",
-        group: GROUP,
-        question: "Do all receivers get the broadcasts of several senders in one order?",
-        basis: Basis::Practice(
-            "dbus-daemon has one order for all, and programs that share state over signals rely on it",
-        ),
-        needs_private: false,
-        run: of_all,
-    },
-    Property {
-        id: "order-at-a-monitor",
-        group: GROUP,
-        question: "Does a monitor see broadcasts in the order in which receivers get them?",
-        basis: Basis::Practice("a recording that shows another order misleads"),
-        needs_private: false,
-        run: at_a_monitor,
-    },
-    Property {
-        id: "order-of-causes",
-        group: GROUP,
-        question: "Does a third connection get a broadcast before the one that another connection sent because of it?",
-        basis: Basis::Practice(
-            "a signal that refers to an earlier one of another program is not understood otherwise",
-        ),
-        needs_private: false,
-        run: of_causes,
-    },
-    Property {
-        id: "signal-before-reply",
-        group: GROUP,
-        question: "Does a caller get what the callee sends before, as and after its reply in that order?",
-        basis: Basis::Practice("change signals that a method causes are expected before its reply"),
-        needs_private: false,
-        run: signal_before_reply,
-    },
-    Property {
-        id: "name-before-signal",
-        group: GROUP,
-        question: "Is NameOwnerChanged seen before the first signal that the new owner sends?",
-        basis: Basis::Practice("a receiver that does not know the owner yet discards the signal"),
-        needs_private: false,
-        run: name_before_signal,
-    },
-    Property {
-        id: "last-words",
-        group: GROUP,
-        question: "Is everything that a connection sent before it closed delivered, and before its departure is told?",
-        basis: Basis::Practice("programs send a signal and exit"),
-        needs_private: false,
-        run: last_words,
-    },
+    Property::new(GROUP, "order-of-one-sender", of_one_sender)
+.asks("Does each receiver get the broadcasts of one sender in the order in which they were sent?").practice("every client library takes it for granted"),
+    Property::new(GROUP, "order-of-all", of_all)
+.asks("Do all receivers get the broadcasts of several senders in one order?").practice("dbus-daemon has one order for all, and programs that share state over signals rely on it"),
+    Property::new(GROUP, "order-at-a-monitor", at_a_monitor)
+.asks("Does a monitor see broadcasts in the order in which receivers get them?").practice("a recording that shows another order misleads"),
+    Property::new(GROUP, "order-of-causes", of_causes)
+.asks("Does a third connection get a broadcast before the one that another connection sent because of it?").practice("a signal that refers to an earlier one of another program is not understood otherwise"),
+    Property::new(GROUP, "signal-before-reply", signal_before_reply)
+.asks("Does a caller get what the callee sends before, as and after its reply in that order?").practice("change signals that a method causes are expected before its reply"),
+    Property::new(GROUP, "name-before-signal", name_before_signal)
+.asks("Is NameOwnerChanged seen before the first signal that the new owner sends?").practice("a receiver that does not know the owner yet discards the signal"),
+    Property::new(GROUP, "last-words", last_words)
+.asks("Is everything that a connection sent before it closed delivered, and before its departure is told?").practice("programs send a signal and exit"),
 ];
 
 const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, messages: 800 };

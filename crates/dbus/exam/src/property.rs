@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use causeway_bus::client::{self, Error, native_path};
 use serde::Serialize;
-use weighbridge_dbus_client::{Error, Notes, native_path};
+use weighbridge_dbus_client::Notes;
 
-use crate::link::{self, Link};
 use crate::native;
 
 /// The bus that is examined.
@@ -19,7 +19,7 @@ pub struct Bus<'a> {
     /// How long nothing may come before a message counts as lost.
     pub quiet: Duration,
     /// How experiments connect to its address.
-    pub connect: fn(&str) -> Result<Box<dyn Link>, Error>,
+    pub connect: fn(&str) -> Result<client::Bus, Error>,
     /// Where the messages of an experiment are noted, if they are.
     pub notes: Option<&'a Notes>,
 }
@@ -28,7 +28,7 @@ impl<'a> Bus<'a> {
     /// The bus at an address, with experiments that are connected by sockets or as native members, whichever the address says.
     #[must_use]
     pub fn new(address: &'a str, private_pid: Option<u32>) -> Bus<'a> {
-        Bus { address, private_pid, quiet: QUIET, connect: link::connect, notes: None }
+        Bus { address, private_pid, quiet: QUIET, connect: native::connect, notes: None }
     }
 
     /// Are its experiments made with native members?
@@ -69,7 +69,7 @@ pub struct Property {
     pub basis: Basis,
     /// It fills queues or tables, or looks at the process: only for a private bus.
     pub needs_private: bool,
-    pub(crate) run: fn(&Bus<'_>) -> Result<Seen, Error>,
+    pub(crate) run: Experiment,
 }
 
 /// What a bus did.
@@ -143,7 +143,35 @@ impl Outcome {
     }
 }
 
+/// An experiment.
+type Experiment = fn(&Bus<'_>) -> Result<Seen, Error>;
+
 impl Property {
+    /// A property of a group, where brokers may differ.
+    pub(crate) const fn new(group: &'static str, id: &'static str, run: Experiment) -> Property {
+        Property { id, group, question: "", basis: Basis::Nothing, needs_private: false, run }
+    }
+
+    /// With this question.
+    pub(crate) const fn asks(self, question: &'static str) -> Property {
+        Property { question, ..self }
+    }
+
+    /// A section of the specification decides.
+    pub(crate) const fn specification(self, section: &'static str) -> Property {
+        Property { basis: Basis::Specification(section), ..self }
+    }
+
+    /// Programs rely on it.
+    pub(crate) const fn practice(self, why: &'static str) -> Property {
+        Property { basis: Basis::Practice(why), ..self }
+    }
+
+    /// Only for a private bus.
+    pub(crate) const fn private(self) -> Property {
+        Property { needs_private: true, ..self }
+    }
+
     /// Makes the experiment. All its connections are closed when this returns.
     #[must_use]
     pub fn examine(&self, bus: &Bus<'_>) -> Outcome {

@@ -1,48 +1,28 @@
 //! Who a message is from.
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, Kind};
-use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, PATIENCE, broadcast, call, rule, unless_closed};
 use crate::flood::Flood;
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Senders";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "true-sender",
-        group: GROUP,
-        question: "Does every message name the connection that sent it?",
-        basis: Basis::Specification("Header Fields"),
-        needs_private: false,
-        run: true_sender,
-    },
-    Property {
-        id: "forged-sender",
-        group: GROUP,
-        question: "What becomes of a message that claims another sender?",
-        basis: Basis::Specification("Header Fields"),
-        needs_private: false,
-        run: forged_sender,
-    },
-    Property {
-        id: "forged-driver",
-        group: GROUP,
-        question: "What becomes of a message that claims to be of the driver?",
-        basis: Basis::Specification("Header Fields"),
-        needs_private: false,
-        run: forged_driver,
-    },
-    Property {
-        id: "forged-reply",
-        group: GROUP,
-        question: "Does a caller get a reply that a third connection sends?",
-        basis: Basis::Practice("callers compare serials and not senders"),
-        needs_private: false,
-        run: forged_reply,
-    },
+    Property::new(GROUP, "true-sender", true_sender)
+        .asks("Does every message name the connection that sent it?")
+        .specification("Header Fields"),
+    Property::new(GROUP, "forged-sender", forged_sender)
+        .asks("What becomes of a message that claims another sender?")
+        .specification("Header Fields"),
+    Property::new(GROUP, "forged-driver", forged_driver)
+        .asks("What becomes of a message that claims to be of the driver?")
+        .specification("Header Fields"),
+    Property::new(GROUP, "forged-reply", forged_reply)
+        .asks("Does a caller get a reply that a third connection sends?")
+        .practice("callers compare serials and not senders"),
 ];
 
 fn true_sender(bus: &Bus<'_>) -> Result<Seen, Error> {

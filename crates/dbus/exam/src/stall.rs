@@ -4,49 +4,28 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::Kind;
-use weighbridge_dbus_client::Error;
 
 use crate::bodies::blob;
 use crate::client::{Client, PATIENCE, broadcast, call, short, unless_closed};
 use crate::flood::joined;
-use crate::property::{Basis, Bus, Property, Seen};
+use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Stalled receivers";
 
 pub const PROPERTIES: &[Property] = &[
-    Property {
-        id: "stalled-subscriber",
-        group: GROUP,
-        question: "What becomes of a subscriber that does not read while 64 MiB of broadcasts match?",
-        basis: Basis::Nothing,
-        needs_private: true,
-        run: subscriber,
-    },
-    Property {
-        id: "told-of-stall",
-        group: GROUP,
-        question: "Is the sender of those broadcasts told?",
-        basis: Basis::Nothing,
-        needs_private: true,
-        run: told,
-    },
-    Property {
-        id: "beside-a-stall",
-        group: GROUP,
-        question: "Does another subscriber, which reads, get all of them meanwhile?",
-        basis: Basis::Practice("one stuck program must not harm another"),
-        needs_private: true,
-        run: beside,
-    },
-    Property {
-        id: "stalled-callee",
-        group: GROUP,
-        question: "What becomes of 64 MiB of calls to a callee that does not read?",
-        basis: Basis::Nothing,
-        needs_private: true,
-        run: callee,
-    },
+    Property::new(GROUP, "stalled-subscriber", subscriber)
+        .asks("What becomes of a subscriber that does not read while 64 MiB of broadcasts match?")
+        .private(),
+    Property::new(GROUP, "told-of-stall", told).asks("Is the sender of those broadcasts told?").private(),
+    Property::new(GROUP, "beside-a-stall", beside)
+        .asks("Does another subscriber, which reads, get all of them meanwhile?")
+        .practice("one stuck program must not harm another")
+        .private(),
+    Property::new(GROUP, "stalled-callee", callee)
+        .asks("What becomes of 64 MiB of calls to a callee that does not read?")
+        .private(),
 ];
 
 const MESSAGE_BYTES: usize = 64 << 10;
@@ -108,13 +87,14 @@ fn stall(bus: &Bus<'_>) -> Result<Stalled, Error> {
     })?;
     let memory_after_kib = memory_kib(bus);
     let sender_connected = unless_closed(sender.is_connected())?.unwrap_or(false);
-    let sender_errors = match sender_connected {
-        true => sender
+    let sender_errors = if sender_connected {
+        sender
             .collect()?
             .iter()
             .filter_map(|message| message.header().error_name.map(str::to_owned))
-            .collect(),
-        false => Vec::new(),
+            .collect()
+    } else {
+        Vec::new()
     };
     let (stalled_got, stalled_connected) = read_again(&mut stalled, bus.quiet)?;
     Ok(Stalled {

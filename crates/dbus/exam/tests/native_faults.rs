@@ -3,14 +3,13 @@
 #![allow(clippy::print_stdout)]
 
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{self, Error, Layer};
 use causeway_dbus_wire::wire::{Body, Builder, Header, Kind};
 use weighbridge_dbus_client::brokers::{Broker, Error as BrokerError, Limits, Program};
-use weighbridge_dbus_client::{Connection, Error, Notes};
-use weighbridge_dbus_exam::{Bus, Link, MATCH_RULES, Outcome, Property, QUEUED_BYTES, connect, properties};
+use weighbridge_dbus_exam::{Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, connect, properties};
 
 const INTERFACE: &str = "org.weighbridge.Exam";
 /// Every so many messages something is wrong.
@@ -75,7 +74,7 @@ const FAULTS: &[Fault] = &[
 /// A link with a fault.
 #[derive(Debug)]
 struct Faulty {
-    link: Box<dyn Link>,
+    bus: client::Bus,
     fault: Fault,
     /// Every second one has faults that only show where two members differ.
     is_even: bool,
@@ -87,13 +86,15 @@ struct Faulty {
 }
 
 /// The address names the fault: `fault=Drops;causeway:path=…`.
-fn connect_with_fault(address: &str) -> Result<Box<dyn Link>, Error> {
+fn connect_with_fault(address: &str) -> Result<client::Bus, Error> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let (name, address) = address.strip_prefix("fault=").unwrap().split_once(';').unwrap();
     let fault = *FAULTS.iter().find(|fault| format!("{fault:?}") == name).unwrap();
     let is_even = NEXT.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
-    let link = connect(address)?;
-    Ok(Box::new(Faulty { link, fault, is_even, received: 0, held: None, ready: VecDeque::new() }))
+    let bus = connect(address)?;
+    let name = if fault == Fault::ReusesUniqueNames { ":1.5" } else { bus.unique_name() }.to_owned();
+    let faulty = Faulty { bus, fault, is_even, received: 0, held: None, ready: VecDeque::new() };
+    Ok(client::Bus::layered(Box::new(faulty), &name))
 }
 
 impl Faulty {
@@ -152,13 +153,9 @@ impl Faulty {
     }
 }
 
-impl Link for Faulty {
-    fn unique_name(&self) -> &str {
-        if self.fault == Fault::ReusesUniqueNames { ":1.5" } else { self.link.unique_name() }
-    }
-
-    fn send(&mut self, message: &Builder<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<u32, Error> {
-        self.link.send(message, descriptors)
+impl Layer for Faulty {
+    fn below(&mut self) -> &mut client::Bus {
+        &mut self.bus
     }
 
     fn receive(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Error> {
@@ -168,32 +165,12 @@ impl Link for Faulty {
                 return Ok(Some(bytes));
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.link.receive(left)? {
+            match self.bus.receive(left)? {
                 Some(bytes) => self.falsify(bytes),
                 // What is held comes at the end at the latest: it is late and not lost.
                 None => return Ok(self.held.take()),
             }
         }
-    }
-
-    fn become_monitor(&mut self) -> Result<bool, Error> {
-        self.link.become_monitor()
-    }
-
-    fn note_messages(&mut self, notes: Notes) {
-        self.link.note_messages(notes);
-    }
-
-    fn keep_descriptors(&mut self) {
-        self.link.keep_descriptors();
-    }
-
-    fn take_descriptors(&mut self) -> Vec<OwnedFd> {
-        self.link.take_descriptors()
-    }
-
-    fn socket(&mut self) -> Option<&mut Connection> {
-        self.link.socket()
     }
 }
 

@@ -5,43 +5,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use causeway_bus::ConnectionOptions;
+use causeway_bus::client::{Bus, Error};
 use causeway_dbus_wire::wire::{Body, Builder, Fault, Header, message_bytes};
-use weighbridge_dbus_client::{Connection, Error, Member, native_path};
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A connection before it takes part.
-#[derive(Debug)]
-pub enum Joined {
-    /// Bytes on a socket.
-    Socket(Connection),
-    /// Memory that all members share.
-    Native(Member),
-}
-
-impl Joined {
-    /// Connects to the bus at an address: as a native member with an outbox of so many bytes where it is a bus of those and this one may be one, else by a
-    /// socket.
-    pub fn open(address: &str, outbox_bytes: Option<u64>) -> Result<Joined, Error> {
-        Ok(match native_path(address).zip(outbox_bytes) {
-            Some((path, bytes)) => Joined::Native(Member::join_with_outbox(&path, bytes)?),
-            None => Joined::Socket(Connection::open(address)?),
-        })
-    }
-
-    pub fn unique_name(&self) -> &str {
-        match self {
-            Joined::Socket(connection) => connection.unique_name(),
-            Joined::Native(member) => member.unique_name(),
+/// Connects to the bus at an address: as a native member with an outbox of so many bytes where it is a bus of those and this one may be
+/// one, else by a socket.
+pub fn open(address: &str, outbox_bytes: Option<u64>) -> Result<Bus, Error> {
+    match outbox_bytes {
+        Some(outbox_bytes) => {
+            Bus::open_with(address, ConnectionOptions { outbox_bytes, ..ConnectionOptions::default() })
         }
-    }
-
-    /// Calls a method of the driver and waits for the reply; what comes meanwhile is kept.
-    pub fn ask_driver(&mut self, member: &str, body: Body) -> Result<Vec<u8>, Error> {
-        match self {
-            Joined::Socket(connection) => connection.ask_driver(member, body),
-            Joined::Native(native) => native.ask_driver(member, body),
-        }
+        None => Bus::connect(address),
     }
 }
 
@@ -60,7 +37,7 @@ pub struct End {
     /// The socket; nothing before it begins and after it has left.
     stream: Option<UnixStream>,
     /// The same of a native member.
-    member: Option<Member>,
+    member: Option<Bus>,
     /// Its name on this bus; kept when it has left.
     pub unique: String,
     received: Vec<u8>,
@@ -103,20 +80,17 @@ impl End {
     }
 
     /// From now on it is this connection.
-    pub fn begin(&mut self, joined: Joined) -> Result<(), Error> {
-        self.unique = joined.unique_name().to_owned();
-        match joined {
-            Joined::Socket(connection) => {
-                let (stream, unread, serial) = connection.into_parts();
-                stream.set_nonblocking(true)?;
-                (self.stream, self.received, self.base) = (Some(stream), unread, serial);
-            }
-            Joined::Native(mut member) => {
-                member.use_descriptor()?;
-                self.base = member.last_serial();
-                self.member = Some(member);
-            }
+    pub fn begin(&mut self, mut bus: Bus) -> Result<(), Error> {
+        self.unique = bus.unique_name().to_owned();
+        if bus.is_native() {
+            bus.use_descriptor()?;
+            self.base = bus.last_serial();
+            self.member = Some(bus);
+            return Ok(());
         }
+        let (stream, unread, serial) = bus.into_parts()?;
+        stream.set_nonblocking(true)?;
+        (self.stream, self.received, self.base) = (Some(stream), unread, serial);
         Ok(())
     }
 
@@ -130,7 +104,7 @@ impl End {
 
     /// Before its descriptor is waited for: false if there is something to read already.
     pub fn prepare_to_wait(&mut self) -> bool {
-        self.member.as_mut().is_none_or(Member::prepare_to_wait)
+        self.member.as_mut().is_none_or(Bus::prepare_to_wait)
     }
 
     /// Bytes that the socket has not taken yet.

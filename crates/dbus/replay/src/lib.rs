@@ -20,7 +20,7 @@ mod tape;
 use std::fmt;
 use std::time::Duration;
 
-use weighbridge_dbus_client::Error as ClientError;
+use causeway_bus::client::Error as ClientError;
 
 /// Why a replay ended before its end.
 #[derive(Debug)]

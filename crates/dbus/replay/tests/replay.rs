@@ -8,11 +8,12 @@ mod trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use causeway_bus::client::{Bus as Client, native_path};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header, Kind};
 use trace::{Stage, busy};
 use weighbridge_dbus_client::brokers::{Broker, Error as BrokerError, Limits, Program};
-use weighbridge_dbus_client::{Connection, Monitoring, become_monitor, native_path, rules_and_processes};
+use weighbridge_dbus_client::{Monitoring, become_monitor, rules_and_processes};
 use weighbridge_dbus_replay::Error;
 use weighbridge_dbus_replay::plan::{LeftOut, Plan, Planner};
 use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
@@ -61,7 +62,7 @@ const END: &str = "EndOfTest";
 
 /// Replays while a monitor records; what the monitor saw.
 fn recorded(plan: &Plan, broker: &Broker, options: &Options) -> (Run, Vec<Vec<u8>>) {
-    let mut monitor = Connection::open(broker.address()).unwrap();
+    let mut monitor = Client::connect(broker.address()).unwrap();
     assert_eq!(become_monitor(&mut monitor).unwrap(), Monitoring::Everything);
     std::thread::scope(|scope| {
         let recording = scope.spawn(move || {
@@ -75,7 +76,7 @@ fn recorded(plan: &Plan, broker: &Broker, options: &Options) -> (Run, Vec<Vec<u8
             }
         });
         let run = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..*options });
-        let mut last = Connection::open(broker.address()).unwrap();
+        let mut last = Client::connect(broker.address()).unwrap();
         last.send(&Builder::signal("/end", "com.example.Test", END)).unwrap();
         (run.unwrap(), recording.join().unwrap())
     })
@@ -144,12 +145,13 @@ fn said(messages: &[Vec<u8>], is_replay: bool) -> BTreeMap<usize, Said> {
             assert_eq!(call.expect("its call came before").as_deref(), Some(sender), "{header:?}");
         }
         let is_rule = header.destination == Some(DRIVER) && text.contains('=');
-        let what = match is_rule {
+        let what = if is_rule {
             // Names have other lengths on another bus.
-            true => ids.iter().fold(text.to_owned(), |text, (name, id)| {
+            ids.iter().fold(text.to_owned(), |text, (name, id)| {
                 text.replace(&format!("'{name}'"), &format!("'#{id}'"))
-            }),
-            false => header.body_bytes.to_string(),
+            })
+        } else {
+            header.body_bytes.to_string()
         };
         let names =
             [header.interface, header.member.or(header.error_name)].map(|name| name.unwrap_or("").to_owned());
@@ -231,7 +233,7 @@ fn names_and_rules_from_before_the_capture_are_there_at_its_start() {
     let (Some(first), Some(second)) = (start(Program::DbusDaemon), start(Program::DbusDaemon)) else {
         return;
     };
-    let open = || Connection::open(first.address()).unwrap();
+    let open = || Client::connect(first.address()).unwrap();
     let (mut service, mut client) = (open(), open());
     service.ask_driver("RequestName", Body::default().text("com.example.Service").u32(0)).unwrap();
     let rule = format!("type='signal',sender='{}'", client.unique_name());
@@ -327,7 +329,7 @@ fn ping_pong() -> Vec<u8> {
 /// Replays while `disturb` does something to the broker in the middle.
 fn disturbed(broker: Broker, stall: Duration, disturb: impl FnOnce(Broker) -> Option<Broker>) -> Error {
     let plan = plan(&ping_pong());
-    let mut monitor = Connection::open(broker.address()).unwrap();
+    let mut monitor = Client::connect(broker.address()).unwrap();
     become_monitor(&mut monitor).unwrap();
     let address = broker.address().to_owned();
     std::thread::scope(|scope| {
@@ -370,7 +372,7 @@ fn a_bus_that_is_not_there_or_not_free_is_refused() {
     let said = play(&plan, "unix:path=/nonexistent/bus", &FAST).unwrap_err().to_string();
     assert!(said.starts_with("no bus answers at `unix:path=/nonexistent/bus`"), "{said}");
     let Some(broker) = start(Program::DbusDaemon) else { return };
-    let mut owner = Connection::open(broker.address()).unwrap();
+    let mut owner = Client::connect(broker.address()).unwrap();
     owner.ask_driver("RequestName", Body::default().text("com.example.Service").u32(0)).unwrap();
     let said = play(&plan, broker.address(), &FAST).unwrap_err().to_string();
     assert!(said.starts_with("`com.example.Service` belongs to another program on this bus"), "{said}");

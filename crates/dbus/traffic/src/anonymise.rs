@@ -149,9 +149,10 @@ impl Anonymiser {
             }
             let is_public_member = part.key == "member"
                 && ["NameOwnerChanged", "NameAcquired", "NameLost"].contains(&&*part.value);
-            let value = match keys.contains(&part.key) || is_public_member {
-                true => part.value.clone(),
-                false => self.text(&part.value),
+            let value = if keys.contains(&part.key) || is_public_member {
+                part.value.clone()
+            } else {
+                self.text(&part.value)
             };
             made.push_str(&text[end..part.at.start]);
             made.push_str(&spelled.replace(&part.value, &value));

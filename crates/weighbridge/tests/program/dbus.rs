@@ -124,7 +124,7 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
         ),
         (
             &["capture", "--address", "tcp:host=x", "-o", "x.pcap"],
-            "error: `tcp:host=x` is no address of a Unix socket",
+            "error: `tcp:host=x` is not an address of a Unix socket",
         ),
         (
             &["lint", "--address", "unix:path=/nonexistent/bus"],

@@ -76,10 +76,7 @@ fn value(text: &str, start: usize) -> Result<(String, usize), BadRule> {
             _ => value.push(letter),
         }
     }
-    match quoted {
-        true => Err(bad("a quote is not closed")),
-        false => Ok((value, text.len())),
-    }
+    if quoted { Err(bad("a quote is not closed")) } else { Ok((value, text.len())) }
 }
 
 impl FromStr for MatchRule {

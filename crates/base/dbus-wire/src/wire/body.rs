@@ -82,10 +82,12 @@ pub fn walk<'a>(
     for types in signature::types(header.signature) {
         value(&mut cursor, types, 0, visit)?;
     }
-    match cursor.at == body.len() && body.len() == header.body_bytes {
-        true => Ok(()),
-        false if body.len() < header.body_bytes => Err(Fault::Cut),
-        false => Err(Fault::Invalid("the body is longer than its types")),
+    if cursor.at == body.len() && body.len() == header.body_bytes {
+        Ok(())
+    } else if body.len() < header.body_bytes {
+        Err(Fault::Cut)
+    } else {
+        Err(Fault::Invalid("the body is longer than its types"))
     }
 }
 
@@ -152,9 +154,10 @@ fn array<'a>(
     let code = element.as_bytes()[0];
     cursor.align(signature::alignment(code))?;
     if let Some(each) = signature::fixed_bytes(code) {
-        return match bytes.is_multiple_of(each) {
-            true => fixed(cursor, code, bytes, depth + 1, visit),
-            false => Err(Fault::Invalid("an array ends inside an element")),
+        return if bytes.is_multiple_of(each) {
+            fixed(cursor, code, bytes, depth + 1, visit)
+        } else {
+            Err(Fault::Invalid("an array ends inside an element"))
         };
     }
     let end = cursor.at + bytes;

@@ -90,9 +90,10 @@ impl<'a> Cursor<'a> {
         if padding == 0 {
             return Ok(());
         }
-        match self.take(padding)?.iter().all(|byte| *byte == 0) {
-            true => Ok(()),
-            false => Err(Fault::Invalid("padding is not zero")),
+        if self.take(padding)?.iter().all(|byte| *byte == 0) {
+            Ok(())
+        } else {
+            Err(Fault::Invalid("padding is not zero"))
         }
     }
 
@@ -145,9 +146,10 @@ impl<'a> Cursor<'a> {
             return Err(Fault::Invalid("a string does not end in a zero byte"));
         }
         let text = std::str::from_utf8(bytes).map_err(|_| Fault::Invalid("a string is not UTF-8"))?;
-        match text.as_bytes().contains(&0) {
-            true => Err(Fault::Invalid("a string contains a zero byte")),
-            false => Ok(text),
+        if text.as_bytes().contains(&0) {
+            Err(Fault::Invalid("a string contains a zero byte"))
+        } else {
+            Ok(text)
         }
     }
 }

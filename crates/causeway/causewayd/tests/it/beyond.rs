@@ -2,11 +2,11 @@
 
 use std::os::fd::AsFd;
 
+use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Body, Builder, Header};
 use causeway_bus::{AuthorityOptions, Connection as Member, ConnectionOptions, name};
 use causewayd::config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use weighbridge_dbus_client::Connection as Client;
 
 use crate::support::*;
 
@@ -31,7 +31,7 @@ fn signals_of_members_reach_clients_beyond_the_directory() {
     let mut member = bus.member();
     assert!(is_shown(&member, &shown) && !is_shown(&member, &unlisted));
     for round in 0..3 {
-        add_match(&mut unlisted, RULE);
+        unlisted.add_match(RULE).unwrap();
         for number in 0..20 {
             let body = format!("{round} {number}");
             member.emit(PATH, INTERFACE, "Count", text(&body)).unwrap();
@@ -40,7 +40,7 @@ fn signals_of_members_reach_clients_beyond_the_directory() {
         }
         unlisted.ask_driver("RemoveMatch", text(RULE)).unwrap();
         // After the last rule has gone, and with a rule that was there before the member.
-        add_match(&mut unlisted, RULE);
+        unlisted.add_match(RULE).unwrap();
         member = bus.member();
         member.emit(PATH, INTERFACE, "Count", text("late")).unwrap();
         assert_eq!(texts(&client_signal(&mut unlisted, INTERFACE)), ["late"]);
@@ -53,7 +53,7 @@ fn members_call_clients_beyond_the_directory_by_both_kinds_of_names() {
     let (bus, _shown, mut unlisted) = beyond();
     let quick = ConnectionOptions { auto_start: false, ..ConnectionOptions::default() };
     let (mut member, own) = (bus.member(), unlisted.unique_name().to_owned());
-    assert_eq!(request_name(&mut unlisted, NAME, 0), 1);
+    assert_eq!(unlisted.request_name(NAME, 0).unwrap(), 1);
     assert_eq!(member.name_owner(NAME), Some(own.clone()));
     for destination in [&own, NAME] {
         let serial = member.start_call(destination, PATH, INTERFACE, "Ask", text("question")).unwrap();
@@ -88,7 +88,7 @@ fn members_call_clients_beyond_the_directory_by_both_kinds_of_names() {
 #[test]
 fn a_rule_for_the_owner_of_a_name_matches_a_client_beyond_the_directory() {
     let (bus, _shown, mut unlisted) = beyond();
-    assert_eq!(request_name(&mut unlisted, NAME, 0), 1);
+    assert_eq!(unlisted.request_name(NAME, 0).unwrap(), 1);
     let mut member = bus.member();
     member.add_match(&format!("type='signal',sender='{NAME}'")).unwrap();
     unlisted.send(&Builder::signal(PATH, INTERFACE, "Tick").body(text("tick"))).unwrap();

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use causeway_bus::client::Bus as Client;
 use causeway_dbus_wire::wire::{Body, Builder, Endian, Header};
 
 use crate::support::*;
@@ -16,14 +17,14 @@ fn a_name_of_255_bytes_is_a_name_and_one_of_256_is_none() {
     let broker = Broker::start();
     let (mut owner, mut caller) = (broker.open(), broker.open());
     let (longest, too_long) = (name_of(255), name_of(256));
-    assert_eq!(request_name(&mut owner, &longest, 0), 1);
+    assert_eq!(owner.request_name(&longest, 0).unwrap(), 1);
     for (method, body) in [
         ("RequestName", Body::default().text(&too_long).u32(0)),
         ("ReleaseName", Body::default().text(&too_long)),
     ] {
         assert_eq!(refusal(caller.ask_driver(method, body)), "InvalidArgs", "{method}");
     }
-    let has_owner = |caller: &mut weighbridge_dbus_client::Connection, name: &str| {
+    let has_owner = |caller: &mut Client, name: &str| {
         caller.ask_driver("GetNameOwner", Body::default().text(name)).is_ok()
     };
     assert!(has_owner(&mut caller, &longest) && !has_owner(&mut caller, &too_long));
@@ -84,7 +85,7 @@ impl Fields {
 fn header_fields_that_are_not_known_are_removed_and_the_message_passes() {
     let broker = Broker::start();
     let (mut sender, mut receiver) = (broker.open(), broker.open());
-    add_match(&mut receiver, "interface='a.Future'");
+    receiver.add_match("interface='a.Future'").unwrap();
     let mut fields = Fields::default();
     fields.text(1, b'o', "/");
     fields.text(77, b's', "of the future");

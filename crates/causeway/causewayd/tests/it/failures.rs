@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use weighbridge_dbus_client::Connection;
+use causeway_bus::client::Bus as Client;
 
 /// causewayd in a shell that allows no file above 4 KiB, and files in memory are such.
 fn limited(folder: &Path, args: &str) -> Command {
@@ -30,7 +30,7 @@ fn without_memory_for_the_order_log_it_says_so_and_a_session_serves_clients_alon
     let mut address = String::new();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut out, &mut address).unwrap();
-    let served = Connection::open(address.trim()).map(|connection| connection.unique_name().to_owned());
+    let served = Client::open(address.trim()).map(|connection| connection.unique_name().to_owned());
     let _ = child.kill();
     let _ = child.wait();
     assert!(served.as_deref().is_ok_and(|name| name.starts_with(":1.")), "{served:?}");

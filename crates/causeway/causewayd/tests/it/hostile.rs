@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::random::{Random, rounds};
+use causeway_bus::client::{Bus as Client, Error};
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Value, values};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use weighbridge_dbus_client::{Connection, Error};
 
 use crate::support::*;
 
@@ -27,7 +27,7 @@ fn closed(stream: &mut UnixStream) {
 }
 
 /// The bus answers somebody else.
-fn serves(witness: &mut Connection) {
+fn serves(witness: &mut Client) {
     witness.ask_driver("GetId", Body::default()).unwrap();
 }
 
@@ -260,10 +260,10 @@ fn a_subscriber_that_does_not_read_is_ended_and_the_others_get_everything() {
     let broker = Broker::configured("<limit name='max_outgoing_bytes'>4000000</limit>");
     let (mut sender, mut stalled, mut reading) = (broker.open(), broker.open(), broker.open());
     for connection in [&mut stalled, &mut reading] {
-        add_match(connection, "interface='a.Flood'");
+        connection.add_match("interface='a.Flood'").unwrap();
     }
     let gone = format!("member='NameOwnerChanged',arg0='{}'", stalled.unique_name());
-    add_match(&mut sender, &gone);
+    sender.add_match(&gone).unwrap();
     let progress = AtomicU32::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -501,7 +501,7 @@ fn a_client_that_sends_much_at_once_does_not_stand_before_the_others() {
     const MOST_BEFORE: usize = 100;
     let broker = Broker::start();
     let (mut flood, mut other, mut observer) = (broker.open(), broker.open(), broker.open());
-    add_match(&mut observer, "path='/flood'");
+    observer.add_match("path='/flood'").unwrap();
     let signal = |interface| Builder::signal("/flood", interface, "S");
     let all: Vec<u8> =
         (10..).take(FLOOD).flat_map(|serial| signal("a.Flood").build(serial).unwrap()).collect();
@@ -529,11 +529,11 @@ fn a_thousand_connections_cost_little_and_leave_nothing() {
     let mut broker = Broker::start();
     let mut witness = broker.open();
     let (memory, descriptors) = (broker.memory_kib(), broker.descriptors());
-    let mut crowd: Vec<Connection> = (0..CONNECTIONS).map(|_| broker.open()).collect();
+    let mut crowd: Vec<Client> = (0..CONNECTIONS).map(|_| broker.open()).collect();
     let each = (broker.memory_kib() - memory) as f64 / CONNECTIONS as f64;
     assert!(each <= 40.0, "{each} KiB each");
     for connection in &mut crowd {
-        add_match(connection, "interface='a.Crowd'");
+        connection.add_match("interface='a.Crowd'").unwrap();
     }
     witness.send(&Builder::signal("/", "a.Crowd", "All")).unwrap();
     for connection in &mut crowd {

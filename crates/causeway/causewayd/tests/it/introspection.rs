@@ -4,9 +4,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
+use causeway_bus::client;
 use causeway_bus::wire::{Arg, Args, Body, Builder, Header};
 use causeway_bus::{Call, Connection, Error, Incoming, name};
-use weighbridge_dbus_client as client;
 
 use crate::support::*;
 
@@ -131,7 +131,7 @@ fn only_interfaces_of_an_object_describe_it() {
 fn clients_and_their_tools_see_the_objects_of_a_member() {
     let bus = Bus::start_with_clients();
     let service = serve(&bus, &[OBJECT], refuse);
-    let mut client = client::Connection::open(&bus.address()).unwrap();
+    let mut client = client::Bus::open(bus.address()).unwrap();
     let introspect = Builder::call(OBJECT, "Introspect").interface(INTROSPECTABLE).destination(CLOCK);
     let reply = client.call(&introspect, PATIENCE).unwrap();
     let header = Header::parse(&reply).unwrap();

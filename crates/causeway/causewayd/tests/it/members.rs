@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use causeway_bus::client::Bus as Client;
 use causeway_dbus_wire::wire::{
     Body, Builder, Endian, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind,
 };
-use weighbridge_dbus_client::Connection;
 
 use crate::support::*;
 
 /// Name, old owner, new owner of each `NameOwnerChanged` until that of `last`.
-fn changes(connection: &mut Connection, last: &str) -> Vec<Vec<String>> {
+fn changes(connection: &mut Client, last: &str) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     loop {
         let message = wait_for(connection, |header| header.member == Some("NameOwnerChanged"));
@@ -26,19 +26,19 @@ fn a_name_passes_through_its_queue_and_everybody_is_told_in_order() {
     let broker = Broker::start();
     let (mut watcher, mut first) = (broker.open(), broker.open());
     let (mut second, mut third) = (broker.open(), broker.open());
-    add_match(&mut watcher, "member='NameOwnerChanged'");
+    watcher.add_match("member='NameOwnerChanged'").unwrap();
     let names = [&first, &second, &third].map(|connection| connection.unique_name().to_owned());
-    assert_eq!(request_name(&mut first, "a.Name", 1), 1);
-    assert_eq!(request_name(&mut second, "a.Name", 0), 2);
+    assert_eq!(first.request_name("a.Name", 1).unwrap(), 1);
+    assert_eq!(second.request_name("a.Name", 0).unwrap(), 2);
     // It replaces the first, which waits before the second then.
-    assert_eq!(request_name(&mut third, "a.Name", 2), 1);
+    assert_eq!(third.request_name("a.Name", 2).unwrap(), 1);
     let lost = wait_for(&mut first, |header| header.member == Some("NameLost"));
     assert_eq!(texts(&lost), ["a.Name"]);
     drop(third);
     wait_for(&mut first, |header| header.member == Some("NameAcquired"));
     let released = first.ask_driver("ReleaseName", Body::default().text("a.Name")).unwrap();
     assert_eq!(number(&released), Some(1));
-    request_name(&mut second, "last.Name", 0);
+    second.request_name("last.Name", 0).unwrap();
     let seen = changes(&mut watcher, "last.Name");
     let [one, two, three] = names.each_ref().map(String::as_str);
     let expected = [
@@ -58,7 +58,7 @@ fn a_name_passes_through_its_queue_and_everybody_is_told_in_order() {
     }
     // 255 bytes are a name, 256 are none.
     let long = format!("a.{}", "b".repeat(253));
-    assert_eq!(request_name(&mut first, &long, 0), 1);
+    assert_eq!(first.request_name(&long, 0).unwrap(), 1);
     let refused = first.ask_driver("RequestName", Body::default().text(&format!("{long}b")).u32(0));
     assert_eq!(refusal(refused), "InvalidArgs");
 }
@@ -129,9 +129,9 @@ fn a_call_that_is_not_answered_in_the_time_of_the_configuration_ends() {
 fn all_receivers_see_the_broadcasts_of_two_senders_in_one_order() {
     const EACH: u32 = 5_000;
     let broker = Broker::start();
-    let mut receivers: Vec<Connection> = (0..4).map(|_| broker.open()).collect();
+    let mut receivers: Vec<Client> = (0..4).map(|_| broker.open()).collect();
     for receiver in &mut receivers {
-        add_match(receiver, "interface='a.Order'");
+        receiver.add_match("interface='a.Order'").unwrap();
     }
     let orders: Vec<Vec<(String, u32)>> = std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -170,7 +170,7 @@ fn all_receivers_see_the_broadcasts_of_two_senders_in_one_order() {
 fn messages_in_the_other_byte_order_pass_unchanged() {
     let broker = Broker::start();
     let (mut sender, mut receiver) = (broker.open(), broker.open());
-    add_match(&mut receiver, "interface='a.Order',arg0='text'");
+    receiver.add_match("interface='a.Order',arg0='text'").unwrap();
     let other = if Endian::NATIVE == Endian::Little { Endian::Big } else { Endian::Little };
     let body = Body::in_order(other).text("text").u32(7);
     sender.send(&Builder::signal("/", "a.Order", "Next").body(body)).unwrap();
@@ -187,7 +187,7 @@ fn messages_in_the_other_byte_order_pass_unchanged() {
 fn a_monitor_sees_everything_and_must_be_silent() {
     let broker = Broker::start();
     let (mut monitor, mut caller) = (broker.open(), broker.open());
-    weighbridge_dbus_client::become_monitor(&mut monitor).unwrap();
+    monitor.become_monitor().unwrap();
     caller.ask_driver("NameHasOwner", Body::default().text("a.Name")).unwrap();
     let call = wait_for(&mut monitor, |header| header.member == Some("NameHasOwner"));
     let serial = Header::parse(&call).unwrap().serial;
@@ -202,7 +202,7 @@ fn a_monitor_sees_everything_and_must_be_silent() {
             other => break other,
         }
     };
-    assert!(matches!(ended, Err(weighbridge_dbus_client::Error::Closed)), "{ended:?}");
+    assert!(matches!(ended, Err(causeway_bus::client::Error::Closed)), "{ended:?}");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn limits_of_the_configuration_are_errors_to_the_one_that_reaches_them() {
     one.ask_driver("AddMatch", rule(2)).unwrap();
     assert_eq!(refusal(one.ask_driver("RemoveMatch", rule(0))), "MatchRuleNotFound");
     // The unique name is one of two.
-    assert_eq!(request_name(&mut one, "a.One", 0), 1);
+    assert_eq!(one.request_name("a.One", 0).unwrap(), 1);
     let refused = one.ask_driver("RequestName", Body::default().text("a.Two").u32(0));
     assert_eq!(refusal(refused), "LimitsExceeded");
     let to = two.unique_name().to_owned();
@@ -230,7 +230,7 @@ fn limits_of_the_configuration_are_errors_to_the_one_that_reaches_them() {
     one.send(&call).unwrap();
     assert_eq!(refusal(one.call(&call, PATIENCE)), "LimitsExceeded");
     let _three = broker.open();
-    assert_eq!(refusal(Connection::open(&broker.address)), "LimitsExceeded");
+    assert_eq!(refusal(Client::open(&broker.address)), "LimitsExceeded");
 }
 
 /// Those that it loses as it leaves come last, the unique one after the others.
@@ -241,7 +241,7 @@ fn a_monitor_sees_which_names_one_that_leaves_loses() {
     let own = leaving.unique_name().to_owned();
     let become_monitor = driver_call("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
     monitor.call(&become_monitor.body(Body::default().texts(&[]).u32(0)), PATIENCE).unwrap();
-    request_name(&mut leaving, "a.Name", 0);
+    leaving.request_name("a.Name", 0).unwrap();
     drop(leaving);
     let mut seen = Vec::new();
     let is_of_its_end = |header: &Header<'_>| {
@@ -297,7 +297,7 @@ fn only_what_a_file_provides_can_be_started() {
     let broker = Broker::start();
     let mut client = broker.open();
     let own = client.unique_name().to_owned();
-    request_name(&mut client, "a.Name", 0);
+    client.request_name("a.Name", 0).unwrap();
     for name in [own.as_str(), "a.Name", "a.Nobody", "org.freedesktop.DBus", "none"] {
         let started = client.ask_driver("StartServiceByName", Body::default().text(name).u32(0));
         assert_eq!(refusal(started), "ServiceUnknown", "{name}");

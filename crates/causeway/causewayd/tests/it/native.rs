@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 use std::sync::Barrier;
 
+use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
 use causeway_bus::{Connection as Member, ConnectionOptions, Error, Incoming, NameReply, Payload, name};
-use weighbridge_dbus_client::Connection as Client;
 
 use crate::support::*;
 
@@ -22,7 +22,7 @@ fn listeners(bus: &NativeBus, of_each: usize) -> (Vec<Member>, Vec<Client>) {
     });
     let clients = (0..of_each).map(|_| {
         let mut client = bus.client();
-        add_match(&mut client, RULE);
+        client.add_match(RULE).unwrap();
         client
     });
     (members.collect(), clients.collect())
@@ -123,7 +123,7 @@ fn calls_cross_in_both_directions_and_a_signal_comes_before_the_reply_behind_it(
     let bus = NativeBus::start();
     let (mut member, mut client) = (bus.member(), bus.client());
     member.add_match(RULE).unwrap();
-    add_match(&mut client, RULE);
+    client.add_match(RULE).unwrap();
     let names = [member.unique_name().to_owned(), client.unique_name().to_owned()];
     for round in 0..100 {
         let question = round.to_string();
@@ -197,13 +197,13 @@ fn a_name_passes_between_members_and_clients_through_its_queue() {
     let mut caller = bus.client();
     let rule = format!("type='signal',member='NameOwnerChanged',arg0='{NAME}'");
     watcher.add_match(&rule).unwrap();
-    add_match(&mut caller, &rule);
+    caller.add_match(&rule).unwrap();
     let [one, two] = [member.unique_name().to_owned(), client.unique_name().to_owned()];
     assert_eq!(member.request_name(NAME, 1).unwrap(), NameReply::PrimaryOwner);
-    assert_eq!(request_name(&mut client, NAME, 4), 3);
-    assert_eq!(request_name(&mut client, NAME, 0), 2);
+    assert_eq!(client.request_name(NAME, 4).unwrap(), 3);
+    assert_eq!(client.request_name(NAME, 0).unwrap(), 2);
     // Replaced, the member waits; it gets the name back when the client gives it up.
-    assert_eq!(request_name(&mut client, NAME, 2), 1);
+    assert_eq!(client.request_name(NAME, 2).unwrap(), 1);
     assert_eq!(watcher.name_owner(NAME), Some(two.clone()));
     let ask = Builder::call(PATH, "Ask").destination(NAME).flags(FLAG_NO_REPLY_EXPECTED);
     caller.send(&ask).unwrap();
@@ -245,7 +245,7 @@ fn members_and_clients_know_of_each_other() {
     let bus = NativeBus::start();
     let (mut member, mut client) = (bus.member(), bus.client());
     member.add_match("member='NameOwnerChanged'").unwrap();
-    add_match(&mut client, "member='NameOwnerChanged'");
+    client.add_match("member='NameOwnerChanged'").unwrap();
     for round in 0..6 {
         let name = match round % 2 {
             0 => bus.member().unique_name().to_owned(),
@@ -292,7 +292,7 @@ fn a_monitor_among_the_clients_sees_messages_between_members() {
     let bus = NativeBus::start();
     let mut monitor = bus.client();
     let (mut one, mut two) = (bus.member(), bus.member());
-    become_monitor(&mut monitor);
+    monitor.become_monitor().unwrap();
     // From here on members know that they are watched.
     one.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
     for round in 0..50 {
@@ -321,7 +321,7 @@ fn descriptors_and_long_messages_cross_between_members_and_clients() {
     let (mut member, mut client, mut listener) = (bus.member(), bus.client(), bus.member());
     client.keep_descriptors();
     listener.add_match(RULE).unwrap();
-    add_match(&mut client, RULE);
+    client.add_match(RULE).unwrap();
     let bytes = vec![7; 3 << 20];
     let with_pipe =
         |pipe: &Pipe| Payload::from(Body::default().blob(&bytes)).descriptor(pipe.write.try_clone().unwrap());

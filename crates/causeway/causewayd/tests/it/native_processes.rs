@@ -2,10 +2,10 @@
 
 use std::os::unix::process::ExitStatusExt;
 
+use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Body, Builder, Header};
 use causeway_bus::{Connection as Member, ConnectionOptions, Error, Incoming, Monitor, name};
 use rustix::process::Pid;
-use weighbridge_dbus_client::Connection as Client;
 
 use crate::support::*;
 
@@ -16,7 +16,7 @@ fn role() {
     match role.as_str() {
         "client-service" => {
             let mut client = Client::open(&std::env::var("DBUS_STARTER_ADDRESS").unwrap()).unwrap();
-            request_name(&mut client, "a.Client", 0);
+            client.request_name("a.Client", 0).unwrap();
             let asked = wait_for(&mut client, |header| header.member == Some("Ask"));
             let header = Header::parse(&asked).unwrap();
             let body = Body::default().text(&texts(&asked)[0]);
@@ -134,7 +134,7 @@ fn a_stopped_member_is_evicted_and_clients_go_on() {
     });
     stopped.stop();
     let mut receiver = bus.client();
-    add_match(&mut receiver, &format!("interface='{INTERFACE}'"));
+    receiver.add_match(&format!("interface='{INTERFACE}'")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..SIGNALS {

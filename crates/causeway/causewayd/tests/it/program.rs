@@ -5,9 +5,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use causeway_bus::client::{Bus as Client, Error};
 use causeway_dbus_wire::wire::Body;
 use rustix::process::{Pid, Signal, kill_process};
-use weighbridge_dbus_client::{Connection, Error};
 
 use crate::support::*;
 
@@ -77,8 +77,7 @@ fn one_of_many_takes_the_socket_that_a_killed_bus_has_left() {
             candidates.len()
         };
         eventually_seen("more than one goes on", &mut running, |count| *count <= 1);
-        let client =
-            eventually_seen("nobody serves", || Connection::open(&at(&path)), |client| client.is_ok());
+        let client = eventually_seen("nobody serves", || Client::open(&at(&path)), |client| client.is_ok());
         drop(client);
         assert_eq!(running(), 1);
         let mut last = candidates.pop().unwrap();
@@ -164,8 +163,8 @@ fn several_addresses_are_one_bus() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (at(&folder.path().join("one")), at(&folder.path().join("two")));
     let broker = Broker::with(&["--address", &format!("{one};{two}")]);
-    let mut first = Connection::open(&one).unwrap();
-    let second = Connection::open(&two).unwrap();
+    let mut first = Client::open(&one).unwrap();
+    let second = Client::open(&two).unwrap();
     let known = first.ask_driver("GetNameOwner", Body::default().text(second.unique_name()));
     assert!(known.is_ok() && broker.address.contains(';'), "{}", broker.address);
 }
@@ -179,7 +178,7 @@ fn in_the_background_it_returns_when_clients_can_connect() {
     assert!(output.status.success(), "{said}");
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines.len() == 2 && lines[0].starts_with(&address), "{said}");
-    drop(Connection::open(lines[0]).unwrap());
+    drop(Client::open(lines[0]).unwrap());
     assert_eq!(std::fs::read_to_string(format!("/proc/{}/comm", lines[1])).unwrap(), "causewayd\n");
     let pid = Pid::from_raw(lines[1].parse().unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
@@ -255,7 +254,7 @@ fn a_configuration_that_is_read_again_holds_for_new_requests() {
     write("");
     let broker = Broker::with(&["--config-file", file.to_str().unwrap()]);
     let mut client = broker.open();
-    let names = |client: &mut Connection| client.ask_driver("ListActivatableNames", Body::default()).unwrap();
+    let names = |client: &mut Client| client.ask_driver("ListActivatableNames", Body::default()).unwrap();
     let has = |reply: Vec<u8>| reply.windows(6).any(|part| part == b"a.Late");
     assert!(!has(names(&mut client)));
     std::fs::write(folder.path().join("a.service"), "[D-BUS Service]\nName=a.Late\nExec=/bin/false\n")

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
+use causeway_bus::client::Bus as Client;
 use causeway_dbus_wire::wire::{Body, Builder, Header, Kind, Marshal};
-use weighbridge_dbus_client::Connection;
 
 use crate::support::*;
 
@@ -25,8 +25,8 @@ fn broker(folder: &Path, services: &[(&str, &str)], settings: &str) -> Broker {
 #[test]
 fn the_service_itself() {
     let Ok(word) = std::env::var(IS_SERVICE) else { return };
-    let mut connection = Connection::open(&std::env::var("DBUS_STARTER_ADDRESS").unwrap()).unwrap();
-    request_name(&mut connection, "a.Service", 0);
+    let mut connection = Client::open(&std::env::var("DBUS_STARTER_ADDRESS").unwrap()).unwrap();
+    connection.request_name("a.Service", 0).unwrap();
     for _ in 0..2 {
         let call = wait_for(&mut connection, |header| header.member == Some("Say"));
         let header = Header::parse(&call).unwrap();

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use causeway_bus::client::Bus as Client;
 use causeway_dbus_wire::wire::Body;
 use causeway_os::process::{Child, Exit, Spawn, Stderr};
-use weighbridge_dbus_client::Connection;
 
 use crate::support::*;
 
@@ -42,7 +42,7 @@ fn it_serves_on_the_sockets_of_a_socket_unit() {
     let address = |name: &str| format!("unix:path={}", path(name).display());
     let early = address("one");
     let early =
-        std::thread::spawn(move || Connection::open(&early).map(|client| client.unique_name().to_owned()));
+        std::thread::spawn(move || Client::open(&early).map(|client| client.unique_name().to_owned()));
     // So does a native member.
     let native = path("native");
     let member =
@@ -53,7 +53,7 @@ fn it_serves_on_the_sockets_of_a_socket_unit() {
     let bytes = manager.recv(&mut ready).unwrap();
     assert_eq!(&ready[..bytes], b"READY=1\n");
     let name = early.join().unwrap().unwrap();
-    let mut client = Connection::open(&address("two")).unwrap();
+    let mut client = Client::open(&address("two")).unwrap();
     let guid = client.ask_driver("GetId", Body::default()).unwrap();
     assert_eq!(texts(&guid), [member.join().unwrap().unwrap()]);
     assert_ne!(client.unique_name(), name);
@@ -141,7 +141,7 @@ fn the_command_of_the_unit_serves() {
         let said =
             format!("export XDG_RUNTIME_DIR='{}'; LISTEN_PID=$$ LISTEN_FDS=1", folder.path().display());
         let mut bus = start(vec![socket], &said, &args, Stderr::Inherit);
-        let mut client = Connection::open(&format!("unix:path={}", path.display())).unwrap();
+        let mut client = Client::open(&format!("unix:path={}", path.display())).unwrap();
         assert!(client.ask_driver("GetId", Body::default()).is_ok());
         bus.kill(15).unwrap();
         assert_eq!(bus.wait(Some(Duration::from_secs(60))).unwrap(), Some(Exit::Code(0)), "{name}");

@@ -22,7 +22,7 @@ fn a_dbus_monitor_sees_long_messages_between_members_whole_and_their_descriptors
     let mut monitor = bus.client();
     monitor.keep_descriptors();
     let (mut one, mut two) = (bus.member(), bus.member());
-    become_monitor(&mut monitor);
+    monitor.become_monitor().unwrap();
     // From here on members know that they are watched.
     one.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
     for round in 0..10 {
@@ -51,7 +51,7 @@ fn what_is_for_a_member_that_left_is_shown_to_a_dbus_monitor_and_closed() {
     let mut monitor = bus.client();
     monitor.keep_descriptors();
     let (mut one, two) = (bus.member(), bus.member());
-    become_monitor(&mut monitor);
+    monitor.become_monitor().unwrap();
     one.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
     let pipe = Pipe::new();
     let payload = Payload::default().descriptor(pipe.write.try_clone().unwrap());
@@ -103,7 +103,7 @@ fn a_rule_that_went_while_no_process_read_the_log_does_not_make_the_bus_read_sig
     let bus = NativeBus::start();
     let mut client = bus.client();
     let member = bus.member();
-    add_match(&mut client, &format!("interface='{INTERFACE}'"));
+    client.add_match(&format!("interface='{INTERFACE}'")).unwrap();
     drop(member);
     eventually_seen(
         "the member stays",

@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use causeway_bus::wire::{Body, text};
-use weighbridge_dbus_client::Error;
+use causeway_bus::client::Error;
+use causeway_bus::wire::{Body, Builder, text};
 
-use super::client::{Client, Method, check_member, within};
+use super::client::{Method, check_member, within};
 use super::show;
-use super::which::Bus;
+use super::which::Place;
 use crate::failure::Failure;
 
 /// Arguments from words.
@@ -18,15 +18,15 @@ pub fn body(signature: &str, words: &[String]) -> Result<Body, Failure> {
 
 /// Calls a method and prints the reply.
 pub fn call(
-    bus: &Bus,
+    place: &Place,
     method: &Method<'_>,
     body: Body,
     timeout: Duration,
     json: bool,
 ) -> Result<(), Failure> {
-    let (start, bus) = (Instant::now(), bus.clone());
-    let mut client = within(Some(timeout), move || Client::open(&bus))?;
-    let reply = client.call(method, body, timeout.saturating_sub(start.elapsed()))?;
+    let (start, place) = (Instant::now(), place.clone());
+    let mut bus = within(Some(timeout), move || place.open())?;
+    let reply = method.call(&mut bus, body, timeout.saturating_sub(start.elapsed()))?;
     let mut out = io::stdout().lock();
     if json {
         writeln!(out, "{}", show::arguments_as_json(&reply).map_err(Error::Protocol)?)?;
@@ -39,7 +39,13 @@ pub fn call(
 }
 
 /// Emits a signal.
-pub fn emit(bus: &Bus, path: &str, interface: &str, member: &str, body: Body) -> Result<(), Failure> {
+pub fn emit(place: &Place, path: &str, interface: &str, member: &str, body: Body) -> Result<(), Failure> {
     check_member(path, interface, member)?;
-    Client::open(bus)?.emit(path, interface, member, body)
+    let mut bus = place.open()?;
+    bus.send(&Builder::signal(path, interface, member).body(body))?;
+    // The bus has read a signal at a socket when it answers to what was sent after it. That of a member stands in the log.
+    if !bus.is_native() {
+        bus.ask_driver("GetId", Body::default())?;
+    }
+    Ok(())
 }

@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
+use causeway_bus::client::{Bus, Error};
 use causeway_bus::wire::{Body, Header, Value, names, values};
 use causeway_bus::{AUTHORITY_ID, Monitor, PeerId};
 use serde_json::json;
-use weighbridge_dbus_client::{Connection, Error};
 
-use super::client::{DRIVER, texts};
+use super::client::DRIVER;
 use super::show;
-use super::which::{Bus, gateway_at, not_joined};
+use super::which::{Place, connect, not_joined};
 use crate::failure::Failure;
 
 /// A connection with its names.
@@ -21,10 +21,10 @@ pub struct Peer {
 }
 
 /// Prints every name.
-pub fn list(bus: &Bus, json: bool) -> Result<(), Failure> {
-    let peers = match bus {
-        Bus::Native(path) => of_native(&Monitor::open(path).map_err(|error| not_joined(path, error))?),
-        Bus::Gateway(address) => of_gateway(&mut gateway_at(address)?)?,
+pub fn list(place: &Place, json: bool) -> Result<(), Failure> {
+    let peers = match place {
+        Place::Native(path) => of_native(&Monitor::open(path).map_err(|error| not_joined(path, error))?),
+        Place::Dbus(address) => of_dbus(&mut connect(address)?)?,
     };
     let mut rows: Vec<(&str, &Peer)> = peers
         .iter()
@@ -92,19 +92,18 @@ fn of_native(monitor: &Monitor) -> Vec<Peer> {
 }
 
 /// All connections but this one.
-pub fn of_gateway(connection: &mut Connection) -> Result<Vec<Peer>, Failure> {
+pub fn of_dbus(connection: &mut Bus) -> Result<Vec<Peer>, Failure> {
     let own = connection.unique_name().to_owned();
     let names = string_array(&connection.ask_driver("ListNames", Body::default())?)?;
     let mut peers: Vec<Peer> = Vec::new();
     for name in names {
-        let owner = match names::is_unique(&name) {
-            true => name.clone(),
-            false => match connection.ask_driver("GetNameOwner", Body::default().text(&name)) {
-                Ok(reply) => texts(&reply).into_iter().next().unwrap_or_default(),
-                // It has lost its owner meanwhile.
-                Err(Error::Refused { .. }) => continue,
-                Err(other) => return Err(other.into()),
-            },
+        let owner = if names::is_unique(&name) {
+            name.clone()
+        } else if let Some(owner) = connection.name_owner(&name)? {
+            owner
+        } else {
+            // It has lost its owner meanwhile.
+            continue;
         };
         if owner == own {
             continue;
@@ -125,7 +124,7 @@ pub fn of_gateway(connection: &mut Connection) -> Result<Vec<Peer>, Failure> {
 }
 
 /// The process and the user of a connection, as far as the bus tells them.
-fn credentials(connection: &mut Connection, name: &str) -> Result<(Option<u32>, Option<u32>), Failure> {
+fn credentials(connection: &mut Bus, name: &str) -> Result<(Option<u32>, Option<u32>), Failure> {
     let reply = match connection.ask_driver("GetConnectionCredentials", Body::default().text(name)) {
         Ok(reply) => reply,
         Err(Error::Refused { .. }) => return Ok((None, None)),

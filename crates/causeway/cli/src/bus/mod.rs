@@ -197,13 +197,13 @@ enum BusCommand {
 }
 
 const ARGUMENTS_HELP: &str = "One word for each number, boolean, string, object path and signature. An array begins with the number of its elements, \
-a dictionary with that of its entries, a variant with its type. Where a word begins with a hyphen and is no number, write `--` before the \
+a dictionary with that of its entries, a variant with its type. Where a word begins with a hyphen and is not a number, write `--` before the \
 arguments, and options before that.\n\nExamples:\n  a{sv} 2 name s Clock size u 7\n  sd -- -x -inf";
 
 const STAT_HELP: &str = "At a native socket:
   LAG          entries of the order log that it has not looked at; one that
                sleeps looks when something for it comes, so a number that grows
-               while nothing is sent to it is no fault
+               while nothing is sent to it is not a fault
   RECEIVED     messages that it has taken, also those that it did not want
   SENT, SENT BYTES
   WAKES        sleeps that a wake-up ended
@@ -239,25 +239,25 @@ pub fn run(BusArguments { which, command }: BusArguments) -> Result<ExitCode, Fa
         BusCommand::Run { address, socket, config_file, command } => {
             return run::run(&which.with(socket, address), config_file, &command);
         }
-        BusCommand::List { json } => list::list(&which.bus()?, json)?,
-        BusCommand::Tree { service, json, timeout } => tree::tree(&which.bus()?, &service, timeout, json)?,
+        BusCommand::List { json } => list::list(&which.place()?, json)?,
+        BusCommand::Tree { service, json, timeout } => tree::tree(&which.place()?, &service, timeout, json)?,
         BusCommand::Call { service, path, interface, member, signature, arguments, timeout, json } => {
             let method = Method::new(&service, &path, &interface, &member)?;
             let body = call::body(&signature, &arguments)?;
-            call::call(&which.bus()?, &method, body, timeout, json)?;
+            call::call(&which.place()?, &method, body, timeout, json)?;
         }
         BusCommand::Emit { path, interface, member, signature, arguments } => {
             let body = call::body(&signature, &arguments)?;
-            call::emit(&which.bus()?, &path, &interface, &member, body)?;
+            call::emit(&which.place()?, &path, &interface, &member, body)?;
         }
         BusCommand::Monitor { rules, json, limit } => {
-            watch::monitor(&which.bus()?, &rules, json, limit.unwrap_or(u64::MAX))?;
+            watch::monitor(&which.place()?, &rules, json, limit.unwrap_or(u64::MAX))?;
         }
         BusCommand::Match { rule, json, limit, timeout } => {
-            return watch::signals(&which.bus()?, &rule, json, limit, timeout);
+            return watch::signals(&which.place()?, &rule, json, limit, timeout);
         }
-        BusCommand::Stat { json } => stat::stat(&which.bus()?, json)?,
-        BusCommand::Wait { name, timeout } => return wait::wait(&which.bus()?, &name, timeout),
+        BusCommand::Stat { json } => stat::stat(&which.place()?, json)?,
+        BusCommand::Wait { name, timeout } => return wait::wait(&which.place()?, &name, timeout),
     }
     Ok(ExitCode::SUCCESS)
 }

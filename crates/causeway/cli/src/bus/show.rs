@@ -12,23 +12,23 @@ pub const MOST_PRINTED_BYTES: usize = 1 << 20;
 
 /// When and where a message was seen.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct Stamp {
     /// Since the beginning of 1970 by the clock of the system: when it was sent at a native socket, when it came at a D-Bus socket.
     pub time: Duration,
     /// In the order of a native bus: its position, and when it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
     pub order: Option<(u64, u64)>,
 }
 
-impl Place {
+impl Stamp {
     /// Of a message that has just come.
-    pub fn now() -> Place {
-        Place { time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), order: None }
+    pub fn now() -> Stamp {
+        Stamp { time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), order: None }
     }
 
     /// Of a message in the order log.
-    pub fn in_order(position: u64, sent_ns: u64) -> Place {
+    pub fn in_order(position: u64, sent_ns: u64) -> Stamp {
         let age = Duration::from_nanos(monotonic_ns().saturating_sub(sent_ns));
-        Place { time: Place::now().time.saturating_sub(age), order: Some((position, sent_ns)) }
+        Stamp { time: Stamp::now().time.saturating_sub(age), order: Some((position, sent_ns)) }
     }
 }
 
@@ -85,15 +85,15 @@ pub fn arguments(message: &[u8]) -> Result<Vec<String>, Fault> {
 ///
 /// # Errors
 /// It cannot be printed.
-pub fn message(out: &mut impl Write, message: &[u8], place: Option<Place>, json: bool) -> io::Result<()> {
+pub fn message(out: &mut impl Write, message: &[u8], stamp: Option<Stamp>, json: bool) -> io::Result<()> {
     let header = match Header::parse(message) {
         Ok(header) => header,
         Err(fault) => return writeln!(out, "a message that is none: {fault}"),
     };
     if json {
-        writeln!(out, "{}", message_as_json(&header, message, place))?;
+        writeln!(out, "{}", message_as_json(&header, message, stamp))?;
     } else {
-        line(out, &header, message, place)?;
+        line(out, &header, message, stamp)?;
     }
     out.flush()
 }
@@ -108,8 +108,8 @@ const fn word(kind: Kind) -> &'static str {
     }
 }
 
-fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], place: Option<Place>) -> io::Result<()> {
-    if let Some(Place { time, order }) = place {
+fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], stamp: Option<Stamp>) -> io::Result<()> {
+    if let Some(Stamp { time, order }) = stamp {
         write!(out, "{}.{:06} ", time.as_secs(), time.subsec_micros())?;
         if let Some((position, _)) = order {
             write!(out, "{position} ")?;
@@ -143,7 +143,7 @@ fn left_out(header: &Header<'_>, message: &[u8]) -> Option<&'static str> {
         .then_some("longer than a quarter of the sender's outbox, so not in the memory of the bus")
 }
 
-fn message_as_json(header: &Header<'_>, message: &[u8], place: Option<Place>) -> serde_json::Value {
+fn message_as_json(header: &Header<'_>, message: &[u8], stamp: Option<Stamp>) -> serde_json::Value {
     let mut object = json!({
         "kind": word(header.kind), "serial": header.serial, "flags": header.flags, "type": header.signature,
         "body_bytes": header.body_bytes,
@@ -165,7 +165,7 @@ fn message_as_json(header: &Header<'_>, message: &[u8], place: Option<Place>) ->
     if let Some(serial) = header.reply_serial {
         set("reply_serial", json!(serial));
     }
-    if let Some(Place { time, order }) = place {
+    if let Some(Stamp { time, order }) = stamp {
         set("time_s", json!(time.as_micros() as f64 / 1e6));
         if let Some((position, sent_ns)) = order {
             set("position", json!(position));
@@ -197,11 +197,9 @@ pub fn table(out: &mut impl Write, headings: &[&str], rows: &[Vec<String>]) -> i
         .collect();
     let headings: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
     for row in std::iter::once(&headings).chain(rows) {
-        let cells =
-            row.iter().zip(&widths).zip(&is_number).map(|((cell, &width), is_number)| match is_number {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:<width$}"),
-            });
+        let cells = row.iter().zip(&widths).zip(&is_number).map(|((cell, &width), is_number)| {
+            if *is_number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        });
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
@@ -219,18 +217,18 @@ mod tests {
         Builder::signal("/a", "a.B", "C").sender(":1.1").body(body).build(7).unwrap()
     }
 
-    fn printed(bytes: &[u8], place: Option<Place>, json: bool) -> String {
+    fn printed(bytes: &[u8], stamp: Option<Stamp>, json: bool) -> String {
         let mut out = Vec::new();
-        message(&mut out, bytes, place, json).unwrap();
+        message(&mut out, bytes, stamp, json).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn a_message_is_a_line() {
         let bytes = signal("sa{sv}", "x 1 k v ay 2 1 2");
-        let place = Place { time: Duration::from_micros(7_000_008), order: Some((9, 5)) };
+        let stamp = Stamp { time: Duration::from_micros(7_000_008), order: Some((9, 5)) };
         assert_eq!(
-            printed(&bytes, Some(place), false),
+            printed(&bytes, Some(stamp), false),
             "7.000008 9 signal :1.1 -> all serial 7 /a a.B C s \"x\" a{sv} 1 \"k\" v ay 2 1 2\n"
         );
         let object: serde_json::Value = serde_json::from_str(&printed(&bytes, None, true)).unwrap();

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use causeway_bus::client::Address;
 use causeway_bus::{AUTHORITY_ID, Monitor, native_socket_beside};
 use causeway_dbus_wire::address::escaped;
 use serde_json::json;
-use weighbridge_dbus_client::Address;
 
 use super::server;
 use super::which::{Which, default_path};

@@ -4,24 +4,23 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use causeway_bus::Monitor;
+use causeway_bus::client::{Error, TIMEOUT};
 use causeway_bus::wire::{Body, Builder, Header, Value, values};
 use serde_json::{Map, json};
-use std::time::Duration;
-use weighbridge_dbus_client::Error;
 
 use super::client::{DRIVER, DRIVER_PATH};
-use super::list::{connection_name, of_gateway};
+use super::list::{connection_name, of_dbus};
 use super::show;
-use super::which::{Bus, gateway_at, not_joined};
+use super::which::{Place, connect, not_joined};
 use crate::failure::Failure;
 
-const PATIENCE: Duration = Duration::from_secs(25);
-
 /// Prints the statistics: at a native socket those of the members, at a D-Bus socket those that the bus keeps of its connections.
-pub fn stat(bus: &Bus, json: bool) -> Result<(), Failure> {
-    match bus {
-        Bus::Native(path) => of_native(&Monitor::open(path).map_err(|error| not_joined(path, error))?, json),
-        Bus::Gateway(address) => of_connections(address, json),
+pub fn stat(place: &Place, json: bool) -> Result<(), Failure> {
+    match place {
+        Place::Native(path) => {
+            of_native(&Monitor::open(path).map_err(|error| not_joined(path, error))?, json)
+        }
+        Place::Dbus(address) => of_connections(address, json),
     }
 }
 
@@ -81,13 +80,13 @@ fn of_native(monitor: &Monitor, json: bool) -> Result<(), Failure> {
 }
 
 fn of_connections(address: &str, json: bool) -> Result<(), Failure> {
-    let mut connection = gateway_at(address)?;
-    let of_bus = connection.call(&statistics("GetStats"), PATIENCE).map_err(untold)?;
+    let mut connection = connect(address)?;
+    let of_bus = connection.call(&statistics("GetStats"), TIMEOUT).map_err(untold)?;
     let of_bus = entries(&of_bus)?;
     let mut rows: Vec<(String, Option<u32>, Map<String, serde_json::Value>)> = Vec::new();
-    for peer in of_gateway(&mut connection)?.into_iter().filter(|peer| peer.unique != DRIVER) {
+    for peer in of_dbus(&mut connection)?.into_iter().filter(|peer| peer.unique != DRIVER) {
         let ask = statistics("GetConnectionStats").body(Body::default().text(&peer.unique));
-        match connection.call(&ask, PATIENCE) {
+        match connection.call(&ask, TIMEOUT) {
             Ok(reply) => rows.push((peer.unique, peer.pid, entries(&reply)?)),
             Err(Error::Refused { name, .. }) if name.ends_with(".NameHasNoOwner") => {}
             Err(error) => return Err(untold(error)),

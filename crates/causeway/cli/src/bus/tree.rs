@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use causeway_bus::client::Bus;
 use causeway_bus::wire::{Body, names};
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::json;
 
-use super::client::{Client, Method, check_service, texts, within};
-use super::which::Bus;
+use super::client::{Method, check_service, texts, within};
+use super::which::Place;
 use crate::failure::Failure;
 
 /// A service that says that it has more is not believed.
@@ -23,11 +24,11 @@ struct Object {
 }
 
 /// Prints the objects of a service.
-pub fn tree(bus: &Bus, service: &str, timeout: Duration, json: bool) -> Result<(), Failure> {
+pub fn tree(place: &Place, service: &str, timeout: Duration, json: bool) -> Result<(), Failure> {
     check_service(service)?;
-    let bus = bus.clone();
-    let client = within(Some(timeout), move || Client::open(&bus))?;
-    let mut asking = Asking { client, service, timeout, objects: 0 };
+    let place = place.clone();
+    let bus = within(Some(timeout), move || place.open())?;
+    let mut asking = Asking { bus, service, timeout, objects: 0 };
     let root = asking.object("/".to_owned(), 0).map_err(|why| undescribed(service, why))?;
     if asking.objects >= MOST_OBJECTS {
         eprintln!(
@@ -61,7 +62,7 @@ fn undescribed(service: &str, why: Failure) -> Failure {
 }
 
 struct Asking<'a> {
-    client: Client,
+    bus: Bus,
     service: &'a str,
     timeout: Duration,
     objects: usize,
@@ -71,13 +72,13 @@ impl Asking<'_> {
     fn object(&mut self, path: String, depth: usize) -> Result<Object, Failure> {
         self.objects += 1;
         let method = Method::new(self.service, &path, "org.freedesktop.DBus.Introspectable", "Introspect")?;
-        let reply = self.client.call(&method, Body::default(), self.timeout)?;
+        let reply = method.call(&mut self.bus, Body::default(), self.timeout)?;
         let text = texts(&reply).into_iter().next().unwrap_or_default();
         // Descriptions begin with a document type.
         let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
         let document = Document::parse_with_options(&text, options).map_err(|error| {
             Failure::Usage(format!(
-                "{} describes its object {path} in a way that is no XML: {error}",
+                "{} describes its object {path} in a way that is not XML: {error}",
                 self.service
             ))
         })?;

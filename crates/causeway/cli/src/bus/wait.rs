@@ -4,24 +4,24 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, DRIVER, check_service, texts, within};
-use super::which::Bus;
+use super::client::{DRIVER, check_service, next_signal, texts, within};
+use super::which::Place;
 use crate::failure::Failure;
 
 /// Prints the owner of a name as soon as it has one. The exit code says whether the time was over first.
-pub fn wait(bus: &Bus, name: &str, timeout: Option<Duration>) -> Result<ExitCode, Failure> {
+pub fn wait(place: &Place, name: &str, timeout: Option<Duration>) -> Result<ExitCode, Failure> {
     check_service(name)?;
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
-    let (bus, asked) = (bus.clone(), name.to_owned());
+    let (place, asked) = (place.clone(), name.to_owned());
     let known = within(timeout, move || {
-        let mut client = Client::open(&bus)?;
+        let mut bus = place.open()?;
         // First the rule: an owner that comes after the question is seen.
         let rule = format!("type='signal',sender='{DRIVER}',member='NameOwnerChanged',arg0='{asked}'");
-        client.add_match(&rule)?;
-        let owner = client.owner(&asked)?;
-        Ok((client, owner))
+        bus.add_match(&rule)?;
+        let owner = bus.name_owner(&asked)?;
+        Ok((bus, owner))
     });
-    let (mut client, mut owner) = match known {
+    let (mut bus, mut owner) = match known {
         Err(Failure::NoAnswer(timeout)) => {
             eprintln!("causeway: {}", Failure::NoAnswer(timeout));
             return Ok(ExitCode::FAILURE);
@@ -29,7 +29,7 @@ pub fn wait(bus: &Bus, name: &str, timeout: Option<Duration>) -> Result<ExitCode
         other => other?,
     };
     while owner.is_none() {
-        let Some(signal) = client.next_signal(deadline)? else {
+        let Some(signal) = next_signal(&mut bus, deadline)? else {
             eprintln!("causeway: nobody has the name {name} after {:?}", timeout.unwrap_or_default());
             return Ok(ExitCode::FAILURE);
         };

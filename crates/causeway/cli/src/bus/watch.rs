@@ -4,33 +4,28 @@ use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{Error, TIMEOUT};
 use causeway_bus::wire::{Body, Builder, Kind};
 use causeway_bus::{MatchRule, Monitor, Observed};
-use weighbridge_dbus_client::Error;
 
-use super::client::{Client, DRIVER, DRIVER_PATH, is_for, within};
-use super::show::{self, Place};
-use super::which::{Bus, gateway_at, not_joined};
+use super::client::{DRIVER, DRIVER_PATH, LONG, is_for, next_signal, within};
+use super::show::{self, Stamp};
+use super::which::{Place, connect, not_joined};
 use crate::failure::Failure;
 
-/// For the bus to make this connection a monitor.
-const PATIENCE: Duration = Duration::from_secs(25);
-/// A monitor that sees nothing waits again.
-const LONG: Duration = Duration::from_secs(3600);
-
 fn parsed(rule: &str) -> Result<MatchRule, Failure> {
-    rule.parse().map_err(|error| Failure::Usage(format!("{rule:?} is no match rule: {error}")))
+    rule.parse().map_err(|error| Failure::Usage(format!("{rule:?} is not a match rule: {error}")))
 }
 
 /// Prints messages that one of the rules matches, or all if there is none.
-pub fn monitor(bus: &Bus, rules: &[String], json: bool, limit: u64) -> Result<(), Failure> {
+pub fn monitor(at: &Place, rules: &[String], json: bool, limit: u64) -> Result<(), Failure> {
     let parsed: Vec<MatchRule> = rules.iter().map(|rule| parsed(rule)).collect::<Result<_, _>>()?;
-    match bus {
-        Bus::Native(path) => {
+    match at {
+        Place::Native(path) => {
             let monitor = Monitor::open(path).map_err(|error| not_joined(path, error))?;
             monitor_native(parsed.into_iter().fold(monitor, Monitor::filter), json, limit)
         }
-        Bus::Gateway(address) => monitor_gateway(address, rules, json, limit),
+        Place::Dbus(address) => monitor_dbus(address, rules, json, limit),
     }
 }
 
@@ -39,8 +34,8 @@ fn monitor_native(mut monitor: Monitor, json: bool, limit: u64) -> Result<(), Fa
     while left > 0 {
         match monitor.next(None)? {
             Some(Observed::Message(message)) => {
-                let place = Place::in_order(message.position(), message.sent_ns());
-                show::message(&mut io::stdout().lock(), message.bytes(), Some(place), json)?;
+                let stamp = Stamp::in_order(message.position(), message.sent_ns());
+                show::message(&mut io::stdout().lock(), message.bytes(), Some(stamp), json)?;
                 left -= 1;
             }
             Some(Observed::Lost { messages }) => eprintln!("causeway: messages lost: {messages}"),
@@ -50,14 +45,14 @@ fn monitor_native(mut monitor: Monitor, json: bool, limit: u64) -> Result<(), Fa
     Ok(())
 }
 
-fn monitor_gateway(address: &str, rules: &[String], json: bool, limit: u64) -> Result<(), Failure> {
-    let mut connection = gateway_at(address)?;
+fn monitor_dbus(address: &str, rules: &[String], json: bool, limit: u64) -> Result<(), Failure> {
+    let mut connection = connect(address)?;
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let become_monitor = Builder::call(DRIVER_PATH, "BecomeMonitor")
         .interface("org.freedesktop.DBus.Monitoring")
         .destination(DRIVER)
         .body(Body::default().texts(&rules).u32(0));
-    connection.call(&become_monitor, PATIENCE).map_err(|error| match error {
+    connection.call(&become_monitor, TIMEOUT).map_err(|error| match error {
         Error::Refused { .. } => Failure::Usage(format!(
             "the bus does not let this connection monitor: {error}; `causeway bus match` shows signals that are for all"
         )),
@@ -69,7 +64,7 @@ fn monitor_gateway(address: &str, rules: &[String], json: bool, limit: u64) -> R
         if let Some(message) = connection.receive(LONG)?
             && !is_for(&message, connection.unique_name())
         {
-            show::message(&mut io::stdout().lock(), &message, Some(Place::now()), json)?;
+            show::message(&mut io::stdout().lock(), &message, Some(Stamp::now()), json)?;
             left -= 1;
         }
     }
@@ -78,7 +73,7 @@ fn monitor_gateway(address: &str, rules: &[String], json: bool, limit: u64) -> R
 
 /// Prints signals that a rule matches. The exit code says whether the time was over before the limit was reached.
 pub fn signals(
-    bus: &Bus,
+    at: &Place,
     rule: &str,
     json: bool,
     limit: Option<u64>,
@@ -90,18 +85,19 @@ pub fn signals(
             "{rule:?} matches no signals; `causeway bus monitor` shows messages of all types"
         )));
     }
-    if parsed.eavesdrop && matches!(bus, Bus::Native(_)) {
+    if parsed.eavesdrop && matches!(at, Place::Native(_)) {
         return Err(Failure::Usage(
             "a member of the bus sees signals for all and for itself only, so it has no rules with eavesdrop; use `causeway bus monitor`".into(),
         ));
     }
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
-    let (bus, rule) = (bus.clone(), rule.to_owned());
+    let (at, rule) = (at.clone(), rule.to_owned());
     let opened = within(timeout, move || {
-        let mut client = Client::open(&bus)?;
-        client.add_match(&rule).map(|()| client)
+        let mut bus = at.open()?;
+        bus.add_match(&rule)?;
+        Ok(bus)
     });
-    let mut client = match opened {
+    let mut bus = match opened {
         Err(Failure::NoAnswer(timeout)) if limit.is_some() => {
             eprintln!("causeway: {}", Failure::NoAnswer(timeout));
             return Ok(ExitCode::FAILURE);
@@ -110,11 +106,11 @@ pub fn signals(
     };
     let mut left = limit.unwrap_or(u64::MAX);
     while left > 0 {
-        let Some(signal) = client.next_signal(deadline)? else {
+        let Some(signal) = next_signal(&mut bus, deadline)? else {
             return Ok(if limit.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         };
         // Signals for this connection alone, such as NameAcquired, are not what was asked for.
-        if parsed.destination.is_some() || !is_for(&signal, client.unique_name()) {
+        if parsed.destination.is_some() || !is_for(&signal, bus.unique_name()) {
             show::message(&mut io::stdout().lock(), &signal, None, json)?;
             left -= 1;
         }

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use causeway_bus::{native_socket_beside, session_socket};
+use causeway_bus::client::{self, Address, Bus, Error};
+use causeway_bus::{ConnectionOptions, native_socket_beside, session_socket};
 use clap::Args;
-use weighbridge_dbus_client::{Address, Connection, Error};
 
 use crate::failure::Failure;
 
@@ -22,11 +22,29 @@ pub struct Which {
 
 /// A bus, by one of its sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bus {
+pub enum Place {
     /// Its native socket.
     Native(PathBuf),
     /// The addresses of its D-Bus sockets.
-    Gateway(String),
+    Dbus(String),
+}
+
+impl Place {
+    /// Connects: as a member at a native socket, as a client at a D-Bus socket.
+    ///
+    /// # Errors
+    /// Nobody serves there, or this user is not let in.
+    pub fn open(&self) -> Result<Bus, Failure> {
+        match self {
+            Place::Native(path) => {
+                Bus::join(path, ConnectionOptions::default()).map_err(|error| match error {
+                    Error::Join { path, source } => not_joined(&path, source),
+                    other => other.into(),
+                })
+            }
+            Place::Dbus(address) => connect(address),
+        }
+    }
 }
 
 impl Which {
@@ -40,16 +58,16 @@ impl Which {
     ///
     /// # Errors
     /// Both options are there, or nothing names a bus, or two variables name two.
-    pub fn bus(&self) -> Result<Bus, Failure> {
+    pub fn place(&self) -> Result<Place, Failure> {
         match (&self.socket, &self.address) {
             (Some(_), Some(_)) => Err(Failure::Usage(
                 "--socket and --address name one bus each; leave one of them out".into(),
             )),
-            (Some(path), None) => Ok(Bus::Native(path.clone())),
-            (None, Some(address)) => Ok(Bus::Gateway(address.clone())),
+            (Some(path), None) => Ok(Place::Native(path.clone())),
+            (None, Some(address)) => Ok(Place::Dbus(address.clone())),
             (None, None) => match session_socket()? {
-                Some(path) => Ok(Bus::Native(path)),
-                None => weighbridge_dbus_client::session().map(Bus::Gateway).map_err(|_| {
+                Some(path) => Ok(Place::Native(path)),
+                None => client::session().map(Place::Dbus).map_err(|_| {
                     Failure::Usage(format!(
                         "say which bus: --socket PATH or --address ADDRESS; neither CAUSEWAY_BUS nor DBUS_SESSION_BUS_ADDRESS names one, and $XDG_RUNTIME_DIR/bus is not there{}",
                         started_one()
@@ -88,10 +106,10 @@ pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
     let shown = path.to_string_lossy();
     match number {
         Some(ENOENT) if shown.starts_with("unix:") => Failure::Usage(format!(
-            "{shown} is an address, and no path of a native socket; write --address {shown}"
+            "{shown} is an address and not the path of a native socket; write --address {shown}"
         )),
         Some(EPROTOTYPE) => Failure::Usage(format!(
-            "{0} is no native socket; if a D-Bus is served there, write --address unix:path={0}",
+            "{0} is not a native socket; if a D-Bus is served there, write --address unix:path={0}",
             path.display()
         )),
         Some(ENOENT | ECONNREFUSED) => {
@@ -102,7 +120,7 @@ pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
                 io::Error::from_raw_os_error(number.unwrap_or_default())
             ))
         }
-        _ => Failure::Names(error),
+        _ => error.into(),
     }
 }
 
@@ -110,8 +128,8 @@ pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
 ///
 /// # Errors
 /// With what to do about it.
-pub fn gateway_at(address: &str) -> Result<Connection, Failure> {
-    Connection::open(address).map_err(|error| {
+pub fn connect(address: &str) -> Result<Bus, Failure> {
+    Bus::connect(address).map_err(|error| {
         let Error::Connect { source, .. } = &error else { return error.into() };
         let path = Address::list(address).unwrap_or_default().into_iter().find_map(|address| match address {
             Address::Path(path) => Some(path),
@@ -119,7 +137,7 @@ pub fn gateway_at(address: &str) -> Result<Connection, Failure> {
         });
         match (source.raw_os_error(), path) {
             (Some(EPROTOTYPE), Some(path)) => Failure::Usage(format!(
-                "{0} is no D-Bus socket; if it is the native socket of a bus, write --socket {0}",
+                "{0} is not a D-Bus socket; if it is the native socket of a bus, write --socket {0}",
                 path.display()
             )),
             (Some(ENOENT | ECONNREFUSED), _) => {
@@ -140,12 +158,14 @@ mod tests {
             socket: socket.map(PathBuf::from),
             address: address.map(str::to_owned),
         };
-        assert!(matches!(which(Some("/a"), None).bus(), Ok(Bus::Native(path)) if path == Path::new("/a")));
         assert!(
-            matches!(which(None, Some("unix:path=/b")).bus(), Ok(Bus::Gateway(address)) if address == "unix:path=/b")
+            matches!(which(Some("/a"), None).place(), Ok(Place::Native(path)) if path == Path::new("/a"))
         );
         assert!(
-            matches!(which(Some("/a"), Some("b")).bus(), Err(Failure::Usage(why)) if why.contains("leave one"))
+            matches!(which(None, Some("unix:path=/b")).place(), Ok(Place::Dbus(address)) if address == "unix:path=/b")
+        );
+        assert!(
+            matches!(which(Some("/a"), Some("b")).place(), Err(Failure::Usage(why)) if why.contains("leave one"))
         );
     }
 }

@@ -196,14 +196,14 @@ pub fn count_threads(params: &CaseParams) {
 }
 
 /// Tells the role at the other end, before anything is timed, what the coordinator cannot know: a text of less than 256 bytes.
-pub fn tell(socket: &mut UnixStream, text: &str) -> io::Result<()> {
+pub fn send_name(socket: &mut UnixStream, text: &str) -> io::Result<()> {
     let mut message = vec![u8::try_from(text.len()).map_err(io::Error::other)?];
     message.extend(text.bytes());
     socket.write_all(&message)
 }
 
 /// Hears what one end has told.
-pub fn hear(socket: &mut UnixStream) -> io::Result<String> {
+pub fn recv_name(socket: &mut UnixStream) -> io::Result<String> {
     let mut len = [0];
     socket.read_exact(&mut len)?;
     let mut text = vec![0; len[0].into()];
@@ -231,9 +231,9 @@ mod tests {
     #[test]
     fn what_is_told_is_heard_and_an_end_that_goes_silently_is_an_error() {
         let (mut tells, mut hears) = UnixStream::pair().unwrap();
-        tell(&mut tells, ":1.7").unwrap();
-        assert_eq!(hear(&mut hears).unwrap(), ":1.7");
+        send_name(&mut tells, ":1.7").unwrap();
+        assert_eq!(recv_name(&mut hears).unwrap(), ":1.7");
         drop(tells);
-        assert_eq!(hear(&mut hears).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(recv_name(&mut hears).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -14,10 +14,10 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern::{self, Pattern};
 
-use super::{Connected, Role, facts, hear, tell};
+use super::{Connected, Role, facts, recv_name, send_name};
 use crate::broker::{Kind, Running};
 use crate::credit::{Credit, depth};
-use crate::handed::Handed;
+use crate::handle::BrokerHandle;
 use crate::pair::Pair;
 
 /// Two connections of a library to one broker.
@@ -42,30 +42,30 @@ impl<K: Kind> Mechanism for PairByLibrary<K> {
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let running = Running::start(K::PROGRAM)?;
         let (near, far) = stream_pair()?;
-        let (near, far) = (running.handed([near], ""), running.handed([far], ""));
+        let (near, far) = (running.resources([near], ""), running.resources([far], ""));
         Ok([EndResources { guard: Some(Box::new(running)), ..near }, far])
     }
 
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<LibraryEnd> {
-        let handed = Handed::of(&resources)?;
+        let broker = BrokerHandle::of(&resources)?;
         let is_stream = params.id.pattern == pattern::Stream::ID;
         let mut socket = UnixStream::from(resources.take_fd());
         let connected = match side {
             Side::Far => {
-                let connected = K::connect(params, &handed.address, Role::Server, "")?;
-                tell(&mut socket, &connected.unique_name()?)?;
+                let connected = K::connect(params, &broker.address, Role::Server, "")?;
+                send_name(&mut socket, &connected.unique_name()?)?;
                 connected
             }
             Side::Near => {
                 let role = if is_stream { Role::Sender } else { Role::Caller };
-                K::connect(params, &handed.address, role, &hear(&mut socket)?)?
+                K::connect(params, &broker.address, role, &recv_name(&mut socket)?)?
             }
         };
         Ok(LibraryEnd {
             connected,
             outgoing: Buffer::new(params.payload_bytes.max(1))?,
             credit: is_stream.then(|| Credit::new(side, socket.into(), depth(params))),
-            broker_version: handed.version,
+            broker_version: broker.version,
         })
     }
 }

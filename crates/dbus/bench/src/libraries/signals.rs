@@ -12,10 +12,10 @@ use weighbridge_lab::fan_out::{Multicast, MulticastReceiver, MulticastSender, re
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
 
-use super::{Connected, Role, facts, hear, tell};
+use super::{Connected, Role, facts, recv_name, send_name};
 use crate::broker::{Kind, Running};
 use crate::fan_out::Signals;
-use crate::handed::Handed;
+use crate::handle::BrokerHandle;
 
 /// Broadcasts through a broker, by a library.
 #[derive(Debug)]
@@ -37,33 +37,33 @@ impl<K: Kind> Multicast for SignalsByLibrary<K> {
     /// All receivers tell the sender over one socket that they have subscribed.
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let running = Running::start(K::PROGRAM)?;
-        let (hears, tells) = stream_pair()?;
-        let mut resources_by_role = vec![running.handed([hears], "")];
+        let (receives, sends) = stream_pair()?;
+        let mut resources_by_role = vec![running.resources([receives], "")];
         for _ in 0..receivers {
-            resources_by_role.push(running.handed([tells.try_clone()?], ""));
+            resources_by_role.push(running.resources([sends.try_clone()?], ""));
         }
         resources_by_role[0].guard = Some(Box::new(running));
         Ok(resources_by_role)
     }
 
     fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Emitter> {
-        let handed = Handed::of(&resources)?;
-        let connected = K::connect(params, &handed.address, Role::Emitter, "")?;
+        let broker = BrokerHandle::of(&resources)?;
+        let connected = K::connect(params, &broker.address, Role::Emitter, "")?;
         let mut socket = UnixStream::from(resources.take_fd());
         for _ in 0..receivers(params) {
-            hear(&mut socket)?;
+            recv_name(&mut socket)?;
         }
         let mut outgoing = Buffer::new(params.payload_bytes.max(1))?;
         outgoing.prefault()?;
-        let facts = facts(&*connected, &handed.version)?;
+        let facts = facts(&*connected, &broker.version)?;
         Ok(Emitter { connected, outgoing, payload_bytes: params.payload_bytes, facts })
     }
 
     fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Subscriber> {
-        let handed = Handed::of(&resources)?;
-        let connected = K::connect(params, &handed.address, Role::Subscriber, "")?;
-        tell(&mut UnixStream::from(resources.take_fd()), "subscribed")?;
-        let facts = facts(&*connected, &handed.version)?;
+        let broker = BrokerHandle::of(&resources)?;
+        let connected = K::connect(params, &broker.address, Role::Subscriber, "")?;
+        send_name(&mut UnixStream::from(resources.take_fd()), "subscribed")?;
+        let facts = facts(&*connected, &broker.version)?;
         Ok(Subscriber { connected, facts })
     }
 }

@@ -61,13 +61,14 @@ impl Zbus {
 
     #[cold]
     fn failure(&self, error: zbus::Error) -> io::Error {
-        match self.connection.is_closed() {
+        if self.connection.is_closed() {
             // Not as a partner that is gone: nothing else has failed before.
-            true => io::Error::new(
+            io::Error::new(
                 io::ErrorKind::ConnectionAborted,
                 format!("the broker closed the connection: {error}"),
-            ),
-            false => io::Error::other(error),
+            )
+        } else {
+            io::Error::other(error)
         }
     }
 }

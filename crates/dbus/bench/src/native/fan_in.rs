@@ -16,31 +16,32 @@ use weighbridge_lab::shared::Step;
 use weighbridge_lab::shared_counters::SharedCounters;
 
 use super::{CausewayBus, WAITS, failed, join, next, payload};
-use crate::broker::{self, Kind, Place, through_a_broker};
+use crate::broker::{self, Brokered, Kind, Place};
 use crate::client::{self, INTERFACE, MEMBER};
 use crate::credit::DEPTH;
 use crate::fan_in::{Intake, Outlet, WRITERS, create_roles, drive_reader, drive_writer, path};
-use crate::handed::Handed;
-use crate::libraries::{hear, tell};
+use crate::handle::BrokerHandle;
+use crate::libraries::{recv_name, send_name};
 
-/// The entry of many native members that write to one in the catalogue.
-pub const fn target() -> Target {
-    through_a_broker!(TARGET)
+/// Native members that write to one.
+#[derive(Debug)]
+pub struct FanIn;
+
+impl Brokered for FanIn {
+    const TARGET: Target = Target {
+        id: CausewayBus::PROGRAM.name(),
+        about: CausewayBus::ABOUT,
+        caps: Caps::PAYLOAD,
+        waits: WAITS,
+        axes: &[WRITERS, Place::AXIS, broker::NICE, DEPTH],
+        patterns: &[fan_in::OF_MESSAGES],
+        fit,
+        create: |_, params| create(params),
+        drive: |_, resources, params, cx| drive(resources, params, cx),
+        counter_check: |_, _| Vec::new(),
+        in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+    };
 }
-
-const TARGET: Target = Target {
-    id: CausewayBus::PROGRAM.name(),
-    about: CausewayBus::ABOUT,
-    caps: Caps::PAYLOAD,
-    waits: WAITS,
-    axes: &[WRITERS, Place::AXIS, broker::NICE, DEPTH],
-    patterns: &[fan_in::OF_MESSAGES],
-    fit,
-    create: |_, params| create(params),
-    drive: |_, resources, params, cx| drive(resources, params, cx),
-    counter_check: |_, _| Vec::new(),
-    in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
-};
 
 fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     broker::fit(CausewayBus::PROGRAM, host, params)?;
@@ -54,15 +55,15 @@ fn create(params: &CaseParams) -> io::Result<Vec<EndResources>> {
 
 fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let handed = Handed::of(&resources)?;
+    let broker = BrokerHandle::of(&resources)?;
     let counters = SharedCounters::open(resources.take_fd(), writers(params) + 1)?;
-    let connection = join(params, &handed.address)?;
-    let facts = Facts::from([("broker_version".into(), handed.version)]);
+    let connection = join(params, &broker.address)?;
+    let facts = Facts::from([("broker_version".into(), broker.version)]);
     if cx.role == 0 {
         let mut credits = Vec::with_capacity(resources.fds.len());
         for socket in resources.fds {
             let mut socket = UnixStream::from(socket);
-            tell(&mut socket, connection.unique_name())?;
+            send_name(&mut socket, connection.unique_name())?;
             credits.push(socket.into());
         }
         let intake = MemberIntake { connection, taken: None };
@@ -75,7 +76,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
         connection,
         outgoing,
         payload_bytes: params.payload_bytes,
-        reader: hear(&mut socket)?,
+        reader: recv_name(&mut socket)?,
         path: path(cx.role - 1),
     };
     drive_writer(outlet, socket.into(), &counters, params, cx, facts)
@@ -90,9 +91,10 @@ struct MemberIntake {
 impl Intake for MemberIntake {
     #[inline]
     fn take(&mut self, waits: bool) -> io::Result<bool> {
-        self.taken = match waits {
-            true => Some(next(&mut self.connection)?),
-            false => self.connection.next_now().map_err(failed)?,
+        self.taken = if waits {
+            Some(next(&mut self.connection)?)
+        } else {
+            self.connection.next_now().map_err(failed)?
         };
         Ok(self.taken.is_some())
     }

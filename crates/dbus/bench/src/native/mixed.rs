@@ -5,8 +5,8 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use causeway_bus::client::Bus;
 use causeway_dbus_wire::wire::Header;
-use weighbridge_dbus_client::Connection;
 use weighbridge_lab::choice;
 use weighbridge_lab::contract::Side;
 use weighbridge_lab::params::CaseParams;
@@ -70,7 +70,7 @@ impl SocketClient {
         role: Role,
         partner: &str,
     ) -> io::Result<SocketClient> {
-        let connection = Connection::open(address).map_err(io::Error::other)?;
+        let connection = Bus::connect(address).map_err(io::Error::other)?;
         let payload_bytes = params.payload_bytes;
         let side = if role == Role::Server { Side::Far } else { Side::Near };
         let (message, awaited) = messages(side, role == Role::Sender, partner);

@@ -14,11 +14,11 @@ use std::ffi::CStr;
 use std::io;
 use std::time::Duration;
 
+use causeway_bus::client::native_path;
 use causeway_bus::{Connection, ConnectionOptions, Error, Incoming, Message};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::Body;
 use weighbridge_dbus_client::brokers::Program;
-use weighbridge_dbus_client::native_path;
 use weighbridge_lab::params::{CaseParams, Wait};
 
 use crate::broker::Kind;
@@ -44,9 +44,10 @@ impl Kind for CausewayBus {
         role: Role,
         partner: &str,
     ) -> io::Result<Box<dyn Connected>> {
-        match DbusClient::of(params).is(role) {
-            true => Ok(Box::new(SocketClient::connect(params, address, role, partner)?)),
-            false => Ok(Box::new(Member::join(params, address, role, partner)?)),
+        if DbusClient::of(params).is(role) {
+            Ok(Box::new(SocketClient::connect(params, address, role, partner)?))
+        } else {
+            Ok(Box::new(Member::join(params, address, role, partner)?))
         }
     }
 }

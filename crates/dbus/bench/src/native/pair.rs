@@ -13,20 +13,19 @@ use weighbridge_record::PerOp;
 
 use super::mixed::DbusClient;
 use super::{CausewayBus, WAITS};
-use crate::broker::{self, Kind, Place, through_a_broker};
+use crate::broker::{self, Brokered, Kind, Place};
 use crate::client;
 use crate::credit::DEPTH;
 use crate::libraries::pair::{LibraryEnd, PairByLibrary};
 use crate::pair::{MOST_SWITCHES_PER_HOP, switches_per_hop, through_broker};
 
-/// The entry of two native members in the catalogue.
-pub const fn target() -> Target {
-    through_a_broker!(pattern::target::<Pair>())
-}
-
 /// Two native members of one bus, or one and a D-Bus client.
 #[derive(Debug)]
 pub struct Pair;
+
+impl Brokered for Pair {
+    const TARGET: Target = pattern::target::<Pair>();
+}
 
 impl Mechanism for Pair {
     const ID: &'static str = CausewayBus::PROGRAM.name();
@@ -43,11 +42,12 @@ impl Mechanism for Pair {
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(CausewayBus::PROGRAM, host, params)?;
         client::fit(params)?;
-        match params.id.pattern == "self" && DbusClient::of(params) != DbusClient::None {
-            true => Err(Unsupported(
+        if params.id.pattern == "self" && DbusClient::of(params) != DbusClient::None {
+            Err(Unsupported(
                 "one role with both ends would wait for causewayd between them; leave out the axis dbus-client".into(),
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

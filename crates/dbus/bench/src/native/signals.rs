@@ -10,22 +10,21 @@ use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_record::PerOp;
 
 use super::{CausewayBus, WAITS};
-use crate::broker::{self, Kind, Place, through_a_broker};
+use crate::broker::{self, Brokered, Kind, Place};
 use crate::client;
 use crate::libraries::signals::{Emitter, SignalsByLibrary, Subscriber};
-
-/// The entry of a native member that reaches many in the catalogue.
-pub const fn target() -> Target {
-    Target {
-        counter_check: check,
-        in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
-        ..through_a_broker!(fan_out::target::<Signals>())
-    }
-}
 
 /// Broadcasts of a native member. Where the receivers are behind, the sender waits for space; nothing is dropped.
 #[derive(Debug)]
 pub struct Signals;
+
+impl Brokered for Signals {
+    const TARGET: Target = Target {
+        counter_check: check,
+        in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+        ..fan_out::target::<Signals>()
+    };
+}
 
 impl Multicast for Signals {
     const ID: &'static str = CausewayBus::PROGRAM.name();

@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use causeway_bus::Connection;
+use causeway_bus::client::native_path;
 use causeway_dbus_wire::driver::DO_NOT_QUEUE;
 use causeway_dbus_wire::wire::Body;
-use weighbridge_dbus_client::native_path;
 use weighbridge_lab::axis::Choice;
 use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
 use weighbridge_lab::ctx::{Ctx, Tally};
@@ -15,30 +15,31 @@ use weighbridge_lab::params::CaseParams;
 use weighbridge_lab::shared::Step;
 
 use super::{CausewayBus, Member, WAITS, failed, next};
-use crate::broker::{self, Kind, Place, Running, through_a_broker};
+use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{INTERFACE, MEMBER, PATH};
 use crate::driver::{Call, Method, PAUSE, SOLO, VERIFIED};
-use crate::handed::Handed;
+use crate::handle::BrokerHandle;
 use crate::libraries::{Connected, Role};
 
-/// The entry of a native member alone in the catalogue.
-pub const fn target() -> Target {
-    through_a_broker!(TARGET)
-}
+/// A native member alone.
+#[derive(Debug)]
+pub struct Solo;
 
-const TARGET: Target = Target {
-    id: CausewayBus::PROGRAM.name(),
-    about: CausewayBus::ABOUT,
-    caps: Caps::NONE,
-    waits: WAITS,
-    axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE],
-    patterns: &[SOLO],
-    fit,
-    create,
-    drive: |_, resources, params, cx| drive(&resources, params, cx),
-    counter_check: |_, _| Vec::new(),
-    in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
-};
+impl Brokered for Solo {
+    const TARGET: Target = Target {
+        id: CausewayBus::PROGRAM.name(),
+        about: CausewayBus::ABOUT,
+        caps: Caps::NONE,
+        waits: WAITS,
+        axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE],
+        patterns: &[SOLO],
+        fit,
+        create,
+        drive: |_, resources, params, cx| drive(&resources, params, cx),
+        counter_check: |_, _| Vec::new(),
+        in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+    };
+}
 
 fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     broker::fit(CausewayBus::PROGRAM, host, params)
@@ -46,22 +47,22 @@ fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
 
 fn create(_: &Host, _: &CaseParams) -> io::Result<Vec<EndResources>> {
     let running = Running::start(CausewayBus::PROGRAM)?;
-    let client = running.handed([], "");
+    let client = running.resources([], "");
     Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
 }
 
 fn drive(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let handed = Handed::of(resources)?;
+    let broker = BrokerHandle::of(resources)?;
     let method = params.choice::<Method>();
-    let member = Member::join(params, &handed.address, Role::Asker, "")?;
+    let member = Member::join(params, &broker.address, Role::Asker, "")?;
     let mut alone = Alone {
         method,
         pause: Some(Duration::from_micros(params.count(PAUSE) as u64)).filter(|pause| !pause.is_zero()),
         calls: method.calls().unwrap_or_default(),
         name: member.unique_name()?,
         member,
-        address: handed.address,
+        address: broker.address,
         operations: 0,
     };
     cx.set_step(Step::Verify);
@@ -74,7 +75,7 @@ fn drive(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io:
         }
         Ok(Tally::default())
     })?;
-    crate::libraries::facts(&alone.member, &handed.version)
+    crate::libraries::facts(&alone.member, &broker.version)
 }
 
 /// A member that does one thing over and over.

@@ -187,7 +187,7 @@ impl Client {
     /// The next piece of a message of 1 MiB, on one connection after another.
     fn send_piece(&mut self) -> Outcome {
         let mut stream = if self.silent.len() < CONNECTIONS {
-            let (mut stream, ..) = Connection::open(&self.address)?.into_parts();
+            let (mut stream, ..) = Connection::open(&self.address)?.into_parts()?;
             let mut start = Builder::signal("/", "a.Hostile", "S")
                 .body(Body::default().blob(&[]))
                 .build(2)

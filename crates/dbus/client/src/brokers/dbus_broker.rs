@@ -11,7 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::Connection;
+use causeway_bus::client::Bus;
 use causeway_dbus_wire::wire::{Body, Builder, Marshal};
 use causeway_os::process::{Child, Spawn, Stderr};
 use causeway_os::socket::stream_pair;
@@ -39,7 +39,7 @@ pub fn start(path: PathBuf, limits: &Limits) -> Result<Broker, String> {
         .stderr(Stderr::Null)
         .dies_with_parent();
     let child = Child::spawn(spawn).map_err(|error| failed(&error))?;
-    let mut controller = Connection::authenticated(UnixStream::from(ours)).map_err(|error| failed(&error))?;
+    let mut controller = Bus::authenticated(UnixStream::from(ours)).map_err(|error| failed(&error))?;
     let call = Builder::call("/org/bus1/DBus/Broker", "AddListener")
         .interface("org.bus1.DBus.Broker")
         .unix_fds(1)

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::Connection;
+use causeway_bus::client::Bus;
 use causeway_os::process::Child;
 
 pub use native::clean_up;
@@ -160,7 +160,7 @@ pub struct Broker {
     address: String,
     child: Child,
     /// The connection over which dbus-broker is controlled; it ends when this is closed.
-    _controller: Option<Connection>,
+    _controller: Option<Bus>,
     /// Where native members join.
     _folder: Option<native::Folder>,
 }
@@ -183,13 +183,13 @@ impl Broker {
         if program.is_native() {
             return Ok(broker);
         }
-        match Connection::open(&broker.address) {
+        match Bus::connect(&broker.address) {
             Ok(_) => Ok(broker),
             Err(error) => Err(Error::Failed(program, error.to_string())),
         }
     }
 
-    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`](crate::native_path)).
+    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`](causeway_bus::client::native_path)).
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{Bus as Client, Error};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::random::Random;
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header};
-use weighbridge_dbus_client::{Connection, Error, Monitoring, become_monitor, rules_and_processes};
+use weighbridge_dbus_client::{Monitoring, become_monitor, rules_and_processes};
 use weighbridge_dbus_traffic::bus::Bus;
 
 const CLIENTS: usize = 50;
@@ -28,7 +29,7 @@ fn number(header: &Header<'_>, body: &[u8]) -> Option<u32> {
 }
 
 /// Every message up to the end signal.
-fn drain(connection: &mut Connection, mut each: impl FnMut(&Header<'_>, &[u8])) {
+fn drain(connection: &mut Client, mut each: impl FnMut(&Header<'_>, &[u8])) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         assert!(Instant::now() < deadline, "the end never came");
@@ -44,8 +45,8 @@ fn drain(connection: &mut Connection, mut each: impl FnMut(&Header<'_>, &[u8])) 
 /// Clients with random rules and names send random signals; a monitor's view of the traffic must explain who got which.
 pub fn compare(address: &str) {
     let mut random = Random(7);
-    let mut clients: Vec<Connection> = (0..CLIENTS).map(|_| Connection::open(address).unwrap()).collect();
-    let add = |clients: &mut [Connection], random: &mut Random| {
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(address).unwrap()).collect();
+    let add = |clients: &mut [Client], random: &mut Random| {
         let (client, rule) = (random.below(CLIENTS), random.rule(None, SENDERS));
         let added = clients[client].ask_driver("AddMatch", Body::default().text(&rule));
         added.unwrap_or_else(|error| panic!("{rule}: {error}"));
@@ -53,9 +54,9 @@ pub fn compare(address: &str) {
     };
     // Half of the rules are there before anybody monitors, and are known from the driver's list.
     let mut rules: Vec<(usize, String)> = (0..RULES / 2).map(|_| add(&mut clients, &mut random)).collect();
-    let mut monitor = Connection::open(address).unwrap();
+    let mut monitor = Client::connect(address).unwrap();
     assert_eq!(become_monitor(&mut monitor).unwrap(), Monitoring::Everything);
-    let mut asker = Connection::open(address).unwrap();
+    let mut asker = Client::connect(address).unwrap();
     match rules_and_processes(&mut asker, &mut |_| {}) {
         Ok(()) => {}
         Err(Error::Refused { name, .. }) => {

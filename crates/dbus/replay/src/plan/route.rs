@@ -43,9 +43,10 @@ impl<'a> Building<'a> {
 
     /// To a connection by its unique name, which it keeps when it has left.
     fn to_unique(&self, id: usize, is_soft: bool, driver_answers: bool) -> Route {
-        let (arrives, waits) = match self.has_left[id] {
-            true => (None, vec![self.inbox(id)]),
-            false => (Some((id, is_soft)), vec![Wait::Inbox(id, 1)]),
+        let (arrives, waits) = if self.has_left[id] {
+            (None, vec![self.inbox(id)])
+        } else {
+            (Some((id, is_soft)), vec![Wait::Inbox(id, 1)])
         };
         let driver_answers = driver_answers || arrives.is_none();
         Route { to: Destination::Connection(id), arrives, waits, driver_answers }

@@ -9,14 +9,14 @@ mod stall;
 
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{Bus, Error as ClientError};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::Builder;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use weighbridge_dbus_client::Error as ClientError;
 
 use crate::Error;
-use crate::end::{End, Joined, Settled};
+use crate::end::{End, Settled, open};
 use crate::plan::{Action, Plan, Wait};
 use crate::usage::Usage;
 use native::Natives;
@@ -292,15 +292,15 @@ impl<'p> Player<'p> {
     }
 
     /// Connects for one of the capture: natively, if its bus has native members and this connection is of their share.
-    fn join(&self, id: usize) -> Result<Joined, Error> {
+    fn join(&self, id: usize) -> Result<Bus, Error> {
         // Evenly over all connections: with a half every second one.
         let natives_until = |count: usize| (count as f64 * self.options.native_share) as usize;
         let may_be_native = natives_until(id + 1) > natives_until(id);
-        Joined::open(self.address, may_be_native.then_some(self.natives.outbox_bytes))
+        open(self.address, may_be_native.then_some(self.natives.outbox_bytes))
             .map_err(|error| self.failed(id, error))
     }
 
-    fn adopt(&mut self, id: usize, connection: Joined) -> Result<(), Error> {
+    fn adopt(&mut self, id: usize, connection: Bus) -> Result<(), Error> {
         self.ends[id].begin(connection).map_err(|error| self.failed(id, error))?;
         self.by_unique.insert(self.ends[id].unique.clone(), id);
         self.settle((id, 0), Settled::Arrived);

@@ -2,7 +2,7 @@
 //! wait for another.
 
 use causeway_bus::Monitor;
-use weighbridge_dbus_client::native_path;
+use causeway_bus::client::native_path;
 
 use super::Player;
 use crate::Error;

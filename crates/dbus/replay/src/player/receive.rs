@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::Error as ClientError;
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Arg, Args, Header, Kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weighbridge_dbus_client::Error as ClientError;
 
 use super::Player;
 use crate::Error;

@@ -1,12 +1,12 @@
 //! Before the first message: is the bus free of the names, and what was there before the capture.
 
+use causeway_bus::client::{Bus, Error as ClientError};
 use causeway_dbus_wire::driver::{ALLOW_REPLACEMENT, DRIVER};
 use causeway_dbus_wire::wire::{Arg, Args, Body, Header, Leaf, walk};
-use weighbridge_dbus_client::Error as ClientError;
 
 use super::Player;
 use crate::Error;
-use crate::end::Joined;
+use crate::end::open;
 
 impl Player<'_> {
     /// Checks that no other program has a name of the plan, and returns the process of the bus.
@@ -17,7 +17,7 @@ impl Player<'_> {
             planned: self.plan.steps.len() as u64,
             source,
         };
-        let mut asker = Joined::open(self.address, Some(self.natives.outbox_bytes)).map_err(failed)?;
+        let mut asker = open(self.address, Some(self.natives.outbox_bytes)).map_err(failed)?;
         let reply = asker.ask_driver("ListNames", Body::default()).map_err(failed)?;
         let header = Header::parse(&reply).map_err(|fault| failed(ClientError::Protocol(fault)))?;
         let mut taken = None;
@@ -42,7 +42,7 @@ impl Player<'_> {
 
     /// Makes the connections from before the capture, with their names and rules.
     pub(super) fn set_up(&mut self) -> Result<(), Error> {
-        let mut connections: Vec<(usize, Joined)> = Vec::new();
+        let mut connections: Vec<(usize, Bus)> = Vec::new();
         for (id, planned) in self.plan.connections.iter().enumerate() {
             if planned.is_from_before {
                 let connection = self.join(id)?;
@@ -53,10 +53,8 @@ impl Player<'_> {
         for (id, connection) in &mut connections {
             for (_, name) in self.plan.setup.names.iter().filter(|(owner, _)| owner == id) {
                 // Another connection may take the name over, as some in the capture may.
-                let body = Body::default().text(name).u32(ALLOW_REPLACEMENT);
-                let reply =
-                    connection.ask_driver("RequestName", body).map_err(|error| self.failed(*id, error))?;
-                if first_number(&reply) != Some(1) {
+                let answer = connection.request_name(name, ALLOW_REPLACEMENT);
+                if answer.map_err(|error| self.failed(*id, error))? != 1 {
                     return Err(Error::NameTaken(name.clone()));
                 }
             }

@@ -80,9 +80,10 @@ impl Player<'_> {
         };
         let step = &self.plan.steps[id];
         let title = self.plan.title(step);
-        match step.reply == Some(place) && step.from == connection {
-            true => format!("the answer of the bus to {title}"),
-            false => format!("the arrival of {title} at {name}"),
+        if step.reply == Some(place) && step.from == connection {
+            format!("the answer of the bus to {title}")
+        } else {
+            format!("the arrival of {title} at {name}")
         }
     }
 }

@@ -74,9 +74,10 @@ impl Calls {
         is_driver: bool,
         time_ns: u64,
     ) {
-        let method = match self.methods.len() < MOST_METHODS || self.methods.contains_key(&method) {
-            true => method,
-            false => [Sym::NONE; 3],
+        let method = if self.methods.len() < MOST_METHODS || self.methods.contains_key(&method) {
+            method
+        } else {
+            [Sym::NONE; 3]
         };
         self.methods.entry(method).or_default().calls += 1;
         if !expects_reply {
@@ -129,9 +130,10 @@ impl Calls {
             if driver == Some(open.method[0]) {
                 continue;
             }
-            match end_ns.saturating_sub(open.time_ns) < TIMEOUT_NS {
-                true => open_at_end += 1,
-                false => self.give_up(&open),
+            if end_ns.saturating_sub(open.time_ns) < TIMEOUT_NS {
+                open_at_end += 1
+            } else {
+                self.give_up(&open)
             }
         }
         let mut merged: FxHashMap<(String, Sym, Sym), Method> = FxHashMap::default();

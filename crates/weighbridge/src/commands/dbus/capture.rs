@@ -6,12 +6,11 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
+use causeway_bus::client::{Bus, Error};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Arg, Args, Header};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weighbridge_dbus_client::{
-    Connection, Error, Monitoring, become_monitor, process_of, rules_and_processes,
-};
+use weighbridge_dbus_client::{Monitoring, become_monitor, process_of, rules_and_processes};
 use weighbridge_dbus_traffic::capture::Writer;
 use weighbridge_lab::interrupt::Interrupt;
 
@@ -35,8 +34,8 @@ pub fn capture(args: &Capture) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install()
         .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
     let failed = |error: Error| Failure::new(error.to_string());
-    let mut monitor = Connection::open(&address).map_err(failed)?;
-    let asker = Connection::open(&address).map_err(failed)?;
+    let mut monitor = Bus::connect(&address).map_err(failed)?;
+    let asker = Bus::connect(&address).map_err(failed)?;
     let sees_all = say_what_is_seen(&become_monitor(&mut monitor).map_err(failed)?);
     let out: Box<dyn Write> = match args.out.as_deref().filter(|_| !to_stdout) {
         None => Box::new(io::stdout()),
@@ -89,7 +88,7 @@ struct Asking {
 }
 
 /// Asks for the rules, names and processes that there are, then for the process of each connection that comes.
-fn ask(mut asker: Connection) -> Asking {
+fn ask(mut asker: Bus) -> Asking {
     let (sender, answers) = mpsc::channel();
     let (newcomers, names) = mpsc::channel::<String>();
     std::thread::spawn(move || {
@@ -142,7 +141,7 @@ struct Recording<W: Write> {
 impl<W: Write> Recording<W> {
     fn record(
         &mut self,
-        monitor: &mut Connection,
+        monitor: &mut Bus,
         time: Option<Duration>,
         interrupt: &Interrupt,
         ignored: Option<&str>,
@@ -199,7 +198,7 @@ fn is_of(message: &[u8], name: &str) -> bool {
 }
 
 /// Until a message, a signal, the deadline, or the next time that the file wants to be written.
-fn wait(monitor: &Connection, interrupt: &Interrupt, deadline: Option<Instant>) {
+fn wait(monitor: &Bus, interrupt: &Interrupt, deadline: Option<Instant>) {
     let left =
         deadline.map_or(FLUSH, |deadline| deadline.saturating_duration_since(Instant::now()).min(FLUSH));
     let signals = interrupt.fd();

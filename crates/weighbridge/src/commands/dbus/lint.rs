@@ -1,7 +1,8 @@
 //! `weighbridge dbus lint`: match rules that cost more than they bring.
 
+use causeway_bus::client::{Bus as Client, Error};
 use causeway_dbus_wire::wire::Header;
-use weighbridge_dbus_client::{Connection, Error, rules_and_processes};
+use weighbridge_dbus_client::rules_and_processes;
 use weighbridge_dbus_traffic::bus::Bus;
 use weighbridge_dbus_traffic::lint::{self, Finding};
 use weighbridge_dbus_traffic::traffic::{Analyser, Options};
@@ -56,7 +57,7 @@ fn of_capture(file: &std::path::Path) -> Result<Vec<Finding>, Failure> {
 /// The rules of a running bus, with the programs that hold them.
 fn of_bus(address: &str) -> Result<Vec<Finding>, Failure> {
     let failed = |error: Error| Failure::new(error.to_string());
-    let mut connection = Connection::open(address).map_err(failed)?;
+    let mut connection = Client::connect(address).map_err(failed)?;
     let mut bus = Bus::new();
     let asked = rules_and_processes(&mut connection, &mut |message| {
         if let Ok(header) = Header::parse(message) {

@@ -4,15 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Arg, Args, Body, Builder, Header, Kind};
 use causeway_bus::{Connection, Error, Incoming};
-use weighbridge_dbus_client::Connection as Client;
 
 use super::mix::{Random, Step, steps};
 use super::report::Report;
 use super::{CONTROL, OBJECT, READY, TRAFFIC};
-
-use crate::support::*;
 
 /// Its number, its life, how many there are, messages a second of all, and where the bus is.
 pub const ROLE: &str = "CAUSEWAY_DAY_ROLE";
@@ -75,8 +73,8 @@ impl Link {
             return Link::Member { bus, open: Vec::new(), finished: Vec::new() };
         }
         let mut client = Client::open(address).unwrap();
-        add_match(&mut client, &rule);
-        request_name(&mut client, &name(number), 0);
+        client.add_match(&rule).unwrap();
+        client.request_name(&name(number), 0).unwrap();
         Link::Client(client)
     }
 

@@ -48,8 +48,8 @@ impl Recorder {
 
     /// One at the socket.
     pub fn client(address: &str) -> Recorder {
-        let mut bus = weighbridge_dbus_client::Connection::open(address).unwrap();
-        rules().iter().for_each(|rule| add_match(&mut bus, rule));
+        let mut bus = causeway_bus::client::Bus::open(address).unwrap();
+        rules().iter().for_each(|rule| bus.add_match(rule).unwrap());
         Recorder::start(move |next| {
             if let Some(message) = bus.receive(Duration::from_secs(1)).unwrap() {
                 next(&message);

@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{Bus as Client, Error as ClientError};
 use causeway_bus::wire::{Body, Builder, Header, Kind as MessageKind};
 use causeway_bus::{Connection as Member, Error, Incoming, Payload, name};
-use weighbridge_dbus_client::{Connection as Client, Error as ClientError};
 
 use crate::support::*;
 
@@ -64,7 +64,7 @@ impl Party {
     pub fn request_name(&mut self, name: &str) {
         match self {
             Party::Member(member) => drop(member.request_name(name, 0).unwrap()),
-            Party::Client(client) => drop(request_name(client, name, 0)),
+            Party::Client(client) => drop(client.request_name(name, 0).unwrap()),
         }
     }
 
@@ -72,7 +72,7 @@ impl Party {
         const RULE: &str = "type='signal',member='NameOwnerChanged'";
         match self {
             Party::Member(member) => member.add_match(RULE).unwrap(),
-            Party::Client(client) => add_match(client, RULE),
+            Party::Client(client) => client.add_match(RULE).unwrap(),
         }
     }
 

@@ -3,7 +3,6 @@
 pub mod random;
 pub mod raw;
 
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -14,19 +13,19 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{Bus as Client, Error};
 use causeway_bus::{
     AuthorityOptions, Connection as Member, ConnectionOptions, Error as BusError, Incoming, Message, Monitor,
     Statistics,
 };
 use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
-use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header, Marshal};
+use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header};
 use causeway_testkit::{assert_ran, rerun, temp_dir};
-use causewayd::bus::Bus as Broker_;
+use causewayd::bus::Bus as Core;
 use causewayd::children::Children;
 use causewayd::config::Config;
 use causewayd::listen::{self, Listener, NativePlace};
 use causewayd::serve::Server;
-use weighbridge_dbus_client::{Connection as Client, Error};
 
 pub use causeway_testkit::{PATIENCE, Running, TempDir, eventually, eventually_seen};
 
@@ -183,7 +182,7 @@ impl Bus {
         let (is_ready, ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
-            let bus = Broker_::new(config(), Box::new(move || Ok(config())), guid, bus_address);
+            let bus = Core::new(config(), Box::new(move || Ok(config())), guid, bus_address);
             let mut server = Server::new(bus, listeners.into_iter().collect(), children)?;
             server.serve_natively(NativePlace { path, socket: None }, options)?;
             server.stop_with(&stopped)?;
@@ -330,15 +329,6 @@ pub fn driver_call(member: &str) -> Builder<'_> {
     Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER)
 }
 
-pub fn add_match(connection: &mut Client, rule: &str) {
-    connection.ask_driver("AddMatch", text(rule)).unwrap();
-}
-
-pub fn request_name(connection: &mut Client, name: &str, flags: u32) -> u32 {
-    let reply = connection.ask_driver("RequestName", text(name).u32(flags)).unwrap();
-    number(&reply).unwrap()
-}
-
 pub fn text(text: &str) -> Body {
     Body::default().text(text)
 }
@@ -382,15 +372,6 @@ pub fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
         Err(Error::Refused { name, .. }) => name.strip_prefix("org.freedesktop.DBus.Error.").unwrap().into(),
         other => panic!("it should have been refused: {other:?}"),
     }
-}
-
-/// Makes a client a D-Bus monitor of everything.
-pub fn become_monitor(client: &mut Client) {
-    let mut out = Marshal::default();
-    out.texts(std::iter::empty());
-    out.u32(0);
-    let become_monitor = driver_call("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
-    client.call(&become_monitor.body(out.into_body("asu")), PATIENCE).unwrap();
 }
 
 /// A socket whose last holder waits when it closes it: its peer does not read, so that bytes stay unsent.
@@ -508,12 +489,4 @@ pub fn write_into(mut descriptors: Vec<OwnedFd>, text: &str) {
     assert_eq!(descriptors.len(), 1);
     let mut file = std::fs::File::from(descriptors.remove(0));
     file.write_all(text.as_bytes()).unwrap();
-}
-
-/// The names in a folder.
-pub fn names_in(folder: impl AsRef<Path>) -> Vec<std::ffi::OsString> {
-    let mut names: Vec<_> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    names.sort_by(|one, two| OsStr::cmp(one, two));
-    names
 }

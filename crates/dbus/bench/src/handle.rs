@@ -8,7 +8,7 @@ use weighbridge_lab::params::CaseParams;
 
 /// What a role knows of its bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct BrokerHandle {
     /// Process of the broker.
     pub pid: u32,
     /// Its version, in its own words.
@@ -19,7 +19,7 @@ pub struct Handed {
     pub address: String,
 }
 
-impl Handed {
+impl BrokerHandle {
     /// As numbers: the process, then each text with its length in front.
     pub fn into_words(self) -> Vec<u64> {
         let mut words = vec![self.pid.into()];
@@ -34,27 +34,27 @@ impl Handed {
     ///
     /// # Errors
     /// They are none of these: coordinator and peer disagree.
-    pub fn of(resources: &EndResources) -> io::Result<Handed> {
-        Handed::of_words(&resources.words)
+    pub fn of(resources: &EndResources) -> io::Result<BrokerHandle> {
+        BrokerHandle::of_words(&resources.words)
     }
 
     /// The same of a role of a case, which has both ends in the pattern `self`; of these the near end's.
     ///
     /// # Errors
-    /// As [`of`](Handed::of).
-    pub fn of_role(resources: &EndResources, params: &CaseParams) -> io::Result<Handed> {
+    /// As [`of`](BrokerHandle::of).
+    pub fn of_role(resources: &EndResources, params: &CaseParams) -> io::Result<BrokerHandle> {
         let has_both = params.id.pattern == "self";
-        Handed::of_words(if has_both { resources.near_words() } else { &resources.words })
+        BrokerHandle::of_words(if has_both { resources.near_words() } else { &resources.words })
     }
 
-    fn of_words(words: &[u64]) -> io::Result<Handed> {
-        Handed::read(&mut words.iter().copied())
+    fn of_words(words: &[u64]) -> io::Result<BrokerHandle> {
+        BrokerHandle::read(&mut words.iter().copied())
             .ok_or_else(|| io::Error::other("what the coordinator handed over says nothing of a broker"))
     }
 
-    fn read(words: &mut dyn Iterator<Item = u64>) -> Option<Handed> {
+    fn read(words: &mut dyn Iterator<Item = u64>) -> Option<BrokerHandle> {
         let pid = u32::try_from(words.next()?).ok()?;
-        Some(Handed { pid, version: text(words)?, partner: text(words)?, address: text(words)? })
+        Some(BrokerHandle { pid, version: text(words)?, partner: text(words)?, address: text(words)? })
     }
 }
 
@@ -70,15 +70,17 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_comes_back_and_anything_else_is_refused() {
-        let handed = Handed {
+        let broker = BrokerHandle {
             pid: 77,
             version: "1.14.10".into(),
             partner: ":1.2".into(),
             address: "unix:abstract=a".into(),
         };
-        let words = handed.clone().into_words();
-        let of = |words: &[u64]| Handed::of(&EndResources { words: words.into(), ..EndResources::default() });
-        assert_eq!(of(&words).unwrap(), handed);
+        let words = broker.clone().into_words();
+        let of = |words: &[u64]| {
+            BrokerHandle::of(&EndResources { words: words.into(), ..EndResources::default() })
+        };
+        assert_eq!(of(&words).unwrap(), broker);
         for end in 0..words.len() {
             assert!(of(&words[..end]).is_err(), "cut after {end}");
         }

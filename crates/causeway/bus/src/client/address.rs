@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use causeway_dbus_wire::address::{escaped, unescaped};
 
-use crate::Error;
+use super::Error;
 
 /// One place where a bus may listen. Only Unix sockets are supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn system() -> String {
 /// sockets.
 ///
 /// ```
-/// use weighbridge_dbus_client::native_path;
+/// use causeway_bus::client::native_path;
 ///
 /// assert_eq!(native_path("causeway:path=/tmp/a%20bus").unwrap().as_os_str(), "/tmp/a bus");
 /// assert_eq!(native_path("unix:path=/tmp/bus"), None);
@@ -72,18 +72,18 @@ pub fn native_path(addresses: &str) -> Option<PathBuf> {
 }
 
 impl Address {
-    /// Reads a list of addresses; those that are no Unix socket are left out.
+    /// Reads a list of addresses; those that are not of a Unix socket are left out.
     ///
     /// # Errors
     /// None of them can be used.
     pub fn list(text: &str) -> Result<Vec<Address>, Error> {
         let found: Vec<Address> = text.split(';').filter_map(one).collect();
-        match found.is_empty() {
-            true => Err(Error::Address(format!(
-                "`{text}` is no address of a Unix socket; write unix:path=PATH or unix:abstract=NAME"
-            ))),
-            false => Ok(found),
+        if found.is_empty() {
+            return Err(Error::Address(format!(
+                "`{text}` is not an address of a Unix socket; write unix:path=PATH or unix:abstract=NAME"
+            )));
         }
+        Ok(found)
     }
 
     /// Connects; nothing is said yet.
@@ -122,7 +122,10 @@ mod tests {
         let list = Address::list("tcp:host=x,port=1;unix:path=/a%20b,guid=12;unix:abstract=/tmp/c").unwrap();
         assert_eq!(list, [Address::Path("/a b".into()), Address::Abstract(b"/tmp/c".to_vec())]);
         assert!(
-            Address::list("tcp:host=x").unwrap_err().to_string().starts_with("`tcp:host=x` is no address")
+            Address::list("tcp:host=x")
+                .unwrap_err()
+                .to_string()
+                .starts_with("`tcp:host=x` is not an address")
         );
         assert!(Address::list("unix:path=%zz").is_err());
     }
