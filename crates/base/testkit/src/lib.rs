@@ -2,6 +2,7 @@
 //!
 //! * [`eventually`], [`eventually_some`], [`eventually_seen`]: wait for something, at most [`PATIENCE`], and fail with what was seen.
 //! * [`rerun`]: this test program once more, as another process that runs one test.
+//! * [`Peer`]: this test program once more, in a role. [`Traced`]: a process under ptrace.
 //! * [`Running`]: a process that is killed and reaped with its test.
 //! * [`temp_dir`]: a folder that ends with its test.
 //! * [`proc`]: what the kernel says of a process.
@@ -11,15 +12,19 @@
 
 #![allow(clippy::print_stderr)]
 
+mod peer;
 pub mod proc;
 mod process;
+mod traced;
 
 use std::fmt::{Debug, Display};
 use std::time::{Duration, Instant};
 
 pub use fastrand::Rng;
+pub use peer::{Peer, Role, play, setting};
 pub use process::{Running, assert_ran, rerun};
 pub use tempfile::TempDir;
+pub use traced::{Call, Traced};
 
 /// How long a test waits for what must come: long enough for a machine that does ten other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);

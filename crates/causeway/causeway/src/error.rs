@@ -83,43 +83,66 @@ pub enum Error {
 pub enum Refusal {
     /// The access rule of the group ([`GroupOptions::subscribers`](crate::GroupOptions::subscribers),
     /// [`GroupOptions::publishers`](crate::GroupOptions::publishers)) does not admit this user.
-    Forbidden,
+    Forbidden = 1,
     /// All slots are taken: 64 publishers, 1,024 subscribers, or all connections of the server; or this user has
     /// its share of them.
-    TooMany,
+    TooMany = 2,
     /// The group allows one publisher, and that publisher has joined already. More need
     /// [`GroupOptions::several_publishers`](crate::GroupOptions::several_publishers).
-    OnePublisher,
+    OnePublisher = 7,
     /// All [`GroupOptions::remote_publishers`](crate::GroupOptions::remote_publishers) have joined and the log is sealed.
-    PublishersFixed,
+    PublishersFixed = 3,
     /// All publishers of other processes have left, and none can join.
-    Ended,
+    Ended = 8,
     /// A publisher has not read the server's notices for so long that no process can join. A publisher reads them whenever
     /// it publishes.
-    PublisherStuck,
+    PublisherStuck = 4,
     /// The server is out of descriptors or memory.
-    Exhausted,
+    Exhausted = 6,
     /// The server did not understand the request: the two sides run different versions.
-    NotUnderstood,
+    NotUnderstood = 5,
     /// The policy makes publishers wait longer than the group allows this user
     /// ([`GroupOptions::most_patient`](crate::GroupOptions::most_patient),
     /// [`GroupOptions::most_patient_for_others`](crate::GroupOptions::most_patient_for_others)).
-    TooPatient,
+    TooPatient = 9,
     /// No request came within a second of connecting.
-    TooLate,
+    TooLate = 10,
     /// This client of a [`call::Server`](crate::call::Server) has not read its replies for so long that the server ended its
     /// connection.
-    NotReading,
+    NotReading = 11,
     /// The messages of the group have another type
     /// (`GroupOptions::message_type`).
-    OtherType,
+    OtherType = 12,
     /// Subscribers hold as many payload files as the group allows.
-    PayloadsHeld,
+    PayloadsHeld = 13,
     /// The payload file is not there any more.
-    PayloadGone,
+    PayloadGone = 14,
     /// Subscribers that publishers wait for have not read the logs before the present one, or publishers have not finished
     /// messages in them: so many are kept that no further one begins.
-    LogsHeld,
+    LogsHeld = 15,
+}
+
+impl Refusal {
+    pub(crate) const ALL: [Refusal; 15] = {
+        use Refusal::*;
+        [
+            Forbidden,
+            TooMany,
+            PublishersFixed,
+            PublisherStuck,
+            NotUnderstood,
+            Exhausted,
+            OnePublisher,
+            Ended,
+            TooPatient,
+            TooLate,
+            NotReading,
+            OtherType,
+            PayloadsHeld,
+            PayloadGone,
+            LogsHeld,
+        ]
+    };
 }
 
 impl Error {
@@ -180,7 +203,7 @@ impl fmt::Display for Error {
             ),
             Error::WrongSize { payload_bytes, expected_bytes } => write!(
                 f,
-                "a message of {payload_bytes} bytes is no value of a type of {expected_bytes} bytes, and was skipped; publish with \
+                "a message of {payload_bytes} bytes was skipped, because its type has {expected_bytes} bytes; publish with a \
                  TypedPublisher of the same type"
             ),
             Error::TooManyReferences => f.write_str(
@@ -340,27 +363,6 @@ impl From<Evicted> for Error {
 mod tests {
     use super::*;
 
-    fn refusals() -> [Refusal; 15] {
-        use Refusal::*;
-        [
-            Forbidden,
-            TooMany,
-            OnePublisher,
-            PublishersFixed,
-            Ended,
-            PublisherStuck,
-            Exhausted,
-            NotUnderstood,
-            TooPatient,
-            TooLate,
-            NotReading,
-            OtherType,
-            PayloadsHeld,
-            PayloadGone,
-            LogsHeld,
-        ]
-    }
-
     fn every_kind() -> Vec<Error> {
         let mut all = vec![
             Error::os("map", "4096 bytes", Errno::NOMEM),
@@ -378,7 +380,7 @@ mod tests {
             Error::TooManyReferences,
             Error::Overwritten,
         ];
-        all.extend(refusals().map(Error::Refused));
+        all.extend(Refusal::ALL.map(Error::Refused));
         all
     }
 
@@ -411,7 +413,7 @@ mod tests {
 
     #[test]
     fn every_refusal_has_a_message_of_its_own() {
-        let messages: std::collections::BTreeSet<_> = refusals().map(|refusal| refusal.to_string()).into();
-        assert_eq!(messages.len(), refusals().len());
+        let messages: std::collections::BTreeSet<_> = Refusal::ALL.map(|refusal| refusal.to_string()).into();
+        assert_eq!(messages.len(), Refusal::ALL.len());
     }
 }

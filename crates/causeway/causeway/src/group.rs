@@ -10,9 +10,10 @@ use causeway_os::socket::{Credentials, peer_credentials, peer_security_label, se
 use crate::error::{Error, Refusal, Result};
 use crate::options::{GroupOptions, SubscribeOptions};
 use crate::publisher::Publisher;
+use crate::request::Request;
 use crate::serve::{Host, Report, absolute, connect_to};
 use crate::subscriber::Subscriber;
-use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds};
+use crate::wire::{ANSWER_TIME, Op, ask, take_fds};
 
 /// Access to a group: as its creator, or through a socket.
 #[derive(Debug)]
@@ -327,7 +328,7 @@ const ATTEMPTS_MAX: u32 = 5;
 
 /// Asks the server for another connection, which any process may use.
 fn ask_for_another(socket: &OwnedFd) -> Result<OwnedFd> {
-    let (granted, fds) = ask(socket, Message::new(Op::Connect, &[]), Some(ANSWER_TIME))?;
+    let (granted, fds) = ask(socket, Request::Connect.to_message(), Some(ANSWER_TIME))?;
     let [fd] = take_fds(fds)?;
     match granted.op {
         Op::Granted => Ok(fd),

@@ -154,8 +154,6 @@ mod asynchronous;
 #[cfg(not(loom))]
 pub mod call;
 #[cfg(not(loom))]
-mod coming_logs;
-#[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
 mod foreign;
@@ -170,11 +168,15 @@ pub mod log;
 #[cfg(not(loom))]
 mod message;
 #[cfg(not(loom))]
+mod next_logs;
+#[cfg(not(loom))]
 mod options;
 #[cfg(not(loom))]
 mod outcome;
 #[cfg(not(loom))]
 mod publisher;
+#[cfg(not(loom))]
+mod request;
 #[cfg(not(loom))]
 mod reservation;
 #[cfg(not(loom))]

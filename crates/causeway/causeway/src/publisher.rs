@@ -9,21 +9,20 @@ use std::time::{Duration, Instant};
 
 use causeway_os::memory::Access;
 
-use crate::coming_logs::ComingLogs;
 use crate::error::{Error, Result};
 use crate::log::mapped::{MappedLog, SHORT_WORDS};
 use crate::log::pages::StatusPages;
 use crate::log::wait::{Published, await_space, stop_awaiting_space};
 use crate::log::wake_word::WakeWord;
 use crate::log::{Claim, Claimed, Kind, Label, Memory, Position, Writer};
+use crate::next_logs::NextLogs;
 use crate::outcome::{PublishTimeoutError, TryPublishError};
+use crate::request::Request;
 use crate::serve::Host;
 #[cfg(feature = "tokio")]
 use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{
-    ANSWER_TIME, GETS_LOGS, IS_LATE, Message, Op, answer, ask, halves, take_fds_and_wake_page, tell,
-};
+use crate::wire::{ANSWER_TIME, GETS_LOGS, IS_LATE, Op, answer, ask, take_fds_and_wake_page, tell};
 use epoch::Followed;
 
 /// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.
@@ -46,7 +45,7 @@ pub struct Publisher {
     /// Keeps the server alive, if the group is served by this process.
     host: Option<Arc<Host>>,
     /// The logs to come, if another process serves a group that has more than one.
-    coming_logs: Option<ComingLogs>,
+    next_logs: Option<NextLogs>,
 }
 
 /// Messages up to this length are written to a buffer and copied into the log by the commit. Subscribers poll the cache line
@@ -65,14 +64,14 @@ impl Publisher {
         local: Option<(Arc<MappedLog>, Arc<Host>)>,
         fingerprint: u64,
     ) -> Result<Publisher> {
-        let request = Message::new(Op::Publish, &halves(fingerprint));
+        let request = Request::Publish { fingerprint }.to_message();
         let (granted, mut fds) = ask(&socket, request, Some(ANSWER_TIME))?;
         if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
             return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
         }
         let flags = granted.words[1];
-        let coming_logs =
-            if flags & GETS_LOGS != 0 { fds.pop().map(ComingLogs::start).transpose()? } else { None };
+        let next_logs =
+            if flags & GETS_LOGS != 0 { fds.pop().map(NextLogs::start).transpose()? } else { None };
         let (log, status, lifeline, wake_page, host) = match local {
             Some((log, host)) => {
                 let ([status, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
@@ -81,7 +80,7 @@ impl Publisher {
             None => {
                 let ([status, log, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
-                tell(&socket, Message::new(Op::Mapped, &halves(log.epoch())))?;
+                tell(&socket, Request::Mapped { epoch: log.epoch() }.to_message())?;
                 if flags & IS_LATE != 0 {
                     // The log has begun once the others have mapped it, or have had the time for it.
                     let (begun, _) = answer(&socket, Some(ANSWER_TIME))?;
@@ -105,7 +104,7 @@ impl Publisher {
             stage: [0; STAGE_BYTES],
             _lifeline: lifeline,
             host,
-            coming_logs,
+            next_logs,
         })
     }
 
@@ -220,10 +219,10 @@ impl Publisher {
         if self.loaned.is_none() {
             self.loaned = self.claim(payload_bytes)?;
         }
-        match self.loaned.is_some() {
-            true => Ok(Loan { publisher: self, topic: 0, correlation: 0 }),
-            false => Err(TryPublishError::Full),
+        if self.loaned.is_none() {
+            return Err(TryPublishError::Full);
         }
+        Ok(Loan { publisher: self, topic: 0, correlation: 0 })
     }
 
     /// As [`Publisher::try_loan`]; sleeps while the log is full, without a limit of time. In a group of several publishers, a
@@ -259,10 +258,10 @@ impl Publisher {
         if self.loaned.is_none() {
             self.loaned = self.claim_until(payload_bytes, Instant::now().checked_add(timeout))?;
         }
-        match self.loaned.is_some() {
-            true => Ok(Loan { publisher: self, topic: 0, correlation: 0 }),
-            false => Err(PublishTimeoutError::Timeout),
+        if self.loaned.is_none() {
+            return Err(PublishTimeoutError::Timeout);
         }
+        Ok(Loan { publisher: self, topic: 0, correlation: 0 })
     }
 
     /// Waits until `count` subscribers have joined and receive what is published from now on, at most for `timeout`; without
@@ -413,9 +412,10 @@ impl Publisher {
             let mut waited = self.claim(payload_bytes);
             let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if matches!(waited, Ok(None)) && !is_over() {
-                match self.subscribers.is_behind() {
-                    true => self.wait_for_log(),
-                    false => waited = self.subscribers.sleep_until_space(slowest, deadline).map(|()| None),
+                if self.subscribers.is_behind() {
+                    self.wait_for_log();
+                } else {
+                    waited = self.subscribers.sleep_until_space(slowest, deadline).map(|()| None);
                 }
                 if matches!(waited, Ok(None)) {
                     waited = self.claim(payload_bytes);

@@ -33,12 +33,13 @@ use crate::log::wake_word::WakeWord;
 use crate::log::word::{GRANULE_BYTES, HEADER_BYTES};
 use crate::log::{Frame, Loss, Position, Reader, Start};
 use crate::options::{Policy, SubscribeOptions};
+use crate::request::Request;
 use crate::serve::Host;
 use crate::spin::{Pace, Spin};
 use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
-use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds_and_wake_page};
+use crate::wire::{ANSWER_TIME, Op, answer, ask, take_fds_and_wake_page};
 use sequences::Sequences;
 pub(crate) use wait::check_doorbell;
 use wait::{check_lifeline, futex_of};
@@ -109,8 +110,8 @@ fn filter_of(topics: &BTreeSet<u32>) -> u32 {
 }
 
 /// Tells the server how far this subscriber is, and waits for its answer.
-fn confirm(socket: &OwnedFd, step: Op) -> Result<()> {
-    match ask(socket, wire::Message::new(step, &[]), Some(ANSWER_TIME))?.0.op {
+fn confirm(socket: &OwnedFd, step: Request) -> Result<()> {
+    match ask(socket, step.to_message(), Some(ANSWER_TIME))?.0.op {
         Op::Granted => Ok(()),
         other => Err(Error::invalid("answer", format!("{other:?} to a subscriber"))),
     }
@@ -132,13 +133,11 @@ impl Subscriber {
         options: SubscribeOptions,
         host: Option<Arc<Host>>,
     ) -> Result<Subscriber> {
-        let ([policy, deadline], [low, high]) =
-            (options.policy.to_words(), wire::halves(options.fingerprint));
-        let request = wire::Message::new(Op::Subscribe, &[policy, deadline, low, high]);
+        let request = Request::Subscribe { policy: Some(options.policy), fingerprint: options.fingerprint };
         let start = Instant::now();
         let timeout = options.timeout.unwrap_or(Duration::MAX);
         // A server that works answers at once, if only that the grant follows later.
-        let (mut granted, mut fds) = ask(&socket, request, Some(timeout.min(ANSWER_TIME)))?;
+        let (mut granted, mut fds) = ask(&socket, request.to_message(), Some(timeout.min(ANSWER_TIME)))?;
         if granted.op == Op::Waiting {
             let left = options.timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
             (granted, fds) = answer(&socket, left)?;
@@ -165,7 +164,7 @@ impl Subscriber {
         let filter = options.topics.as_ref().map_or(0, filter_of);
         page.words().topics.store(u64::from(filter), Ordering::Relaxed);
         // From the answer on, publishers keep what this subscriber has not read.
-        confirm(&socket, Op::Ready)?;
+        confirm(&socket, Request::Ready)?;
         let mut reader = Reader::join(Arc::clone(&log))?;
         page.words().cursor.store(reader.position(), Ordering::Release);
         if options.start == Start::Next {
@@ -173,7 +172,7 @@ impl Subscriber {
             page.words().cursor.store(reader.position(), Ordering::Release);
         }
         // From the answer on, others see that it is there.
-        confirm(&socket, Op::Placed)?;
+        confirm(&socket, Request::Placed)?;
         let published_cursor = reader.position();
         Ok(Subscriber {
             reader,

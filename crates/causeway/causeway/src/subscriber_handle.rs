@@ -15,7 +15,7 @@ use crate::log::layout::SubscriberWords;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::{Notes, WaitingSubscriber};
 use crate::options::Policy;
-use crate::wire::{Message, Op};
+use crate::request::Request;
 
 /// A subscriber of the group.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl WaitingSubscriber for SubscriberHandle {
 
 /// Asks the server to wake the subscribers that sleep. Returns whether it will.
 pub fn ask_to_wake(server: &OwnedFd) -> bool {
-    match Message::new(Op::Wake, &[]).send(server, &[]) {
+    match Request::Wake.to_message().send(server, &[]) {
         Ok(()) => true,
         // A full queue holds requests like this one, and the server will look after it has read them.
         Err(error) => error.raw_os_error() == Some(Errno::AGAIN.raw_os_error()),

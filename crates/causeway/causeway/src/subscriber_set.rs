@@ -23,6 +23,7 @@ use crate::log::wait::{Published, WaitingSubscriber, note_cpu, wake_waiters};
 use crate::log::wake_word::WakeWord;
 use crate::log::{Gate, Memory, reclaim};
 use crate::options::Policy;
+use crate::request::{Part, Request, SubscriberId};
 use crate::subscriber_handle::{SubscriberHandle, ask_to_wake};
 use crate::subscriber_table::SubscriberTable;
 use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, receive, take_fds};
@@ -82,9 +83,8 @@ pub struct SubscriberSet {
 /// What a publisher must fetch from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lacking {
-    slot: usize,
-    generation: u32,
-    doorbell: bool,
+    subscriber: SubscriberId,
+    part: Part,
 }
 
 /// What keeps a publisher waiting.
@@ -194,7 +194,7 @@ impl SubscriberSet {
         self.subscribers
             .retain(|subscriber| present[subscriber.slot].load(Ordering::Acquire) == subscriber.generation);
         let lacking = self.find_lacking();
-        self.lacks_subscriber = matches!(lacking, Some(Lacking { doorbell: false, .. }));
+        self.lacks_subscriber = matches!(lacking, Some(Lacking { part: Part::Page, .. }));
         match lacking {
             Some(lacking) => self.fetch(lacking),
             None => (self.fetching, self.starved) = (None, None),
@@ -207,35 +207,38 @@ impl SubscriberSet {
     fn find_lacking(&self) -> Option<Lacking> {
         let mut present = self.status.words().present_subscribers();
         let unknown = present.find(|(slot, generation)| self.subscribers.find(*slot, *generation).is_none());
+        let lacking = |slot: usize, generation, part| {
+            Some(Lacking { subscriber: SubscriberId { slot: slot as u32, generation }, part })
+        };
         match unknown {
-            Some((slot, generation)) => Some(Lacking { slot, generation, doorbell: false }),
+            Some((slot, generation)) => lacking(slot, generation, Part::Page),
             None if self.server_gone => None,
             None => {
                 let silent = self.subscribers.iter().find(|subscriber| subscriber.lacks_doorbell)?;
-                Some(Lacking { slot: silent.slot, generation: silent.generation, doorbell: true })
+                lacking(silent.slot, silent.generation, Part::Doorbell)
             }
         }
     }
 
     /// Asks for what is lacking, one thing at a time, and asks the server to wake subscribers that are not known.
     fn fetch(&mut self, lacking: Lacking) {
-        let words = [lacking.slot as u32, lacking.generation, u32::from(lacking.doorbell)];
+        let Lacking { subscriber, part } = lacking;
         if self.server_gone {
-            self.cut_off |= !lacking.doorbell;
+            self.cut_off |= part == Part::Page;
             return;
         }
-        if !lacking.doorbell {
+        if part == Part::Page {
             ask_to_wake(&self.socket);
         }
         if self.joining && self.starved.is_some() {
             return;
         }
         if self.starved.take().is_some() {
-            match lacking.doorbell {
-                false => drop(Message::new(Op::Missed, &words[..2]).send(&self.socket, &[])),
+            match part {
+                Part::Page => drop(Request::Missed(subscriber).to_message().send(&self.socket, &[])),
                 // The server goes on ringing it.
-                true => {
-                    if let Some(subscriber) = self.subscribers.get_mut(lacking.slot) {
+                Part::Doorbell => {
+                    if let Some(subscriber) = self.subscribers.get_mut(subscriber.slot as usize) {
                         subscriber.lacks_doorbell = false;
                     }
                 }
@@ -246,7 +249,8 @@ impl SubscriberSet {
         if matches!(self.fetching, Some((asked, at)) if asked == lacking && at.elapsed() < FETCH_TIME) {
             return;
         }
-        if Message::new(Op::Fetch, &words).send(&self.socket, &[]).is_ok() {
+        let request = Request::Fetch { subscriber, part: Some(part) };
+        if request.to_message().send(&self.socket, &[]).is_ok() {
             self.fetching = Some((lacking, Instant::now()));
         }
     }
@@ -329,7 +333,7 @@ impl SubscriberSet {
     /// Asks the server for another log: this publisher has not mapped the present one in time. Asks again after a while.
     pub fn ask_for_log(&mut self) {
         if self.asked_for_log.is_none_or(|at| at.elapsed() >= FETCH_TIME)
-            && Message::new(Op::Roll, &[]).send(&self.socket, &[]).is_ok()
+            && Request::Roll.to_message().send(&self.socket, &[]).is_ok()
         {
             self.asked_for_log = Some(Instant::now());
         }
@@ -474,7 +478,7 @@ impl SubscriberSet {
 impl Drop for SubscriberSet {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            let _ = Message::new(Op::Leave, &[]).send(&*self.socket, &[]);
+            let _ = Request::Leave.to_message().send(&*self.socket, &[]);
             let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
         }
     }

@@ -131,7 +131,7 @@ impl<T: MessageType> TypedPublisher<T> {
         self.publisher.publish_timeout(value.as_bytes(), timeout)
     }
 
-    /// The publisher of bytes. A message that is no value of the type is an error for its subscribers.
+    /// The publisher of bytes. A message that is not a value of the type is an error for its subscribers.
     pub fn get_mut(&mut self) -> &mut Publisher {
         &mut self.publisher
     }
@@ -168,7 +168,7 @@ impl<T: MessageType> TypedSubscriber<T> {
     /// As [`Subscriber::try_recv`].
     ///
     /// # Errors
-    /// As [`Subscriber::try_recv`]; [`Error::WrongSize`] for a message that is no value of the type, which is skipped.
+    /// As [`Subscriber::try_recv`]; [`Error::WrongSize`] for a message that is not a value of the type, which is skipped.
     #[inline]
     pub fn try_recv(&mut self) -> Result<Received<TypedMessage<T>>, TryRecvError> {
         Ok(typed(self.subscriber.try_recv()?)?)

@@ -10,8 +10,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use causeway_os::epoll::Token;
 use causeway_os::futex;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
@@ -130,7 +131,7 @@ impl Watch {
         let shared = ends.iter().map(|(end, ..)| Arc::clone(end)).collect();
         let watch = Watch { watcher: Arc::clone(&watcher), watched, token, ends: shared };
         for (end, gone, events) in ends {
-            let data = EventData::new_u64((token << 2) | u64::from(*gone));
+            let data = Token::new(*gone as u8, token).data();
             epoll::add(&watcher.epoll, end, data, *events | EventFlags::ONESHOT)
                 .map_err(|error| Error::os("watch", "the process at the other end", error))?;
         }
@@ -189,11 +190,10 @@ impl Watcher {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
-            for event in &events {
-                let data = event.data.u64();
-                let watched = self.list().1.get(&(data >> 2)).cloned();
+            for Token { kind: gone, number } in events.iter().map(Token::of) {
+                let watched = self.list().1.get(&number).cloned();
                 if let Some(watched) = watched {
-                    watched.gone.fetch_or((data & 3) as u32, Ordering::SeqCst);
+                    watched.gone.fetch_or(gone.into(), Ordering::SeqCst);
                     told.push(watched);
                 }
             }

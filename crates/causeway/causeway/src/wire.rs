@@ -29,147 +29,89 @@ pub const FILES_MAX: u32 = 64;
 
 /// In the second word of a grant to a publisher: its log has not begun, and another grant says when it has.
 pub const IS_LATE: u32 = 1;
-/// In the same word: the last descriptor is a connection for the logs to come.
+/// In the same word: the last descriptor is a connection for the next logs.
 pub const GETS_LOGS: u32 = 2;
 
-/// The operation of a message. The words after the first three are its arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Op {
-    /// Request: a publisher's slot. `[fingerprint of the type, low half, high half]`
-    Publish = 1,
-    /// Request: the publisher has mapped the log, or could not. `[epoch, low half, high half]`
-    Mapped = 2,
-    /// Request: a subscriber's slot. `[policy, deadline in ms, fingerprint of the type, low half, high half]`
-    Subscribe = 3,
-    /// Request: a report on the group. `[number of the first row]`
-    Stat = 4,
-    /// Request: another connection.
-    Connect = 5,
-    /// Request: the subscriber has mapped and sealed its page.
-    Ready = 6,
-    /// Request: the subscriber has found its place in the log.
-    Placed = 7,
-    /// Request of a publisher: what it lacks of a subscriber. `[slot, generation, 0 page or 1 doorbell]`
-    Fetch = 8,
-    /// Request of a publisher: it can take in no page of this subscriber. `[slot, generation]`
-    Missed = 9,
-    /// Request of a publisher: wake the subscribers that sleep, because it lacks what it needs for that.
-    Wake = 10,
-    /// Notice of a publisher: it leaves. One whose connection ends without it was killed.
-    Leave = 11,
-    /// Request: a connection for calls. `[1 if the client takes a wake page]`
-    Call = 12,
-    /// Notice of either end of a connection for calls: the descriptors that travel with a message.
-    /// `[number of the call, low half, high half]`
-    Descriptors = 13,
-    /// Request of a subscriber that has read its log to the end: the next one. `[epoch, low half, high half]`
-    Follow = 14,
-    /// Request of a publisher that did not map the present log in time: another one.
-    Roll = 15,
-    /// Answer: granted. A publisher gets `[slot]`, a subscriber
-    /// `[slot, generation, trust]`.
-    Granted = 16,
-    /// Answer: refused. `[reason]`
-    Refused = 17,
-    /// Notice to publishers, and answer to one that fetches a page. `[slot, generation, policy, deadline in ms]`
-    Joined = 18,
-    /// Answer: one row of a report.
-    Row = 19,
-    /// Answer: no more rows follow in this answer. `[number of the next row, or 0]`
-    End = 20,
-    /// Answer: the grant follows when all publishers have joined.
-    Waiting = 21,
-    /// Answer to a publisher that fetches a doorbell. `[slot, generation]`
-    Doorbell = 22,
-    /// Notice to a publisher's connection for logs: the next one. `[epoch, low half, high half]`
-    Log = 23,
-    /// Request of a publisher: a pool of payload files. `[0 reused, 1 sealed, 2 as the trust of the group says, files]`
-    Pool = 32,
-    /// Request of a pool: a file. `[bytes, low half, high half]`
-    Allocate = 33,
-    /// Notice of a pool: no subscriber needs this file. `[index]`
-    Forget = 34,
-    /// Request of a subscriber: a payload file. `[pool, index]`
-    Payload = 35,
+/// An enum of numbers of the protocol, with the way back from a number.
+macro_rules! numbered {
+    ($(#[$of_all:meta])* pub enum $name:ident { $($(#[$of_one:meta])* $one:ident = $number:literal,)* }) => {
+        $(#[$of_all])*
+        pub enum $name {
+            $($(#[$of_one])* $one = $number,)*
+        }
+
+        impl $name {
+            fn from_word(word: u32) -> Option<$name> {
+                match word {
+                    $($number => Some($name::$one),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
-impl Op {
-    fn from_word(word: u32) -> Option<Op> {
-        use Op::*;
-        [
-            Publish,
-            Mapped,
-            Subscribe,
-            Stat,
-            Connect,
-            Ready,
-            Placed,
-            Fetch,
-            Missed,
-            Wake,
-            Leave,
-            Call,
-            Descriptors,
-            Follow,
-            Roll,
-            Granted,
-            Refused,
-            Joined,
-            Row,
-            End,
-            Waiting,
-            Doorbell,
-            Log,
-            Pool,
-            Allocate,
-            Forget,
-            Payload,
-        ]
-        .into_iter()
-        .find(|op| *op as u32 == word)
-    }
-}
-
-/// The reasons for a refusal.
-const REFUSALS: [Refusal; 15] = {
-    use Refusal::*;
-    [
-        Forbidden,
-        TooMany,
-        PublishersFixed,
-        PublisherStuck,
-        NotUnderstood,
-        Exhausted,
-        OnePublisher,
-        Ended,
-        TooPatient,
-        TooLate,
-        NotReading,
-        OtherType,
-        PayloadsHeld,
-        PayloadGone,
-        LogsHeld,
-    ]
-};
-
-fn code_of(refusal: Refusal) -> u32 {
-    match refusal {
-        Refusal::Forbidden => 1,
-        Refusal::TooMany => 2,
-        Refusal::PublishersFixed => 3,
-        Refusal::PublisherStuck => 4,
-        Refusal::NotUnderstood => 5,
-        Refusal::Exhausted => 6,
-        Refusal::OnePublisher => 7,
-        Refusal::Ended => 8,
-        Refusal::TooPatient => 9,
-        Refusal::TooLate => 10,
-        Refusal::NotReading => 11,
-        Refusal::OtherType => 12,
-        Refusal::PayloadsHeld => 13,
-        Refusal::PayloadGone => 14,
-        Refusal::LogsHeld => 15,
+numbered! {
+    /// The operation of a message. The words after the first three are its arguments.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u32)]
+    pub enum Op {
+        /// Request: a publisher's slot. `[fingerprint of the type, low half, high half]`
+        Publish = 1,
+        /// Request: the publisher has mapped the log, or could not. `[epoch, low half, high half]`
+        Mapped = 2,
+        /// Request: a subscriber's slot. `[policy, deadline in ms, fingerprint of the type, low half, high half]`
+        Subscribe = 3,
+        /// Request: a report on the group. `[number of the first row]`
+        Stat = 4,
+        /// Request: another connection.
+        Connect = 5,
+        /// Request: the subscriber has mapped and sealed its page.
+        Ready = 6,
+        /// Request: the subscriber has found its place in the log.
+        Placed = 7,
+        /// Request of a publisher: what it lacks of a subscriber. `[slot, generation, 0 page or 1 doorbell]`
+        Fetch = 8,
+        /// Request of a publisher: it can take in no page of this subscriber. `[slot, generation]`
+        Missed = 9,
+        /// Request of a publisher: wake the subscribers that sleep, because it lacks what it needs for that.
+        Wake = 10,
+        /// Notice of a publisher: it leaves. One whose connection ends without it was killed.
+        Leave = 11,
+        /// Request: a connection for calls. `[1 if the client takes a wake page]`
+        Call = 12,
+        /// Notice of either end of a connection for calls: the descriptors that travel with a message.
+        /// `[number of the call, low half, high half]`
+        Descriptors = 13,
+        /// Request of a subscriber that has read its log to the end: the next one. `[epoch, low half, high half]`
+        Follow = 14,
+        /// Request of a publisher that did not map the present log in time: another one.
+        Roll = 15,
+        /// Answer: granted. A publisher gets `[slot]`, a subscriber
+        /// `[slot, generation, trust]`.
+        Granted = 16,
+        /// Answer: refused. `[reason]`
+        Refused = 17,
+        /// Notice to publishers, and answer to one that fetches a page. `[slot, generation, policy, deadline in ms]`
+        Joined = 18,
+        /// Answer: one row of a report.
+        Row = 19,
+        /// Answer: no more rows follow in this answer. `[number of the next row, or 0]`
+        End = 20,
+        /// Answer: the grant follows when all publishers have joined.
+        Waiting = 21,
+        /// Answer to a publisher that fetches a doorbell. `[slot, generation]`
+        Doorbell = 22,
+        /// Notice to a publisher's connection for logs: the next one. `[epoch, low half, high half]`
+        Log = 23,
+        /// Request of a publisher: a pool of payload files. `[0 reused, 1 sealed, 2 as the trust of the group says, files]`
+        Pool = 32,
+        /// Request of a pool: a file. `[bytes, low half, high half]`
+        Allocate = 33,
+        /// Notice of a pool: no subscriber needs this file. `[index]`
+        Forget = 34,
+        /// Request of a subscriber: a payload file. `[pool, index]`
+        Payload = 35,
     }
 }
 
@@ -202,12 +144,12 @@ impl Message {
 
     /// A refusal.
     pub fn refusal(refusal: Refusal) -> Message {
-        Message::new(Op::Refused, &[code_of(refusal)])
+        Message::new(Op::Refused, &[refusal as u32])
     }
 
     /// The reason of a refusal. A reason unknown to this version comes from another version.
     fn refused(self) -> Refusal {
-        let known = REFUSALS.into_iter().find(|refusal| code_of(*refusal) == self.words[0]);
+        let known = Refusal::ALL.into_iter().find(|refusal| *refusal as u32 == self.words[0]);
         known.unwrap_or(Refusal::NotUnderstood)
     }
 
@@ -382,7 +324,7 @@ mod tests {
 
     #[test]
     fn every_refusal_comes_back_as_it_was_sent_and_an_unknown_one_as_another_version() {
-        for refusal in REFUSALS {
+        for refusal in Refusal::ALL {
             assert_eq!(Message::refusal(refusal).refused(), refusal);
         }
         assert_eq!(Message::new(Op::Refused, &[0]).refused(), Refusal::NotUnderstood);
@@ -429,8 +371,8 @@ mod tests {
             (Refusal::PayloadGone, "the payload is gone"),
             (Refusal::LogsHeld, "earlier logs are held"),
         ];
-        assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", code_of(refusal))));
-        assert_eq!(known.len(), REFUSALS.len());
+        assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", refusal as u32)));
+        assert_eq!(known.len(), Refusal::ALL.len());
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::time::Duration;
 use causeway_dbus_wire::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 use causeway_os::clock;
 
-use super::message::body_of;
 use super::pending::Pending;
 use super::sending::{Outgoing, check};
 use super::sleep::{end_after, has_passed};
@@ -33,21 +32,6 @@ impl Connection {
     ) -> Result<Reply> {
         let serial = self.start_call(destination, path, interface, member, body)?;
         self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
-    }
-
-    /// Calls a method with arguments that were marshalled elsewhere, in the byte order of this machine.
-    ///
-    /// # Errors
-    /// As [`Connection::call`]; [`Error::Invalid`] for an invalid signature.
-    pub fn call_marshalled(
-        &mut self,
-        destination: &str,
-        path: &str,
-        interface: &str,
-        member: &str,
-        (signature, body): (&str, &[u8]),
-    ) -> Result<Reply> {
-        self.call(destination, path, interface, member, body_of(signature, body)?)
     }
 
     /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,

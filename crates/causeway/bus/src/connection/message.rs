@@ -2,10 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use causeway_dbus_wire::wire::{Arg, Args, Body, Endian, Header, Layout};
+use causeway_dbus_wire::wire::{Arg, Args, Endian, Header, Layout};
 
 use super::headers::{KnownHeaders, layout_of};
-use crate::error::{Error, Result};
 use crate::port::Received;
 use crate::shared::header::BusHeader;
 
@@ -187,11 +186,4 @@ impl Incoming {
             Incoming::AuthorityGone => None,
         }
     }
-}
-
-/// A body that was marshalled elsewhere.
-pub(crate) fn body_of(signature: &str, body: &[u8]) -> Result<Body> {
-    causeway_dbus_wire::wire::signature::check(signature)
-        .map_err(|_| Error::Invalid(format!("invalid signature {signature:?}")))?;
-    Ok(Body::marshalled(Endian::NATIVE, signature, body))
 }

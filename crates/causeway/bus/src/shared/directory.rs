@@ -172,16 +172,10 @@ impl Directory {
         self.slots
     }
 
-    /// Identifies the bus: the two halves of its GUID.
-    #[must_use]
-    pub fn bus(&self) -> [u64; 2] {
-        [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed))
-    }
-
-    /// [`bus`](Directory::bus) as 32 hexadecimal digits.
+    /// The GUID of the bus, 32 hexadecimal digits.
     #[must_use]
     pub fn bus_id(&self) -> String {
-        let [first, second] = self.bus();
+        let [first, second] = [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed));
         format!("{first:016x}{second:016x}")
     }
 
@@ -601,7 +595,7 @@ mod tests {
         ours.set_state(3, State::Leaving);
         assert_eq!(theirs.id_and_state(3), (9, State::Leaving));
         assert!(theirs.present().next().is_none() && theirs.listeners().next().is_none());
-        assert_eq!(theirs.bus(), [1, 2]);
+        assert_eq!(theirs.bus_id(), format!("{:016x}{:016x}", 1, 2));
     }
 
     #[test]

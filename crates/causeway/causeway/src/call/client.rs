@@ -415,7 +415,7 @@ impl Client {
         Ok(Next::Other)
     }
 
-    /// Why this message is no reply.
+    /// Why this message is not a reply.
     fn failure_of(&self, frame: &Frame) -> Option<CallError> {
         match kind_and_descriptors(frame.topic).0 {
             reply::REPLY => None,

@@ -176,9 +176,10 @@ pub fn accept(
     takes_descriptors: bool,
 ) -> Result<Connected> {
     // A client could make this thread close a descriptor whose close blocks.
-    match takes_descriptors {
-        true => take_descriptors_again(&socket)?,
-        false => drop(refuse_descriptors(&socket)),
+    if takes_descriptors {
+        take_descriptors_again(&socket)?;
+    } else {
+        let _ = refuse_descriptors(&socket);
     }
     // A client that does not read what is sent to it delays nothing.
     rustix::io::ioctl_fionbio(&socket, true)
@@ -199,17 +200,8 @@ pub fn accept(
 
 /// Makes the memory of a connection and sends it to the client.
 fn offer(socket: &OwnedFd, capacity_bytes: u64, has_wake_page: bool) -> Result<(Memory, OwnedFd, OwnedFd)> {
-    let mut id = [[0; 16]; 2];
-    for id in &mut id {
-        rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Error::os("draw", "the number of a log", error))?;
-    }
-    let log = |name, id: [u8; 16]| {
-        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| id[at + index]));
-        MappedLog::create(name, Kind::Single, capacity_bytes, [half(0), half(8)])
-    };
-    let (requests_fd, requests) = log("requests", id[0])?;
-    let (replies_fd, replies) = log("replies", id[1])?;
+    let (requests_fd, requests) = MappedLog::create("requests", Kind::Single, capacity_bytes)?;
+    let (replies_fd, replies) = MappedLog::create("replies", Kind::Single, capacity_bytes)?;
     MappedLog::seal(&replies_fd)?;
     let (own_page_fd, own_page) = SubscriberPage::create()?;
     SubscriberPage::seal(&own_page_fd)?;

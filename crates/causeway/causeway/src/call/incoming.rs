@@ -103,7 +103,7 @@ impl Incoming {
     /// The next message, its payload copied into the buffer. `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the other process overwrote what it must keep, or wrote what is no message.
+    /// [`Error::Corrupt`] if the other process overwrote what it must keep, or wrote an invalid message.
     #[inline]
     pub fn try_take(&mut self) -> Result<Option<Frame>> {
         let frame = match self.reader.peek()? {
@@ -226,10 +226,9 @@ impl Incoming {
                 (true, _) => Ok(()),
                 (false, Some(watch)) => {
                     let watched = watch.watched();
-                    let slept = match watched.begin_sleep(0) {
-                        true => futex::wait(&self.wake_word, armed.wake_seq, left).map(drop),
-                        false => Ok(()),
-                    };
+                    let may_sleep = watched.begin_sleep(0);
+                    let sleep = || futex::wait(&self.wake_word, armed.wake_seq, left).map(drop);
+                    let slept = if may_sleep { sleep() } else { Ok(()) };
                     watched.end_sleep();
                     slept.map_err(|error| Error::os("wait for", "a message", error))
                 }

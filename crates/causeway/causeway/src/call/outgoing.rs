@@ -130,9 +130,10 @@ impl Outgoing {
         await_space(tail, OWNER);
         let cursor = self.reader.words().cursor.load(Ordering::Acquire); // PAIR space: after the announcement
         let left = deadline.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()).min(SLICE));
-        let slept = match cursor > self.reader.seen_cursor {
-            true => Ok(()),
-            false => self.reader.page.cursor_to_wait_for().wait(cursor as u32, Some(left)).map(drop),
+        let slept = if cursor > self.reader.seen_cursor {
+            Ok(())
+        } else {
+            self.reader.page.cursor_to_wait_for().wait(cursor as u32, Some(left)).map(drop)
         };
         stop_awaiting_space(tail, OWNER);
         slept.map_err(|error| Error::os("wait for", "space in a log", error))

@@ -278,7 +278,7 @@ impl Connection {
     /// [`Client::over`](super::Client::over). Waits for it, for a second at most at each step.
     ///
     /// # Errors
-    /// [`Error::NoAnswer`] when the client does not call, [`Error::ServerGone`] when it is gone, [`Error::Invalid`] when it is no client
+    /// [`Error::NoAnswer`] when the client does not call, [`Error::ServerGone`] when it is gone, [`Error::Invalid`] when it is not a client
     /// or for a capacity outside the limits, [`Error::Os`] without memory or descriptors.
     pub fn over(socket: OwnedFd, options: &ServeOptions) -> Result<Connection> {
         crate::kernel::check()?;

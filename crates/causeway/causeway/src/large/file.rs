@@ -254,7 +254,7 @@ fn map_for_reading(fd: &OwnedFd, against_writing: Seals, bytes_min: usize) -> Re
         return Err(invalid("it is not sealed against writing"));
     }
     let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a payload", error))?;
-    let bytes = usize::try_from(stat.st_size).map_err(|_| invalid("its length is no length"))?;
+    let bytes = usize::try_from(stat.st_size).map_err(|_| invalid("its length is negative"))?;
     if bytes < bytes_min || (stat.st_blocks as u64) * 512 < bytes as u64 {
         return Err(invalid("it is too short, or its memory does not exist"));
     }

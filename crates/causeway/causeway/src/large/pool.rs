@@ -7,8 +7,9 @@ use super::keepers::{Sent, is_kept, is_referenced};
 use super::reference::{Reference, file_number};
 use crate::error::{Error, Refusal, Result};
 use crate::log::layout::Tail;
+use crate::request::{PoolKind, Request};
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, FILES_MAX, Message, Op, ask, halves, take_fds, tell};
+use crate::wire::{ANSWER_TIME, FILES_MAX, Message, Op, ask, take_fds, tell};
 
 /// The memory from which a publisher publishes by reference.
 ///
@@ -22,17 +23,13 @@ use crate::wire::{ANSWER_TIME, FILES_MAX, Message, Op, ask, halves, take_fds, te
 pub struct PoolOptions {
     payload_bytes_max: usize,
     files: u32,
-    kind: u32,
+    kind: PoolKind,
 }
-
-const REUSED: u32 = 0;
-const SEALED: u32 = 1;
-const BY_TRUST: u32 = 2;
 
 impl PoolOptions {
     /// Files for payloads of up to `payload_bytes_max`, at most 8 of them. Each is made, and its memory reserved, when it is first needed.
     pub fn new(payload_bytes_max: usize) -> PoolOptions {
-        PoolOptions { payload_bytes_max, files: 8, kind: BY_TRUST }
+        PoolOptions { payload_bytes_max, files: 8, kind: PoolKind::ByTrust }
     }
 
     /// Sets the number of payloads that exist at the same time, those included that subscribers have not released: 1 to 64.
@@ -43,14 +40,14 @@ impl PoolOptions {
 
     /// Publishes files that are used again: fast, and no subscriber can keep more memory than the pool has.
     pub fn reused(mut self) -> PoolOptions {
-        self.kind = REUSED;
+        self.kind = PoolKind::Reused;
         self
     }
 
     /// Seals each payload, so that this process cannot change it any more either. Each takes fresh memory, which the kernel
     /// fills with zeroes first. The process that serves the group needs `/proc`.
     pub fn sealed(mut self) -> PoolOptions {
-        self.kind = SEALED;
+        self.kind = PoolKind::Sealed;
         self
     }
 
@@ -115,13 +112,13 @@ pub enum Claim {
 impl Pool {
     /// Opens a pool over a connection to the server of a group.
     pub fn start(socket: OwnedFd, options: &PoolOptions) -> Result<Pool> {
-        let request = Message::new(Op::Pool, &[options.kind, options.files]);
-        let (granted, _) = ask(&socket, request, Some(ANSWER_TIME))?;
-        let [number, kind, ..] = granted.words;
+        let request = Request::Pool { kind: Some(options.kind), files: options.files };
+        let (granted, _) = ask(&socket, request.to_message(), Some(ANSWER_TIME))?;
+        let [number, is_sealed, ..] = granted.words;
         if granted.op != Op::Granted || number == 0 {
             return Err(Error::invalid("answer", format!("{:?} to a pool", granted.op)));
         }
-        let report = PoolReport { is_sealed: kind == SEALED, ..PoolReport::default() };
+        let report = PoolReport { is_sealed: is_sealed == 1, ..PoolReport::default() };
         Ok(Pool { socket, number, options: options.clone(), files: Vec::new(), sealed: Vec::new(), report })
     }
 
@@ -185,8 +182,7 @@ impl Pool {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<(u64, OwnedFd)> {
-        let (granted, fds) =
-            ask(&self.socket, Message::new(Op::Allocate, &halves(bytes)), Some(ANSWER_TIME))?;
+        let (granted, fds) = ask(&self.socket, Request::Allocate { bytes }.to_message(), Some(ANSWER_TIME))?;
         let [fd] = take_fds(fds)?;
         self.report.made += 1;
         Ok((file_number(self.number, granted.words[0]), fd))
@@ -253,5 +249,5 @@ impl Pool {
 }
 
 fn forget(file: u64) -> Message {
-    Message::new(Op::Forget, &[file as u32])
+    Request::Forget { index: file as u32 }.to_message()
 }

@@ -11,8 +11,9 @@ use crate::error::{Error, Refusal, Result};
 use crate::log::{Frame, Position};
 use crate::message::Received;
 use crate::outcome::{RecvTimeoutError, TryRecvError};
+use crate::request::Request;
 use crate::subscriber::{Subscriber, Waited};
-use crate::wire::{Message, Op, take_fds};
+use crate::wire::{Op, take_fds};
 
 /// Receives payloads by reference. [`Group::large_subscribe`](crate::Group::large_subscribe) makes one.
 ///
@@ -36,8 +37,8 @@ impl LargeSubscriber {
     ///
     /// # Errors
     /// As [`Subscriber::try_recv`]. [`TryRecvError::Failed`] with [`Error::TooManyReferences`] when this subscriber holds too many
-    /// payloads: drop one, and receive again. With [`Error::Invalid`] for a file that is not sealed as it should be, or a reference
-    /// that is none: its publisher violated the protocol, and that message is skipped. With [`Error::Os`] without memory or
+    /// payloads: drop one, and receive again. With [`Error::Invalid`] for a file that is not sealed as it should be, or for an
+    /// invalid reference: its publisher violated the protocol, and that message is skipped. With [`Error::Os`] without memory or
     /// descriptors.
     pub fn try_recv(&mut self) -> Result<Received<LargeMessage>, TryRecvError> {
         self.files.try_recv(&mut self.subscriber)
@@ -138,7 +139,7 @@ impl Files {
         }
         let Some(reference) = Reference::from_bytes(subscriber.copied(&frame)) else {
             subscriber.pass(&frame);
-            return Err(Error::invalid("message", "it is no reference to a payload").into());
+            return Err(Error::invalid("message", "it is not a reference to a payload").into());
         };
         let (page, log) = subscriber.page_and_log();
         // Before the cursor passes the message: from there on publishers look at the reference. PAIR payload-reference
@@ -221,8 +222,8 @@ fn message(frame: &Frame, payload: LargePayload, lost_before: Option<u32>) -> La
 
 /// The descriptor of a file, from the server.
 fn fetch(subscriber: &Subscriber, reference: Reference) -> Result<std::os::fd::OwnedFd> {
-    let wanted = reference.pool_and_index();
-    let (granted, fds) = subscriber.ask_server(Message::new(Op::Payload, &wanted))?;
+    let wanted @ [pool, index] = reference.pool_and_index();
+    let (granted, fds) = subscriber.ask_server(Request::Payload { pool, index }.to_message())?;
     if granted.op != Op::Granted || granted.words[..2] != wanted {
         return Err(Error::invalid("answer", format!("{:?} to a request for a payload", granted.op)));
     }

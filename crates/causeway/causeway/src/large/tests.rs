@@ -12,7 +12,8 @@ use crate::message::Received;
 use crate::options::{GroupOptions, Policy};
 use crate::outcome::TryRecvError;
 use crate::publisher::Publisher;
-use crate::wire::{ANSWER_TIME, FINGERPRINT_OF_LARGE_PAYLOADS, Message, Op, ask, halves, take_fds};
+use crate::request::{PoolKind, Request};
+use crate::wire::{ANSWER_TIME, FINGERPRINT_OF_LARGE_PAYLOADS, ask, take_fds};
 
 const FILE_BYTES: u64 = 64 << 10;
 
@@ -25,12 +26,13 @@ struct Forger {
 }
 
 impl Forger {
-    fn new(kind: u32) -> Forger {
+    fn new(kind: PoolKind) -> Forger {
         let group = Group::create("forged", GroupOptions::new().large_payloads()).unwrap();
         let publisher = group.publisher_of(FINGERPRINT_OF_LARGE_PAYLOADS).unwrap();
         let subscriber = group.large_subscribe(Policy::Reliable).unwrap();
         let open = |socket: OwnedFd| {
-            let (granted, _) = ask(&socket, Message::new(Op::Pool, &[kind, 8]), Some(ANSWER_TIME))?;
+            let (granted, _) =
+                ask(&socket, Request::Pool { kind: Some(kind), files: 8 }.to_message(), Some(ANSWER_TIME))?;
             Ok((granted.words[0], socket))
         };
         let (pool, socket) = group.with_connection(open).unwrap();
@@ -39,7 +41,7 @@ impl Forger {
 
     /// A file of the pool: its index and descriptor.
     fn file(&self, bytes: u64) -> (u32, OwnedFd) {
-        let request = Message::new(Op::Allocate, &halves(bytes));
+        let request = Request::Allocate { bytes }.to_message();
         let (granted, fds) = ask(&self.socket, request, Some(ANSWER_TIME)).unwrap();
         let [fd] = take_fds(fds).unwrap();
         (granted.words[0], fd)
@@ -68,12 +70,13 @@ impl Forger {
 
 #[test]
 fn a_file_that_is_not_sealed_is_not_received() {
-    for (kind, against_writing) in [(0, Seals::FUTURE_WRITE), (1, Seals::WRITE)] {
+    for (kind, against_writing) in [(PoolKind::Reused, Seals::FUTURE_WRITE), (PoolKind::Sealed, Seals::WRITE)]
+    {
         let mut forger = Forger::new(kind);
         let (index, fd) = forger.file(FILE_BYTES);
-        let use_number = u64::from(kind == 0);
+        let use_number = u64::from(kind == PoolKind::Reused);
         crate::reservation::reserve(&fd, FILE_BYTES).unwrap();
-        if kind == 0 {
+        if kind == PoolKind::Reused {
             Mapping::shared(&fd, 4096, Access::ReadWrite)
                 .unwrap()
                 .atomic_u64(0)
@@ -83,7 +86,7 @@ fn a_file_that_is_not_sealed_is_not_received() {
         add_seals(fd.as_fd(), against_writing).unwrap();
         assert!(!forger.publish(index, use_number, FILE_BYTES).unwrap(), "its seals are not final");
         add_seals(fd.as_fd(), Seals::SEAL).unwrap();
-        let length = if kind == 0 { 100 } else { FILE_BYTES };
+        let length = if kind == PoolKind::Reused { 100 } else { FILE_BYTES };
         assert!(forger.publish(index, use_number, length).unwrap(), "control: sealed it is received");
         assert_eq!(forger.subscriber.lost_payloads(), 2);
     }
@@ -91,15 +94,16 @@ fn a_file_that_is_not_sealed_is_not_received() {
 
 #[test]
 fn a_file_without_memory_or_shorter_than_its_reference_is_refused() {
-    for (kind, against_writing) in [(0, Seals::FUTURE_WRITE), (1, Seals::WRITE)] {
+    for (kind, against_writing) in [(PoolKind::Reused, Seals::FUTURE_WRITE), (PoolKind::Sealed, Seals::WRITE)]
+    {
         let mut forger = Forger::new(kind);
-        let use_number = u64::from(kind == 0);
+        let use_number = u64::from(kind == PoolKind::Reused);
         let (hollow, fd) = forger.file(FILE_BYTES);
         add_seals(fd.as_fd(), against_writing | Seals::SEAL).unwrap();
         assert!(matches!(forger.publish(hollow, use_number, 100), Err(Error::Invalid { .. })), "a hole");
         let (short, fd) = forger.file(FILE_BYTES);
         crate::reservation::reserve(&fd, FILE_BYTES).unwrap();
-        if kind == 0 {
+        if kind == PoolKind::Reused {
             Mapping::shared(&fd, 4096, Access::ReadWrite)
                 .unwrap()
                 .atomic_u64(0)
@@ -115,7 +119,7 @@ fn a_file_without_memory_or_shorter_than_its_reference_is_refused() {
 
 #[test]
 fn a_reference_that_leads_nowhere_is_a_loss_or_an_error_and_no_more() {
-    let mut forger = Forger::new(0);
+    let mut forger = Forger::new(PoolKind::Reused);
     assert!(!forger.publish(77, 1, 100).unwrap(), "no such file");
     assert!(!forger.publish(77, 0, 100).unwrap(), "no such file, said to be sealed");
     for bytes in [&[0u8; 32][..], &[0xff; 32], &[1; 31], &[2; 40], &[]] {

@@ -58,13 +58,12 @@ pub struct MappedLog {
 
 impl MappedLog {
     /// A new, unsealed log and its descriptor. All its memory is reserved. `/proc/PID/maps` shows `name`.
-    pub fn create(
-        name: &str,
-        kind: Kind,
-        capacity_bytes: u64,
-        group_id: [u64; 2],
-    ) -> Result<(OwnedFd, MappedLog)> {
-        let (fd, log) = MappedLog::create_epoch(name, kind, capacity_bytes, group_id, 0)?;
+    pub fn create(name: &str, kind: Kind, capacity_bytes: u64) -> Result<(OwnedFd, MappedLog)> {
+        let mut id = [0; 16];
+        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Error::os("draw", "the number of a group", error))?;
+        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| id[at + index]));
+        let (fd, log) = MappedLog::create_epoch(name, kind, capacity_bytes, [half(0), half(8)], 0)?;
         log.begin(None, 0);
         Ok((fd, log))
     }
@@ -174,7 +173,7 @@ impl MappedLog {
     fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
         let prefix = Mapping::shared(fd, PREFIX_BYTES as usize, access)?;
         let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, access)?;
-        // A child that is forked from this process is no member of the group.
+        // A child that is forked from this process is not a member of the group.
         prefix.dont_fork()?;
         ring.dont_fork()?;
         let (granule_mask, lap_shift) = ((capacity - 1) & !(GRANULE_BYTES - 1), capacity.trailing_zeros());
@@ -363,13 +362,13 @@ impl Memory for MappedLog {
         assert!(self.ring.access() == Access::ReadWrite, "the mapping of a subscriber is read-only");
         let length = self.bounded(from.len());
         // The payload in the cache line of the header is written last, just before the header: subscribers poll that line.
-        let beside = length.min((GRANULE_BYTES - HEADER_BYTES) as usize);
+        let short = length.min((GRANULE_BYTES - HEADER_BYTES) as usize);
         // SAFETY: as above, the other way round; both parts lie inside both ranges. The first begins at a multiple of 8 or is
         // empty. A frame is a multiple of 64 bytes, so that what is rounded up is in it.
         unsafe {
             let (from, to) = (from.as_ptr(), self.payload(position));
-            copy_in(from.add(beside), to.add(beside), length - beside);
-            copy_in(from, to, beside);
+            copy_in(from.add(short), to.add(short), length - short);
+            copy_in(from, to, short);
         }
     }
 }
@@ -380,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_payload_across_the_end_of_the_ring_reads_back_in_one_piece() {
-        let (_fd, log) = MappedLog::create("test", Kind::Single, 4096, [1, 2]).unwrap();
+        let (_fd, log) = MappedLog::create("test", Kind::Single, 4096).unwrap();
         for length in [0, 1, 7, 8, 31, 255, 256, 1000, 1024] {
             let payload: Vec<u8> = (0..length).map(|n| (n % 251) as u8 + 1).collect();
             let position = 3 * 4096 - 128;
@@ -395,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_log_is_only_opened_for_reading_when_it_is_sealed_for_good() {
-        let (fd, _log) = MappedLog::create("test", Kind::Shared, 4096, [1, 2]).unwrap();
+        let (fd, _log) = MappedLog::create("test", Kind::Shared, 4096).unwrap();
         let refused = MappedLog::open(&fd, Access::ReadOnly).unwrap_err().to_string();
         assert!(refused.contains("F_SEAL_FUTURE_WRITE"), "{refused}");
         assert_eq!(MappedLog::open(&fd, Access::ReadWrite).unwrap().kind(), Kind::Shared);
@@ -435,7 +434,7 @@ mod tests {
             (|header| header.start.store(NOT_BEGUN, Ordering::Relaxed), "0xffff"),
         ];
         for (damage, expected) in damages {
-            let (fd, log) = MappedLog::create("test", Kind::Single, 4096, [0, 0]).unwrap();
+            let (fd, log) = MappedLog::create("test", Kind::Single, 4096).unwrap();
             damage(log.header_page());
             MappedLog::seal(&fd).unwrap();
             let refused = MappedLog::open(&fd, Access::ReadOnly).unwrap_err().to_string();
@@ -446,7 +445,7 @@ mod tests {
     #[test]
     fn capacities_outside_the_limits_are_refused() {
         for capacity in [0, 2048, 4097, 12288, 1 << 31] {
-            let refused = MappedLog::create("test", Kind::Single, capacity, [0, 0]).unwrap_err().to_string();
+            let refused = MappedLog::create("test", Kind::Single, capacity).unwrap_err().to_string();
             assert!(refused.contains("power of two"), "{refused}");
         }
     }

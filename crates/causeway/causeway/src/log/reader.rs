@@ -206,9 +206,10 @@ impl<M: Memory> Reader<M> {
                 // Beyond the limit lie bytes of the lap before, which can have any value. The word at the limit is valid.
                 self.limit = self.memory.tail().limit.load(Ordering::Acquire); // PAIR log-limit
                 if position > self.limit {
-                    return match self.overtaken() {
-                        true => self.resume().map(Peek::Lost),
-                        false => Ok(Peek::Empty(None)),
+                    return if self.overtaken() {
+                        self.resume().map(Peek::Lost)
+                    } else {
+                        Ok(Peek::Empty(None))
                     };
                 }
             }
@@ -304,10 +305,9 @@ impl<M: Memory> Reader<M> {
             fence(Ordering::Acquire); // PAIR mark
             if tail.mark_index.load(Ordering::Relaxed) == index {
                 // Half of all positions suffice for any run time, and sums with lengths cannot overflow.
-                return match position.is_multiple_of(GRANULE_BYTES) && position < u64::MAX / 2 {
-                    true => Ok((position, messages)),
-                    false => Err(Corrupt { position, word: Word(0) }),
-                };
+                let is_position = position.is_multiple_of(GRANULE_BYTES) && position < u64::MAX / 2;
+                let corrupt = Corrupt { position, word: Word(0) };
+                return if is_position { Ok((position, messages)) } else { Err(corrupt) };
             }
             super::atomic::pause();
         }

@@ -56,7 +56,7 @@ pub enum Claimed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted;
 
-/// What a frame carries beside its payload.
+/// What a frame carries besides its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
     /// The topic that the publisher set.

@@ -36,7 +36,7 @@ impl Publisher {
         if present == own {
             return Ok(Followed::Present);
         }
-        let next = match (&self.host, &self.coming_logs) {
+        let next = match (&self.host, &self.next_logs) {
             (Some(host), _) if self.log.kind() == Kind::Single => Some(host.begin_next(&mut self.writer)?),
             (Some(host), _) => Some(host.log()),
             (None, Some(logs)) => logs.newest(own),
@@ -53,13 +53,11 @@ impl Publisher {
                 Ok(Followed::Moved)
             }
             None => {
-                if self.coming_logs.as_ref().is_some_and(|logs| !logs.has(present)) {
+                if self.next_logs.as_ref().is_some_and(|logs| !logs.has(present)) {
                     self.subscribers.ask_for_log();
                 }
-                match self.subscribers.server_is_gone() {
-                    true => Err(Error::ServerGone),
-                    false => Ok(Followed::NotYet),
-                }
+                let is_gone = self.subscribers.server_is_gone();
+                if is_gone { Err(Error::ServerGone) } else { Ok(Followed::NotYet) }
             }
         }
     }
@@ -74,7 +72,7 @@ impl Publisher {
     #[cold]
     pub(super) fn wait_for_log(&mut self) {
         let present = self.subscribers.present_epoch();
-        match &self.coming_logs {
+        match &self.next_logs {
             Some(logs) if !logs.has(present) => logs.wait_for(present, SLICE),
             _ => std::thread::sleep(SHORT_SLICE),
         }

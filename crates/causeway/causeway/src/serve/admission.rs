@@ -7,17 +7,18 @@
 //!
 //! Order matters when a publisher leaves: the unfinished frames of a dead publisher are decided before its bit is cleared and subscribers are woken.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_os::futex;
 use causeway_os::socket::{refuse_descriptors, stream_pair};
-use rustix::net::sockopt;
 
+use super::connections::{Answer, Connection, Role};
 use super::places::Share;
-use super::state::{Answer, Connection, NOTICES_BYTES, Role, State};
+use super::state::State;
+use super::subscribers::is_demoted;
 use crate::error::{Refusal, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::pages::SubscriberPage;
@@ -25,30 +26,30 @@ use crate::log::wait::WaitingSubscriber;
 use crate::log::word::PUBLISHERS_MAX;
 use crate::log::{Kind, Memory, Reader, server};
 use crate::options::Policy;
+use crate::request::{Part, SubscriberId};
 use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{GETS_LOGS, Message, Op};
 
-/// How long the server remembers that a subscriber of another user missed its deadline and left.
-const LATE_TIME: Duration = Duration::from_secs(60);
-
 impl State {
-    pub(super) fn grant_publisher(&mut self, epoll: &OwnedFd, token: u64) -> Answer {
-        let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
+    pub fn grant_publisher(&mut self, token: u64) -> Answer {
+        let connection = self.connections.get(token)?;
         let local = connection.local;
         if !local && !self.options.publishers.admits(connection.peer) {
             return Err(Refusal::Forbidden);
         }
-        let status = self.status.words();
+        let status = self.pages.status.words();
         let taken = status.publishers.load(Ordering::Relaxed) | self.joiners();
-        let ended = status.phase.load(Ordering::Relaxed) == 2;
+        let ended = self.pages.has_ended();
         let slots = if self.options.kind == Kind::Single { 1 } else { PUBLISHERS_MAX as u32 };
         let remote_taken = (taken & !status.local_publishers.load(Ordering::Relaxed)).count_ones();
-        if !local && (self.is_sealed() || remote_taken >= self.options.remote_publishers) {
-            return match self.options.late_publishers && self.admits_local_publishers && !ended {
-                true => self.grant_late_publisher(epoll, token),
-                false if self.options.late_publishers => Err(Refusal::Ended),
-                false => Err(Refusal::PublishersFixed),
-            };
+        if !local && (self.pages.is_sealed() || remote_taken >= self.options.remote_publishers) {
+            if !self.options.late_publishers {
+                return Err(Refusal::PublishersFixed);
+            }
+            if !self.publishers.admits_local || ended {
+                return Err(Refusal::Ended);
+            }
+            return self.grant_late_publisher(token);
         }
         let slot = (!taken).trailing_zeros();
         match self.options.kind {
@@ -57,26 +58,24 @@ impl State {
             Kind::Shared if slot >= slots => return Err(Refusal::TooMany),
             Kind::Single | Kind::Shared => {}
         }
-        self.admit_publisher(epoll, token, slot as u8, local)
+        self.admit_publisher(token, slot as u8, local)
     }
 
-    fn admit_publisher(&mut self, epoll: &OwnedFd, token: u64, slot: u8, local: bool) -> Answer {
-        let logs = match self.options.late_publishers && !local {
-            true => Some(self.connect_for_logs(epoll, token, slot)?),
-            false => None,
-        };
-        let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
-        let [status, log, lifeline] = [&self.status_fd, &self.log_fd, &self.lifeline.alive].map(AsFd::as_fd);
+    fn admit_publisher(&mut self, token: u64, slot: u8, local: bool) -> Answer {
+        let gets_logs = self.options.late_publishers && !local;
+        let logs = if gets_logs { Some(self.connect_for_logs(token, slot)?) } else { None };
+        let connection = self.connections.get_mut(token)?;
+        let [status, log, lifeline] =
+            [&self.pages.status_fd, &self.logs.present_fd, &self.pages.lifeline.alive].map(AsFd::as_fd);
         let mut fds = if local { vec![status, lifeline] } else { vec![status, log, lifeline] };
-        fds.extend(self.wake_page_fd.as_ref().map(AsFd::as_fd));
+        fds.extend(self.pages.wake_page_fd.as_ref().map(AsFd::as_fd));
         fds.extend(logs.as_ref().map(AsFd::as_fd));
-        let flags = if logs.is_some() { GETS_LOGS } else { 0 };
-        let granted = Message::new(Op::Granted, &[u32::from(slot), flags]);
-        granted.send(&connection.socket, &fds).map_err(|_| Refusal::PublisherStuck)?;
-        // Notices that the publisher has not read take descriptors of this user; it fetches those that do not fit.
-        let _ = sockopt::set_socket_send_buffer_size(&connection.socket, NOTICES_BYTES);
+        let granted = Message::new(Op::Granted, &[u32::from(slot), if gets_logs { GETS_LOGS } else { 0 }]);
+        connection.send(granted, &fds).map_err(|_| Refusal::PublisherStuck)?;
+        // The publisher fetches the notices that do not fit.
+        connection.limit_unread();
         connection.role = Role::Publisher { slot, mapped: local };
-        let status = self.status.words();
+        let status = self.pages.status.words();
         if local {
             status.local_publishers.fetch_or(1 << slot, Ordering::Relaxed);
         }
@@ -84,45 +83,37 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn publisher_mapped(&mut self, token: u64, slot: u8) -> Answer {
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.role = Role::Publisher { slot, mapped: true };
-        }
-        self.awaited_publishers = self.awaited_publishers.saturating_sub(1);
-        if self.awaited_publishers == 0 && !self.is_sealed() {
+    pub fn publisher_mapped(&mut self, token: u64, slot: u8) -> Answer {
+        self.connections.set_role(token, Role::Publisher { slot, mapped: true });
+        self.publishers.awaited = self.publishers.awaited.saturating_sub(1);
+        if self.publishers.awaited == 0 && !self.pages.is_sealed() {
             self.seal().map_err(|_| Refusal::NotUnderstood)?;
-            for (token, policy) in std::mem::take(&mut self.waiting) {
-                if let Some(connection) = self.connections.get_mut(&token) {
-                    connection.role = Role::Client;
-                    connection.extend_visit();
-                }
+            for (token, policy) in std::mem::take(&mut self.subscribers.waiting) {
+                self.connections.make_visitor(token);
                 if let Err(refusal) = self.grant_subscriber(token, policy) {
-                    self.send_to(token, Message::refusal(refusal));
+                    self.connections.send(token, Message::refusal(refusal));
                 }
             }
         }
         Ok(())
     }
 
-    pub(super) fn subscribe(&mut self, token: u64, words: [u32; 2]) -> Answer {
-        let policy = Policy::from_words(words).ok_or(Refusal::NotUnderstood)?;
-        let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
+    pub fn subscribe(&mut self, token: u64, policy: Policy) -> Answer {
+        let connection = self.connections.get(token)?;
         if !connection.local && !self.options.subscribers.admits(connection.peer) {
             return Err(Refusal::Forbidden);
         }
         if !connection.local && policy.patience() > self.patience_with(connection.share) {
             return Err(Refusal::TooPatient);
         }
-        if self.is_sealed() {
+        if self.pages.is_sealed() {
             return self.grant_subscriber(token, policy);
         }
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.role = Role::Waiting;
+        self.connections.set_role(token, Role::Waiting);
+        if !self.subscribers.waiting.iter().any(|(waiting, _)| *waiting == token) {
+            self.subscribers.waiting.push((token, policy));
         }
-        if !self.waiting.iter().any(|(waiting, _)| *waiting == token) {
-            self.waiting.push((token, policy));
-        }
-        self.send_to(token, Message::new(Op::Waiting, &[]));
+        self.connections.send(token, Message::new(Op::Waiting, &[]));
         Ok(())
     }
 
@@ -132,17 +123,14 @@ impl State {
         let Some(share) = share.filter(|share| *share != Share::Invited) else {
             return self.options.most_patient.patience();
         };
-        let is_late = |subscriber: &SubscriberHandle| {
-            self.log.tail().demoted[subscriber.slot].load(Ordering::Relaxed) == subscriber.generation
-        };
-        let is_its = |connection: &Connection| match connection.role {
+        let tail = self.logs.present.tail();
+        let is_late = |connection: &Connection| match connection.role {
             Role::Subscriber { slot } if connection.share == Some(share) => {
-                self.subscribers.get(slot).is_some_and(is_late)
+                self.subscribers.present.get(slot).is_some_and(|subscriber| is_demoted(subscriber, tail))
             }
             _ => false,
         };
-        let was_late = self.late_users.iter().any(|(late, until)| *late == share && Instant::now() < *until);
-        if was_late || self.connections.values().any(is_its) {
+        if self.subscribers.was_late(share) || self.connections.iter().any(is_late) {
             return Duration::ZERO;
         }
         self.options.most_patient.patience().min(self.options.most_patient_for_others.patience())
@@ -150,158 +138,143 @@ impl State {
 
     /// Gives a subscriber a slot and all that it needs. Nothing of it is visible to others before it is ready.
     fn grant_subscriber(&mut self, token: u64, policy: Policy) -> Answer {
-        let slot = self.free_slot().ok_or(Refusal::TooMany)?;
+        let slot = self.subscribers.free_slot(self.pages.status.words()).ok_or(Refusal::TooMany)?;
         let (page_fd, page) = SubscriberPage::create().map_err(|_| Refusal::Exhausted)?;
         let (doorbell, doorbell_far) = stream_pair().map_err(|_| Refusal::Exhausted)?;
         // Neither end takes descriptors: a subscriber could block a publisher with one, and a publisher a subscriber.
         let doorbell = ForeignSocket::new(doorbell);
         let _ = refuse_descriptors(&doorbell_far);
-        self.generations[slot] = self.generations[slot].wrapping_add(1).max(1);
-        let generation = self.generations[slot];
+        let generation = self.subscribers.next_generation(slot);
         let trust = self.options.effective_trust().to_word();
-        let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
+        let connection = self.connections.get_mut(token)?;
         connection.role = Role::Joining { slot };
         let mut fds = vec![
-            self.status_fd.as_fd(),
-            self.log_fd.as_fd(),
+            self.pages.status_fd.as_fd(),
+            self.logs.present_fd.as_fd(),
             page_fd.as_fd(),
             doorbell_far.as_fd(),
-            self.lifeline.watched.as_fd(),
+            self.pages.lifeline.watched.as_fd(),
         ];
-        fds.extend(self.wake_page_fd.as_ref().map(AsFd::as_fd));
-        let _ = Message::new(Op::Granted, &[slot as u32, generation, trust]).send(&connection.socket, &fds);
+        fds.extend(self.pages.wake_page_fd.as_ref().map(AsFd::as_fd));
+        let _ = connection.send(Message::new(Op::Granted, &[slot as u32, generation, trust]), &fds);
         let mut subscriber =
             SubscriberHandle::new(slot, generation, policy, Arc::new(page), Some(doorbell), None);
-        subscriber.epoch = self.log.epoch();
-        self.joining.insert(token, (subscriber, page_fd));
+        subscriber.epoch = self.logs.present.epoch();
+        self.subscribers.joining.insert(token, (subscriber, page_fd));
         Ok(())
     }
 
-    /// The lowest slot that no subscriber has, and none that joins.
-    fn free_slot(&self) -> Option<usize> {
-        let mut taken = self.status.words().present.each_ref().map(|word| word.load(Ordering::Relaxed));
-        for (subscriber, _) in self.joining.values() {
-            taken[subscriber.slot / 64] |= 1 << (subscriber.slot % 64);
-        }
-        let index = taken.iter().position(|word| *word != u64::MAX)?;
-        Some(index * 64 + taken[index].trailing_ones() as usize)
-    }
-
     /// Whether all publishers of other processes can map another log.
-    pub(super) fn can_resize(&self) -> bool {
-        let status = self.status.words();
+    pub fn can_resize(&self) -> bool {
+        let status = self.pages.status.words();
         let remote =
             status.publishers.load(Ordering::Relaxed) & !status.local_publishers.load(Ordering::Relaxed);
-        (self.options.late_publishers || remote == 0) && self.awaited_publishers == 0
+        (self.options.late_publishers || remote == 0) && self.publishers.awaited == 0
     }
 
     /// The subscriber has mapped its page and sealed it: from here on publishers know it.
-    pub(super) fn register(&mut self, token: u64, slot: usize) -> Answer {
-        let (subscriber, page_fd) = self.joining.remove(&token).ok_or(Refusal::NotUnderstood)?;
-        let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
+    pub fn register(&mut self, token: u64, slot: usize) -> Answer {
+        let (subscriber, page_fd) = self.subscribers.joining.remove(&token).ok_or(Refusal::NotUnderstood)?;
+        let connection = self.connections.get_mut(token)?;
         connection.role = Role::Client;
         SubscriberPage::check_sealed(&page_fd).map_err(|_| Refusal::NotUnderstood)?;
-        if subscriber.epoch != self.log.epoch() {
+        if subscriber.epoch != self.logs.present.epoch() {
             // The log that it was given has ended meanwhile, and was not kept for it: it tries again.
             return Err(Refusal::TooLate);
         }
         // An initial cursor at the oldest message: the subscriber moves it to where it begins.
-        let start = Reader::join(&*self.log).map_err(|_| Refusal::NotUnderstood)?.position();
+        let start = Reader::join(&*self.logs.present).map_err(|_| Refusal::NotUnderstood)?.position();
         subscriber.words().cursor.store(start, Ordering::Release);
         connection.role = Role::Subscriber { slot };
         let notice = joined(&subscriber);
-        for connection in self.connections.values() {
+        for connection in self.connections.iter() {
             if matches!(connection.role, Role::Publisher { .. }) {
                 // One that has no space for it fetches it.
-                let _ = notice.send(&connection.socket, &[page_fd.as_fd()]);
+                let _ = connection.send(notice, &[page_fd.as_fd()]);
             }
         }
-        let status = self.status.words();
+        let status = self.pages.status.words();
         status.set_subscriber(slot, subscriber.generation);
         status.subscriber_changes.fetch_add(1, Ordering::SeqCst); // PAIR subscriber-changes: `SubscriberSet` loads it after each commit
-        self.subscribers.insert(subscriber);
-        self.pages.insert(slot, page_fd);
-        self.send_to(token, Message::new(Op::Granted, &[]));
+        self.subscribers.present.insert(subscriber);
+        self.subscribers.page_fds.insert(slot, page_fd);
+        self.connections.send(token, Message::new(Op::Granted, &[]));
         Ok(())
     }
 
     /// The subscriber has found its place in the log: it receives what is published from now on.
-    pub(super) fn note_placed(&mut self, token: u64, slot: usize) -> Answer {
-        let subscriber = self.subscribers.get_mut(slot).ok_or(Refusal::NotUnderstood)?;
+    pub fn note_placed(&mut self, token: u64, slot: usize) -> Answer {
+        let subscriber = self.subscribers.present.get_mut(slot).ok_or(Refusal::NotUnderstood)?;
         if !std::mem::replace(&mut subscriber.placed, true) {
             self.change_placed(|placed| placed.wrapping_add(1));
         }
-        self.send_to(token, Message::new(Op::Granted, &[]));
+        self.connections.send(token, Message::new(Op::Granted, &[]));
         Ok(())
     }
 
     fn change_placed(&self, change: impl Fn(u32) -> u32) {
-        let placed = &*self.status.words().placed;
+        let placed = &*self.pages.status.words().placed;
         placed.store(change(placed.load(Ordering::Relaxed)), Ordering::Release);
         let _ = futex::wake(placed, u32::MAX);
     }
 
-    /// Sends a publisher the page (0) or the doorbell (1) of a subscriber, if that still is there. Without space for the
-    /// answer the publisher asks again.
-    pub(super) fn send_what_it_lacks(&self, token: u64, [slot, generation, what]: [u32; 3]) {
-        let Some(connection) = self.connections.get(&token) else { return };
-        let Some(subscriber) = self.subscribers.find(slot as usize, generation) else { return };
-        let _ = match (what, &subscriber.doorbell, self.pages.get(&subscriber.slot)) {
-            (0, _, Some(page)) => joined(subscriber).send(&connection.socket, &[page.as_fd()]),
-            (1, Some(doorbell), _) => {
-                Message::new(Op::Doorbell, &[slot, generation]).send(&connection.socket, &[doorbell.as_fd()])
+    /// Sends a publisher a part of a subscriber, if that still is there. Without space for the answer the publisher asks again.
+    pub fn send_what_it_lacks(&self, token: u64, id: SubscriberId, part: Option<Part>) {
+        let Ok(connection) = self.connections.get(token) else { return };
+        let Some(subscriber) = self.subscribers.find(id) else { return };
+        let _ = match (part, &subscriber.doorbell, self.subscribers.page_fds.get(&subscriber.slot)) {
+            (Some(Part::Page), _, Some(page)) => connection.send(joined(subscriber), &[page.as_fd()]),
+            (Some(Part::Doorbell), Some(doorbell), _) => {
+                let message = Message::new(Op::Doorbell, &[id.slot, id.generation]);
+                connection.send(message, &[doorbell.as_fd()])
             }
             _ => Ok(()),
         };
     }
 
     /// The connection of this subscriber.
-    pub(super) fn connection_of(&self, [slot, generation]: [u32; 2]) -> Option<u64> {
-        let slot = self.subscribers.find(slot as usize, generation)?.slot;
-        let role = |connection: &Connection| connection.role == Role::Subscriber { slot };
-        self.connections.iter().find(|(_, connection)| role(connection)).map(|(token, _)| *token)
+    pub fn connection_of(&self, id: SubscriberId) -> Option<u64> {
+        let slot = self.subscribers.find(id)?.slot;
+        self.connections.find(|role| role == Role::Subscriber { slot })
     }
 
-    pub(super) fn remove_publisher(&mut self, slot: u8) {
+    pub fn remove_publisher(&mut self, slot: u8) {
         if self.options.kind == Kind::Shared {
             self.settle_ended_logs(slot);
         } else {
             self.cancel_roll();
-            self.log.tail().publishers_waiting.fetch_and(!(1 << slot), Ordering::Relaxed);
+            self.logs.present.tail().publishers_waiting.fetch_and(!(1 << slot), Ordering::Relaxed);
         }
-        let status = self.status.words();
+        let status = self.pages.status.words();
         status.local_publishers.fetch_and(!(1 << slot), Ordering::Relaxed);
         let left = status.publishers.fetch_and(!(1 << slot), Ordering::AcqRel) & !(1 << slot);
         let has_all = self.options.remote_publishers > 0 && !self.options.late_publishers;
-        let none_can_join = has_all || !self.admits_local_publishers;
+        let none_can_join = has_all || !self.publishers.admits_local;
         let no_more = self.options.kind == Kind::Single || (none_can_join && left | self.joiners() == 0);
-        if no_more && self.is_sealed() {
-            status.phase.store(2, Ordering::Release);
+        if no_more && self.pages.is_sealed() {
+            self.pages.end();
         }
         // It may have died after its commit and before it woke the subscribers.
         self.wake_all_subscribers();
         self.drop_ended_logs();
     }
 
-    pub(super) fn admit_no_more_local_publishers(&mut self) {
-        self.admits_local_publishers = false;
-        let status = self.status.words();
-        if self.is_sealed() && status.publishers.load(Ordering::Relaxed) | self.joiners() == 0 {
-            status.phase.store(2, Ordering::Release);
+    pub fn admit_no_more_local_publishers(&mut self) {
+        self.publishers.admits_local = false;
+        let status = self.pages.status.words();
+        if self.pages.is_sealed() && status.publishers.load(Ordering::Relaxed) | self.joiners() == 0 {
+            self.pages.end();
             self.wake_all_subscribers();
         }
     }
 
-    pub(super) fn remove_subscriber(&mut self, slot: usize, share: Option<Share>) {
-        let status = self.status.words();
+    pub fn remove_subscriber(&mut self, slot: usize, share: Option<Share>) {
+        let status = self.pages.status.words();
         status.set_subscriber(slot, 0);
         status.subscriber_changes.fetch_add(1, Ordering::SeqCst);
-        if let Some(subscriber) = self.subscribers.remove(slot) {
-            let is_late = self.log.tail().demoted[slot].load(Ordering::Relaxed) == subscriber.generation;
-            if let Some(share) = share.filter(|_| is_late) {
-                let now = Instant::now();
-                self.late_users.retain(|(_, until)| now < *until);
-                self.late_users.push((share, now + LATE_TIME));
+        if let Some(subscriber) = self.subscribers.present.remove(slot) {
+            if let Some(share) = share.filter(|_| is_demoted(&subscriber, self.logs.present.tail())) {
+                self.subscribers.note_late(share);
             }
             // Publishers that sleep on this cursor wake up, and those about to sleep find it changed.
             subscriber.words().cursor.store(u64::MAX, Ordering::Release);
@@ -312,31 +285,29 @@ impl State {
                 self.change_placed(|placed| placed.wrapping_sub(1));
             }
         }
-        self.pages.remove(&slot);
+        self.subscribers.page_fds.remove(&slot);
         self.drop_ended_logs();
     }
 
     /// Disconnects the subscriber in a slot. Returns whether there was one.
-    pub(super) fn disconnect_subscriber(&mut self, epoll: &OwnedFd, subscriber: u32) -> bool {
-        let is_it = |role: Role| matches!(role, Role::Subscriber { slot } if slot == subscriber as usize);
-        let found = self.connections.iter().find(|(_, connection)| is_it(connection.role));
-        let Some(token) = found.map(|(token, _)| *token) else { return false };
-        self.disconnect(epoll, token);
+    pub fn disconnect_subscriber(&mut self, subscriber: u32) -> bool {
+        let slot = subscriber as usize;
+        let found = self.connections.find(|role| role == Role::Subscriber { slot });
+        let Some(token) = found else { return false };
+        self.disconnect(token);
         self.wake_all_subscribers();
         true
     }
 
-    pub(super) fn evict(&mut self, publisher: u8) -> Result<bool> {
-        let role = |connection: &Connection| matches!(connection.role, Role::Publisher { slot, .. } if slot == publisher);
-        let token = self.connections.iter().find(|(_, connection)| role(connection)).map(|(token, _)| *token);
+    pub fn evict(&mut self, publisher: u8) -> Result<bool> {
+        let is_it = |role: Role| matches!(role, Role::Publisher { slot, .. } if slot == publisher);
+        let token = self.connections.find(is_it);
         let Some(token) = token.filter(|_| self.options.kind == Kind::Shared) else { return Ok(false) };
         // The evicted publisher may still write to what becomes padding. The log is ended first, so that the memory is never
         // claimed for another message. If that fails, everything stays as it is.
-        server::end_log(&*self.log)?;
+        server::end_log(&*self.logs.present)?;
         self.cancel_roll();
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.role = Role::Client;
-        }
+        self.connections.set_role(token, Role::Client);
         self.remove_publisher(publisher);
         Ok(true)
     }
@@ -353,7 +324,7 @@ mod tests {
     use causeway_os::socket::seqpacket_pair;
     use rustix::event::epoll::{self, CreateFlags};
 
-    use super::super::state::Origin;
+    use super::super::connections::Origin;
     use super::*;
     use crate::options::GroupOptions;
 
@@ -364,31 +335,37 @@ mod tests {
     fn a_publisher_that_reads_no_notice_keeps_nobody_out() {
         for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
             let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
-            let mut state = State::new("idle", options.capacity_bytes(4096)).unwrap();
+            let mut state = State::new("idle", options.capacity_bytes(4096), Arc::new(epoll)).unwrap();
             let mut ends = Vec::new();
             let mut connect = |state: &mut State| {
                 let (near, far) = seqpacket_pair().unwrap();
-                state.connect(&epoll, near, Origin::Local).unwrap();
                 ends.push(far);
-                *state.connections.keys().next_back().unwrap()
+                state.connect(near, Origin::Local).unwrap()
             };
             let publisher = connect(&mut state);
-            state.grant_publisher(&epoll, publisher).unwrap();
+            state.grant_publisher(publisher).unwrap();
             for slot in 0..SUBSCRIBERS {
                 let token = connect(&mut state);
                 state.grant_subscriber(token, Policy::Lossy).unwrap();
-                assert_eq!(state.status.words().subscribers[slot].load(Ordering::Relaxed), 0, "not ready");
+                assert_eq!(
+                    state.pages.status.words().subscribers[slot].load(Ordering::Relaxed),
+                    0,
+                    "not ready"
+                );
                 assert_eq!(
                     state.register(token, slot),
                     Err(Refusal::NotUnderstood),
                     "its page is not sealed"
                 );
                 state.grant_subscriber(token, Policy::Lossy).unwrap();
-                SubscriberPage::open_own(&state.joining[&token].1).unwrap();
+                SubscriberPage::open_own(&state.subscribers.joining[&token].1).unwrap();
                 state.register(token, slot).unwrap();
             }
-            assert_eq!(state.status.words().subscriber_changes.load(Ordering::Relaxed), SUBSCRIBERS as u64);
-            state.disconnect(&epoll, publisher);
+            assert_eq!(
+                state.pages.status.words().subscriber_changes.load(Ordering::Relaxed),
+                SUBSCRIBERS as u64
+            );
+            state.disconnect(publisher);
         }
     }
 }

@@ -1,22 +1,25 @@
-//! The logs of a group beside the present one: those that have ended, and the one to come. What is done with them is in
+//! The logs of a group: the present one, those that have ended, and the next one. What is done with them is in
 //! [`epochs`](super::epochs).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::error::Result;
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
 
-/// The logs of a group beside the present one.
-#[derive(Debug, Default)]
-pub struct Epochs {
+/// The logs of a group.
+#[derive(Debug)]
+pub struct Logs {
+    pub present: Arc<MappedLog>,
+    pub present_fd: OwnedFd,
     /// Those that have ended and that somebody needs, oldest first.
     pub ended: VecDeque<Ended>,
     /// The next one, while publishers map it.
-    pub coming: Option<Coming>,
+    pub next: Option<Next>,
     /// Publishers that join with it: connection and slot.
     pub joiners: Vec<(u64, u8)>,
     /// The capacity of a log that is to be made.
@@ -26,6 +29,36 @@ pub struct Epochs {
     pub dropped_messages: u64,
     /// The group was closed: no log follows the present one.
     pub is_closed: bool,
+}
+
+impl Logs {
+    /// The first log of a group.
+    pub fn new(present: Arc<MappedLog>, present_fd: OwnedFd) -> Logs {
+        Logs {
+            present,
+            present_fd,
+            ended: VecDeque::new(),
+            next: None,
+            joiners: Vec::new(),
+            wanted: None,
+            is_making: false,
+            dropped_messages: 0,
+            is_closed: false,
+        }
+    }
+
+    /// Those that have ended and the present one, in their order, with their descriptors.
+    pub fn kept(&self) -> impl Iterator<Item = (&Arc<MappedLog>, &OwnedFd)> {
+        let ended = self.ended.iter().map(|ended| (&ended.log, &ended.fd));
+        ended.chain([(&self.present, &self.present_fd)])
+    }
+
+    /// Subscribers that have not come further sleep with the words of these logs.
+    pub fn change_wake_words_of_ended(&self) {
+        for ended in &self.ended {
+            ended.log.tail().wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
+        }
+    }
 }
 
 /// A log that has ended.
@@ -38,7 +71,7 @@ pub struct Ended {
 
 /// The log that publishers map.
 #[derive(Debug)]
-pub struct Coming {
+pub struct Next {
     pub log: Arc<MappedLog>,
     pub fd: OwnedFd,
     /// The connections whose publishers map it.

@@ -4,6 +4,7 @@
 //! [`state`] and [`admission`].
 
 mod admission;
+mod connections;
 mod epochs;
 mod listener;
 mod logs;
@@ -12,6 +13,7 @@ mod payloads;
 mod places;
 mod report;
 mod state;
+mod subscribers;
 
 pub use listener::{Listener, absolute, connect_to};
 pub use places::{Places, Share};
@@ -24,8 +26,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use causeway_os::epoll::Token;
 use causeway_os::socket::seqpacket_pair;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -36,13 +39,8 @@ use crate::log::Writer;
 use crate::log::mapped::MappedLog;
 use crate::options::GroupOptions;
 use crate::wire::receive;
-use state::{Origin, State};
-
-/// The kind of an epoll event: the low bits of its data.
-const SOCKET: u64 = 0;
-const PIDFD: u64 = 1;
-const LISTENER: u64 = 2;
-const STOP: u64 = 3;
+use connections::{LISTENER, Origin, PIDFD, STOP};
+use state::State;
 
 /// Threads that may read requests at the same time, on kernels where a read can block. A request beyond them ends its connection.
 const READERS_MAX: usize = 64;
@@ -60,7 +58,7 @@ pub struct Host {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     stop: OwnedFd,
     /// Threads that read one request each: see [`Shared::read`].
     readers: AtomicUsize,
@@ -75,9 +73,10 @@ impl Host {
         let failed = |op| move |error: Errno| Error::os(op, "the descriptors that serve a group", error);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("make"))?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed("make"))?;
-        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN).map_err(failed("watch"))?;
+        epoll::add(&epoll, &stop, Token::new(STOP, 0).data(), EventFlags::IN).map_err(failed("watch"))?;
+        let epoll = Arc::new(epoll);
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(name, options)?),
+            state: Mutex::new(State::new(name, options, Arc::clone(&epoll))?),
             epoll,
             stop,
             readers: AtomicUsize::new(0),
@@ -91,7 +90,7 @@ impl Host {
 
     /// The log, writable: for publishers of this process.
     pub fn log(&self) -> Arc<MappedLog> {
-        self.shared.lock().log()
+        Arc::clone(&self.shared.lock().logs.present)
     }
 
     /// A connection for this process.
@@ -106,19 +105,16 @@ impl Host {
 
     fn pair(&self, origin: Origin) -> Result<OwnedFd> {
         let (near, far) = seqpacket_pair()?;
-        self.shared.lock().connect(&self.shared.epoll, near, origin)?;
+        self.shared.lock().connect(near, origin)?;
         Ok(far)
     }
 
     /// Serves the group on a socket with this path too. A socket that a dead server left is replaced.
     pub fn listen(&self, path: &Path) -> Result<()> {
-        let admits_other_users = self.shared.lock().options().admits_other_users();
+        let admits_other_users = self.shared.lock().options.admits_other_users();
         let listener = Listener::bind(path, admits_other_users)?;
-        let mut state = self.shared.lock();
-        let token = state.add_listener(listener);
-        let Some(listener) = state.listener(token) else { return Ok(()) };
-        epoll::add(&self.shared.epoll, listener, EventData::new_u64((token << 2) | LISTENER), EventFlags::IN)
-            .map_err(|error| Error::os("watch", path.display().to_string(), error))
+        let added = self.shared.lock().connections.add_listener(listener);
+        added.map_err(|error| Error::os("watch", path.display().to_string(), error))
     }
 
     /// The group was dropped: no further publisher is made in this process.
@@ -133,7 +129,7 @@ impl Host {
 
     /// See [`Group::disconnect`](crate::Group::disconnect).
     pub fn disconnect(&self, subscriber: u32) -> bool {
-        self.shared.lock().disconnect_subscriber(&self.shared.epoll, subscriber)
+        self.shared.lock().disconnect_subscriber(subscriber)
     }
 
     /// See [`Group::resize`](crate::Group::resize).
@@ -151,7 +147,7 @@ impl Host {
             drop(state);
             let made = wanted.make();
             state = self.shared.lock();
-            let added = state.add_log(&self.shared.epoll, made);
+            let added = state.add_log(made);
             self.shared.rolled.notify_all();
             added?;
         }
@@ -192,7 +188,7 @@ impl Shared {
                 .roll_deadline()
                 .map_or(MAKING_SLICE, |end| end.saturating_duration_since(Instant::now()));
             (state, _) = self.rolled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
-            state.end_late_rolls(&self.epoll);
+            state.end_late_rolls();
         }
         state
     }
@@ -209,21 +205,19 @@ impl Shared {
                 Err(_) => return self.lock().close(),
             }
             // Deaths first: what a dead publisher left unfinished delays all others.
-            events.sort_by_key(|event: &epoll::Event| event.data.u64() & 3 != PIDFD);
-            for event in &events {
-                let data = event.data.u64();
-                let token = data >> 2;
-                match data & 3 {
+            events.sort_by_key(|event| Token::of(event).kind != PIDFD);
+            for Token { kind, number: token } in events.iter().map(Token::of) {
+                match kind {
                     STOP => return,
                     LISTENER => self.accept(token),
-                    PIDFD => self.lock().bury(&self.epoll, token),
+                    PIDFD => self.lock().reap(token),
                     _ => self.read(token),
                 }
             }
             let mut state = self.lock();
             if left.is_some() {
-                state.end_visits(&self.epoll);
-                state.end_late_rolls(&self.epoll);
+                state.end_visits();
+                state.end_late_rolls();
             }
             drop(state);
             self.rolled.notify_all();
@@ -234,9 +228,10 @@ impl Shared {
     /// a thread of its own does it, without the lock.
     fn read(self: &Arc<Self>, token: u64) {
         let mut state = self.lock();
-        let Some(socket) = state.socket(token) else { return };
+        let Ok(connection) = state.connections.get(token) else { return };
+        let socket = Arc::clone(&connection.socket);
         if socket.refuses_descriptors() {
-            state.serve(&self.epoll, token, receive(&*socket, 0));
+            state.serve(token, receive(&*socket, 0));
             return self.make_wanted_log(state);
         }
         let shared = Arc::clone(self);
@@ -244,8 +239,8 @@ impl Shared {
             let incoming = receive(&*socket, 0);
             drop(socket);
             let mut state = shared.lock();
-            state.serve(&shared.epoll, token, incoming);
-            state.watch_again(&shared.epoll, token);
+            state.serve(token, incoming);
+            state.connections.watch_again(token);
             shared.rolled.notify_all();
             shared.make_wanted_log(state);
             shared.readers.fetch_sub(1, Ordering::Relaxed);
@@ -254,7 +249,7 @@ impl Shared {
         let may_start = self.readers.fetch_add(1, Ordering::Relaxed) < READERS_MAX;
         if !may_start || crate::reservation::spawn("causeway-read", read).is_err() {
             self.readers.fetch_sub(1, Ordering::Relaxed);
-            state.disconnect(&self.epoll, token);
+            state.disconnect(token);
         }
     }
 
@@ -265,11 +260,11 @@ impl Shared {
         let make = move || {
             let made = wanted.make();
             // Those who wait for it are told.
-            let _ = shared.lock().add_log(&shared.epoll, made);
+            let _ = shared.lock().add_log(made);
             shared.rolled.notify_all();
         };
         if let Err(error) = crate::reservation::spawn("causeway-log", make) {
-            let _ = state.add_log(&self.epoll, Err(Error::os("start", "the thread that makes a log", error)));
+            let _ = state.add_log(Err(Error::os("start", "the thread that makes a log", error)));
         }
     }
 
@@ -277,10 +272,10 @@ impl Shared {
     /// keeps this thread from spinning.
     fn accept(&self, token: u64) {
         let mut state = self.lock();
-        let Some(listener) = state.listener(token) else { return };
+        let Some(listener) = state.connections.listener(token) else { return };
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => {
-                let _ = state.connect(&self.epoll, socket, Origin::Path);
+                let _ = state.connect(socket, Origin::Path);
             }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                 drop(state);

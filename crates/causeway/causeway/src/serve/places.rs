@@ -48,7 +48,7 @@ impl Places {
         Places(affordable.min(PLACES_MAX))
     }
 
-    /// Whether there is a place for one more, beside those that are taken.
+    /// Whether there is a place for one more, besides those that are taken.
     pub fn check(
         self,
         taken: impl Iterator<Item = Option<Share>>,
@@ -78,7 +78,7 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// How many places `share` gets beside those that are taken.
+    /// How many places `share` gets besides those that are taken.
     fn filled(places: usize, taken: &mut Vec<Option<Share>>, share: Option<Share>) -> usize {
         let before = taken.len();
         while Places(places).check(taken.iter().copied(), share).is_ok() {

@@ -1,16 +1,12 @@
 //! A report on a group: its publishers and subscribers, how far behind each subscriber is, and what it has lost.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 
-use super::state::{Role, State};
 use crate::error::{Error, Result};
 use crate::log::layout::SUBSCRIBERS_MAX;
-use crate::log::mapped::MappedLog;
-use crate::log::wait::WaitingSubscriber;
 use crate::log::word::PUBLISHERS_MAX;
-use crate::log::{Memory, server};
 use crate::options::Policy;
+use crate::request::Request;
 use crate::wire::{ANSWER_TIME, Message, Op, answer, ask};
 
 /// The state of a group at one moment.
@@ -71,43 +67,6 @@ const ROW_NUMBERS: u32 = FIRST_SUBSCRIBER_ROW + SUBSCRIBERS_MAX as u32;
 const ROWS_PER_ANSWER: usize = 64;
 
 impl Report {
-    pub(super) fn of(state: &State, log: &MappedLog) -> Result<Report> {
-        let (position, messages) = server::end_of(log, log.kind())?;
-        let mut report =
-            Report { capacity_bytes: log.capacity_bytes(), position, messages, ..Report::default() };
-        for connection in state.connections.values() {
-            let (pid, uid) = (connection.peer.pid, connection.peer.uid);
-            match connection.role {
-                Role::Publisher { slot, .. } => report.publishers.push(PublisherReport { slot, pid, uid }),
-                Role::Subscriber { slot } => {
-                    let Some(subscriber) = state.subscribers.get(slot).filter(|one| one.placed) else {
-                        continue;
-                    };
-                    let words = subscriber.words();
-                    report.subscribers.push(SubscriberReport {
-                        slot: slot as u32,
-                        pid,
-                        uid,
-                        policy: subscriber.policy,
-                        asleep: words.arm.load(Ordering::Relaxed) & 3 != 0,
-                        lag_bytes: report.position.saturating_sub(words.cursor.load(Ordering::Relaxed)),
-                        received: words.received.load(Ordering::Relaxed),
-                        lost_messages: words.lost_messages.load(Ordering::Relaxed),
-                    });
-                }
-                Role::Client
-                | Role::LatePublisher { .. }
-                | Role::Mapper { .. }
-                | Role::Waiting
-                | Role::Joining { .. }
-                | Role::Pool { .. } => {}
-            }
-        }
-        report.publishers.sort_unstable_by_key(|publisher| publisher.slot);
-        report.subscribers.sort_unstable_by_key(|subscriber| subscriber.slot);
-        Ok(report)
-    }
-
     /// The answer to a request for the rows from number `from` on: the words of the group, some rows, and an end with the
     /// number from which to request the next, 0 after the last. So few that they fit the smallest buffer of a socket.
     pub(super) fn to_messages(&self, from: u32) -> Vec<Message> {
@@ -148,7 +107,7 @@ impl Report {
     pub(crate) fn request(socket: &OwnedFd) -> Result<Report> {
         let (mut report, mut from) = (Report::default(), 0);
         loop {
-            let (mut row, _) = ask(socket, Message::new(Op::Stat, &[from]), Some(ANSWER_TIME))?;
+            let (mut row, _) = ask(socket, Request::Report { from }.to_message(), Some(ANSWER_TIME))?;
             while row.op == Op::Row {
                 report.add_row(row)?;
                 (row, _) = answer(socket, Some(ANSWER_TIME))?;

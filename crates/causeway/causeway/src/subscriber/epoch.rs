@@ -10,7 +10,8 @@ use super::Subscriber;
 use crate::error::{Error, Refusal, Result};
 use crate::log::mapped::MappedLog;
 use crate::log::{Loss, Reader};
-use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, from_halves, halves, take_fds};
+use crate::request::Request;
+use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, from_halves, take_fds};
 
 /// Answers that a server may have left unread; it has no space for more.
 const LATE_ANSWERS_MAX: usize = 16;
@@ -38,7 +39,7 @@ impl Subscriber {
         if self.status.words().epoch.load(Ordering::Acquire) == own {
             return Err(Error::Disconnected); // PAIR epoch
         }
-        let (granted, fds) = match self.ask_server(Message::new(Op::Follow, &halves(own))) {
+        let (granted, fds) = match self.ask_server(Request::Follow { epoch: own }.to_message()) {
             Err(Error::Refused(Refusal::Ended)) => return Err(Error::Disconnected),
             answered => answered?,
         };

@@ -101,10 +101,11 @@ impl Subscriber {
     #[inline]
     fn first_poll(&mut self) -> Result<bool> {
         if !self.spin.may_poll() {
-            return match self.needs_care {
-                true => self.poll_ready(),
-                // The log alone: whether the group has ended is asked before the sleep.
-                false => Ok(self.reader.is_ready() == Some(true)),
+            // If it can, at the log alone: whether the group has ended is asked before the sleep.
+            return if self.needs_care {
+                self.poll_ready()
+            } else {
+                Ok(self.reader.is_ready() == Some(true))
             };
         }
         let pauses = self.pace.pauses();

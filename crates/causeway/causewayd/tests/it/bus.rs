@@ -568,7 +568,7 @@ fn a_second_bus_at_the_same_path_is_refused_and_a_full_bus_says_so() {
     assert!(refused.contains("another process serves"), "{refused}");
     let (mut one, two) = (bus.member(), bus.member());
     let refused = Connection::open(bus.path()).unwrap_err().to_string();
-    assert!(refused.contains("all 2 places"), "{refused}");
+    assert!(refused.contains("all 2 member slots"), "{refused}");
     drop(two);
     // Its place is free when all have read that it left. The other does not, and is evicted for that.
     eventually("the place does not become free", || Connection::open(bus.path()).is_ok());

@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::random::{Random, rounds};
+use causeway_testkit::Rng;
+
+use crate::support::random::{generators, rounds};
 use causeway_bus::client::{Bus as Client, Error};
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Value, values};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -94,10 +96,10 @@ const RANDOM_ROUNDS: usize = 150;
 /// clients stay for a while with what they have not finished.
 #[test]
 fn random_bytes_and_changed_messages_never_stop_the_bus() {
-    Random::of_environment().for_each(attack_beside_a_witness);
+    generators().for_each(attack_beside_a_witness);
 }
 
-fn attack_beside_a_witness(mut random: Random) {
+fn attack_beside_a_witness(mut random: Rng) {
     const STAY: usize = 16;
     // A client may leave its own socket behind in half a message: the bus then is the last to hold both ends of the connection.
     let mut broker = Broker::configured("<limit name='pending_fd_timeout'>1000</limit>");
@@ -119,31 +121,31 @@ fn attack_beside_a_witness(mut random: Random) {
         let mut client = broker.socket();
         let mut bytes = Vec::new();
         match round % 4 {
-            0 => bytes.extend((0..random.below(2_000)).map(|_| random.byte())),
+            0 => bytes.extend((0..random.usize(..2_000)).map(|_| random.u8(..))),
             1 => bytes.extend(
-                handshake.iter().map(|byte| if random.below(20) == 0 { random.byte() } else { *byte }),
+                handshake.iter().map(|byte| if random.usize(..20) == 0 { random.u8(..) } else { *byte }),
             ),
             _ => {
                 authenticate(&mut client);
                 bytes.extend(hello());
-                (0..4).for_each(|_| bytes.extend(&valid[random.below(valid.len())]));
-                for _ in 0..random.below(5) {
-                    let at = random.below(bytes.len());
-                    bytes[at] = random.byte();
+                (0..4).for_each(|_| bytes.extend(&valid[random.usize(..valid.len())]));
+                for _ in 0..random.usize(..5) {
+                    let at = random.usize(..bytes.len());
+                    bytes[at] = random.u8(..);
                 }
-                bytes.truncate(1 + random.below(bytes.len()));
+                bytes.truncate(1 + random.usize(..bytes.len()));
             }
         }
         // The bus may have closed it in the middle, and what does not fit is not waited for.
         client.set_nonblocking(true).unwrap();
-        let middle = random.below(bytes.len() + 1);
+        let middle = random.usize(..bytes.len() + 1);
         for part in [&bytes[..middle], &bytes[middle..]] {
-            let _ = match random.below(3) {
+            let _ = match random.usize(..3) {
                 0 => causeway_os::socket::send_with_fds(&client, part, &[client.as_fd()]).map_err(drop),
                 _ => client.write_all(part).map_err(drop),
             };
         }
-        if random.below(2) == 0 {
+        if random.usize(..2) == 0 {
             staying.push_back(client);
             staying.drain(..staying.len().saturating_sub(STAY));
         }

@@ -8,7 +8,6 @@
 
 use std::time::Duration;
 
-use crate::traced::Traced;
 use causeway_bus::wire::Body;
 use causeway_bus::{AuthorityOptions, Connection, Error, Monitor, Observed, Payload};
 use nix::sys::signal::{Signal, raise};
@@ -125,9 +124,7 @@ fn a_member_killed_while_it_sends_descriptors_leaves_all_or_nothing_too_and_no_d
 }
 
 fn kill_at_every_instruction(descriptors: u64) {
-    if !is_own_process() {
-        return;
-    }
+    own_process!();
     let mut sent = 0;
     let moments = moments(descriptors);
     for k in &moments {
@@ -178,9 +175,7 @@ fn a_member_stopped_while_it_sends_descriptors_holds_nobody_up() {
 }
 
 fn stop_at_every_instruction(descriptors: u64) {
-    if !is_own_process() {
-        return;
-    }
+    own_process!();
     for k in moments(descriptors) {
         // Only the victim is stopped, and others may be slow on a loaded machine.
         let deadline = Duration::from_millis(600);

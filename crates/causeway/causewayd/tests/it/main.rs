@@ -1,17 +1,14 @@
 //! Tests of causewayd and of the buses that it serves: D-Bus clients at its socket, native members, processes that are killed.
 //!
-//! One that counts what its process holds runs in a process of its own: see [`support::is_own_process`].
+//! One that counts what its process holds runs in a process of its own: see `own_process!`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a test says there why it is skipped, and how it is repeated"
 )]
 
+#[macro_use]
 mod support;
-#[path = "../../../causeway/tests/common/traced.rs"]
-mod traced;
-
-use causeway_testkit::eventually;
 
 mod allocations;
 #[cfg(feature = "zbus")]

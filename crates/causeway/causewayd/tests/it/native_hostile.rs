@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::random::{Random, rounds};
+use causeway_testkit::Rng;
+
+use crate::support::random::{generators, rounds};
 use causeway_bus::shared::ABI;
 use causeway_bus::shared::outbox::Outbox;
 use causeway_bus::wire::{Arg, Body};
@@ -87,28 +89,29 @@ fn palette() -> Vec<OwnedFd> {
 }
 
 /// A packet that is right, changed in some bytes, or not at all what a packet is; at times with descriptors.
-fn send_something(random: &mut Random, socket: &OwnedFd, palette: &[OwnedFd]) {
-    let number = |random: &mut Random| match random.below(4) {
-        0 => random.below(16) as u64,
+fn send_something(random: &mut Rng, socket: &OwnedFd, palette: &[OwnedFd]) {
+    let number = |random: &mut Rng| match random.usize(..4) {
+        0 => random.usize(..16) as u64,
         1 => u64::from(ABI),
-        2 => u64::MAX - random.below(3) as u64,
-        _ => 1 << random.below(64),
+        2 => u64::MAX - random.usize(..3) as u64,
+        _ => 1 << random.usize(..64),
     };
-    let kind = [1, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20][random.below(13)];
+    let kind = [1, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20][random.usize(..13)];
     let words = [kind, number(random), number(random), number(random), number(random)];
-    let text: Vec<u8> = (0..[0, 10, 984, 2_000][random.below(4)]).map(|_| random.byte()).collect();
+    let text: Vec<u8> = (0..[0, 10, 984, 2_000][random.usize(..4)]).map(|_| random.u8(..)).collect();
     let mut bytes = packet(words, &text);
-    match random.below(4) {
-        0 => bytes = (0..random.below(100)).map(|_| random.byte()).collect(),
-        1 => bytes.truncate(random.below(bytes.len())),
+    match random.usize(..4) {
+        0 => bytes = (0..random.usize(..100)).map(|_| random.u8(..)).collect(),
+        1 => bytes.truncate(random.usize(..bytes.len())),
         2 => {
-            let at = random.below(bytes.len());
-            bytes[at] = random.byte();
+            let at = random.usize(..bytes.len());
+            bytes[at] = random.u8(..);
         }
         _ => {}
     }
-    let count = [0, 0, 1, 2, socket::MAX_FDS][random.below(5)];
-    let fds: Vec<BorrowedFd<'_>> = (0..count).map(|_| palette[random.below(palette.len())].as_fd()).collect();
+    let count = [0, 0, 1, 2, socket::MAX_FDS][random.usize(..5)];
+    let fds: Vec<BorrowedFd<'_>> =
+        (0..count).map(|_| palette[random.usize(..palette.len())].as_fd()).collect();
     // The bus may have ended the connection, and what does not fit is not waited for.
     let _ = socket::send_with_fds(socket, &bytes, &fds);
 }
@@ -144,10 +147,10 @@ impl Drop for Stop<'_> {
 
 #[test]
 fn random_packets_and_descriptors_never_stop_the_bus_nor_its_members() {
-    Random::of_environment().for_each(attack_beside_members);
+    generators().for_each(attack_beside_members);
 }
 
-fn attack_beside_members(mut random: Random) {
+fn attack_beside_members(mut random: Rng) {
     const STAY: usize = 16;
     let mut bus = NativeBus::start();
     let path = bus.path();
@@ -177,13 +180,13 @@ fn attack_beside_members(mut random: Random) {
         let mut staying: VecDeque<OwnedFd> = VecDeque::new();
         let done = rounds(200, |round| {
             if let Some(socket) = connect(&path) {
-                if random.below(2) == 0 {
+                if random.usize(..2) == 0 {
                     join(&socket);
                 }
-                for _ in 0..random.below(6) {
+                for _ in 0..random.usize(..6) {
                     send_something(&mut random, &socket, &palette);
                 }
-                if random.below(3) == 0 {
+                if random.usize(..3) == 0 {
                     staying.push_back(socket);
                     staying.drain(..staying.len().saturating_sub(STAY));
                 }

@@ -37,8 +37,7 @@ fn the_address_of_dbus_counts_more_than_an_inherited_socket() {
     let (_other, _) = serve(&at("other"));
     let native = |name: &str| Some(native_socket_beside(&path(name)));
     let joined = |dbus: Option<&str>, native: Option<PathBuf>| {
-        let mut program = Command::new(std::env::current_exe().unwrap());
-        program.args(["--exact", "the_program_itself", "--test-threads", "1"]);
+        let mut program = causeway_testkit::rerun(module_path!(), "the_program_itself");
         program.env(OUTCOME, path("outcome")).env("XDG_RUNTIME_DIR", folder.path());
         program.env_remove("DBUS_SESSION_BUS_ADDRESS").env_remove(ADDRESS_VARIABLE);
         program.envs(dbus.map(|address| ("DBUS_SESSION_BUS_ADDRESS", address)));
@@ -58,7 +57,7 @@ fn the_address_of_dbus_counts_more_than_an_inherited_socket() {
     assert_eq!(joined(None, native("bus")), guid);
     assert_eq!(joined(Some(""), None), guid);
     let two = joined(Some(&format!("{},guid={guid}", at("none"))), native("other"));
-    assert!(two.contains("name two buses"), "{two}");
+    assert!(two.contains("refer to different buses"), "{two}");
     let none = joined(Some(&replaced), None);
-    assert!(none.contains("there is no native socket"), "{none}");
+    assert!(none.contains("no native socket found"), "{none}");
 }

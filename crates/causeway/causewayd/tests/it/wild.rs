@@ -70,13 +70,9 @@ fn an_entry_of_nobody_or_for_nobody_ends_the_bus() {
 }
 
 /// A generator of numbers, so that a failure can be repeated.
-fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
-    move || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    }
+fn numbers(seed: u64) -> impl FnMut() -> u64 {
+    let mut rng = causeway_testkit::Rng::with_seed(seed);
+    move || rng.u64(..)
 }
 
 #[test]
@@ -214,9 +210,7 @@ fn a_header_that_cannot_be_ends_the_bus_and_names_its_member() {
 
 #[test]
 fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
-    if !is_own_process() {
-        return;
-    }
+    own_process!();
     let bus = Bus::start();
     let mut good = bus.member();
     good.add_match(&format!("interface='{INTERFACE}'")).unwrap();
@@ -257,9 +251,7 @@ fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
 
 #[test]
 fn only_those_a_deposit_is_for_can_take_it_and_a_dead_sender_leaves_none() {
-    if !is_own_process() {
-        return;
-    }
+    own_process!();
     let bus = Bus::start();
     let mut good = bus.member();
     let (sender, receiver, other) = (Raw::join(&bus.path()), Raw::join(&bus.path()), Raw::join(&bus.path()));
@@ -290,9 +282,7 @@ fn only_those_a_deposit_is_for_can_take_it_and_a_dead_sender_leaves_none() {
 
 #[test]
 fn wild_packets_on_control_sockets_disturb_nobody_and_leave_nothing() {
-    if !is_own_process() {
-        return;
-    }
+    own_process!();
     let bus = Bus::start();
     let mut good = bus.member();
     let mut random = numbers(0x2545_f491_4f6c_dd1d);

@@ -7,13 +7,13 @@
 //! figure that the tool gives only as an average becomes one sample, with a note in the case. Intervals that a tool prints are left out,
 //! because the unit of an interval in a record is the run.
 
+mod assemble;
 mod foreign;
 mod format;
-mod import;
 mod json;
 mod text;
 mod units;
 
+pub use assemble::{About, Import};
 pub use foreign::{Case, Foreign, Input, Problem, Run};
 pub use format::{FORMATS, Format, read};
-pub use import::{About, Import};

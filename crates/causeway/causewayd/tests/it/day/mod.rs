@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::Connection;
 use causeway_bus::wire::Body;
+use causeway_testkit::Rng;
 
 use recorder::{Recorder, Seen};
 use report::Report;
@@ -139,13 +140,13 @@ fn a_day_with_members_and_clients_that_are_killed_loses_nothing_uncounted() {
     crowd.living = (0..count).map(|number| crowd.spawn(number, 0, count, rate)).collect();
     crowd.wait(&mut control);
 
-    let mut random = mix::Random(0x9e37_79b9);
+    let mut random = Rng::with_seed(0x9e37_79b9);
     let (mut kills, mut early) = (0, None);
     let start = Instant::now();
     let length = Duration::from_secs(seconds);
     while start.elapsed() < length {
         pause(&mut control, kill_every);
-        crowd.replace(random.below(u64::from(count)) as u32, rate);
+        crowd.replace(random.u32(..count), rate);
         kills += 1;
         // What one process leaves is there by then, if anything stays for ever.
         if early.is_none() && start.elapsed() > length / 4 {

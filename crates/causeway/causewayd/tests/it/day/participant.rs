@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Arg, Args, Body, Builder, Header, Kind};
 use causeway_bus::{Connection, Error, Incoming};
+use causeway_testkit::Rng;
 
-use super::mix::{Random, Step, steps};
+use super::mix::{Step, steps};
 use super::report::Report;
 use super::{CONTROL, OBJECT, READY, TRAFFIC};
 
@@ -180,7 +181,7 @@ struct Participant {
     life: u32,
     count: u32,
     link: Link,
-    random: Random,
+    random: Rng,
     open: HashMap<u32, Open>,
     calls: u32,
     /// The last call of each caller.
@@ -204,7 +205,7 @@ impl Participant {
                 self.report.signals += 1;
             }
             Step::Call(bytes) => {
-                let to = name(self.random.below(u64::from(self.count)) as u32);
+                let to = name(self.random.u32(..self.count));
                 self.calls += 1;
                 let text = self.text(self.calls, bytes);
                 match self.link.call(&to, TRAFFIC, "Echo", Body::default().text(&text)) {
@@ -215,7 +216,7 @@ impl Participant {
                 }
             }
             Step::Ask => {
-                let body = Body::default().text(&name(self.random.below(u64::from(self.count)) as u32));
+                let body = Body::default().text(&name(self.random.u32(..self.count)));
                 let driver = causeway_dbus_wire::driver::DRIVER;
                 let serial = self.link.call(driver, driver, "NameHasOwner", body).unwrap();
                 self.open.insert(serial, Open { at: Instant::now(), text: None });
@@ -263,8 +264,8 @@ impl Participant {
     fn run(&mut self, rate: u64, report: &Path) {
         let pause = Duration::from_secs(1) * self.count / u32::try_from(rate).unwrap();
         let steps = steps();
-        let mut at = self.random.below(steps.len() as u64) as usize;
-        let mut next = Instant::now() + pause.mul_f64(self.random.below(1000) as f64 / 1000.0);
+        let mut at = self.random.usize(..steps.len());
+        let mut next = Instant::now() + pause.mul_f64(self.random.f64());
         let (mut sends, mut is_written) = (true, false);
         loop {
             let now = Instant::now();
@@ -303,7 +304,7 @@ fn play() {
     let report = PathBuf::from(report);
     std::fs::write(report.with_extension(READY), "").unwrap();
     // A seed for each life.
-    let random = Random(u64::from(number) << 32 | u64::from(life));
+    let random = Rng::with_seed(u64::from(number) << 32 | u64::from(life));
     let mut participant = Participant {
         number,
         life,

@@ -11,7 +11,6 @@ mod party;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::traced::Traced;
 use causeway_bus::wire::Body;
 use causeway_bus::{Connection as Member, NameReply};
 use nix::sys::signal::{Signal, raise};
@@ -159,9 +158,7 @@ fn report(what: &str, way: (Kind, Kind), killed: &[Killed]) {
 
 #[test]
 fn a_call_whose_callee_is_killed_after_any_system_call_ends_and_leaves_nothing() {
-    if !is_own_process() {
-        return;
-    }
+    own_process!();
     for way in WAYS {
         let mut scene = Scene::start();
         let before = scene.held();
@@ -199,9 +196,7 @@ fn kill_callee(scene: &mut Scene, (caller, callee): (Kind, Kind), k: u64) -> Kil
 
 #[test]
 fn a_caller_killed_after_any_system_call_of_its_call_leaves_nothing() {
-    if !is_own_process() {
-        return;
-    }
+    own_process!();
     for way in WAYS {
         let mut scene = Scene::start();
         let before = scene.held();
@@ -250,9 +245,7 @@ fn kill_caller(scene: &mut Scene, (caller, callee): (Kind, Kind), k: u64) -> (u6
 
 #[test]
 fn a_call_ends_when_causewayd_is_killed_after_any_of_its_system_calls_and_members_go_on() {
-    if !is_own_process() {
-        return;
-    }
+    own_process!();
     for way in WAYS {
         let whole = kill_causewayd(way, u64::MAX);
         assert_eq!(whole.end, End::Reply, "{way:?}");

@@ -27,7 +27,7 @@ use causewayd::config::Config;
 use causewayd::listen::{self, Listener, NativePlace};
 use causewayd::serve::Server;
 
-pub use causeway_testkit::{PATIENCE, Running, TempDir, eventually, eventually_seen};
+pub use causeway_testkit::{PATIENCE, Running, TempDir, Traced, eventually, eventually_seen, setting};
 
 pub const PATH: &str = "/com/example";
 pub const INTERFACE: &str = "com.example.Test";
@@ -274,7 +274,16 @@ pub fn play() -> Option<(String, PathBuf, u64)> {
     Some((role, socket.into(), number))
 }
 
-/// Runs the present test in a process of its own, where this is true: for tests that count what their process has.
+/// Runs the present test in a process of its own: for tests that count what their process has.
+macro_rules! own_process {
+    () => {
+        if !crate::support::is_own_process() {
+            return;
+        }
+    };
+}
+
+/// Is this the process of the present test alone? Otherwise that has run by now.
 pub fn is_own_process() -> bool {
     let thread = std::thread::current();
     let Some(test) = thread.name().filter(|name| *name != "main") else { return true };
@@ -285,14 +294,6 @@ pub fn is_own_process() -> bool {
     assert_ran(&output);
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     false
-}
-
-/// A number from the environment, for tests that have a long and a short form.
-pub fn setting(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is not a number")),
-        Err(_) => default,
-    }
 }
 
 /// What a process has: descriptors, and mappings of files in memory.

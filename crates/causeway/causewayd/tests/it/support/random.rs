@@ -2,36 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_testkit::Rng;
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Marsaglia's xorshift with 64 bits.
-pub struct Random(u64);
-
-impl Random {
-    /// From CAUSEWAYD_HOSTILE_SEED; otherwise from a new seed where CAUSEWAYD_HOSTILE_SECONDS are given, and from three that are always
-    /// the same where not.
-    pub fn of_environment() -> impl Iterator<Item = Random> {
-        let new = || number("CAUSEWAYD_HOSTILE_SECONDS").map(|_| u64::from(std::process::id()) << 20 | 1);
-        let seeds = number("CAUSEWAYD_HOSTILE_SEED").or_else(new).map_or(vec![1, 2, 3], |seed| vec![seed]);
-        seeds.into_iter().map(|seed| {
-            println!("again with CAUSEWAYD_HOSTILE_SEED={seed}");
-            // Small seeds differ in few bits; this constant is the golden ratio's.
-            Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).max(1))
-        })
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-
-    pub fn byte(&mut self) -> u8 {
-        self.below(256) as u8
-    }
+/// From CAUSEWAYD_HOSTILE_SEED; otherwise from a new seed where CAUSEWAYD_HOSTILE_SECONDS are given, and from three that are always the same
+/// where not.
+pub fn generators() -> impl Iterator<Item = Rng> {
+    let new = || number("CAUSEWAYD_HOSTILE_SECONDS").map(|_| u64::from(std::process::id()) << 20 | 1);
+    let seeds = number("CAUSEWAYD_HOSTILE_SEED").or_else(new).map_or(vec![1, 2, 3], |seed| vec![seed]);
+    seeds.into_iter().map(|seed| {
+        println!("again with CAUSEWAYD_HOSTILE_SEED={seed}");
+        Rng::with_seed(seed)
+    })
 }
 
 /// Runs rounds: at least so many, and more as long as the seconds of CAUSEWAYD_HOSTILE_SECONDS last. Returns how many.

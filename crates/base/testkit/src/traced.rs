@@ -1,0 +1,209 @@
+//! A process under ptrace: stepped instruction by instruction, or stopped at every system call.
+//!
+//! A tracer is a thread: what one thread has seized, only that thread can step, inspect and reap.
+//!
+//! # Safety
+//!
+//! The kernel says what a system call stop is about in a union, and beside it which of its members it filled. Only that
+//! one is read.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::eventually;
+
+/// A thread that this thread traces. Dropped, its process is killed.
+#[derive(Debug)]
+pub struct Traced {
+    thread: Pid,
+    process: Pid,
+    /// Whether the tracer has seen its end.
+    gone: Cell<bool>,
+}
+
+/// A system call that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Its number.
+    pub number: u64,
+    /// What it was given.
+    pub arguments: [u64; 6],
+    /// What it gave back.
+    pub result: i64,
+}
+
+impl Traced {
+    /// Takes over the thread of process `pid` that has stopped itself with SIGSTOP, waiting for it to do so.
+    pub fn seize_stopped(pid: i32) -> Traced {
+        let tasks = format!("/proc/{pid}/task");
+        let mut stopped = None;
+        eventually("the process to be traced does not stop", || {
+            // A stop signal stops all threads; the one that raised it has the name of the test, or is the youngest.
+            let threads = std::fs::read_dir(&tasks).unwrap().map(|task| task.unwrap().path());
+            let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+            let (named, others): (Vec<_>, Vec<_>) =
+                threads.partition(|task| read(&task.join("comm")).trim_end() == "role");
+            let in_stop = |task: &PathBuf| read(&task.join("status")).contains("State:\tT");
+            let number = |task: PathBuf| task.file_name()?.to_str()?.parse().ok();
+            // A thread has the name of the one that started it until it has set its own.
+            stopped = match named.is_empty() {
+                true => others.into_iter().filter(in_stop).filter_map(number).max(),
+                false => named
+                    .into_iter()
+                    .filter_map(number)
+                    .min()
+                    .filter(|first: &i32| in_stop(&Path::new(&tasks).join(first.to_string()))),
+            };
+            stopped.is_some()
+        });
+        Traced::seize(pid, stopped.unwrap())
+    }
+
+    /// As [`Traced::seize_stopped`], for a forked child: there the first thread stops itself, and others are the library's.
+    pub fn seize_forked(pid: i32) -> Traced {
+        eventually("the forked process does not stop", || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.contains("State:\tT")
+        });
+        Traced::seize(pid, pid)
+    }
+
+    /// Stops a process, and takes over its first thread, which does most of its work.
+    pub fn seize_running(pid: i32) -> Traced {
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+        Traced::seize_forked(pid)
+    }
+
+    fn seize(pid: i32, thread: i32) -> Traced {
+        let thread = Pid::from_raw(thread);
+        ptrace::seize(thread, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
+        let traced = Traced { thread, process: Pid::from_raw(pid), gone: Cell::new(false) };
+        match traced.wait() {
+            WaitStatus::PtraceEvent(_, Signal::SIGSTOP, _) => {}
+            other => panic!("seized, it is {other:?}"),
+        }
+        // The other threads of the process go on, and with them this one as soon as its tracer lets it.
+        kill(traced.process, Signal::SIGCONT).unwrap();
+        traced
+    }
+
+    /// The next stop or the end.
+    pub fn wait(&self) -> WaitStatus {
+        let status = waitpid(self.thread, Some(WaitPidFlag::__WALL)).unwrap();
+        self.gone.set(matches!(status, WaitStatus::Exited(..) | WaitStatus::Signaled(..)));
+        status
+    }
+
+    /// Lets it run until it stops itself again; its exit code if it ends before.
+    pub fn run(&self) -> Option<i32> {
+        let mut status = {
+            ptrace::cont(self.thread, None).unwrap();
+            self.wait()
+        };
+        loop {
+            match status {
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return None,
+                WaitStatus::Exited(_, code) => return Some(code),
+                // What is left of the first stop and of its end.
+                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {
+                    ptrace::cont(self.thread, None).unwrap();
+                    status = self.wait();
+                }
+                other => panic!("while running: {other:?}"),
+            }
+        }
+    }
+
+    /// Executes up to `count` instructions. False if it stopped itself before.
+    pub fn step(&self, count: u64) -> bool {
+        for _ in 0..count {
+            ptrace::step(self.thread, None).unwrap();
+            match self.wait() {
+                WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return false,
+                other => panic!("while stepping: {other:?}"),
+            }
+        }
+        true
+    }
+
+    /// Lets it run until it stops itself again, and notes every system call on the way.
+    pub fn calls(&self) -> Vec<Call> {
+        let mut calls: Vec<Call> = Vec::new();
+        loop {
+            ptrace::syscall(self.thread, None).unwrap();
+            match self.wait() {
+                WaitStatus::PtraceSyscall(_) => {
+                    let info = ptrace::syscall_info(self.thread).unwrap();
+                    match info.op {
+                        libc::PTRACE_SYSCALL_INFO_ENTRY => {
+                            // SAFETY: the kernel says that it filled this member.
+                            let entry = unsafe { info.u.entry };
+                            calls.push(Call { number: entry.nr, arguments: entry.args, result: 0 });
+                        }
+                        // The end of a call that began before is none of ours.
+                        libc::PTRACE_SYSCALL_INFO_EXIT => {
+                            if let Some(call) = calls.last_mut() {
+                                // SAFETY: as above.
+                                call.result = unsafe { info.u.exit }.sval;
+                            }
+                        }
+                        other => panic!("a stop of kind {other}"),
+                    }
+                }
+                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {}
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return calls,
+                other => panic!("while counting calls: {other:?}"),
+            }
+        }
+    }
+
+    /// Lets it run until it has returned from `most` system calls, has stopped itself, or `is_over`; returns from how many it has returned.
+    pub fn run_calls(&self, most: u64, is_over: impl Fn() -> bool) -> u64 {
+        let mut returned = 0;
+        while returned < most {
+            ptrace::syscall(self.thread, None).unwrap();
+            let status = loop {
+                match waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)).unwrap() {
+                    WaitStatus::StillAlive if is_over() => return returned,
+                    WaitStatus::StillAlive => std::thread::sleep(std::time::Duration::from_micros(20)),
+                    status => break status,
+                }
+            };
+            match status {
+                WaitStatus::PtraceSyscall(_) => {
+                    let op = ptrace::syscall_info(self.thread).unwrap().op;
+                    returned += u64::from(op == libc::PTRACE_SYSCALL_INFO_EXIT);
+                }
+                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {}
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return returned,
+                other => panic!("after {returned} system calls: {other:?}"),
+            }
+        }
+        returned
+    }
+
+    /// SIGKILL, and the tracer's goodbye: a traced thread is not gone before.
+    pub fn kill(&self) {
+        if self.gone.get() {
+            return;
+        }
+        kill(self.process, Signal::SIGKILL).unwrap();
+        while !self.gone.get() {
+            self.wait();
+        }
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,556 @@
+//! Publishers that join at any time, and logs that are resized: every message comes once, in one order, or is counted as lost.
+//!
+//! `CAUSEWAY_EPOCHS_SEED` repeats a run, `CAUSEWAY_EPOCHS_PUBLISHERS` sets how many processes publish in the random ones.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::common::{LONG, Peer, Rng, Role, eventually, fill, join, served, setting, small};
+use causeway::{
+    Error, Group, GroupOptions, Policy, PoolOptions, Received, RecvTimeoutError, Refusal, SubscribeOptions,
+    Subscriber, Trust, TryPublishError, TryRecvError, Waited,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Publishes `count` messages of varying length that say who published them and how many before.
+fn publish_some(socket: &Path, count: u64) {
+    let mut publisher = join(socket).publisher().unwrap();
+    let own = u64::from(std::process::id());
+    for number in 0..count {
+        let length = 16 + (number * 37 + own) % 300;
+        let mut payload = vec![own as u8; length as usize];
+        payload[..8].copy_from_slice(&own.to_le_bytes());
+        payload[8..16].copy_from_slice(&number.to_le_bytes());
+        publisher.publish_timeout(&payload, LONG).unwrap_or_else(|error| panic!("message {number}: {error}"));
+    }
+}
+
+/// What the processes of these tests do.
+pub const ROLES: &[(&str, Role)] = &[("publish-some", publish_some)];
+
+/// What a subscriber has seen.
+#[derive(Default)]
+struct Seen {
+    order: DefaultHasher,
+    /// Messages of each process, by its number.
+    of: BTreeMap<u64, u64>,
+    /// The number that is expected next in each publisher's slot.
+    next_sequence: BTreeMap<u8, u32>,
+    position: Option<u64>,
+    received: u64,
+    lost: u64,
+}
+
+impl Seen {
+    /// Takes one thing that was received. With `all`, nothing may be missing.
+    fn take(&mut self, received: Received<causeway::Message<'_>>, all: bool) {
+        let message = match received {
+            Received::Message(message) => message,
+            Received::Lost { messages, .. } => {
+                assert!(!all, "{messages} messages were lost");
+                self.lost += messages;
+                return;
+            }
+        };
+        assert!(self.position.is_none_or(|before| before < message.position.0), "positions do not grow");
+        self.position = Some(message.position.0);
+        self.received += 1;
+        let word = |at: usize| u64::from_le_bytes(message.bytes[at..at + 8].try_into().unwrap());
+        let (own, number) = (word(0), word(8));
+        let expected = self.of.entry(own).or_default();
+        let sequence = self.next_sequence.entry(message.publisher).or_default();
+        if all {
+            assert_eq!((number, message.sequence), (*expected, *sequence), "of process {own}");
+        } else {
+            assert!(number >= *expected && message.sequence >= *sequence, "of process {own}");
+        }
+        (*expected, *sequence) = (number + 1, message.sequence + 1);
+        assert!(message.bytes[16..].iter().all(|byte| *byte == own as u8), "torn");
+        (message.position, message.publisher, message.sequence, message.bytes).hash(&mut self.order);
+    }
+}
+
+/// How a subscriber of the random tests receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Sleeping,
+    OnDescriptor,
+    Polling,
+    Lossy,
+}
+
+/// Receives until the end of the group.
+fn receive_all(mut subscriber: Subscriber, way: Way) -> Seen {
+    let mut seen = Seen::default();
+    subscriber.spin_at_most(Duration::ZERO);
+    subscriber.sleep_on_descriptor(way == Way::OnDescriptor);
+    loop {
+        let received = match way {
+            Way::Sleeping | Way::OnDescriptor => subscriber.recv_timeout(LONG),
+            Way::Polling | Way::Lossy => match subscriber.try_recv() {
+                Ok(received) => Ok(received),
+                Err(TryRecvError::Empty) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Failed(error)) => panic!("{way:?}: {error}"),
+            },
+        };
+        match received {
+            Ok(received) => seen.take(received, way != Way::Lossy),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(error) => panic!("{way:?} after {} messages: {error}", seen.received),
+        }
+        if way == Way::Lossy && seen.received.is_multiple_of(16) {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+    assert_eq!(subscriber.lost_messages(), seen.lost);
+    seen
+}
+
+const WAYS: [Way; 4] = [Way::Sleeping, Way::OnDescriptor, Way::Polling, Way::Lossy];
+
+/// Subscribes in all ways while `act` runs with the group, which ends after it. Returns what each has seen: the same.
+fn all_see_the_same(options: GroupOptions, act: impl FnOnce(&Group, &Path)) -> Seen {
+    let (_dir, socket, group) = served(options);
+    std::thread::scope(|scope| {
+        let subscribers = WAYS.map(|way| {
+            let policy = if way == Way::Lossy { Policy::Lossy } else { Policy::Reliable };
+            let subscriber = group.subscribe(SubscribeOptions::new(policy).from_oldest()).unwrap();
+            scope.spawn(move || receive_all(subscriber, way))
+        });
+        act(&group, &socket);
+        drop(group);
+        let [first, others @ ..] = subscribers.map(|subscriber| subscriber.join().unwrap());
+        for (way, other) in WAYS[1..].iter().zip(&others) {
+            assert_eq!(other.received + other.lost, first.received, "{way:?}");
+            if *way != Way::Lossy {
+                assert_eq!(other.order.finish(), first.order.finish(), "{way:?} saw another order");
+            }
+        }
+        first
+    })
+}
+
+fn seeded() -> Rng {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = setting("CAUSEWAY_EPOCHS_SEED", now.as_nanos() as u64 | 1);
+    eprintln!("CAUSEWAY_EPOCHS_SEED={seed}");
+    Rng::with_seed(seed)
+}
+
+fn late() -> GroupOptions {
+    small().late_publishers()
+}
+
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Processes join at random moments, a thread publishes beside them, and the log is resized all the time.
+fn join_and_resize_at_random(trust: Trust) {
+    const MESSAGES: u64 = 300;
+    let publishers = setting("CAUSEWAY_EPOCHS_PUBLISHERS", 10);
+    let mut random = seeded();
+    let is_over = AtomicBool::new(false);
+    let seen = all_see_the_same(late().trust(trust), |group, socket| {
+        std::thread::scope(|scope| {
+            let mut beside = group.publisher().unwrap();
+            let is_over = &is_over;
+            let beside = scope.spawn(move || {
+                let mut count = 0u64;
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut payload = [0; 16];
+                    payload[8..].copy_from_slice(&count.to_le_bytes());
+                    beside.publish_timeout(&payload, LONG).unwrap();
+                    count += 1;
+                    if count.is_multiple_of(64) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+                count
+            });
+            // Whatever goes wrong here, the thread beside ends.
+            let over = OnDrop(is_over);
+            let mut peers: Vec<Peer> = Vec::new();
+            let mut refused = 0;
+            while peers.len() < publishers as usize || peers.iter_mut().any(|peer| !peer.has_ended()) {
+                if peers.len() < publishers as usize && random.u64(..).is_multiple_of(4) {
+                    peers.push(Peer::start("publish-some", socket, MESSAGES));
+                }
+                match group.resize(4096 << (random.u64(..) % 5)) {
+                    Ok(()) => {}
+                    // All the logs that may be kept wait for a subscriber that is not fast enough.
+                    Err(Error::Refused(Refusal::LogsHeld)) => refused += 1,
+                    Err(error) => panic!("{error}"),
+                }
+                std::thread::sleep(Duration::from_micros(random.u64(..) % 20_000));
+            }
+            peers.iter_mut().for_each(Peer::succeed);
+            drop(over);
+            let count = beside.join().unwrap();
+            eprintln!("{} messages beside, {refused} resizes refused", count);
+        });
+    });
+    let of_peers: Vec<_> = seen.of.iter().filter(|(process, _)| **process != 0).collect();
+    assert_eq!(of_peers.len() as u64, publishers);
+    assert!(of_peers.iter().all(|(_, count)| **count == MESSAGES), "{of_peers:?}");
+}
+
+#[test]
+fn processes_of_one_user_join_and_logs_change_their_size_and_every_message_comes_once_in_one_order() {
+    join_and_resize_at_random(Trust::SameUser);
+}
+
+#[test]
+fn strangers_that_join_and_logs_that_change_their_size_keep_every_message_and_one_order() {
+    join_and_resize_at_random(Trust::Strangers);
+}
+
+/// Each publisher is killed while others join and the log is resized: some in the middle of a roll.
+#[test]
+fn publishers_killed_in_the_middle_of_a_roll_stop_nobody() {
+    let publishers = setting("CAUSEWAY_EPOCHS_PUBLISHERS", 16);
+    let mut random = seeded();
+    all_see_the_same(late(), |group, socket| {
+        let mut peers: Vec<Peer> = Vec::new();
+        for _ in 0..publishers {
+            peers.push(Peer::start("publish-some", socket, u64::MAX));
+            if peers.len() == 4 {
+                let mut victim = peers.remove((random.u64(..) % 4) as usize);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| match group.resize(4096 << (random.u64(..) % 3)) {
+                        Ok(()) | Err(Error::Refused(Refusal::LogsHeld)) => {}
+                        Err(error) => panic!("{error}"),
+                    });
+                    std::thread::sleep(Duration::from_micros(u64::from(std::process::id()) % 200));
+                    victim.kill();
+                });
+                victim.wait();
+            }
+            std::thread::sleep(Duration::from_micros(random.u64(..) % 8000));
+        }
+        eventually("no publisher is left that joined last", || {
+            !group.report().unwrap().publishers.is_empty()
+        });
+        drop(peers);
+        eventually("dead publishers are not removed", || group.report().unwrap().publishers.is_empty());
+    });
+}
+
+/// A stopped process can neither map the next log nor answer: the roll goes on without it, and it comes after when it goes on.
+#[test]
+fn a_stopped_publisher_delays_a_join_for_a_second_at_most_and_joins_the_others_when_it_goes_on() {
+    const MESSAGES: u64 = 40_000;
+    let seen = all_see_the_same(late(), |group, socket| {
+        let mut stopped = Peer::start("publish-some", socket, MESSAGES);
+        eventually("the first does not publish", || group.report().unwrap().messages > 10);
+        kill(Pid::from_raw(stopped.pid()), Signal::SIGSTOP).unwrap();
+        // Not between its claim and its commit, where it would delay subscribers: that is another test's.
+        let before = group.report().unwrap().messages;
+        let mut other = Peer::start("publish-some", socket, 1);
+        other.succeed();
+        group.resize(64 << 10).unwrap();
+        eventually("the other's message does not come", || group.report().unwrap().messages > before);
+        kill(Pid::from_raw(stopped.pid()), Signal::SIGCONT).unwrap();
+        stopped.succeed();
+    });
+    assert_eq!(seen.received, MESSAGES + 1);
+}
+
+/// A log of one publisher rolls with its publisher's own messages.
+#[test]
+fn the_one_publisher_of_a_group_goes_on_in_a_log_of_another_size() {
+    let group = Group::create("one", small()).unwrap();
+    group.resize(8192).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    assert_eq!(publisher.payload_bytes_max(), 2048);
+    for round in 0..200u64 {
+        publisher.try_publish(&round.to_le_bytes()).unwrap();
+        group.resize(4096 << (round % 4)).unwrap();
+        publisher.try_publish(&vec![7; 1024 << (round % 4)]).unwrap();
+        for length in [8, 1024 << (round % 4)] {
+            let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("lost") };
+            assert_eq!(message.bytes.len(), length);
+            assert_eq!(message.lost_before, Some(0));
+        }
+    }
+    assert_eq!(group.report().unwrap().messages, 400);
+    drop((group, publisher));
+    assert!(matches!(subscriber.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected)));
+}
+
+#[test]
+fn a_publisher_that_waits_for_space_finds_it_in_a_larger_log() {
+    for options in [small(), small().several_publishers()] {
+        let group = Group::create("full", options).unwrap();
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        fill(&mut publisher, b"full");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| publisher.publish_timeout(b"behind", LONG).unwrap());
+            std::thread::sleep(Duration::from_millis(5));
+            group.resize(8192).unwrap();
+            waiting.join().unwrap();
+        });
+        let mut count = 0;
+        while let Received::Message(message) = subscriber.try_recv().unwrap() {
+            if message.bytes == b"behind" {
+                break;
+            }
+            count += 1;
+        }
+        assert!(count >= 4096 / 64 - 1, "{count} messages before the last");
+    }
+}
+
+/// A subscriber that sleeps on any kind of word or descriptor while the log ends gets the first message of the next one.
+#[test]
+fn subscribers_that_sleep_through_a_roll_are_woken_in_the_next_log() {
+    for (trust, on_descriptor) in [
+        (Trust::SameUser, false),
+        (Trust::SameUser, true),
+        (Trust::Strangers, false),
+        (Trust::Strangers, true),
+    ] {
+        let group = Group::create("asleep", small().several_publishers().trust(trust)).unwrap();
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        subscriber.spin_at_most(Duration::ZERO);
+        subscriber.sleep_on_descriptor(on_descriptor);
+        for round in 0..50u32 {
+            std::thread::scope(|scope| {
+                let sleeper = scope.spawn(|| {
+                    let waited = subscriber.wait(Some(LONG)).unwrap();
+                    (
+                        waited,
+                        subscriber.try_recv().map(|received| received.into_owned().message().unwrap().bytes),
+                    )
+                });
+                eventually("it does not fall asleep", || group.report().unwrap().subscribers[0].asleep);
+                group.resize(4096 << (round % 2)).unwrap();
+                eventually("it does not fall asleep again", || group.report().unwrap().subscribers[0].asleep);
+                publisher.try_publish(&round.to_le_bytes()).unwrap();
+                let (waited, bytes) = sleeper.join().unwrap();
+                assert_eq!(
+                    (waited, bytes.unwrap()),
+                    (Waited::Ready, round.to_le_bytes().to_vec()),
+                    "{trust:?}"
+                );
+            });
+        }
+        // An event loop that is armed before the log ends.
+        assert!(subscriber.arm().unwrap());
+        group.resize(4096).unwrap();
+        assert_eq!(causeway_os::process::poll(&[subscriber.as_fd()], Some(LONG)).unwrap(), [true]);
+        assert!(subscriber.arm().unwrap(), "there is nothing yet");
+        publisher.try_publish(b"in the loop").unwrap();
+        assert_eq!(causeway_os::process::poll(&[subscriber.as_fd()], Some(LONG)).unwrap(), [true]);
+        assert!(matches!(subscriber.try_recv().unwrap(), Received::Message(_)));
+    }
+}
+
+/// Open descriptors of this process, and bytes of addresses of logs with this name.
+fn open_and_mapped(name: &str) -> (usize, u64) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let logs = maps.lines().filter(|line| line.contains(&format!("memfd:causeway:{name}")));
+    let bytes = logs.map(|line| {
+        let (from, to) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+        hex(to) - hex(from)
+    });
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let own = descriptors.filter(|entry| {
+        std::fs::read_link(entry.path())
+            .is_ok_and(|to| to.to_string_lossy().contains(&format!("causeway:{name}")))
+    });
+    (own.count(), bytes.sum())
+}
+
+#[test]
+fn many_rolls_leave_no_log_behind_and_a_subscriber_that_slept_through_them_is_told_what_it_lost() {
+    let group = Group::create("many-rolls", small().several_publishers()).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut reliable = group.subscribe(Policy::Reliable).unwrap();
+    let mut asleep = group.subscribe(Policy::Lossy).unwrap();
+    let before = open_and_mapped("many-rolls");
+    const ROLLS: u32 = 500;
+    for round in 0..ROLLS {
+        for _ in 0..3 {
+            publisher.try_publish(&round.to_le_bytes()).unwrap();
+            assert!(matches!(reliable.try_recv().unwrap(), Received::Message(_)));
+        }
+        group.resize(4096).unwrap();
+        assert!(matches!(reliable.try_recv(), Err(TryRecvError::Empty)));
+    }
+    publisher.try_publish(b"last").unwrap();
+    assert!(matches!(reliable.try_recv().unwrap(), Received::Message(_)));
+    let after = open_and_mapped("many-rolls");
+    // The one that sleeps keeps the log that it has.
+    assert!(after.0 <= before.0 + 1, "{after:?} descriptors and bytes after {before:?}");
+    assert!(after.1 <= before.1 * 2, "{after:?} descriptors and bytes after {before:?}");
+    let (mut received, mut lost) = (0, 0);
+    loop {
+        match asleep.try_recv() {
+            Ok(Received::Message(message)) if message.bytes == b"last" => break,
+            Ok(Received::Message(_)) => received += 1,
+            Ok(Received::Lost { messages, .. }) => lost += messages,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!((received, lost), (3, u64::from(ROLLS - 1) * 3));
+    assert_eq!(group.report().unwrap().messages, u64::from(ROLLS) * 3 + 1);
+    assert_eq!(open_and_mapped("many-rolls"), before);
+}
+
+#[test]
+fn a_subscriber_that_must_lose_nothing_keeps_eight_logs_and_no_more() {
+    let group = Group::create("kept", small().several_publishers()).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let mut published = 0u32;
+    let refused = loop {
+        publisher.try_publish(&published.to_le_bytes()).unwrap();
+        published += 1;
+        if let Err(error) = group.resize(4096) {
+            break error;
+        }
+        assert!(published < 20, "no end of logs");
+    };
+    assert!(matches!(refused, Error::Refused(Refusal::LogsHeld)), "{refused}");
+    for expected in 0..published {
+        let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("lost") };
+        assert_eq!((message.bytes, message.lost_before), (&expected.to_le_bytes()[..], Some(0)));
+    }
+    group.resize(8192).unwrap();
+    publisher.try_publish(&[1; 2000]).unwrap();
+    assert!(matches!(subscriber.try_recv().unwrap(), Received::Message(_)));
+}
+
+/// One that does not read would otherwise keep late publishers out for as long as it likes.
+#[test]
+fn a_subscriber_with_a_deadline_keeps_logs_no_longer_than_that() {
+    let group = Group::create("deadline", small().several_publishers()).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut late = group.subscribe(Policy::DemoteAfter(Duration::from_millis(20))).unwrap();
+    const ROLLS: u64 = 20;
+    for round in 0..ROLLS {
+        publisher.try_publish(&round.to_le_bytes()).unwrap();
+        eventually("no log begins any more", || match group.resize(4096) {
+            Ok(()) => true,
+            Err(Error::Refused(Refusal::LogsHeld)) => false,
+            Err(error) => panic!("{error}"),
+        });
+    }
+    let (mut received, mut lost) = (0, 0);
+    while received + lost < ROLLS {
+        match late.try_recv().unwrap() {
+            Received::Message(_) => received += 1,
+            Received::Lost { messages, .. } => lost += messages,
+        }
+    }
+    assert!(received > 0 && lost > 0 && late.health().unwrap().demoted, "{received} received, {lost} lost");
+    assert!(matches!(late.try_recv(), Err(TryRecvError::Empty)));
+}
+
+/// A message that is not finished stays in its log, before all messages of the next.
+#[test]
+fn a_loan_that_is_out_while_the_log_ends_is_published_before_what_comes_after() {
+    let group = Group::create("loan", small().several_publishers()).unwrap();
+    let mut publishers = [group.publisher().unwrap(), group.publisher().unwrap()];
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let [first, second] = &mut publishers;
+    let mut loan = first.try_loan(600).unwrap();
+    loan.fill(1);
+    group.resize(8192).unwrap();
+    second.try_publish(b"behind").unwrap();
+    assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Empty)));
+    loan.commit().unwrap();
+    let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("lost") };
+    assert_eq!(message.bytes, [1; 600]);
+    let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("lost") };
+    assert_eq!(message.bytes, b"behind");
+    // One that is left unfinished by a publisher that ends is passed over.
+    let loan = publishers[0].try_loan(600).unwrap();
+    group.resize(4096).unwrap();
+    std::mem::forget(loan);
+    let [first, mut second] = publishers;
+    second.try_publish(b"after").unwrap();
+    drop(first);
+    let Received::Message(message) = subscriber.recv_timeout(LONG).unwrap() else { panic!("lost") };
+    assert_eq!(message.bytes, b"after");
+    assert_eq!(group.report().unwrap().messages, 3);
+}
+
+#[test]
+fn payloads_by_reference_go_on_in_the_next_log() {
+    let group = Group::create("large", small().large_payloads()).unwrap();
+    let mut publisher = group.large_publisher(PoolOptions::new(10_000).files(2)).unwrap();
+    let mut subscriber = group.large_subscribe(Policy::Reliable).unwrap();
+    for round in 0..50u8 {
+        let mut loan = publisher.loan(10_000).unwrap();
+        loan.fill(round);
+        loan.publish().unwrap();
+        group.resize(4096 << (round % 2)).unwrap();
+        let message = subscriber.recv().unwrap().message().unwrap();
+        let mut bytes = vec![0; 10_000];
+        message.payload.copy_to(&mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == round));
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_resized_says_why_and_stays() {
+    let group = Group::create("stays", small().several_publishers()).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    for capacity in [0, 5000, 1 << 31] {
+        let refused = group.resize(capacity).unwrap_err().to_string();
+        assert!(refused.contains("power of two"), "{refused}");
+    }
+    publisher.try_publish(b"x").unwrap();
+    let joined = Group::join_socket(group.invite().unwrap()).unwrap();
+    assert!(joined.resize(4096).unwrap_err().to_string().contains("creator"));
+    // A message that is too long for the smaller log is refused, and only that.
+    group.resize(8192).unwrap();
+    publisher.try_publish(&[0; 2000]).unwrap();
+    group.resize(4096).unwrap();
+    publisher.try_publish(b"moved").unwrap();
+    let refused = publisher.try_publish(&[0; 2000]);
+    assert!(
+        matches!(refused, Err(TryPublishError::Failed(Error::TooLong { limit_bytes: 1024, .. }))),
+        "{refused:?}"
+    );
+    assert!(group.evict(publisher.id()).unwrap());
+    assert!(matches!(group.resize(4096), Err(Error::Refused(Refusal::Ended))));
+}
+
+#[test]
+fn without_permission_no_publisher_of_another_process_joins_after_a_subscriber() {
+    let group = Group::create("fixed", small().several_publishers()).unwrap();
+    let _subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let refused = Group::join_socket(group.invite().unwrap()).unwrap().publisher();
+    assert!(matches!(refused, Err(Error::Refused(Refusal::PublishersFixed))));
+    // And with it none does once the group was dropped.
+    let group = Group::create("open", late()).unwrap();
+    let invited = Group::join_socket(group.invite().unwrap()).unwrap();
+    let mut late = invited.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    drop(group);
+    assert!(matches!(invited.publisher(), Err(Error::Refused(Refusal::Ended))));
+    late.try_publish(b"still").unwrap();
+    assert!(matches!(subscriber.recv_timeout(LONG).unwrap(), Received::Message(_)));
+    drop(late);
+    assert!(matches!(subscriber.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected)));
+}

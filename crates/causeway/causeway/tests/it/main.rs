@@ -1,0 +1,58 @@
+//! What programs that use the library rely on.
+//!
+//! Most tests need other processes: this program again, in a role.
+#![cfg(not(loom))]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped, its seed, and what it counted")]
+
+#[cfg(feature = "tokio")]
+mod asynchronous;
+mod call;
+#[cfg(feature = "tokio")]
+mod call_async;
+mod common;
+mod damage;
+mod death;
+mod document;
+#[cfg(feature = "tokio")]
+mod ends;
+mod epochs;
+mod errors;
+mod exhaustion;
+mod group;
+mod idle;
+mod in_place;
+mod kill;
+mod large;
+mod many;
+mod neighbours;
+mod order;
+mod reference;
+mod space;
+mod threads;
+#[cfg(feature = "zerocopy")]
+mod typed;
+mod waiting;
+
+/// What this program does where a test has started it as another process.
+#[test]
+fn role() {
+    let Some((role, socket, number)) = causeway_testkit::play() else { return };
+    let roles = [
+        call::ROLES,
+        death::ROLES,
+        epochs::ROLES,
+        errors::ROLES,
+        exhaustion::ROLES,
+        idle::ROLES,
+        kill::ROLES,
+        large::ROLES,
+        many::ROLES,
+        neighbours::ROLES,
+        order::ROLES,
+        #[cfg(feature = "zerocopy")]
+        typed::ROLES,
+    ];
+    let found = roles.concat().into_iter().find(|(name, _)| *name == role);
+    let (_, run) = found.unwrap_or_else(|| panic!("unknown role {role}"));
+    run(&socket, number);
+}

@@ -1,0 +1,4 @@
+//! Explanations of simulated costs, and time lines of traces whose truth is known.
+
+mod explain;
+mod timeline;

@@ -1,0 +1,174 @@
+//! The page as text: one file, everything inside, nothing foreign taken as markup.
+
+use weighbridge_report::{Report, html};
+
+use crate::common;
+
+const SECTIONS: [&str; 16] = [
+    "machine",
+    "findings",
+    "figures-1",
+    "figures-2",
+    "figures-3",
+    "figures-4",
+    "figures-5",
+    "figures-6",
+    "figures-7",
+    "legend",
+    "scaling",
+    "cases",
+    "anomalies",
+    "regimes",
+    "stopped",
+    "skipped",
+];
+
+fn whole() -> String {
+    html(&Report::from_reading(common::whole()))
+}
+
+/// The page without the charting script, which contains all sorts of text.
+fn own_part(page: &str) -> String {
+    let start = page.find("<script type=\"text/javascript\">").expect("the charting script");
+    let end = start + page[start..].find("</script>").expect("its end");
+    format!("{}{}", &page[..start], &page[end + "</script>".len()..])
+}
+
+#[test]
+fn the_charting_script_is_inside_exactly_once() {
+    let page = whole();
+    assert_eq!(page.matches("* plotly.js v").count(), 1);
+    assert!(!page.contains("MathJax=") && !page.contains("mathjax@"), "the formula renderer is not needed");
+}
+
+#[test]
+fn the_page_loads_nothing_from_elsewhere() {
+    let page = own_part(&whole());
+    for loads in [" src=", "<link", "@import", "url(", "http://", "https://"] {
+        assert!(!page.contains(loads), "{loads}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn every_section_is_there_once_and_can_be_reached() {
+    let page = own_part(&whole());
+    for id in SECTIONS {
+        assert_eq!(page.matches(&format!("<section id=\"{id}\">")).count(), 1, "{id}");
+        assert_eq!(page.matches(&format!("href=\"#{id}\"")).count(), 1, "{id}");
+    }
+    assert_eq!(page.matches("<section ").count(), SECTIONS.len());
+}
+
+#[test]
+fn a_section_without_content_is_left_out() {
+    let page = own_part(&html(&Report::from_reading(common::interrupted())));
+    for id in ["findings", "scaling", "skipped"] {
+        assert!(!page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    assert!(page.contains("<section id=\"figures-1\">"));
+}
+
+#[test]
+fn a_record_of_signals_streams_and_receivers_has_their_sections() {
+    let page = own_part(&html(&Report::from_reading(common::patterns())));
+    for id in ["figures-1", "scaling", "series"] {
+        assert_eq!(page.matches(&format!("<section id=\"{id}\">")).count(), 1, "{id}");
+    }
+    for title in ["Fan-in not pinned, payload 1 B, over streams", "Contention on two CPUs, over roles"] {
+        assert!(page.contains(&format!("<figcaption>{title}</figcaption>")), "{title}");
+    }
+    assert!(!page.contains("over wait"), "an axis that is no number is not drawn over");
+    // The default number of streams is not in the id; the case line has it.
+    assert!(page.contains("streams: 2000"), "hover of the default");
+    assert!(page.contains("pipe streams=10 1 B fan-in free: run 4 of 7"), "the run in the middle is shown");
+}
+
+#[test]
+fn elements_are_closed_in_the_order_in_which_they_were_opened() {
+    for reading in
+        [common::whole(), common::interrupted(), common::truncated(), common::hostile(), common::patterns()]
+    {
+        let page = own_part(&html(&Report::from_reading(reading)));
+        assert_eq!(unbalanced(&page), None);
+    }
+}
+
+/// The first element that is closed out of turn or never.
+fn unbalanced(page: &str) -> Option<String> {
+    const VOID: [&str; 4] = ["meta", "br", "input", "!doctype"];
+    let mut open: Vec<String> = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        let end = start + rest[start..].find('>').expect("an element ends");
+        let inside = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        let name: String =
+            inside.chars().take_while(|c| c.is_ascii_alphanumeric() || "/!".contains(*c)).collect();
+        match name.strip_prefix('/') {
+            Some(closed) if open.last().is_some_and(|last| last == closed) => {
+                open.pop();
+            }
+            Some(closed) => return Some(format!("</{closed}> while {open:?} are open")),
+            None if VOID.contains(&name.as_str()) => {}
+            None => {
+                // What stands inside a script or a style is not markup.
+                if name == "script" || name == "style" {
+                    rest = &rest[rest.find(&format!("</{name}>")).expect("its end")..];
+                }
+                open.push(name);
+            }
+        }
+    }
+    open.pop()
+}
+
+#[test]
+fn foreign_text_is_shown_and_never_obeyed() {
+    let page = own_part(&html(&Report::from_reading(common::hostile())));
+    assert!(!page.contains("<script>alert") && !page.contains("<img"));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    let charts: Vec<&str> = page.split("<script type=\"application/json\">").skip(1).collect();
+    assert!(charts.iter().any(|chart| chart.contains("&lt;img src=x")), "the charts name the mechanism");
+    for chart in charts {
+        let (json, _) = chart.split_once("</script>").expect("its end");
+        assert!(!json.contains('<'), "nothing in a description can end it: {json:.200}");
+    }
+    assert!(!page.contains('\u{1b}'));
+}
+
+#[test]
+fn broken_lines_are_named_before_anything_else() {
+    let page = html(&Report::from_reading(common::truncated()));
+    let warning = page.find("line 10: ends in the middle").expect("the problem is named");
+    assert!(warning < page.find("<main>").unwrap());
+}
+
+#[test]
+fn findings_say_which_order_is_sure_and_list_every_contestant() {
+    let page = whole();
+    assert!(page.contains("surely in this order: ring-futex, then pipe and unix-stream, then tcp"));
+    assert!(page.contains("expected to be wrong by chance: 0.1."));
+    assert!(page.contains("times the cost of ring-futex"));
+    assert!(
+        page.contains("mq-posix and pipe were compared in 3 pairs only"),
+        "a pair without runs is listed by itself"
+    );
+}
+
+#[test]
+fn two_records_name_their_lines() {
+    let readings = [("before".to_string(), common::whole()), ("after".to_string(), common::whole())];
+    let page = own_part(&html(&Report::from_readings(readings)));
+    assert!(page.contains("\"name\":\"pipe [before]\"") && page.contains("\"name\":\"pipe [after]\""));
+}
+
+#[test]
+fn a_large_record_has_a_chart_per_placement_and_a_row_per_case() {
+    let page = own_part(&html(&Report::from_reading(common::large(500))));
+    // Time, switches and CPU time at two placements.
+    assert_eq!(page.matches("class=\"plot\"").count(), 6);
+    let table = &page[page.find("id=\"sortable\"").unwrap()..];
+    let table = &table[..table.find("</table>").unwrap()];
+    assert_eq!(table.matches("<tr>").count(), 501);
+}

@@ -1,0 +1,11 @@
+//! Reports of records that are built in code, in every format.
+
+mod baseline;
+mod chromium;
+mod common;
+mod data;
+mod explain;
+mod html;
+mod known_answers;
+mod suites;
+mod text;

@@ -1,0 +1,459 @@
+//! `weighbridge dbus`: captures that are made, and private buses.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use causeway_testkit::{Running, eventually, skipped};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{captures, files, folder, said, start, text};
+
+/// Strings in bodies of the capture below, which no report may show.
+const SECRETS: &[&str] = &["alice@example.com", "Alice in her garden", "not now"];
+
+fn boot(folder: &Path) {
+    std::fs::write(folder.join("boot.pcap"), captures::boot(Vec::new())).unwrap();
+}
+
+/// What a subcommand of `dbus` writes to its outputs.
+#[track_caller]
+pub fn output(folder: &Path, words: &str, code: i32) -> (String, String) {
+    let said = said(folder, &format!("dbus {words}")).with(code);
+    (said.stdout, said.stderr)
+}
+
+#[track_caller]
+fn json(folder: &Path, words: &str) -> Value {
+    serde_json::from_str(&output(folder, &format!("{words} --format json"), 0).0).unwrap()
+}
+
+/// The events of a time line.
+fn events(folder: &Path, file: &str) -> Vec<Value> {
+    let trace: Value = serde_json::from_str(&text(folder.join(file))).unwrap();
+    trace["traceEvents"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_capture_is_shown_in_every_format_without_what_messages_say() {
+    let folder = folder();
+    boot(folder.path());
+    let show = |format: &str| output(folder.path(), &format!("analyse boot.pcap --format {format}"), 0).0;
+    let document = json(folder.path(), "analyse boot.pcap");
+    let totals = |key: &str| document["totals"][key].as_u64().unwrap();
+    let counted = ["messages", "method_calls", "method_returns", "errors", "signals"].map(totals);
+    assert_eq!(counted, [8_313, 2_850, 761, 3, 4_699]);
+    assert!(totals("bytes") > 1_000_000);
+    assert_eq!(document["files"][0]["format"], "pcap");
+    let plain = show("text");
+    let add_match = plain.lines().find(|line| line.trim_start().starts_with("AddMatch")).unwrap_or_default();
+    let cells: Vec<&str> = add_match.split_whitespace().collect();
+    assert_eq!(cells, ["AddMatch", "1,308", "15.7", "%"], "{plain}");
+    assert!(plain.contains("8,313 messages"), "{plain}");
+    assert!(plain.contains("The rules of all 25 connections are known."), "{plain}");
+    let markdown = show("markdown");
+    assert!(markdown.contains("## Recipients\n") && markdown.contains("| --- | --: | --: |"), "{markdown}");
+    let page = show("html");
+    assert_eq!(page.matches("<svg").count(), 4);
+    // Nothing is loaded from anywhere.
+    assert!(!page.contains("src=") && !page.contains("href="), "{page}");
+    for shown in [document.to_string(), plain, markdown, page] {
+        assert!(!SECRETS.iter().any(|secret| shown.contains(secret)), "{shown}");
+    }
+    assert_eq!(files(folder.path()), ["boot.pcap"]);
+}
+
+#[test]
+fn lint_has_an_exit_code_for_its_level() {
+    let folder = folder();
+    boot(folder.path());
+    let (found, _) = output(folder.path(), "lint boot.pcap", 1);
+    assert!(
+        found.starts_with("warning: duplicate: :1.1\n  type='signal',sender='org.freedesktop.DBus'"),
+        "{found}"
+    );
+    assert!(found.ends_with("25 findings\n"), "{found}");
+    let (found, _) = output(folder.path(), "lint boot.pcap --level error", 0);
+    assert_eq!(found, "0 findings\n");
+    let (found, _) = output(folder.path(), "lint boot.pcap --format json --level info", 1);
+    let found: Vec<Value> = serde_json::from_str(&found).unwrap();
+    assert!(found.iter().any(|finding| finding["kind"] == "matched-nothing"), "{found:?}");
+}
+
+#[test]
+fn an_anonymous_capture_has_the_same_counts_and_no_secrets() {
+    let folder = folder();
+    boot(folder.path());
+    output(folder.path(), "analyse boot.pcap --anonymise -o shape.pcap", 0);
+    let shape = std::fs::read(folder.path().join("shape.pcap")).unwrap();
+    let whole = String::from_utf8_lossy(&shape).into_owned();
+    assert!(!SECRETS.iter().chain(&["Telepathy", "Contact"]).any(|secret| whole.contains(secret)));
+    let totals = |file: &str| json(folder.path(), &format!("analyse {file}"))["totals"].clone();
+    assert_eq!(totals("boot.pcap"), totals("shape.pcap"));
+    let (_, said) = output(folder.path(), "analyse boot.pcap --anonymise -o shape.pcap", 2);
+    assert!(said.contains("`shape.pcap` exists already"), "{said}");
+}
+
+#[test]
+fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
+    let folder = folder();
+    boot(folder.path());
+    std::fs::write(folder.path().join("empty"), "").unwrap();
+    std::fs::write(folder.path().join("text"), "this is a text, and no capture of anything\n").unwrap();
+    let whole = std::fs::read(folder.path().join("boot.pcap")).unwrap();
+    std::fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 7]).unwrap();
+    for (words, said) in [
+        ("analyse none.pcap", "error: cannot read `none.pcap`: "),
+        ("analyse empty", "error: `empty` is empty\n"),
+        ("lint text", "error: `text` is no capture of D-Bus messages; make one with"),
+        ("analyse boot.pcap --anonymise", "error: "),
+        ("analyse boot.pcap --window 2s..1s", "error: --window: `2s..1s` ends before it begins"),
+        ("capture", "error: which bus? give --session, --system or --address ADDRESS\n"),
+        ("lint", "error: nothing to look at; "),
+        (
+            "exam --broker dbus",
+            "error: --broker: `dbus` is no broker that is known here; there are dbus-daemon, ",
+        ),
+        ("exam --only order", "error: --only: `order` is no property; there are order-of-one-sender, "),
+        (
+            "exam --address unix:path=/nonexistent/bus",
+            "error: no bus answers at `unix:path=/nonexistent/bus`",
+        ),
+        ("replay empty", "error: `empty` is empty\n"),
+        (
+            "replay boot.pcap --on dbus",
+            "error: --on: `dbus` is no broker that is known here; there are dbus-daemon, ",
+        ),
+        ("replay boot.pcap --speed fast", "error: --speed: `fast` is no speed; write recorded, "),
+        (
+            "replay boot.pcap --on unix:path=/nonexistent/bus",
+            "error: no bus answers at `unix:path=/nonexistent/bus`",
+        ),
+        ("capture --address tcp:host=x -o x.pcap", "error: `tcp:host=x` is not an address of a Unix socket"),
+        (
+            "lint --address unix:path=/nonexistent/bus",
+            "error: no bus answers at `unix:path=/nonexistent/bus`",
+        ),
+    ] {
+        let (_, stderr) = output(folder.path(), words, 2);
+        assert!(stderr.starts_with(said) && stderr.lines().count() == 1, "{words}: {stderr}");
+    }
+    let (shown, said) = output(folder.path(), "analyse cut.pcap", 0);
+    assert!(shown.contains("8,312 messages"), "{shown}");
+    assert_eq!(said, "warning: `cut.pcap` ends inside a packet; what comes before was used\n");
+}
+
+/// A private bus, which ends with the test.
+pub struct Bus {
+    _daemon: Running,
+    pub address: String,
+}
+
+impl Bus {
+    /// Nothing, with the reason printed, where dbus-daemon is missing.
+    pub fn start(folder: &Path, policy: &str) -> Option<Bus> {
+        let config = folder.join("bus.conf");
+        let allow =
+            "<allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/>";
+        let listen = format!("<listen>unix:dir={}</listen>", folder.display());
+        let policy = format!("<policy context=\"default\">{allow}{policy}</policy>");
+        std::fs::write(&config, format!("<busconfig><type>session</type>{listen}{policy}</busconfig>"))
+            .unwrap();
+        let mut command = Command::new("dbus-daemon");
+        command.arg("--config-file").arg(&config).args(["--print-address=1", "--nofork", "--nopidfile"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut daemon = match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                skipped("dbus-daemon is not installed (package dbus-daemon)");
+                return None;
+            }
+            daemon => Running(daemon.unwrap()),
+        };
+        let mut address = String::new();
+        BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Some(Bus { _daemon: daemon, address: address.trim().into() })
+    }
+
+    /// Records it as `bus.pcap`, from when its rules are in the capture.
+    pub fn record(&self, folder: &Path) -> Running {
+        let recording = start(folder, &format!("dbus capture --address {} -o bus.pcap", self.address));
+        eventually("the rules in the capture", || captured(folder) > 1_000);
+        recording
+    }
+}
+
+/// The bytes of `bus.pcap` until now.
+fn captured(folder: &Path) -> u64 {
+    std::fs::metadata(folder.join("bus.pcap")).map_or(0, |file| file.len())
+}
+
+/// A broker that takes a microsecond for whatever it does.
+#[test]
+fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
+    let folder = folder();
+    let capture = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    let mut pcap = Vec::new();
+    let mut writer = weighbridge_dbus_traffic::capture::Writer::new(&mut pcap).unwrap();
+    for serial in 1..=5 {
+        let signal =
+            causeway_dbus_wire::wire::Builder::signal("/a", "a.B", "C").sender(":1.1").build(serial).unwrap();
+        writer.write(u64::from(serial), &signal, signal.len()).unwrap();
+    }
+    writer.finish().unwrap();
+    capture("signals.pcap", &pcap);
+    let (_, said) = output(folder.path(), "analyse signals.pcap --costs nowhere.jsonl", 2);
+    assert!(said.contains("cannot read `nowhere.jsonl`"), "{said}");
+    capture("empty.jsonl", b"");
+    let (_, said) = output(folder.path(), "analyse signals.pcap --costs empty.jsonl", 2);
+    assert!(said.contains("make some with: weighbridge run --suite dbus-curves"), "{said}");
+    let cases = [
+        "roundtrip/dbus-daemon/1/same-cpu",
+        "stream/dbus-daemon/1/same-cpu",
+        "fan-out/dbus-daemon/1/same-cpu/receivers=1",
+        "fan-out/dbus-daemon/1/same-cpu",
+        "solo/dbus-daemon/0/same-cpu",
+        "solo/dbus-daemon/0/same-cpu/call=match",
+        "solo/dbus-daemon/0/same-cpu/call=name",
+        "solo/dbus-daemon/0/same-cpu/call=connect",
+        "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100",
+        "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=arg0",
+        "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=interface",
+        "solo/dbus-daemon/0/same-cpu/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=match/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=match/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=name/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=name/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=connect/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=connect/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=relay/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=relay/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=signal/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=signal/pause-us=1000",
+    ];
+    let line = |case: &&str| {
+        format!(
+            r#"{{"kind":"summary","case":"{case}","unit":"ns/x","runs":6,"median":1.0,"ci95":null,"range":[1.0,1.0],"spread_between":0.0,
+            "spread_within":0.0,"stopped_by":"max-runs","per_op":{PER_OP},"beside":{{"broker":{PER_OP}}},"anomalies":[],"regimes":[]}}"#
+        )
+        .replace('\n', "")
+    };
+    const PER_OP: &str =
+        r#"{"voluntary_switches":1.0,"involuntary_switches":0.0,"minor_faults":0.0,"cpu_ns":1000.0}"#;
+    let lines: Vec<String> = cases.iter().map(line).collect();
+    capture("curves.jsonl", (lines.join("\n") + "\n").as_bytes());
+    let costs =
+        json(folder.path(), "analyse signals.pcap --costs curves.jsonl")["costs"]["dbus-daemon"].clone();
+    assert_eq!(costs["cpu_ns"].as_f64().map(f64::round), Some(5000.0), "{costs}");
+    assert_eq!(costs["switches_at_most"].as_f64().map(f64::round), Some(5.0), "{costs}");
+    // A nanosecond apart, so that only the first finds the broker asleep.
+    for place in ["same-cpu", "two-cpus"] {
+        let paced = &costs["at_recorded_speed"][place];
+        assert_eq!(paced["switches"].as_f64().map(f64::round), Some(1.0), "{place}: {costs}");
+    }
+    let (shown, _) = output(folder.path(), "analyse signals.pcap --costs curves.jsonl", 0);
+    assert!(shown.contains("Cost\n") && shown.contains("dbus-daemon"), "{shown}");
+}
+
+/// Records until the bus ends, while another program looks at the rules of the same bus.
+#[test]
+fn a_running_bus_is_recorded_and_its_rules_are_looked_at() {
+    let folder = folder();
+    let Some(bus) = Bus::start(folder.path(), "") else { return };
+    let mut recording = bus.record(folder.path());
+    let before = captured(folder.path());
+    let (found, _) = output(folder.path(), &format!("lint --address {}", bus.address), 0);
+    assert_eq!(found, "0 findings\n");
+    eventually("what lint asked in the capture", || captured(folder.path()) > before);
+    drop(bus);
+    assert_eq!(recording.wait().code(), Some(2), "{}", text(folder.path().join("stderr")));
+    let said = text(folder.path().join("stderr"));
+    assert!(said.contains("the capture ends early: the bus closed the connection"), "{said}");
+    let (shown, said) = output(folder.path(), "analyse bus.pcap", 0);
+    assert!(shown.contains("GetAllMatchRules") && shown.contains("The rules of all"), "{shown}");
+    assert_eq!(said, "");
+}
+
+#[test]
+fn where_a_monitor_is_refused_the_missing_right_is_named() {
+    let folder = folder();
+    let deny = "<deny send_interface=\"org.freedesktop.DBus.Monitoring\"/>";
+    let Some(bus) = Bus::start(folder.path(), deny) else { return };
+    let words = format!("capture --address {} --for 300ms -o bus.pcap", bus.address);
+    let (_, said) = output(folder.path(), &words, 0);
+    assert!(said.contains("the bus refuses a monitor (org.freedesktop.DBus.Error.AccessDenied"), "{said}");
+    assert!(said.contains("The right that is missing: BecomeMonitor"), "{said}");
+    let totals = json(folder.path(), "analyse bus.pcap")["totals"].clone();
+    assert!(totals["messages"].as_u64().unwrap() > 2, "{totals}");
+}
+
+/// What can harm others is left out on a running bus, and an answer has its evidence.
+#[test]
+fn a_running_bus_is_examined_and_so_are_private_ones() {
+    let folder = folder();
+    let Some(bus) = Bus::start(folder.path(), "") else { return };
+    let words = format!("exam --address {} --only directed-signal,stalled-subscriber", bus.address);
+    let document = json(folder.path(), &words);
+    let answers = |at: usize| &document["properties"][at]["answers"][0];
+    assert_eq!((&answers(0)["answer"], &answers(0)["is_violation"]), (&"kept".into(), &false.into()));
+    let left_out = answers(1)["outcomes"][0]["skipped"].as_str().unwrap();
+    assert!(left_out.contains("private brokers only"), "{document}");
+    let (shown, _) = output(folder.path(), &words, 0);
+    let left_out = "\nNot examined (–)\n  this bus: stalled-subscriber: this experiment can harm a bus";
+    assert!(shown.contains(left_out), "{shown}");
+    let words = "exam --broker dbus-daemon --only departed-callee,unique-names --times 2";
+    let (shown, _) = output(folder.path(), words, 0);
+    assert!(shown.contains("2 properties, each 2 times: 0 answers break a promise (!), 0 differ"), "{shown}");
+    assert!(shown.contains("\n  departed-callee  NoReply\n"), "{shown}");
+    assert!(shown.contains("    dbus-daemon: kept: 100 connections, one after the other\n"), "{shown}");
+}
+
+/// A capture whose end is cut off is replayed as far as it reaches; several buses are compared by pairs.
+#[test]
+fn a_capture_is_replayed_on_private_brokers_and_on_a_running_bus() {
+    let folder = folder();
+    let Some(bus) = Bus::start(folder.path(), "") else { return };
+    boot(folder.path());
+    let whole = std::fs::read(folder.path().join("boot.pcap")).unwrap();
+    std::fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 7]).unwrap();
+    let words = format!("replay cut.pcap --format json --on dbus-daemon --on {} --rounds 2", bus.address);
+    let (json, said) = output(folder.path(), &words, 0);
+    assert_eq!(said, "warning: `cut.pcap` ends inside a packet; what comes before was used\n");
+    let document: Value = serde_json::from_str(&json).unwrap();
+    let messages = &document["messages"];
+    assert_eq!((&messages["captured"], &messages["sent"]), (&8_312.into(), &8_312.into()), "{messages}");
+    assert_eq!(messages["left_out"], serde_json::json!({}));
+    let replays = document["replays"].as_array().unwrap();
+    assert_eq!(replays.len(), 4);
+    for replay in replays {
+        let number = |key: &str| replay[key].as_u64().unwrap();
+        assert_eq!((number("sent"), number("refused")), (8_312, 0), "{replay}");
+        // A machine that is busy enough may delay a broadcast for longer than the replay waits.
+        // The signal that is cut off has three recipients.
+        assert_eq!(number("broadcast_deliveries") + number("lost"), 13_091, "{replay}");
+        assert!(replay["usage"]["cpu_ns"].as_u64().unwrap() > 0, "{replay}");
+    }
+    assert_eq!(document["ratios"].as_array().unwrap().len(), 3, "{json}");
+    let (shown, _) = output(folder.path(), &format!("replay boot.pcap --on {}", bus.address), 0);
+    let sent = "8,313 of 8,313 messages are sent again over 25 connections; 0 are of";
+    assert!(shown.contains(sent), "{shown}");
+}
+
+/// Where connections may not call each other, an examination would show the policy.
+#[test]
+fn a_bus_whose_policy_is_in_the_way_is_not_examined() {
+    let folder = folder();
+    let deny = "<deny send_interface=\"org.weighbridge.Exam\"/>";
+    let Some(bus) = Bus::start(folder.path(), deny) else { return };
+    let (_, said) = output(folder.path(), &format!("exam --address {}", bus.address), 2);
+    let refusal = "connections may not call each other (org.freedesktop.DBus.Error.AccessDenied)";
+    assert!(said.starts_with(&format!("error: the policy of this bus is in the way: {refusal}; ")), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// Killed in the middle of an experiment, the program leaves no broker and no socket.
+#[test]
+fn an_examination_that_is_killed_leaves_no_broker() {
+    let folder = folder();
+    if Bus::start(folder.path(), "").is_none() {
+        return;
+    }
+    let words = "dbus exam --broker dbus-daemon --only last-words --times 1000";
+    let mut exam = start(folder.path(), words);
+    let own = format!("@weighbridge-bus-{}-", exam.pid());
+    let sockets = || text("/proc/net/unix").lines().filter(|line| line.contains(&own)).count();
+    eventually("a broker", || sockets() > 0);
+    // Not reaped: what it started ends with it, not with its parent.
+    exam.signal(Signal::KILL).unwrap();
+    eventually("its end", || sockets() == 0);
+    exam.wait();
+}
+
+/// Whether private brokers can be started; if not, that is said.
+fn has_broker() -> bool {
+    let has = Command::new("dbus-daemon").arg("--version").output().is_ok();
+    if !has {
+        skipped("no dbus-daemon is installed");
+    }
+    has
+}
+
+/// The CPUs that a process of a time line had, by the names of the CPUs' lanes.
+fn cpus_of(events: &[Value], process: &str) -> BTreeSet<u64> {
+    let runs = |event: &&Value| event["ph"] == "X" && event["pid"] == 1 && event["name"] == process;
+    events.iter().filter(runs).map(|event| event["tid"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_replay_runs_where_it_is_told_to() {
+    if !has_broker() {
+        return;
+    }
+    let folder = folder();
+    boot(folder.path());
+    let nowhere = "replay boot.pcap --on unix:path=/nonexistent/bus --place same-cpu";
+    let (_, said) = output(folder.path(), nowhere, 2);
+    assert!(said.contains("--place is for brokers that are started for the replay"), "{said}");
+    let has_two = causeway_os::sched::allowed_cpus().unwrap().len() > 1;
+    let has_tracer = weighbridge_probe::tracefs::Tracefs::open().is_ok();
+    for (place, says) in
+        [("same-cpu", "player and broker on one CPU"), ("two-cpus", "the broker on another CPU")]
+    {
+        let words = format!("replay boot.pcap --on dbus-daemon --place {place} --timeline {place}.json");
+        if place == "two-cpus" && !has_two {
+            let (_, said) = output(folder.path(), &words, 2);
+            assert!(said.contains("--place two-cpus needs two CPUs"), "{said}");
+            continue;
+        }
+        let (shown, _) = output(folder.path(), &words, 0);
+        assert!(shown.contains(says), "{shown}");
+        let events = events(folder.path(), &format!("{place}.json"));
+        if !has_tracer {
+            skipped("without the kernel's tracer nothing says where the processes ran");
+            continue;
+        }
+        let (player, broker) = (cpus_of(&events, "clients and services"), cpus_of(&events, "broker"));
+        assert_eq!((player.len(), broker.len()), (1, 1), "{place}");
+        assert_eq!(player == broker, place == "same-cpu", "{player:?} {broker:?}");
+    }
+}
+
+/// The time line of a replay has the messages of the capture as arrows; that of an experiment has what the kernel saw of it.
+#[test]
+fn a_replay_and_an_experiment_have_time_lines() {
+    if !has_broker() {
+        return;
+    }
+    let folder = folder();
+    boot(folder.path());
+    let arrows = |file: &str| {
+        let is_arrow = |event: &&Value| event["ph"] == "s" && event["cat"] == "message";
+        events(folder.path(), file).iter().filter(is_arrow).count()
+    };
+    let replay = "replay boot.pcap --on dbus-daemon --timeline replay.json";
+    output(folder.path(), replay, 0);
+    assert!(arrows("replay.json") > 100, "messages are arrows");
+    let (_, said) = output(folder.path(), "replay boot.pcap --rounds 2 --timeline x.json", 2);
+    assert!(said.contains("--timeline is of one replay"), "{said}");
+    let (shown, said) = output(folder.path(), replay, 2);
+    assert!(shown.is_empty() && said.contains("`replay.json` exists already"), "{said}");
+    // A time line that cannot be written takes nothing of the result away.
+    let nowhere = "replay boot.pcap --on dbus-daemon --timeline no/such/folder.json";
+    let (shown, said) = output(folder.path(), nowhere, 2);
+    assert!(shown.contains("dbus-daemon") && said.contains("cannot write `no/such/folder.json`"), "{said}");
+    let words = "exam --broker dbus-daemon --only content --timeline exam.json";
+    let (_, said) = output(folder.path(), words, 0);
+    assert!(said.contains("time line: exam.json"), "{said}");
+    assert!(arrows("exam.json") >= 10, "messages between connections are arrows");
+    let trace = text(folder.path().join("exam.json"));
+    assert!(
+        trace.contains("writes method_call org.weighbridge.Exam.Content (message "),
+        "messages have names"
+    );
+    if let Err(error) = weighbridge_probe::tracefs::Tracefs::open() {
+        return skipped(error);
+    }
+    assert!(trace.contains("\"broker") && trace.contains("clients and services"), "{trace:.300}");
+}

@@ -1,0 +1,193 @@
+//! The store of records: where a run puts its own, what `history` lists, and what happens where there is no room.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use causeway_testkit::skipped;
+use serde_json::Value;
+use snapbox::cmd;
+use weighbridge_record::Line;
+
+use crate::{STATE, Said, files, folder, said, shown, start, store, text, valid_record, weighbridge};
+
+const CASE: &str = "roundtrip/mock/1/free";
+
+fn measure(folder: &Path) -> String {
+    said(folder, &format!("run {CASE} --max-runs 6")).with(0).stderr
+}
+
+/// The path after `record: `.
+fn said_record(stderr: &str) -> &str {
+    let line = stderr.lines().find_map(|line| line.strip_prefix("record: "));
+    line.unwrap_or_else(|| panic!("no record is named in {stderr}"))
+}
+
+fn history(folder: &Path) -> Vec<Value> {
+    serde_json::from_str(&said(folder, "history --format json").stdout).unwrap()
+}
+
+#[test]
+fn records_are_kept_listed_and_the_last_one_is_reported() {
+    let folder = folder();
+    let first = measure(folder.path());
+    let words = "run stream/mock/4096/free roundtrip/mock/1 --max-runs 6 --html none";
+    let second = said(folder.path(), words).stderr;
+    assert!(files(folder.path()).is_empty());
+    let listed = history(folder.path());
+    let paths: Vec<&str> = listed.iter().map(|entry| entry["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, [said_record(&first), said_record(&second)], "{listed:?}");
+    assert_eq!((listed[0]["cases"].as_u64(), listed[1]["cases"].as_u64()), (Some(1), Some(3)));
+    assert_eq!(listed[0]["words"], CASE);
+    assert_eq!((&listed[0]["suite"], &listed[0]["complete"]), (&Value::Null, &Value::Bool(true)));
+    assert!(!listed[0]["machine"]["kernel"].as_str().unwrap().is_empty());
+
+    let table = shown(folder.path(), "history");
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.starts_with("started "), "{table}");
+    assert!(table.lines().nth(1).unwrap().contains(CASE), "{table}");
+    assert!(table.lines().all(|line| line.starts_with("started ") || line.ends_with(".jsonl")), "{table}");
+
+    weighbridge(folder.path())
+        .arg("report")
+        .assert()
+        .success()
+        .stdout_eq("...\n■ stream at free, GiB/s\n...\n")
+        .stderr_eq(format!("record: {}\n", said_record(&second)));
+    assert_eq!(fs::metadata(store(folder.path())).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn runs_that_start_in_one_second_have_records_of_their_own() {
+    let folder = folder();
+    let runs: Vec<_> =
+        (0..6).map(|_| start(folder.path(), &format!("run {CASE} --max-runs 2 --quiet"))).collect();
+    for mut run in runs {
+        assert!(run.wait().success());
+    }
+    let names = files(&store(folder.path()));
+    let ending = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
+    assert_eq!((ending(".jsonl"), ending(".html")), (6, 6), "{names:?}");
+    assert_eq!(history(folder.path()).len(), 6);
+}
+
+#[test]
+fn an_empty_store_is_said_in_one_sentence_with_a_way_out() {
+    let folder = folder();
+    let place = store(folder.path()).display().to_string();
+    weighbridge(folder.path())
+        .arg("history")
+        .assert()
+        .success()
+        .stdout_eq("")
+        .stderr_eq(format!("there is no record in `{place}` yet; `weighbridge run` writes one\n"));
+    assert!(history(folder.path()).is_empty());
+    weighbridge(folder.path()).arg("report").assert().code(2).stdout_eq("").stderr_eq(format!(
+        "error: there is no record in `{place}` yet; `weighbridge run` writes one, or name one, as in `weighbridge report FILE`\n"
+    ));
+    assert!(!folder.path().join(STATE).exists(), "looking creates nothing");
+}
+
+#[test]
+fn folders_and_files_can_be_listed_too_and_what_is_no_record_is_said() {
+    let folder = folder();
+    let to = |name: &str| {
+        shown(folder.path(), &format!("run {CASE} --max-runs 2 --quiet --html none --out {name}"));
+    };
+    fs::create_dir(folder.path().join("results")).unwrap();
+    to("results/b.jsonl");
+    to("a.jsonl");
+    fs::write(folder.path().join("results/not.jsonl"), "nothing\n").unwrap();
+    fs::write(folder.path().join("results/newer.jsonl"), "{\"kind\":\"header\",\"schema\":99}\n").unwrap();
+    let cut = text(folder.path().join("a.jsonl"));
+    fs::write(folder.path().join("cut.jsonl"), cut.rsplit_once("{\"kind\":\"end").unwrap().0).unwrap();
+    // One is missing.
+    let Said { stdout, stderr, .. } = said(folder.path(), "history results cut.jsonl missing").with(2);
+    assert_eq!(stdout.lines().count(), 3, "{stdout}");
+    assert!(stdout.lines().any(|line| line.ends_with("results/b.jsonl")), "{stdout}");
+    assert!(stdout.lines().any(|line| line.ends_with("cut.jsonl (ended early)")), "{stdout}");
+    assert!(stderr.contains("warning: `results/not.jsonl` is not a record; left out"), "{stderr}");
+    assert!(stderr.contains("warning: `results/newer.jsonl` was written with schema 99, "), "{stderr}");
+    assert!(stderr.contains("error: `missing` cannot be read: No such file"), "{stderr}");
+}
+
+/// Runs in a folder with another environment; what was said and what is in the current folder then.
+fn without_store(folder: &Path, prepare: impl FnOnce(cmd::Command) -> cmd::Command) -> String {
+    let command = prepare(weighbridge(folder).args(["run", CASE, "--max-runs", "6"]));
+    let Said { stdout, stderr, .. } = Said::by(command).with(0);
+    assert!(stdout.contains("■ roundtrip at free"));
+    let record = said_record(&stderr);
+    assert!(record.starts_with("weighbridge-"), "in the current folder: {stderr}");
+    assert!(matches!(valid_record(folder.join(record)).lines.last(), Some(Line::End(end)) if end.complete));
+    assert!(folder.join(record).with_extension("html").exists());
+    stderr
+}
+
+#[test]
+fn without_a_home_the_record_is_in_the_current_folder() {
+    let unset = |command: cmd::Command| command.env_remove("HOME").env_remove("XDG_STATE_HOME");
+    let stderr = without_store(folder().path(), unset);
+    let why = "neither XDG_STATE_HOME nor HOME is the path of a folder";
+    assert!(
+        stderr.contains(&format!("warning: {why}; the record goes to the current folder instead")),
+        "{stderr}"
+    );
+    // A relative path is none, by the specification.
+    let relative = |command: cmd::Command| command.env_remove("HOME").env("XDG_STATE_HOME", "state");
+    without_store(folder().path(), relative);
+    let folder = folder();
+    for command in ["report", "history"] {
+        let said = unset(weighbridge(folder.path()).arg(command)).assert().code(2);
+        said.stderr_eq(format!("error: {why}[..] name [..]\n"));
+    }
+}
+
+#[test]
+fn home_is_taken_where_there_is_no_state_directory() {
+    let folder = folder();
+    let command = weighbridge(folder.path()).args(["run", CASE, "--max-runs", "2", "--html", "none"]);
+    let command = command.env_remove("XDG_STATE_HOME").env("HOME", folder.path().join("home"));
+    let stderr = Said::by(command).stderr;
+    let place = folder.path().join("home/.local/state/weighbridge/weighbridge-");
+    assert!(said_record(&stderr).starts_with(place.to_str().unwrap()), "{stderr}");
+}
+
+#[test]
+fn a_file_where_the_folder_should_be_is_said_and_left_alone() {
+    let folder = folder();
+    fs::create_dir(folder.path().join(STATE)).unwrap();
+    fs::write(store(folder.path()), "mine").unwrap();
+    let stderr = without_store(folder.path(), |command| command);
+    assert!(stderr.contains("weighbridge` cannot be used: "), "{stderr}");
+    assert_eq!(text(store(folder.path())), "mine");
+    weighbridge(folder.path())
+        .arg("report")
+        .assert()
+        .code(2)
+        .stderr_eq("error: `[..]` cannot be read: [..]\n");
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_said() {
+    let folder = folder();
+    // Where even root may create nothing.
+    let stderr = without_store(folder.path(), |command| command.env("XDG_STATE_HOME", "/proc"));
+    assert!(stderr.contains("warning: `/proc/weighbridge` cannot be used: "), "{stderr}");
+    let read_only = folder.path().join("read-only");
+    fs::create_dir(&read_only).unwrap();
+    fs::set_permissions(&read_only, fs::Permissions::from_mode(0o555)).unwrap();
+    if fs::write(read_only.join("probe"), "").is_ok() {
+        return skipped("permissions bind this user to nothing");
+    }
+    let stderr = without_store(folder.path(), |command| command.env("XDG_STATE_HOME", &read_only));
+    assert!(stderr.contains("Permission denied"), "{stderr}");
+}
+
+/// Neither place takes a record: nothing is measured that could be lost.
+#[test]
+fn without_any_place_nothing_is_measured() {
+    let said =
+        Said::by(weighbridge(Path::new("/proc")).env("XDG_STATE_HOME", "/proc").args(["run", CASE])).with(2);
+    assert!(said.stderr.starts_with("error: there is no place for the record: "), "{}", said.stderr);
+    assert!(said.stderr.contains("--out") && said.stdout.is_empty(), "{}", said.stderr);
+}

@@ -1,0 +1,97 @@
+//! The output of other tools as a record, and the series of a case over many records.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::{folder, said, shown, valid_record, weighbridge};
+
+/// A file that a tool wrote, of the tests of the crate that reads it.
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/record/tests/files").join(name)
+}
+
+#[test]
+fn what_other_tools_wrote_becomes_a_record_that_report_shows() {
+    let folder = folder();
+    let names = ["hyperfine.json", "fio.json", "sockperf.txt"];
+    weighbridge(folder.path())
+        .arg("import")
+        .args(names.map(file))
+        .args(["--out", "record.jsonl", "--commit", "1a2b3c4"])
+        .assert()
+        .success();
+    let reading = valid_record(folder.path().join("record.jsonl"));
+    assert!(reading.lines.len() > 10);
+    for format in ["table", "markdown", "csv", "json", "html"] {
+        let shown = shown(folder.path(), &format!("report record.jsonl --format {format}"));
+        assert!(shown.replace('\\', "").contains("hyperfine:sleep_0.01"), "{format}: {shown}");
+        assert!(format != "table" || shown.contains("only the average over the job"), "{shown}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_and_the_others_kept() {
+    let folder = folder();
+    fs::write(folder.path().join("letter.txt"), "Dear reader,\n").unwrap();
+    let whole = fs::read_to_string(file("hyperfine.json")).unwrap();
+    fs::write(folder.path().join("cut.json"), &whole[..whole.len() / 2]).unwrap();
+    let words =
+        format!("import letter.txt cut.json missing {} --out record.jsonl", file("go-bench.txt").display());
+    let stderr = said(folder.path(), &words).with(2).stderr;
+    assert!(stderr.contains("`letter.txt`, line 1: not the output of a tool"), "{stderr}");
+    assert!(stderr.contains("`cut.json`, line ") && stderr.contains("ends in the middle"), "{stderr}");
+    assert!(stderr.contains("cannot read `missing`"), "{stderr}");
+    valid_record(folder.path().join("record.jsonl"));
+    said(folder.path(), "import letter.txt --out none.jsonl").with(2);
+    assert!(!folder.path().join("none.jsonl").exists());
+}
+
+/// A hyperfine file of one command that always takes the same.
+fn imported(folder: &Path, name: &str, seconds: f64, commit: &str) {
+    let file = json!({"results": [{"command": "work", "times": vec![seconds; 8]}]});
+    fs::write(folder.join("now.json"), file.to_string()).unwrap();
+    shown(folder, &format!("import now.json --out {name} --commit {commit}"));
+}
+
+/// A record with another time and host in its header.
+fn changed(path: &Path, started: &str, host: &str) {
+    let record = fs::read_to_string(path).unwrap();
+    let (first, rest) = record.split_once('\n').unwrap();
+    let mut header: Value = serde_json::from_str(first).unwrap();
+    header["started"] = started.into();
+    header["machine"]["hostname"] = host.into();
+    fs::write(path, format!("{header}\n{rest}")).unwrap();
+}
+
+#[test]
+fn a_step_of_a_tenth_at_record_12_of_20_is_found_and_machines_are_not_mixed_unasked() {
+    let folder = folder();
+    for index in 0..20 {
+        let level = if index < 12 { 0.010 } else { 0.011 };
+        let seconds = level * (1.0 + 0.001 * (f64::from(index * 7 % 11) - 5.0));
+        let name = format!("r{index:02}.jsonl");
+        imported(folder.path(), &name, seconds, if index < 12 { "old" } else { "new" });
+        changed(&folder.path().join(&name), &format!("2026-01-01T00:00:{index:02}Z"), "here");
+    }
+    let history = |words: &str| said(folder.path(), &format!("history . {words}"));
+    let found = history("--by commit --format json").with(0).json();
+    let changes = found["series"][0]["changes"].as_array().unwrap();
+    assert_eq!((changes.len(), &changes[0]["at"]), (1, &json!(12)), "{found}");
+    assert!((changes[0]["ratio"].as_f64().unwrap() - 1.1).abs() < 0.01, "{found}");
+    let commits = [11, 12].map(|at| &found["records"][at]["commit"]);
+    assert_eq!(commits, [&json!("old"), &json!("new")]);
+    for format in ["table", "markdown", "html"] {
+        let shown = history(&format!("--changes --by commit --format {format}")).with(0).stdout;
+        assert!(shown.contains("12: old") && shown.contains("13: new"), "{format}: {shown}");
+    }
+    changed(&folder.path().join("r19.jsonl"), "2026-01-01T00:00:19Z", "elsewhere");
+    let stderr = history("--changes").with(2).stderr;
+    assert!(stderr.contains("2 machines") && stderr.contains("--across-machines"), "{stderr}");
+    let found = history("--across-machines --format json").json();
+    assert!(found["series"][0]["across_machines"].as_str().unwrap().contains("elsewhere"), "{found}");
+    let shown = history("--across-machines --format markdown").with(0).stdout;
+    let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("| imported/")).collect();
+    assert!(rows.len() > 1 && rows.iter().all(|row| row.contains("across 2 machines")), "{shown}");
+}

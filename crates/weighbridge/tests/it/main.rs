@@ -1,0 +1,152 @@
+//! The whole program, as a user meets it. Almost everything is measured with `mock`, whose latency is known and whose time
+//! is virtual, so that figures are the same on every machine.
+
+mod bustle;
+#[path = "../../../dbus/traffic/tests/common/mod.rs"]
+mod captures;
+mod check;
+mod compare;
+mod conditions;
+mod dbus;
+mod death;
+mod disk;
+mod documents;
+mod emulator;
+mod explain;
+mod guest;
+mod help;
+mod history;
+mod import;
+mod imports;
+mod layering;
+mod mistakes;
+mod observe;
+mod plan;
+mod real;
+mod report;
+mod run;
+mod selection;
+mod timeline;
+mod workspace;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use causeway_testkit::{Running, TempDir, temp_dir};
+use serde_json::Value;
+use snapbox::cmd;
+use weighbridge_record::{Line, Reading};
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_weighbridge");
+/// Where the user's state is, in the folder of a test.
+const STATE: &str = ".state";
+
+/// Contents of the lines of one kind: `all!(lines, Summary)`.
+macro_rules! all {
+    ($lines:expr, $kind:ident) => {
+        $lines
+            .iter()
+            .filter_map(|line| if let weighbridge_record::Line::$kind(of) = line { Some(of) } else { None })
+            .collect::<Vec<_>>()
+    };
+}
+use all;
+
+/// The program in a folder of its own, to be asserted on.
+fn weighbridge(folder: &Path) -> cmd::Command {
+    cmd::Command::new(PROGRAM)
+        .current_dir(folder)
+        .env("RUST_BACKTRACE", "0")
+        .env_remove("GIT_COMMIT")
+        .env("XDG_STATE_HOME", folder.join(STATE))
+}
+
+/// What the program said, and its exit code.
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Said {
+    /// By a command that runs to its end.
+    fn by(command: cmd::Command) -> Said {
+        Said::of(command.output().unwrap())
+    }
+
+    fn of(output: std::process::Output) -> Said {
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        Said { code: output.status.code(), stdout, stderr }
+    }
+
+    /// The same, where the exit code must be this one.
+    #[track_caller]
+    fn with(self, code: i32) -> Said {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
+    }
+}
+
+/// The program run to its end with these words, none of which has a space in it.
+fn said(folder: &Path, words: &str) -> Said {
+    Said::by(weighbridge(folder).args(words.split_whitespace()))
+}
+
+/// What the program shows; it must succeed.
+#[track_caller]
+fn shown(folder: &Path, words: &str) -> String {
+    said(folder, words).with(0).stdout
+}
+
+/// Runs `run` with these words; the lines of its record, `r.jsonl`.
+#[track_caller]
+fn measured(folder: &Path, words: &str) -> Vec<Line> {
+    said(folder, &format!("run {words} --out r.jsonl --html none --quiet")).with(0);
+    valid_record(folder.join("r.jsonl")).lines
+}
+
+/// The program started in a folder, its output going to the files `stdout` and `stderr` there.
+fn start(folder: &Path, words: &str) -> Running {
+    let file = |name| std::fs::File::create(folder.join(name)).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(folder).env("XDG_STATE_HOME", folder.join(STATE)).args(words.split_whitespace());
+    Running::start(command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr")))
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// A record that must be valid to its last line.
+fn valid_record(path: impl AsRef<Path>) -> Reading {
+    let reading = weighbridge_record::read_file(path.as_ref()).unwrap();
+    assert_eq!(reading.problems, [], "{}", path.as_ref().display());
+    assert!(matches!(reading.lines.first(), Some(Line::Header(_))));
+    reading
+}
+
+/// Where runs of a test keep their records.
+fn store(folder: &Path) -> PathBuf {
+    folder.join(STATE).join("weighbridge")
+}
+
+/// Names of what lies in a folder, the user's state aside.
+fn files(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != STATE);
+    names.sort();
+    names
+}
+
+fn folder() -> TempDir {
+    temp_dir("weighbridge")
+}

@@ -1,0 +1,168 @@
+//! `plan`, `run --dry-run`, `list` and `env`: they measure nothing and write nothing.
+
+use snapbox::str;
+use weighbridge_record::CaseId;
+
+use crate::{Said, files, folder, said, shown, weighbridge};
+
+#[test]
+fn a_plan_has_cases_skips_and_an_estimate() {
+    let folder = folder();
+    let expected = str![[r#"
+roundtrip/mock/1/free/latency-ns=10
+roundtrip/mock/1/free/latency-ns=20
+
+understood:
+  `roundtrip/mock/1/free` (a complete case id): 2 cases
+    roundtrip: 1 mechanism (mock) × 1 size (1) × 1 placement (free) × 2 settings of axes (latency-ns=10, latency-ns=20) = 2
+  `roundtrip/pipe/0/free` (a complete case id): 0 cases
+left out:
+  2 cases: roundtrip/pipe has no axis `latency-ns`
+
+2 of 2 cases would be measured, at least 6 runs of each: about 867 ms at best, 6 s at most (until ± 2 % of the median, 40 runs of each or the budget of 109 s).
+
+"#]];
+    for command in ["plan", "run --dry-run --out never.jsonl"] {
+        let words = format!("{command} roundtrip/mock/1/free roundtrip/pipe/0/free --set latency-ns=10,20");
+        let plan = weighbridge(folder.path()).args(words.split(' ')).assert().success();
+        plan.stdout_eq(expected.clone()).stderr_eq("");
+    }
+    assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+}
+
+#[test]
+fn a_plan_says_what_is_skipped_and_why() {
+    weighbridge(folder().path())
+        .args(["plan", "roundtrip/mock/1/free", "roundtrip/pipe/0/free", "--max-runs", "1"])
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+roundtrip/mock/1/free
+
+skipped:
+  a byte stream cannot carry an empty message; the smallest is 1 byte
+    pipe: 0 B at free (roundtrip)
+
+understood:
+  `roundtrip/mock/1/free` (a complete case id): 1 case
+  `roundtrip/pipe/0/free` (a complete case id): 1 case
+
+1 of 2 cases would be measured in about 72 ms (1 run of each, or as many as the budget allows).
+
+"#]])
+        .stderr_eq("warning: --max-runs 1 gives no intervals; an interval of 95 % needs 6 runs\n");
+}
+
+#[test]
+fn a_budget_too_short_for_intervals_is_announced() {
+    weighbridge(folder().path())
+        .args(["plan", "roundtrip/mock/1/free", "--set", "latency-ns=1,2,3,4,5,6,7,8,9", "--budget", "2s"])
+        .assert()
+        .success()
+        .stderr_eq(
+            "warning: 6 runs of each of 9 cases take about 4 s, more than the budget of 2 s: some cases will have no \
+             interval; raise --budget, or select fewer cases\n",
+        );
+}
+
+#[test]
+fn the_default_plan_is_the_quick_suite() {
+    let stdout = shown(folder().path(), "plan");
+    for id in
+        ["roundtrip/noop/1/same-cpu", "roundtrip/pipe/4096/same-cpu", "stream/pipe/65536/two-cpus/idle=busy"]
+    {
+        assert!(stdout.lines().any(|line| line == id), "{id} is not in\n{stdout}");
+    }
+}
+
+#[test]
+fn list_has_every_kind_of_thing() {
+    let Said { stdout, stderr, .. } = said(folder().path(), "list").with(0);
+    let has = |start: &str| stdout.lines().any(|line| line.starts_with(start));
+    for heading in ["Patterns", "Targets of roundtrip, stream", "Axes of every case", "Placements", "Suites"]
+    {
+        assert!(has(heading), "{heading} is not in\n{stdout}");
+    }
+    for name in "roundtrip stream pipe ring-futex mock touch same-cpu quick ipc full".split(' ') {
+        assert!(has(&format!("  {name} ")), "{name} is not in\n{stdout}");
+    }
+    assert!(stderr.is_empty());
+}
+
+#[test]
+fn list_with_a_name_tells_everything_about_it() {
+    let told = |name: &str| shown(folder().path(), &format!("list {name}"));
+    for detail in ["patterns: roundtrip, stream", "waits: block; or poll", "axis pipe-size"] {
+        assert!(told("pipe").contains(detail), "{detail} is not in\n{}", told("pipe"));
+    }
+    // Streams and logs are of two kinds, and each axis says whose it is.
+    for detail in ["axis streams (pipe, unix-stream, tcp", "axis receive (causeway-sw, causeway-mw): "] {
+        assert!(told("fan-in").contains(detail), "{detail} is not in\n{}", told("fan-in"));
+    }
+    assert!(told("pipe").contains("axes of fan-in: streams, "), "{}", told("pipe"));
+    let keeps = "keeps message boundaries";
+    for (name, expected) in
+        [("unix-seqpacket", true), ("causeway-mw", true), ("pipe", false), ("memcpy", false)]
+    {
+        assert_eq!(told(name).contains(keeps), expected, "{}", told(name));
+    }
+    // An axis that only some have, under each meaning of its name.
+    for detail in ["axis receivers of fan-out: ", "axis receivers of all-to-all: "] {
+        assert!(told("receivers").contains(detail), "{detail} is not in\n{}", told("receivers"));
+    }
+    assert!(told("quick").contains("\n  roundtrip/pipe/4096/same-cpu\n"), "{}", told("quick"));
+    weighbridge(folder().path())
+        .args(["list", "pipr"])
+        .assert()
+        .code(2)
+        .stderr_eq("error: there is nothing called `pipr`; the nearest is pipe\n");
+}
+
+#[test]
+fn list_as_json_tells_of_each_placement_whether_it_is_here() {
+    let document = said(folder().path(), "list --format json").json();
+    let placements = document["placements"].as_array().unwrap();
+    assert!(placements.len() >= 7);
+    for placement in placements {
+        let says = if placement["here"].as_bool().unwrap() { "resolved" } else { "why" };
+        assert!(placement[says].as_str().is_some_and(|text| !text.is_empty()), "{placement}");
+    }
+    let pipe = document["mechanisms"].as_array().unwrap().iter().find(|one| one["name"] == "pipe").unwrap();
+    assert!(pipe["caps"].as_array().unwrap().contains(&"byte stream".into()), "{pipe}");
+    assert!(pipe["waits"].as_array().unwrap().contains(&"poll".into()), "{pipe}");
+    assert!(document["suites"][0]["cases"].as_u64().unwrap() >= 60, "{}", document["suites"]);
+}
+
+#[test]
+fn env_describes_the_machine_for_people_and_for_programs() {
+    let folder = folder();
+    let machine: weighbridge_record::Machine =
+        serde_json::from_str(&shown(folder.path(), "env --format json")).unwrap();
+    assert!(!machine.allowed_cpus.is_empty() && machine.memory_bytes > 0);
+    let text = shown(folder.path(), "env");
+    assert!(text.contains(&machine.kernel) && text.contains("not available here"), "{text}");
+    for missing in &machine.missing {
+        assert!(text.contains(missing.as_str()), "{missing} is not in\n{text}");
+    }
+}
+
+/// Every suite that repeats another tool can be planned, on any machine: what it cannot have there is skipped with a reason.
+#[test]
+fn suites_that_repeat_other_tools_are_planned() {
+    for (suite, cases, some) in [
+        ("ibench", 230, "roundtrip/causeway-sw/4194304/same-cpu/direction=request/touch=write/wait=block"),
+        ("kdbench", 230, "roundtrip/memfd-pass/1/two-cpus/touch=write"),
+        ("epoll_bench", 4, "fan-in/tcp/1/free/nice=0:10/nodelay=no/peers=thread/wait=none"),
+        ("slab_test", 66, "solo/alloc-pattern/16384/same-cpu/count=10000"),
+        ("akbench", 20, "stream/pipe/1048576/free/memory=fresh/working-set=268435456"),
+        ("scaling", 24, "fan-in/pipe/1/two-cpus/streams=10000/wait=select"),
+    ] {
+        let stdout = shown(folder().path(), &format!("plan --suite {suite}"));
+        let skipped = format!("    {}: ", some.parse::<CaseId>().unwrap().variant());
+        assert!(stdout.lines().any(|line| line == some || line.starts_with(&skipped)), "{suite}: {stdout}");
+        // The harness of each pattern is weighed too.
+        let (before, _) = stdout.split_once(" cases would be measured").unwrap();
+        let planned: usize = before.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!((cases..cases + 8).contains(&planned), "{suite}: {planned} cases\n{stdout}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Once with real mechanisms: not what they cost, only that all of it fits together.
+
+use causeway_testkit::skipped;
+
+use crate::{Said, all, folder, said, shown, text, valid_record};
+
+#[test]
+fn real_mechanisms_on_one_cpu_give_numbers() {
+    let folder = folder();
+    let cases = ["roundtrip/pipe/1/same-cpu", "roundtrip/ring-futex/1/same-cpu"];
+    let words = format!("run {} --max-runs 2 --budget 30s --out r.jsonl --quiet", cases.join(" "));
+    let said = said(folder.path(), &words);
+    if said.stderr.contains("nothing is left to measure") {
+        return skipped(said.stderr);
+    }
+    let Said { stdout, stderr, .. } = said.with(0);
+    assert!(stderr.contains("--max-runs 2 gives no intervals"), "{stderr}");
+    assert!(stdout.contains("■ roundtrip at same-cpu") && stdout.contains("(2 runs)"), "{stdout}");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    for case in cases {
+        let median =
+            all!(lines, Summary).into_iter().find(|of| of.case.to_string() == case).map(|of| of.median);
+        assert!(median.is_some_and(|median| median > 0.0), "{case}: {median:?}");
+    }
+    assert!(std::fs::metadata(folder.path().join("r.html")).unwrap().len() > 100_000);
+}
+
+#[test]
+fn what_a_run_shows_at_its_end_is_what_a_report_on_its_record_shows() {
+    let folder = folder();
+    let cases = "fan-in/pipe/1/free/streams=10 solo/noop/0/free roundtrip/mock/1/free";
+    let words = format!("run {cases} --max-runs 2 --budget 30s --out r.jsonl --html r.html --quiet");
+    assert_eq!(shown(folder.path(), &words), shown(folder.path(), "report r.jsonl"));
+    shown(folder.path(), "report r.jsonl --format html --out again.html");
+    let [page, again] = ["r.html", "again.html"].map(|name| text(folder.path().join(name)));
+    let differs = page.lines().zip(again.lines()).find(|(one, other)| one != other);
+    assert!(page == again, "the first lines that differ: {differs:?}");
+}
+
+#[test]
+fn a_case_of_a_suite_stands_beside_its_published_figure() {
+    let words = "run solo/getpid/* --suite akbench --max-runs 1 --out r.jsonl --html none";
+    let shown = shown(folder().path(), words);
+    let line = shown.lines().find(|line| line.contains("latency_getpid")).unwrap();
+    assert!(line.contains("95.559") && line.contains("119.449") && line.contains("(1 run)"), "{line}");
+    let other = shown.lines().find(|line| line.contains("latency_statfs")).unwrap();
+    assert!(other.contains("not measured"), "{other}");
+}

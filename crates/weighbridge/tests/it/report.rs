@@ -1,0 +1,197 @@
+//! `weighbridge report`: whole records, broken ones, and files that never were one.
+
+use std::path::Path;
+
+use crate::{files, folder, measured, shown, text, weighbridge};
+
+fn measure(folder: &Path, name: &str) {
+    let cases = "roundtrip/mock/1/free roundtrip/mock/64/free --set latency-ns=1000,3000";
+    shown(folder, &format!("run {cases} --quiet --html none --out {name}"));
+}
+
+const FIGURES: &str = "...
+■ roundtrip at free, µs/roundtrip
+  payload       mock             mock
+                      latency-ns=3000
+──────────────────────────────────────
+  1 B      *1.00 ±0%         3.00 ±0%
+  64 B     *1.00 ±0%         3.00 ±0%
+...
+";
+
+#[test]
+fn a_record_is_shown_as_the_run_showed_it() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    // What other commands call text is a table here, and is understood.
+    for words in ["report r.jsonl", "report r.jsonl --format text"] {
+        let report = weighbridge(folder.path()).args(words.split(' ')).assert();
+        report.success().stdout_eq(FIGURES).stderr_eq("");
+    }
+    let record = std::fs::read(folder.path().join("r.jsonl")).unwrap();
+    weighbridge(folder.path()).args(["report", "-"]).stdin(record).assert().success().stdout_eq(FIGURES);
+}
+
+#[test]
+fn a_record_cut_in_the_middle_is_shown_as_far_as_it_goes() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let whole = text(folder.path().join("r.jsonl"));
+    let runs_end = whole.rfind("{\"kind\":\"run\"").unwrap();
+    std::fs::write(folder.path().join("cut.jsonl"), &whole[..runs_end + 100]).unwrap();
+    let number = whole[..runs_end].lines().count() + 1;
+    weighbridge(folder.path())
+        .args(["report", "cut.jsonl"])
+        .assert()
+        .success()
+        .stdout_eq(FIGURES_BY_REPORT)
+        .stderr_eq(format!("warning: `cut.jsonl`, line {number}: ends in the middle\n"));
+}
+
+/// As [`FIGURES`], but one case has five runs only.
+const FIGURES_BY_REPORT: &str = "...
+Warning: The record holds no summary for 4 cases; computed for this report from the runs that it
+         holds.
+...
+■ roundtrip at free, µs/roundtrip
+...
+";
+
+#[test]
+fn foreign_lines_in_a_record_are_named_and_left_out() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let mut lines: Vec<String> = text(folder.path().join("r.jsonl")).lines().map(str::to_owned).collect();
+    lines.insert(1, "# a remark".into());
+    std::fs::write(folder.path().join("mixed.jsonl"), lines.join("\n")).unwrap();
+    weighbridge(folder.path())
+        .args(["report", "mixed.jsonl"])
+        .assert()
+        .success()
+        .stdout_eq(FIGURES)
+        .stderr_eq("warning: `mixed.jsonl`, line 2: not a line of a record: [..]\n");
+}
+
+fn refused(folder: &Path, name: &str, sentence: &str) {
+    let sentence = format!("error: {sentence}\n");
+    weighbridge(folder).args(["report", name]).assert().code(2).stdout_eq("").stderr_eq(sentence);
+}
+
+const WAY_OUT: &str = "a record is the .jsonl file that `weighbridge run` writes";
+
+#[test]
+fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
+    let folder = folder();
+    let folder = folder.path();
+    let file = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    file("kdbus.txt", &"# size time\n1 32580\n".repeat(1000));
+    refused(folder, "kdbus.txt", &format!("`kdbus.txt` is not a record; {WAY_OUT}"));
+    file("other.jsonl", "{\"bytes\":1}\n{\"kind\":\"other\"}\n");
+    refused(folder, "other.jsonl", &format!("`other.jsonl` is not a record; {WAY_OUT}"));
+    file("empty", "");
+    refused(folder, "empty", &format!("`empty` is empty; {WAY_OUT}"));
+    file("other.html", "<!doctype html>\n");
+    refused(folder, "other.html", "`other.html` is not a record; the record of that page is `other.jsonl`");
+    file("cut", "{\"kind\":\"head");
+    refused(
+        folder,
+        "cut",
+        &format!("`cut` ends in the middle of its only line, so nothing can be shown; {WAY_OUT}"),
+    );
+    file("newer", "{\"kind\":\"header\",\"schema\":99,\"gone\":1}\n{\"kind\":\"new\"}\n");
+    refused(
+        folder,
+        "newer",
+        "`newer` was written with schema 99, and this weighbridge reads schemas up to 2; read it with the version that wrote it, or \
+         a newer one",
+    );
+    std::fs::create_dir(folder.join("sub")).unwrap();
+    refused(folder, "sub", "`sub` is a folder; name the records in it, as in sub/*.jsonl");
+    refused(folder, "missing", "cannot read `missing`: No such file or directory (os error 2)");
+    weighbridge(folder)
+        .args(["report", "-"])
+        .stdin("nonsense\n".repeat(1000))
+        .assert()
+        .code(2)
+        .stdout_eq("")
+        .stderr_eq(format!("error: standard input is not a record; {WAY_OUT}\n"));
+}
+
+#[test]
+fn records_that_can_be_read_are_shown_beside_one_that_cannot() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    weighbridge(folder.path())
+        .args(["report", "r.jsonl", "missing"])
+        .assert()
+        .code(2)
+        .stdout_eq("...\n■ roundtrip at free, µs/roundtrip\n...\n")
+        .stderr_eq("error: cannot read `missing`: [..]\n");
+}
+
+#[test]
+fn cases_are_compared_with_one_of_them_or_with_another_record() {
+    let folder = folder();
+    measured(folder.path(), "roundtrip/mock/1/free roundtrip/mock/1/free/latency-ns=3000 --max-runs 6");
+    let baseline = |baseline: &str| {
+        let words = format!("report r.jsonl --format markdown --baseline {baseline}");
+        weighbridge(folder.path()).args(words.split(' ')).assert()
+    };
+    baseline("roundtrip/mock/1/free").success().stdout_eq(
+        "...
+## Compared with roundtrip/mock/1/free
+...
+| roundtrip/mock/1/free/latency-ns=3000 | 3.00 µs/roundtrip | 1.00 µs/roundtrip | 3.00 | 3.00 to 3.00 | 6 |
+...
+",
+    );
+    baseline("r.jsonl").success().stdout_eq(
+        "...
+## Compared with the same cases of r.jsonl
+
+This comparison is not interleaved: [..]
+...
+| roundtrip/mock/1/free | 1.00 µs/roundtrip | 1.00 µs/roundtrip | 1.00 | 1.00 to 1.00 | none |
+...
+",
+    );
+    baseline("roundtrip/pipe/1/free").code(2).stderr_eq(
+        "error: no figure of `roundtrip/pipe/1/free` is in the record; `weighbridge report RECORD` shows which cases are\n",
+    );
+    baseline("before.jsonl").code(2).stderr_eq(
+        "error: --baseline takes a case or a record, and there is no file of that name: `before.jsonl` is no case id: [..]\n",
+    );
+}
+
+#[test]
+fn a_record_of_another_machine_is_compared_only_where_that_is_asked_for() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let record = text(folder.path().join("r.jsonl"));
+    let at = record.find("\"hostname\":\"").expect("a record names its host") + "\"hostname\":\"".len();
+    let end = at + record[at..].find('"').expect("the name has an end");
+    let foreign = format!("{}elsewhere{}", &record[..at], &record[end..]);
+    std::fs::write(folder.path().join("there.jsonl"), foreign).unwrap();
+    let report = ["report", "r.jsonl", "--format", "markdown", "--baseline", "there.jsonl"];
+    weighbridge(folder.path()).args(report).assert().code(2).stdout_eq("").stderr_eq(
+        "error: `there.jsonl` is of another machine (hostname: [..] and elsewhere), so a ratio would be one of machines; \
+         --across-machines compares them nevertheless\n",
+    );
+    let report = weighbridge(folder.path()).args(report).arg("--across-machines").assert().success();
+    report.stdout_eq("...\n| roundtrip/mock/1/free | [..] | hostname: [..] and elsewhere |\n...\n");
+}
+
+#[test]
+fn a_report_goes_to_a_file_that_does_not_exist_yet() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let to_page = ["report", "r.jsonl", "--format", "html", "--out", "page.html"];
+    weighbridge(folder.path()).args(to_page).assert().success().stdout_eq("").stderr_eq("");
+    assert!(text(folder.path().join("page.html")).contains("</html>"));
+    weighbridge(folder.path())
+        .args(to_page)
+        .assert()
+        .code(2)
+        .stderr_eq("error: `page.html` exists already; move it away, or give another name with --out\n");
+    assert_eq!(files(folder.path()), ["page.html", "r.jsonl"]);
+}

@@ -1,0 +1,195 @@
+//! `weighbridge run` when nothing goes wrong: what it prints, and where.
+
+use causeway_testkit::skipped;
+use snapbox::str;
+use weighbridge_record::{Line, StoppedBy};
+
+use crate::{all, files, folder, measured, said, shown, store, valid_record, weighbridge};
+
+/// Two sizes, two settings, two patterns; and a peer that dies.
+const CASES: &str = "roundtrip/mock/1/free roundtrip/mock/4096/free roundtrip/mock/1/free/latency-ns=5000 \
+                     roundtrip/mock/64/free/fault=dies stream/mock/4096/free";
+
+#[test]
+fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
+    let folder = folder();
+    weighbridge(folder.path())
+        .arg("run")
+        .args(CASES.split(' '))
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+...
+■ roundtrip at free, µs/roundtrip
+  payload       mock             mock
+                      latency-ns=5000
+──────────────────────────────────────
+  1 B      *1.00 ±0%         5.00 ±0%
+  4 KiB     1.00 ±0%
+
+  per operation [..]
+...
+  mock [..]
+  mock latency-ns=5000 [..]
+
+■ stream at free, GiB/s
+  Payload 4 KiB.
+...
+  mock [..]3.81 ±0%[..]
+...
+■ Skipped
+  No figure, and why.
+  server ended: signal 6 (SIGABRT) (step: attach)
+    mock fault=dies: 64 B at free (roundtrip)
+
+"#]])
+        .stderr_eq(str![[r#"
+...
+round 1: 0 runs made, 0 of 5 cases done, 0 ms used, at most [..] to go
+...
+record: [..]/.state/weighbridge/weighbridge-[..].jsonl
+page:   [..]/.state/weighbridge/weighbridge-[..].html
+
+"#]]);
+    assert!(files(folder.path()).is_empty(), "the current folder is left alone");
+    let names = files(&store(folder.path()));
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names[0].trim_end_matches(".html"), names[1].trim_end_matches(".jsonl"));
+    let page = std::fs::read_to_string(store(folder.path()).join(&names[0])).unwrap();
+    assert!(page.starts_with("<!"), "{}", &page[..40]);
+}
+
+#[test]
+fn the_record_says_everything_from_its_header_to_its_end() {
+    let folder = folder();
+    let lines = measured(folder.path(), &format!("{CASES} --seed 7 --precision 1% --budget 10m"));
+    assert_eq!(files(folder.path()), ["r.jsonl"], "no page was wanted");
+    let Line::Header(header) = &lines[0] else { panic!("{:?}", lines[0]) };
+    assert_eq!((header.seed, header.tool.name.as_str()), (7, "weighbridge"));
+    assert_eq!((&*header.settings["precision"], &*header.settings["budget"]), ("0.01", "600s"));
+    assert_eq!(header.settings["cases"].split(',').count(), CASES.split(' ').count());
+    assert!(!header.machine.kernel.is_empty());
+    let summaries = all!(lines, Summary);
+    assert_eq!(summaries.len(), 4);
+    for summary in summaries {
+        assert_eq!((summary.runs, summary.stopped_by), (6, StoppedBy::Precision), "{}", summary.case);
+        assert_eq!(summary.ci95, Some([summary.median; 2]), "a constant has an interval without width");
+    }
+    assert_eq!(all!(lines, Skipped).len(), 1);
+    assert!(matches!(lines.last(), Some(Line::End(end)) if end.complete));
+    // Mocks of 1 and 5 µs differ surely, so the record has a contest with an order.
+    let contests = all!(lines, Contest);
+    assert_eq!((contests.len(), contests[0].sure.len()), (1, 1), "{contests:?}");
+    assert!((contests[0].contestants[1].times_first - 5.0).abs() < 1e-9, "{contests:?}");
+    assert!(all!(lines, Findings).iter().any(|of| (of.contests, of.claimed) == (1, 1)));
+}
+
+#[test]
+fn what_cannot_run_here_is_skipped_with_its_reason_and_the_run_goes_on() {
+    let folder = folder();
+    let words = "run roundtrip/pipe/0/free roundtrip/mock/0/free --out r.jsonl --html none -q";
+    weighbridge(folder.path()).args(words.split(' ')).assert().success().stdout_eq(str![[r#"
+...
+■ Skipped
+  No figure, and why.
+  a byte stream cannot carry an empty message; the smallest is 1 byte
+    pipe: 0 B at free (roundtrip)
+
+"#]]);
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    assert!(matches!(&lines[1], Line::Skipped(skipped) if skipped.step == "fit"), "{:?}", lines[1]);
+}
+
+#[test]
+fn markdown_and_csv_have_the_same_figures_and_csv_a_line_for_every_case_and_skip() {
+    let folder = folder();
+    let run = |format: &str| {
+        let words = format!("run --quiet --html none --format {format} {CASES}");
+        weighbridge(folder.path()).args(words.split(' ')).assert().success()
+    };
+    run("markdown").stdout_eq(str![[r#"
+# Weighbridge report: [..]
+...
+## roundtrip at free, µs/roundtrip
+
+| payload | mock | mock latency-ns=5000 |
+| --- | --: | --: |
+| 1 B | **1.00** [1.00 1.00] | 5.00 [5.00 5.00] |
+| 4 KiB | 1.00 [1.00 1.00] |  |
+...
+## stream at free, GiB/s
+
+Payload 4 KiB.
+
+| mechanism | median | [..]
+| --- | --: | [..]
+| mock | 3.81 [3.81 3.81] | [..]
+...
+"#]]);
+    run("csv").stdout_eq(str![[r#"
+record,case,pattern,mechanism,payload_bytes,placement,[..]
+,roundtrip/mock/1/free,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,0,0,precision,false,[..]
+,roundtrip/mock/4096/free,roundtrip,mock,4096,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,0,0,precision,false,[..]
+,roundtrip/mock/1/free/latency-ns=5000,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,5000,5000,5000,5000,5000,0,0,precision,false,[..]
+,stream/mock/4096/free,stream,mock,4096,free,free,[..],bytes/s,true,6,4096000000,4096000000,4096000000,4096000000,4096000000,0,0,precision,false,[..]
+,roundtrip/mock/64/free/fault=dies,roundtrip,mock,64,free,[..],attach,server ended: signal 6 (SIGABRT)
+
+"#]]);
+}
+
+#[test]
+fn json_on_standard_output_is_one_document_and_progress_stays_out_of_it() {
+    let said = said(folder().path(), &format!("run --html none --format json {CASES}")).with(0);
+    let document = said.json();
+    let of = |case: &serde_json::Value| {
+        (case["id"].as_str().unwrap().to_owned(), case["summary"]["median"].as_f64().unwrap())
+    };
+    let mut cases: Vec<(String, f64)> = document["cases"].as_array().unwrap().iter().map(of).collect();
+    cases.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected = [
+        ("roundtrip/mock/1/free", 1000.0),
+        ("roundtrip/mock/1/free/latency-ns=5000", 5000.0),
+        ("roundtrip/mock/4096/free", 1000.0),
+        ("stream/mock/4096/free", 4.096e9),
+    ];
+    assert_eq!(cases, expected.map(|(id, median)| (id.to_owned(), median)));
+    assert!(said.stderr.contains("round 1:") && said.stderr.contains("record: "), "{}", said.stderr);
+}
+
+#[test]
+fn quiet_leaves_only_warnings_on_standard_error() {
+    let said = said(folder().path(), "run roundtrip/mock/1/free --quiet --html none --max-runs 2");
+    assert!(said.stderr.contains("--max-runs 2 gives no intervals"), "{}", said.stderr);
+    assert!(said.stderr.lines().all(|line| line.starts_with("warning: ")), "{}", said.stderr);
+    assert!(said.stdout.contains("(2 runs)"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_order_of_runs() {
+    let order = |seed: u32| -> Vec<String> {
+        let latencies = "latency-ns=10001,10002,10003,10004,10005,10006,10007,10008";
+        let words = format!("roundtrip/mock/1/free --set {latencies} --max-runs 2 --seed {seed}");
+        all!(measured(folder().path(), &words), Run).iter().map(|run| run.case.to_string()).collect()
+    };
+    let first = order(11);
+    assert_eq!(first.len(), 16);
+    assert_eq!(order(11), first);
+    assert_ne!(order(12), first);
+}
+
+#[test]
+fn chosen_cpus_are_the_ones_that_peers_run_on() {
+    let folder = folder();
+    let machine: serde_json::Value =
+        serde_json::from_str(&shown(folder.path(), "env --format json")).unwrap();
+    let last = machine["allowed_cpus"].as_array().unwrap().last().unwrap().to_string();
+    let words =
+        format!("run roundtrip/mock/1/same-cpu --cpus {last} --max-runs 1 -q --html none --out r.jsonl");
+    let said = said(folder.path(), &words);
+    if said.code != Some(0) {
+        assert!(said.stderr.contains("needs to pin threads"), "{}", said.stderr);
+        return skipped("this process may not pin threads");
+    }
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    assert_eq!(all!(lines, Case)[0].cpus, [last.parse::<u32>().unwrap(); 2]);
+}

@@ -1,0 +1,153 @@
+//! `--timeline`: when each thing happens. Where the kernel's tracer is not allowed, what is left without it.
+
+use std::path::Path;
+use std::process::Command;
+
+use causeway_testkit::{eventually, eventually_some, skipped};
+use serde_json::Value;
+use weighbridge_probe::tracefs::Tracefs;
+use weighbridge_record::Timeline;
+
+use crate::{PROGRAM, Said, all, folder, said, shown, start, text, valid_record};
+
+/// The tracer of this kernel, or why it cannot be used.
+fn tracefs() -> Option<Tracefs> {
+    Tracefs::open().map_err(skipped).ok()
+}
+
+/// The time lines of the record `r.jsonl`.
+fn timelines(folder: &Path) -> Vec<Timeline> {
+    all!(valid_record(folder.join("r.jsonl")).lines, Timeline)
+        .into_iter()
+        .map(|of| Timeline::clone(of))
+        .collect()
+}
+
+#[test]
+fn a_round_trip_over_a_pipe_on_one_cpu_is_write_wake_switch_read() {
+    let folder = folder();
+    let words = "explain --only timeline --timeline --out r.jsonl --html r.html roundtrip/pipe/1/same-cpu --trace-out t.json";
+    let shown = shown(folder.path(), words);
+    let timelines = timelines(folder.path());
+    let [timeline] = &timelines[..] else { panic!("{timelines:?}") };
+    assert!(shown.contains("■ Time line") && shown.contains("operations: median"), "{shown}");
+    assert!(timeline.operations > 20 && timeline.operation_ns[1] > 0.0, "{timeline:?}");
+    let phases: Vec<&str> = timeline.phases.iter().map(|phase| phase.phase.as_str()).collect();
+    let place = |wanted: &str| {
+        phases
+            .iter()
+            .position(|phase| phase.contains(wanted))
+            .unwrap_or_else(|| panic!("{wanted}: {phases:?}"))
+    };
+    let page = text(folder.path().join("r.html"));
+    assert!(page.contains("<svg class=\"tl\"") && page.len() < 6 << 20, "{} bytes", page.len());
+    let trace: Value = serde_json::from_str(&text(folder.path().join("t.json"))).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let phases_of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
+    assert!(phases_of("s") > 20 && phases_of("s") == phases_of("f"), "{} flows", phases_of("s"));
+    if tracefs().is_none() {
+        assert!(timeline.refused.is_some() && shown.contains("only the roles' own marks"), "{shown}");
+        return;
+    }
+    assert_eq!(timeline.refused, None);
+    // Other processes may take the CPU meanwhile, which makes it more.
+    let switches = timeline.switches_per_operation.unwrap();
+    assert!((1.9..4.0).contains(&switches), "{switches} switches: {phases:?}");
+    // Which role preempts which one is the scheduler's choice, the order is not.
+    let wake = place("writes, until");
+    let read = phases.iter().rposition(|phase| phase.ends_with("until the message is read")).unwrap();
+    assert!(wake < read, "{phases:?}");
+    let lanes: Vec<&str> = timeline.picture.lanes.iter().map(|lane| lane.lane.as_str()).collect();
+    assert!(lanes[0].starts_with("CPU ") && lanes.ends_with(&["client", "server"]), "{lanes:?}");
+    assert!(timeline.picture.arrows.iter().any(|arrow| arrow.is_message));
+}
+
+#[test]
+fn a_broker_is_a_lane_between_its_clients_and_run_has_the_time_line_too() {
+    if !Path::new("/usr/bin/dbus-daemon").exists() {
+        return skipped("no dbus-daemon is installed");
+    }
+    let folder = folder();
+    let case = "fan-out/dbus-daemon/64/same-cpu/receivers=3";
+    let how = "--timeline --max-runs 1 --budget 60s --no-system-calls --out r.jsonl --html none --quiet";
+    let said = said(folder.path(), &format!("run {case} {how}"));
+    if said.stderr.contains("nothing is left to measure") {
+        return skipped(said.stderr);
+    }
+    said.with(0);
+    let timelines = timelines(folder.path());
+    let [timeline] = &timelines[..] else { panic!("{timelines:?}") };
+    assert_eq!(timeline.subject, case);
+    if tracefs().is_none() {
+        return;
+    }
+    let lanes: Vec<&str> = timeline.picture.lanes.iter().map(|lane| lane.lane.as_str()).collect();
+    for lane in ["sender", "broker", "receiver 1", "receiver 3"] {
+        assert!(lanes.contains(&lane), "{lanes:?}");
+    }
+    // The sender, the broker and each receiver have the CPU once for a signal, at least.
+    assert!(timeline.switches_per_operation.unwrap() > 3.9, "{timeline:?}");
+}
+
+#[test]
+fn a_trace_file_is_of_one_case_and_replaces_nothing() {
+    let folder = folder();
+    let told = |words: &str, sentence: &str| {
+        let stderr =
+            said(folder.path(), &format!("explain --only timeline --timeline {words}")).with(2).stderr;
+        assert!(stderr.contains(sentence), "{words}: {stderr}");
+    };
+    std::fs::write(folder.path().join("t.json"), "mine").unwrap();
+    told("roundtrip/pipe/1/free --trace-out t.json", "`t.json` exists already");
+    told("roundtrip/pipe/1/free roundtrip/pipe/64/free --trace-out u.json", "for one case");
+    assert_eq!(text(folder.path().join("t.json")), "mine");
+}
+
+/// Whatever ends the program, no trace buffer is left behind.
+#[test]
+fn a_killed_program_leaves_no_trace_instance() {
+    let Some(tracefs) = tracefs() else { return };
+    let folder = folder();
+    let cases: Vec<String> = (1..40).map(|bytes| format!("roundtrip/pipe/{bytes}/same-cpu")).collect();
+    let words = format!("explain --only timeline --timeline {}", cases.join(" "));
+    let mut child = start(folder.path(), &words);
+    let own = format!("weighbridge-{}-", child.pid());
+    let instance = || tracefs.instances().unwrap().into_iter().find(|name| name.starts_with(&own));
+    eventually_some("an instance", || {
+        assert_eq!(child.0.try_wait().unwrap(), None, "{}", text(folder.path().join("stderr")));
+        instance()
+    });
+    child.kill();
+    eventually("the end of the instance", || instance().is_none());
+}
+
+/// Without the right to trace, the roles' own marks are left, and what would allow more is said.
+#[test]
+fn without_rights_there_are_marks_and_the_right_is_named() {
+    let folder = folder();
+    let set = std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    set.unwrap();
+    let unprivileged = |program: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+        command
+    };
+    // A folder of the build that others may not enter makes the program fail in the same way.
+    for program in [&["true"][..], &[PROGRAM, "--version"]] {
+        match unprivileged(program[0]).args(&program[1..]).output() {
+            Ok(output) if output.status.success() => {}
+            other => {
+                return skipped(format!("no process without rights can start {program:?} here: {other:?}"));
+            }
+        }
+    }
+    let words = "explain --only timeline roundtrip/pipe/1/same-cpu --out r.jsonl --html none";
+    let mut command = unprivileged(PROGRAM);
+    let shown =
+        Said::of(command.args(words.split(' ')).current_dir(folder.path()).output().unwrap()).with(0).stdout;
+    let [timeline] = &timelines(folder.path())[..] else { panic!("{shown}") };
+    let refused = timeline.refused.as_deref().unwrap();
+    assert!(refused.contains("CAP_SYS_ADMIN"), "{refused}");
+    assert!(shown.contains("only the roles' own marks"), "{shown}");
+    assert!(timeline.operations > 0 && timeline.phases.len() >= 4, "{timeline:?}");
+}
