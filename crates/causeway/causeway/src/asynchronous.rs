@@ -192,23 +192,18 @@ impl AsyncPublisher {
     fn poll_publish(&mut self, payload: &[u8], cx: &mut Context<'_>) -> Poll<Result<Position>> {
         let coop = ready!(poll_proceed(cx));
         loop {
-            let published = match self.publisher.try_publish(payload) {
-                Ok(position) => Ok(position),
-                Err(TryPublishError::Disconnected) => Err(Error::Disconnected),
-                Err(TryPublishError::Failed(error)) => Err(error),
-                Err(TryPublishError::Full) => {
-                    if self.space.as_ref().is_some_and(|space| !space.is_over(cx.waker())) {
-                        return Poll::Pending;
-                    }
-                    // The old wait first: its end also ends the announcement that the new one makes.
-                    self.space = None;
-                    self.space = Some(SpaceWait::start(self.publisher.space(), cx.waker())?);
-                    continue;
-                }
-            };
+            let published = TryPublishError::or_full(self.publisher.try_publish(payload)).transpose();
+            if let Some(decided) = published {
+                self.space = None;
+                coop.made_progress();
+                return Poll::Ready(decided);
+            }
+            if self.space.as_ref().is_some_and(|space| !space.is_over(cx.waker())) {
+                return Poll::Pending;
+            }
+            // The old wait first: its end also ends the announcement that the new one makes.
             self.space = None;
-            coop.made_progress();
-            return Poll::Ready(published);
+            self.space = Some(SpaceWait::start(self.publisher.space(), cx.waker())?);
         }
     }
 
@@ -234,15 +229,10 @@ impl<T: AsRef<[u8]>> Sink<T> for AsyncPublisher {
 
     fn start_send(mut self: Pin<&mut Self>, item: T) -> Result<()> {
         assert!(self.unsent.is_none(), "start_send was called before poll_ready returned Ready");
-        match self.publisher.try_publish(item.as_ref()) {
-            Ok(_) => Ok(()),
-            Err(TryPublishError::Full) => {
-                self.unsent = Some(item.as_ref().to_vec());
-                Ok(())
-            }
-            Err(TryPublishError::Disconnected) => Err(Error::Disconnected),
-            Err(TryPublishError::Failed(error)) => Err(error),
+        if TryPublishError::or_full(self.publisher.try_publish(item.as_ref()))?.is_none() {
+            self.unsent = Some(item.as_ref().to_vec());
         }
+        Ok(())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {

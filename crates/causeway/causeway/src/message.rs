@@ -36,9 +36,7 @@ pub struct OwnedMessage {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
-    /// Messages of this publisher that this subscriber lost before this one, since the last one of it that it received: its part
-    /// of what [`Received::Lost`] counted. `None` if that is not known, because this is the first message of the publisher
-    /// after a loss.
+    /// See [`Message::lost_before`].
     pub lost_before: Option<u32>,
 }
 
@@ -65,6 +63,15 @@ impl<M> Received<M> {
         Received::Lost { messages: loss.messages, bytes: loss.bytes }
     }
 
+    /// The same with another message.
+    #[inline(always)]
+    pub(crate) fn map<N>(self, with: impl FnOnce(M) -> N) -> Received<N> {
+        match self {
+            Received::Message(message) => Received::Message(with(message)),
+            Received::Lost { messages, bytes } => Received::Lost { messages, bytes },
+        }
+    }
+
     /// The message; `None` if messages were lost.
     pub fn message(self) -> Option<M> {
         match self {
@@ -85,9 +92,6 @@ impl Message<'_> {
 impl Received<Message<'_>> {
     /// Copies the payload, so that the message can outlive the next call on the subscriber.
     pub fn into_owned(self) -> Received<OwnedMessage> {
-        match self {
-            Received::Message(message) => Received::Message(message.into_owned()),
-            Received::Lost { messages, bytes } => Received::Lost { messages, bytes },
-        }
+        self.map(Message::into_owned)
     }
 }

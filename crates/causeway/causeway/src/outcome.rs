@@ -56,6 +56,31 @@ pub enum RecvTimeoutError {
     Failed(Error),
 }
 
+impl TryRecvError {
+    /// What was received; `None` if there is no message yet.
+    pub(crate) fn or_empty<T>(received: Result<T, TryRecvError>) -> Result<Option<T>, Error> {
+        match received {
+            Ok(received) => Ok(Some(received)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(Error::Disconnected),
+            Err(TryRecvError::Failed(error)) => Err(error),
+        }
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl TryPublishError {
+    /// What was published; `None` if the log is full.
+    pub(crate) fn or_full<T>(published: Result<T, TryPublishError>) -> Result<Option<T>, Error> {
+        match published {
+            Ok(published) => Ok(Some(published)),
+            Err(TryPublishError::Full) => Ok(None),
+            Err(TryPublishError::Disconnected) => Err(Error::Disconnected),
+            Err(TryPublishError::Failed(error)) => Err(error),
+        }
+    }
+}
+
 /// What the four have in common: `$expected` is the variant that only this call has, `$kind` its kind as an I/O error.
 macro_rules! outcome {
     ($name:ident, $expected:ident, $sentence:literal, $kind:ident) => {

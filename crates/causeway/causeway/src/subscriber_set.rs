@@ -189,7 +189,7 @@ impl SubscriberSet {
     fn refresh(&mut self) {
         let changes = self.status.words().subscriber_changes.load(Ordering::SeqCst);
         self.is_behind = self.present_epoch() != self.epoch;
-        self.take_messages();
+        self.drain_messages();
         let present = &self.status.words().subscribers;
         self.subscribers
             .retain(|subscriber| present[subscriber.slot].load(Ordering::Acquire) == subscriber.generation);
@@ -255,7 +255,7 @@ impl SubscriberSet {
         }
     }
 
-    fn take_messages(&mut self) {
+    fn drain_messages(&mut self) {
         loop {
             match receive(&*self.socket, FDS_MAX) {
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Joined => {

@@ -151,9 +151,7 @@ pub struct TypedMessage<T> {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
-    /// Messages of this publisher that this subscriber lost before this one, since the last one of it that it received: its part
-    /// of what [`Received::Lost`] counted. `None` if that is not known, because this is the first message of the publisher
-    /// after a loss.
+    /// See [`Message::lost_before`].
     pub lost_before: Option<u32>,
 }
 

@@ -28,9 +28,6 @@ pub trait Kind: 'static {
     const ABOUT: &'static str;
 
     /// Connects an end that does not write and read the bytes of messages itself, in the process of its role.
-    ///
-    /// # Errors
-    /// What its library says.
     fn connect(
         params: &CaseParams,
         address: &str,
@@ -113,9 +110,6 @@ fn cpus(host: &Host, params: &CaseParams) -> Result<Vec<u32>, Unsupported> {
 }
 
 /// Can the broker of a case run here?
-///
-/// # Errors
-/// It is not installed, there is no CPU for it, or the library of the roles is not there.
 pub fn fit(program: Program, host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     if program.path().is_none() {
         return Err(Unsupported(brokers::Error::Missing(program).to_string()));
@@ -136,9 +130,6 @@ pub struct Running {
 
 impl Running {
     /// Starts a broker.
-    ///
-    /// # Errors
-    /// It does not start.
     pub fn start(program: Program) -> io::Result<Running> {
         let broker = brokers::Broker::start(program, &Limits::default()).map_err(io::Error::other)?;
         Ok(Running { broker, program })
@@ -150,9 +141,6 @@ impl Running {
     }
 
     /// A connection that is authenticated and has a unique name.
-    ///
-    /// # Errors
-    /// The broker does not let this user in.
     pub fn connect(&self) -> io::Result<Bus> {
         Bus::connect(self.broker.address()).map_err(io::Error::other)
     }
@@ -170,9 +158,6 @@ impl Running {
 }
 
 /// Puts the broker of these roles where the case says.
-///
-/// # Errors
-/// It may not be placed so.
 pub fn place(resources_by_role: &[EndResources], host: &Host, params: &CaseParams) -> io::Result<()> {
     let pid = BrokerHandle::of_role(&resources_by_role[0], params)?.pid;
     let cpus = cpus(host, params).map_err(|Unsupported(why)| io::Error::other(why))?;
@@ -227,9 +212,6 @@ fn drive<B: Brokered>(
 }
 
 /// The socket of a connection on which nothing waits to be read but what comes from now on.
-///
-/// # Errors
-/// The broker does not answer.
 pub fn socket(mut connection: Bus) -> io::Result<OwnedFd> {
     // What the broker says of itself (NameAcquired) comes before its answer to this.
     connection.ask_driver("GetId", Body::default()).map_err(io::Error::other)?;

@@ -41,9 +41,6 @@ const LEAST_BUFFER: usize = 64 << 10;
 const MOST_PAYLOAD_BYTES: usize = (32 << 20) - HEADER_ROOM;
 
 /// Can a message carry this payload?
-///
-/// # Errors
-/// It is larger than brokers take.
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     if params.payload_bytes > MOST_PAYLOAD_BYTES {
         Err(Unsupported(format!(
@@ -67,9 +64,6 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// From a message with an empty array of bytes as its body.
-    ///
-    /// # Errors
-    /// No memory.
     pub fn new(message: &Builder<'_>, payload_bytes: usize) -> io::Result<Outgoing> {
         const MARK: u32 = 0x7b5a_3c1e;
         let is_reply = !matches!(message.kind(), Kind::MethodCall | Kind::Signal);
@@ -90,9 +84,6 @@ impl Outgoing {
     }
 
     /// Sends the message with the payload that was written last, as the answer to a call where it is a reply.
-    ///
-    /// # Errors
-    /// That of the kernel, or the broker is gone.
     #[inline]
     pub fn send(&mut self, socket: &OwnedFd, len: usize, answered: u32) -> io::Result<()> {
         self.serial = self.serial.checked_add(1).unwrap_or(1);
@@ -109,18 +100,12 @@ impl Outgoing {
     }
 
     /// Touches and locks the memory.
-    ///
-    /// # Errors
-    /// That of the kernel.
     pub fn prefault(&mut self) -> io::Result<()> {
         self.buffer.prefault()
     }
 }
 
 /// Sends a whole message, in one call where the socket takes it.
-///
-/// # Errors
-/// That of the kernel, or the broker is gone.
 #[inline]
 pub fn send_all(socket: &OwnedFd, mut rest: &[u8]) -> io::Result<()> {
     while !rest.is_empty() {
@@ -156,9 +141,6 @@ pub struct Incoming {
 
 impl Incoming {
     /// For payloads of the size of the case.
-    ///
-    /// # Errors
-    /// No memory.
     pub fn new(kind: Kind, params: &CaseParams) -> io::Result<Incoming> {
         let whole = (params.payload_bytes + HEADER_ROOM).max(LEAST_BUFFER);
         Ok(Incoming {
@@ -179,17 +161,11 @@ impl Incoming {
     }
 
     /// Replies of the broker itself, whose bodies are what the method says.
-    ///
-    /// # Errors
-    /// No memory.
     pub fn of_broker(params: &CaseParams) -> io::Result<Incoming> {
         Ok(Incoming { takes_any_body: true, ..Incoming::new(Kind::MethodReturn, params)? })
     }
 
     /// The next message of its kind, waiting for it; the one before is released. Messages of the broker itself are passed over.
-    ///
-    /// # Errors
-    /// An error came in place of a reply, something that is no message, or the broker is gone.
     #[inline]
     pub fn next(&mut self, socket: &OwnedFd) -> io::Result<Received> {
         loop {
@@ -201,9 +177,6 @@ impl Incoming {
     }
 
     /// The next message where it is there already; `None` where none is, without waiting.
-    ///
-    /// # Errors
-    /// As [`next`](Incoming::next).
     pub fn try_next(&mut self, socket: &OwnedFd) -> io::Result<Option<Received>> {
         loop {
             if let Some(message) = self.next_there()? {
@@ -229,7 +202,9 @@ impl Incoming {
                     )));
                 }
                 Ok(_) | Err(Fault::Cut) => return Ok(None),
-                Err(fault) => return Err(io::Error::other(format!("the broker sent no message: {fault}"))),
+                Err(fault) => {
+                    return Err(io::Error::other(format!("the broker sent an invalid message: {fault}")));
+                }
             };
             let message = &bytes[..len];
             let number = |at: usize| u32::from_ne_bytes(message[at..at + 4].try_into().expect("four bytes"));
@@ -245,7 +220,7 @@ impl Incoming {
                     && (header_bytes + front > len
                         || number(header_bytes) as usize != len - header_bytes - front)
                 {
-                    return Err(io::Error::other("the body of a message is no array of bytes"));
+                    return Err(io::Error::other("the body of a message is not an array of bytes"));
                 }
                 return Ok(Some(Received { serial, payload: start + header_bytes + front..start + len }));
             }
@@ -306,9 +281,6 @@ impl Incoming {
     }
 
     /// Touches and locks the memory.
-    ///
-    /// # Errors
-    /// That of the kernel.
     pub fn prefault(&mut self) -> io::Result<()> {
         self.buffer.prefault()
     }
@@ -318,7 +290,7 @@ impl Incoming {
 #[cold]
 fn is_ours(message: &[u8]) -> io::Result<bool> {
     let header = Header::parse(message)
-        .map_err(|fault| io::Error::other(format!("the broker sent no message: {fault}")))?;
+        .map_err(|fault| io::Error::other(format!("the broker sent an invalid message: {fault}")))?;
     Ok(header.kind == Kind::MethodReturn || header.interface == Some(INTERFACE))
 }
 
@@ -334,9 +306,6 @@ fn words_of(message: &[u8]) -> String {
 }
 
 /// Effective settings of a socket to a broker of this version.
-///
-/// # Errors
-/// That of the kernel.
 pub fn facts(socket: &OwnedFd, version: &str) -> io::Result<Facts> {
     let sndbuf = rustix::net::sockopt::socket_send_buffer_size(socket.as_fd())?;
     let rcvbuf = rustix::net::sockopt::socket_recv_buffer_size(socket.as_fd())?;

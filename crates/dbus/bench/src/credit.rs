@@ -52,9 +52,6 @@ impl Credit {
     }
 
     /// Before a message is sent: waits until there may be one more.
-    ///
-    /// # Errors
-    /// The receiver is gone.
     #[inline]
     pub fn spend(&mut self) -> io::Result<()> {
         debug_assert_eq!(self.side, Side::Near);
@@ -70,9 +67,6 @@ impl Credit {
     }
 
     /// A message was taken.
-    ///
-    /// # Errors
-    /// The sender is gone.
     #[inline]
     pub fn earn(&mut self) -> io::Result<()> {
         self.count += 1;

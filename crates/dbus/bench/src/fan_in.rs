@@ -144,9 +144,6 @@ fn create<K: Kind>(params: &CaseParams) -> io::Result<Vec<EndResources>> {
 
 /// Starts the broker, and makes the resources of the reader and of each writer: counters, the socket that `connect` gives with its unique name, and the
 /// sockets for credit. Writers are handed the reader's name.
-///
-/// # Errors
-/// The broker does not start, or what `connect` says.
 pub fn create_roles(
     program: Program,
     params: &CaseParams,
@@ -192,9 +189,6 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
 }
 
 /// The reader, over its end and the sockets for credit.
-///
-/// # Errors
-/// That of the end, a message that is lost, damaged or out of order, or a writer that is gone.
 pub fn drive_reader(
     intake: impl Intake,
     credits: Vec<OwnedFd>,
@@ -210,9 +204,6 @@ pub fn drive_reader(
 }
 
 /// A writer, over its end and the socket for credit.
-///
-/// # Errors
-/// That of the end, or the reader is gone.
 pub fn drive_writer(
     outlet: impl Outlet,
     pays: OwnedFd,
@@ -358,7 +349,7 @@ impl<N: Notes, I: Intake> Reader<'_, N, I> {
 #[inline]
 fn sender(message: &[u8], writers: usize) -> io::Result<usize> {
     let header = Header::parse(message)
-        .map_err(|fault| io::Error::other(format!("the broker sent no message: {fault}")))?;
+        .map_err(|fault| io::Error::other(format!("the broker sent an invalid message: {fault}")))?;
     let number =
         header.path.and_then(|path| path.strip_prefix(PATH)?.strip_prefix('/')?.parse::<usize>().ok());
     number

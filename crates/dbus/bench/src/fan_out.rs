@@ -38,7 +38,7 @@ const RULES: Axis = Axis {
     name: "rules",
     default: "0",
     values: Values::AtLeast(0),
-    about: "match rules that match none of the signals, of all receivers together, beside the one of each that does",
+    about: "match rules that match none of the signals, of all receivers together, in addition to the one of each that does",
 };
 
 choice! {

@@ -31,17 +31,11 @@ impl BrokerHandle {
     }
 
     /// Back from numbers.
-    ///
-    /// # Errors
-    /// They are none of these: coordinator and peer disagree.
     pub fn of(resources: &EndResources) -> io::Result<BrokerHandle> {
         BrokerHandle::of_words(&resources.words)
     }
 
     /// The same of a role of a case, which has both ends in the pattern `self`; of these the near end's.
-    ///
-    /// # Errors
-    /// As [`of`](BrokerHandle::of).
     pub fn of_role(resources: &EndResources, params: &CaseParams) -> io::Result<BrokerHandle> {
         let has_both = params.id.pattern == "self";
         BrokerHandle::of_words(if has_both { resources.near_words() } else { &resources.words })
@@ -49,7 +43,7 @@ impl BrokerHandle {
 
     fn of_words(words: &[u64]) -> io::Result<BrokerHandle> {
         BrokerHandle::read(&mut words.iter().copied())
-            .ok_or_else(|| io::Error::other("what the coordinator handed over says nothing of a broker"))
+            .ok_or_else(|| io::Error::other("the resources of this role do not name a broker"))
     }
 
     fn read(words: &mut dyn Iterator<Item = u64>) -> Option<BrokerHandle> {

@@ -1,7 +1,7 @@
 //! Seeing all messages of a bus, and learning from it which rules its connections have.
 
 use causeway_bus::client::{Bus, Error, TIMEOUT};
-use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
+use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, Header, Leaf, names, walk};
 
 /// Rules that show a connection all messages on buses without monitors; the last one only broadcasts.
@@ -46,13 +46,13 @@ pub fn become_monitor(connection: &mut Bus) -> Result<Monitoring, Error> {
 /// [`Error::Refused`] when the bus does not tell rules at all; everything else was asked and answered all the same, and
 /// stands in `seen`.
 pub fn rules_and_processes(connection: &mut Bus, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-    let names = ask(connection, &driver_call("ListNames", Body::default()), seen)?;
+    let names = ask(connection, &Builder::of_driver("ListNames"), seen)?;
     for name in texts(&names) {
         if names::is_unique(&name) {
             process_of(connection, &name, seen)?;
             continue;
         }
-        match ask(connection, &driver_call("GetNameOwner", Body::default().text(&name)), seen) {
+        match ask(connection, &Builder::of_driver("GetNameOwner").body(Body::default().text(&name)), seen) {
             Ok(_) | Err(Error::Refused { .. }) => {}
             Err(other) => return Err(other),
         }
@@ -68,15 +68,11 @@ pub fn rules_and_processes(connection: &mut Bus, seen: &mut dyn FnMut(&[u8])) ->
 /// # Errors
 /// The connection to the bus failed. A refusal is passed over: the other connection may have left.
 pub fn process_of(connection: &mut Bus, name: &str, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-    let call = driver_call("GetConnectionUnixProcessID", Body::default().text(name));
+    let call = Builder::of_driver("GetConnectionUnixProcessID").body(Body::default().text(name));
     match ask(connection, &call, seen) {
         Ok(_) | Err(Error::Refused { .. }) => Ok(()),
         Err(other) => Err(other),
     }
-}
-
-fn driver_call(member: &str, body: Body) -> Builder<'_> {
-    Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER).body(body)
 }
 
 /// Calls, and shows call and reply as a monitor would see them.

@@ -41,7 +41,7 @@ impl Message {
 
     /// Its arguments, as far as they are valid.
     pub fn args(&self) -> Vec<Arg<'_>> {
-        Args::new(&self.header(), self.body()).map_while(Result::ok).collect()
+        Args::of(&self.0).map_while(Result::ok).collect()
     }
 
     /// An argument that is a number.
@@ -54,11 +54,7 @@ impl Message {
 
     /// All arguments that are strings.
     pub fn texts(&self) -> Vec<&str> {
-        let text = |arg| match arg {
-            Arg::Text(text) => Some(text),
-            _ => None,
-        };
-        self.args().into_iter().filter_map(text).collect()
+        Args::of(&self.0).texts().collect()
     }
 
     /// Is it of an experiment, and not of the driver?
@@ -74,11 +70,6 @@ impl Message {
             && header.member == Some(member)
             && self.texts().first() == Some(&name)
     }
-}
-
-/// A call of the driver.
-pub fn driver_call(member: &str, body: Body) -> Builder<'_> {
-    Builder::call("/org/freedesktop/DBus", member).interface(DRIVER).destination(DRIVER).body(body)
 }
 
 /// A broadcast of an experiment.
@@ -122,7 +113,7 @@ impl Client {
 
     /// Asks the driver.
     pub fn driver(&mut self, member: &str, body: Body) -> Result<Message, Error> {
-        self.call(&driver_call(member, body), PATIENCE)
+        self.call(&Builder::of_driver(member).body(body), PATIENCE)
     }
 
     /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`next`](Client::next).

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use causeway_bus::client::Error;
-use causeway_dbus_wire::wire::{Body, FLAG_NO_REPLY_EXPECTED};
+use causeway_dbus_wire::wire::{Builder, FLAG_NO_REPLY_EXPECTED};
 
 use crate::client::{Client, PATIENCE, call, unless_closed};
 use crate::property::{Bus, Property, Seen};
@@ -92,12 +92,11 @@ fn missing(bus: &Bus<'_>) -> Result<Seen, Error> {
     let mut receiver = Client::open(bus)?;
     let to = receiver.name();
     sender.send(&call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(2))?;
-    let is_connected =
-        match sender.call(&crate::client::driver_call("GetId", Body::default()), Duration::from_secs(2)) {
-            Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => true,
-            Err(Error::Closed) => false,
-            Err(other) => return Err(other),
-        };
+    let is_connected = match sender.call(&Builder::of_driver("GetId"), Duration::from_secs(2)) {
+        Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => true,
+        Err(Error::Closed) => false,
+        Err(other) => return Err(other),
+    };
     let got = receiver.collect_ours()?.len();
     let evidence = "a message that says 2 descriptors and has none";
     Ok(match (got, is_connected) {

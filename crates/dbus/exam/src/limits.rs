@@ -1,9 +1,9 @@
 //! Limits, and what grows before they are reached. Private buses only.
 
 use causeway_bus::client::Error;
-use causeway_dbus_wire::wire::Body;
+use causeway_dbus_wire::wire::{Body, Builder};
 
-use crate::client::{Client, INTERFACE, PATIENCE, broadcast, driver_call, short, unless_closed};
+use crate::client::{Client, INTERFACE, PATIENCE, broadcast, short, unless_closed};
 use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Limits";
@@ -29,7 +29,7 @@ fn add_rules(
     while at < count {
         let batch = BATCH.min(count - at);
         for number in at..at + batch {
-            client.send(&driver_call("AddMatch", Body::default().text(&rule(number))))?;
+            client.send(&Builder::of_driver("AddMatch").body(Body::default().text(&rule(number))))?;
         }
         for _ in 0..batch {
             let answer = client.wait_for(PATIENCE, |message| message.header().reply_serial.is_some())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use causeway_bus::client::{self, Address, Error};
 use causeway_dbus_wire::wire::{Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, Kind};
 
-use crate::client::{Client, INTERFACE, PATH, call, driver_call, short, unless_closed};
+use crate::client::{Client, INTERFACE, PATH, call, short, unless_closed};
 use crate::property::{Bus, Property, Seen};
 
 const GROUP: &str = "Invalid messages";
@@ -40,7 +40,7 @@ fn fate(bus: &Bus<'_>, receiver: &mut Client, bytes: &[u8]) -> Result<Fate, Erro
     let mut sender = Client::open(bus)?;
     // A message that a broken length has made longer swallows what follows; the connection is then looked at only for its end.
     sender.send_bytes(bytes)?;
-    let answer = sender.call(&driver_call("GetId", Body::default()), Duration::from_secs(2));
+    let answer = sender.call(&Builder::of_driver("GetId"), Duration::from_secs(2));
     let is_connected = match answer {
         Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => true,
         Err(Error::Closed) => false,
@@ -172,7 +172,7 @@ fn before_hello(bus: &Bus<'_>) -> Result<Seen, Error> {
     let first = Address::list(bus.address)?.swap_remove(0);
     let stream = first.connect().map_err(Error::Io)?;
     let mut connection = client::Bus::authenticated(stream)?;
-    let answer = connection.call(&driver_call("ListNames", Body::default()), Duration::from_secs(5));
+    let answer = connection.call(&Builder::of_driver("ListNames"), Duration::from_secs(5));
     Ok(match answer {
         Err(Error::Closed) => Seen::fine("disconnected", "ListNames as the first message"),
         Err(Error::Refused { name, .. }) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::{Body, Builder, Kind};
 
-use crate::client::{Client, Message, PATIENCE, broadcast, call, driver_call, rule};
+use crate::client::{Client, Message, PATIENCE, broadcast, call, rule};
 use crate::flood::{Arrival, Arrivals, Flood, joined};
 use crate::perturb::{Disturbed, Mode, join_cpu};
 use crate::property::{Bus, Property, Seen};
@@ -257,7 +257,7 @@ fn name_before_signal(bus: &Bus<'_>) -> Result<Seen, Error> {
             owner.request_name(&name, 0)?;
         } else {
             // Both in one go: the signal is there before the request is answered.
-            owner.send(&driver_call("RequestName", Body::default().text(&name).u32(0)))?;
+            owner.send(&Builder::of_driver("RequestName").body(Body::default().text(&name).u32(0)))?;
         }
         owner.send(&broadcast("Here"))?;
         owner.barrier()?;

@@ -1,6 +1,6 @@
 //! Writes a capture to try the analyser on: `make_capture boot FILE` or `make_capture COUNT FILE`.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/it/common/mod.rs"]
 mod common;
 
 use std::fs::File;

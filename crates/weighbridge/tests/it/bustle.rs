@@ -41,7 +41,7 @@ fn bustle(folder: &Path, option: &str) -> Option<Vec<Vec<String>>> {
 fn made(messages: usize) -> Vec<u8> {
     let mut scribe = Scribe::new(Vec::new());
     let mut random = Random(7);
-    let client = |number: u64| format!(":1.{number}");
+    let client = |number: usize| format!(":1.{number}");
     for number in 0..20 {
         let rule = format!("type='signal',interface='com.example.Service{number}'");
         scribe.say(&to_driver(&client(20 + number), "AddMatch").body(Body::default().text(&rule)));

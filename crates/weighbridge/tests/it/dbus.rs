@@ -107,7 +107,7 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
     for (words, said) in [
         ("analyse none.pcap", "error: cannot read `none.pcap`: "),
         ("analyse empty", "error: `empty` is empty\n"),
-        ("lint text", "error: `text` is no capture of D-Bus messages; make one with"),
+        ("lint text", "error: `text` is not a capture of D-Bus messages; make one with"),
         ("analyse boot.pcap --anonymise", "error: "),
         ("analyse boot.pcap --window 2s..1s", "error: --window: `2s..1s` ends before it begins"),
         ("capture", "error: which bus? give --session, --system or --address ADDRESS\n"),

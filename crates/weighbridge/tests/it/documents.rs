@@ -93,7 +93,7 @@ fn the_readers_of_documents_find_what_they_must() {
     assert!(found(|text| marks(text).len()) >= 10);
 }
 
-/// mdBook shows what `SUMMARY.md` lists, and nothing else.
+/// mdBook shows what `SUMMARY.md` lists, and nothing else: each page is there, and links to nothing outside of the book.
 #[test]
 fn the_book_has_every_page() {
     let listed: BTreeSet<_> = links(&read("docs/SUMMARY.md")).into_iter().collect();
@@ -102,6 +102,10 @@ fn the_book_has_every_page() {
             && page != "SUMMARY.md"
         {
             assert!(listed.contains(page), "docs/SUMMARY.md does not list {page}");
+            let up = "../".repeat(page.matches('/').count() + 1);
+            let outside: Vec<_> =
+                links(&document.text).into_iter().filter(|link| link.starts_with(&up)).collect();
+            assert!(outside.is_empty(), "{page} links to what the book does not have: {outside:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! is virtual, so that figures are the same on every machine.
 
 mod bustle;
-#[path = "../../../dbus/traffic/tests/common/mod.rs"]
+#[path = "../../../dbus/traffic/tests/it/common/mod.rs"]
 mod captures;
 mod check;
 mod compare;

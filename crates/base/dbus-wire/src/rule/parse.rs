@@ -121,7 +121,7 @@ impl FromStr for MatchRule {
 
 impl MatchRule {
     fn add_arg(&mut self, key: &str, value: String) -> Result<(), BadRule> {
-        let unknown = || bad(format!("`{key}` is no key of a match rule"));
+        let unknown = || bad(format!("`{key}` is not a key of a match rule"));
         let (index, arg) = if key == "arg0namespace" {
             (0, ArgMatch::Namespace(checked(key, value, names::is_namespace)?))
         } else {
@@ -169,7 +169,7 @@ fn kind(word: &str) -> Result<Kind, BadRule> {
     kinds
         .into_iter()
         .find(|kind| kind.word() == word)
-        .ok_or_else(|| bad(format!("`{word}` is no type of message")))
+        .ok_or_else(|| bad(format!("`{word}` is not a type of message")))
 }
 
 #[cfg(test)]
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, why) in [
-            ("type='signals'", "`signals` is no type of message"),
-            ("foo='1'", "`foo` is no key of a match rule"),
+            ("type='signals'", "`signals` is not a type of message"),
+            ("foo='1'", "`foo` is not a key of a match rule"),
             ("arg64='1'", "`arg64` is beyond argument 63"),
-            ("arg='1'", "`arg` is no key of a match rule"),
+            ("arg='1'", "`arg` is not a key of a match rule"),
             ("member='a',member='b'", "`member` is given twice"),
             ("path='/',path_namespace='/'", "`path` and `path_namespace` exclude each other"),
             ("arg0='a',arg0path='/a'", "argument 0 is matched twice"),

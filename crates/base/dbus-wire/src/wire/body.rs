@@ -45,6 +45,38 @@ impl<'a> Args<'a> {
         Args { cursor: Cursor::new(body, 0, header.endian), signature: header.signature }
     }
 
+    /// The arguments of a whole message; none of bytes that are not one.
+    #[must_use]
+    pub fn of(message: &'a [u8]) -> Args<'a> {
+        match Header::parse(message) {
+            Ok(header) => Args::new(&header, message.get(header.header_bytes..).unwrap_or_default()),
+            Err(_) => Args { cursor: Cursor::new(&[], 0, Endian::NATIVE), signature: "" },
+        }
+    }
+
+    /// The first argument, if it is a string.
+    #[must_use]
+    pub fn first_text(mut self) -> Option<&'a str> {
+        match self.next() {
+            Some(Ok(Arg::Text(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The first argument, if it is an unsigned number of 32 bits.
+    #[must_use]
+    pub fn first_u32(mut self) -> Option<u32> {
+        match self.next() {
+            Some(Ok(Arg::U32(number))) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// All arguments that are strings.
+    pub fn texts(self) -> impl Iterator<Item = &'a str> {
+        self.filter_map(|arg| if let Ok(Arg::Text(text)) = arg { Some(text) } else { None })
+    }
+
     fn read(&mut self, types: &'a str) -> Result<Arg<'a>, Fault> {
         let (mut arg, endian) = (Arg::Other(types), self.cursor.endian);
         let mut visit = |leaf: Leaf<'a>, depth| match (leaf, depth) {
@@ -107,7 +139,7 @@ pub(super) fn value<'a>(
         b'o' => {
             let path = cursor.text()?;
             if !names::is_path(path) {
-                return Err(Fault::Invalid("an argument is no object path"));
+                return Err(Fault::Invalid("an argument is not an object path"));
             }
             visit(Leaf::Path(path), depth);
         }

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::driver::{DRIVER, DRIVER_PATH};
+
 use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
 
 /// A message in the making. Names are checked when it is built.
 ///
 /// ```
-/// use crate::wire::{Body, Builder, Header};
+/// use causeway_dbus_wire::wire::{Body, Builder, Header};
 ///
 /// let call = Builder::call("/org/freedesktop/DBus", "AddMatch")
 ///     .interface("org.freedesktop.DBus")
@@ -89,6 +91,12 @@ impl<'a> Builder<'a> {
     #[must_use]
     pub fn call(path: &'a str, member: &'a str) -> Builder<'a> {
         Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::MethodCall) }
+    }
+
+    /// A method call of the bus itself.
+    #[must_use]
+    pub fn of_driver(member: &'a str) -> Builder<'a> {
+        Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER)
     }
 
     /// A signal.
@@ -203,7 +211,7 @@ impl<'a> Builder<'a> {
     /// The serial is zero or a name is not valid: names from elsewhere are checked with [`names`] first.
     pub fn build(&self, serial: u32) -> Result<Vec<u8>, TooLong> {
         if let Some((text, what)) = self.invalid_name() {
-            panic!("{text:?} is no {what}");
+            panic!("{text:?} is not {what}");
         }
         let (_, mut out) = self.header(serial);
         let bytes = out.len() + self.body.bytes.len();
@@ -290,12 +298,12 @@ impl<'a> Builder<'a> {
         let invalid = |text: Option<&'a str>, is_valid: fn(&str) -> bool, what| {
             text.filter(|text| !is_valid(text)).map(|text| (text, what))
         };
-        invalid(self.path, names::is_path, "object path")
-            .or_else(|| invalid(self.interface, names::is_interface, "interface"))
-            .or_else(|| invalid(self.member, names::is_member, "member"))
-            .or_else(|| invalid(self.error_name, names::is_interface, "error name"))
-            .or_else(|| invalid(self.destination, names::is_bus_name, "bus name"))
-            .or_else(|| invalid(self.sender, names::is_bus_name, "bus name"))
+        invalid(self.path, names::is_path, "an object path")
+            .or_else(|| invalid(self.interface, names::is_interface, "an interface"))
+            .or_else(|| invalid(self.member, names::is_member, "a member"))
+            .or_else(|| invalid(self.error_name, names::is_interface, "an error name"))
+            .or_else(|| invalid(self.destination, names::is_bus_name, "a bus name"))
+            .or_else(|| invalid(self.sender, names::is_bus_name, "a bus name"))
     }
 }
 
@@ -327,7 +335,7 @@ impl Body {
     /// The signature is not valid.
     #[must_use]
     pub fn marshalled(endian: Endian, signature: &str, bytes: &[u8]) -> Body {
-        assert!(signature::check(signature).is_ok(), "{signature:?} is no signature");
+        assert!(signature::check(signature).is_ok(), "{signature:?} is not a signature");
         Body { endian, signature: signature.to_owned().into(), bytes: bytes.into() }
     }
 
@@ -345,7 +353,7 @@ impl Body {
     /// It is none.
     #[must_use]
     pub fn object(mut self, path: &str) -> Body {
-        assert!(names::is_path(path), "{path:?} is no object path");
+        assert!(names::is_path(path), "{path:?} is not an object path");
         self.add_type("o");
         self.push_text(path);
         self

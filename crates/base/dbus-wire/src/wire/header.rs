@@ -186,12 +186,12 @@ impl<'a> Header<'a> {
 
     fn set_name(&mut self, code: u8, text: &'a str) -> Result<(), Fault> {
         let (place, is_valid, why): (_, fn(&str) -> bool, _) = match code {
-            1 => (&mut self.path, names::is_path, "the path is no object path"),
-            2 => (&mut self.interface, names::is_interface, "the interface is no interface name"),
-            3 => (&mut self.member, names::is_member, "the member is no member name"),
-            4 => (&mut self.error_name, names::is_interface, "the error name is no error name"),
-            6 => (&mut self.destination, names::is_bus_name, "the destination is no bus name"),
-            _ => (&mut self.sender, names::is_bus_name, "the sender is no bus name"),
+            1 => (&mut self.path, names::is_path, "the path is not a valid object path"),
+            2 => (&mut self.interface, names::is_interface, "the interface is not a valid interface name"),
+            3 => (&mut self.member, names::is_member, "the member is not a valid member name"),
+            4 => (&mut self.error_name, names::is_interface, "the error name is not valid"),
+            6 => (&mut self.destination, names::is_bus_name, "the destination is not a valid bus name"),
+            _ => (&mut self.sender, names::is_bus_name, "the sender is not a valid bus name"),
         };
         *place = Some(text);
         if is_valid(text) { Ok(()) } else { Err(Fault::Invalid(why)) }

@@ -30,7 +30,7 @@ pub struct Numbers {
 /// Where the fields of a parsed header lie.
 ///
 /// ```
-/// use crate::wire::{Builder, Header, Layout};
+/// use causeway_dbus_wire::wire::{Builder, Header, Layout};
 ///
 /// let first = Builder::call("/", "Ping").destination("a.b").build(1)?;
 /// let layout = Layout::of(&Header::parse(&first)?, &first);

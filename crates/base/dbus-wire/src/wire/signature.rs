@@ -94,7 +94,7 @@ fn complete_type(types: &[u8], arrays: u32, structs: u32) -> Result<&[u8], &'sta
             Ok(&rest[1..])
         }
         b'{' => Err("a dict entry is not the element of an array"),
-        _ => Err("a signature has a letter that is no type"),
+        _ => Err("a signature has a letter that is not a type"),
     }
 }
 
@@ -107,7 +107,7 @@ fn dict_entry(types: &[u8], arrays: u32, structs: u32) -> Result<&[u8], &'static
             let rest = complete_type(value, arrays, structs + 1)?;
             rest.strip_prefix(b"}").ok_or("a dict entry has not exactly two fields")
         }
-        _ => Err("the key of a dict entry is no basic type"),
+        _ => Err("the key of a dict entry is not of a basic type"),
     }
 }
 

@@ -16,10 +16,10 @@ const LAST_KNOWN: u8 = 9;
 /// Source: D-Bus Specification, section "Header Fields": a bus controls the sender, and removes fields that it does not know.
 ///
 /// # Panics
-/// `header` is not that of `message`, the message is cut, or the sender is no bus name.
+/// `header` is not that of `message`, the message is cut, or the sender is not a bus name.
 #[must_use]
 pub fn stamped(message: &[u8], header: &Header<'_>, sender: &str) -> Option<Vec<u8>> {
-    assert!(names::is_bus_name(sender), "{sender:?} is no bus name");
+    assert!(names::is_bus_name(sender), "{sender:?} is not a bus name");
     let message = &message[..header.message_bytes()];
     let fields_end = 16 + header.endian.u32(message[12..16].try_into().expect("four bytes")) as usize;
     let mut out = Vec::with_capacity(message.len() + sender.len() + 24);

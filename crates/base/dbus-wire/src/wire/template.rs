@@ -11,7 +11,7 @@ const PLACES: usize = 64;
 /// Builds messages, and remembers the headers that were built last. Their names are checked once.
 ///
 /// ```
-/// use crate::wire::{Body, Builder, Templates};
+/// use causeway_dbus_wire::wire::{Body, Builder, Templates};
 ///
 /// let (mut templates, mut bytes) = (Templates::default(), Vec::new());
 /// let call = |text| Builder::call("/", "Get").destination("a.b").body(Body::default().text(text));
@@ -38,8 +38,8 @@ pub enum Unbuildable {
 impl fmt::Display for Unbuildable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unbuildable::Name(text, what) => write!(f, "{text:?} is no {what}"),
-            Unbuildable::Header(fault) => write!(f, "no message: {fault}"),
+            Unbuildable::Name(text, what) => write!(f, "{text:?} is not {what}"),
+            Unbuildable::Header(fault) => write!(f, "invalid message: {fault}"),
             Unbuildable::TooLong(too_long) => too_long.fmt(f),
         }
     }
@@ -189,16 +189,16 @@ mod tests {
         let good = Builder::call("/a", "M").interface("a.b").destination("c.d").sender(":1.7");
         let untyped = || Body::marshalled(Endian::NATIVE, "", b"x");
         for (bad, why) in [
-            (good.clone().path("a"), "\"a\" is no object path"),
-            (good.clone().interface("a"), "\"a\" is no interface"),
-            (good.clone().member("a.b"), "\"a.b\" is no member"),
-            (good.clone().destination("c"), "\"c\" is no bus name"),
-            (good.clone().sender(""), "\"\" is no bus name"),
-            (good.clone().error_name("a"), "\"a\" is no error name"),
-            (good.clone().body(untyped()), "no message: there is a body but no signature"),
-            (good.clone().reply_serial(0), "no message: the reply serial is zero"),
-            (Builder::new(Kind::Signal).path("/"), "no message: a header field that"),
-            (good.clone().path("/org/freedesktop/DBus/Local"), "no message: the path or interface is"),
+            (good.clone().path("a"), "\"a\" is not an object path"),
+            (good.clone().interface("a"), "\"a\" is not an interface"),
+            (good.clone().member("a.b"), "\"a.b\" is not a member"),
+            (good.clone().destination("c"), "\"c\" is not a bus name"),
+            (good.clone().sender(""), "\"\" is not a bus name"),
+            (good.clone().error_name("a"), "\"a\" is not an error name"),
+            (good.clone().body(untyped()), "invalid message: there is a body but no signature"),
+            (good.clone().reply_serial(0), "invalid message: the reply serial is zero"),
+            (Builder::new(Kind::Signal).path("/"), "invalid message: a header field that"),
+            (good.clone().path("/org/freedesktop/DBus/Local"), "invalid message: the path or interface is"),
         ] {
             let (mut templates, mut bytes) = (Templates::default(), Vec::new());
             for _ in 0..2 {

@@ -17,9 +17,9 @@ use super::{Body, MAX_DEPTH, Marshal, names, signature};
 /// The arguments of a message, of these types and in the byte order of this machine.
 ///
 /// # Errors
-/// In a sentence: which word is no value of its type, or that there are too few or too many.
+/// In a sentence: which word is not a value of its type, or that there are too few or too many.
 pub fn marshalled(types: &str, words: &[String]) -> Result<Body, String> {
-    signature::check(types).map_err(|why| format!("{types:?} is no signature: {why}"))?;
+    signature::check(types).map_err(|why| format!("{types:?} is not a signature: {why}"))?;
     let mut reader = Reader { words: words.iter(), out: Marshal::default() };
     for one in signature::types(types) {
         reader.value(one, 0)?;
@@ -49,12 +49,12 @@ impl<'a> Reader<'a> {
             Some(number) => T::try_from(number).ok(),
             None => word.parse().ok(),
         };
-        number.ok_or_else(|| format!("{word:?} is no {what}, as type {types:?} asks for"))
+        number.ok_or_else(|| format!("{word:?} is not {what}, as type {types:?} asks for"))
     }
 
     fn checked(&mut self, types: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<&'a str, String> {
         let word = self.word(types)?;
-        if is_valid(word) { Ok(word) } else { Err(format!("{word:?} is no {what}")) }
+        if is_valid(word) { Ok(word) } else { Err(format!("{word:?} is not {what}")) }
     }
 
     fn value(&mut self, types: &str, depth: u32) -> Result<(), String> {
@@ -63,44 +63,44 @@ impl<'a> Reader<'a> {
         }
         match types.as_bytes()[0] {
             b'y' => {
-                let number = self.number(types, "whole number from 0 to 255")?;
+                let number = self.number(types, "a whole number from 0 to 255")?;
                 self.out.byte(number);
             }
             b'b' => {
                 let value = match self.word(types)? {
                     "true" | "yes" | "on" | "1" => 1,
                     "false" | "no" | "off" | "0" => 0,
-                    word => return Err(format!("{word:?} is no boolean; write true or false")),
+                    word => return Err(format!("{word:?} is not a boolean; write true or false")),
                 };
                 self.out.u32(value);
             }
             b'n' => {
-                let number: i16 = self.number(types, "whole number of 16 bits")?;
+                let number: i16 = self.number(types, "a whole number of 16 bits")?;
                 self.out.u16(number.cast_unsigned());
             }
             b'q' => {
-                let number = self.number(types, "unsigned number of 16 bits")?;
+                let number = self.number(types, "an unsigned number of 16 bits")?;
                 self.out.u16(number);
             }
             b'i' => {
-                let number: i32 = self.number(types, "whole number of 32 bits")?;
+                let number: i32 = self.number(types, "a whole number of 32 bits")?;
                 self.out.u32(number.cast_unsigned());
             }
             b'u' => {
-                let number = self.number(types, "unsigned number of 32 bits")?;
+                let number = self.number(types, "an unsigned number of 32 bits")?;
                 self.out.u32(number);
             }
             b'x' => {
-                let number: i64 = self.number(types, "whole number of 64 bits")?;
+                let number: i64 = self.number(types, "a whole number of 64 bits")?;
                 self.out.u64(number.cast_unsigned());
             }
             b't' => {
-                let number = self.number(types, "unsigned number of 64 bits")?;
+                let number = self.number(types, "an unsigned number of 64 bits")?;
                 self.out.u64(number);
             }
             b'd' => {
                 let word = self.word(types)?;
-                let number: f64 = word.parse().map_err(|_| format!("{word:?} is no number"))?;
+                let number: f64 = word.parse().map_err(|_| format!("{word:?} is not a number"))?;
                 if number.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) {
                     return Err(format!("{word:?} is too large for type \"d\"; write inf if that is meant"));
                 }
@@ -108,11 +108,11 @@ impl<'a> Reader<'a> {
             }
             b's' => self.out.text(self.words.next().ok_or("a value of type \"s\" is missing")?),
             b'o' => {
-                let path = self.checked(types, names::is_path, "object path")?;
+                let path = self.checked(types, names::is_path, "an object path")?;
                 self.out.text(path);
             }
             b'g' => {
-                let text = self.checked(types, |text| signature::check(text).is_ok(), "signature")?;
+                let text = self.checked(types, |text| signature::check(text).is_ok(), "a signature")?;
                 self.out.signature(text);
             }
             b'v' => self.variant(depth)?,
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         let is_one = signature::check(types).is_ok()
             && signature::split(types).is_some_and(|(_, rest)| rest.is_empty());
         if !is_one {
-            return Err(format!("{types:?} is no type; a variant is written as its type and its value"));
+            return Err(format!("{types:?} is not a type; a variant is written as its type and its value"));
         }
         self.out.signature(types);
         self.value(types, depth + 1)

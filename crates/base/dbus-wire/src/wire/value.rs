@@ -82,7 +82,7 @@ fn read<'a>(cursor: &mut Cursor<'a>, types: &'a str) -> Result<Value<'a>, Fault>
             Value::Struct(fields.map(|field| read(cursor, field)).collect::<Result<_, _>>()?)
         }
         b'a' => array(cursor, &types[1..])?,
-        _ => return Err(Fault::Invalid("a signature has a letter that is no type")),
+        _ => return Err(Fault::Invalid("a signature has a letter that is not a type")),
     })
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::socket::Socket;
 use super::{Address, Error, native_path};
 use crate::authority::{DRIVER, DRIVER_PATH};
-use crate::wire::{Arg, Args, Body, Builder, Header, Kind};
+use crate::wire::{Args, Body, Builder, Header, Kind};
 use crate::{Connection, ConnectionOptions, Monitor, Observed};
 
 /// How long the bus itself may take to answer; also for authentication and for writing. A bus that takes longer is stuck.
@@ -126,7 +126,7 @@ impl Bus {
                 Ok(stream) => {
                     let mut bus = Bus::authenticated(stream)?;
                     let reply = bus.ask_driver("Hello", Body::default())?;
-                    bus.unique_name = first_text(&reply).unwrap_or_default().into();
+                    bus.unique_name = Args::of(&reply).first_text().unwrap_or_default().into();
                     return Ok(bus);
                 }
                 Err(source) => failed = Some(Error::Connect { address: addresses.into(), source }),
@@ -293,7 +293,10 @@ impl Bus {
             }
             if header.kind == Kind::Error {
                 let name = header.error_name.unwrap_or_default().into();
-                return Err(Error::Refused { name, message: first_text(&bytes).unwrap_or_default().into() });
+                return Err(Error::Refused {
+                    name,
+                    message: Args::of(&bytes).first_text().unwrap_or_default().into(),
+                });
             }
             return Ok(bytes);
         }
@@ -304,8 +307,7 @@ impl Bus {
     /// # Errors
     /// As [`call`](Bus::call).
     pub fn ask_driver(&mut self, member: &str, body: Body) -> Result<Vec<u8>, Error> {
-        let call = Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER);
-        self.call(&call.body(body), TIMEOUT)
+        self.call(&Builder::of_driver(member).body(body), TIMEOUT)
     }
 
     /// From now on signals come that a match rule selects.
@@ -325,11 +327,7 @@ impl Bus {
     /// As [`call`](Bus::call).
     pub fn request_name(&mut self, name: &str, flags: u32) -> Result<u32, Error> {
         let reply = self.ask_driver("RequestName", Body::default().text(name).u32(flags))?;
-        let header = Header::parse(&reply).map_err(Error::Protocol)?;
-        match Args::new(&header, &reply[header.header_bytes..]).next() {
-            Some(Ok(Arg::U32(answer))) => Ok(answer),
-            _ => Ok(0),
-        }
+        Ok(Args::of(&reply).first_u32().unwrap_or_default())
     }
 
     /// The unique name of the owner of a name, if it has one.
@@ -341,7 +339,7 @@ impl Bus {
             return Ok(connection.name_owner(name));
         }
         match self.ask_driver("GetNameOwner", Body::default().text(name)) {
-            Ok(reply) => Ok(first_text(&reply).map(str::to_owned)),
+            Ok(reply) => Ok(Args::of(&reply).first_text().map(str::to_owned)),
             Err(Error::Refused { .. }) => Ok(None),
             Err(other) => Err(other),
         }
@@ -472,13 +470,4 @@ fn observed(monitor: &mut Monitor, deadline: Instant) -> Result<Option<Vec<u8>>,
 
 fn no_stream() -> Error {
     Error::Io(io::Error::other("a native member has no stream of bytes"))
-}
-
-/// The first argument of a message, if it is a string.
-fn first_text(bytes: &[u8]) -> Option<&str> {
-    let header = Header::parse(bytes).ok()?;
-    match Args::new(&header, &bytes[header.header_bytes..]).next() {
-        Some(Ok(Arg::Text(text))) => Some(text),
-        _ => None,
-    }
 }

@@ -3,7 +3,7 @@
 use super::payload::LargeMessage;
 use super::subscriber::{Files, LargeSubscriber};
 use crate::asynchronous::AsyncSubscriber;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::message::Received;
 use crate::outcome::TryRecvError;
 
@@ -35,11 +35,8 @@ impl AsyncLargeSubscriber {
     pub async fn recv(&mut self) -> Result<Received<LargeMessage>> {
         loop {
             self.subscriber.ready().await?;
-            match self.files.try_recv(self.subscriber.get_mut()) {
-                Ok(received) => return Ok(received),
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => return Err(Error::Disconnected),
-                Err(TryRecvError::Failed(error)) => return Err(error),
+            if let Some(received) = TryRecvError::or_empty(self.files.try_recv(self.subscriber.get_mut()))? {
+                return Ok(received);
             }
         }
     }

@@ -51,12 +51,10 @@ impl LargeSubscriber {
     /// [`LargeSubscriber::try_recv`].
     pub fn recv(&mut self) -> Result<Received<LargeMessage>> {
         loop {
-            match self.try_recv() {
-                Ok(received) => return Ok(received),
-                Err(TryRecvError::Empty) => drop(self.subscriber.wait(None)?),
-                Err(TryRecvError::Disconnected) => return Err(Error::Disconnected),
-                Err(TryRecvError::Failed(error)) => return Err(error),
+            if let Some(received) = TryRecvError::or_empty(self.try_recv())? {
+                return Ok(received);
             }
+            let _ = self.subscriber.wait(None)?;
         }
     }
 
@@ -67,11 +65,8 @@ impl LargeSubscriber {
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Received<LargeMessage>, RecvTimeoutError> {
         let deadline = Instant::now().checked_add(timeout);
         loop {
-            match self.try_recv() {
-                Ok(received) => return Ok(received),
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
-                Err(TryRecvError::Failed(error)) => return Err(error.into()),
+            if let Some(received) = TryRecvError::or_empty(self.try_recv())? {
+                return Ok(received);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if self.subscriber.wait(left)? == Waited::TimedOut {
@@ -131,7 +126,7 @@ impl From<Error> for Miss {
 impl Files {
     /// See [`LargeSubscriber::try_recv`].
     pub fn try_recv(&mut self, subscriber: &mut Subscriber) -> Result<Received<LargeMessage>, TryRecvError> {
-        let Some(frame) = subscriber.copy_next()? else { return subscriber.loss_or_empty() };
+        let Some(frame) = subscriber.copy_next()? else { return subscriber.no_message() };
         if frame.correlation != CORRELATION {
             let payload = LargePayload::copied(subscriber.copied(&frame));
             let lost_before = subscriber.pass(&frame);

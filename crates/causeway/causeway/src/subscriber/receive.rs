@@ -19,7 +19,7 @@ use crate::outcome::{RecvTimeoutError, TryRecvError};
 /// How often a subscriber may be overtaken while it copies the same message, before it reports the log as corrupt. The floor
 /// only rises, so the first peek after an interrupted copy finds the loss. Only a publisher that moves the floor back and
 /// forth causes more attempts.
-pub(super) const COPY_ATTEMPTS_MAX: usize = 100;
+const COPY_ATTEMPTS_MAX: usize = 100;
 
 impl Subscriber {
     /// The next message, or the loss before it. Does not wait.
@@ -36,7 +36,7 @@ impl Subscriber {
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Received<Message<'_>>, TryRecvError> {
         match self.take()? {
-            Some(frame) => Ok(self.message(&frame)),
+            Some(frame) => Ok(Received::Message(self.message(&frame))),
             None => self.no_message(),
         }
     }
@@ -82,10 +82,7 @@ impl Subscriber {
 
     /// What [`Subscriber::take_or_loss`] returned, with the payload in the buffer.
     pub(crate) fn received(&self, taken: Received<Frame>) -> Received<Message<'_>> {
-        match taken {
-            Received::Message(frame) => self.message(&frame),
-            Received::Lost { messages, bytes } => Received::Lost { messages, bytes },
-        }
+        taken.map(|frame| self.message(&frame))
     }
 
     /// Copies the next message into the buffer and advances past it. `None` if there is no message, or a loss that now
@@ -107,7 +104,7 @@ impl Subscriber {
     fn take_slow(&mut self) -> Result<Option<Frame>> {
         let Some(mut frame) = self.find()? else { return Ok(None) };
         if !self.copy(&frame)? {
-            match self.find_and_copy_again()? {
+            match self.copy_next()? {
                 Some(another) => frame = another,
                 None => return Ok(None),
             }
@@ -118,16 +115,16 @@ impl Subscriber {
 
     /// The message of this frame, whose payload is in the buffer.
     #[inline(always)]
-    fn message(&self, frame: &Frame) -> Received<Message<'_>> {
+    fn message(&self, frame: &Frame) -> Message<'_> {
         let Frame { position, publisher, sequence, topic, .. } = *frame;
         let bytes = &self.buffer[..frame.payload_bytes as usize];
         let (position, lost_before) = (Position(position), self.lost_before);
-        Received::Message(Message { bytes, position, publisher, sequence, topic, lost_before })
+        Message { bytes, position, publisher, sequence, topic, lost_before }
     }
 
     /// Copies the payload into the buffer. Returns false if it was overwritten meanwhile.
     #[inline(always)]
-    pub(super) fn copy(&mut self, frame: &Frame) -> Result<bool> {
+    fn copy(&mut self, frame: &Frame) -> Result<bool> {
         let length = frame.payload_bytes as usize;
         if self.buffer.len() < length {
             self.enlarge(length)?;
@@ -139,10 +136,11 @@ impl Subscriber {
         })
     }
 
-    /// This subscriber was overtaken while it copied. The next peek finds the loss: then this is `None`.
+    /// Copies the next message into the buffer and stays before it. `None` if there is no message, or a loss: also one that happened
+    /// while it was copied, which the next peek finds.
     #[cold]
     #[inline(never)]
-    fn find_and_copy_again(&mut self) -> Result<Option<Frame>> {
+    pub(crate) fn copy_next(&mut self) -> Result<Option<Frame>> {
         for _ in 0..COPY_ATTEMPTS_MAX {
             let Some(frame) = self.find()? else { return Ok(None) };
             if self.copy(&frame)? {
@@ -154,7 +152,7 @@ impl Subscriber {
 
     /// What a poll returns that found no message.
     #[inline(never)]
-    pub(super) fn no_message<M>(&mut self) -> Result<Received<M>, TryRecvError> {
+    pub(crate) fn no_message<M>(&mut self) -> Result<Received<M>, TryRecvError> {
         match self.take_loss() {
             Some(loss) => Ok(Received::lost(loss)),
             None => {

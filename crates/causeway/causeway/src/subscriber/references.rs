@@ -3,26 +3,11 @@
 use std::sync::Arc;
 
 use super::Subscriber;
-use super::receive::COPY_ATTEMPTS_MAX;
-use crate::error::{Error, Result};
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
 use crate::log::{Frame, Loss};
-use crate::message::Received;
-use crate::outcome::TryRecvError;
 
 impl Subscriber {
-    /// Copies the next message into the buffer and stays before it. `None` if there is no message, or a loss.
-    pub(crate) fn copy_next(&mut self) -> Result<Option<Frame>> {
-        for _ in 0..COPY_ATTEMPTS_MAX {
-            let Some(frame) = self.find()? else { return Ok(None) };
-            if self.copy(&frame)? {
-                return Ok(Some(frame));
-            }
-        }
-        Err(Error::Corrupt { position: self.reader.position() })
-    }
-
     /// The payload that [`Subscriber::copy_next`] copied.
     pub(crate) fn copied(&self, frame: &Frame) -> &[u8] {
         &self.buffer[..frame.payload_bytes as usize]
@@ -43,11 +28,6 @@ impl Subscriber {
         self.count_loss(loss);
         self.publish_cursor();
         loss
-    }
-
-    /// What a poll returns when [`Subscriber::copy_next`] found no message.
-    pub(crate) fn loss_or_empty<M>(&mut self) -> Result<Received<M>, TryRecvError> {
-        self.no_message()
     }
 
     /// The page and the present log.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{LONG, Peer, Rng, Role, eventually, fill, join, served, setting, small};
+use crate::common::{LONG, Peer, Rng, Role, eventually, fill, join, served, setting, small, trio};
 use causeway::{
     Error, Group, GroupOptions, Policy, PoolOptions, Received, RecvTimeoutError, Refusal, SubscribeOptions,
     Subscriber, Trust, TryPublishError, TryRecvError, Waited,
@@ -295,9 +295,7 @@ fn the_one_publisher_of_a_group_goes_on_in_a_log_of_another_size() {
 #[test]
 fn a_publisher_that_waits_for_space_finds_it_in_a_larger_log() {
     for options in [small(), small().several_publishers()] {
-        let group = Group::create("full", options).unwrap();
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         fill(&mut publisher, b"full");
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| publisher.publish_timeout(b"behind", LONG).unwrap());
@@ -325,9 +323,8 @@ fn subscribers_that_sleep_through_a_roll_are_woken_in_the_next_log() {
         (Trust::Strangers, false),
         (Trust::Strangers, true),
     ] {
-        let group = Group::create("asleep", small().several_publishers().trust(trust)).unwrap();
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (group, mut publisher, mut subscriber) =
+            trio(small().several_publishers().trust(trust), Policy::Reliable);
         subscriber.spin_at_most(Duration::ZERO);
         subscriber.sleep_on_descriptor(on_descriptor);
         for round in 0..50u32 {
@@ -417,9 +414,7 @@ fn many_rolls_leave_no_log_behind_and_a_subscriber_that_slept_through_them_is_to
 
 #[test]
 fn a_subscriber_that_must_lose_nothing_keeps_eight_logs_and_no_more() {
-    let group = Group::create("kept", small().several_publishers()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (group, mut publisher, mut subscriber) = trio(small().several_publishers(), Policy::Reliable);
     let mut published = 0u32;
     let refused = loop {
         publisher.try_publish(&published.to_le_bytes()).unwrap();

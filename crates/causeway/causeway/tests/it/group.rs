@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::limits::allow_many_descriptors;
-use crate::common::{LONG, Rng, eventually, group, next, small};
+use crate::common::{LONG, Rng, eventually, group, next, small, trio};
 use causeway::{
     Error, Group, Policy, Received, Refusal, SubscribeOptions, Subscriber, TryPublishError, TryRecvError,
 };
@@ -29,9 +29,7 @@ fn every_subscriber_gets_every_message_in_one_order() {
 #[test]
 fn payloads_from_nothing_to_a_quarter_of_the_capacity_arrive_whole() {
     for options in [small(), small().several_publishers()] {
-        let group = group(options);
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         assert_eq!(publisher.payload_bytes_max(), 1024);
         for length in (0..=1024).chain([0, 1024, 1023]) {
             let payload: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
@@ -49,9 +47,7 @@ fn payloads_from_nothing_to_a_quarter_of_the_capacity_arrive_whole() {
 #[test]
 fn a_full_log_refuses_and_no_subscriber_sees_what_was_refused() {
     for options in [small(), small().several_publishers()] {
-        let group = group(options);
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         let mut accepted = 0u32;
         while publisher.try_publish(&accepted.to_le_bytes()).is_ok() {
             accepted += 1;
@@ -85,9 +81,7 @@ fn a_publisher_that_joins_late_waits_for_subscribers_that_were_there_before() {
 #[test]
 fn a_loan_is_written_in_place_and_one_that_is_dropped_publishes_nothing() {
     for options in [small(), small().several_publishers()] {
-        let group = group(options);
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         for round in 0..200u8 {
             drop(publisher.try_loan(300).unwrap());
             let mut loan = publisher.try_loan(300).unwrap().with_topic(7);
@@ -106,9 +100,7 @@ fn a_loan_is_written_in_place_and_one_that_is_dropped_publishes_nothing() {
 #[test]
 fn loans_that_are_dropped_again_and_again_do_not_fill_a_log_that_is_read() {
     for options in [small(), small().several_publishers()] {
-        let group = group(options);
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         for round in 0..100 {
             drop(publisher.try_loan(900).unwrap_or_else(|error| panic!("round {round}: {error}")));
             assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Empty)));
@@ -129,9 +121,7 @@ fn loans_that_are_dropped_again_and_again_do_not_fill_a_log_that_is_read() {
 
 #[test]
 fn a_subscriber_that_only_checks_its_health_does_not_keep_the_space_of_dropped_loans() {
-    let group = group(small().several_publishers());
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) = trio(small().several_publishers(), Policy::Reliable);
     for round in 0..100 {
         drop(publisher.try_loan(900).unwrap_or_else(|error| panic!("round {round}: {error}")));
         assert_eq!(subscriber.health().unwrap().unfinished_by, None);
@@ -142,9 +132,7 @@ fn a_subscriber_that_only_checks_its_health_does_not_keep_the_space_of_dropped_l
 #[test]
 fn a_lossy_subscriber_blocks_no_publisher_and_is_told_exactly_what_it_lost() {
     for options in [small(), small().several_publishers()] {
-        let group = group(options);
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Lossy).unwrap();
+        let (group, mut publisher, mut subscriber) = trio(options, Policy::Lossy);
         let (mut expected, mut lost) = (0u64, 0);
         for round in 1..=50u64 {
             for number in (round - 1) * 100..round * 100 {
@@ -219,9 +207,8 @@ fn a_subscriber_with_a_bound_on_its_lag_is_never_further_behind_and_delays_no_pu
 
 #[test]
 fn a_subscriber_that_is_to_be_disconnected_when_it_misses_its_deadline_is_told() {
-    let group = group(small());
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::DisconnectAfter(Duration::from_millis(1))).unwrap();
+    let (_group, mut publisher, mut subscriber) =
+        trio(small(), Policy::DisconnectAfter(Duration::from_millis(1)));
     for _ in 0..200 {
         publisher.publish_timeout(b"x", LONG).unwrap();
     }
@@ -404,9 +391,8 @@ fn a_subscriber_gets_the_topics_that_it_wants_in_order_and_holds_up_no_others() 
 
 #[test]
 fn a_subscriber_of_no_topic_receives_nothing_and_is_told_of_the_end() {
-    let group = group(small());
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).topics([])).unwrap();
+    let (group, mut publisher, mut subscriber) =
+        trio(small(), SubscribeOptions::new(Policy::Reliable).topics([]));
     for _ in 0..100 {
         publisher.publish_timeout(b"x", LONG).unwrap();
         assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Empty)));

@@ -4,7 +4,8 @@
 //! All publishers are in this test, and none changes what it has published.
 #![allow(unsafe_code)]
 
-use causeway::{Group, GroupOptions, Policy, Received, TryPublishError, TryRecvError};
+use crate::common::trio;
+use causeway::{GroupOptions, Policy, Received, TryPublishError, TryRecvError};
 
 fn payload(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index % 251) as u8 + 1).collect()
@@ -12,9 +13,8 @@ fn payload(length: usize) -> Vec<u8> {
 
 #[test]
 fn every_way_to_read_and_to_write_gives_the_same_bytes_at_every_length() {
-    let group = Group::create("test", GroupOptions::new().capacity_bytes(1 << 16)).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) =
+        trio(GroupOptions::new().capacity_bytes(1 << 16), Policy::Reliable);
     for length in [0, 1, 7, 8, 31, 32, 33, 64, 100, 255, 256, 257, 767, 768, 769, 5000] {
         let sent = payload(length);
         let mut loan = publisher.try_loan(length).unwrap();
@@ -40,9 +40,8 @@ fn every_way_to_read_and_to_write_gives_the_same_bytes_at_every_length() {
 
 #[test]
 fn publishers_wait_until_a_reliable_subscriber_has_advanced_past_what_it_reads() {
-    let group = Group::create("test", GroupOptions::new().capacity_bytes(4096)).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) =
+        trio(GroupOptions::new().capacity_bytes(4096), Policy::Reliable);
     let sent = payload(900);
     let mut count = 0;
     while publisher.try_publish(&sent).is_ok() {
@@ -56,9 +55,8 @@ fn publishers_wait_until_a_reliable_subscriber_has_advanced_past_what_it_reads()
 
 #[test]
 fn a_message_that_is_overwritten_while_it_is_read_is_lost_and_counted_once() {
-    let group = Group::create("test", GroupOptions::new().capacity_bytes(4096)).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Lossy).unwrap();
+    let (_group, mut publisher, mut subscriber) =
+        trio(GroupOptions::new().capacity_bytes(4096), Policy::Lossy);
     let mut publish = |count: u32| {
         for _ in 0..count {
             publisher.try_publish(&payload(500)).unwrap();
@@ -80,9 +78,7 @@ fn a_message_that_is_overwritten_while_it_is_read_is_lost_and_counted_once() {
 #[test]
 fn a_loan_that_was_forgotten_is_given_up_by_the_next_one() {
     for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
-        let group = Group::create("test", options).unwrap();
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         std::mem::forget(publisher.try_loan(700).unwrap());
         publisher.try_publish(b"next").unwrap();
         let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("it was published") };
@@ -92,9 +88,7 @@ fn a_loan_that_was_forgotten_is_given_up_by_the_next_one() {
 
 #[test]
 fn a_short_loan_after_a_long_one_that_was_dropped_finds_no_stale_end() {
-    let group = Group::create("test", GroupOptions::new()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) = trio(GroupOptions::new(), Policy::Reliable);
     for turn in 0..2000u32 {
         let length = 1 + turn as usize * 37 % 1500;
         let mut dropped = publisher.try_loan(1500 - length).unwrap();

@@ -1,10 +1,9 @@
 //! Payloads by reference: every size, both trusts, subscribers that keep them, ends that die.
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::common::limits::in_a_process_of_its_own;
-use crate::common::{LONG, Peer, Role, eventually, join, place};
+use crate::common::{LONG, Peer, Role, eventually, join, place, served};
 use causeway::call::{Client, ServeOptions};
 use causeway::{
     Access, Error, Group, GroupOptions, LargeMessage, LargePublisher, LargeSubscriber, Policy, PoolOptions,
@@ -94,10 +93,12 @@ fn next(subscriber: &mut LargeSubscriber) -> LargeMessage {
     }
 }
 
-fn serve(options: GroupOptions, socket: &Path) -> Group {
-    let group = Group::create("large", options).unwrap();
-    group.serve_at(socket).unwrap();
-    group
+/// A group with one publisher and one subscriber.
+fn trio(pool: PoolOptions, options: impl Into<SubscribeOptions>) -> (Group, LargePublisher, LargeSubscriber) {
+    let group = Group::create("large", self::options()).unwrap();
+    let (publisher, subscriber) =
+        (group.large_publisher(pool).unwrap(), group.large_subscribe(options).unwrap());
+    (group, publisher, subscriber)
 }
 
 /// A payload can be read by other threads.
@@ -108,10 +109,8 @@ const _: fn() = || {
 
 #[test]
 fn payloads_of_every_size_arrive_in_another_process_with_either_trust() {
-    let dir = tempfile::tempdir().unwrap();
     for (access, is_sealed) in [(Access::SameUser, false), (Access::AnyUser, true)] {
-        let socket = dir.path().join(format!("group-{is_sealed}"));
-        let group = serve(options().subscribers(access), &socket);
+        let (_dir, socket, group) = served(options().subscribers(access));
         let mut publisher = group.large_publisher(PoolOptions::new(SIZES[5]).files(2)).unwrap();
         assert_eq!(publisher.pool_report().is_sealed, is_sealed);
         let mut peer = Peer::start("receive-sizes", &socket, 0);
@@ -159,9 +158,8 @@ fn a_pool_is_used_again_as_soon_as_its_subscribers_are_done() {
 
 #[test]
 fn each_sealed_payload_is_a_file_of_its_own_and_no_more_exist_than_the_pool_allows() {
-    let group = Group::create("large", options()).unwrap();
-    let mut publisher = group.large_publisher(PoolOptions::new(64 * KIB).files(4).sealed()).unwrap();
-    let mut subscriber = group.large_subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) =
+        trio(PoolOptions::new(64 * KIB).files(4).sealed(), Policy::Reliable);
     for seed in 0..50 {
         send(&mut publisher, 64 * KIB, seed);
         let message = next(&mut subscriber);
@@ -176,9 +174,7 @@ fn each_sealed_payload_is_a_file_of_its_own_and_no_more_exist_than_the_pool_allo
 #[test]
 fn an_exhausted_pool_is_full_until_a_payload_is_dropped() {
     for pool in kinds(64 * KIB, 4) {
-        let group = Group::create("large", options()).unwrap();
-        let mut publisher = group.large_publisher(pool).unwrap();
-        let mut subscriber = group.large_subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(pool, Policy::Reliable);
         (0..4).for_each(|seed| send(&mut publisher, 64 * KIB, seed));
         assert!(matches!(publisher.try_loan(1), Err(TryPublishError::Full)), "nothing was received");
         let timeout = Duration::from_millis(30);
@@ -198,9 +194,7 @@ fn an_exhausted_pool_is_full_until_a_payload_is_dropped() {
 fn a_subscriber_that_holds_too_many_payloads_is_told_and_loses_nothing() {
     let most = 16;
     for pool in kinds(64, 20) {
-        let group = Group::create("large", options()).unwrap();
-        let mut publisher = group.large_publisher(pool).unwrap();
-        let mut subscriber = group.large_subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(pool, Policy::Reliable);
         (0..20).for_each(|seed| send(&mut publisher, 64, seed));
         let mut held: Vec<_> = (0..most).map(|_| next(&mut subscriber)).collect();
         for _ in 0..3 {
@@ -340,10 +334,8 @@ fn a_subscriber_that_begins_with_the_oldest_message_is_told_which_payloads_are_g
 
 #[test]
 fn the_files_of_a_killed_subscriber_are_free() {
-    let dir = tempfile::tempdir().unwrap();
-    for (index, pool) in kinds(64 * KIB, 8).into_iter().enumerate() {
-        let socket = dir.path().join(format!("group{index}"));
-        let group = serve(options(), &socket);
+    for pool in kinds(64 * KIB, 8) {
+        let (_dir, socket, group) = served(options());
         let mut publisher = group.large_publisher(pool).unwrap();
         let mut peer = Peer::start("keep-payloads", &socket, 2);
         assert!(publisher.get_mut().wait_for_subscribers(1, Some(LONG)).unwrap());
@@ -359,9 +351,8 @@ fn the_files_of_a_killed_subscriber_are_free() {
 
 #[test]
 fn payloads_of_a_killed_publisher_stay_readable_and_those_not_fetched_yet_are_lost() {
-    let dir = tempfile::tempdir().unwrap();
     for kind in [0, 1] {
-        let socket = dir.path().join(format!("group{kind}"));
+        let (_dir, socket) = place();
         let mut peer = Peer::start("serve-large", &socket, kind);
         let mut subscriber = join(&socket).large_subscribe(Policy::Reliable).unwrap();
         let held = [next(&mut subscriber), next(&mut subscriber)];
@@ -384,8 +375,7 @@ fn payloads_of_a_killed_publisher_stay_readable_and_those_not_fetched_yet_are_lo
 
 #[test]
 fn publishers_of_several_processes_and_of_this_one_share_a_group() {
-    let (_dir, socket) = place();
-    let group = serve(options().several_publishers().remote_publishers(2), &socket);
+    let (_dir, socket, group) = served(options().several_publishers().remote_publishers(2));
     let mut own = group.large_publisher(PoolOptions::new(64 * KIB).files(2)).unwrap();
     let mut peers = [60, 60].map(|count| Peer::start("publish-many", &socket, count));
     let mut subscriber =
@@ -483,8 +473,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
 
 #[test]
 fn a_pool_is_used_again_after_the_process_that_serves_is_gone() {
-    let (_dir, socket) = place();
-    let group = serve(options().remote_publishers(1), &socket);
+    let (_dir, socket, group) = served(options().remote_publishers(1));
     let mut peer = Peer::start("publish-many", &socket, 500);
     let mut subscriber =
         join(&socket).large_subscribe(SubscribeOptions::new(Policy::Reliable).timeout(LONG)).unwrap();
@@ -546,9 +535,7 @@ fn no_descriptor_and_no_mapping_is_left() {
 fn leave_nothing() {
     let round = || {
         for pool in kinds(64 * KIB, 8) {
-            let group = Group::create("large", options()).unwrap();
-            let mut publisher = group.large_publisher(pool).unwrap();
-            let mut subscriber = group.large_subscribe(Policy::Reliable).unwrap();
+            let (group, mut publisher, mut subscriber) = trio(pool, Policy::Reliable);
             for seed in 0..20 {
                 send(&mut publisher, 64 * KIB, seed);
                 check(&next(&mut subscriber), 64 * KIB, seed);

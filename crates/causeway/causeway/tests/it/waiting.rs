@@ -3,15 +3,13 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::common::{LONG, fill, group, next, small, spawn_until_blocked};
+use crate::common::{LONG, fill, group, next, small, spawn_until_blocked, trio};
 use causeway::{Error, Group, Policy, PublishTimeoutError, Received, RecvTimeoutError, TryRecvError, Waited};
 
 #[test]
 fn a_blocked_publisher_goes_on_when_the_subscriber_does() {
     for options in [small(), small().several_publishers()] {
-        let group = group(options);
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..20_000u32 {
@@ -28,9 +26,7 @@ fn a_blocked_publisher_goes_on_when_the_subscriber_does() {
 
 #[test]
 fn a_publish_and_a_receive_with_a_timeout_end_with_it() {
-    let group = group(small());
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) = trio(small(), Policy::Reliable);
     let timeout = Duration::from_millis(20);
     let start = Instant::now();
     assert!(matches!(subscriber.recv_timeout(timeout), Err(RecvTimeoutError::Timeout)));
@@ -48,9 +44,7 @@ fn a_publish_and_a_receive_with_a_timeout_end_with_it() {
 #[test]
 fn publish_loan_and_recv_wait_for_each_other() {
     for options in [small(), small().several_publishers()] {
-        let group = group(options);
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..1000u32 {
@@ -72,9 +66,7 @@ fn publish_loan_and_recv_wait_for_each_other() {
 
 #[test]
 fn a_subscriber_that_leaves_blocks_no_publisher() {
-    let group = group(small());
-    let mut publisher = group.publisher().unwrap();
-    let subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, subscriber) = trio(small(), Policy::Reliable);
     fill(&mut publisher, b"x");
     std::thread::scope(|scope| {
         let blocked = spawn_until_blocked(scope, || publisher.publish_timeout(b"y", LONG).unwrap());
@@ -98,9 +90,7 @@ fn a_wait_ends_with_its_time_on_the_futex_and_on_the_descriptor() {
 
 #[test]
 fn a_subscriber_that_spins_gets_every_message_and_ends_with_its_time_or_with_the_group() {
-    let group = group(small());
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) = trio(small(), Policy::Reliable);
     assert_eq!(subscriber.spin(Some(Duration::from_millis(2))).unwrap(), Waited::TimedOut);
     let sender = std::thread::spawn(move || {
         for number in 0..20_000u32 {
@@ -152,9 +142,7 @@ fn no_wake_up_is_lost() {
 fn an_armed_descriptor_becomes_readable_once_per_arming() {
     use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
     for flags in [EventFlags::IN, EventFlags::IN | EventFlags::ET] {
-        let group = group(small());
-        let mut publisher = group.publisher().unwrap();
-        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let (_group, mut publisher, mut subscriber) = trio(small(), Policy::Reliable);
         let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
         epoll::add(&epoll, subscriber.as_fd(), EventData::new_u64(1), flags).unwrap();
         let events = |timeout: Duration| {
@@ -177,9 +165,7 @@ fn an_armed_descriptor_becomes_readable_once_per_arming() {
 
 #[test]
 fn subscribers_hear_that_the_only_publisher_has_left_after_its_last_message() {
-    let group = group(small());
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) = trio(small(), Policy::Reliable);
     publisher.try_publish(b"last").unwrap();
     drop(publisher);
     assert_eq!(next(&mut subscriber), b"last");

@@ -16,9 +16,6 @@ use crate::support::*;
 const EXAMPLES: &[&str] =
     &["clock_client", "clock_client_tokio", "clock_service", "clock_service_tokio", "monitor", "zbus_clock"];
 const IN_PYTHON: &str = "clock_client.py";
-/// Measurements, which are no examples of how to use the library.
-const MEASUREMENTS: &[&str] =
-    &["costs", "laggards", "order_versus_inline", "sleeping", "wake_filter", "zbus_costs"];
 const IS_SERVED: &str = "is com.example.Clock";
 
 /// Names the folder of the examples where they are compiled already.
@@ -117,7 +114,7 @@ fn every_example_is_run_here() {
         })
         .collect();
     found.sort();
-    let mut known: Vec<_> = EXAMPLES.iter().chain(MEASUREMENTS).chain([&IN_PYTHON]).copied().collect();
+    let mut known: Vec<_> = EXAMPLES.iter().chain([&IN_PYTHON]).copied().collect();
     known.sort_unstable();
     assert_eq!(found, known);
 }

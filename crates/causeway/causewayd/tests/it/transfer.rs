@@ -187,7 +187,10 @@ fn there_are_as_many_descriptors_in_a_message_as_the_kernel_carries() {
         let reply = call(&mut client, most, bytes).unwrap();
         assert_eq!(reply.take_descriptors().len(), most);
         let error = call(&mut client, most + 1, bytes).unwrap_err();
-        assert!(is_limit(&error) && error.to_string().contains(&format!("at most {most} descriptors")), "{error}");
+        assert!(
+            is_limit(&error) && error.to_string().contains(&format!("at most {most} descriptors")),
+            "{error}"
+        );
     }
     assert_eq!(client.statistics().calls_open, 0);
     eventually("descriptors stay", || open_texts() == before);

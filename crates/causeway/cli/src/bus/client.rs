@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus, Error};
 use causeway_bus::name::UNKNOWN_METHOD;
-use causeway_bus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, names};
+use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, names};
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 
 use crate::failure::Failure;
@@ -22,9 +22,6 @@ pub struct Method<'a> {
 
 impl<'a> Method<'a> {
     /// Checks the names.
-    ///
-    /// # Errors
-    /// Which of them is not valid.
     pub fn new(
         service: &'a str,
         path: &'a str,
@@ -55,9 +52,6 @@ fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<(), Failu
 
 impl Method<'_> {
     /// Calls it; returns the reply.
-    ///
-    /// # Errors
-    /// The reply is an error or does not come in time.
     pub fn call(&self, bus: &mut Bus, body: Body, timeout: Duration) -> Result<Vec<u8>, Failure> {
         let call = Builder::call(self.path, self.member).interface(self.interface);
         Ok(bus.call(&call.destination(self.service).body(body), timeout)?)
@@ -65,9 +59,6 @@ impl Method<'_> {
 }
 
 /// The next signal; `None` when the time is over. Calls of this connection are answered with an error.
-///
-/// # Errors
-/// The bus or this connection has ended.
 pub fn next_signal(bus: &mut Bus, deadline: Option<Instant>) -> Result<Option<Vec<u8>>, Failure> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -91,9 +82,6 @@ pub fn next_signal(bus: &mut Bus, deadline: Option<Instant>) -> Result<Option<Ve
 
 /// What `ask` returns, if it does so in time. Otherwise it goes on in a thread that ends with this process: connecting and the answers of
 /// a bus that is stopped cannot be waited for with a limit.
-///
-/// # Errors
-/// [`Failure::NoAnswer`], or those of `ask`.
 pub fn within<T: Send + 'static>(
     timeout: Option<Duration>,
     ask: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -107,11 +95,4 @@ pub fn within<T: Send + 'static>(
 /// Is a message for this connection alone?
 pub fn is_for(message: &[u8], unique_name: &str) -> bool {
     Header::parse(message).is_ok_and(|header| header.destination == Some(unique_name))
-}
-
-/// The strings among the arguments of a message.
-pub fn texts(message: &[u8]) -> Vec<String> {
-    let Ok(header) = Header::parse(message) else { return Vec::new() };
-    let args = Args::new(&header, &message[header.header_bytes..]);
-    args.filter_map(|arg| if let Ok(Arg::Text(text)) = arg { Some(text.to_owned()) } else { None }).collect()
 }

@@ -8,14 +8,11 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 
 /// Finds causewayd beside this program or in `PATH`.
-///
-/// # Errors
-/// It is in neither.
 pub fn find() -> Result<PathBuf, Failure> {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name("causewayd"));
     beside.filter(|path| is_program(path)).or_else(|| in_path("causewayd".as_ref())).ok_or_else(|| {
         Failure::Usage(
-            "causewayd is neither beside this program nor in PATH; `cargo install --path crates/causeway/causewayd` installs it".into(),
+            "causewayd is neither next to this program nor in PATH; `cargo install --path crates/causeway/causewayd` installs it".into(),
         )
     })
 }

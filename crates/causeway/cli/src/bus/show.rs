@@ -61,9 +61,6 @@ pub fn as_json(value: &Value<'_>) -> serde_json::Value {
 }
 
 /// The types and values of all arguments.
-///
-/// # Errors
-/// The body breaks the specification.
 pub fn arguments_as_json(message: &[u8]) -> Result<serde_json::Value, Fault> {
     let header = Header::parse(message)?;
     let values = values(&header, &message[header.header_bytes..])?;
@@ -71,9 +68,6 @@ pub fn arguments_as_json(message: &[u8]) -> Result<serde_json::Value, Fault> {
 }
 
 /// Each argument as type and value.
-///
-/// # Errors
-/// The body breaks the specification.
 pub fn arguments(message: &[u8]) -> Result<Vec<String>, Fault> {
     let header = Header::parse(message)?;
     let values = values(&header, &message[header.header_bytes..])?;
@@ -82,13 +76,10 @@ pub fn arguments(message: &[u8]) -> Result<Vec<String>, Fault> {
 }
 
 /// Prints a message as a line, or as a JSON object in a line.
-///
-/// # Errors
-/// It cannot be printed.
 pub fn message(out: &mut impl Write, message: &[u8], stamp: Option<Stamp>, json: bool) -> io::Result<()> {
     let header = match Header::parse(message) {
         Ok(header) => header,
-        Err(fault) => return writeln!(out, "a message that is none: {fault}"),
+        Err(fault) => return writeln!(out, "invalid message: {fault}"),
     };
     if json {
         writeln!(out, "{}", message_as_json(&header, message, stamp))?;
@@ -128,7 +119,7 @@ fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], stamp: Option
     }
     match arguments(message) {
         Ok(arguments) => arguments.iter().try_for_each(|argument| write!(out, " {argument}"))?,
-        Err(fault) => write!(out, " (arguments that are none: {fault})")?,
+        Err(fault) => write!(out, " (invalid arguments: {fault})")?,
     }
     writeln!(out)
 }
@@ -176,16 +167,13 @@ fn message_as_json(header: &Header<'_>, message: &[u8], stamp: Option<Stamp>) ->
         Some(why) => set("left_out", json!(why)),
         None => match values(header, &message[header.header_bytes..]) {
             Ok(values) => set("data", values.iter().map(as_json).collect()),
-            Err(fault) => set("left_out", json!(format!("arguments that are none: {fault}"))),
+            Err(fault) => set("left_out", json!(format!("invalid arguments: {fault}"))),
         },
     }
     object
 }
 
 /// Prints rows below their headings; the last column is not padded, and columns of numbers stand on the right.
-///
-/// # Errors
-/// It cannot be printed.
 pub fn table(out: &mut impl Write, headings: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

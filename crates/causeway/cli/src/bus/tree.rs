@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use causeway_bus::client::Bus;
-use causeway_bus::wire::{Body, names};
+use causeway_bus::wire::{Args, Body, names};
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::json;
 
-use super::client::{Method, check_service, texts, within};
+use super::client::{Method, check_service, within};
 use super::which::Place;
 use crate::failure::Failure;
 
@@ -73,10 +73,10 @@ impl Asking<'_> {
         self.objects += 1;
         let method = Method::new(self.service, &path, "org.freedesktop.DBus.Introspectable", "Introspect")?;
         let reply = method.call(&mut self.bus, Body::default(), self.timeout)?;
-        let text = texts(&reply).into_iter().next().unwrap_or_default();
+        let text = Args::of(&reply).first_text().unwrap_or_default();
         // Descriptions begin with a document type.
         let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-        let document = Document::parse_with_options(&text, options).map_err(|error| {
+        let document = Document::parse_with_options(text, options).map_err(|error| {
             Failure::Usage(format!(
                 "{} describes its object {path} in a way that is not XML: {error}",
                 self.service

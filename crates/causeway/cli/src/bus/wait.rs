@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::client::{DRIVER, check_service, next_signal, texts, within};
+use causeway_bus::wire::Args;
+
+use super::client::{DRIVER, check_service, next_signal, within};
 use super::which::Place;
 use crate::failure::Failure;
 
@@ -33,8 +35,8 @@ pub fn wait(place: &Place, name: &str, timeout: Option<Duration>) -> Result<Exit
             eprintln!("causeway: nobody has the name {name} after {:?}", timeout.unwrap_or_default());
             return Ok(ExitCode::FAILURE);
         };
-        owner = match &texts(&signal)[..] {
-            [changed, _, new] if changed == name && !new.is_empty() => Some(new.clone()),
+        owner = match Args::of(&signal).texts().collect::<Vec<_>>()[..] {
+            [changed, _, new] if changed == name && !new.is_empty() => Some(new.to_owned()),
             _ => None,
         };
     }

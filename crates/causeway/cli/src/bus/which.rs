@@ -31,9 +31,6 @@ pub enum Place {
 
 impl Place {
     /// Connects: as a member at a native socket, as a client at a D-Bus socket.
-    ///
-    /// # Errors
-    /// Nobody serves there, or this user is not let in.
     pub fn open(&self) -> Result<Bus, Failure> {
         match self {
             Place::Native(path) => {
@@ -55,9 +52,6 @@ impl Which {
     }
 
     /// The bus that the options name, or the environment.
-    ///
-    /// # Errors
-    /// Both options are there, or nothing names a bus, or two variables name two.
     pub fn place(&self) -> Result<Place, Failure> {
         match (&self.socket, &self.address) {
             (Some(_), Some(_)) => Err(Failure::Usage(
@@ -125,9 +119,6 @@ pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
 }
 
 /// Connects to a D-Bus socket.
-///
-/// # Errors
-/// With what to do about it.
 pub fn connect(address: &str) -> Result<Bus, Failure> {
     Bus::connect(address).map_err(|error| {
         let Error::Connect { source, .. } = &error else { return error.into() };

@@ -97,9 +97,6 @@ pub struct Loaded {
 
 impl Loaded {
     /// Loads the library and connects.
-    ///
-    /// # Errors
-    /// The shared object cannot be loaded or is one of another version, or what the library says.
     pub fn connect(object: &Path, address: &str, role: Role, partner: &str) -> io::Result<Loaded> {
         let functions = Functions::load(object).map_err(|why| {
             io::Error::other(format!(

@@ -64,30 +64,18 @@ const WITHOUT_ZBUS: &str = "zbus is not compiled in; build with `--features zbus
 /// A connection of a library.
 pub trait Connected {
     /// Its unique name on the bus.
-    ///
-    /// # Errors
-    /// The library knows none.
     fn unique_name(&self) -> io::Result<String>;
 
     /// Version of the library, in its own words.
     fn version(&self) -> String;
 
     /// Sends an array of bytes. A caller waits for the reply, a server replies to the call that it received last.
-    ///
-    /// # Errors
-    /// What the library says, or the broker is gone.
     fn send(&mut self, payload: &[u8]) -> io::Result<()>;
 
     /// The array of bytes of a caller's reply; of others that of the next message, waiting for it.
-    ///
-    /// # Errors
-    /// As [`send`](Connected::send).
     fn receive(&mut self) -> io::Result<&[u8]>;
 
     /// Calls a method of the broker and waits for its reply.
-    ///
-    /// # Errors
-    /// As [`send`](Connected::send).
     fn ask(&mut self, method: &CStr, argument: Option<&CStr>) -> io::Result<()>;
 }
 
@@ -130,9 +118,6 @@ impl Client {
 
     /// Connects to a broker for a role, which calls the connection `partner` if it calls one.
     ///
-    /// # Errors
-    /// The library is not in this build or cannot be loaded, or what it says.
-    ///
     /// # Panics
     /// If the client is raw: that has targets of its own.
     pub fn connect(self, address: &str, role: Role, partner: &str) -> io::Result<Box<dyn Connected>> {
@@ -148,9 +133,6 @@ impl Client {
 }
 
 /// Can a case be measured with its library?
-///
-/// # Errors
-/// The library is not there, or the case wants of it what only our own bytes offer.
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     let client = Client::of(params);
     let refused = |why: String| Err(Unsupported(format!("client={}: {why}", client.name())));
@@ -212,9 +194,6 @@ pub fn recv_name(socket: &mut UnixStream) -> io::Result<String> {
 }
 
 /// Versions of library and broker, and how many threads the process of the role has.
-///
-/// # Errors
-/// There is no `/proc`.
 pub fn facts(connected: &dyn Connected, broker_version: &str) -> io::Result<Facts> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     Ok(Facts::from([

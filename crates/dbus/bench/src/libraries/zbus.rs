@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 
+use causeway_bus::client::native_path;
 use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 use futures_core::Stream;
 use tokio::runtime::{self, Runtime};
@@ -37,13 +38,15 @@ pub struct Zbus {
 
 impl Zbus {
     /// Connects, and registers what the role needs.
-    ///
-    /// # Errors
-    /// What the library says.
     pub fn connect(address: &str, role: Role, partner: &str) -> io::Result<Zbus> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let connected = runtime.block_on(async {
-            let connection = connection::Builder::address(address).build().await?;
+            let connection = match native_path(address) {
+                // Also as a member where the bus has those.
+                Some(path) => causeway_bus::zbus::builder(path).await.map_err(io::Error::other)?,
+                None => connection::Builder::address(address),
+            };
+            let connection = connection.build().await?;
             let incoming = match role {
                 Role::Server => Some(MessageStream::from(&connection)),
                 Role::Subscriber => {

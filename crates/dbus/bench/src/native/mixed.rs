@@ -61,9 +61,6 @@ pub struct SocketClient {
 
 impl SocketClient {
     /// Connects to the D-Bus socket of the bus, for a role that calls `partner` if it calls.
-    ///
-    /// # Errors
-    /// The process that serves the bus does not answer, or there is no memory.
     pub fn connect(
         params: &CaseParams,
         address: &str,

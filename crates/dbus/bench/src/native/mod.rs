@@ -12,6 +12,7 @@ pub mod solo;
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use causeway_bus::client::native_path;
@@ -19,12 +20,24 @@ use causeway_bus::{Connection, ConnectionOptions, Error, Incoming, Message};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::Body;
 use weighbridge_dbus_client::brokers::Program;
+use weighbridge_lab::choice;
 use weighbridge_lab::params::{CaseParams, Wait};
 
 use crate::broker::Kind;
 use crate::client::{INTERFACE, MEMBER, PATH};
-use crate::libraries::{Connected, Role};
+use crate::libraries::{Client, Connected, Role};
 use mixed::{DbusClient, SocketClient};
+
+choice! {
+    /// What a member sleeps on.
+    pub enum SleepsOn {
+        /// A word of shared memory, as a thread that does nothing else.
+        Futex = "futex",
+        /// A descriptor, as a program with an event loop.
+        Descriptor = "descriptor",
+    }
+    axis "sleeps-on", default Futex: "what a native member sleeps on: futex, a word of shared memory, or descriptor, as in an event loop"
+}
 
 /// A member waits as the library does.
 pub const WAITS: &[Wait] = &[Wait::Block];
@@ -46,6 +59,8 @@ impl Kind for CausewayBus {
     ) -> io::Result<Box<dyn Connected>> {
         if DbusClient::of(params).is(role) {
             Ok(Box::new(SocketClient::connect(params, address, role, partner)?))
+        } else if !Client::of(params).is_raw() {
+            Client::of(params).connect(address, role, partner)
         } else {
             Ok(Box::new(Member::join(params, address, role, partner)?))
         }
@@ -82,15 +97,12 @@ pub fn failed(error: Error) -> io::Error {
 }
 
 /// The array of bytes that is the body of a message.
-///
-/// # Errors
-/// The body is something else.
 #[inline]
 pub fn payload(received: &Incoming) -> io::Result<&[u8]> {
     let body = received.message().map(Message::body).unwrap_or_default();
     match body.split_first_chunk() {
         Some((len, bytes)) if u32::from_ne_bytes(*len) as usize == bytes.len() => Ok(bytes),
-        _ => Err(io::Error::other(format!("the body of {received:?} is no array of bytes"))),
+        _ => Err(io::Error::other(format!("the body of {received:?} is not an array of bytes"))),
     }
 }
 
@@ -98,6 +110,7 @@ pub fn payload(received: &Incoming) -> io::Result<&[u8]> {
 pub struct Member {
     connection: Connection,
     role: Role,
+    sleeps_on: SleepsOn,
     /// Whom it calls.
     partner: String,
     /// The serial of a caller's open call.
@@ -112,7 +125,37 @@ impl Member {
         if role == Role::Subscriber {
             connection.add_match(&own_rule()).map_err(failed)?;
         }
-        Ok(Member { connection, role, partner: partner.into(), serial: 0, received: None })
+        let sleeps_on = params.choice_if_declared().unwrap_or(SleepsOn::Futex);
+        if sleeps_on == SleepsOn::Descriptor {
+            connection.use_descriptor().map_err(failed)?;
+        }
+        Ok(Member { connection, role, sleeps_on, partner: partner.into(), serial: 0, received: None })
+    }
+}
+
+impl Member {
+    /// The next message, slept for on a descriptor.
+    fn receive_by_descriptor(&mut self) -> io::Result<&[u8]> {
+        let connection = &mut self.connection;
+        let received = loop {
+            let received = match self.role {
+                Role::Caller if connection.is_finished(self.serial).map_err(failed)? => {
+                    let reply = connection.finish_call(self.serial, CALL_TIMEOUT).map_err(failed)?;
+                    Some(Incoming::Reply(reply))
+                }
+                Role::Caller => None,
+                _ => connection.next_now().map_err(failed)?,
+            };
+            match received {
+                Some(Incoming::Signal(message)) if message.header().interface != Some(INTERFACE) => {}
+                Some(received) => break received,
+                None if connection.prepare_to_wait() => {
+                    causeway_os::process::poll(&[connection.as_fd()], None)?;
+                }
+                None => {}
+            }
+        };
+        payload(self.received.insert(received))
     }
 }
 
@@ -146,7 +189,7 @@ impl Connected for Member {
             Role::Emitter => connection.emit(PATH, INTERFACE, MEMBER, body).map_err(failed),
             Role::Server => match &self.received {
                 Some(Incoming::Call(call)) => connection.reply(call, body).map_err(failed),
-                other => Err(io::Error::other(format!("{other:?} is no call to reply to"))),
+                other => Err(io::Error::other(format!("{other:?} is not a call to reply to"))),
             },
             Role::Subscriber | Role::Asker => Err(io::Error::other("this role sends no payload")),
         }
@@ -154,6 +197,9 @@ impl Connected for Member {
 
     #[inline]
     fn receive(&mut self) -> io::Result<&[u8]> {
+        if self.sleeps_on == SleepsOn::Descriptor {
+            return self.receive_by_descriptor();
+        }
         let received = match self.role {
             Role::Caller => {
                 Incoming::Reply(self.connection.finish_call(self.serial, CALL_TIMEOUT).map_err(failed)?)
@@ -179,9 +225,6 @@ impl Connected for Member {
 }
 
 /// What comes next, however long it takes. What the bus says of itself is passed over.
-///
-/// # Errors
-/// The bus or this member has ended.
 pub fn next(connection: &mut Connection) -> io::Result<Incoming> {
     loop {
         match connection.next(None).map_err(failed)? {

@@ -12,10 +12,11 @@ use weighbridge_lab::pattern;
 use weighbridge_record::PerOp;
 
 use super::mixed::DbusClient;
-use super::{CausewayBus, WAITS};
+use super::{CausewayBus, SleepsOn, WAITS};
 use crate::broker::{self, Brokered, Kind, Place};
 use crate::client;
 use crate::credit::DEPTH;
+use crate::libraries::Client;
 use crate::libraries::pair::{LibraryEnd, PairByLibrary};
 use crate::pair::{MOST_SWITCHES_PER_HOP, switches_per_hop, through_broker};
 
@@ -32,7 +33,8 @@ impl Mechanism for Pair {
     const ABOUT: &'static str = CausewayBus::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = WAITS;
-    const AXES: &'static [Axis] = &[Place::AXIS, broker::NICE, DbusClient::AXIS, DEPTH];
+    const AXES: &'static [Axis] =
+        &[Place::AXIS, broker::NICE, Client::AXIS, DbusClient::AXIS, DEPTH, SleepsOn::AXIS];
     const IN_SUITES: InSuites = InSuites::Never("a bus is served for it; brokers have suites of their own");
     const COUNTER_CHECK: Option<CounterCheck> = Some(check);
     /// An outbox has room for several messages of the case.
@@ -42,13 +44,25 @@ impl Mechanism for Pair {
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(CausewayBus::PROGRAM, host, params)?;
         client::fit(params)?;
-        if params.id.pattern == "self" && DbusClient::of(params) != DbusClient::None {
-            Err(Unsupported(
-                "one role with both ends would wait for causewayd between them; leave out the axis dbus-client".into(),
-            ))
-        } else {
-            Ok(())
+        let (library, client) = (Client::of(params), DbusClient::of(params));
+        if !matches!(library, Client::Raw | Client::Zbus) {
+            return Err(Unsupported(
+                "only zbus can be a native member; use client=zbus or leave out the axis client".into(),
+            ));
         }
+        if library == Client::Zbus
+            && (client != DbusClient::None || params.choice::<SleepsOn>() != SleepsOn::Futex)
+        {
+            return Err(Unsupported(
+                "zbus sleeps in its own way, at both ends; leave out dbus-client and sleeps-on".into(),
+            ));
+        }
+        if params.id.pattern == "self" && (client != DbusClient::None || library != Client::Raw) {
+            return Err(Unsupported(
+                "one role with both ends would wait for what another process or task does between them; leave out the axes dbus-client and client".into(),
+            ));
+        }
+        Ok(())
     }
 
     fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {

@@ -7,19 +7,28 @@ use causeway_bus::Connection;
 use causeway_bus::client::native_path;
 use causeway_dbus_wire::driver::DO_NOT_QUEUE;
 use causeway_dbus_wire::wire::Body;
-use weighbridge_lab::axis::Choice;
+use weighbridge_lab::axis::{Axis, Choice, Values};
 use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
 use weighbridge_lab::ctx::{Ctx, Tally};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::CaseParams;
 use weighbridge_lab::shared::Step;
 
-use super::{CausewayBus, Member, WAITS, failed, next};
+use super::{CausewayBus, Member, WAITS, failed, join, next};
 use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{INTERFACE, MEMBER, PATH};
 use crate::driver::{Call, Method, PAUSE, SOLO, VERIFIED};
 use crate::handle::BrokerHandle;
 use crate::libraries::{Connected, Role};
+
+/// See its sentence for users.
+const IDLE_MEMBERS: Axis = Axis {
+    name: "idle-members",
+    default: "0",
+    values: Values::AtLeast(0),
+    about: "members of the same bus that sleep, each with a match rule that fits no message here; the memory that one of them takes in the \
+        process that serves the bus is a fact of the case",
+};
 
 /// A native member alone.
 #[derive(Debug)]
@@ -31,7 +40,7 @@ impl Brokered for Solo {
         about: CausewayBus::ABOUT,
         caps: Caps::NONE,
         waits: WAITS,
-        axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE],
+        axes: &[Method::AXIS, IDLE_MEMBERS, PAUSE, Place::AXIS, broker::NICE],
         patterns: &[SOLO],
         fit,
         create,
@@ -55,6 +64,7 @@ fn drive(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io:
     cx.set_step(Step::Attach);
     let broker = BrokerHandle::of(resources)?;
     let method = params.choice::<Method>();
+    let idle_kib = sleep_beside(params, &broker)?;
     let member = Member::join(params, &broker.address, Role::Asker, "")?;
     let mut alone = Alone {
         method,
@@ -75,7 +85,33 @@ fn drive(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io:
         }
         Ok(Tally::default())
     })?;
-    crate::libraries::facts(&alone.member, &broker.version)
+    let mut facts = crate::libraries::facts(&alone.member, &broker.version)?;
+    facts.extend(idle_kib.map(|kib| ("idle_member_kib".into(), format!("{kib:.1}"))));
+    Ok(facts)
+}
+
+/// Joins the members that sleep, each in a thread that ends with this process; KiB of each in the process that serves the bus.
+fn sleep_beside(params: &CaseParams, broker: &BrokerHandle) -> io::Result<Option<f64>> {
+    const STACK_BYTES: usize = 64 << 10;
+    let count = params.count(IDLE_MEMBERS);
+    if count == 0 {
+        return Ok(None);
+    }
+    let before = resident_kib(broker.pid)?;
+    for _ in 0..count {
+        let mut member = join(params, &broker.address)?;
+        member.add_match("type='signal',interface='org.weighbridge.Never',member='Never'").map_err(failed)?;
+        let sleeper = std::thread::Builder::new().stack_size(STACK_BYTES);
+        sleeper.spawn(move || while next(&mut member).is_ok() {})?;
+    }
+    Ok(Some((resident_kib(broker.pid)? - before) / count as f64))
+}
+
+fn resident_kib(pid: u32) -> io::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    kib.ok_or_else(|| io::Error::other(format!("/proc/{pid}/status says no VmRSS")))
 }
 
 /// A member that does one thing over and over.

@@ -115,9 +115,9 @@ impl Program {
             Program::DbusDaemon => "package dbus-daemon",
             Program::DbusBroker => "package dbus-broker",
             Program::Busd => "`cargo install busd`",
-            Program::Causewayd => "`cargo build -p causewayd` puts it beside this program",
+            Program::Causewayd => "`cargo build -p causewayd` puts it next to this program",
             Program::CausewayBus => {
-                "`cargo build -p causewayd` puts causewayd, which serves it, beside this program"
+                "`cargo build -p causewayd` puts causewayd, which serves it, next to this program"
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::tape::Tape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftOut {
-    /// Packets that are no valid messages.
+    /// Packets that are not valid messages.
     Invalid,
     /// What they say is cut, and matters or cannot be replaced by a body of the same size.
     Cut,
@@ -41,7 +41,7 @@ pub enum LeftOut {
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LeftOut::Invalid => "are no valid messages",
+            LeftOut::Invalid => "are not valid messages",
             LeftOut::Cut => "are cut by the limit of the capture on packet size",
             LeftOut::Descriptors => "carry file descriptors",
             LeftOut::Stranger => "have a destination or sender that the capture does not show",

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::client::Error as ClientError;
 use causeway_dbus_wire::driver::DRIVER;
-use causeway_dbus_wire::wire::{Arg, Args, Header, Kind};
+use causeway_dbus_wire::wire::{Args, Header, Kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Player;
@@ -123,11 +123,9 @@ impl<'p> Player<'p> {
         let Some(step) = self.ends[id].step_of(serial).map(|step| &self.plan.steps[step]) else {
             return Ok(());
         };
-        if step.owns {
-            let answer = Args::new(header, &message[header.header_bytes..]).next();
-            if !matches!(answer, Some(Ok(Arg::U32(answer))) if HAS_NAME.contains(&answer)) {
-                return Err(Error::NameTaken(self.first_text(step).unwrap_or_default().into()));
-            }
+        if step.owns && !Args::of(message).first_u32().is_some_and(|answer| HAS_NAME.contains(&answer)) {
+            let name = Args::of(self.plan.message(step)).first_text();
+            return Err(Error::NameTaken(name.unwrap_or_default().into()));
         }
         if header.kind == Kind::Error {
             let undelivered: Vec<_> =
@@ -151,15 +149,6 @@ impl<'p> Player<'p> {
         self.run.first_refusal.get_or_insert_with(|| format!("{title}: {why}"));
         if let Some(answer) = step.answered_by {
             self.dropped[answer] = true;
-        }
-    }
-
-    fn first_text(&self, step: &'p Step) -> Option<&'p str> {
-        let message = self.plan.message(step);
-        let header = Header::parse(message).ok()?;
-        match Args::new(&header, &message[header.header_bytes..]).next() {
-            Some(Ok(Arg::Text(text))) => Some(text),
-            _ => None,
         }
     }
 }

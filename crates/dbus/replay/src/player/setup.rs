@@ -2,7 +2,7 @@
 
 use causeway_bus::client::{Bus, Error as ClientError};
 use causeway_dbus_wire::driver::{ALLOW_REPLACEMENT, DRIVER};
-use causeway_dbus_wire::wire::{Arg, Args, Body, Header, Leaf, walk};
+use causeway_dbus_wire::wire::{Args, Body, Header, Leaf, walk};
 
 use super::Player;
 use crate::Error;
@@ -37,7 +37,7 @@ impl Player<'_> {
         }
         // A bus that does not tell is measured without its process.
         let asked = asker.ask_driver("GetConnectionUnixProcessID", Body::default().text(DRIVER));
-        Ok(asked.ok().and_then(|reply| first_number(&reply)))
+        Ok(asked.ok().and_then(|reply| Args::of(&reply).first_u32()))
     }
 
     /// Makes the connections from before the capture, with their names and rules.
@@ -68,13 +68,5 @@ impl Player<'_> {
             }
         }
         connections.into_iter().try_for_each(|(id, connection)| self.adopt(id, connection))
-    }
-}
-
-fn first_number(message: &[u8]) -> Option<u32> {
-    let header = Header::parse(message).ok()?;
-    match Args::new(&header, &message[header.header_bytes..]).next() {
-        Some(Ok(Arg::U32(number))) => Some(number),
-        _ => None,
     }
 }

@@ -42,17 +42,10 @@ pub(super) fn observe(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     }
 }
 
-fn first_text<'a>(header: &Header<'a>, body: &'a [u8]) -> Option<&'a str> {
-    match Args::new(header, body).next() {
-        Some(Ok(Arg::Text(text))) => Some(text),
-        _ => None,
-    }
-}
-
 fn call(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     let (Some(sender), Some(member)) = (header.sender, header.member) else { return };
     let caller = bus.names.symbols.add(sender);
-    let arg = first_text(header, body);
+    let arg = Args::new(header, body).first_text();
     let question = match (member, arg) {
         ("AddMatch", Some(text)) => match text.parse::<MatchRule>() {
             Ok(rule) => Question::AddMatch(bus.rules.add(caller, rule, &mut bus.names.symbols)),
@@ -200,7 +193,7 @@ fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
 /// A connection that never said anything loses its unique name: it became a monitor before its own messages were recorded,
 /// so it is what recorded them.
 fn name_lost(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
-    if let Some(name) = first_text(header, body).filter(|name| Some(*name) == header.destination)
+    if let Some(name) = Args::new(header, body).first_text().filter(|name| Some(*name) == header.destination)
         && let Some(sym) = bus.names.symbols.get(name)
         && let Some(connection) = bus.connections.get_mut(&sym)
     {

@@ -88,7 +88,7 @@ impl fmt::Display for NotACapture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotACapture::Unknown => f.write_str(
-                "is no capture of D-Bus messages; make one with `weighbridge dbus capture` or `dbus-monitor --pcap`",
+                "is not a capture of D-Bus messages; make one with `weighbridge dbus capture` or `dbus-monitor --pcap`",
             ),
             NotACapture::Empty => f.write_str("is empty"),
             NotACapture::LinkType(1 | 113 | 276) => f.write_str(
@@ -111,7 +111,7 @@ impl From<io::Error> for NotACapture {
 /// Reads the packets of a capture from first to last, whatever its format.
 ///
 /// ```no_run
-/// use crate::capture::Reader;
+/// use weighbridge_dbus_traffic::capture::Reader;
 ///
 /// let mut reader = Reader::new(std::fs::File::open("boot.pcap")?)?;
 /// while let Some(packet) = reader.next_packet()? {

@@ -8,8 +8,8 @@ use causeway_dbus_wire::wire::Endian;
 
 pub(super) const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
-/// A record header, and the first bytes of a message, are what a record is recognised by.
-const RECOGNISABLE_BYTES: usize = RECORD_HEADER_BYTES + 4;
+/// A record header, and the first bytes of a message, are what a record is recognized by.
+const RECOGNIZABLE_BYTES: usize = RECORD_HEADER_BYTES + 4;
 /// After damage, a record is believed whose time is within a day of the last one.
 const DAY_S: u32 = 86_400;
 
@@ -76,16 +76,16 @@ impl Pcap {
             window.consume(1);
             let this = *self;
             problems.skipped +=
-                1 + window.skip_until(1, RECOGNISABLE_BYTES, |bytes| this.is_recognised(bytes))?;
+                1 + window.skip_until(1, RECOGNIZABLE_BYTES, |bytes| this.is_recognized(bytes))?;
         }
     }
 
     /// Does the rest of the file, too short for what its first record claims, hold another record?
     fn has_record_after(&self, rest: &[u8]) -> bool {
-        rest.windows(RECOGNISABLE_BYTES).skip(1).any(|bytes| self.is_recognised(bytes))
+        rest.windows(RECOGNIZABLE_BYTES).skip(1).any(|bytes| self.is_recognized(bytes))
     }
 
-    fn is_recognised(&self, bytes: &[u8]) -> bool {
+    fn is_recognized(&self, bytes: &[u8]) -> bool {
         let record = self.record(bytes);
         record.is_plausible(self.tick_ns)
             && self.last_s.is_none_or(|last| last.abs_diff(record.time_s) < DAY_S)

@@ -73,7 +73,7 @@ impl PcapNg {
                 // A damaged length leaves the place of the next block unknown; blocks begin on multiples of four.
                 window.consume(4);
                 let need = 8 + ENHANCED_HEADER_BYTES + 4;
-                problems.skipped += 4 + window.skip_until(4, need, |bytes| self.is_recognised(bytes))?;
+                problems.skipped += 4 + window.skip_until(4, need, |bytes| self.is_recognized(bytes))?;
                 continue;
             }
             match self.block(kind, window.peek(bytes)?) {
@@ -167,7 +167,7 @@ impl PcapNg {
     }
 
     /// An enhanced packet block with a message in it.
-    fn is_recognised(&self, bytes: &[u8]) -> bool {
+    fn is_recognized(&self, bytes: &[u8]) -> bool {
         let (block, captured) = (self.u32(bytes, 4) as usize, self.u32(bytes, 20) as usize);
         self.u32(bytes, 0) == ENHANCED_PACKET
             && block <= MOST_BLOCK_BYTES
@@ -177,7 +177,7 @@ impl PcapNg {
 
     fn has_packet_after(&self, rest: &[u8]) -> bool {
         let need = 8 + ENHANCED_HEADER_BYTES + 4;
-        (4..rest.len().saturating_sub(need)).step_by(4).any(|at| self.is_recognised(&rest[at..at + need]))
+        (4..rest.len().saturating_sub(need)).step_by(4).any(|at| self.is_recognized(&rest[at..at + need]))
     }
 
     fn u32(&self, bytes: &[u8], at: usize) -> u32 {

@@ -41,7 +41,7 @@ impl<R: Read> Window<R> {
         &self.bytes[start..start + count]
     }
 
-    /// Skips bytes, `step` at a time, until those that follow are recognised or the source ends. Returns how many.
+    /// Skips bytes, `step` at a time, until those that follow are recognized or the source ends. Returns how many.
     pub fn skip_until(&mut self, step: usize, need: usize, is_it: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
         let mut skipped = 0;
         loop {

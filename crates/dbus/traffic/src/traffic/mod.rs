@@ -57,8 +57,8 @@ pub struct Analysis {
 /// Takes packets and keeps sums.
 ///
 /// ```
-/// use crate::capture::Packet;
-/// use crate::traffic::{Analyser, Options};
+/// use weighbridge_dbus_traffic::capture::Packet;
+/// use weighbridge_dbus_traffic::traffic::{Analyser, Options};
 /// use causeway_dbus_wire::wire::Builder;
 ///
 /// let mut analyser = Analyser::new(Options::default());

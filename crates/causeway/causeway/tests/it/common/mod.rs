@@ -7,7 +7,7 @@ pub mod wire;
 use std::path::{Path, PathBuf};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use causeway::{Group, GroupOptions, Publisher, Subscriber, TryPublishError, TryRecvError};
+use causeway::{Group, GroupOptions, Publisher, SubscribeOptions, Subscriber, TryPublishError, TryRecvError};
 pub use causeway_testkit::{PATIENCE as LONG, Peer, Rng, Role, eventually, eventually_seen, setting};
 use tempfile::TempDir;
 
@@ -34,6 +34,16 @@ pub fn small() -> GroupOptions {
 /// A group that only this process can reach.
 pub fn group(options: GroupOptions) -> Group {
     Group::create("test", options).unwrap()
+}
+
+/// A group that only this process can reach, with one publisher and one subscriber.
+pub fn trio(
+    options: GroupOptions,
+    subscriber: impl Into<SubscribeOptions>,
+) -> (Group, Publisher, Subscriber) {
+    let group = group(options);
+    let (publisher, subscriber) = (group.publisher().unwrap(), group.subscribe(subscriber).unwrap());
+    (group, publisher, subscriber)
 }
 
 /// The next message's payload, waiting for it.

@@ -13,7 +13,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::ForkResult;
 
 use super::{public_folder, public_group};
-use crate::common::{LONG, Peer, drain, eventually, join, small};
+use crate::common::{LONG, Peer, drain, eventually, join, small, trio};
 
 /// Runs `work` in a forked child, whose exit code it returns.
 ///
@@ -148,9 +148,7 @@ fn a_clean_end_and_a_kill_are_told_apart() {
 
 #[test]
 fn subscribers_can_see_what_publishers_gave_up() {
-    let group = Group::create("full", small()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let (_group, mut publisher, mut subscriber) = trio(small(), Policy::Reliable);
     crate::common::fill(&mut publisher, b"x");
     let before = subscriber.health().unwrap().given_up;
     for _ in 0..3 {

@@ -9,14 +9,12 @@ use std::time::Duration;
 use causeway::{AsyncPublisher, AsyncSubscriber, Group, Policy};
 
 use super::support::ends;
-use crate::common::{drain, fill, small};
+use crate::common::{drain, fill, small, trio};
 
 /// Before, a task that always found a message never let go of its thread: a timeout around it had no effect.
 #[test]
 fn a_task_that_always_finds_a_message_lets_others_run() {
-    let group = Group::create("busy", small()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let subscriber = group.subscribe(Policy::Lossy).unwrap();
+    let (_group, mut publisher, subscriber) = trio(small(), Policy::Lossy);
     static DONE: AtomicBool = AtomicBool::new(false);
     let publishing = std::thread::spawn(move || {
         while !DONE.load(Ordering::Relaxed) {

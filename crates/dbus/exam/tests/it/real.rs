@@ -1,5 +1,4 @@
 //! Installed brokers answer every question. That they answer it the same way again is seen with `weighbridge dbus exam --times 10`.
-#![allow(clippy::print_stdout)]
 
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
 use weighbridge_dbus_exam::{Bus, MATCH_RULES, NOT_EXAMINED, Outcome, Property, QUEUED_BYTES, properties};

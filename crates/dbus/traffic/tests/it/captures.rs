@@ -1,12 +1,10 @@
 //! Captures of all formats, whole and damaged, to the last message.
 
-mod common;
-
 use std::collections::BTreeMap;
 
+use crate::common::{Random, START_NS, boot, mixed, to_driver};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, Header, Leaf, walk};
-use common::{Random, START_NS, boot, mixed, to_driver};
 use weighbridge_dbus_traffic::anonymise::Anonymiser;
 use weighbridge_dbus_traffic::bus::Unmatched;
 use weighbridge_dbus_traffic::capture::{Format, NotACapture, Packet, Problems, Reader, Writer};
@@ -326,10 +324,10 @@ fn any_damage_is_survived() {
         for _ in 0..60 {
             let mut damaged = whole.clone();
             for _ in 0..=random.below(20) {
-                let place = random.below(damaged.len() as u64) as usize;
+                let place = random.below(damaged.len());
                 damaged[place] = random.below(256) as u8;
             }
-            damaged.truncate(1 + random.below(damaged.len() as u64) as usize);
+            damaged.truncate(1 + random.below(damaged.len()));
             let Ok(mut reader) = Reader::new(&damaged[..]) else { continue };
             let (mut analyser, mut anonymiser) = (Analyser::new(Options::default()), Anonymiser::new());
             while let Some(packet) = reader.next_packet().unwrap() {

@@ -1,8 +1,6 @@
 //! Help, manual pages and completions have every command and every option.
 
-mod support;
-
-use support::causeway;
+use crate::support::causeway;
 
 fn text(arguments: &[&str]) -> String {
     let output = causeway(arguments).output().unwrap();

@@ -4,24 +4,12 @@
 use std::io::Write;
 
 use causeway_dbus_wire::driver::DRIVER;
+pub use causeway_dbus_wire::random::Random;
 use causeway_dbus_wire::wire::{Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED};
 use weighbridge_dbus_traffic::capture::Writer;
 
 /// Time of the first message.
 pub const START_NS: u64 = 1_298_600_000_000_000_000;
-
-/// Numbers that are the same in every run: xorshift64*.
-#[derive(Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % limit
-    }
-}
 
 /// Writes messages a fixed time after each other.
 pub struct Scribe<W: Write> {
@@ -135,9 +123,9 @@ pub fn mixed<W: Write>(out: W, count: usize) -> W {
     let interfaces: Vec<String> = (0..40).map(|number| format!("com.example.Interface{number}")).collect();
     let mut said = 0;
     while said < count {
-        let from = &clients[random.below(50) as usize];
-        let to = &clients[random.below(50) as usize];
-        let interface = &interfaces[random.below(40) as usize];
+        let from = &clients[random.below(50)];
+        let to = &clients[random.below(50)];
+        let interface = &interfaces[random.below(40)];
         let endian = if random.below(4) == 0 { Endian::Big } else { Endian::Little };
         let path = format!("/com/example/object{}", random.below(100));
         let body = Body::in_order(endian).text("a text").u32(random.below(1_000) as u32);
@@ -152,7 +140,7 @@ pub fn mixed<W: Write>(out: W, count: usize) -> W {
                 let call =
                     Builder::call(&path, "Do").interface(interface).sender(from).destination(to).body(body);
                 let serial = scribe.say(&call);
-                let blob = vec![0; random.below(2_000) as usize];
+                let blob = vec![0; random.below(2_000)];
                 let answer = match random.below(20) {
                     0 => Builder::error(serial, "com.example.Error.Failed"),
                     _ => Builder::reply(serial).body(Body::in_order(endian).blob(&blob)),

@@ -1,10 +1,8 @@
 //! The exam finds what a bus does wrong, and finds nothing where it does nothing wrong.
 
-mod shim;
-
 use std::time::Duration;
 
-use shim::{Fault, Shim};
+use crate::shim::{Fault, Shim};
 use weighbridge_dbus_exam::{Bus, Outcome, Property, properties};
 
 /// A fault, and the property that finds it.

@@ -1,7 +1,4 @@
 //! `causeway bus`, at a native socket and at a D-Bus socket.
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
-
-mod support;
 
 use std::io::{BufRead, BufReader, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
@@ -11,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::support::{Running, causeway, eventually, kill, tied};
 use causeway_bus::client;
 use causeway_bus::wire::{Body, Builder, Header, Kind};
 use causeway_bus::{AuthorityOptions, Connection};
-use support::{Running, causeway, eventually, kill, tied};
 
 const LONG: Duration = Duration::from_secs(60);
 const INTROSPECTION: &str = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\" \
@@ -256,8 +253,8 @@ fn everything_works(bus: &Bus) {
         (&["call", "a.b", "/", "ab", "M"], "\"ab\" is not an interface"),
         (&["call", "a.b", "/", "a.b", "M.M"], "\"M.M\" is not the name of a method"),
         (&["emit", "/", "a.b", "M", "s"], "a value of type \"s\" is missing"),
-        (&["emit", "/", "a.b", "M", "u", "x"], "no unsigned number"),
-        (&["emit", "/", "a.b", "M", "z", "x"], "no signature"),
+        (&["emit", "/", "a.b", "M", "u", "x"], "not an unsigned number"),
+        (&["emit", "/", "a.b", "M", "z", "x"], "not a signature"),
         (&["monitor", "x"], "not a match rule"),
         (&["match", "type='method_call'"], "matches no signals"),
         (&["tree", "com.example.Nobody"], "ServiceUnknown"),

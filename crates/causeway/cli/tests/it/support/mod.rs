@@ -5,7 +5,6 @@
 //! What a test starts is tied to the thread of the test between `fork` and `exec`. There, in the copy of one thread of many,
 //! only what needs no lock of another thread may be done: two system calls.
 #![allow(unsafe_code)]
-#![allow(dead_code, reason = "each test uses some of it")]
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,5 @@
 //! The exam of native members finds what they or their bus would do wrong: what a member receives or is called is falsified between it and
 //! the experiment.
-#![allow(clippy::print_stdout)]
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,17 +1,12 @@
 //! A capture is replayed on private brokers while a monitor records it again: the same messages, the same causes.
-#![allow(clippy::print_stdout, reason = "a test says why it was skipped")]
-
-#[path = "../../traffic/tests/common/mod.rs"]
-mod common;
-mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use crate::trace::{Stage, busy};
 use causeway_bus::client::{Bus as Client, native_path};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header, Kind};
-use trace::{Stage, busy};
 use weighbridge_dbus_client::brokers::{Broker, Error as BrokerError, Limits, Program};
 use weighbridge_dbus_client::{Monitoring, become_monitor, rules_and_processes};
 use weighbridge_dbus_replay::Error;
@@ -215,7 +210,7 @@ fn cut_messages_are_sent_with_bodies_of_their_size_or_counted() {
 /// Connections whose beginning the capture does not have are made first.
 #[test]
 fn connections_from_before_the_capture_are_there_at_its_start() {
-    let plan = plan(&common::mixed(Vec::new(), 3_000));
+    let plan = plan(&crate::common::mixed(Vec::new(), 3_000));
     assert!(plan.connections().iter().all(|connection| connection.is_from_before));
     for broker in
         [Program::DbusDaemon, Program::DbusBroker, Program::CausewayBus].into_iter().filter_map(start)

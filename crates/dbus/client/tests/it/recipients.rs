@@ -1,4 +1,4 @@
-//! On a bus of its own, compares the recipients that are computed with those that get the messages.
+//! On private brokers, the recipients that are computed are those that get the messages.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use causeway_bus::client::{Bus as Client, Error};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::random::Random;
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header};
+use weighbridge_dbus_client::brokers::{self, Broker, Limits, Program};
 use weighbridge_dbus_client::{Monitoring, become_monitor, rules_and_processes};
 use weighbridge_dbus_traffic::bus::Bus;
 
@@ -42,8 +43,26 @@ fn drain(connection: &mut Client, mut each: impl FnMut(&Header<'_>, &[u8])) {
     }
 }
 
+/// A broker, where its program is installed.
+fn start(program: Program) -> Option<Broker> {
+    match Broker::start(program, &Limits::default()) {
+        Err(error @ brokers::Error::Missing(_)) => {
+            println!("skipped: {error}");
+            None
+        }
+        started => Some(started.unwrap()),
+    }
+}
+
+#[test]
+fn computed_recipients_are_those_that_get_the_messages() {
+    for broker in [Program::DbusDaemon, Program::Causewayd].into_iter().filter_map(start) {
+        compare(broker.address());
+    }
+}
+
 /// Clients with random rules and names send random signals; a monitor's view of the traffic must explain who got which.
-pub fn compare(address: &str) {
+fn compare(address: &str) {
     let mut random = Random(7);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(address).unwrap()).collect();
     let add = |clients: &mut [Client], random: &mut Random| {
@@ -60,7 +79,7 @@ pub fn compare(address: &str) {
     match rules_and_processes(&mut asker, &mut |_| {}) {
         Ok(()) => {}
         Err(Error::Refused { name, .. }) => {
-            eprintln!("skipped: this bus does not list match rules ({name})");
+            println!("skipped: this bus does not list match rules ({name})");
             return;
         }
         Err(error) => panic!("{error}"),
@@ -119,4 +138,28 @@ pub fn compare(address: &str) {
     assert!(deliveries > MESSAGES as usize, "too few deliveries to mean anything: {deliveries}");
     let coverage = bus.coverage();
     assert!(coverage.is_complete() && coverage.connections >= CLIENTS, "{coverage:?}");
+}
+
+/// An address where nothing listens, a call that is refused, and a bus that ends.
+#[test]
+fn what_goes_wrong_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = format!("unix:path={}", folder.path().join("none").display());
+    let said = Client::connect(&nowhere).unwrap_err().to_string();
+    assert!(said.starts_with("no bus answers at `unix:path="), "{said}");
+    let Some(daemon) = start(Program::DbusDaemon) else { return };
+    let mut connection = Client::connect(daemon.address()).unwrap();
+    let refused = connection.ask_driver("AddMatch", Body::default().text("nonsense='1'")).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Refused { name, .. } if name.ends_with("MatchRuleInvalid")),
+        "{refused}"
+    );
+    drop(daemon);
+    let ended = loop {
+        match connection.receive(PATIENCE) {
+            Ok(Some(_)) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
 }

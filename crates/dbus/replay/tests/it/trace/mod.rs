@@ -131,7 +131,7 @@ pub fn busy(count: usize, snaplen: usize) -> Vec<u8> {
     let mut stage = Stage::new();
     stage.snaplen = snaplen;
     let mut random = Random(7);
-    let mut below = |limit: usize| random.below(limit as u64) as usize;
+    let mut below = |limit: usize| random.below(limit);
     let names: Vec<String> = (0..8).map(|number| format!("com.example.Service{number}")).collect();
     for _ in 0..6 {
         stage.connect();

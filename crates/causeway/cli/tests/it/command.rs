@@ -1,14 +1,11 @@
 //! The command, as a shell user sees it, also from containers.
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
-
-mod support;
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use support::{Running, causeway, eventually, kill, tied};
+use crate::support::{Running, causeway, eventually, kill, tied};
 
 #[test]
 fn what_a_test_starts_ends_with_the_thread_of_the_test() {
