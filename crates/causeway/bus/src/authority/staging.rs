@@ -378,7 +378,7 @@ mod tests {
         );
         // The first message of one that has nothing has any size, until nothing is left.
         staging.stage(7, 1, of(7, 3, 101)).unwrap();
-        refused(staging.stage(8, 1, of(8, 1, 0)), "and 0 may be");
+        refused(staging.stage(8, 1, of(8, 1, 0)), "more than the limit of 0");
         staging.stage(8, 1, of(8, 0, 50)).unwrap();
         refused(staging.stage(9, 1, of(9, 0, 1)), "1 bytes of this connection");
         for token in [0, 1] {

@@ -123,6 +123,8 @@ fn a_call_of_the_bus_itself_ends_when_the_authority_is_killed() {
     let mut server = start_role(module_path!(), "authority", &socket, 0);
     eventually("the bus does not come up", || Connection::open(&socket).is_ok());
     let mut client = Connection::open(&socket).unwrap();
+    // From here on it knows the bus itself.
+    ask_bus(&mut client);
     server.stop();
     let driver = "org.freedesktop.DBus";
     let serial = client.start_call(driver, "/", driver, "GetId", Body::default()).unwrap();
