@@ -374,7 +374,7 @@ mod tests {
         staging.stage(6, 2, of(6, 1, 0)).unwrap();
         refused(
             staging.stage(6, 3, of(6, 1, 0)),
-            "3 descriptors of this connection would be on their way, and 2 may be",
+            "3 descriptors of this connection would be in flight, more than the limit of 2",
         );
         // The first message of one that has nothing has any size, until nothing is left.
         staging.stage(7, 1, of(7, 3, 101)).unwrap();
