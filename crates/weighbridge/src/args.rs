@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use weighbridge_lab::axis::Wait;
-use weighbridge_lab::{placement, plan};
+use weighbridge_harness::axis::Wait;
+use weighbridge_harness::{placement, plan};
 
-use crate::explain::{self, ExplainArgs};
-use crate::values::{self, AxisValues, Cpus, Page, Sizes};
+use crate::explain_args::{self, ExplainArgs, TimelineArgs};
+use crate::output_args::{Answer, OutputWithPage};
+use crate::values::{self, AxisValues, Cpus, PageFormat, Sizes};
 pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
 use crate::{mistakes, output};
 
@@ -21,6 +22,19 @@ Examples:
   weighbridge list                           what can be measured here
   weighbridge report                         the tables of the last run
   weighbridge history                        the records of earlier runs
+
+Does A differ from B?
+  Which of the cases of a run costs less?                   weighbridge run, in its findings
+  By how much does each differ from one of them?            weighbridge report --baseline CASE
+  Did a setting or a build make it more expensive?          weighbridge compare --a X --b Y
+  Did a change, by records of before and after?             weighbridge compare OLD… --with NEW…
+  How far are two records apart, without a verdict?         weighbridge report NEW --baseline OLD
+  Since which record is it so?                              weighbridge history --changes
+  What does the kernel do differently?                      weighbridge explain --a CASE --b CASE
+  Does another kernel need more instructions?               weighbridge guest compare, and guest explain says where
+  Which symbols grew?                                       weighbridge bloat
+  Which broker carries my traffic for less?                 weighbridge dbus replay
+  Do our figures agree with those of other tools?           weighbridge check
 
 Results go to standard output, progress and warnings to standard error.
 Exit code: 0 success, 1 a ratio outside its band (check) or findings (dbus lint), 2 a usage mistake or a failure, \
@@ -50,6 +64,9 @@ Examples:
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
 const AFTER_COMPARE_HELP: &str = "\
+Answers whether B costs more than A, with a verdict. By how much the cases of one run differ, `weighbridge report --baseline` says; since \
+when, `weighbridge history --changes`; why, `weighbridge explain --a --b`; on another kernel, `weighbridge guest compare`.
+
 A side is settings, or another build of weighbridge whose peers are measured, or both, each with a --a or --b of its own: \
 AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER \
 (the control group of the peers), sysctl:NAME=VALUE, or a path. The side that is left out is this program as it is. A sysctl is \
@@ -74,6 +91,8 @@ Examples:
 
 // A line is as wide as the reader's terminal: paragraphs are one line each here.
 const AFTER_CHECK_HELP: &str = "\
+Answers whether our figures agree with those of other tools. Whether something here has become more expensive, `weighbridge compare` says.
+
 Each turn runs the external tool and our case alternately, one to five times, on the same CPUs. The result is the median \
 over the turns of the ratio ours/theirs. The verdict is inside when the whole 95 % interval of the ratio lies in the expected \
 band, outside when the whole interval lies outside the band, and inconclusive otherwise. Tools that are missing are listed \
@@ -116,6 +135,9 @@ pub enum Command {
     #[command(after_help = "\
 The valid lines of a damaged record are shown; standard error names the other lines, and why they are not valid.
 
+--baseline answers by how much each case differs from one case, or from another record; it gives ratios and no verdict. Whether a change made \
+something more expensive, `weighbridge compare OLD --with NEW` says.
+
 Examples:
   weighbridge report                                    the last run
   weighbridge report weighbridge-20260102-030405.jsonl
@@ -128,7 +150,8 @@ Examples:
     #[command(after_help = "\
 Without --by and --changes, the records are listed. With one of them, or as a page, each case is shown as a series over the \
 records: its cost as a multiple of the hub's where all of its records have that, else its median. A change of level is found by \
-E-divisive (Matteson and James 2014) with 999 permutations; three records on each side are the fewest.
+E-divisive (Matteson and James 2014) with 999 permutations; three records on each side are the fewest. --changes answers since when; whether \
+two sets of records differ, `weighbridge compare OLD --with NEW` says.
 
 Runs keep their records in $XDG_STATE_HOME/weighbridge, by default ~/.local/state/weighbridge, unless --out names a file. \
 A record and its page are plain files: move or delete them as you like.
@@ -143,7 +166,7 @@ Examples:
     #[command(after_help = AFTER_COMPARE_HELP)]
     Compare(Box<Compare>),
     /// Say why a figure is what it is: what the cost is made of, what the kernel does meanwhile, and when
-    #[command(after_help = explain::AFTER_HELP)]
+    #[command(after_help = explain_args::AFTER_HELP)]
     Explain(Box<Explain>),
     /// Read the output of other benchmark tools into a record
     #[command(after_help = after_import_help())]
@@ -157,6 +180,8 @@ Examples:
     Guest(crate::guest_args::Guest),
     /// Say which symbols and sections of an ELF file grew: two kernels (vmlinux), modules or programs
     #[command(after_help = "\
+Answers what grew in a file. What runs longer, `weighbridge compare` and `weighbridge guest compare` say.
+
 Symbols of one name are added up, without the numbers that compilers give to copies of a function. A bzImage is compressed: take the \
 vmlinux of the same build.
 
@@ -236,22 +261,12 @@ pub struct Run {
     #[arg(long, help_heading = "Precision and time")]
     pub no_system_calls: bool,
     #[command(flatten)]
-    pub timeline: crate::explain::timeline::TimelineArgs,
-    /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-    /// File for the HTML page, which must not exist yet, or `none` [default: the record's name with .html]
-    #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
-    pub html: Option<Page>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
-    pub format: RunFormat,
+    pub timeline: TimelineArgs,
+    #[command(flatten)]
+    pub output: OutputWithPage<RunFormat>,
     /// Show what would be measured; measure and write nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
-    /// Write only warnings to standard error, no progress
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
 }
 
 /// `weighbridge plan`
@@ -288,9 +303,8 @@ pub struct Report {
     /// Records, several of which are shown side by side; `-` is standard input [default: the last one that `weighbridge history` lists]
     #[arg(value_name = "RECORD")]
     pub records: Vec<PathBuf>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
-    pub format: ReportFormat,
+    #[command(flatten)]
+    pub answer: Answer<ReportFormat>,
     /// Compare every case with this case of the same record, by pairs of runs of one round; or with the same cases of
     /// another record, whose runs were not interleaved with these
     #[arg(long, value_name = "CASE|FILE")]
@@ -298,9 +312,6 @@ pub struct Report {
     /// Compare with a record of another machine too; each line says so
     #[arg(long, requires = "baseline")]
     pub across_machines: bool,
-    /// Write to this file, which must not exist yet, instead of standard output
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
 }
 
 /// `weighbridge history`
@@ -318,12 +329,8 @@ pub struct History {
     /// Put records of several machines into one series; each line says so
     #[arg(long)]
     pub across_machines: bool,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = HistoryFormat::Table)]
-    pub format: HistoryFormat,
-    /// Write to this file, which does not exist yet, instead of standard output
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub answer: Answer<PageFormat>,
 }
 
 /// `weighbridge import`
@@ -381,18 +388,8 @@ pub struct Compare {
     /// Seed of the order of sets [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
-    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge; of records, none]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-    /// The HTML page, a file that does not exist yet, or `none` [default: the record's name with .html]
-    #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
-    pub html: Option<Page>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = CompareFormat::Table, help_heading = "Output")]
-    pub format: CompareFormat,
-    /// Write only warnings to standard error, no progress
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: OutputWithPage<CompareFormat>,
 }
 
 /// `weighbridge explain`
@@ -465,7 +462,6 @@ pub struct Man {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
     /// Tables, as wide as the terminal
-    #[value(alias = "text")]
     Table,
     /// Markdown with tables
     Markdown,
@@ -474,20 +470,6 @@ pub enum ReportFormat {
     /// One document with everything but the samples
     Json,
     /// One page that works offline
-    Html,
-}
-
-/// Formats of a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HistoryFormat {
-    /// Tables, as wide as the terminal
-    #[value(alias = "text")]
-    Table,
-    /// Markdown with tables
-    Markdown,
-    /// For programs
-    Json,
-    /// One page with the series, which works offline
     Html,
 }
 
@@ -582,6 +564,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_put_together_without_contradictions() {
+        crate::register();
         command().debug_assert();
     }
 }

@@ -10,7 +10,8 @@ use weighbridge_dbus_replay::player::Speed;
 use weighbridge_dbus_traffic::lint::Level;
 
 use crate::Failure;
-use crate::values::{self, TextOrJson};
+use crate::output_args::Answer;
+use crate::values::{self, DocumentFormat, PageFormat, TextOrJson};
 
 /// `weighbridge dbus`
 #[derive(Debug, Args)]
@@ -67,7 +68,8 @@ Examples:
     #[command(after_help = "\
 Every connection of the capture becomes one of this program, with the same names, match rules and messages; services answer with what \
 they answered. No message is sent before those that its sender had received before it. A broker is started privately for each replay. With \
-several brokers, each round has them in random order, and ratios compare replays of one round with the first broker.
+several brokers, each round has them in random order, and ratios compare replays of one round with the first broker: which carries this traffic \
+for less. What one call or signal costs a broker, `weighbridge run --suite dbus-curves` says.
 
 Signals and calls of the replay reach other programs of a running bus that want them; a bus where a name of the capture is taken is refused.
 
@@ -130,12 +132,8 @@ pub struct Analyse {
     /// Captures; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// What to make of them
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Write to this file, which does not exist yet, instead of standard output
-    #[arg(long, short, value_name = "FILE")]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub answer: Answer<PageFormat>,
     /// Analyse nothing; write a capture of the same shape, with hashes for names and nothing of contents
     #[arg(long, requires = "out", conflicts_with_all = ["format", "window", "top"])]
     pub anonymise: bool,
@@ -184,8 +182,8 @@ pub struct Exam {
     #[arg(long, value_name = "FILE.json")]
     pub timeline: Option<PathBuf>,
     /// What to make of it
-    #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
-    pub format: PlainFormat,
+    #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
+    pub format: DocumentFormat,
 }
 
 /// `weighbridge dbus replay`
@@ -216,8 +214,8 @@ pub struct Replay {
     #[arg(long, value_name = "FILE.json")]
     pub timeline: Option<PathBuf>,
     /// What to make of it
-    #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
-    pub format: PlainFormat,
+    #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
+    pub format: DocumentFormat,
 }
 
 /// Where the processes of a replay run.
@@ -240,34 +238,19 @@ pub enum Target {
     Address(String),
 }
 
-/// Formats of an examination or a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlainFormat {
-    /// Tables for people
-    #[value(alias = "table")]
-    Text,
-    /// Markdown with tables
-    Markdown,
-    /// One document with everything
-    Json,
-}
-
 fn broker(text: &str) -> Result<Program, String> {
     let names = Program::ALL.map(Program::name).join(", ");
     let found = Program::ALL.into_iter().find(|program| program.name() == text);
-    found.ok_or_else(|| format!("`{text}` is no broker that is known here; there are {names}"))
+    found.ok_or_else(|| format!("`{text}` is not a known broker; known are {names}"))
 }
 
 fn target(text: &str) -> Result<Target, String> {
-    match text.contains(':') {
-        true => Ok(Target::Address(text.into())),
-        false => broker(text).map(Target::Broker),
-    }
+    if text.contains(':') { Ok(Target::Address(text.into())) } else { broker(text).map(Target::Broker) }
 }
 
 fn share(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    number.ok_or_else(|| format!("`{text}` is no share; write a number from 0 to 1"))
+    number.ok_or_else(|| format!("`{text}` is not a share; write a number from 0 to 1"))
 }
 
 fn speed(text: &str) -> Result<Speed, String> {
@@ -276,7 +259,7 @@ fn speed(text: &str) -> Result<Speed, String> {
         ("recorded", _) => Ok(Speed::Times(1.0)),
         (_, Ok(times)) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
         _ => Err(format!(
-            "`{text}` is no speed; write recorded, max, or a number such as 10 for ten times as fast"
+            "`{text}` is not a speed; write recorded, max, or a number such as 10 for ten times as fast"
         )),
     }
 }
@@ -285,22 +268,8 @@ fn property(text: &str) -> Result<&'static Property, String> {
     let found = weighbridge_dbus_exam::properties().find(|property| property.id == text);
     found.ok_or_else(|| {
         let all: Vec<&str> = weighbridge_dbus_exam::properties().map(|property| property.id).collect();
-        format!("`{text}` is no property; there are {}", all.join(", "))
+        format!("`{text}` is not a property; there are {}", all.join(", "))
     })
-}
-
-/// Formats of an analysis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Tables for people
-    #[value(alias = "table")]
-    Text,
-    /// Markdown with tables
-    Markdown,
-    /// One document with everything
-    Json,
-    /// One page with pictures that works offline
-    Html,
 }
 
 /// How much a finding matters.
@@ -327,7 +296,7 @@ impl LevelName {
 
 fn window(text: &str) -> Result<(Duration, Duration), String> {
     let form = "write two times from the start of the capture, as in 1500ms..2s";
-    let (from, to) = text.split_once("..").ok_or_else(|| format!("`{text}` is no window; {form}"))?;
+    let (from, to) = text.split_once("..").ok_or_else(|| format!("`{text}` is not a window; {form}"))?;
     let from = if from.is_empty() || from == "0" { Duration::ZERO } else { values::duration(from)? };
     let to = if to.is_empty() { Duration::MAX } else { values::duration(to)? };
     if from < to { Ok((from, to)) } else { Err(format!("`{text}` ends before it begins; {form}")) }

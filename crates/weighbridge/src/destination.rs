@@ -3,7 +3,7 @@
 //! Without a name the record goes to the [store], and where that cannot be, to the current folder.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use weighbridge_record::Writer;
@@ -145,5 +145,25 @@ pub fn cannot_create(path: &Path, flag: &str, error: &io::Error) -> Failure {
             format!("cannot create `{path}`: its folder does not exist; choose another with {flag}")
         }
         _ => format!("cannot create `{path}`: {error}; choose another place with {flag}"),
+    })
+}
+
+/// Refuses a file that is to be written at the end, before anything is measured for it.
+///
+/// # Errors
+/// It exists already.
+pub fn refuse_existing(path: &Path, option: &str) -> Result<(), Failure> {
+    if path.exists() {
+        Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display())))
+    } else {
+        Ok(())
+    }
+}
+
+/// Writes a file that must not exist yet. One that could not be written whole is taken away again.
+pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes).inspect_err(|_| {
+        let _ = std::fs::remove_file(path);
     })
 }

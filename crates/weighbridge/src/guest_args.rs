@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_guest::qemu::Accel;
 
+use crate::output_args::Output;
 use crate::values::{self, CompareFormat, RunFormat};
 
 /// `weighbridge guest`
@@ -36,6 +37,9 @@ Examples:
     Run(Box<Run>),
     /// Boot two kernels in turn, and say for each case whether B costs more than A
     #[command(after_help = "\
+Answers whether a case needs more instructions on B. In which functions, `weighbridge guest explain` says; whether it takes more time on \
+this kernel, `weighbridge compare`.
+
 A side is a KERNEL, then its own modules, then what is added to the kernel's command line: KERNEL,module=DIR,append=PARAMETERS. A side \
 without a KERNEL has that of the other. Each side is booted as often as --boots says, in random order, and the boot is the unit: four a side allow a verdict, six an \
 interval, without which nothing is equivalent. `--format markdown` is a report for a mailing list.
@@ -51,7 +55,8 @@ Examples:
     #[command(after_help = "\
 One boot measures the case while a plugin of the emulator counts the instructions of each function of the kernel, and of each file in user mode. The table has instructions for each operation, their share, and calls; the record has all functions and all call stacks. The case must be one that is measured in batches: roundtrip, pingpong, solo, fan-out.
 
-Two cases, or one case on two kernels, are compared function by function. A side is written as in `weighbridge guest compare`.
+Two cases, or one case on two kernels, are compared function by function; whether one needs more as a whole, `weighbridge guest compare` \
+says. A side is written as in `weighbridge guest compare`.
 
 Exit code: 0 success, 2 a mistake, or no record came from the guest, 130 interrupted.
 
@@ -120,21 +125,6 @@ pub struct Booted {
     pub append: String,
     #[command(flatten)]
     pub machine: Machine,
-}
-
-/// Where the answer goes. `F` is what standard output can show.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
-pub struct Output<F: ValueEnum + Send + Sync + 'static> {
-    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: F,
-    /// Write only warnings to standard error
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// `weighbridge guest run`

@@ -9,13 +9,13 @@ mod check;
 mod commands;
 mod dbus_args;
 mod destination;
-mod explain;
+mod explain_args;
 mod guest_args;
 mod harness;
 mod mistakes;
 mod nearest;
-mod old_spellings;
 mod output;
+mod output_args;
 mod progress;
 mod recorder;
 mod scope;
@@ -29,9 +29,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use weighbridge_guest::{init, kernel_bench, net_bench};
-use weighbridge_lab::compare::machine;
-use weighbridge_lab::contract::Family;
-use weighbridge_lab::peer;
+use weighbridge_harness::compare::machine;
+use weighbridge_harness::peer;
 
 use check::supervisor;
 
@@ -70,22 +69,21 @@ impl fmt::Display for Failure {
 }
 
 fn main() -> ExitCode {
-    weighbridge_lab::catalogue::add(families());
-    weighbridge_lab::plan::add(weighbridge_dbus_bench::SUITES);
+    register();
     if init::is_wanted() {
         init::main();
     }
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {
-        Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
+        Some(first) if first == peer::ARGUMENT => return run_peer(typed.next()),
         Some(first) if first == machine::ARGUMENT => return machine::guard(),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
         Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
         Some(first) if first == kernel_bench::ARGUMENT => {
-            return be_in_a_kernel(typed.next(), kernel_bench::run);
+            return run_kernel_test(typed.next(), kernel_bench::run);
         }
-        Some(first) if first == net_bench::ARGUMENT => return be_in_a_kernel(typed.next(), net_bench::run),
+        Some(first) if first == net_bench::ARGUMENT => return run_kernel_test(typed.next(), net_bench::run),
         Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
         _ => {}
     }
@@ -104,13 +102,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// What other crates hand to the laboratory.
-fn families() -> impl Iterator<Item = &'static Family> {
-    #[cfg(feature = "peers")]
-    let of_libraries = weighbridge_peers::FAMILIES.iter();
-    #[cfg(not(feature = "peers"))]
-    let of_libraries = std::iter::empty();
-    weighbridge_dbus_bench::FAMILIES.iter().chain(of_libraries)
+/// Hands all targets and suites to the laboratory.
+fn register() {
+    weighbridge_dbus_bench::register();
 }
 
 /// Another build asks whether peers of this one can take part in its runs.
@@ -122,7 +116,7 @@ fn say_protocol() -> ExitCode {
 }
 
 /// Runs tests of the kernel in which this is the only program; the argument is the file for their results.
-fn be_in_a_kernel(results: Option<OsString>, run: fn(&Path) -> Result<(), String>) -> ExitCode {
+fn run_kernel_test(results: Option<OsString>, run: fn(&Path) -> Result<(), String>) -> ExitCode {
     match run(Path::new(&results.unwrap_or_default())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -133,7 +127,7 @@ fn be_in_a_kernel(results: Option<OsString>, run: fn(&Path) -> Result<(), String
 }
 
 /// Descriptor 3 is the socket to the coordinator, whose process id is the only argument.
-fn be_a_peer(parent: Option<OsString>) -> ExitCode {
+fn run_peer(parent: Option<OsString>) -> ExitCode {
     let parent = parent.and_then(|parent| parent.to_str()?.parse().ok());
     match (parent, causeway_os::process::inherited_fd(3)) {
         (Some(parent), Ok(control)) => peer::main(parent, control),

@@ -3,15 +3,11 @@
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::old_spellings::{self, Kind};
 use crate::{args, nearest};
 
 /// The sentence, without a full stop.
 pub fn sentence(error: &Error) -> String {
     let mistake = Mistake(error);
-    if let Some(renamed) = mistake.old_spelling() {
-        return renamed;
-    }
     let complete = match error.kind() {
         ErrorKind::InvalidValue => mistake.invalid_value(),
         ErrorKind::ValueValidation => mistake.refused_value(),
@@ -70,18 +66,6 @@ impl Mistake<'_> {
         let argument = self.word(kind)?;
         let name = argument.split(' ').next().filter(|name| name.starts_with('-'));
         Some(name.map_or_else(|| argument.clone(), String::from))
-    }
-
-    /// `` `--against` is now `--baseline` ``, where the mistake is a name that has changed.
-    fn old_spelling(&self) -> Option<String> {
-        let (kind, typed) = match self.0.kind() {
-            ErrorKind::UnknownArgument => (Kind::Option, ContextKind::InvalidArg),
-            ErrorKind::InvalidSubcommand => (Kind::Command, ContextKind::InvalidSubcommand),
-            ErrorKind::InvalidValue => (Kind::Value, ContextKind::InvalidValue),
-            _ => return None,
-        };
-        let typed = self.word(typed)?;
-        old_spellings::now(kind, typed.split('=').next().unwrap_or(&typed))
     }
 
     fn unknown_argument(&self) -> Option<String> {

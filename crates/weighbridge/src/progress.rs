@@ -6,8 +6,8 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use weighbridge_lab::session::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use weighbridge_harness::session::Progress;
 
 use crate::output;
 use crate::values::spoken;
@@ -19,9 +19,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Where progress is shown.
 #[derive(Debug)]
-pub enum Shown {
+pub enum ProgressStyle {
     /// Progress is not shown.
-    Not,
+    Hidden,
     /// As one line that is drawn anew.
     Live(ProgressBar),
     /// As lines, one for a round at most.
@@ -33,20 +33,20 @@ pub enum Shown {
     },
 }
 
-impl Shown {
+impl ProgressStyle {
     /// On standard error, in the form that suits it.
-    pub fn on_stderr() -> Shown {
+    pub fn on_stderr() -> ProgressStyle {
         if !io::stderr().is_terminal() {
-            return Shown::Plain { next_round: 0, last: None };
+            return ProgressStyle::Plain { next_round: 0, last: None };
         }
-        Shown::Live(bar(STEPS))
+        ProgressStyle::Live(bar(STEPS))
     }
 
     /// Shows how far the session is.
     pub fn update(&mut self, progress: &Progress<'_>) {
         match self {
-            Shown::Not => {}
-            Shown::Live(bar) => {
+            ProgressStyle::Hidden => {}
+            ProgressStyle::Live(bar) => {
                 let share = progress.elapsed.as_secs_f64()
                     / (progress.elapsed + progress.remaining).as_secs_f64().max(f64::MIN_POSITIVE);
                 // An estimate that grows must not draw the bar back.
@@ -54,7 +54,7 @@ impl Shown {
                 bar.set_message(live(progress));
                 bar.set_position(position);
             }
-            Shown::Plain { next_round, last } => {
+            ProgressStyle::Plain { next_round, last } => {
                 if progress.round >= *next_round && last.is_none_or(|last| last.elapsed() >= PAUSE) {
                     *next_round = progress.round + 1;
                     *last = Some(Instant::now());
@@ -66,7 +66,7 @@ impl Shown {
 
     /// Leaves the terminal as it was.
     pub fn clear(&self) {
-        if let Shown::Live(bar) = self {
+        if let ProgressStyle::Live(bar) = self {
             bar.finish_and_clear();
         }
     }
@@ -76,7 +76,9 @@ impl Shown {
 pub fn bar(steps: u64) -> ProgressBar {
     // Runs take a tenth of a second or so: each may be drawn.
     let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(100));
-    bar.set_style(ProgressStyle::with_template("{bar:20} {wide_msg}").expect("the template is well formed"));
+    bar.set_style(
+        indicatif::ProgressStyle::with_template("{bar:20} {wide_msg}").expect("the template is well formed"),
+    );
     bar
 }
 

@@ -3,12 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weighbridge_lab::session::{Progress, Sink};
+use weighbridge_harness::session::{Progress, Sink};
 use weighbridge_record::{Line, Reading, Writer};
 
 use crate::destination;
 use crate::output;
-use crate::progress::Shown;
+use crate::progress::ProgressStyle;
 
 /// The record in the making.
 #[derive(Debug)]
@@ -16,14 +16,14 @@ pub struct Recorder {
     path: PathBuf,
     writer: Writer,
     may_move: bool,
-    progress: Shown,
+    progress: ProgressStyle,
     lines: Vec<Line>,
     failed: bool,
 }
 
 impl Recorder {
     /// Writes into the file at `path`. A record that `may_move` goes on in the current folder when its own has no room.
-    pub fn new(path: PathBuf, writer: Writer, may_move: bool, progress: Shown) -> Recorder {
+    pub fn new(path: PathBuf, writer: Writer, may_move: bool, progress: ProgressStyle) -> Recorder {
         Recorder { path, writer, may_move, progress, lines: Vec::new(), failed: false }
     }
 

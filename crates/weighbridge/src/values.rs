@@ -121,7 +121,7 @@ pub fn units(text: &str) -> Result<RangeInclusive<usize>, String> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
     match (least.parse(), most.parse()) {
         (Ok(least), Ok(most)) if 1 <= least && least <= most && most <= 1000 => Ok(least..=most),
-        _ => Err(format!("`{text}` is no number of sets; {form}")),
+        _ => Err(format!("`{text}` is not a number of sets; {form}")),
     }
 }
 
@@ -191,7 +191,6 @@ pub fn spoken_size(bytes: u64) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TextOrJson {
     /// For people
-    #[value(alias = "table")]
     Text,
     /// For programs
     Json,
@@ -201,7 +200,6 @@ pub enum TextOrJson {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RunFormat {
     /// Tables, as wide as the terminal
-    #[value(alias = "text")]
     Table,
     /// Markdown with tables
     Markdown,
@@ -211,23 +209,34 @@ pub enum RunFormat {
     Json,
 }
 
-/// Formats of an explanation.
+/// Formats of an explanation, an examination or a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExplainFormat {
-    /// Tables and bars, as wide as the terminal
-    #[value(alias = "text")]
+pub enum DocumentFormat {
+    /// Tables, as wide as the terminal
     Table,
     /// Markdown with tables
     Markdown,
-    /// One document
+    /// One document with everything
     Json,
+}
+
+/// Formats of what can be a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PageFormat {
+    /// Tables, as wide as the terminal
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// One document with everything
+    Json,
+    /// One page with pictures, which works offline
+    Html,
 }
 
 /// Formats of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompareFormat {
     /// Tables, as wide as the terminal
-    #[value(alias = "text")]
     Table,
     /// Markdown with tables
     Markdown,

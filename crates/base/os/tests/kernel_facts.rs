@@ -6,24 +6,21 @@
 //!
 //! The calls made directly are the ones that must fail, on mappings that belong to the test.
 #![allow(unsafe_code)]
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_os::futex::{self, Outcome};
 use causeway_os::memory::{Access, Mapping, Seals, add_seals, memfd, page_bytes, seals};
 use causeway_os::process::{Child, Spawn, Stderr, die_with, poll};
 use causeway_os::socket::{MAX_FDS, recv_with_fds, send_with_fds, seqpacket_pair, stream_pair};
+use causeway_testkit::{PATIENCE as LONG, proc, skipped};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-
-/// How long a test waits for what must happen, before it fails instead of hanging.
-const LONG: Duration = Duration::from_secs(60);
 
 /// A file of one page, mapped writable by us, then sealed as the memory of a single writer is; `None` where the kernel
 /// is older than the seal.
@@ -32,7 +29,7 @@ fn sealed() -> Option<(OwnedFd, Mapping)> {
     let ours = Mapping::shared(&fd, page_bytes(), Access::ReadWrite).unwrap();
     match add_seals(&fd, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            eprintln!("skipped: {error}");
+            skipped(error);
             None
         }
         other => {
@@ -301,8 +298,6 @@ fn a_dropped_child_leaves_no_zombie() {
     assert!(std::fs::exists(format!("/proc/{pid}")).unwrap());
     drop(child);
     // A zombie would still be listed, as a child of this process.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let parent_of_it = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
-    assert_ne!(parent_of_it, Some(std::process::id().to_string().as_str()), "{stat}");
+    assert_ne!(proc::parent(pid), Some(std::process::id()));
     assert_eq!(hear(&ours), "");
 }

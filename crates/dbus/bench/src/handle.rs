@@ -3,8 +3,8 @@
 
 use std::io;
 
-use weighbridge_lab::contract::EndResources;
-use weighbridge_lab::params::CaseParams;
+use weighbridge_harness::contract::EndResources;
+use weighbridge_harness::params::CaseParams;
 
 /// What a role knows of its bus.
 #[derive(Clone, Debug, PartialEq, Eq)]

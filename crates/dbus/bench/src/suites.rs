@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use weighbridge_lab::plan::{Group, Sizes, Suite};
-use weighbridge_lab::planner::Timing;
+use weighbridge_harness::plan::{Group, Sizes, Suite};
+use weighbridge_harness::planner::Timing;
 
 /// What the laboratory is handed.
 pub const SUITES: &[Suite] = &[PING_PONG, SIGNAL_FAN_OUT, TRACKER, CURVES];

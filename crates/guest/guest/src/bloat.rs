@@ -60,7 +60,7 @@ impl Sizes {
     }
 
     fn of_elf(bytes: &[u8]) -> Result<Sizes, String> {
-        let file = object::File::parse(bytes).map_err(|error| format!("it is no ELF file: {error}"))?;
+        let file = object::File::parse(bytes).map_err(|error| format!("it is not an ELF file: {error}"))?;
         let mut sizes = Sizes::default();
         for section in file.sections() {
             let SectionFlags::Elf { sh_flags } = section.flags() else { continue };
@@ -76,9 +76,10 @@ impl Sizes {
                 *sizes.symbols.entry(stable(name).into()).or_default() += symbol.size();
             }
         }
-        match sizes.symbols.is_empty() {
-            true => Err("it has no symbols; take the file before it was stripped".into()),
-            false => Ok(sizes),
+        if sizes.symbols.is_empty() {
+            Err("it has no symbols; take the file before it was stripped".into())
+        } else {
+            Ok(sizes)
         }
     }
 }
@@ -232,6 +233,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text = folder.path().join("text");
         std::fs::write(&text, "no ELF").unwrap();
-        assert!(Sizes::of(&text).unwrap_err().to_string().contains("it is no ELF file"));
+        assert!(Sizes::of(&text).unwrap_err().to_string().contains("it is not an ELF file"));
     }
 }

@@ -43,9 +43,10 @@ fn text(path: &Path) -> Result<String, String> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("gzip cannot be started: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("gzip says: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("gzip says: {}", String::from_utf8_lossy(&output.stderr).trim()))
     }
 }
 

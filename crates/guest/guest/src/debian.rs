@@ -64,9 +64,10 @@ fn sweep(cache: &Path) {
 fn file(package: &str) -> Result<PathBuf, Error> {
     if package.ends_with(".deb") {
         let path = PathBuf::from(package);
-        return match path.is_file() {
-            true => Ok(path),
-            false => Err(Error::new(format!("there is no file `{package}`"))),
+        return if path.is_file() {
+            Ok(path)
+        } else {
+            Err(Error::new(format!("there is no file `{package}`")))
         };
     }
     let here = packages(Path::new("."));

@@ -114,8 +114,9 @@ fn measured(job: &Job) -> Result<(), String> {
         .stdout(Stdio::null())
         .status()
         .map_err(|error| format!("the measurement cannot be started: {error}"))?;
-    match status.success() || Path::new(job::RECORD).exists() {
-        true => Ok(()),
-        false => Err(format!("the measurement ended with {status}")),
+    if status.success() || Path::new(job::RECORD).exists() {
+        Ok(())
+    } else {
+        Err(format!("the measurement ended with {status}"))
     }
 }

@@ -154,7 +154,7 @@ pub fn version(image: &mut (impl Read + Seek)) -> Result<String, String> {
         return Err("it is a kernel for arm64, and the machine is an x86-64".into());
     }
     if head.get(0x202..0x206) != Some(b"HdrS") {
-        return Err("it is no bzImage for x86".into());
+        return Err("it is not a bzImage for x86".into());
     }
     let pointer = u16::from_le_bytes([head[0x20e], head[0x20f]]);
     if pointer == 0 {

@@ -179,12 +179,13 @@ fn check(seen: Ipv4Counters, way: Way, packets: u64) -> Result<(), String> {
     let Ipv4Counters { received, delivered, forwarded } = seen;
     let found = [received, delivered, forwarded];
     let is_right = |(found, expected): (u64, u64)| (expected..=expected + STRAY).contains(&found);
-    match found.into_iter().zip(expected).all(is_right) {
-        true => Ok(()),
-        false => Err(format!(
+    if found.into_iter().zip(expected).all(is_right) {
+        Ok(())
+    } else {
+        Err(format!(
             "of {packets} packets IPv4 received {received}, delivered {delivered} and forwarded {forwarded}, which is not what \
              this path does"
-        )),
+        ))
     }
 }
 

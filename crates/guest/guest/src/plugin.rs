@@ -23,13 +23,14 @@ pub fn find() -> Result<PathBuf, Error> {
 fn find_by(named: Option<&Path>, program: &Path) -> Result<PathBuf, Error> {
     if let Some(named) = named {
         let file = if named.is_dir() { named.join(FILE) } else { named.to_owned() };
-        return match file.is_file() {
-            true => Ok(file),
-            false => Err(Error::new(format!(
+        return if file.is_file() {
+            Ok(file)
+        } else {
+            Err(Error::new(format!(
                 "{VARIABLE} names `{}`, and there is no file `{}`; without the variable the plugin is looked for beside this program",
                 named.display(),
                 file.display()
-            ))),
+            )))
         };
     }
     let beside = program.parent().unwrap_or(Path::new("."));

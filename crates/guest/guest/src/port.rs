@@ -79,9 +79,10 @@ impl Reader {
         match self.announced {
             Some((length, sum)) if self.bytes.len() >= length => {
                 self.bytes.truncate(length);
-                match checksum(&self.bytes) == sum {
-                    true => Ok(Some(Answer::Record(std::mem::take(&mut self.bytes)))),
-                    false => Err("the record arrived damaged".into()),
+                if checksum(&self.bytes) == sum {
+                    Ok(Some(Answer::Record(std::mem::take(&mut self.bytes))))
+                } else {
+                    Err("the record arrived damaged".into())
                 }
             }
             _ => Ok(None),
@@ -103,7 +104,7 @@ fn announced(rest: &str) -> Option<(usize, u64)> {
 fn nonsense(bytes: &[u8]) -> String {
     let shown: String =
         String::from_utf8_lossy(bytes).chars().take(60).flat_map(char::escape_default).collect();
-    format!("the guest wrote `{shown}` to its second serial port, which is no answer of this program")
+    format!("the guest wrote `{shown}` to its second serial port, which is not an answer of this program")
 }
 
 /// FNV-1a of 64 bits (Fowler, Noll, Vo): enough to notice lost and damaged bytes.

@@ -65,11 +65,11 @@ struct Parsed {
 
 impl Parsed {
     fn of(elf: &[u8]) -> Result<Parsed, String> {
-        let other = |_| "it is no program for x86-64 Linux".to_owned();
+        let other = |_| "it is not a program for x86-64 Linux".to_owned();
         let header = FileHeader64::<LittleEndian>::parse(elf).map_err(other)?;
         let endian = header.endian().map_err(other)?;
         if header.e_machine(endian) != object::elf::EM_X86_64 {
-            return Err("it is no program for x86-64, the only machine that is emulated".into());
+            return Err("it is not a program for x86-64, the only machine that is emulated".into());
         }
         let segments = header.program_headers(endian, elf).map_err(other)?;
         let end = |segment: &&object::elf::ProgramHeader64<LittleEndian>| {

@@ -5,14 +5,14 @@
 //! that is attached to a process makes each of its context switches more expensive, and they count in the timed part only: the leading role
 //! starts and stops them ([`EventSwitch`](weighbridge_probe::counters::EventSwitch)).
 //!
-//! [`means`] says what can be used here, and what would allow the rest · [`counters`] counts · [`sampling`] takes samples, [`symbols`] gives
+//! [`probe`] says what can be used here, and what would allow the rest · [`counters`] counts · [`sampling`] takes samples, [`symbols`] gives
 //! addresses names, [`profile`] sums up · [`difference`] compares two cases.
 
 pub mod counters;
 pub mod difference;
-pub mod means;
 mod observer;
 mod owners;
+pub mod probe;
 pub mod profile;
 mod rights;
 mod rounds;

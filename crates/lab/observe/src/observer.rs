@@ -1,28 +1,28 @@
 //! Observed runs of a case in turns with unobserved ones.
 //!
-//! A round has one unobserved run and one with each means, in random order, each with fresh peers. No event is open in the
-//! unobserved run: one that is open and off costs something as well. So what a means costs is the ratio of two runs of one round.
+//! A round has one unobserved run and one with each probe, in random order, each with fresh peers. No event is open in the
+//! unobserved run: one that is open and off costs something as well. So what a probe costs is the ratio of two runs of one round.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use weighbridge_lab::conditions;
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::{self, Coordinator, Counted, Measured, PeerStart};
-use weighbridge_lab::duet::Random;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::planner::Timing;
-use weighbridge_lab::session::expected_run;
-use weighbridge_lab::summary;
+use weighbridge_harness::conditions;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::{self, Coordinator, Counted, Measured, PeerStart};
+use weighbridge_harness::duet::Random;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::planner::Timing;
+use weighbridge_harness::session::expected_run;
+use weighbridge_harness::summary;
 use weighbridge_probe::counters::EventSwitch;
 use weighbridge_record::{Observation, Profile, Skipped, SystemCalls};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::{median, median_interval};
 
 use crate::counters::Counters;
-use crate::means::{Means, Probes};
 use crate::owners::Owners;
+use crate::probe::{Probe, Probes};
 use crate::profile::Stacks;
 use crate::rounds::{Failure, Rounds, Run};
 use crate::sampling::Sampling;
@@ -51,13 +51,13 @@ impl Settings {
 
 /// What the observation of a case is expected to take.
 pub fn expected(settings: &Settings, probes: &Probes) -> Duration {
-    let looks = Means::ALL.into_iter().filter(|means| is_a_look(*means) && probes.has(*means)).count();
+    let looks = Probe::ALL.into_iter().filter(|probe| is_a_look(*probe) && probes.has(*probe)).count();
     expected_run(settings.timing) * settings.rounds * (looks as u32 + 1)
 }
 
 /// Does it take part in the rounds?
-fn is_a_look(means: Means) -> bool {
-    means.counted().is_some() || means == Means::Sampling
+fn is_a_look(probe: Probe) -> bool {
+    probe.counted().is_some() || probe == Probe::Sampling
 }
 
 /// What came of observing a case.
@@ -121,13 +121,13 @@ impl<'a> Observer<'a> {
         Observer { settings, coordinator, interrupt, probes, random, symbols: Symbols::new(), cpus }
     }
 
-    /// Observes a case by all means that can be used.
+    /// Observes a case by all probes that can be used.
     ///
     /// # Errors
     /// The signals that end the program cannot be read.
     pub fn observe(&mut self, case: &Prepared) -> io::Result<Outcome> {
-        let looks = || Means::ALL.into_iter().filter(|means| is_a_look(*means) && self.probes.has(*means));
-        let order: Vec<Option<Means>> = std::iter::once(None).chain(looks().map(Some)).collect();
+        let looks = || Probe::ALL.into_iter().filter(|probe| is_a_look(*probe) && self.probes.has(*probe));
+        let order: Vec<Option<Probe>> = std::iter::once(None).chain(looks().map(Some)).collect();
         let mut rounds = Rounds::default();
         self.cpus = self.cpus_of_roles(case);
         for round in 0..self.settings.rounds {
@@ -176,14 +176,14 @@ impl<'a> Observer<'a> {
         case: &Prepared,
         rounds: &mut Rounds,
     ) -> Result<Option<SystemCalls>, Interrupted> {
-        if !self.settings.count_calls || !self.probes.has(Means::SystemCalls) {
+        if !self.settings.count_calls || !self.probes.has(Probe::SystemCalls) {
             return Ok(None);
         }
         match self.coordinator.count_calls(case, &PeerStart::default()) {
             Counted::Calls(calls) => Ok(Some(calls)),
             Counted::Threads => Ok(None),
             Counted::Failed { step, why } => {
-                rounds.fail(Some(Means::SystemCalls), Failure { step, why });
+                rounds.fail(Some(Probe::SystemCalls), Failure { step, why });
                 Ok(None)
             }
             Counted::Interrupted => Err(Interrupted),
@@ -191,10 +191,10 @@ impl<'a> Observer<'a> {
     }
 
     /// One run, with what `look` opens for it.
-    fn run(&mut self, case: &Prepared, look: Option<Means>, stacks: &mut Stacks) -> Ran {
+    fn run(&mut self, case: &Prepared, look: Option<Probe>, stacks: &mut Stacks) -> Ran {
         let failed = |step: &str, why: String| Ran::Failed(Failure { step: step.into(), why });
         let unread = |error: io::Error| failed("observe", error.to_string());
-        let opened = look.map(|means| self.open(means)).transpose();
+        let opened = look.map(|probe| self.open(probe)).transpose();
         let (open, events) = match opened {
             Ok(opened) => opened.unzip(),
             Err(error) => return unread(error),
@@ -241,9 +241,9 @@ impl<'a> Observer<'a> {
         Ran::Well(Run { value: summary::run_line(case, *measured, 0, 0).value, counts })
     }
 
-    fn open(&self, means: Means) -> io::Result<(Open, EventSwitch)> {
+    fn open(&self, probe: Probe) -> io::Result<(Open, EventSwitch)> {
         let cpus = &Vec::from_iter(self.cpus.iter().copied());
-        match means.counted() {
+        match probe.counted() {
             Some(events) => {
                 let counters = Counters::open(events, cpus, self.probes.tracefs.as_ref())?;
                 let switch = counters.switch()?;
@@ -304,13 +304,14 @@ fn cpus_beside(measured: &Measured) -> impl Iterator<Item = u32> {
 
 /// Operations while events were on: those of the leading role, or of all roles where each has operations of its own.
 fn operations(case: &Prepared, measured: &Measured) -> u64 {
-    let of = |report: &weighbridge_lab::peer::RoleReport| report.counted.ops;
-    let leads = |report: &&weighbridge_lab::peer::RoleReport| {
+    let of = |report: &weighbridge_harness::peer::RoleReport| report.counted.ops;
+    let leads = |report: &&weighbridge_harness::peer::RoleReport| {
         report.observed.as_ref().is_some_and(|observed| observed.leads)
     };
-    let ops = match case.pattern.is_symmetric {
-        true => measured.roles.iter().map(of).sum(),
-        false => measured.roles.iter().find(leads).map_or(0, of),
+    let ops = if case.pattern.is_symmetric {
+        measured.roles.iter().map(of).sum()
+    } else {
+        measured.roles.iter().find(leads).map_or(0, of)
     };
     ops.max(1)
 }

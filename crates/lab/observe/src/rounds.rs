@@ -6,10 +6,10 @@ use weighbridge_record::{EventCount, Look};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::{median, paired_ratio};
 
-use crate::means::Means;
+use crate::probe::Probe;
 use crate::profile::Stacks;
 
-/// Failures of unobserved runs, or of runs with one means, after which a case has no more of these.
+/// Failures of unobserved runs, or of runs with one probe, after which a case has no more of these.
 const MOST_FAILURES: usize = 2;
 
 /// One run that went well.
@@ -37,43 +37,44 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Takes what a run with these means gave, or one without any.
-    pub fn keep(&mut self, look: Option<Means>, round: u32, run: Run) {
-        let Some(means) = look else {
+    /// Takes what a run with this probe gave, or one without any.
+    pub fn keep(&mut self, look: Option<Probe>, round: u32, run: Run) {
+        let Some(probe) = look else {
             self.unobserved.insert(round, run.value);
             return;
         };
-        self.observed.entry(means.name()).or_default().insert(round, run.value);
+        self.observed.entry(probe.name()).or_default().insert(round, run.value);
         for (event, per_op) in run.counts {
             match self.counts.iter_mut().find(|(_, known, _)| *known == event) {
                 Some((_, _, values)) => values.push(per_op),
-                None => self.counts.push((means.name(), event, vec![per_op])),
+                None => self.counts.push((probe.name(), event, vec![per_op])),
             }
         }
     }
 
     /// Takes why a run failed.
-    pub fn fail(&mut self, look: Option<Means>, failure: Failure) {
+    pub fn fail(&mut self, look: Option<Probe>, failure: Failure) {
         match look {
             None => self.unobserved_failures.push(failure),
-            Some(means) => self.failures.entry(means.name()).or_default().push(failure),
+            Some(probe) => self.failures.entry(probe.name()).or_default().push(failure),
         }
     }
 
     /// Have runs of this kind failed so often that no more are tried?
-    pub fn is_given_up(&self, look: Option<Means>) -> bool {
+    pub fn is_given_up(&self, look: Option<Probe>) -> bool {
         let failures = match look {
             None => Some(&self.unobserved_failures),
-            Some(means) => self.failures.get(means.name()),
+            Some(probe) => self.failures.get(probe.name()),
         };
         failures.is_some_and(|failures| failures.len() >= MOST_FAILURES)
     }
 
     /// The figures of the unobserved runs, or why the last one failed where there is none.
     pub fn unobserved(&self) -> Result<Vec<f64>, Option<Failure>> {
-        match self.unobserved.is_empty() {
-            true => Err(self.unobserved_failures.last().cloned()),
-            false => Ok(self.unobserved.values().copied().collect()),
+        if self.unobserved.is_empty() {
+            Err(self.unobserved_failures.last().cloned())
+        } else {
+            Ok(self.unobserved.values().copied().collect())
         }
     }
 
@@ -82,12 +83,12 @@ impl Rounds {
         self.unobserved_failures.iter().map(Failure::sentence).collect()
     }
 
-    /// What each means has cost that was tried.
+    /// What each probe has cost that was tried.
     pub fn looks(&self, higher_is_better: bool) -> Vec<Look> {
-        let is_tried = |means: &Means| {
-            self.observed.contains_key(means.name()) || self.failures.contains_key(means.name())
+        let is_tried = |probe: &Probe| {
+            self.observed.contains_key(probe.name()) || self.failures.contains_key(probe.name())
         };
-        Means::ALL.into_iter().filter(is_tried).map(|means| self.look(means, higher_is_better)).collect()
+        Probe::ALL.into_iter().filter(is_tried).map(|probe| self.look(probe, higher_is_better)).collect()
     }
 
     /// What was counted.
@@ -104,27 +105,28 @@ impl Rounds {
         self.counts.iter().map(count).collect()
     }
 
-    /// What a means has cost.
-    fn look(&self, means: Means, higher_is_better: bool) -> Look {
-        let observed = self.observed.get(means.name());
+    /// What a probe has cost.
+    fn look(&self, probe: Probe, higher_is_better: bool) -> Look {
+        let observed = self.observed.get(probe.name());
         let pairs: Vec<(f64, f64)> = observed
             .into_iter()
             .flatten()
             .filter_map(|(round, observed)| Some((*self.unobserved.get(round)?, *observed)))
-            .map(|(unobserved, observed)| match higher_is_better {
-                true => (observed, unobserved),
-                false => (unobserved, observed),
-            })
+            .map(
+                |(unobserved, observed)| {
+                    if higher_is_better { (observed, unobserved) } else { (unobserved, observed) }
+                },
+            )
             .filter(|(a, b)| *a > 0.0 && *b > 0.0)
             .collect();
         let ratio = (!pairs.is_empty()).then(|| paired_ratio(&pairs, CONFIDENCE));
         let interval = ratio.as_ref().and_then(|ratio| ratio.interval);
         Look {
-            means: means.name().into(),
+            means: probe.name().into(),
             slowdown: ratio.as_ref().map(|ratio| ratio.median),
             ci95: interval.map(|interval| [interval.low, interval.high]),
             pairs: pairs.len() as u32,
-            failures: self.failures.get(means.name()).into_iter().flatten().map(Failure::sentence).collect(),
+            failures: self.failures.get(probe.name()).into_iter().flatten().map(Failure::sentence).collect(),
         }
     }
 }
@@ -150,7 +152,7 @@ mod tests {
         }
         for (round, value) in observed.iter().enumerate() {
             let counts = vec![("context-switches", 2.0 + round as f64)];
-            rounds.keep(Some(Means::Software), round as u32, Run { value: *value, counts });
+            rounds.keep(Some(Probe::Software), round as u32, Run { value: *value, counts });
         }
         rounds
     }
@@ -159,11 +161,11 @@ mod tests {
     fn the_cost_of_looking_is_the_ratio_of_runs_of_one_round() {
         let times =
             rounds(&[100.0, 200.0, 300.0, 100.0, 100.0, 100.0], &[110.0, 220.0, 330.0, 110.0, 110.0, 110.0]);
-        let look = times.look(Means::Software, false);
+        let look = times.look(Probe::Software, false);
         assert!((look.slowdown.unwrap() - 1.1).abs() < 1e-9, "{look:?}");
         assert_eq!(look.pairs, 6);
         assert!(look.ci95.is_some(), "six pairs have an interval");
-        let rates = rounds(&[110.0], &[100.0]).look(Means::Software, true);
+        let rates = rounds(&[110.0], &[100.0]).look(Probe::Software, true);
         assert!((rates.slowdown.unwrap() - 1.1).abs() < 1e-9, "a lower rate is a slowdown: {rates:?}");
         assert_eq!((rates.pairs, rates.ci95), (1, None));
     }
@@ -171,9 +173,9 @@ mod tests {
     #[test]
     fn an_observed_run_without_its_unobserved_one_makes_no_pair() {
         let mut some = rounds(&[100.0], &[110.0, 500.0]);
-        assert_eq!(some.look(Means::Software, false).pairs, 1);
-        some.fail(Some(Means::Halts), failure());
-        let failed = some.look(Means::Halts, false);
+        assert_eq!(some.look(Probe::Software, false).pairs, 1);
+        some.fail(Some(Probe::Halts), failure());
+        let failed = some.look(Probe::Halts, false);
         assert_eq!((failed.slowdown, failed.pairs), (None, 0));
         assert_eq!(failed.failures, ["batches: the peer ended"]);
     }
@@ -183,7 +185,7 @@ mod tests {
         let mut rounds = Rounds::default();
         assert!(rounds.unobserved().is_err_and(|why| why.is_none()));
         rounds.fail(None, failure());
-        assert!(!rounds.is_given_up(None) && !rounds.is_given_up(Some(Means::Software)));
+        assert!(!rounds.is_given_up(None) && !rounds.is_given_up(Some(Probe::Software)));
         rounds.keep(None, 1, Run { value: 5.0, counts: Vec::new() });
         rounds.fail(None, failure());
         assert!(rounds.is_given_up(None), "it was tried twice");

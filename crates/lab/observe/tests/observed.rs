@@ -1,22 +1,21 @@
 //! Real cases, observed by what can be used here. The peers are fresh processes of this very program.
 
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
-
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
+use causeway_testkit::skipped;
 use libtest_mimic::{Arguments, Trial};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::{self, Coordinator, PeerStart};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::peer;
-use weighbridge_lab::planner::Timing;
-use weighbridge_observe::means::{Means, Probe, Probes, Status};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::{self, Coordinator, PeerStart};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::peer;
+use weighbridge_harness::planner::Timing;
+use weighbridge_observe::probe::{Probe, Probes, Status, Tried};
 use weighbridge_observe::{Observed, Observer, Outcome, Settings};
 use weighbridge_probe::counters::EventSwitch;
 
@@ -25,6 +24,7 @@ const PROGRAM: &str = "/proc/self/exe";
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples: 4, run_ns: 40_000_000 };
 
 fn main() -> ExitCode {
+    weighbridge_targets::register();
     let args: Vec<String> = std::env::args().collect();
     if let [_, first, parent] = &args[..]
         && first == peer::ARGUMENT
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 
 fn prepare(host: &Host, id: &str) -> Option<Prepared> {
     let prepared = catalogue::prepare(&id.parse().unwrap(), host);
-    prepared.inspect_err(|why| eprintln!("skipped: {id}: {why:?}")).ok()
+    prepared.inspect_err(|why| skipped(format!("{id}: {why:?}"))).ok()
 }
 
 fn observe(host: &Host, id: &str, probes: &Probes, rounds: u32) -> Option<Observed> {
@@ -72,12 +72,12 @@ fn probes(host: &Host) -> Probes {
 }
 
 /// Does it work here? If not, says why.
-fn has(probes: &Probes, means: Means) -> bool {
-    let probe = probes.all.iter().find(|probe| probe.means == means);
-    if !probes.has(means) {
-        eprintln!("skipped: {probe:?}");
+fn has(probes: &Probes, probe: Probe) -> bool {
+    let tried = probes.all.iter().find(|tried| tried.probe == probe);
+    if !probes.has(probe) {
+        skipped(format!("{tried:?}"));
     }
-    probes.has(means)
+    probes.has(probe)
 }
 
 fn counts(host: &Host) {
@@ -85,24 +85,24 @@ fn counts(host: &Host) {
     let Some(observed) = observe(host, "roundtrip/pipe/1/same-cpu", &probes, 1) else { return };
     let of = &observed.observation;
     assert!(of.unobserved > 0.0 && of.cpus.len() == 1, "{of:?}");
-    let usable = probes.all.iter().filter(|probe| probes.has(probe.means)).count();
-    assert_eq!(of.refused.len() + usable, Means::ALL.len());
+    let usable = probes.all.iter().filter(|tried| probes.has(tried.probe)).count();
+    assert_eq!(of.refused.len() + usable, Probe::ALL.len());
     let per_op = |event: &str| of.counts.iter().find(|count| count.event == event).map(|count| count.per_op);
     // Each way needs a switch. Whatever else runs on this CPU adds to that, and can take none away.
     let at_least = |event: &str, least: f64| {
         let found = per_op(event).unwrap_or_else(|| panic!("no {event}: {of:?}"));
         assert!((least * 0.98..least * 3.0 + 1.0).contains(&found), "{event}: {found} per round trip");
     };
-    if has(&probes, Means::Software) {
+    if has(&probes, Probe::Software) {
         at_least("context-switches", 2.0);
     }
-    if has(&probes, Means::Tracepoints) {
+    if has(&probes, Probe::Tracepoints) {
         at_least("sched:sched_switch", 2.0);
         // A process that takes the CPU before the other one sleeps need not wake it.
         assert!(per_op("sched:sched_waking").is_some_and(|waking| waking > 0.0), "{of:?}");
         at_least("raw_syscalls:sys_enter", 4.0);
     }
-    if has(&probes, Means::SystemCalls) {
+    if has(&probes, Probe::SystemCalls) {
         let calls = of.system_calls.as_ref().expect("they can be counted here");
         assert!((3.9..5.0).contains(&calls.per_op), "{calls:?}");
     }
@@ -113,7 +113,7 @@ fn counts(host: &Host) {
 
 fn samples(host: &Host) {
     let probes = probes(host);
-    if !has(&probes, Means::Sampling) {
+    if !has(&probes, Probe::Sampling) {
         return;
     }
     let Some(observed) = observe(host, "roundtrip/pipe/1/same-cpu", &probes, 2) else { return };
@@ -125,7 +125,7 @@ fn samples(host: &Host) {
         assert!(part.is_some_and(|part| part.user_ns + part.kernel_ns > 0.0), "{role}: {:?}", profile.parts);
     }
     if let Some(why) = &profile.symbols_hidden {
-        eprintln!("skipped: {why}");
+        skipped(why);
         return;
     }
     let pipe = profile.symbols.iter().find(|of| of.in_kernel && of.symbol.contains("pipe_"));
@@ -138,9 +138,9 @@ fn samples(host: &Host) {
 
 fn failures(host: &Host) {
     let mut probes = probes(host);
-    let hardware = probes.all.iter_mut().find(|probe| probe.means == Means::Hardware).unwrap();
+    let hardware = probes.all.iter_mut().find(|tried| tried.probe == Probe::Hardware).unwrap();
     if !matches!(hardware.status, Status::Refused(_)) {
-        eprintln!("skipped: this machine has what the test pretends to have");
+        skipped("this machine has what the test pretends to have");
         return;
     }
     hardware.status = Status::Usable;
@@ -187,7 +187,7 @@ fn other_patterns(host: &Host) {
     }
     let Some(calls) = observe(host, "solo/getppid/0/same-cpu", &probes, 1) else { return };
     let found = calls.observation.counts.iter().find(|count| count.event == "raw_syscalls:sys_enter");
-    if has(&probes, Means::Tracepoints) {
+    if has(&probes, Probe::Tracepoints) {
         let per_op = found.expect("it can be counted").per_op;
         assert!((0.98..1.5).contains(&per_op), "one call an operation: {per_op}");
     }
@@ -197,7 +197,7 @@ fn unprivileged(host: &Host) {
     let cpu = host.measured_cpus[0];
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().parse().is_ok_and(|paranoid: i64| paranoid < 1) {
-        eprintln!("skipped: everybody may look here");
+        skipped("everybody may look here");
         return;
     }
     // Capabilities belong to a thread.
@@ -207,16 +207,16 @@ fn unprivileged(host: &Host) {
             .unwrap();
         Probes::of(cpu, Path::new(PROGRAM)).all
     });
-    let probed: Vec<Probe> = probed.join().unwrap();
-    let why = |means: Means| match &probed.iter().find(|probe| probe.means == means).unwrap().status {
+    let probed: Vec<Tried> = probed.join().unwrap();
+    let why = |probe: Probe| match &probed.iter().find(|tried| tried.probe == probe).unwrap().status {
         Status::Refused(why) => why.clone(),
-        other => panic!("{means:?}: {other:?}"),
+        other => panic!("{probe:?}: {other:?}"),
     };
-    for means in [Means::Software, Means::Sampling] {
-        let why = why(means);
+    for probe in [Probe::Software, Probe::Sampling] {
+        let why = why(probe);
         let remedies =
             ["perf_event_paranoid=0", "seccomp", "lockdown", "CONFIG_PERF_EVENTS", "security module"];
-        assert!(remedies.iter().any(|remedy| why.contains(remedy)), "{means:?}: {why}");
+        assert!(remedies.iter().any(|remedy| why.contains(remedy)), "{probe:?}: {why}");
     }
-    assert!(!why(Means::Tracepoints).is_empty());
+    assert!(!why(Probe::Tracepoints).is_empty());
 }

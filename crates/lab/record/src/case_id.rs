@@ -105,7 +105,7 @@ pub struct ParseCaseIdError {
 
 impl fmt::Display for ParseCaseIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no case id: {}", self.text, self.why)
+        write!(f, "`{}` is not a case id: {}", self.text, self.why)
     }
 }
 

@@ -119,12 +119,11 @@ pub fn ratio(baseline: Side<'_>, case: Side<'_>, figure: &str) -> Option<Ratio> 
         let by_round: BTreeMap<u32, f64> = base.into_iter().collect();
         let pairs: Vec<(f64, f64)> =
             own.into_iter().filter_map(|(round, value)| Some((*by_round.get(&round)?, value))).collect();
-        match pairs.is_empty() {
-            true => (here / there, None, 0),
-            false => {
-                let found = paired_ratio(&pairs, CONFIDENCE);
-                (found.median, found.interval, found.pairs)
-            }
+        if pairs.is_empty() {
+            (here / there, None, 0)
+        } else {
+            let found = paired_ratio(&pairs, CONFIDENCE);
+            (found.median, found.interval, found.pairs)
         }
     } else {
         let of = |side: Vec<(u32, f64)>| side.into_iter().map(|(_, value)| value).collect::<Vec<_>>();

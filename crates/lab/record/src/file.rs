@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use crate::migrate::migrated;
 use crate::{Line, SCHEMA};
 
 /// Appends lines to a file. Each line is one `write`, so a reader never sees half of one unless the disk fills,
@@ -91,34 +90,23 @@ pub struct Reading {
     pub problems: Vec<Problem>,
 }
 
-/// Reads a record, keeping what is valid. Lines of an older schema come in today's words; so does its header's number.
+/// Reads a record, keeping what is valid.
 ///
 /// # Errors
 /// Only that of reading itself; bad content is a [`Problem`], not an error.
 pub fn read(input: impl BufRead) -> io::Result<Reading> {
     let mut reading = Reading::default();
-    // Without a header nothing says that the lines are of today's schema.
-    let mut schema = 1;
     for (index, text) in input.split(b'\n').enumerate() {
         let text = text?;
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
         let mut problem = |why| reading.problems.push(Problem { line: index + 1, why });
-        if let Some(of_header) = schema_of_header(&text) {
-            if of_header > SCHEMA {
-                reading.problems.push(Problem::newer(index + 1, of_header));
-                return Ok(reading);
-            }
-            schema = of_header;
+        if let Some(schema) = schema_of_header(&text).filter(|schema| *schema > SCHEMA) {
+            reading.problems.push(Problem::newer(index + 1, schema));
+            return Ok(reading);
         }
-        let line = match schema {
-            SCHEMA => serde_json::from_slice::<Line>(&text),
-            older => {
-                serde_json::from_slice(&text).and_then(|line| serde_json::from_value(migrated(line, older)))
-            }
-        };
-        match line {
+        match serde_json::from_slice::<Line>(&text) {
             Ok(line) => reading.lines.push(line),
             Err(error) if error.is_eof() => problem(CUT.into()),
             Err(error) => problem(format!("not a line of a record: {}", without_position(&error))),

@@ -22,7 +22,6 @@ mod hub;
 pub mod import;
 mod latency;
 mod line;
-mod migrate;
 mod observation;
 mod ratio;
 mod run;

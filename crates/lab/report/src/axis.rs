@@ -164,9 +164,10 @@ fn bases(unit: &str, low: f64, high: f64) -> Vec<f64> {
 fn tick(unit: &str, value: f64) -> String {
     let scale = Scale::alone(unit, value);
     let number = units::count(value / scale.divisor);
-    let name = match unit.starts_with("ns") {
-        true => scale.name.split('/').next().unwrap_or_default().to_string(),
-        false => scale.name.strip_suffix(unit).unwrap_or(&scale.name).trim().to_string(),
+    let name = if unit.starts_with("ns") {
+        scale.name.split('/').next().unwrap_or_default().to_string()
+    } else {
+        scale.name.strip_suffix(unit).unwrap_or(&scale.name).trim().to_string()
     };
     format!("{number} {name}").trim_end().to_string()
 }

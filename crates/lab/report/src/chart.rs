@@ -35,6 +35,56 @@ pub enum Drawing {
     Flame(Flame),
     /// Lanes with what fills them, and arrows.
     Timeline(Picture),
+    /// Columns side by side.
+    Columns(Columns),
+    /// Messages between those who send and receive them, in the order of time.
+    Sequence(Vec<Message>),
+}
+
+/// Columns of parts on top of each other, from left to right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Columns {
+    /// What a column counts: `messages`.
+    pub unit: String,
+    /// The parts of each column, from the bottom.
+    pub kinds: Vec<Kind>,
+    /// The columns.
+    pub stacks: Vec<Stack>,
+}
+
+/// What the parts of all columns at one place are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// Its name; one kind alone needs none.
+    pub name: String,
+    /// How it is drawn.
+    pub look: Look,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stack {
+    /// Its class, or its time.
+    pub name: String,
+    /// The height of each kind.
+    pub parts: Vec<f64>,
+}
+
+/// A message of a sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// When.
+    pub at: String,
+    /// Who sends it.
+    pub from: String,
+    /// Who receives it, if that is one.
+    pub to: Option<String>,
+    /// What stands at its arrow.
+    pub label: String,
+    /// What is shown beside the pointer.
+    pub tooltip: String,
+    /// How it is drawn.
+    pub look: Look,
 }
 
 /// A bar of pieces.

@@ -1,10 +1,9 @@
-//! A report as sections of paragraphs, lists, tables, folds and charts: composed once, rendered by [`text`](crate::text),
-//! [`markdown`](crate::markdown) and [`html`](crate::html).
+//! A report as sections of paragraphs, lists, tables, folds and charts: composed once, rendered as text, Markdown and HTML.
 //!
 //! Nothing here depends on a format. A terminal leaves out the content of a [`Block::Fold`]; a terminal and Markdown show the
 //! figures of a [`Chart`].
 
-use crate::chart::Chart;
+use crate::chart::{Chart, Drawing};
 use crate::figure::Figure;
 use crate::machine::Fact;
 
@@ -36,6 +35,13 @@ impl Section {
         (!blocks.is_empty()).then(|| Section { id: id.into(), title: title.into(), blocks })
     }
 
+    /// A section of sentences, then more.
+    pub fn of(title: &str, sentences: impl IntoIterator<Item = String>, more: Vec<Block>) -> Section {
+        let id = title.to_lowercase().split_whitespace().collect::<Vec<_>>().join("-");
+        let blocks = sentences.into_iter().map(Block::Paragraph).chain(more).collect();
+        Section { id, title: title.into(), blocks }
+    }
+
     /// Does a format without drawings have anything to show of it, apart from text about what that format leaves out?
     pub fn is_worth_text(&self, with_folds: bool) -> bool {
         let is_words = |block: &Block| matches!(block, Block::Heading(_) | Block::Paragraph(_));
@@ -56,6 +62,8 @@ pub enum Block {
     Facts(Vec<Fact>),
     /// Rows and columns.
     Table(Table),
+    /// Lines of a program's output, as they are.
+    Verbatim(String),
     /// A drawing, and its figures as a table.
     Chart(Box<Chart>),
     /// Content that a reader opens when needed; not shown on a terminal.
@@ -75,6 +83,7 @@ impl Block {
             Block::Heading(_) | Block::Paragraph(_) => false,
             Block::List(items) => !items.is_empty(),
             Block::Facts(facts) => !facts.is_empty(),
+            Block::Verbatim(text) => !text.is_empty(),
             Block::Table(table) => !table.rows.is_empty(),
             Block::Chart(chart) => chart.figures.is_some(),
             Block::Fold { blocks, .. } => with_folds && blocks.iter().any(|block| block.has_content(true)),
@@ -155,6 +164,52 @@ impl Table {
         let column = |(index, head)| Column { head, is_text: index == 0, ..Column::default() };
         let columns = heads.into_iter().enumerate().map(column).collect();
         Table { title: title.into(), columns, rows, labels: 1, is_sortable: false }
+    }
+
+    /// Of the first rows at most `top`, and how many more there are. Columns before `numbers_from` are words.
+    pub fn of_first<R>(
+        heads: &[&str],
+        numbers_from: usize,
+        top: usize,
+        from: &[R],
+        row: impl Fn(&R) -> Vec<String>,
+    ) -> TopTable {
+        let column = |(index, head): (usize, &&str)| Column {
+            head: (*head).into(),
+            is_text: index < numbers_from,
+            only_if_split: false,
+        };
+        let rows: Vec<Vec<Cell>> =
+            from.iter().take(top).map(|from| row(from).into_iter().map(Cell::Text).collect()).collect();
+        let more = from.len() - rows.len();
+        let columns = heads.iter().enumerate().map(column).collect();
+        TopTable { table: Table { columns, rows, labels: 1, ..Table::default() }, more }
+    }
+}
+
+/// The first rows of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopTable {
+    table: Table,
+    more: usize,
+}
+
+impl TopTable {
+    /// The table and a word on the rows that it leaves out.
+    pub fn blocks(self) -> Vec<Block> {
+        let more = self.rest();
+        std::iter::once(Block::Table(self.table)).chain(more).collect()
+    }
+
+    /// The same below a chart of it.
+    pub fn charted(self, title: &str, drawing: Drawing) -> Vec<Block> {
+        let more = self.rest();
+        let chart = Chart { title: title.into(), about: String::new(), drawing, figures: Some(self.table) };
+        std::iter::once(Block::Chart(Box::new(chart))).chain(more).collect()
+    }
+
+    fn rest(&self) -> Option<Block> {
+        (self.more > 0).then(|| Block::Paragraph(format!("… and {} more", self.more)))
     }
 }
 

@@ -182,9 +182,10 @@ fn order(report: &Report, contest: &Sourced<Contest>) -> String {
             .sure
             .iter()
             .any(|order| order.ahead.iter().any(is_leader) && order.behind.iter().any(is_leader));
-        text += &match some_is_sure {
-            false => format!("; between {} no order is sure", listed(leaders)),
-            true => format!("; {}", candidates(report, contest)),
+        text += &if !some_is_sure {
+            format!("; between {} no order is sure", listed(leaders))
+        } else {
+            format!("; {}", candidates(report, contest))
         };
     }
     text
@@ -257,13 +258,14 @@ fn finding(report: &Report, comparison: &Sourced<Comparison>) -> Finding {
     let alike = case.pattern == baseline.pattern
         && case.payload_bytes == baseline.payload_bytes
         && case.place() == baseline.place();
-    let (place, left, right) = match alike {
-        true => (
+    let (place, left, right) = if alike {
+        (
             place(case.payload_bytes, case.place()),
             report.variant(comparison.source, case),
             report.variant(comparison.source, baseline),
-        ),
-        false => ("Of two cases".into(), case.to_string(), baseline.to_string()),
+        )
+    } else {
+        ("Of two cases".into(), case.to_string(), baseline.to_string())
     };
     let (clarity, text) = match ci95 {
         Some([low, high]) if *low <= 1.0 && *high >= 1.0 => (

@@ -6,11 +6,9 @@ use weighbridge_record::history::{Change, MEDIAN, Point as Value, Series};
 use crate::axis::Axis;
 use crate::chart::{Chart, Drawing, Line, Point};
 use crate::document::{Block, Cell, Column, Document, Section, Table};
-use crate::html::html_of;
 use crate::lines;
 use crate::look::Look;
-use crate::markdown::markdown_of;
-use crate::text::{Style, text_of};
+use crate::text::Style;
 use crate::units::{Scale, significant, with_unit};
 use crate::words::{many, plain};
 
@@ -49,17 +47,17 @@ const ABOUT: &str = "Each point is one record that has the case; points are in t
 impl History {
     /// For a terminal.
     pub fn text(&self, style: Style) -> String {
-        text_of(&self.document(), style)
+        self.document().text(style)
     }
 
     /// As Markdown.
     pub fn markdown(&self) -> String {
-        markdown_of(&self.document())
+        self.document().markdown()
     }
 
     /// As a page.
     pub fn html(&self) -> String {
-        html_of(&self.document())
+        self.document().html()
     }
 
     /// For programs: this type, each series with the sentence on its machines where there are several.
@@ -85,11 +83,12 @@ impl History {
 
     fn document(&self) -> Document {
         let across = self.across();
-        let warnings = match across.is_empty() {
-            true => vec![],
-            false => vec![format!(
+        let warnings = if across.is_empty() {
+            vec![]
+        } else {
+            vec![format!(
                 "The series go {across}. A change of level between machines says nothing of the code."
-            )],
+            )]
         };
         let sections = [self.changes(), self.cases(), self.charts(), self.list()];
         Document {
@@ -120,15 +119,14 @@ impl History {
             series.changes.iter().map(|change| self.with_across(self.change_row(series, change)))
         });
         let rows: Vec<Vec<Cell>> = rows.collect();
-        let blocks = match rows.is_empty() {
-            true => vec![Block::Paragraph("No case changes its level.".into())],
-            false => {
-                let about = "Ratio: new level over old one, with its interval at 95 %. p: the probability of so good a split where nothing \
+        let blocks = if rows.is_empty() {
+            vec![Block::Paragraph("No case changes its level.".into())]
+        } else {
+            let about = "Ratio: new level over old one, with its interval at 95 %. p: the probability of so good a split where nothing \
                              changes; at 5 % one steady series in twenty shows a change by chance.";
-                let heads =
-                    ["case", "from record", "to record", "before", "after", "ratio", "interval", "cost", "p"];
-                vec![Block::Paragraph(about.into()), Block::Table(self.table(&heads, 3, rows))]
-            }
+            let heads =
+                ["case", "from record", "to record", "before", "after", "ratio", "interval", "cost", "p"];
+            vec![Block::Paragraph(about.into()), Block::Table(self.table(&heads, 3, rows))]
         };
         Section::new("changes", "Changes of level", blocks)
     }
@@ -212,10 +210,8 @@ impl History {
         let (y, all) = lines::value_axis(&series.unit, &scale, all);
         let x = Axis::Linear(format!("record, by {}", self.by));
         let across = self.across();
-        let title = match across.is_empty() {
-            true => series.case.to_string(),
-            false => format!("{} ({across})", series.case),
-        };
+        let title =
+            if across.is_empty() { series.case.to_string() } else { format!("{} ({across})", series.case) };
         Chart {
             title: plain(&title),
             about: String::new(),

@@ -10,22 +10,22 @@ use crate::words::plain;
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
-    markdown_of(&document(report))
+    document(report).markdown()
 }
 
-/// Any document as Markdown.
-pub fn markdown_of(document: &Document) -> String {
-    let mut out = format!("# {}\n", escaped(&document.title));
-    for line in &document.warnings {
-        let _ = write!(out, "\n> **Warning:** {}\n", escaped(line));
-    }
-    for section in &document.sections {
-        if section.is_worth_text(true) {
+impl Document {
+    /// As Markdown.
+    pub fn markdown(&self) -> String {
+        let mut out = format!("# {}\n", escaped(&self.title));
+        for line in &self.warnings {
+            let _ = write!(out, "\n> **Warning:** {}\n", escaped(line));
+        }
+        for section in self.sections.iter().filter(|section| section.is_worth_text(true)) {
             let _ = writeln!(out, "\n## {}", escaped(&section.title));
             blocks(&mut out, &section.blocks);
         }
+        out
     }
-    out
 }
 
 /// Each block with a blank line before it.
@@ -50,6 +50,10 @@ fn blocks(out: &mut String, all: &[Block]) {
                 facts.iter().for_each(|(name, value)| row(out, [escaped(name), escaped(value)]));
             }
             Block::Table(figures) => table(out, figures),
+            Block::Verbatim(text) => {
+                let lines: Vec<String> = text.lines().map(plain).collect();
+                let _ = write!(out, "\n```\n{}\n```\n", lines.join("\n"));
+            }
             Block::Chart(chart) => {
                 if let Some(figures) = &chart.figures {
                     table(out, figures);

@@ -110,9 +110,10 @@ impl Departure<'_> {
 
     fn full(&self, report: &Report) -> Item {
         let sentence = |regime: &Regime| {
-            let detail = match is_of_the_ratio(regime) {
-                true => regime.detail.clone(),
-                false => with_units(&regime.detail, &self.summary.unit),
+            let detail = if is_of_the_ratio(regime) {
+                regime.detail.clone()
+            } else {
+                with_units(&regime.detail, &self.summary.unit)
             };
             plain(&format!("{}{}: {detail}", kind(regime), self.levels(regime))).into()
         };
@@ -126,9 +127,10 @@ impl Departure<'_> {
         if is_of_the_ratio(regime) {
             return format!(" ({} and {} × the cost of the hub)", significant(first), significant(second));
         }
-        let unit = match self.summary.unit.starts_with("ns") {
-            true => self.scale.name.split('/').next().unwrap_or_default(),
-            false => &self.scale.name,
+        let unit = if self.summary.unit.starts_with("ns") {
+            self.scale.name.split('/').next().unwrap_or_default()
+        } else {
+            &self.scale.name
         };
         format!(" ({} and {} {unit})", self.scale.show(first), self.scale.show(second))
     }
@@ -137,10 +139,8 @@ impl Departure<'_> {
 /// How much it can change the figure: the distance of the levels, and in how many of the runs it is there.
 fn effect(summary: &Summary, regime: &Regime) -> f64 {
     let Some([first, second]) = regime.levels else { return 0.0 };
-    let share = match is_among_runs(regime) {
-        true => 1.0,
-        false => f64::from(regime.runs) / f64::from(summary.runs.max(1)),
-    };
+    let share =
+        if is_among_runs(regime) { 1.0 } else { f64::from(regime.runs) / f64::from(summary.runs.max(1)) };
     let distance = (second / first).ln().abs() * share;
     if distance.is_finite() { distance } else { 0.0 }
 }

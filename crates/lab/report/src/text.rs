@@ -44,23 +44,23 @@ pub fn skips(skips: &[Skipped], style: Style) -> String {
 
 /// The report as text.
 pub fn text(report: &Report, style: Style) -> String {
-    text_of(&document(report), style)
+    document(report).text(style)
 }
 
-/// Any document as text.
-pub fn text_of(document: &Document, style: Style) -> String {
-    let width = style.columns();
-    let mut out = String::new();
-    for line in &document.warnings {
-        wrapped(&mut out, line, "Warning: ", "         ", width);
-    }
-    for section in &document.sections {
-        if section.is_worth_text(false) {
+impl Document {
+    /// For a terminal or a pipe.
+    pub fn text(&self, style: Style) -> String {
+        let width = style.columns();
+        let mut out = String::new();
+        for line in &self.warnings {
+            wrapped(&mut out, line, "Warning: ", "         ", width);
+        }
+        for section in self.sections.iter().filter(|section| section.is_worth_text(false)) {
             write_section(&mut out, section, width);
         }
+        let out = out.trim_start_matches('\n');
+        if style.colour { coloured(out) } else { out.into() }
     }
-    let out = out.trim_start_matches('\n');
-    if style.colour { coloured(out) } else { out.into() }
 }
 
 fn write_section(out: &mut String, section: &Section, width: usize) {
@@ -80,6 +80,9 @@ fn write_section(out: &mut String, section: &Section, width: usize) {
                 wrapped(out, &each.join("; "), "  ", "    ", width);
             }
             Block::Table(figures) => write_table(out, figures, &mut has_table, width),
+            Block::Verbatim(text) => {
+                text.lines().for_each(|line| _ = writeln!(out, "  {}", plain(line)));
+            }
             Block::Chart(chart) => {
                 if let Some(figures) = &chart.figures {
                     write_table(out, figures, &mut has_table, width);
@@ -122,9 +125,10 @@ impl Texts {
         let column = &table.columns[index];
         let cells: Vec<&Cell> = table.rows.iter().filter_map(|row| row.get(index)).collect();
         let head = plain_lines(&column.head);
-        let head = match column.is_text || head.contains('\n') {
-            true => head,
-            false => textwrap::fill(&head, options(HEAD_WIDTH).break_words(false)),
+        let head = if column.is_text || head.contains('\n') {
+            head
+        } else {
+            textwrap::fill(&head, options(HEAD_WIDTH).break_words(false))
         };
         Texts { head, cells: aligned(&cells), is_text: column.is_text, only_if_split: column.only_if_split }
     }

@@ -33,9 +33,10 @@ pub fn count(value: f64) -> String {
 /// Three significant digits without zeros at the end.
 fn trimmed(value: f64) -> String {
     let text = significant(value);
-    match text.contains('.') && !text.contains('e') {
-        true => text.trim_end_matches('0').trim_end_matches('.').into(),
-        false => text,
+    if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.').into()
+    } else {
+        text
     }
 }
 
@@ -140,9 +141,10 @@ impl Scale {
 
     /// A figure of the record in this unit, without the unit: three digits, but counted instructions to the last one.
     pub fn show(&self, value: f64) -> String {
-        match self.name.starts_with("instructions") && value.is_finite() {
-            true => counted(value),
-            false => significant(value / self.divisor),
+        if self.name.starts_with("instructions") && value.is_finite() {
+            counted(value)
+        } else {
+            significant(value / self.divisor)
         }
     }
 }
@@ -193,6 +195,19 @@ impl Series {
             (what, name) => format!("{what} {name}"),
         }
     }
+}
+
+/// A number with its thousands apart: 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 #[cfg(test)]

@@ -75,57 +75,105 @@ const IPERF3_SERVER: Server = Server {
 const TCP_OUTSIDE: &str = "on a virtual machine whose idle CPUs halt, loopback TCP changes its speed by a factor of up to three within \
      seconds, with how often the receiver sleeps; several runs of this check then differ as much";
 
+/// What lmbench's figures of a single call have in common; the fields that are empty are those of each.
+const CALL: Definition = Definition {
+    name: "",
+    tool: &LMBENCH,
+    command: &[],
+    server: None,
+    place: Place::Ours,
+    case: "",
+    unit: "ns/op",
+    runs: SHORT,
+    reads: Reads::Before("microseconds"),
+    scale: MICROSECONDS,
+    meaning: ONE_CALL,
+    band: [0.8, 1.25],
+    because: "",
+    outside: ONE_CALL_OUTSIDE,
+};
+/// The same of figures of large blocks.
+const BLOCKS: Definition = Definition {
+    unit: "bytes/s",
+    reads: Reads::SecondOfTwo,
+    scale: MEGABYTES,
+    meaning: BLOCK,
+    band: [0.85, 1.15],
+    outside: BLOCK_OUTSIDE,
+    ..CALL
+};
+/// The same of round trips between two processes.
+const ROUND_TRIP: Definition = Definition {
+    unit: "ns/roundtrip",
+    band: [0.85, 1.15],
+    because: "the same system calls on the same CPU",
+    outside: "a perf event attached to either side adds a microsecond to each context switch",
+    ..CALL
+};
+/// The same of perf's benchmarks of memory.
+const PERF_BLOCKS: Definition =
+    Definition { tool: &PERF, reads: Reads::PerfBytes, scale: Scale::Times(1.0), ..BLOCKS };
+/// The same of groups of processes.
+const GROUPS: Definition = Definition {
+    tool: &HACKBENCH,
+    unit: "messages/s",
+    runs: LONG,
+    reads: Reads::After("Time:"),
+    scale: messages(1000),
+    meaning: GROUP,
+    band: GROUP_BAND,
+    because: GROUP_BECAUSE,
+    outside: GROUP_OUTSIDE,
+    ..CALL
+};
+/// The same of iperf3.
+const TCP: Definition = Definition {
+    tool: &IPERF3,
+    command: IPERF3_COMMAND,
+    server: Some(IPERF3_SERVER),
+    place: Place::Own,
+    unit: "bytes/s",
+    runs: DRIFTING,
+    reads: Reads::Iperf3Received,
+    scale: Scale::Times(1.0 / 8.0),
+    meaning: TCP_MEANING,
+    outside: TCP_OUTSIDE,
+    ..CALL
+};
+
 /// Every comparison, in the order in which they are shown.
 pub const ALL: &[Definition] = &[
     Definition {
         name: "perf-sched-pipe",
         tool: &PERF,
         command: &["perf", "bench", "sched", "pipe", "-l", "100000"],
-        server: None,
-        place: Place::Ours,
         case: "roundtrip/pipe/4/same-cpu",
-        unit: "ns/roundtrip",
-        runs: SHORT,
         reads: Reads::Before("usecs/op"),
-        scale: MICROSECONDS,
         meaning: Meaning {
             counts: "round trips over two pipes; an op is a write and a read on either side",
             message: "4 bytes (an int), one buffer used again",
             peers: "two processes in blocking read and write",
             warm_up: "none; fork, exit and wait are inside the time, less than 1 % of 100,000 round trips",
         },
-        band: [0.85, 1.15],
         because: "the same system calls on the same CPU, the same number of bytes",
         outside: "a perf event attached to either side, such as a profiler of the whole machine, adds a microsecond to each \
                   context switch",
+        ..ROUND_TRIP
     },
     Definition {
         name: "perf-sched-messaging",
         tool: &PERF,
         command: &["perf", "bench", "sched", "messaging", "-g", "1", "-l", "1000"],
-        server: None,
-        place: Place::Ours,
         case: "all-to-all/unix-stream/100/same-cpu/touch=none",
-        unit: "messages/s",
-        runs: LONG,
         reads: Reads::After("Total time:"),
-        scale: messages(1000),
-        meaning: GROUP,
-        band: GROUP_BAND,
-        because: GROUP_BECAUSE,
-        outside: GROUP_OUTSIDE,
+        ..GROUPS
     },
     Definition {
         name: "perf-syscall-basic",
         tool: &PERF,
         command: &["perf", "bench", "syscall", "basic", "-l", "1000000"],
-        server: None,
-        place: Place::Ours,
         case: "solo/getppid/0/same-cpu",
-        unit: "ns/op",
-        runs: SHORT,
         reads: Reads::Before("usecs/op"),
-        scale: MICROSECONDS,
         meaning: Meaning {
             counts: "calls of getppid, whatever the name `basic` suggests",
             message: "none",
@@ -135,61 +183,43 @@ pub const ALL: &[Definition] = &[
         band: [0.85, 1.15],
         because: "the same system call in a loop; on both sides the C library's wrapper is a few instructions",
         outside: "mitigations or auditing that hold for one process only (seccomp, ptrace)",
+        ..CALL
     },
     Definition {
         name: "perf-mem-memcpy",
-        tool: &PERF,
         command: &["perf", "bench", "mem", "memcpy", "-f", "default", "-s", "64MB", "-l", "16"],
-        server: None,
-        place: Place::Ours,
         case: "solo/memcpy/67108864/same-cpu",
-        unit: "bytes/s",
-        runs: SHORT,
-        reads: Reads::PerfBytes,
-        scale: Scale::Times(1.0),
         meaning: Meaning {
             counts: "bytes copied, counted once; its `GB` are 2^30 bytes and its `-s 64MB` are 64 MiB",
             message: "64 MiB from one block to another, the same blocks 16 times",
             peers: "one process; memcpy of the C library",
             warm_up: "one copy, so that no page is touched for the first time",
         },
-        band: [0.85, 1.15],
         because: "the same function of the same C library on blocks of the same size that were touched before",
-        outside: BLOCK_OUTSIDE,
+        ..PERF_BLOCKS
     },
     Definition {
         name: "perf-mem-memset",
-        tool: &PERF,
         command: &["perf", "bench", "mem", "memset", "-f", "default", "-s", "64MB", "-l", "16"],
-        server: None,
-        place: Place::Ours,
         case: "solo/memset/67108864/same-cpu",
-        unit: "bytes/s",
-        runs: SHORT,
-        reads: Reads::PerfBytes,
-        scale: Scale::Times(1.0),
         meaning: Meaning {
             counts: "bytes filled; its `GB` are 2^30 bytes and its `-s 64MB` are 64 MiB",
             message: "64 MiB, the same block 16 times, with the number of the turn; ours with a byte that is not zero",
             peers: "one process; memset of the C library",
             warm_up: "one fill, so that no page is touched for the first time",
         },
-        band: [0.85, 1.15],
         because: "the same function of the same C library on a block of the same size that was touched before; one of its 16 fills is \
                   with zero, which some processors do more than twice as fast: up to 4 %",
-        outside: BLOCK_OUTSIDE,
+        ..PERF_BLOCKS
     },
     Definition {
         name: "perf-epoll-wait",
-        tool: &PERF,
         command: &["perf", "bench", "epoll", "wait", "-t", "1", "-f", "64", "-r", "1"],
-        server: None,
         place: Place::Own,
         case: "fan-in/pipe/8/two-cpus/max-events=1/order=cyclic/peers=thread/streams=64/wait=epoll-lt/yield-limit=0",
         unit: "events/s",
         runs: LONG,
         reads: Reads::Before("operations/sec"),
-        scale: Scale::Times(1.0),
         meaning: Meaning {
             counts: "returns of epoll_wait, one event each, with the read that follows",
             message: "8 bytes into one of 64 eventfds, where ours are pipes",
@@ -201,12 +231,11 @@ pub const ALL: &[Definition] = &[
         because: "the same wait and read for each event on the same two CPUs, but an eventfd costs less than a pipe, and a writer \
                   that sleeps half of its time makes half the events",
         outside: "how long its writer sleeps (timer slack), and how expensive it is to wake an idle CPU",
+        ..PERF_BLOCKS
     },
     Definition {
         name: "perf-futex-wake",
-        tool: &PERF,
         command: &["perf", "bench", "futex", "wake", "-t", "1"],
-        server: None,
         place: Place::Own,
         case: "pingpong/futex/0/two-cpus",
         unit: "ns/hop",
@@ -223,50 +252,26 @@ pub const ALL: &[Definition] = &[
         because: "a sleep of 100 ms lets the other CPU fall into a deeper idle state than a sleep of one hop does, and the call alone \
                   is less than the hop: only the order of magnitude can agree",
         outside: "its waker and sleeper happened to share a CPU, so that no idle CPU was woken",
+        ..PERF_BLOCKS
     },
     Definition {
         name: "iperf3",
-        tool: &IPERF3,
-        command: IPERF3_COMMAND,
-        server: Some(IPERF3_SERVER),
-        place: Place::Own,
         case: "stream/tcp/131072/two-cpus/touch=none",
-        unit: "bytes/s",
-        runs: DRIFTING,
-        reads: Reads::Iperf3Received,
-        scale: Scale::Times(1.0 / 8.0),
-        meaning: TCP_MEANING,
         band: [0.6, 1.8],
         because: "the same writes and reads on the same two CPUs, but every one of its own is preceded by a select",
-        outside: TCP_OUTSIDE,
+        ..TCP
     },
     Definition {
         name: "iperf3-touched",
-        tool: &IPERF3,
-        command: IPERF3_COMMAND,
-        server: Some(IPERF3_SERVER),
-        place: Place::Own,
         case: "stream/tcp/131072/two-cpus",
-        unit: "bytes/s",
-        runs: DRIFTING,
-        reads: Reads::Iperf3Received,
-        scale: Scale::Times(1.0 / 8.0),
-        meaning: TCP_MEANING,
         band: [0.5, 1.8],
         because: "as iperf3, but our sender writes every byte of a message and our receiver reads it",
-        outside: TCP_OUTSIDE,
+        ..TCP
     },
     Definition {
         name: "lmbench-lat_syscall",
-        tool: &LMBENCH,
         command: &["lat_syscall", "null"],
-        server: None,
-        place: Place::Ours,
         case: "solo/getppid/0/same-cpu",
-        unit: "ns/op",
-        runs: SHORT,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
         meaning: Meaning {
             counts: "calls of getppid",
             message: "none",
@@ -275,83 +280,40 @@ pub const ALL: &[Definition] = &[
         },
         band: [0.85, 1.15],
         because: "the same system call in a loop",
-        outside: ONE_CALL_OUTSIDE,
+        ..CALL
     },
     Definition {
         name: "lmbench-lat_syscall-read",
-        tool: &LMBENCH,
         command: &["lat_syscall", "read"],
-        server: None,
-        place: Place::Ours,
         case: "solo/read-zero/0/same-cpu",
-        unit: "ns/op",
-        runs: SHORT,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
-        meaning: ONE_CALL,
-        band: [0.8, 1.25],
         because: "a read of one byte of /dev/zero on both sides; its loop has more around the call",
-        outside: ONE_CALL_OUTSIDE,
+        ..CALL
     },
     Definition {
         name: "lmbench-lat_syscall-write",
-        tool: &LMBENCH,
         command: &["lat_syscall", "write"],
-        server: None,
-        place: Place::Ours,
         case: "solo/write-null/0/same-cpu",
-        unit: "ns/op",
-        runs: SHORT,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
-        meaning: ONE_CALL,
-        band: [0.8, 1.25],
         because: "a write of one byte to /dev/null on both sides; its loop has more around the call",
-        outside: ONE_CALL_OUTSIDE,
+        ..CALL
     },
     Definition {
         name: "lmbench-lat_syscall-stat",
-        tool: &LMBENCH,
         command: &["lat_syscall", "stat", "/"],
-        server: None,
-        place: Place::Ours,
         case: "solo/stat/0/same-cpu",
-        unit: "ns/op",
-        runs: SHORT,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
-        meaning: ONE_CALL,
-        band: [0.8, 1.25],
         because: "a stat of / on both sides",
-        outside: ONE_CALL_OUTSIDE,
+        ..CALL
     },
     Definition {
         name: "lmbench-lat_syscall-open",
-        tool: &LMBENCH,
         command: &["lat_syscall", "open", "/dev/null"],
-        server: None,
-        place: Place::Ours,
         case: "solo/open-close/0/same-cpu",
-        unit: "ns/op",
-        runs: SHORT,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
-        meaning: ONE_CALL,
-        band: [0.8, 1.25],
         because: "an open of /dev/null for reading, and its close, on both sides",
-        outside: ONE_CALL_OUTSIDE,
+        ..CALL
     },
     Definition {
         name: "lmbench-lat_proc-fork",
-        tool: &LMBENCH,
         command: &["lat_proc", "fork"],
-        server: None,
-        place: Place::Ours,
         case: "solo/fork-cycle/0/same-cpu",
-        unit: "ns/op",
-        runs: SHORT,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
         meaning: Meaning {
             counts: "fork of a child that ends at once, and wait",
             message: "none",
@@ -362,39 +324,25 @@ pub const ALL: &[Definition] = &[
         because: "the same calls, but a fork copies the page tables of its process, and ours is another program than theirs; its child runs \
                   the handlers of exit, ours calls _exit",
         outside: "locked memory, which must be copied at once",
+        ..CALL
     },
     Definition {
         name: "lmbench-lat_pipe",
-        tool: &LMBENCH,
         command: &["lat_pipe"],
-        server: None,
-        place: Place::Ours,
         case: "roundtrip/pipe/1/same-cpu",
-        unit: "ns/roundtrip",
         runs: LONG,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
         meaning: Meaning {
             counts: "round trips over two pipes",
             message: "1 byte",
             peers: "two processes in blocking read and write",
             warm_up: "calibrated; the median of eleven tries (its option -W is in microseconds, not in runs)",
         },
-        band: [0.85, 1.15],
-        because: "the same system calls on the same CPU",
-        outside: "a perf event attached to either side adds a microsecond to each context switch",
+        ..ROUND_TRIP
     },
     Definition {
         name: "lmbench-lat_unix",
-        tool: &LMBENCH,
         command: &["lat_unix"],
-        server: None,
-        place: Place::Ours,
         case: "roundtrip/unix-stream/1/same-cpu",
-        unit: "ns/roundtrip",
-        runs: SHORT,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
         meaning: Meaning {
             counts: "round trips over one Unix stream socket pair",
             message: "1 byte",
@@ -402,20 +350,14 @@ pub const ALL: &[Definition] = &[
             warm_up: "calibrated; the median of eleven tries",
         },
         band: [0.8, 1.2],
-        because: "the same system calls on the same CPU",
-        outside: "a perf event attached to either side adds a microsecond to each context switch",
+        ..ROUND_TRIP
     },
     Definition {
         name: "lmbench-lat_sem",
-        tool: &LMBENCH,
         command: &["lat_sem"],
-        server: None,
-        place: Place::Ours,
         case: "pingpong/sem-sysv/0/same-cpu",
         unit: "ns/hop",
         runs: LONG,
-        reads: Reads::Before("microseconds"),
-        scale: MICROSECONDS,
         meaning: Meaning {
             counts: "hops, by its own count; between two context switches it counts up to three",
             message: "none",
@@ -426,18 +368,14 @@ pub const ALL: &[Definition] = &[
         because: "the kernel completes the second half of a sleeper's semop in its place, so lmbench makes up to three turns of its \
                   loop for one wake-up: up to three times too low, and least so on one CPU",
         outside: "context switches per hop tell: ours make one, lmbench's fewer",
+        ..CALL
     },
     Definition {
         name: "lmbench-bw_pipe",
-        tool: &LMBENCH,
         command: &["bw_pipe"],
-        server: None,
-        place: Place::Ours,
         case: "stream/pipe/65536/same-cpu/touch=none",
-        unit: "bytes/s",
         runs: LONG,
         reads: Reads::Before("MB/sec"),
-        scale: MEGABYTES,
         meaning: Meaning {
             counts: "bytes that its reader counted; its MB are 10^6 bytes",
             message: "64 KiB, one buffer used again and never looked at",
@@ -447,18 +385,14 @@ pub const ALL: &[Definition] = &[
         band: [0.8, 1.25],
         because: "the same writes and reads on the same CPU; every 10 MiB lmbench waits for the pipe to run dry",
         outside: "a pipe that is smaller than 64 KiB, because pipe-user-pages-soft is used up",
+        ..BLOCKS
     },
     Definition {
         name: "lmbench-bw_unix",
-        tool: &LMBENCH,
         command: &["bw_unix"],
-        server: None,
-        place: Place::Ours,
         case: "stream/unix-stream/65536/same-cpu/touch=none",
-        unit: "bytes/s",
         runs: LONG,
         reads: Reads::Before("MB/sec"),
-        scale: MEGABYTES,
         meaning: Meaning {
             counts: "10 MiB for each turn of its loop, not what arrived: right as long as -M is not given (with -M its figure is wrong)",
             message: "64 KiB, one buffer used again and never looked at",
@@ -468,88 +402,44 @@ pub const ALL: &[Definition] = &[
         band: [0.7, 1.4],
         because: "the same writes and reads on the same CPU, but how many bytes a read finds depends on who runs when",
         outside: "socket buffers of other sizes (net.core.wmem_default)",
+        ..BLOCKS
     },
     Definition {
         name: "lmbench-bw_mem-bcopy",
-        tool: &LMBENCH,
         command: &["bw_mem", "64m", "bcopy"],
-        server: None,
-        place: Place::Ours,
         case: "solo/memcpy/67108864/same-cpu",
-        unit: "bytes/s",
-        runs: SHORT,
-        reads: Reads::SecondOfTwo,
-        scale: MEGABYTES,
-        meaning: BLOCK,
-        band: [0.85, 1.15],
         because: "its bcopy is the C library's memmove, which copies blocks of this size with the same code as memcpy",
-        outside: BLOCK_OUTSIDE,
+        ..BLOCKS
     },
     Definition {
         name: "lmbench-bw_mem-bzero",
-        tool: &LMBENCH,
         command: &["bw_mem", "64m", "bzero"],
-        server: None,
-        place: Place::Ours,
         case: "solo/memset-zero/67108864/same-cpu",
-        unit: "bytes/s",
-        runs: SHORT,
-        reads: Reads::SecondOfTwo,
-        scale: MEGABYTES,
-        meaning: BLOCK,
-        band: [0.85, 1.15],
         because: "its bzero is the C library's memset with zero, and so is ours here: some processors fill memory with zero more than \
                   twice as fast as with other bytes",
-        outside: BLOCK_OUTSIDE,
+        ..BLOCKS
     },
     Definition {
         name: "lmbench-bw_mem-frd",
-        tool: &LMBENCH,
         command: &["bw_mem", "64m", "frd"],
-        server: None,
-        place: Place::Ours,
         case: "solo/read-sum/67108864/same-cpu",
-        unit: "bytes/s",
-        runs: SHORT,
-        reads: Reads::SecondOfTwo,
-        scale: MEGABYTES,
-        meaning: BLOCK,
         band: [0.8, 3.0],
         because: "both read every byte, but it adds words of 4 bytes in plain C, which its compiler may or may not have turned into vectors, \
                   and ours adds words of 8 bytes with vectors",
-        outside: BLOCK_OUTSIDE,
+        ..BLOCKS
     },
     Definition {
         name: "hackbench",
-        tool: &HACKBENCH,
         command: &["hackbench", "-g", "1", "-l", "1000"],
-        server: None,
-        place: Place::Ours,
         case: "all-to-all/unix-stream/100/same-cpu/touch=none",
-        unit: "messages/s",
-        runs: LONG,
-        reads: Reads::After("Time:"),
-        scale: messages(1000),
-        meaning: GROUP,
-        band: GROUP_BAND,
-        because: GROUP_BECAUSE,
-        outside: GROUP_OUTSIDE,
+        ..GROUPS
     },
     Definition {
         name: "hackbench-pipe",
-        tool: &HACKBENCH,
         command: &["hackbench", "-g", "1", "-l", "3000", "-p"],
-        server: None,
-        place: Place::Ours,
         case: "all-to-all/pipe/100/same-cpu/touch=none",
-        unit: "messages/s",
-        runs: LONG,
-        reads: Reads::After("Time:"),
         scale: messages(3000),
-        meaning: GROUP,
-        band: GROUP_BAND,
-        because: GROUP_BECAUSE,
-        outside: GROUP_OUTSIDE,
+        ..GROUPS
     },
 ];
 
@@ -592,11 +482,12 @@ pub const UNEQUAL: &[Unequal] = &[
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use weighbridge_lab::{catalogue, plan};
+    use weighbridge_harness::{catalogue, plan};
     use weighbridge_record::CaseId;
 
     #[test]
     fn every_case_has_one_spelling_and_the_unit_that_the_definition_says() {
+        crate::register();
         let mut resolved = 0;
         for definition in ALL {
             let id: CaseId = definition.case.parse().unwrap();

@@ -1,20 +1,16 @@
 //! `weighbridge check`: our numbers compared with those of other tools, measured now.
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use globset::GlobBuilder;
 use indicatif::ProgressBar;
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::machine;
-use weighbridge_record::{End, Header, Line, SCHEMA, Tool, Writer};
+use weighbridge_harness::machine;
+use weighbridge_record::{End, Line, Writer};
 
-use super::run::random_seed;
-use super::{THIS_PROGRAM, look_at_host};
-use crate::args::{COMMIT, Check, PROFILE, TextOrJson};
+use super::look_at_host;
+use super::measuring::{Bench, header, interrupt, random_seed, warn_of_debug_build};
+use crate::args::{Check, TextOrJson};
 use crate::check::definition::Definition;
 use crate::check::turns::{Compared, Turns};
 use crate::check::verdict::{FEWEST_TURNS, Verdict, judge};
@@ -25,9 +21,7 @@ use crate::{Exit, Failure, output, progress};
 
 /// Compares our numbers with theirs. A ratio outside its band is a finding with a code of its own, not a failure.
 pub fn check(args: &Check) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt =
-        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let interrupt = interrupt()?;
     let selected = select(&args.globs)?;
     let host = look_at_host()?;
     let record = match &args.out {
@@ -37,10 +31,10 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
         }
     };
     let began = Instant::now();
-    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let header = header([("command", "check".to_owned())], machine::describe(&host), 0);
     let mut scope = Scope::new(&selected, &host);
     warn_beforehand(args);
-    let coordinator = Coordinator::new(&host, &interrupt, THIS_PROGRAM.into(), random_seed());
+    let coordinator = Bench { host: &host, interrupt: &interrupt, seed: random_seed() }.coordinator();
     let turns = usize::from(args.turns);
     let mut taking = Turns {
         host: &host,
@@ -54,7 +48,6 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
     let mut tell = |turn: usize, compared: &Compared, used: Duration| told.update(turn, compared, used);
     let is_complete = taking.take(&mut scope.compared, &mut tell);
     told.clear();
-    let header = Header { started, ..header(&host) };
     let elapsed_s = began.elapsed().as_secs_f64();
     let lines = record::lines(&scope, header, End { complete: is_complete, elapsed_s });
     // The record first: what was measured is kept before anything is shown.
@@ -107,9 +100,7 @@ impl Told {
 }
 
 fn warn_beforehand(args: &Check) {
-    if PROFILE == "debug" {
-        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
-    }
+    warn_of_debug_build();
     if usize::from(args.turns) < FEWEST_TURNS {
         output::warn(&format!(
             "--turns {} gives no interval and so no verdict; {FEWEST_TURNS} turns do",
@@ -158,23 +149,6 @@ fn select(globs: &[String]) -> Result<Vec<&'static Definition>, Failure> {
         }
     }
     Ok(all.into_iter().zip(chosen).filter_map(|(definition, chosen)| chosen.then_some(definition)).collect())
-}
-
-fn header(host: &Host) -> Header {
-    Header {
-        schema: SCHEMA,
-        tool: Tool {
-            name: env!("CARGO_PKG_NAME").into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            commit: COMMIT.map(str::to_owned),
-            profile: PROFILE.into(),
-        },
-        started: String::new(),
-        command: crate::args::typed(),
-        seed: 0,
-        settings: BTreeMap::from([("command".to_owned(), "check".to_owned())]),
-        machine: machine::describe(host),
-    }
 }
 
 fn keep(mut writer: Writer, lines: &[Line]) -> io::Result<()> {

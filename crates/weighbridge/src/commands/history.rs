@@ -1,13 +1,13 @@
 //! `weighbridge history`: the records of earlier runs, the oldest first, or the [series] of their cases.
 
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::series;
-use crate::args::{self, HistoryFormat};
+use crate::args;
 use crate::store::{self, Entry};
+use crate::values::PageFormat;
 use crate::{Exit, Failure, output, values};
 
 const HEAD: [&str; 5] = ["started", "cases", "selection", "machine", "record"];
@@ -16,21 +16,20 @@ const SELECTION_CHARS: usize = 40;
 
 /// Lists records.
 pub fn history(args: &args::History) -> Result<Exit, Failure> {
-    if args.format == HistoryFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("a page is no text for a terminal; give --out FILE"));
-    }
+    let format = args.answer.format;
+    args.answer.check(format == PageFormat::Html)?;
     let (entries, exit) = match &args.paths[..] {
-        [] => (of_store(args.format)?, Exit::Fine),
+        [] => (of_store(format)?, Exit::Fine),
         paths => of_paths(paths),
     };
-    let is_list = args.by.is_none() && !args.changes && !args.across_machines && args.out.is_none();
-    match args.format {
-        HistoryFormat::Json if is_list => {
+    let is_list = args.by.is_none() && !args.changes && !args.across_machines && args.answer.out.is_none();
+    match format {
+        PageFormat::Json if is_list => {
             let entries: Vec<Value> = entries.iter().map(as_json).collect();
             output::print(serde_json::to_string_pretty(&entries).expect("plain data") + "\n")?;
             Ok(exit)
         }
-        HistoryFormat::Table if is_list => {
+        PageFormat::Table if is_list => {
             output::print(table(&entries))?;
             Ok(exit)
         }
@@ -38,12 +37,12 @@ pub fn history(args: &args::History) -> Result<Exit, Failure> {
     }
 }
 
-fn of_store(format: HistoryFormat) -> Result<Vec<Entry>, Failure> {
+fn of_store(format: PageFormat) -> Result<Vec<Entry>, Failure> {
     let way_out = "name records or folders, as in `weighbridge history DIR`";
     let folder = store::folder().map_err(|why| Failure::new(format!("{why}; {way_out}")))?;
     let entries =
         of_folder(&folder).map_err(|why| Failure::new(format!("`{}` {why}; {way_out}", folder.display())))?;
-    if entries.is_empty() && format == HistoryFormat::Table {
+    if entries.is_empty() && format == PageFormat::Table {
         output::say(&format!(
             "there is no record in `{}` yet; `weighbridge run` writes one",
             folder.display()
@@ -56,9 +55,10 @@ fn of_store(format: HistoryFormat) -> Result<Vec<Entry>, Failure> {
 fn of_paths(paths: &[PathBuf]) -> (Vec<Entry>, Exit) {
     let (mut entries, mut exit) = (Vec::new(), Exit::Fine);
     for path in paths {
-        let found = match path.is_dir() {
-            true => of_folder(path),
-            false => store::entry(path).map(|entry| vec![entry]).map_err(|no_record| no_record.why),
+        let found = if path.is_dir() {
+            of_folder(path)
+        } else {
+            store::entry(path).map(|entry| vec![entry]).map_err(|no_record| no_record.why)
         };
         match found {
             Ok(found) => entries.extend(found),

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use causeway_os::process::poll;
 use weighbridge_guest::{kernel_bench, modules};
-use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::machine;
 use weighbridge_record::{End, Line, Reading};
 use weighbridge_report::Report;
 
+use super::measuring::{self, Files, interrupt};
 use super::{kernel_results, look_at_host, run};
 use crate::args::{KERNEL_SLAB as NAME, Run};
 use crate::destination::Destination;
@@ -32,9 +34,7 @@ impl Drop for Loaded {
 
 /// Loads the module, runs its tests in rounds, and takes it out again.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt =
-        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let interrupt = interrupt()?;
     let selection = &args.selection;
     let changes = !selection.globs.is_empty()
         || selection.sizes.is_some()
@@ -56,8 +56,9 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     }
     let _loaded = load(module)?;
     let host = look_at_host()?;
+    let output = &args.output;
     let Destination { record, mut writer, page, is_in_store, note } =
-        Destination::create(args.out.as_deref(), args.html.as_ref())?;
+        Destination::create(output.of.out.as_deref(), output.html.as_ref())?;
     note.iter().for_each(|note| output::warn(note));
     let began = Instant::now();
     let remove = || _ = std::fs::remove_file(&record);
@@ -74,7 +75,8 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         match line {
             Line::Header(header) => {
                 let seed = header.seed;
-                **header = run::header_with(std::mem::take(&mut header.settings), &host, seed);
+                **header =
+                    measuring::header(std::mem::take(&mut header.settings), machine::describe(&host), seed);
             }
             Line::End(end) => *end = End { complete, elapsed_s: began.elapsed().as_secs_f64() },
             _ => {}
@@ -87,14 +89,8 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         ))
     })?;
     let report = Report::from_reading(reading);
-    output::print(run::rendered(&report, args.format))?;
-    let page = run::write_page(&report, &page, &record, is_in_store)?;
-    if !args.quiet {
-        output::say(&format!("record: {}", record.display()));
-        if let Some(page) = page {
-            output::say(&format!("page:   {}", page.display()));
-        }
-    }
+    let files = Files { record, page, is_in_store, is_quiet: output.of.quiet };
+    files.show(&report, run::rendered(&report, output.of.format)).check()?;
     Ok(if complete { Exit::Fine } else { Exit::Interrupted })
 }
 
@@ -125,7 +121,7 @@ fn rounds(args: &Run, interrupt: &Interrupt, began: Instant) -> Result<(String, 
             output::warn(&format!("the budget was used up after {} of {runs} rounds", round - 1));
             break;
         }
-        if !args.quiet {
+        if !args.output.of.quiet {
             output::say(&format!("round {round} of {runs}"));
         }
         match kernel_bench::round(kernel_bench::TIMED_BATCHES, is_interrupted).map_err(Failure::new)? {

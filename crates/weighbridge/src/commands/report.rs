@@ -1,28 +1,20 @@
 //! `weighbridge report`: any record in any format, as far as it is valid.
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::Path;
 
 use weighbridge_record::{CaseId, ParseCaseIdError, Problem, Reading};
 use weighbridge_report::{self as report, Report};
 
 use crate::args::{self, ReportFormat};
-use crate::destination::cannot_create;
-use crate::{Exit, Failure, old_spellings, output};
+use crate::{Exit, Failure, output};
 
 /// Bad lines told one by one; the others are counted.
 const MOST_PROBLEMS: usize = 5;
 
 /// Shows records.
 pub fn report(args: &args::Report) -> Result<Exit, Failure> {
-    let old = args.baseline.as_deref().filter(|word| !Path::new(word).exists());
-    if let Some(renamed) = old.and_then(old_spellings::in_case) {
-        return Err(Failure::new(format!("--baseline: {renamed}")));
-    }
-    if args.format == ReportFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
-    }
+    args.answer.check(args.answer.format == ReportFormat::Html)?;
     let mut exit = Exit::Fine;
     let mut readings = Vec::new();
     for path in &args.records {
@@ -46,11 +38,7 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
         None => report,
         Some(baseline) => compared(report, baseline, args.across_machines)?,
     };
-    let text = rendered(&report, args.format);
-    match &args.out {
-        None => output::print(text)?,
-        Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "--out", &error))?,
-    }
+    args.answer.write(rendered(&report, args.answer.format))?;
     Ok(exit)
 }
 
@@ -71,9 +59,10 @@ fn compared(report: Report, baseline: &str, across_machines: bool) -> Result<Rep
 /// What is valid in a record; what is not is said.
 pub(super) fn read(path: &Path) -> Result<Reading, Failure> {
     let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
-    let reading = match path == Path::new("-") {
-        true => weighbridge_record::read(io::stdin().lock()),
-        false => weighbridge_record::read_file(path),
+    let reading = if path == Path::new("-") {
+        weighbridge_record::read(io::stdin().lock())
+    } else {
+        weighbridge_record::read_file(path)
     };
     let reading = reading.map_err(|error| unreadable(path, &name, &error))?;
     if reading.lines.is_empty() {
@@ -104,9 +93,10 @@ fn unreadable(path: &Path, name: &str, error: &io::Error) -> Failure {
 fn no_record(path: &Path, name: &str, problems: &[Problem]) -> Failure {
     let record = path.with_extension("jsonl");
     let is_page = path.extension().is_some_and(|end| end == "html");
-    let way_out = match is_page && record.exists() {
-        true => format!("the record of that page is `{}`", record.display()),
-        false => "a record is the .jsonl file that `weighbridge run` writes".into(),
+    let way_out = if is_page && record.exists() {
+        format!("the record of that page is `{}`", record.display())
+    } else {
+        "a record is the .jsonl file that `weighbridge run` writes".into()
     };
     Failure::new(match problems {
         [problem] if problem.is_newer() => format!("{name} was {}", problem.why),
@@ -128,25 +118,4 @@ fn rendered(report: &Report, format: ReportFormat) -> String {
         ReportFormat::Json => report::json(report),
         ReportFormat::Html => report::html(report),
     }
-}
-
-/// Refuses a file that is to be written at the end, before anything is measured for it.
-///
-/// # Errors
-/// It exists already.
-pub fn refuse_existing(path: &Path, option: &str) -> Result<(), Failure> {
-    match path.exists() {
-        true => {
-            Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display())))
-        }
-        false => Ok(()),
-    }
-}
-
-/// Writes a file that must not exist yet. One that could not be written whole is taken away again.
-pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(bytes).inspect_err(|_| {
-        let _ = std::fs::remove_file(path);
-    })
 }

@@ -1,35 +1,30 @@
 //! `weighbridge run`: measures, and keeps what it measured whatever happens.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::crossover::{self, Listener, Search};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::machine;
-use weighbridge_lab::session::{Ended, Session, Settings, Sink};
-use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::crossover::{self, Listener, Search};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::machine;
+use weighbridge_harness::session::{Ended, Session, Settings, Sink};
 use weighbridge_report::{self as report, Report};
 
-use super::timeline::{self, timelines};
-use super::{THIS_PROGRAM, look_at_host, plan};
-use crate::args::{COMMIT, KERNEL_SLAB, PROFILE, Run, RunFormat};
-use crate::destination::{Destination, WantedPage};
-use crate::progress::Shown;
+use super::explain::timeline::{self, timelines};
+use super::measuring::{Bench, Measuring, Told, header, interrupt, random_seed, warn_of_debug_build};
+use super::{look_at_host, plan};
+use crate::args::{KERNEL_SLAB, Run, RunFormat};
+use crate::destination::Destination;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
 use crate::{Exit, Failure, output, values};
 
 /// Measures cases.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt =
-        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let interrupt = interrupt()?;
     if args.module.is_some() {
         return Err(Failure::new(format!("--module is for --suite {KERNEL_SLAB}")));
     }
@@ -40,7 +35,7 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     }
     scope.check_not_empty()?;
     timeline::check(&args.timeline, &scope.cases)?;
-    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
+    let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     warn_beforehand(&scope);
     if let Some(note) = &destination.note {
         output::warn(note);
@@ -49,9 +44,7 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
 }
 
 fn warn_beforehand(scope: &Scope) {
-    if PROFILE == "debug" {
-        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
-    }
+    warn_of_debug_build();
     for note in scope.selected.left_out_note().iter().chain(&scope.notes) {
         output::warn(note);
     }
@@ -64,91 +57,73 @@ fn measure(
     interrupt: &Interrupt,
     destination: Destination,
 ) -> Result<Exit, Failure> {
-    let began = Instant::now();
-    let seed = args.seed.unwrap_or_else(random_seed);
-    let progress = if args.quiet { Shown::Not } else { Shown::on_stderr() };
-    let Destination { record, writer, page, is_in_store, .. } = destination;
-    let mut recorder = Recorder::new(record, writer, is_in_store, progress);
-    let header = header(args, &scope, host, seed);
-    let opening = std::iter::once(Line::Header(Box::new(header)))
-        .chain(scope.skipped.into_iter().map(Line::Skipped))
-        .try_for_each(|line| recorder.line(line));
+    let bench = Bench { host, interrupt, seed: args.seed.unwrap_or_else(random_seed) };
+    let header = header(scope.settings(&args.selection), machine::describe(host), bench.seed);
+    let mut measuring = Measuring::begin(destination, args.output.of.quiet);
+    let opening = measuring.open(header, scope.skipped);
     let settings = Settings {
         precision: scope.precision,
         budget: scope.budget,
         timing: scope.suite.timing,
-        seed,
+        seed: bench.seed,
         max_runs: scope.max_runs,
         first_round: 0,
         duet: scope.suite.in_turn && !args.alone,
         count_calls: !args.no_system_calls,
     };
-    let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
     let marked: Vec<Prepared> = if args.timeline.timeline { scope.cases.clone() } else { Vec::new() };
+    let recorder = &mut measuring.recorder;
     let ended = opening.and_then(|()| match scope.suite.crossover {
-        None => Session::new(settings, coordinator(), interrupt, scope.cases).run(&mut recorder),
-        Some(crossover) => {
-            chart(crossover, scope.cases, &settings, host, interrupt, &coordinator, &mut recorder)
-        }
+        None => Session::new(settings, bench.coordinator(), interrupt, scope.cases).run(recorder),
+        Some(crossover) => chart(crossover, scope.cases, &settings, bench, recorder),
     });
     let ended = match ended {
-        Ok(Ended::Complete) => timelines(&args.timeline, &marked, &mut coordinator(), &mut recorder),
+        Ok(Ended::Complete) => timelines(&args.timeline, &marked, &mut bench.coordinator(), recorder),
         ended => ended,
     };
-    let complete = matches!(ended, Ok(Ended::Complete));
     // Whatever a report shows is in the record. After a failed write nothing can be added.
     let ended = ended.and_then(|ended| {
         let derived = report::derived(&Report::from_reading(recorder.reading()));
         derived.into_iter().try_for_each(|line| recorder.line(line))?;
         Ok(ended)
     });
-    let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));
     let has_numbers = recorder.has_numbers();
-    let record = recorder.path().to_owned();
-    let report = Report::from_reading(recorder.into_reading());
-
-    // What was measured is shown and kept before anything is said about what went wrong.
-    let printed = output::print(rendered(&report, args.format));
-    let page = write_page(&report, &page, &record, is_in_store).transpose();
-    let partial = Partial { record: &record, has_page: matches!(page, Some(Ok(_))), has_numbers };
-    if !args.quiet {
-        output::say(&format!("record: {}", record.display()));
-        if let Some(Ok(page)) = &page {
-            output::say(&format!("page:   {}", page.display()));
-        }
-    }
-    let ended = ended.and_then(|ended| closing.map(|()| ended)).map_err(|error| {
+    let closed = measuring.close(ended);
+    let told = closed.files.show(&closed.report, rendered(&closed.report, args.output.of.format));
+    let record = &closed.files.record;
+    let partial = Partial { record, has_page: matches!(told.page, Ok(Some(_))), has_numbers };
+    let ended = closed.ended.map_err(|error| {
         Failure::new(format!(
             "cannot write to `{}`: {error}; {}",
             record.display(),
             if has_numbers { "it holds what was measured until then" } else { "no case has a number yet" }
         ))
     });
-    conclude(ended, [printed, page.transpose().map(|_| ())], &partial)
+    conclude(ended, told, &partial)
 }
 
 /// Measures cases, then searches for the size at which two mechanisms are equally fast, which has a fifth of the time to
 /// itself.
-fn chart<'c>(
+fn chart(
     (first, second): (&str, &str),
     cases: Vec<Prepared>,
     settings: &Settings,
-    host: &Host,
-    interrupt: &'c Interrupt,
-    coordinator: &dyn Fn() -> Coordinator<'c>,
+    bench: Bench<'_>,
     recorder: &mut Recorder,
 ) -> io::Result<Ended> {
     let began = Instant::now();
     let sizes = Settings { budget: settings.budget * 4 / 5, ..settings.clone() };
     let mut listener = Listener::new(recorder, 0);
-    let ended = Session::new(sizes, coordinator(), interrupt, cases).run(&mut listener)?;
+    let ended = Session::new(sizes, bench.coordinator(), bench.interrupt, cases).run(&mut listener)?;
     let (summaries, first_round) = listener.heard();
     if ended == Ended::Interrupted {
         return Ok(ended);
     }
     let budget = settings.budget.saturating_sub(began.elapsed());
     let settings = Settings { budget, first_round, ..settings.clone() };
-    crossover::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
+    let Bench { host, interrupt, .. } = bench;
+    let coordinator = || bench.coordinator();
+    crossover::run(Search::all(first, second, &summaries), host, &settings, interrupt, &coordinator, recorder)
 }
 
 /// A record that ends early, and what it is good for.
@@ -174,13 +149,9 @@ impl fmt::Display for Partial<'_> {
 }
 
 /// One sentence for each thing that went wrong, and the exit code of the worst.
-fn conclude(
-    ended: Result<Ended, Failure>,
-    afterwards: [Result<(), Failure>; 2],
-    partial: &Partial<'_>,
-) -> Result<Exit, Failure> {
+fn conclude(ended: Result<Ended, Failure>, told: Told, partial: &Partial<'_>) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
-    for failure in afterwards.into_iter().filter_map(Result::err) {
+    for failure in told.printed.err().into_iter().chain(told.page.err()) {
         output::say(&format!("error: {failure}"));
         exit = Exit::Incomplete;
     }
@@ -196,38 +167,6 @@ fn conclude(
     }
 }
 
-fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
-    header_with(scope.settings(&args.selection), host, seed)
-}
-
-/// The header of a record that is begun now, with these settings.
-pub(super) fn header_with(settings: BTreeMap<String, String>, host: &Host, seed: u64) -> Header {
-    Header {
-        schema: SCHEMA,
-        tool: Tool {
-            name: env!("CARGO_PKG_NAME").into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            commit: COMMIT.map(str::to_owned),
-            profile: PROFILE.into(),
-        },
-        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        command: crate::args::typed(),
-        seed,
-        settings,
-        machine: machine::describe(host),
-    }
-}
-
-/// Small enough for every reader of JSON to keep it exact.
-pub(super) fn random_seed() -> u64 {
-    let mut bytes = [0; 4];
-    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
-        Ok(_) => u32::from_ne_bytes(bytes).into(),
-        // Only the order of runs depends on it.
-        Err(_) => std::process::id().into(),
-    }
-}
-
 pub(super) fn rendered(report: &Report, format: RunFormat) -> String {
     match format {
         RunFormat::Table => report::text(report, output::style()),
@@ -235,36 +174,4 @@ pub(super) fn rendered(report: &Report, format: RunFormat) -> String {
         RunFormat::Csv => report::csv(report),
         RunFormat::Json => report::json(report),
     }
-}
-
-/// Writes the page that is wanted, if any, and says where it is. One that finds no room in the store goes to the current
-/// folder.
-pub(super) fn write_page(
-    report: &Report,
-    page: &WantedPage,
-    record: &Path,
-    is_in_store: bool,
-) -> Result<Option<PathBuf>, Failure> {
-    let (page, may_move) = match page {
-        WantedPage::None => return Ok(None),
-        WantedPage::OfRecord => (record.with_extension("html"), is_in_store),
-        WantedPage::File(page) => (page.clone(), false),
-    };
-    let html = report::html(report);
-    let Err(error) = super::report::write_new(&page, html.as_bytes()) else { return Ok(Some(page)) };
-    if let Some(name) = page.file_name().map(PathBuf::from).filter(|_| may_move)
-        && super::report::write_new(&name, html.as_bytes()).is_ok()
-    {
-        output::warn(&format!(
-            "cannot create `{}`: {error}; the page is in the current folder",
-            page.display()
-        ));
-        return Ok(Some(name));
-    }
-    // What was measured is in the record, so nothing has to be measured again.
-    Err(Failure::new(format!(
-        "cannot create `{}`: {error}; `weighbridge report {} --format html --out FILE` makes the page elsewhere",
-        page.display(),
-        values::quoted(record)
-    )))
 }

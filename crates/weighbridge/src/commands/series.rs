@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use weighbridge_record::{Header, Line, history};
 use weighbridge_report::{Dated, History};
 
-use crate::args::{self, By, HistoryFormat};
-use crate::commands::report::write_new;
-use crate::destination::cannot_create;
+use crate::args::{self, By};
 use crate::store::Entry;
+use crate::values::PageFormat;
 use crate::{Exit, Failure, output};
 
 /// So many machines are named in a refusal.
@@ -50,22 +49,20 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
         series.retain(|series| !series.changes.is_empty());
     }
     if series.is_empty() && !args.changes {
-        return Err(Failure::new(match records.is_empty() {
-            true => "there is no record; `weighbridge run` writes one",
-            false => "no record has a figure",
+        return Err(Failure::new(if records.is_empty() {
+            "there is no record; `weighbridge run` writes one"
+        } else {
+            "no record has a figure"
         }));
     }
     let history = History { by: name(by), machines, records, series };
-    let text = match args.format {
-        HistoryFormat::Table => history.text(output::style()),
-        HistoryFormat::Markdown => history.markdown(),
-        HistoryFormat::Json => history.json(),
-        HistoryFormat::Html => history.html(),
+    let text = match args.answer.format {
+        PageFormat::Table => history.text(output::style()),
+        PageFormat::Markdown => history.markdown(),
+        PageFormat::Json => history.json(),
+        PageFormat::Html => history.html(),
     };
-    match &args.out {
-        None => output::print(text)?,
-        Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "--out", &error))?,
-    }
+    args.answer.write(text)?;
     Ok(exit)
 }
 

@@ -4,7 +4,7 @@
 //! messages of 64 bytes whatever sizes there would be otherwise. Braces are alternatives, each a glob of its own.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use weighbridge_lab::placement;
+use weighbridge_harness::placement;
 use weighbridge_record::CaseId;
 
 use crate::Failure;
@@ -81,9 +81,10 @@ impl Glob {
     pub fn matches(&self, id: &CaseId) -> bool {
         let size = id.payload_bytes.to_string();
         let parts = [&id.pattern, &id.mechanism, &size, &id.placement];
-        match self.head.contains('/') {
-            true => self.matcher.is_match(parts.map(String::as_str).join("/")),
-            false => parts.iter().any(|part| self.matcher.is_match(part.as_str())),
+        if self.head.contains('/') {
+            self.matcher.is_match(parts.map(String::as_str).join("/"))
+        } else {
+            parts.iter().any(|part| self.matcher.is_match(part.as_str()))
         }
     }
 

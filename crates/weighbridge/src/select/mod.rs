@@ -10,11 +10,11 @@ mod offer;
 
 use std::collections::HashSet;
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::plan::{self, Changes, SUITES, Suite};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::plan::{self, Changes, Suite};
 use weighbridge_record::CaseId;
 
-use crate::{Failure, nearest, old_spellings};
+use crate::{Failure, nearest};
 pub use explain::explain;
 use glob::{Glob, has_wildcards};
 use offer::Wanted;
@@ -90,7 +90,7 @@ pub fn select(
     check_changes(&read, changes)?;
     let mut found = Vec::new();
     if read.is_empty() {
-        let suite = suite.unwrap_or(&SUITES[0]);
+        let suite = suite.unwrap_or_else(Suite::first);
         let ids = suite.cases(&without_axes(changes));
         found.push(Understood { word: None, source: Source::Suite(suite.name), ids });
     }
@@ -124,9 +124,6 @@ enum Word {
 
 impl Word {
     fn read(word: &str) -> Result<Word, Failure> {
-        if let Some(renamed) = old_spellings::in_case(word) {
-            return Err(Failure::new(renamed));
-        }
         if !has_wildcards(word)
             && let Ok(id) = word.parse::<CaseId>()
         {
@@ -219,12 +216,13 @@ fn of_suite(word: &str, globs: &[Glob], suite: &Suite, changes: &Changes) -> Res
         return Ok(ids);
     }
     let has_others = globs.iter().any(|glob| !offer::matching(glob, Wanted::default()).is_empty());
-    Err(Failure::new(match has_others {
-        true => format!(
+    Err(Failure::new(if has_others {
+        format!(
             "`{word}` selects nothing in suite {}; leave --suite out to select from all that `weighbridge list` shows",
             suite.name
-        ),
-        false => nothing(word, globs),
+        )
+    } else {
+        nothing(word, globs)
     }))
 }
 
@@ -273,11 +271,6 @@ fn existing(ids: impl Iterator<Item = CaseId>, left_out: &mut Vec<LeftOut>) -> V
 
 /// An axis and a value that at least one of the cases has.
 fn check_axis<'a>(axis: &str, value: &str, ids: impl Iterator<Item = &'a CaseId>) -> Result<(), Failure> {
-    if let Some(renamed) = old_spellings::now(old_spellings::Kind::Axis, axis)
-        .or_else(|| old_spellings::now(old_spellings::Kind::CasePart, &format!("{axis}={value}")))
-    {
-        return Err(Failure::new(renamed));
-    }
     let mut refusal = None;
     let mut known: Vec<&str> = Vec::new();
     for id in ids {
@@ -312,11 +305,12 @@ fn check_axis_glob(axis: &str, value: &str, ids: &[CaseId]) -> Result<(), Failur
             .iter()
             .any(|id| catalogue::resolve(id).is_ok())
     };
-    match ids.iter().any(takes) {
-        true => Ok(()),
-        false => Err(Failure::new(format!(
+    if ids.iter().any(takes) {
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
             "no selected case takes a value like `{value}` on an axis `{axis}`; see `weighbridge list {axis}`"
-        ))),
+        )))
     }
 }
 

@@ -1,9 +1,9 @@
 //! What there is to select from where no suite is named: everything that `weighbridge list` shows, at a few sizes and in
 //! the placements that suit the pattern.
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::{Caps, PatternInfo, Target};
-use weighbridge_lab::{axis, plan};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Caps, PatternInfo, Target};
+use weighbridge_harness::{axis, plan};
 use weighbridge_record::CaseId;
 
 use super::glob::Glob;
@@ -55,10 +55,7 @@ fn only_by_name(target: &Target) -> bool {
 }
 
 fn cases(pattern: &PatternInfo, target: &Target, wanted: Wanted<'_>) -> Vec<CaseId> {
-    let sizes = match target.caps.has(Caps::PAYLOAD) {
-        true => wanted.sizes.unwrap_or(SIZES),
-        false => &[0],
-    };
+    let sizes = if target.caps.has(Caps::PAYLOAD) { wanted.sizes.unwrap_or(SIZES) } else { &[0] };
     let placements: Vec<&str> = match wanted.placements {
         Some(placements) => placements.iter().map(String::as_str).collect(),
         None => placements(pattern, target).to_vec(),
@@ -108,6 +105,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_listed_is_there_and_exists() {
+        crate::register();
         let cases = all(Wanted::default());
         let offered: BTreeSet<_> =
             cases.iter().map(|id| (id.pattern.clone(), id.mechanism.clone())).collect();
@@ -122,6 +120,7 @@ mod tests {
 
     #[test]
     fn a_pattern_of_one_role_needs_one_cpu_and_what_carries_nothing_has_one_size() {
+        crate::register();
         let cases = all(Wanted::default());
         let of = |pattern: &str, mechanism: &str| -> Vec<String> {
             let of = |id: &&CaseId| id.pattern == pattern && id.mechanism == mechanism;

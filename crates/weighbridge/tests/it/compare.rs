@@ -187,7 +187,7 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
         ("none.jsonl --with also-none.jsonl", "cannot read `none.jsonl`"),
         // What cannot be set is said before anything is measured.
         ("--b sysctl:kernel.no-such=1 roundtrip/mock/1/free", "there is no sysctl `kernel.no-such`"),
-        ("--b cgroup:/proc roundtrip/mock/1/free -q", "is no control group"),
+        ("--b cgroup:/proc roundtrip/mock/1/free -q", "is not a control group"),
     ] {
         refused(folder.path(), words, why);
     }

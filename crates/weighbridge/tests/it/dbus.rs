@@ -47,7 +47,7 @@ fn a_capture_is_shown_in_every_format_without_what_messages_say() {
     assert_eq!(counted, [8_313, 2_850, 761, 3, 4_699]);
     assert!(totals("bytes") > 1_000_000);
     assert_eq!(document["files"][0]["format"], "pcap");
-    let plain = show("text");
+    let plain = show("table");
     let add_match = plain.lines().find(|line| line.trim_start().starts_with("AddMatch")).unwrap_or_default();
     let cells: Vec<&str> = add_match.split_whitespace().collect();
     assert_eq!(cells, ["AddMatch", "1,308", "15.7", "%"], "{plain}");
@@ -58,7 +58,7 @@ fn a_capture_is_shown_in_every_format_without_what_messages_say() {
     let page = show("html");
     assert_eq!(page.matches("<svg").count(), 4);
     // Nothing is loaded from anywhere.
-    assert!(!page.contains("src=") && !page.contains("href="), "{page}");
+    assert!(!page.contains("src=") && !page.replace("href=\"#", "").contains("href="), "{page}");
     for shown in [document.to_string(), plain, markdown, page] {
         assert!(!SECRETS.iter().any(|secret| shown.contains(secret)), "{shown}");
     }
@@ -112,21 +112,15 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
         ("analyse boot.pcap --window 2s..1s", "error: --window: `2s..1s` ends before it begins"),
         ("capture", "error: which bus? give --session, --system or --address ADDRESS\n"),
         ("lint", "error: nothing to look at; "),
-        (
-            "exam --broker dbus",
-            "error: --broker: `dbus` is no broker that is known here; there are dbus-daemon, ",
-        ),
-        ("exam --only order", "error: --only: `order` is no property; there are order-of-one-sender, "),
+        ("exam --broker dbus", "error: --broker: `dbus` is not a known broker; known are dbus-daemon, "),
+        ("exam --only order", "error: --only: `order` is not a property; there are order-of-one-sender, "),
         (
             "exam --address unix:path=/nonexistent/bus",
             "error: no bus answers at `unix:path=/nonexistent/bus`",
         ),
         ("replay empty", "error: `empty` is empty\n"),
-        (
-            "replay boot.pcap --on dbus",
-            "error: --on: `dbus` is no broker that is known here; there are dbus-daemon, ",
-        ),
-        ("replay boot.pcap --speed fast", "error: --speed: `fast` is no speed; write recorded, "),
+        ("replay boot.pcap --on dbus", "error: --on: `dbus` is not a known broker; known are dbus-daemon, "),
+        ("replay boot.pcap --speed fast", "error: --speed: `fast` is not a speed; write recorded, "),
         (
             "replay boot.pcap --on unix:path=/nonexistent/bus",
             "error: no bus answers at `unix:path=/nonexistent/bus`",
@@ -301,7 +295,7 @@ fn a_running_bus_is_examined_and_so_are_private_ones() {
     let left_out = answers(1)["outcomes"][0]["skipped"].as_str().unwrap();
     assert!(left_out.contains("private brokers only"), "{document}");
     let (shown, _) = output(folder.path(), &words, 0);
-    let left_out = "\nNot examined (–)\n  this bus: stalled-subscriber: this experiment can harm a bus";
+    let left_out = "\n■ Not examined (–)\n  this bus: stalled-subscriber: this experiment can harm a bus";
     assert!(shown.contains(left_out), "{shown}");
     let words = "exam --broker dbus-daemon --only departed-callee,unique-names --times 2";
     let (shown, _) = output(folder.path(), words, 0);

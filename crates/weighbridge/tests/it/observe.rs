@@ -12,7 +12,7 @@ use crate::{all, folder, said, shown, start, text, valid_record};
 #[test]
 fn each_means_is_listed_with_what_came_of_trying_it() {
     let folder = folder();
-    let text = shown(folder.path(), "explain --means");
+    let text = shown(folder.path(), "explain --probes");
     for means in ["software", "tracepoints", "interrupts", "halts", "hardware", "sampling", "system-calls"] {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(means));
         let status = line.and_then(|line| line.split_whitespace().nth(1));
@@ -22,7 +22,7 @@ fn each_means_is_listed_with_what_came_of_trying_it() {
         );
     }
     let all: Vec<Value> =
-        serde_json::from_str(&shown(folder.path(), "explain --means --format json")).unwrap();
+        serde_json::from_str(&shown(folder.path(), "explain --probes --format json")).unwrap();
     assert_eq!(all.len(), 7);
     let refused = all.iter().filter(|probe| probe["status"] == "refused");
     refused.for_each(|probe| assert!(probe["why"].as_str().is_some_and(|why| why.len() > 10), "{probe}"));

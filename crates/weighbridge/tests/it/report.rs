@@ -23,11 +23,12 @@ const FIGURES: &str = "...
 fn a_record_is_shown_as_the_run_showed_it() {
     let folder = folder();
     measure(folder.path(), "r.jsonl");
-    // What other commands call text is a table here, and is understood.
-    for words in ["report r.jsonl", "report r.jsonl --format text"] {
-        let report = weighbridge(folder.path()).args(words.split(' ')).assert();
-        report.success().stdout_eq(FIGURES).stderr_eq("");
-    }
+    weighbridge(folder.path())
+        .args(["report", "r.jsonl"])
+        .assert()
+        .success()
+        .stdout_eq(FIGURES)
+        .stderr_eq("");
     let record = std::fs::read(folder.path().join("r.jsonl")).unwrap();
     weighbridge(folder.path()).args(["report", "-"]).stdin(record).assert().success().stdout_eq(FIGURES);
 }
@@ -159,7 +160,7 @@ This comparison is not interleaved: [..]
         "error: no figure of `roundtrip/pipe/1/free` is in the record; `weighbridge report RECORD` shows which cases are\n",
     );
     baseline("before.jsonl").code(2).stderr_eq(
-        "error: --baseline takes a case or a record, and there is no file of that name: `before.jsonl` is no case id: [..]\n",
+        "error: --baseline takes a case or a record, and there is no file of that name: `before.jsonl` is not a case id: [..]\n",
     );
 }
 

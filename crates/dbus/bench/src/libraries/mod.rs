@@ -15,10 +15,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use weighbridge_lab::axis::{Peers, WAIT};
-use weighbridge_lab::choice;
-use weighbridge_lab::contract::{Facts, Unsupported};
-use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_harness::axis::{Peers, WAIT};
+use weighbridge_harness::choice;
+use weighbridge_harness::contract::{Facts, Unsupported};
+use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_probe::counters;
 
 use crate::client::READ_BYTES;

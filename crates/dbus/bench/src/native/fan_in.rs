@@ -5,15 +5,15 @@ use std::os::unix::net::UnixStream;
 
 use causeway_bus::{Connection, Incoming, Message};
 use causeway_dbus_wire::wire::Body;
-use weighbridge_lab::axis::Choice;
-use weighbridge_lab::buffer::Buffer;
-use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
-use weighbridge_lab::ctx::Ctx;
-use weighbridge_lab::fan_in::{self, writers};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::CaseParams;
-use weighbridge_lab::shared::Step;
-use weighbridge_lab::shared_counters::SharedCounters;
+use weighbridge_harness::axis::Choice;
+use weighbridge_harness::buffer::Buffer;
+use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
+use weighbridge_harness::ctx::Ctx;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
+use weighbridge_harness::shared::Step;
+use weighbridge_targets::fan_in::{self, writers};
+use weighbridge_targets::shared_counters::SharedCounters;
 
 use super::{CausewayBus, WAITS, failed, join, next, payload};
 use crate::broker::{self, Brokered, Kind, Place};

@@ -20,8 +20,8 @@ use causeway_bus::{Connection, ConnectionOptions, Error, Incoming, Message};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::Body;
 use weighbridge_dbus_client::brokers::Program;
-use weighbridge_lab::choice;
-use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_harness::choice;
+use weighbridge_harness::params::{CaseParams, Wait};
 
 use crate::broker::Kind;
 use crate::client::{INTERFACE, MEMBER, PATH};

@@ -39,9 +39,10 @@ pub fn difference(case: &CaseId, a: Side<'_>, b: Side<'_>, prices: &[Price]) -> 
     let busy = format!("{}/idle=busy", case.placement);
     let Some(priced) = [place.as_str(), busy.as_str()].into_iter().find(|place| places.contains(place))
     else {
-        let others = match places.is_empty() {
-            true => "none that holds for more than one case".to_owned(),
-            false => format!("those of {}", places.into_iter().collect::<Vec<_>>().join(", ")),
+        let others = if places.is_empty() {
+            "none that holds for more than one case".to_owned()
+        } else {
+            format!("those of {}", places.into_iter().collect::<Vec<_>>().join(", "))
         };
         return Err(format!(
             "no part of the difference is named: the record of prices has none of {place}, but {others}; `weighbridge explain {case}` \

@@ -59,12 +59,11 @@ impl Format {
     /// The text of a field: of fixed length, or elsewhere in the record.
     pub fn text(&self, record: &[u8], name: &str) -> Option<String> {
         let field = self.field(name)?;
-        let (offset, size) = match field.is_elsewhere {
-            false => (field.offset, field.size),
-            true => {
-                let place = self.number(record, name)? as u64;
-                ((place & 0xffff) as usize, (place >> 16 & 0xffff) as usize)
-            }
+        let (offset, size) = if !field.is_elsewhere {
+            (field.offset, field.size)
+        } else {
+            let place = self.number(record, name)? as u64;
+            ((place & 0xffff) as usize, (place >> 16 & 0xffff) as usize)
         };
         let bytes = record.get(offset..offset.checked_add(size)?)?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

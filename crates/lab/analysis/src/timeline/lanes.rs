@@ -130,10 +130,7 @@ pub fn lanes(subject: &Subject, from_ns: u64, to_ns: u64) -> (Vec<Lane>, Vec<Arr
                 continue;
             }
             spans.sort_by_key(|span| (span.from_ns, span.what.is_above()));
-            let name = match *thread == own {
-                true => role.name.clone(),
-                false => format!("{} ({thread})", role.name),
-            };
+            let name = if *thread == own { role.name.clone() } else { format!("{} ({thread})", role.name) };
             lanes.push(Lane { name, of: Of::Role(index, *thread), spans });
         }
     }
@@ -180,9 +177,10 @@ fn of_cpu(subject: &Subject, trace: &Trace, cpu: u32, window: Window) -> Lane {
             Event::Switch { from, to, .. } => {
                 let is_missing =
                     runs.is_some_and(|thread| thread != *from) && !trace.has_gap(cpu, since_ns, at_ns);
-                spans.extend(match is_missing {
-                    true => window.span(since_ns, at_ns, What::Lost, UNRECORDED),
-                    false => running(since_ns, at_ns, runs.or(Some(*from))),
+                spans.extend(if is_missing {
+                    window.span(since_ns, at_ns, What::Lost, UNRECORDED)
+                } else {
+                    running(since_ns, at_ns, runs.or(Some(*from)))
                 });
                 (since_ns, runs) = (at_ns, Some(*to));
                 if at_ns > to_ns {

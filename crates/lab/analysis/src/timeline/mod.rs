@@ -2,17 +2,15 @@
 //!
 //! Pure: bytes, formats and marks in; values and text out. [`Trace::decode`] reads the pages of the kernel's trace buffers ·
 //! [`Subject`] is what was observed: roles with their threads and marks, and the trace, if there is one · [`phases`] divides each operation ·
-//! [`lanes`] says who did what and when · [`chrome`] writes all of it for ui.perfetto.dev · [`picture`] and [`svg`] draw a few operations.
+//! [`lanes`] says who did what and when · [`chrome`] writes all of it for ui.perfetto.dev · [`picture`] picks a few operations to draw.
 
 pub mod chrome;
 mod format;
 pub mod lanes;
-pub mod markup;
 mod pages;
 pub mod phases;
 pub mod picture;
 mod subject;
-pub mod svg;
 mod trace;
 
 pub use format::{Format, FormatError};

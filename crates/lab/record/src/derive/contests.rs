@@ -154,9 +154,10 @@ fn line(group: &[Costs<'_>], found: &contest::Contest, is_chosen: bool, confiden
                 [1.0 / interval.high, 1.0 / interval.low]
             })
         });
-        let times_first = match index == first {
-            true => 1.0,
-            false => group[index].over(&group[first]).ratio().expect("both were measured"),
+        let times_first = if index == first {
+            1.0
+        } else {
+            group[index].over(&group[first]).ratio().expect("both were measured")
         };
         Contestant {
             case: group[index].case.clone(),

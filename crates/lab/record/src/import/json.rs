@@ -12,9 +12,10 @@ pub fn parse<T: DeserializeOwned>(text: &str, tool: &str) -> Result<T, Problem> 
     serde_json::from_str(text).map_err(|error| {
         let sentence = error.to_string();
         let why = sentence.split(" at line ").next().unwrap_or_default();
-        let why = match error.is_eof() {
-            true => format!("ends in the middle of {tool}'s JSON"),
-            false => format!("not what {tool} writes: {why}"),
+        let why = if error.is_eof() {
+            format!("ends in the middle of {tool}'s JSON")
+        } else {
+            format!("not what {tool} writes: {why}")
         };
         Problem::at(error.line().max(1), why)
     })

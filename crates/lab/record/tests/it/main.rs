@@ -1,4 +1,3 @@
-//! Records as they were written before, and the output of other tools.
+//! The output of other tools as lines of a record.
 
 mod import;
-mod old_schema;

@@ -12,8 +12,11 @@ use plotly::{Layout, Plot, Scatter, Trace};
 
 use crate::axis::plain_axis;
 use crate::chart::{Bar, Chart, Drawing, Line, MOST_STRIPS, Piece, Point, Strip};
+use crate::html::columns::columns;
 use crate::html::escape::{escaped, in_chart, in_script};
 use crate::html::flame::flame;
+use crate::html::sequence::sequence;
+use crate::html::timeline::timeline;
 use crate::look::Look;
 use crate::units::significant;
 
@@ -40,13 +43,9 @@ pub fn drawn(chart: &Chart) -> String {
         Drawing::Bars(values, all) => bars(&chart.title, values.drawn(), all),
         Drawing::Strips(all, change) => strips(&chart.title, all, *change),
         Drawing::Flame(of) => flame(&chart.title, of),
-        Drawing::Timeline(picture) => {
-            let title = escaped(&chart.title);
-            let drawing = weighbridge_analysis::timeline::svg::svg(picture, &chart.title);
-            format!(
-                "<figure class=\"chart\"><figcaption>{title}</figcaption>\n<div class=\"scroll timeline\" tabindex=\"0\">{drawing}</div></figure>\n"
-            )
-        }
+        Drawing::Timeline(picture) => timeline(&chart.title, picture),
+        Drawing::Columns(of) => columns(&chart.title, of),
+        Drawing::Sequence(messages) => sequence(&chart.title, messages),
     }
 }
 

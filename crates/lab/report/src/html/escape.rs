@@ -1,12 +1,21 @@
 //! Foreign text inside HTML, inside charts, and inside scripts.
 
-use weighbridge_analysis::timeline::markup;
-
 use crate::words::plain;
 
 /// Text for HTML content and for attributes in double quotes.
 pub fn escaped(text: &str) -> String {
-    markup::escaped(&plain(text))
+    let mut out = String::with_capacity(text.len());
+    for c in plain(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Text for a chart, where `<b>` and the like are markup, but only these three characters have names.

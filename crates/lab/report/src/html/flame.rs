@@ -1,9 +1,7 @@
 //! A flame graph as SVG inside the page.
 
-use std::fmt::Write;
-
+use super::svg::{Anchor, Area, Svg, shortened};
 use crate::flame::{Flame, FlameBox, FlameUnit};
-use crate::html::escape::escaped;
 use crate::units::significant;
 
 const WIDTH: f64 = 1160.0;
@@ -11,47 +9,28 @@ const ROW: f64 = 17.0;
 /// Width of a character of the labels.
 const CHARACTER: f64 = 6.7;
 
-/// The drawing, with names and shares as titles of its boxes.
+/// The drawing, with names and shares as tooltips of its boxes.
 pub fn flame(title: &str, flame: &Flame) -> String {
     let height = flame.rows as f64 * ROW;
-    let title = escaped(title);
-    let mut out = format!(
-        "<figure class=\"chart\">\n<figcaption>{title}</figcaption>\n<div class=\"scroll\" tabindex=\"0\">\
-         <svg class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
-         aria-label=\"Flame graph: {title}\">\n"
-    );
-    for of in &flame.boxes {
-        out.push_str(&drawn(of, flame.unit, height));
-    }
-    out.push_str("</svg></div>\n</figure>\n");
-    out
+    let mut svg = Svg::new("flame", WIDTH, height, &format!("Flame graph: {title}"));
+    flame.boxes.iter().for_each(|of| draw(&mut svg, of, flame.unit, height));
+    svg.figure("scroll", title)
 }
 
-fn drawn(of: &FlameBox, unit: FlameUnit, height: f64) -> String {
+fn draw(svg: &mut Svg, of: &FlameBox, unit: FlameUnit, height: f64) {
     let (left, width) = (of.left * WIDTH, of.width * WIDTH);
     let top = height - (of.row + 1) as f64 * ROW;
     let place = if of.in_kernel { ", kernel" } else { "" };
-    let mut out = format!(
-        "<g><title>{}{place}: {} % ({} {})</title><rect x=\"{left:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" \
-         fill=\"{}\"/>",
-        escaped(&of.name),
-        significant(of.width * 100.0),
-        of.samples,
-        unit.name(),
-        (width - 0.5).max(0.5),
-        ROW - 1.0,
-        colour(of)
-    );
-    let room = ((width - 4.0) / CHARACTER) as usize;
-    if room >= 3 {
-        let label: String = match of.name.chars().count() > room {
-            true => of.name.chars().take(room - 1).chain(['…']).collect(),
-            false => of.name.clone(),
-        };
-        let _ =
-            write!(out, "<text x=\"{:.1}\" y=\"{}\">{}</text>", left + 2.0, top + ROW - 5.0, escaped(&label));
-    }
-    out + "</g>\n"
+    let percent = significant(of.width * 100.0);
+    let tooltip = format!("{}{place}: {percent} % ({} {})", of.name, of.samples, unit.name());
+    svg.with_tooltip(&tooltip, |svg| {
+        let area = Area { x: left, y: top, width: (width - 0.5).max(0.5), height: ROW - 1.0 };
+        svg.rect(&format!("fill=\"{}\"", colour(of)), area);
+        let room = ((width - 4.0) / CHARACTER) as usize;
+        if room >= 3 {
+            svg.text("", Anchor::Start, (left + 2.0, top + ROW - 5.0), &shortened(&of.name, room));
+        }
+    });
 }
 
 /// Roles grey, functions of the kernel orange, others blue; dark text is read on each.

@@ -1,12 +1,16 @@
 //! The document as one HTML file that works offline: everything it needs is inside it, and it may load nothing else.
 
 mod chart;
+mod columns;
 pub mod escape;
 mod flame;
+mod sequence;
+mod svg;
+mod timeline;
 
 use std::fmt::Write;
 
-use crate::chart::Chart;
+use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Document, Item, Section, Table};
 use crate::figure::Figure;
 use crate::model::Report;
@@ -17,48 +21,64 @@ use escape::escaped;
 
 /// The report as one HTML document.
 ///
-/// It is about 5 MB, most of it the charting script.
+/// With charts that a reader can zoom it is about 5 MB, most of it their script.
 pub fn html(report: &Report) -> String {
-    html_of(&document(report))
+    document(report).html()
 }
 
-/// Any document as an HTML page.
-pub fn html_of(document: &Document) -> String {
-    let script = plotly_script();
-    let mut out = String::with_capacity(script.len() + (1 << 20));
-    out.push_str(include_str!("head.html"));
-    let title = escaped(&document.title);
-    let _ = writeln!(out, "<title>{title}</title>");
-    out.push_str("<style>\n");
-    out.push_str(include_str!("page.css"));
-    let _ = write!(out, "</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n");
-    out.push_str(&warnings(&document.warnings));
-    let sections: Vec<(&Section, String)> =
-        document.sections.iter().map(|section| (section, blocks(&section.blocks))).collect();
-    out.push_str("<nav aria-label=\"Sections\"><ul>\n");
-    for (section, _) in &sections {
-        let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escaped(&section.title));
+impl Document {
+    /// As one page that works offline.
+    pub fn html(&self) -> String {
+        let mut out = String::with_capacity(1 << 20);
+        out.push_str(include_str!("head.html"));
+        let title = escaped(&self.title);
+        let _ = writeln!(out, "<title>{title}</title>");
+        out.push_str("<style>\n");
+        out.push_str(include_str!("page.css"));
+        let _ = write!(out, "</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n");
+        out.push_str(&warnings(&self.warnings));
+        let sections: Vec<(&Section, String)> =
+            self.sections.iter().map(|section| (section, blocks(&section.blocks))).collect();
+        out.push_str("<nav aria-label=\"Sections\"><ul>\n");
+        for (section, _) in &sections {
+            let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escaped(&section.title));
+        }
+        out.push_str("</ul></nav>\n</header>\n<main>\n");
+        for (section, inside) in &sections {
+            let title = escaped(&section.title);
+            let _ = write!(out, "<section id=\"{}\">\n<h2>{title}</h2>\n{inside}</section>\n", section.id);
+        }
+        out.push_str("</main>\n");
+        if self.sections.iter().any(|section| needs_script(&section.blocks)) {
+            out.push_str(&plotly_script());
+        }
+        out.push_str("\n<script>\n");
+        out.push_str(include_str!("page.js"));
+        out.push_str("</script>\n</body>\n</html>\n");
+        out
     }
-    out.push_str("</ul></nav>\n</header>\n<main>\n");
-    for (section, inside) in &sections {
-        let title = escaped(&section.title);
-        let _ = write!(out, "<section id=\"{}\">\n<h2>{title}</h2>\n{inside}</section>\n", section.id);
-    }
-    out.push_str("</main>\n");
-    out.push_str(&script);
-    out.push_str("\n<script>\n");
-    out.push_str(include_str!("page.js"));
-    out.push_str("</script>\n</body>\n</html>\n");
-    out
+}
+
+/// Is there a chart that the charting script draws?
+fn needs_script(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| match block {
+        Block::Chart(chart) => matches!(
+            chart.drawing,
+            Drawing::Lines(..) | Drawing::Dots(..) | Drawing::Bars(..) | Drawing::Strips(..)
+        ),
+        Block::Fold { blocks, .. } => needs_script(blocks),
+        _ => false,
+    })
 }
 
 fn warnings(lines: &[String]) -> String {
     let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
-    match items.is_empty() {
-        true => items,
-        false => format!(
+    if items.is_empty() {
+        items
+    } else {
+        format!(
             "<div class=\"warning\" role=\"note\"><p><strong>Read this first</strong></p><ul>\n{items}</ul></div>\n"
-        ),
+        )
     }
 }
 
@@ -82,6 +102,10 @@ fn block(block: &Block) -> String {
             format!("<dl class=\"facts\">\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
         }
         Block::Table(figures) => table(figures),
+        Block::Verbatim(text) => {
+            let lines: Vec<String> = text.lines().map(escaped).collect();
+            format!("<pre>{}</pre>\n", lines.join("\n"))
+        }
         Block::Chart(of) => chart(of),
         Block::Fold { summary, is_open, blocks: inside } => fold(summary, *is_open, &blocks(inside)),
     }
@@ -124,9 +148,10 @@ fn table(table: &Table) -> String {
     let class = |index: usize| if table.columns[index].is_text { " class=\"text\"" } else { "" };
     let head = |index: &usize| {
         let text = escaped(table.columns[*index].head.trim());
-        let (sort, text) = match table.is_sortable {
-            true => (" aria-sort=\"none\"", format!("<button type=\"button\">{text}</button>")),
-            false => ("", text),
+        let (sort, text) = if table.is_sortable {
+            (" aria-sort=\"none\"", format!("<button type=\"button\">{text}</button>"))
+        } else {
+            ("", text)
         };
         format!("<th scope=\"col\"{}{sort}>{text}</th>", class(*index))
     };
@@ -139,13 +164,12 @@ fn table(table: &Table) -> String {
     };
     let heads: String = shown.iter().map(head).collect();
     let rows: String = table.rows.iter().map(row).collect();
-    let title = match table.title.is_empty() {
-        true => String::new(),
-        false => format!("<h4>{}</h4>\n", escaped(&table.title)),
-    };
-    let (filter, scroll, id) = match table.is_sortable {
-        true => (FILTER, "scroll tall", " class=\"sortable\" id=\"sortable\""),
-        false => ("", "scroll", ""),
+    let title =
+        if table.title.is_empty() { String::new() } else { format!("<h4>{}</h4>\n", escaped(&table.title)) };
+    let (filter, scroll, id) = if table.is_sortable {
+        (FILTER, "scroll tall", " class=\"sortable\" id=\"sortable\"")
+    } else {
+        ("", "scroll", "")
     };
     format!(
         "{title}{filter}<div class=\"{scroll}\" tabindex=\"0\"><table{id}>\n<thead><tr>{heads}</tr></thead>\n\
@@ -167,9 +191,10 @@ fn cell(cell: &Cell, class: &str, is_label: bool) -> String {
             format!("<{name}{scope}{class}{unit} data-value=\"{value}\">{}</{name}>", escaped(text))
         }
         Cell::Figure(Figure { value, interval, marks, is_best, .. }) => {
-            let (best, value) = match is_best {
-                true => (" class=\"best\"", format!("<strong>{}</strong>", escaped(value))),
-                false => ("", escaped(value)),
+            let (best, value) = if *is_best {
+                (" class=\"best\"", format!("<strong>{}</strong>", escaped(value)))
+            } else {
+                ("", escaped(value))
             };
             format!("<td{best}>{value} <small>{} {marks}</small></td>", escaped(interval))
         }

@@ -238,9 +238,10 @@ fn remarks(all: &[&Explanation]) -> Vec<Block> {
         further: cases,
         ..Item::default()
     };
-    match cases.is_empty() {
-        true => Vec::new(),
-        false => vec![Block::Heading("Remarks".into()), Block::List(cases.into_iter().map(item).collect())],
+    if cases.is_empty() {
+        Vec::new()
+    } else {
+        vec![Block::Heading("Remarks".into()), Block::List(cases.into_iter().map(item).collect())]
     }
 }
 

@@ -190,9 +190,8 @@ mod tests {
 
     use super::*;
     use crate::document::Document;
-    use crate::html::html_of;
     use crate::model::Sourced;
-    use crate::text::{Style, text_of};
+    use crate::text::Style;
 
     fn functions(count: usize) -> Functions {
         let function = |index: usize| FunctionCount {
@@ -225,7 +224,7 @@ mod tests {
     fn the_table_ends_with_the_sum_the_remainder_and_what_was_measured() {
         let what = functions(25);
         let report = Report { functions: vec![Sourced { source: 0, what }], ..Report::default() };
-        let text = text_of(&document(&report), Style::default());
+        let text = document(&report).text(Style::default());
         let rows: Vec<String> = text
             .lines()
             .skip_while(|line| !line.contains("f19"))
@@ -243,7 +242,7 @@ mod tests {
             "{text}"
         );
         assert!(text.replace("\n  ", " ").contains("1 window in which something else ran too"), "{text}");
-        let page = html_of(&document(&report));
+        let page = document(&report).html();
         assert!(page.contains("<title>do_read, kernel: 80.0 % (40 instructions)</title>"), "a flame graph");
         assert!(page.contains("<title>user mode: 20.0 % (10 instructions)</title>"));
     }
@@ -261,7 +260,7 @@ mod tests {
         let document = document(&report);
         let ids: Vec<&str> = document.sections.iter().map(|section| section.id.as_str()).collect();
         assert_eq!(ids, ["functions-compared-1", "functions-1", "functions-2"]);
-        let text = text_of(&document, Style::default());
+        let text = document.text(Style::default());
         let row = text.lines().find(|line| line.trim().starts_with("f1 ")).unwrap();
         assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["f1", "2.0", "5.0", "+3.0", "1.00", "1.00"]);
     }

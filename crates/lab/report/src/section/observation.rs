@@ -211,11 +211,10 @@ fn of_two(of: &Difference) -> Vec<Block> {
 /// The means that could not be used, with what would allow them.
 fn not_used(refused: &[RefusedMeans]) -> Vec<Block> {
     let sentence = |of: &RefusedMeans| plain(&format!("{}: {}", of.means, of.why));
-    match refused.is_empty() {
-        true => Vec::new(),
-        false => {
-            vec![Block::Heading("Not used here".into()), Block::sentences(refused.iter().map(sentence))]
-        }
+    if refused.is_empty() {
+        Vec::new()
+    } else {
+        vec![Block::Heading("Not used here".into()), Block::sentences(refused.iter().map(sentence))]
     }
 }
 

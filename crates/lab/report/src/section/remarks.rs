@@ -144,10 +144,7 @@ fn not_reached(report: &Report) -> Vec<Item> {
     let is_never = |case: &&Measured| case.summary.is_none() && case.runs.is_empty();
     let never: Vec<&Measured> = all.iter().copied().filter(is_never).collect();
     let why = format!("{} of {}: the program ended before", never.len(), many(all.len(), "case"));
-    match never.is_empty() {
-        true => Vec::new(),
-        false => vec![entry(why, coverage::described(report, &never, &all))],
-    }
+    if never.is_empty() { Vec::new() } else { vec![entry(why, coverage::described(report, &never, &all))] }
 }
 
 /// Cases with the same reason, in the order in which the reasons first come. Reasons that differ in nothing but the payload

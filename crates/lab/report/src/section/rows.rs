@@ -129,10 +129,11 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
         over(format!("{what} {}/op", scale.name), &|summary| get(&summary.per_op), &|value| scale.show(value))
     };
     let has_parts = all().all(|summary| summary.per_op.user_ns.is_some());
-    match has_parts {
-        true => columns
-            .extend([cpu("user CPU", |per_op| per_op.user_ns), cpu("kernel CPU", |per_op| per_op.kernel_ns)]),
-        false => columns.push(cpu("CPU", |per_op| Some(per_op.cpu().0).filter(|cpu| *cpu > 0.0))),
+    if has_parts {
+        columns
+            .extend([cpu("user CPU", |per_op| per_op.user_ns), cpu("kernel CPU", |per_op| per_op.kernel_ns)])
+    } else {
+        columns.push(cpu("CPU", |per_op| Some(per_op.cpu().0).filter(|cpu| *cpu > 0.0)))
     }
     columns.extend(beside(matrix));
     for name in series(matrix) {

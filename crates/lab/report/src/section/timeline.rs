@@ -26,12 +26,11 @@ pub fn section(report: &Report) -> Option<Section> {
         let timeline = &timeline.what;
         let subject = plain(&timeline.subject);
         let inside = of(timeline);
-        match several && index >= OPEN {
-            true => blocks.push(Block::fold(subject, inside)),
-            false => {
-                blocks.push(Block::Heading(subject));
-                blocks.extend(inside);
-            }
+        if several && index >= OPEN {
+            blocks.push(Block::fold(subject, inside))
+        } else {
+            blocks.push(Block::Heading(subject));
+            blocks.extend(inside);
         }
     }
     if !blocks.is_empty() {
@@ -43,14 +42,15 @@ pub fn section(report: &Report) -> Option<Section> {
 fn of(timeline: &Timeline) -> Vec<Block> {
     let mut blocks = vec![Block::sentences(sentences(timeline))];
     let figures = (!timeline.phases.is_empty()).then(|| phases(timeline));
-    match timeline.picture.lanes.is_empty() {
-        true => blocks.extend(figures.map(Block::Table)),
-        false => blocks.push(Block::Chart(Box::new(Chart {
+    if timeline.picture.lanes.is_empty() {
+        blocks.extend(figures.map(Block::Table))
+    } else {
+        blocks.push(Block::Chart(Box::new(Chart {
             title: format!("Operations of usual length of {}", plain(&timeline.subject)),
             about: String::new(),
             drawing: Drawing::Timeline(timeline.picture.clone()),
             figures,
-        }))),
+        })))
     }
     blocks
 }
@@ -78,12 +78,13 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
             .filter(|(_, times)| **times >= SELDOM)
             .map(of_role)
             .collect();
-        let preempted = match preempted.is_empty() {
-            true => String::new(),
-            false => format!(
+        let preempted = if preempted.is_empty() {
+            String::new()
+        } else {
+            format!(
                 "; of them away from a role that could have gone on (preempted, or it yielded): {}",
                 preempted.join(", ")
-            ),
+            )
         };
         sentences.push(format!(
             "{} context switches an operation, from and to its processes{preempted}",

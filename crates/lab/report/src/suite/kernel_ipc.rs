@@ -18,10 +18,7 @@ const KDBUS: [(&str, &str, &str); 2] =
     [("copy", "copy_roundtrips_per_s", "causeway-sw"), ("memfd", "memfd_roundtrips_per_s", "memfd-pass")];
 
 pub(super) fn section(record: &Record<'_>) -> Section {
-    let unit = match record.header.machine.clock.counts_instructions() {
-        true => "instructions",
-        false => "ns",
-    };
+    let unit = if record.header.machine.clock.counts_instructions() { "instructions" } else { "ns" };
     let append =
         record.header.settings.get("guest.append").map_or(String::new(), |append| format!(" with {append}"));
     let ways = ways(record);

@@ -25,10 +25,8 @@ const PATHS: [(&str, &str, &str); 9] = [
 
 pub(super) fn section(record: &Record<'_>) -> Section {
     let counts = record.header.machine.clock.counts_instructions();
-    let (unit, budget) = match counts {
-        true => ("instructions", BUDGET_NS * INSTRUCTIONS_PER_NS),
-        false => ("ns", BUDGET_NS),
-    };
+    let (unit, budget) =
+        if counts { ("instructions", BUDGET_NS * INSTRUCTIONS_PER_NS) } else { ("ns", BUDGET_NS) };
     let append =
         record.header.settings.get("guest.append").map_or(String::new(), |append| format!(" with {append}"));
     let found = PATHS.map(|(.., test)| find(record, test));
@@ -46,16 +44,17 @@ pub(super) fn section(record: &Record<'_>) -> Section {
         cells
     };
     let texts = |texts: [&str; 3]| texts.map(String::from);
-    let mut notes = vec![match counts {
-        true => format!(
+    let mut notes = vec![if counts {
+        format!(
             "The budget of a packet is {BUDGET_NS} ns: minimal frames of 64 bytes at 10 Gbit/s are 14.88 million a second. A CPU of 3 GHz which \
              executes one instruction in each cycle has {budget:.1} instructions in that time, and 1 % of it is {:.1} instructions. A real one \
              executes more or fewer in a cycle, so the share is one of instructions and not of time.",
             budget / 100.0
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "The budget of a packet is {BUDGET_NS} ns: minimal frames of 64 bytes at 10 Gbit/s are 14.88 million a second."
-        ),
+        )
     }];
     notes.push(
         "Every figure includes the kernel's packet generator, which allocates each packet, and the pair of interfaces: the first row. \

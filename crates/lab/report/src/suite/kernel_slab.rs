@@ -16,10 +16,7 @@ const TIME_BENCH: [(&str, &str, &str); 5] = [
 ];
 
 pub(super) fn section(record: &Record<'_>) -> Section {
-    let unit = match record.header.machine.clock.counts_instructions() {
-        true => "instructions",
-        false => "ns",
-    };
+    let unit = if record.header.machine.clock.counts_instructions() { "instructions" } else { "ns" };
     let append =
         record.header.settings.get("guest.append").map_or(String::new(), |append| format!(" with {append}"));
     Section {
@@ -64,12 +61,13 @@ fn time_bench(record: &Record<'_>, unit: &str) -> Table {
     let row = |(test, name, context): &(&str, &str, &str)| {
         let settings = if *context == "process" { String::new() } else { format!("_context={context}") };
         // An operation of a pattern is an alloc and a free, which were timed apart.
-        let found = match name.contains(':') {
-            true => ours(record, name, 256, &settings),
-            false => ["alloc", "free"]
+        let found = if name.contains(':') {
+            ours(record, name, 256, &settings)
+        } else {
+            ["alloc", "free"]
                 .map(|part| ours(record, &format!("{name}:{part}"), 256, &settings))
                 .into_iter()
-                .sum(),
+                .sum()
         };
         vec![(*test).to_string(), of("baseline", test), of("patched", test), cell(found, unit)]
     };

@@ -78,9 +78,10 @@ fn time_bench(record: &Record<'_>, tsc_hz: Option<f64>) -> Table {
     ];
     let row = |(test, mechanism): &(&str, &str)| {
         let found = record.find(|id| is(id, "solo", mechanism, SK_BUFF, None));
-        let ours = match mechanism.is_empty() {
-            true => [String::new(), String::new()],
-            false => cells(found.figure(|ns| ns), &found.blank(), tsc_hz),
+        let ours = if mechanism.is_empty() {
+            [String::new(), String::new()]
+        } else {
+            cells(found.figure(|ns| ns), &found.blank(), tsc_hz)
         };
         let mut cells = vec![(*test).to_string()];
         cells.extend(of("baseline", test));

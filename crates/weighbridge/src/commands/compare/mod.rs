@@ -6,27 +6,23 @@ mod sides;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weighbridge_lab::compare::machine::MachineSettings;
-use weighbridge_lab::compare::{
+use weighbridge_harness::compare::machine::MachineSettings;
+use weighbridge_harness::compare::{
     Comparison, Rules, Settings, SideRecords, compare_records, expected_set, failed_too_often,
 };
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::machine;
-use weighbridge_lab::planner::Timing;
-use weighbridge_lab::session::{Ended, Sink};
-use weighbridge_record::{CaseVerdict, End, Header, Line, Reading, SCHEMA, Skipped, Tool};
+use weighbridge_harness::machine;
+use weighbridge_harness::planner::Timing;
+use weighbridge_harness::session::Ended;
+use weighbridge_record::{CaseVerdict, End, Header, Line, Reading, Skipped};
 use weighbridge_report::{self as report, Report};
 use weighbridge_stats::sequential::{Looks, USUAL_MOST};
 
-use super::run::{random_seed, write_page};
+use super::measuring::{self, Bench, Files, Measuring, interrupt, random_seed, warn_of_debug_build};
 use super::{THIS_PROGRAM, look_at_host};
-use crate::args::{COMMIT, Compare, CompareFormat, PROFILE};
-use crate::destination::{Destination, WantedPage};
-use crate::progress::Shown;
-use crate::recorder::Recorder;
+use crate::args::{Compare, CompareFormat};
+use crate::destination::Destination;
 use crate::values::spoken;
 use crate::{Exit, Failure, output, scope};
 
@@ -49,9 +45,7 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
 }
 
 fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt = Interrupt::install()
-        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let interrupt = interrupt()?;
     let mut host = look_at_host()?;
     let (selected, suite) = scope::select(&args.selection, &mut host)?;
     let prices = args.prices.as_deref().map_or(Ok(Vec::new()), super::explain::prices_of)?;
@@ -63,10 +57,8 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     }
     let machine_settings = MachineSettings::new(Path::new(THIS_PROGRAM), [&a.side.sysctls, &b.side.sysctls])
         .map_err(Failure::new)?;
-    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
-    if PROFILE == "debug" {
-        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
-    }
+    let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
+    warn_of_debug_build();
     selected.left_out_note().iter().chain(&destination.note).for_each(|note| output::warn(note));
     warn_of_skipped(&skipped);
     let units = args.units.clone().unwrap_or_else(|| units(args.budget / pairs.len() as u32, suite.timing));
@@ -81,7 +73,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         ));
     }
     let header = header(args, machine::describe(&host), args.seed.unwrap_or_else(random_seed), Some(&units));
-    if !args.quiet {
+    if !args.output.of.quiet {
         let placements = pairs.iter().map(|pair| pair.case.placement.as_str());
         resolution::foretold(&header.machine, placements, rules.margin, &Looks::up_to(*units.end()))
             .iter()
@@ -98,37 +90,22 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         prices,
     };
 
-    let began = Instant::now();
-    let progress = if args.quiet { Shown::Not } else { Shown::on_stderr() };
-    let Destination { record, writer, page, is_in_store, .. } = destination;
-    let mut recorder = Recorder::new(record, writer, is_in_store, progress);
-    let opening = std::iter::once(Line::Header(Box::new(header.clone())))
-        .chain(skipped.into_iter().map(Line::Skipped))
-        .try_for_each(|line| recorder.line(line));
-    let coordinator = Coordinator::new(&host, &interrupt, THIS_PROGRAM.into(), header.seed);
-    let ended = opening.and_then(|()| {
-        Comparison::new(settings, [a.side, b.side], coordinator, &interrupt, pairs)
+    let bench = Bench { host: &host, interrupt: &interrupt, seed: header.seed };
+    let mut measuring = Measuring::begin(destination, args.output.of.quiet);
+    let ended = measuring.open(header.clone(), skipped).and_then(|()| {
+        Comparison::new(settings, [a.side, b.side], bench.coordinator(), &interrupt, pairs)
             .with_machine_settings(machine_settings)
-            .run(&mut recorder)
+            .run(&mut measuring.recorder)
     });
-    let complete = matches!(ended, Ok(Ended::Complete));
-    let elapsed_s = began.elapsed().as_secs_f64();
-    let closing = recorder.line(Line::End(End { complete, elapsed_s }));
-    let record = recorder.path().to_owned();
-    let reading = recorder.into_reading();
-    let verdicts = verdicts(&reading);
-    if let Err(why) = resolution::keep(&header, &verdicts.iter().collect::<Vec<_>>(), elapsed_s) {
+    let closed = measuring.close(ended);
+    let verdicts: Vec<&CaseVerdict> = closed.report.verdicts.iter().map(|verdict| &verdict.what).collect();
+    if let Err(why) = resolution::keep(&header, &verdicts, closed.elapsed_s) {
         output::warn(&format!("what this machine resolves is not kept: {why}"));
     }
-    let shown = show(args, Report::from_reading(reading), &page, &record, is_in_store);
-    if let Err(error) = ended.as_ref().map(|_| ()).and(closing.as_ref().map(|_| ())) {
-        return Err(Failure::new(format!(
-            "cannot write to `{}`: {error}; it holds what was measured until then",
-            record.display()
-        )));
-    }
-    shown?;
-    conclude(args.strict, ended.unwrap_or(Ended::Interrupted), &verdicts, Some(&record))
+    let told = closed.files.show(&closed.report, rendered(&closed.report, args.output.of.format));
+    let ended = closed.ended()?;
+    told.check()?;
+    conclude(args.strict, ended, &verdicts, Some(&closed.files.record))
 }
 
 fn nothing_left(skipped: &[Skipped]) -> Failure {
@@ -173,42 +150,21 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         .chain(verdicts.iter().cloned().map(Line::from))
         .chain([Line::Claims(claims), Line::End(end)])
         .collect();
-    let report = || Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
-    if args.out.is_none() && args.html.is_none() {
-        output::print(rendered(&report(), args.format))?;
+    let report = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
+    let verdicts: Vec<&CaseVerdict> = verdicts.iter().collect();
+    if args.output.of.out.is_none() && args.output.html.is_none() {
+        output::print(rendered(&report, args.output.of.format))?;
         return conclude(args.strict, Ended::Complete, &verdicts, None);
     }
-    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
-    let mut writer = destination.writer;
-    lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
-        Failure::new(format!("cannot write to `{}`: {error}", destination.record.display()))
-    })?;
-    show(args, report(), &destination.page, &destination.record, destination.is_in_store)?;
-    conclude(args.strict, Ended::Complete, &verdicts, Some(&destination.record))
-}
-
-fn verdicts(reading: &Reading) -> Vec<CaseVerdict> {
-    let verdict = |line: &Line| if let Line::Verdict(of) = line { Some((**of).clone()) } else { None };
-    reading.lines.iter().filter_map(verdict).collect()
-}
-
-/// Prints the comparison and writes its page.
-fn show(
-    args: &Compare,
-    report: Report,
-    page: &WantedPage,
-    record: &Path,
-    is_in_store: bool,
-) -> Result<(), Failure> {
-    let printed = output::print(rendered(&report, args.format));
-    let page = write_page(&report, page, record, is_in_store)?;
-    if !args.quiet {
-        output::say(&format!("record: {}", record.display()));
-        if let Some(page) = page {
-            output::say(&format!("page:   {}", page.display()));
-        }
-    }
-    printed
+    let Destination { record, mut writer, page, is_in_store, .. } =
+        Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
+    lines
+        .iter()
+        .try_for_each(|line| writer.write(line))
+        .map_err(|error| Failure::new(format!("cannot write to `{}`: {error}", record.display())))?;
+    let files = Files { record, page, is_in_store, is_quiet: args.output.of.quiet };
+    files.show(&report, rendered(&report, args.output.of.format)).check()?;
+    conclude(args.strict, Ended::Complete, &verdicts, Some(&files.record))
 }
 
 fn rendered(report: &Report, format: CompareFormat) -> String {
@@ -224,7 +180,7 @@ fn rendered(report: &Report, format: CompareFormat) -> String {
 pub(super) fn conclude(
     strict: bool,
     ended: Ended,
-    verdicts: &[CaseVerdict],
+    verdicts: &[&CaseVerdict],
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
     if ended == Ended::Interrupted {
@@ -238,10 +194,10 @@ pub(super) fn conclude(
         };
         return Err(Failure::new(format!("no case gave a ratio{why}")));
     }
-    if verdicts.iter().any(CaseVerdict::is_void) {
+    if verdicts.iter().any(|of| of.is_void()) {
         return Ok(Exit::Void);
     }
-    if verdicts.iter().any(CaseVerdict::is_regression) {
+    if verdicts.iter().any(|of| of.is_regression()) {
         return Ok(Exit::Outside);
     }
     if let Some(of) = verdicts.iter().find(|of| failed_too_often(of)) {
@@ -252,7 +208,7 @@ pub(super) fn conclude(
         ));
         return Ok(Exit::Incomplete);
     }
-    if strict && verdicts.iter().any(CaseVerdict::is_inconclusive) {
+    if strict && verdicts.iter().any(|of| of.is_inconclusive()) {
         return Ok(Exit::Inconclusive);
     }
     Ok(Exit::Fine)
@@ -277,22 +233,5 @@ fn header(
         ("budget", format!("{}s", args.budget.as_secs_f64())),
         ("units", units.map_or(String::new(), |units| format!("{}..{}", units.start(), units.end()))),
     ];
-    Header {
-        schema: SCHEMA,
-        tool: Tool {
-            name: env!("CARGO_PKG_NAME").into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            commit: COMMIT.map(str::to_owned),
-            profile: PROFILE.into(),
-        },
-        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        command: crate::args::typed(),
-        seed,
-        settings: settings
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect(),
-        machine,
-    }
+    measuring::header(settings, machine, seed)
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weighbridge_lab::peer;
+use weighbridge_harness::peer;
 use weighbridge_record::SCHEMA;
 
 use crate::args::{COMMIT, PROFILE};
@@ -58,7 +58,7 @@ pub fn answer() -> String {
 /// Why they cannot, as what follows the name of the program in a sentence.
 pub fn ask(program: &Path) -> Result<Build, String> {
     let heard = heard(program).map_err(|error| format!("it cannot be started: {error}"))?;
-    let no = "it is no weighbridge that can take part in a comparison: it does not answer `__protocol`";
+    let no = "it is not a weighbridge that can take part in a comparison: it does not answer `__protocol`";
     let answer: Value = serde_json::from_slice(&heard).map_err(|_| no.to_owned())?;
     let text = |name: &str| answer[name].as_str().map(str::to_owned);
     let (Some(version), Some(arch)) = (text("weighbridge"), text("arch")) else { return Err(no.into()) };

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::compare::{Pair, Side};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::PeerStart;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::plan;
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::compare::{Pair, Side};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::PeerStart;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::plan;
 use weighbridge_record::{CaseId, Skipped};
 
 use super::program::{self, Build};
@@ -72,7 +72,7 @@ impl Typed {
             let folder = std::fs::canonicalize(folder)
                 .map_err(|error| format!("the control group cannot be found: {error}"))?;
             if !folder.join("cgroup.procs").exists() {
-                return Err(format!("{} is no control group: it has no cgroup.procs", folder.display()));
+                return Err(format!("{} is not a control group: it has no cgroup.procs", folder.display()));
             }
             self.side.start.cgroup = Some(folder);
         } else if let Some((axis, value)) = word.split_once('=').filter(|(axis, _)| !axis.contains('/')) {
@@ -157,12 +157,13 @@ mod tests {
         assert!(why("sysctl:vm.swappiness").contains("sysctl:NAME=VALUE"));
         assert!(
             why("cgroup:/nothing").contains("cannot be found")
-                && why("cgroup:/tmp").contains("no control group")
+                && why("cgroup:/tmp").contains("not a control group")
         );
     }
 
     #[test]
     fn an_axis_that_a_side_does_not_have_leaves_the_case_out_with_the_reason() {
+        crate::register();
         let host = Host::look().unwrap();
         let (plain, odd) = (read("--a", &[]).unwrap(), read("--b", &["depth-x=3".to_owned()]).unwrap());
         let ids = ["roundtrip/mock/1/free".parse().unwrap()];

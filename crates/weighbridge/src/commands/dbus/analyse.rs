@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal};
+use std::io::BufWriter;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use weighbridge_dbus_traffic::lint::Finding;
 use weighbridge_dbus_traffic::traffic::{Analyser, Analysis, Facts, Options};
 
 use super::read::{Captures, Source};
-use super::{document, page, sections};
-use crate::commands::report::write_new;
-use crate::dbus_args::{Analyse, Format};
+use super::sections;
+use crate::dbus_args::Analyse;
 use crate::destination::cannot_create;
+use crate::values::PageFormat;
 use crate::{Exit, Failure, output};
 
 /// Everything, for programs.
@@ -34,12 +34,10 @@ struct Everything<'a> {
 
 /// Analyses captures, or writes them without secrets.
 pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
-    if let (true, Some(out)) = (args.anonymise, &args.out) {
+    if let (true, Some(out)) = (args.anonymise, &args.answer.out) {
         return anonymise(args, out);
     }
-    if args.format == Format::Html && args.out.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("a page is no text for a terminal; give -o FILE"));
-    }
+    args.answer.check(args.answer.format == PageFormat::Html)?;
     let captures = Captures::open(&args.files)?;
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let window_ns = args.window.map_or(0..u64::MAX, |(from, to)| ns(from)..ns(to));
@@ -56,28 +54,24 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
         curves.keys().cloned().zip(predictors.into_iter().map(Predictor::finish)).collect();
     let Analysis { facts, findings } = analyser.finish();
     for invalid in &facts.capture.invalid {
-        output::warn(&format!("{} packets are no valid messages: {}", invalid.messages, invalid.name));
+        output::warn(&format!("{} packets are not valid messages: {}", invalid.messages, invalid.name));
     }
     if facts.totals.messages == 0 {
         output::warn("there is no message to analyse");
     }
     let top = usize::from(args.top);
     let composed = || sections::document(&facts, &findings, &sources, &costs, top);
-    let text = match args.format {
-        Format::Json => {
+    let text = match args.answer.format {
+        PageFormat::Json => {
             let everything =
                 Everything { facts: &facts, findings: &findings, files: &sources, costs: &costs };
             serde_json::to_string_pretty(&everything).expect("plain data") + "\n"
         }
-        Format::Text => document::text(&composed()),
-        Format::Markdown => document::markdown(&composed()),
-        Format::Html => page::page(&composed(), &facts),
+        PageFormat::Table => composed().text(output::style()),
+        PageFormat::Markdown => composed().markdown(),
+        PageFormat::Html => composed().html(),
     };
-    match &args.out {
-        None => output::print(text)?,
-        Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "-o", &error))?,
-    }
-    Ok(Exit::Fine)
+    args.answer.write(text).map(|()| Exit::Fine)
 }
 
 /// The curves of each broker that the record has.
@@ -115,7 +109,7 @@ fn anonymise(args: &Analyse, out: &Path) -> Result<Exit, Failure> {
     writer.finish().map_err(cannot_write)?;
     output::say(&format!("{written} messages written to `{}`", out.display()));
     if left_out > 0 {
-        output::warn(&format!("{left_out} packets are no valid messages and were left out"));
+        output::warn(&format!("{left_out} packets are not valid messages and were left out"));
     }
     Ok(Exit::Fine)
 }

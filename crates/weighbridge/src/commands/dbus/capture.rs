@@ -12,7 +12,7 @@ use causeway_dbus_wire::wire::{Arg, Args, Header};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weighbridge_dbus_client::{Monitoring, become_monitor, process_of, rules_and_processes};
 use weighbridge_dbus_traffic::capture::Writer;
-use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_harness::interrupt::Interrupt;
 
 use crate::dbus_args::Capture;
 use crate::destination::cannot_create;
@@ -28,7 +28,7 @@ pub fn capture(args: &Capture) -> Result<Exit, Failure> {
     };
     let to_stdout = args.out.as_deref().is_none_or(|out| out == Path::new("-"));
     if to_stdout && io::stdout().is_terminal() {
-        return Err(Failure::new("a capture is no text for a terminal; give -o FILE"));
+        return Err(Failure::new("a capture is not written to a terminal; give -o FILE"));
     }
     // Before the thread below, so that it does not have these signals open.
     let interrupt = Interrupt::install()

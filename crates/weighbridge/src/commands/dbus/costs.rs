@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use weighbridge_dbus_traffic::cost::{Cost, Paced, Placement};
 use weighbridge_dbus_traffic::traffic::Work;
-
-use super::document::{Section, Table};
-use super::sections::grouped;
+use weighbridge_report::{Section, Table, grouped};
 
 /// The sections of the costs; none without a broker.
 pub fn sections(costs: &BTreeMap<String, Cost>) -> Vec<Section> {
@@ -32,7 +30,7 @@ fn at_full_speed(costs: &BTreeMap<String, Cost>) -> Section {
         let switches = grouped(cost.switches_at_most.round() as u64);
         format!("{name} {least} to {most} ms and {switches} switches at most")
     });
-    let about = vec![
+    let about = [
         "CPU time of each broker as fast as causes allow, if programs take no time, and its parts. The prices are those of the record."
             .to_owned(),
         format!(
@@ -67,11 +65,11 @@ fn at_full_speed(costs: &BTreeMap<String, Cost>) -> Section {
         "relayed",
         "broadcasts",
     ];
-    Section { heading: "Cost", about, table: Some(Table::new(&head, 1, rows.len(), &rows, row)) }
+    Section::of("Cost", about, Table::of_first(&head, 1, rows.len(), &rows, row).blocks())
 }
 
 fn as_recorded(costs: &BTreeMap<String, Cost>) -> Section {
-    let about = vec![
+    let about = [
         "CPU time and context switches of each broker at the times of the capture, where a message that comes when all before it are done finds the \
          broker asleep. On one CPU each program that the broker wakes may preempt it, as often as clients do that work less than the broker; on a CPU \
          of its own none does."
@@ -102,9 +100,6 @@ fn as_recorded(costs: &BTreeMap<String, Cost>) -> Section {
     };
     let head =
         ["broker", "where", "CPU ms", "interval", "switches", "interval", "of them preempted", "wake-ups"];
-    Section {
-        heading: "Cost at the recorded times",
-        about,
-        table: Some(Table::new(&head, 2, rows.len(), &rows, row)),
-    }
+    let table = Table::of_first(&head, 2, rows.len(), &rows, row);
+    Section::of("Cost at the recorded times", about, table.blocks())
 }

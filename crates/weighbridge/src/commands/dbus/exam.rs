@@ -8,11 +8,12 @@ use serde::Serialize;
 use weighbridge_dbus_client::Notes;
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
 use weighbridge_dbus_exam::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, properties, refusal};
+use weighbridge_report::{Block, Document, Item, Section, Table};
 
-use super::document::{self, Document, Section, Table, plain};
 use super::watch::{Messages, Watch};
-use crate::commands::report::refuse_existing;
-use crate::dbus_args::{Exam, PlainFormat};
+use crate::dbus_args::Exam;
+use crate::destination::refuse_existing;
+use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output};
 
 /// An examination of all brokers takes minutes.
@@ -60,10 +61,8 @@ struct Matrix {
 /// Examines.
 pub fn exam(args: &Exam) -> Result<Exit, Failure> {
     let subjects = subjects(args)?;
-    let asked: Vec<&'static Property> = match args.only.is_empty() {
-        true => properties().collect(),
-        false => args.only.clone(),
-    };
+    let asked: Vec<&'static Property> =
+        if args.only.is_empty() { properties().collect() } else { args.only.clone() };
     if args.timeline.is_some() && (subjects.len(), asked.len(), args.times) != (1, 1, 1) {
         return Err(Failure::new(
             "--timeline is of one experiment; name one broker with --broker and one property with --only, and leave --times out",
@@ -97,9 +96,9 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
     }
     let matrix = Matrix { times: args.times, subjects, properties: rows };
     output::print(match args.format {
-        PlainFormat::Json => serde_json::to_string_pretty(&matrix).expect("plain data") + "\n",
-        PlainFormat::Text => document::text(&matrix.document()),
-        PlainFormat::Markdown => document::markdown(&matrix.document()),
+        DocumentFormat::Json => serde_json::to_string_pretty(&matrix).expect("plain data") + "\n",
+        DocumentFormat::Table => matrix.document().text(output::style()),
+        DocumentFormat::Markdown => matrix.document().markdown(),
     })?;
     timeline?;
     let all_kept =
@@ -205,7 +204,7 @@ impl Answer {
     }
 
     fn cell(&self) -> String {
-        format!("{}{}", plain(&self.answer), if self.is_violation { " !" } else { "" })
+        format!("{}{}", self.answer, if self.is_violation { " !" } else { "" })
     }
 
     /// That of a violation or failure, if there is one.
@@ -228,17 +227,19 @@ impl Row {
         })
     }
 
-    fn explained(&self) -> Vec<String> {
+    fn explained(&self) -> Item {
         let basis = match self.basis {
             Basis::Specification(section) => format!("D-Bus Specification, {section}"),
             Basis::Practice(why) => format!("not in the specification; {why}"),
             Basis::Nothing => "the specification leaves it open".into(),
         };
-        let mut lines = vec![format!("{}: {} ({basis})", self.property, self.question)];
-        let of =
-            |answer: &Answer| format!("  {}: {}: {}", answer.broker, answer.cell(), plain(answer.evidence()));
-        lines.extend(self.answers.iter().filter(|answer| answer.skipped().is_none()).map(of));
-        lines
+        let of = |answer: &Answer| {
+            Item::from(format!("{}: {}: {}", answer.broker, answer.cell(), answer.evidence()))
+        };
+        Item {
+            items: self.answers.iter().filter(|answer| answer.skipped().is_none()).map(of).collect(),
+            ..Item::from(format!("{}: {} ({basis})", self.property, self.question))
+        }
     }
 }
 
@@ -253,49 +254,50 @@ impl Matrix {
             .iter()
             .map(|subject| match (&subject.version, &subject.address) {
                 (Some(version), _) => format!("{} {version}", subject.name),
-                (None, Some(address)) => format!("{} ({})", subject.name, plain(address)),
+                (None, Some(address)) => format!("{} ({})", subject.name, address),
                 (None, None) => subject.name.to_owned(),
             })
             .collect();
         let broken = self.answers().filter(|answer| answer.is_violation).count();
         let varying = self.answers().filter(|answer| answer.varies()).count();
         let times = if self.times == 1 { "once".to_owned() } else { format!("{} times", self.times) };
-        let lead = vec![
+        let lead = [
             format!(
                 "{} properties, each {times}: {broken} answers break a promise (!), {varying} differ between repetitions.",
                 self.properties.len()
             ),
             format!("Examined: {}.", names.join(", ")),
         ];
-        let mut sections = Vec::new();
+        let title = "Examination of D-Bus brokers";
+        let mut sections = vec![Section::of(title, lead, Vec::new())];
         for group in self.groups() {
             let rows: Vec<&Row> = self.properties.iter().filter(|row| row.group == group).collect();
-            let head: Vec<&'static str> =
+            let head: Vec<&str> =
                 std::iter::once("property").chain(self.subjects.iter().map(|subject| subject.name)).collect();
             let cells = |row: &&Row| {
                 std::iter::once(row.property.to_owned()).chain(row.answers.iter().map(Answer::cell)).collect()
             };
-            let table = Table::new(&head, head.len(), rows.len(), &rows, cells);
-            sections.push(Section { heading: group, about: Vec::new(), table: Some(table) });
+            let table = Table::of_first(&head, head.len(), rows.len(), &rows, cells);
+            sections.push(Section::of(group, [], table.blocks()));
         }
         let is_short = self.properties.len() <= 3;
-        let explained: Vec<String> = self
+        let explained: Vec<Item> = self
             .properties
             .iter()
             .filter(|row| {
                 row.is_remarkable()
                     || (is_short && row.answers.iter().any(|answer| answer.skipped().is_none()))
             })
-            .flat_map(Row::explained)
+            .map(Row::explained)
             .collect();
         if !explained.is_empty() {
-            sections.push(Section { heading: "What was seen", about: explained, table: None });
+            sections.push(Section::of("What was seen", [], vec![Block::List(explained)]));
         }
         let not_examined = self.not_examined();
         if !not_examined.is_empty() {
-            sections.push(Section { heading: "Not examined (–)", about: not_examined, table: None });
+            sections.push(Section::of("Not examined (–)", [], vec![Block::sentences(not_examined)]));
         }
-        Document { title: "Examination of D-Bus brokers".into(), lead, sections }
+        Document { title: title.into(), warnings: Vec::new(), sections }
     }
 
     /// A line for each broker and reason, with the properties.

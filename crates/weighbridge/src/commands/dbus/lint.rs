@@ -6,8 +6,8 @@ use weighbridge_dbus_client::rules_and_processes;
 use weighbridge_dbus_traffic::bus::Bus;
 use weighbridge_dbus_traffic::lint::{self, Finding};
 use weighbridge_dbus_traffic::traffic::{Analyser, Options};
+use weighbridge_report::plain;
 
-use super::document::plain;
 use super::read::Captures;
 use crate::dbus_args::Lint;
 use crate::values::TextOrJson;

@@ -2,12 +2,9 @@
 
 mod analyse;
 mod capture;
-mod chart;
 mod costs;
-mod document;
 mod exam;
 mod lint;
-mod page;
 mod read;
 mod replay;
 mod sections;

@@ -37,11 +37,12 @@ impl Captures {
         let mut readers = Vec::new();
         for path in paths {
             let name = name(path);
-            let source: Box<dyn Read> = match path == Path::new("-") {
-                true => Box::new(io::stdin()),
-                false => Box::new(
+            let source: Box<dyn Read> = if path == Path::new("-") {
+                Box::new(io::stdin())
+            } else {
+                Box::new(
                     File::open(path).map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?,
-                ),
+                )
             };
             let reader = Reader::new(source).map_err(|error| Failure::new(format!("{name} {error}")))?;
             readers.push((path.clone(), reader));
@@ -101,7 +102,7 @@ fn warn(name: &str, format: Format, problems: Problems) {
     }
     if problems.foreign > 0 {
         output::warn(&format!(
-            "{name} has {} packets that are no D-Bus messages; they were skipped",
+            "{name} has {} packets that are not D-Bus messages; they were skipped",
             problems.foreign
         ));
     }

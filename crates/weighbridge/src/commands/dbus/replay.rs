@@ -8,15 +8,15 @@ use serde::Serialize;
 use weighbridge_dbus_client::brokers::{Broker, Error as BrokerError, Limits, Program};
 use weighbridge_dbus_replay::plan::{Counts, Plan, Planner};
 use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
+use weighbridge_report::{Document, Section, Table, grouped};
 use weighbridge_stats::Evidence;
 use weighbridge_stats::order::median;
 
-use super::document::{self, Document, Section, Table, plain};
 use super::read::{Captures, Source};
-use super::sections::grouped;
 use super::watch::{Messages, Watch};
-use crate::commands::report::refuse_existing;
-use crate::dbus_args::{PlainFormat, Replay, ReplayPlace, Target};
+use crate::dbus_args::{Replay, ReplayPlace, Target};
+use crate::destination::refuse_existing;
+use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output};
 
 /// Rounds when brokers are compared: the fewest whose interval is that of the Walsh averages.
@@ -118,19 +118,17 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
     let report =
         Report { files, connections, messages, speed, place, rounds, brokers: subjects, replays, ratios };
     output::print(match args.format {
-        PlainFormat::Json => serde_json::to_string_pretty(&report).expect("plain data") + "\n",
-        PlainFormat::Text => document::text(&report.document()),
-        PlainFormat::Markdown => document::markdown(&report.document()),
+        DocumentFormat::Json => serde_json::to_string_pretty(&report).expect("plain data") + "\n",
+        DocumentFormat::Table => report.document().text(output::style()),
+        DocumentFormat::Markdown => report.document().markdown(),
     })?;
     timeline.map(|()| Exit::Fine)
 }
 
 fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
     let installed = || Program::ALL.into_iter().filter(|program| program.path().is_some());
-    let targets = match args.on.is_empty() {
-        true => installed().map(Target::Broker).collect(),
-        false => args.on.clone(),
-    };
+    let targets =
+        if args.on.is_empty() { installed().map(Target::Broker).collect() } else { args.on.clone() };
     let mut subjects: Vec<Subject> = Vec::new();
     for target in targets {
         let (name, version) = match &target {
@@ -152,11 +150,12 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
             subject.name
         )));
     }
-    match subjects.is_empty() {
-        true => Err(Failure::new(
+    if subjects.is_empty() {
+        Err(Failure::new(
             "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --on ADDRESS",
-        )),
-        false => Ok(subjects),
+        ))
+    } else {
+        Ok(subjects)
     }
 }
 
@@ -242,9 +241,12 @@ fn replayed(
                 .map_err(|error| Failure::new(format!("--place: {error}")))?;
             let watch = args.timeline.is_some().then(|| Watch::begin(Some(broker.pid())));
             let played = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..options });
-            let run = played.map_err(|error| match has_ended(&broker) {
-                true => failed(&format!("the broker ended in the middle: {error}")),
-                false => failed(&error),
+            let run = played.map_err(|error| {
+                if has_ended(&broker) {
+                    failed(&format!("the broker ended in the middle: {error}"))
+                } else {
+                    failed(&error)
+                }
             })?;
             let written = write_timeline(watch, plan, &run, args);
             Ok((run, written))
@@ -312,12 +314,13 @@ fn ratios(subjects: &[Subject], replays: &[Played]) -> Vec<Ratio> {
 
 impl Report {
     fn document(&self) -> Document {
-        let files: Vec<String> = self.files.iter().map(|source| plain(&source.file)).collect();
-        let mut sections = vec![self.brokers()];
+        let files: Vec<&str> = self.files.iter().map(|source| source.file.as_str()).collect();
+        let title = format!("Replay of {}", files.join(", "));
+        let mut sections = vec![Section::of(&title, self.lead(), Vec::new()), self.brokers()];
         if !self.ratios.is_empty() {
             sections.push(self.ratios());
         }
-        Document { title: format!("Replay of {}", files.join(", ")), lead: self.lead(), sections }
+        Document { title, warnings: Vec::new(), sections }
     }
 
     fn lead(&self) -> Vec<String> {
@@ -393,13 +396,13 @@ impl Report {
         };
         let head =
             ["broker", "time ms", "CPU ms", "switches", "sent", "received", "lost", "unplanned", "refused"];
-        let table = Table::new(&head, 1, self.brokers.len(), &self.brokers, rows);
+        let table = Table::of_first(&head, 1, self.brokers.len(), &self.brokers, rows);
         let mut about =
             vec!["Medians of the rounds; CPU time and context switches are those of the broker.".to_owned()];
         let first =
             self.replays.iter().find_map(|played| Some((&played.broker, played.run.first_refusal.as_ref()?)));
-        about.extend(first.map(|(broker, why)| format!("{broker} refused first: {}.", plain(why))));
-        Section { heading: "Brokers", about, table: Some(table) }
+        about.extend(first.map(|(broker, why)| format!("{broker} refused first: {}.", why)));
+        Section::of("Brokers", about, table.blocks())
     }
 
     fn ratios(&self) -> Section {
@@ -413,13 +416,18 @@ impl Report {
                 number(ratio.high),
             ]
         };
-        let table =
-            Table::new(&["broker", "of", "ratio", "from", "to"], 2, self.ratios.len(), &self.ratios, rows);
+        let table = Table::of_first(
+            &["broker", "of", "ratio", "from", "to"],
+            2,
+            self.ratios.len(),
+            &self.ratios,
+            rows,
+        );
         let baseline = self.ratios.first().map_or("", |ratio| ratio.baseline.as_str());
         let confidence = CONFIDENCE * 100.0;
         let about = format!(
             "Compared with {baseline}, by pairs of replays of one round; from … to is the interval of {confidence} %."
         );
-        Section { heading: "Ratios", about: vec![about], table: Some(table) }
+        Section::of("Ratios", [about], table.blocks())
     }
 }

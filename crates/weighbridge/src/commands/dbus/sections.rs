@@ -1,13 +1,15 @@
-//! Facts as sentences and tables.
+//! Facts as a report: sentences, tables, and pictures for the page.
 
 use std::collections::BTreeMap;
 
 use weighbridge_dbus_traffic::cost::Cost;
 use weighbridge_dbus_traffic::lint::{Finding, Level};
-use weighbridge_dbus_traffic::traffic::{Facts, Habits};
+use weighbridge_dbus_traffic::traffic::{Facts, Habits, MOST_STEPS, Step};
+use weighbridge_report::{
+    Block, Chart, Columns, Document, Drawing, Kind, Look, Message, Section, Stack, Table, TopTable, grouped,
+};
 
 use super::costs;
-use super::document::{Document, Section, Table, plain};
 use super::lint::who;
 use super::read::Source;
 
@@ -19,8 +21,10 @@ pub fn document(
     costs: &BTreeMap<String, Cost>,
     top: usize,
 ) -> Document {
-    let files: Vec<String> = sources.iter().map(|source| plain(&source.file)).collect();
-    let mut sections = vec![types(facts), members(facts, top)];
+    let files: Vec<&str> = sources.iter().map(|source| source.file.as_str()).collect();
+    let title = format!("D-Bus traffic of {}", files.join(", "));
+    let mut sections =
+        vec![Section::of(&title, lead(facts), Vec::new()), rate(facts), types(facts), members(facts, top)];
     sections.extend(
         [senders(facts, top), sizes(facts), calls(facts, top), errors(facts, top)].into_iter().flatten(),
     );
@@ -28,7 +32,66 @@ pub fn document(
     sections.push(recipients(facts));
     sections.extend([signals(facts, top), woken(facts, top), rules(findings, top)].into_iter().flatten());
     sections.extend(costs::sections(costs));
-    Document { title: format!("D-Bus traffic of {}", files.join(", ")), lead: lead(facts), sections }
+    sections.extend(sequence(&facts.sequence));
+    Document { title, warnings: Vec::new(), sections }
+}
+
+/// Each type of message with its color in all pictures: told apart with any kind of color vision.
+const KINDS: [(&str, usize); 4] = [("method_call", 0), ("method_return", 5), ("error", 1), ("signal", 4)];
+
+fn picture(title: &str, drawing: Drawing) -> Vec<Block> {
+    vec![Block::Chart(Box::new(Chart { title: title.into(), about: String::new(), drawing, figures: None }))]
+}
+
+/// Messages per second over time, by type.
+fn rate(facts: &Facts) -> Section {
+    let bucket_ns = facts.timeline.bucket_ns;
+    let per_second = 1e9 / bucket_ns.max(1) as f64;
+    let stack = |(at, counts): (usize, &[u64; 4])| Stack {
+        name: format!("{:.3} s", at as f64 * bucket_ns as f64 / 1e9),
+        parts: counts.map(|count| count as f64 * per_second).into(),
+    };
+    let kinds = KINDS.map(|(name, look)| Kind { name: name.into(), look: Look::nth(look) });
+    let unit = "messages per second";
+    let drawing = Drawing::Columns(Columns {
+        unit: unit.into(),
+        kinds: kinds.into(),
+        stacks: facts.timeline.counts.iter().enumerate().map(stack).collect(),
+    });
+    Section::of("Messages per second", [], picture("Messages per second", drawing))
+}
+
+/// Messages of each class.
+fn classes(classes: impl Iterator<Item = (String, u64)>) -> Drawing {
+    let stack = |(name, count)| Stack { name, parts: vec![count as f64] };
+    Drawing::Columns(Columns {
+        unit: "messages".into(),
+        kinds: vec![Kind { name: String::new(), look: Look::nth(0) }],
+        stacks: classes.map(stack).collect(),
+    })
+}
+
+/// The messages of the window, one by one.
+fn sequence(steps: &[Step]) -> Option<Section> {
+    let (from, to) = (steps.first()?.time_ns as f64 / 1e9, steps.last()?.time_ns as f64 / 1e9);
+    let message = |step: &Step| {
+        let to = (!step.to.is_empty()).then(|| step.to.clone());
+        let recipients = to.clone().unwrap_or_else(|| format!("{} recipients", step.recipients));
+        let look = KINDS.iter().find(|(kind, _)| *kind == step.kind).map_or(6, |(_, look)| *look);
+        Message {
+            at: format!("{:.4} s", step.time_ns as f64 / 1e9),
+            from: step.from.clone(),
+            label: step.what.rsplit('.').next().unwrap_or_default().into(),
+            tooltip: format!("{} {} from {} to {recipients}", step.kind, step.what, step.from),
+            to,
+            look: Look::nth(look),
+        }
+    };
+    let about = format!(
+        "From {from:.4} s to {to:.4} s, at most {MOST_STEPS} messages; a dot is a broadcast. Another window: --window FROM..TO."
+    );
+    let drawing = Drawing::Sequence(steps.iter().map(message).collect());
+    Some(Section::of("Sequence", [about], picture("Messages one by one", drawing)))
 }
 
 fn lead(facts: &Facts) -> Vec<String> {
@@ -62,7 +125,7 @@ fn lead(facts: &Facts) -> Vec<String> {
     }
     let invalid: u64 = capture.invalid.iter().map(|row| row.messages).sum();
     if invalid > 0 {
-        lead.push(format!("{} packets are no valid messages and are in no count.", grouped(invalid)));
+        lead.push(format!("{} packets are not valid messages and are in no count.", grouped(invalid)));
     }
     if !capture.has_driver_replies && totals.driver_calls > 0 {
         lead.push(
@@ -84,16 +147,13 @@ fn types(facts: &Facts) -> Section {
     ];
     let row =
         |(name, count): &(&str, u64)| vec![(*name).into(), grouped(*count), percent(*count, totals.messages)];
-    Section {
-        heading: "Types",
-        about: Vec::new(),
-        table: Some(Table::new(&["type", "messages", "share"], 1, 6, &rows, row)),
-    }
+    let table = Table::of_first(&["type", "messages", "share"], 1, 6, &rows, row);
+    Section::of("Types", [], table.blocks())
 }
 
 fn members(facts: &Facts, top: usize) -> Section {
     let table =
-        Table::new(&["type", "member", "messages", "share", "bytes"], 2, top, &facts.by_member, |row| {
+        Table::of_first(&["type", "member", "messages", "share", "bytes"], 2, top, &facts.by_member, |row| {
             let name = match (row.interface.as_str(), row.member.as_str()) {
                 ("", "") => "(call not in the capture)".into(),
                 (interface, member) => dotted(interface, member),
@@ -101,11 +161,11 @@ fn members(facts: &Facts, top: usize) -> Section {
             let share = percent(row.messages, facts.totals.messages);
             vec![row.kind.into(), name, grouped(row.messages), share, grouped(row.bytes)]
         });
-    Section { heading: "Members", about: Vec::new(), table: Some(table) }
+    Section::of("Members", [], table.blocks())
 }
 
 fn senders(facts: &Facts, top: usize) -> Option<Section> {
-    let table = Table::new(
+    let table = Table::of_first(
         &["connection", "name", "process", "sent", "received", "broadcasts"],
         2,
         top,
@@ -122,14 +182,14 @@ fn senders(facts: &Facts, top: usize) -> Option<Section> {
             ]
         },
     );
-    Some(Section { heading: "Connections", about: Vec::new(), table: Some(table) })
+    Some(Section::of("Connections", [], table.blocks()))
 }
 
 fn sizes(facts: &Facts) -> Option<Section> {
     if facts.sizes.is_empty() {
         return None;
     }
-    let table = Table::new(
+    let table = Table::of_first(
         &["bytes of a message", "messages", "share", "bytes together"],
         1,
         20,
@@ -144,7 +204,9 @@ fn sizes(facts: &Facts) -> Option<Section> {
             ]
         },
     );
-    Some(Section { heading: "Sizes", about: Vec::new(), table: Some(table) })
+    let drawing =
+        classes(facts.sizes.iter().map(|row| (format!("≤ {}", grouped(row.to_bytes)), row.messages)));
+    Some(Section::of("Sizes", [], table.charted("Messages by size", drawing)))
 }
 
 fn calls(facts: &Facts, top: usize) -> Option<Section> {
@@ -173,7 +235,7 @@ fn calls(facts: &Facts, top: usize) -> Option<Section> {
         ));
     }
     let head = ["destination", "method", "calls", "errors", "unanswered", "p50", "p99", "max", "waited"];
-    let table = Table::new(&head, 2, top, &calls.methods, |row| {
+    let table = Table::of_first(&head, 2, top, &calls.methods, |row| {
         let latency = &row.latency;
         let times = [latency.p50_us, latency.p99_us, latency.max_us, latency.total_us];
         let mut cells = vec![row.destination.clone(), dotted(&row.interface, &row.member)];
@@ -181,24 +243,24 @@ fn calls(facts: &Facts, top: usize) -> Option<Section> {
         cells.extend(times.map(|time| if latency.count == 0 { "–".into() } else { micros(time) }));
         cells
     });
-    Some(Section { heading: "Calls", about, table: Some(table) })
+    Some(Section::of("Calls", about, table.blocks()))
 }
 
 fn errors(facts: &Facts, top: usize) -> Option<Section> {
-    let table = Table::new(&["error", "messages"], 1, top, &facts.errors, |row| {
+    let table = Table::of_first(&["error", "messages"], 1, top, &facts.errors, |row| {
         vec![row.name.clone(), grouped(row.messages)]
     });
-    (!facts.errors.is_empty()).then_some(Section { heading: "Errors", about: Vec::new(), table: Some(table) })
+    (!facts.errors.is_empty()).then(|| Section::of("Errors", [], table.blocks()))
 }
 
 fn habits(habits: &Habits, top: usize) -> Vec<Section> {
     let mut sections = Vec::new();
-    let mut add = |heading, is_empty: bool, about: &str, table| {
+    let mut add = |heading, is_empty: bool, about: &str, table: TopTable| {
         if !is_empty {
-            sections.push(Section { heading, about: vec![about.into()], table: Some(table) });
+            sections.push(Section::of(heading, [about.to_owned()], table.blocks()));
         }
     };
-    let starts = Table::new(
+    let starts = Table::of_first(
         &["connection", "at", "messages", "to the driver", "AddMatch"],
         1,
         top,
@@ -214,8 +276,12 @@ fn habits(habits: &Habits, top: usize) -> Vec<Section> {
         "What connections send in the first second of their life.",
         starts,
     );
-    let chains =
-        Table::new(&["caller", "methods", "calls", "at", "took", "waiting"], 2, top, &habits.chains, |row| {
+    let chains = Table::of_first(
+        &["caller", "methods", "calls", "at", "took", "waiting"],
+        2,
+        top,
+        &habits.chains,
+        |row| {
             let methods: Vec<String> =
                 row.methods.iter().map(|row| format!("{} × {}", row.messages, row.name)).collect();
             let waiting = percent(row.waiting_ns, row.duration_ns);
@@ -227,19 +293,24 @@ fn habits(habits: &Habits, top: usize) -> Vec<Section> {
                 micros(row.duration_ns / 1_000),
                 waiting,
             ]
-        });
+        },
+    );
     let about = "One call after the other, each sent after the reply of the one before; sent together they would wait once.";
     add("Chains of calls", habits.chains.is_empty(), about, chains);
     let head = ["caller", "destination", "gets", "objects", "interfaces", "at", "took"];
-    let gets = Table::new(&head, 2, top, &habits.repeated_gets, |row| {
+    let gets = Table::of_first(&head, 2, top, &habits.repeated_gets, |row| {
         let counts = [row.gets, row.objects, row.interfaces].map(grouped);
         let times = vec![at(row.start_ns), micros(row.duration_ns / 1_000)];
         [vec![row.caller.clone(), row.destination.clone()], counts.to_vec(), times].concat()
     });
     let about = "Properties fetched one by one; GetAll fetches those of an interface, ObjectManager those of all objects.";
     add("Properties one by one", habits.repeated_gets.is_empty(), about, gets);
-    let polling =
-        Table::new(&["caller", "destination", "method", "calls", "every"], 3, top, &habits.polling, |row| {
+    let polling = Table::of_first(
+        &["caller", "destination", "method", "calls", "every"],
+        3,
+        top,
+        &habits.polling,
+        |row| {
             let method = dotted(&row.interface, &row.member);
             vec![
                 row.caller.clone(),
@@ -248,7 +319,8 @@ fn habits(habits: &Habits, top: usize) -> Vec<Section> {
                 grouped(row.calls),
                 micros(row.interval_ns / 1_000),
             ]
-        });
+        },
+    );
     add(
         "Polling",
         habits.polling.is_empty(),
@@ -269,39 +341,41 @@ fn recipients(facts: &Facts) -> Section {
         grouped(recipients.unwanted),
         grouped(recipients.wakeups_at_most),
     )];
-    about.push(match coverage.is_complete() {
-        true => format!("The rules of all {} connections are known.", coverage.connections),
-        false => format!(
+    about.push(if coverage.is_complete() {
+        format!("The rules of all {} connections are known.", coverage.connections)
+    } else {
+        format!(
             "Coverage: all rules are known of {} of {} connections; there may be more recipients because of the others.",
             coverage.rules_known, coverage.connections
-        ),
+        )
     });
-    let table = Table::new(&["recipients", "broadcasts", "share"], 0, 40, &recipients.histogram, |row| {
-        vec![grouped(row.recipients), grouped(row.signals), percent(row.signals, recipients.broadcasts)]
-    });
-    Section { heading: "Recipients", about, table: Some(table) }
+    let table =
+        Table::of_first(&["recipients", "broadcasts", "share"], 0, 40, &recipients.histogram, |row| {
+            vec![grouped(row.recipients), grouped(row.signals), percent(row.signals, recipients.broadcasts)]
+        });
+    if recipients.histogram.is_empty() {
+        return Section::of("Recipients", about, table.blocks());
+    }
+    let drawing = classes(recipients.histogram.iter().map(|row| (row.recipients.to_string(), row.signals)));
+    Section::of("Recipients", about, table.charted("Broadcasts by recipients", drawing))
 }
 
 fn signals(facts: &Facts, top: usize) -> Option<Section> {
     let recipients = &facts.recipients;
     let head = ["signal", "broadcasts", "recipients together", "most", "to nobody"];
-    let table = Table::new(&head, 1, top, &recipients.signals, |row| {
+    let table = Table::of_first(&head, 1, top, &recipients.signals, |row| {
         let counts = [row.signals, row.deliveries, row.most_recipients, row.unwanted].map(grouped);
         [vec![dotted(&row.interface, &row.member)], counts.to_vec()].concat()
     });
-    (!recipients.signals.is_empty()).then_some(Section {
-        heading: "Broadcasts",
-        about: Vec::new(),
-        table: Some(table),
-    })
+    (!recipients.signals.is_empty()).then(|| Section::of("Broadcasts", [], table.blocks()))
 }
 
 fn woken(facts: &Facts, top: usize) -> Option<Section> {
-    let table = Table::new(&["connection", "broadcasts", "bytes"], 1, top, &facts.recipients.woken, |row| {
-        vec![row.name.clone(), grouped(row.messages), grouped(row.bytes)]
-    });
-    let section = Section { heading: "Woken by broadcasts", about: Vec::new(), table: Some(table) };
-    (!facts.recipients.woken.is_empty()).then_some(section)
+    let table =
+        Table::of_first(&["connection", "broadcasts", "bytes"], 1, top, &facts.recipients.woken, |row| {
+            vec![row.name.clone(), grouped(row.messages), grouped(row.bytes)]
+        });
+    (!facts.recipients.woken.is_empty()).then(|| Section::of("Woken by broadcasts", [], table.blocks()))
 }
 
 fn rules(findings: &[Finding], top: usize) -> Option<Section> {
@@ -315,28 +389,15 @@ fn rules(findings: &[Finding], top: usize) -> Option<Section> {
         counts[0], counts[1], counts[2]
     )];
     let table =
-        Table::new(&["level", "finding", "connection", "rule", "count"], 4, top, findings, |finding| {
+        Table::of_first(&["level", "finding", "connection", "rule", "count"], 4, top, findings, |finding| {
             let words = [finding.level.word(), finding.kind].map(String::from);
             [words.to_vec(), vec![who(finding), finding.rule.clone(), grouped(finding.count)]].concat()
         });
-    Some(Section { heading: "Match rules", about, table: Some(table) })
+    Some(Section::of("Match rules", about, table.blocks()))
 }
 
 fn dotted(interface: &str, member: &str) -> String {
     if interface.is_empty() { member.into() } else { format!("{interface}.{member}") }
-}
-
-/// A number with its thousands apart: 1 234 567 as 1,234,567.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 fn percent(part: u64, whole: u64) -> String {

@@ -12,11 +12,11 @@ use weighbridge_analysis::timeline::{Mark, Point, Role, Subject, chrome};
 use weighbridge_dbus_client::Note;
 use weighbridge_dbus_replay::plan::{Connection, Plan};
 use weighbridge_dbus_replay::player;
-use weighbridge_lab::marks::threads_of;
+use weighbridge_harness::marks::threads_of;
 use weighbridge_record::MissingSwitches;
 
 use crate::commands::recording::Recording;
-use crate::commands::report::write_new;
+use crate::destination::write_new;
 use crate::{Failure, output};
 
 /// What is known of the messages meanwhile.
@@ -152,10 +152,8 @@ impl Messages<'_> {
 
 /// What a connection did with a message.
 fn marks(is_sent: bool, number: u64, at: &Range<Instant>, ns: impl Fn(Instant) -> u64) -> [Mark; 2] {
-    let points = match is_sent {
-        true => [Point::WriteBegins, Point::Written],
-        false => [Point::WaitBegins, Point::Read],
-    };
+    let points =
+        if is_sent { [Point::WriteBegins, Point::Written] } else { [Point::WaitBegins, Point::Read] };
     let times = [at.start, at.end];
     [0, 1].map(|end| Mark { at_ns: ns(times[end]), point: points[end], number: Some(number) })
 }

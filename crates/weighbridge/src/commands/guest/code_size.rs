@@ -7,6 +7,7 @@ use weighbridge_guest::job;
 use weighbridge_guest::kernel::Kernel;
 use weighbridge_guest::module_sizes::ModuleSizes;
 use weighbridge_guest::modules;
+use weighbridge_report::Block;
 
 use super::machine::Guest;
 
@@ -15,68 +16,81 @@ const SYMBOLS: usize = 40;
 /// The same of modules.
 const MODULES: usize = 40;
 
-/// In Markdown, without a heading of its own.
-pub fn text(a: &Guest<'_>, b: &Guest<'_>) -> String {
-    let of_kernel = of_kernels(&a.kernel, &b.kernel);
-    let loaded = of_loaded(a.modules(), b.modules());
-    let built = of_built(&a.kernel, &b.kernel);
-    std::iter::once(of_kernel).chain(loaded).chain(built).collect::<Vec<_>>().join("\n\n")
+/// Without a heading of their own.
+pub fn blocks(a: &Guest<'_>, b: &Guest<'_>) -> Vec<Block> {
+    let mut blocks = vec![of_kernels(&a.kernel, &b.kernel)];
+    blocks.extend(of_loaded(a.modules(), b.modules()));
+    blocks.extend(of_built(&a.kernel, &b.kernel).into_iter().flatten());
+    blocks
+}
+
+fn said(sentence: impl Into<String>) -> Block {
+    Block::sentences([sentence.into()])
 }
 
 /// In which symbols and sections the kernels differ, or why that is not known.
-fn of_kernels(a: &Kernel, b: &Kernel) -> String {
+fn of_kernels(a: &Kernel, b: &Kernel) -> Block {
     if a.image == b.image {
-        return "* both sides are the same kernel".into();
+        return said("both sides are the same kernel");
     }
     let (Some(old), Some(new)) = (&a.vmlinux, &b.vmlinux) else {
         let without = [("A", a), ("B", b)].into_iter().filter(|(_, kernel)| kernel.vmlinux.is_none());
         let names: Vec<&str> = without.map(|(name, _)| name).collect();
-        return format!(
-            "* not compared: no vmlinux was found beside the image of {}; a build tree has it, and so have packages of symbols",
+        return said(format!(
+            "not compared: no vmlinux was found beside the image of {}; a build tree has it, and so have packages of symbols",
             names.join(" and ")
-        );
+        ));
     };
     bloat(old, new)
 }
 
-fn bloat(old: &Path, new: &Path) -> String {
+fn bloat(old: &Path, new: &Path) -> Block {
     match (Sizes::of(old), Sizes::of(new)) {
-        (Ok(old), Ok(new)) => format!("```\n{}```", Bloat::new(&old, &new).text_of(SYMBOLS)),
-        (old, new) => {
-            let whys = [old.err(), new.err()].into_iter().flatten();
-            whys.map(|why| format!("* not compared: {why}")).collect::<Vec<_>>().join("\n")
-        }
+        (Ok(old), Ok(new)) => Block::Verbatim(Bloat::new(&old, &new).text_of(SYMBOLS)),
+        (old, new) => Block::sentences(
+            [old.err(), new.err()].into_iter().flatten().map(|why| format!("not compared: {why}")),
+        ),
     }
 }
 
 /// The modules that each side loads, where both load one of the same name and from different files.
-fn of_loaded(a: &[PathBuf], b: &[PathBuf]) -> Vec<String> {
+fn of_loaded(a: &[PathBuf], b: &[PathBuf]) -> Vec<Block> {
     let pairs = a.iter().filter_map(|old| {
         let in_guest = job::module_path(old);
         let new = b.iter().find(|new| job::module_path(new) == in_guest)?;
         (old != new).then_some((old, new))
     });
     pairs
-        .map(|(old, new)| {
+        .flat_map(|(old, new)| {
             let name = old.file_name().unwrap_or_default().display();
-            format!("The module {name}, which both sides load:\n\n{}", bloat(old, new))
+            [Block::Paragraph(format!("The module {name}, which both sides load:")), bloat(old, new)]
         })
         .collect()
 }
 
 /// All modules that were found with the kernels.
-fn of_built(a: &Kernel, b: &Kernel) -> Option<String> {
+fn of_built(a: &Kernel, b: &Kernel) -> Option<[Block; 2]> {
     let (old, new) = (modules::all(a), modules::all(b));
     if a.image == b.image || old.is_empty() || new.is_empty() {
         return None;
     }
     let sizes = ModuleSizes::new(&old, &new);
-    Some(format!("Modules that were built with the kernels:\n\n```\n{}```", sizes.text_of(MODULES)))
+    Some([
+        Block::Paragraph("Modules that were built with the kernels:".into()),
+        Block::Verbatim(sizes.text_of(MODULES)),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
+    use weighbridge_report::{Document, Section, Style};
+
     use super::*;
+
+    fn shown(blocks: &[Block]) -> String {
+        let sections = vec![Section::of("x", [], blocks.to_vec())];
+        Document { sections, ..Document::default() }.text(Style { width: Some(200), ..Style::default() })
+    }
 
     fn kernel(image: &str, vmlinux: Option<PathBuf>) -> Kernel {
         Kernel {
@@ -92,13 +106,13 @@ mod tests {
     #[test]
     fn code_sizes_are_compared_where_both_kernels_have_symbols() {
         let elf = std::env::current_exe().ok();
-        let said = |a, b| of_kernels(&a, &b);
+        let said = |a, b| shown(&[of_kernels(&a, &b)]);
         assert!(said(kernel("a", None), kernel("b", elf.clone())).contains("beside the image of A;"));
         assert!(said(kernel("a", None), kernel("a", None)).contains("the same kernel"));
         let same = said(kernel("a", elf.clone()), kernel("b", elf.clone()));
         assert!(same.contains("grow/shrink: 0/0") && same.contains(".text"), "{same}");
         let none = said(kernel("a", Some("/nothing".into())), kernel("b", elf));
-        assert!(none.starts_with("* not compared: cannot take sizes from `/nothing`"), "{none}");
+        assert!(none.contains("not compared: cannot take sizes from `/nothing`"), "{none}");
     }
 
     #[test]
@@ -114,18 +128,16 @@ mod tests {
         let (old, new, shared) = (module("a/bench.ko"), module("b/bench.ko"), module("shared.ko"));
         let only_in_b = module("b/more.ko");
         let said = of_loaded(&[old, shared.clone()], &[new, shared, only_in_b]);
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(
-            said[0].starts_with("The module bench.ko") && said[0].contains("grow/shrink: 0/0"),
-            "{said:?}"
-        );
+        assert_eq!(said.len(), 2, "{said:?}");
+        let said = shown(&said);
+        assert!(said.contains("The module bench.ko") && said.contains("grow/shrink: 0/0"), "{said}");
 
         let with_modules = |image: &str, release: &str| {
             module(&format!("{release}/kernel/net/veth.ko"));
             Kernel { modules: Some(folder.path().join(release)), ..kernel(image, None) }
         };
         let (a, b) = (with_modules("a", "6.1"), with_modules("b", "6.2"));
-        let built = of_built(&a, &b).unwrap();
+        let built = shown(&of_built(&a, &b).unwrap());
         assert!(built.contains("1 of the same size, 0 of another, 0 only in A"), "{built}");
         assert_eq!(of_built(&a, &a), None);
         assert_eq!(of_built(&a, &kernel("c", None)), None);

@@ -6,42 +6,40 @@ use std::time::Instant;
 
 use weighbridge_guest::config;
 use weighbridge_guest::qemu::Accel;
-use weighbridge_lab::compare::{Rules, SideRecords, compare_records};
-use weighbridge_lab::duet::Random;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::session::Ended;
+use weighbridge_harness::compare::{Rules, SideRecords, compare_records};
+use weighbridge_harness::duet::Random;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::session::Ended;
 use weighbridge_record::{CaseVerdict, Claims, End, Header, Line, Reading, Writer};
 use weighbridge_report::{self as report, Report};
 
 use super::machine::{self, Guest};
 use super::{patch_report, run};
-use crate::args::{CompareFormat, PROFILE};
+use crate::args::CompareFormat;
+use crate::commands::measuring::{interrupt, random_seed, warn_of_debug_build};
 use crate::destination::Destination;
 use crate::guest_args::Compare;
 use crate::{Exit, Failure, output};
 
 /// Two kernels and what they measured.
 pub fn compare(args: &Compare) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt =
-        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let interrupt = interrupt()?;
     let command = run::command(&args.globs, args.machine.cpus, args.runs)?;
     let typed = sides(&args.a, &args.b)?;
-    let mut guests = Vec::new();
-    for side in &typed {
+    let guest = |side: &Side| -> Result<Guest<'_>, Failure> {
         let mut guest = Guest::new(&side.kernel, &side.append, &args.machine)?;
-        for module in &side.modules {
-            guest.add_modules_at(module).map_err(|error| super::failure(&error))?;
-        }
-        guests.push(guest);
-    }
+        side.modules
+            .iter()
+            .try_for_each(|module| guest.add_modules_at(module))
+            .map_err(|error| super::failure(&error))?;
+        Ok(guest)
+    };
+    let guests = [guest(&typed[0])?, guest(&typed[1])?];
     Destination::check(args.output.out.as_deref())?;
-    if PROFILE == "debug" {
-        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
-    }
+    warn_of_debug_build();
     machine::warn_of(&args.machine);
     let began = Instant::now();
-    let seed = args.seed.unwrap_or_else(super::super::run::random_seed);
+    let seed = args.seed.unwrap_or_else(random_seed);
     let Some(boots) = booted(args, &guests, &command, seed, &interrupt)? else {
         output::say("interrupted: the guest was ended, and there is no comparison");
         return Ok(Exit::Interrupted);
@@ -58,11 +56,12 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     // What was measured is shown, also where it cannot be kept.
     output::print(match args.output.format {
         CompareFormat::Table => report::text(&shown, output::style()),
-        CompareFormat::Markdown => patch_report::markdown(&guests, &verdicts, &claims, args.boots),
+        CompareFormat::Markdown => patch_report::document(&guests, &verdicts, &claims, args.boots).markdown(),
         CompareFormat::Json => report::verdicts_json(&shown),
         CompareFormat::Junit => report::junit(&shown),
     })?;
     let record = run::write(&lines, args.output.out.as_deref(), args.output.quiet)?;
+    let verdicts: Vec<&CaseVerdict> = verdicts.iter().collect();
     super::super::compare::conclude(args.strict, Ended::Complete, &verdicts, Some(&record))
 }
 

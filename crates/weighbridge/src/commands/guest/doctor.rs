@@ -49,11 +49,12 @@ fn needs() -> Vec<Need> {
         .map_err(|error| error.to_string());
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let headers = format!("/lib/modules/{release}/build");
-    let headers = match Path::new(&headers).is_dir() {
-        true => Ok(headers),
-        false => Err(format!(
+    let headers = if Path::new(&headers).is_dir() {
+        Ok(headers)
+    } else {
+        Err(format!(
             "no {headers}; to build a module for a kernel, install its headers (linux-headers-amd64) and make and gcc"
-        )),
+        ))
     };
     vec![
         need("architecture", true, emulated),

@@ -3,23 +3,21 @@
 
 use std::path::{Path, PathBuf};
 
-use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_record::{CaseId, Functions, FunctionsCompared, Line, Reading};
 use weighbridge_report::{self as report, Report};
 
 use super::machine::{self, Guest};
 use super::{compare, run};
 use crate::args::PROFILE;
-use crate::commands::report::write_new;
+use crate::commands::measuring::interrupt;
 use crate::destination::Destination;
+use crate::destination::write_new;
 use crate::guest_args::Explain;
 use crate::{Exit, Failure, output};
 
 /// Boots once for each side, and prints what its functions executed.
 pub fn explain(args: &Explain) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt =
-        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let interrupt = interrupt()?;
     let sides = sides(args)?;
     Destination::check(args.output.out.as_deref())?;
     let folded: Vec<PathBuf> = match &args.folded {

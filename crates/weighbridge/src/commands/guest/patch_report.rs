@@ -1,79 +1,76 @@
-//! The comparison of two kernels as a text for a mailing list: what was compared, what differs, the figures, what they cannot say.
-
-use std::fmt::Write;
+//! The comparison of two kernels as a report for a mailing list: what was compared, what differs, the figures, what they cannot say.
 
 use weighbridge_record::{CaseVerdict, Claims};
+use weighbridge_report::{Block, Document, Item, Section, Table, TopTable};
 
 use super::code_size;
 use super::machine::Guest;
 
-/// In Markdown that reads well as plain text too.
-pub fn markdown(guests: &[Guest<'_>], verdicts: &[CaseVerdict], claims: &Claims, boots: u16) -> String {
-    let mut text = String::from("# Two kernels compared\n\n");
-    for (name, guest) in ["A (before)", "B (after)"].into_iter().zip(guests) {
+/// The report; its Markdown reads well as plain text too.
+pub fn document(guests: &[Guest<'_>; 2], verdicts: &[CaseVerdict], claims: &Claims, boots: u16) -> Document {
+    let side = |(name, guest): (&str, &Guest<'_>)| {
         let append = if guest.append.is_empty() { "none" } else { &guest.append };
-        let _ = writeln!(
-            text,
-            "* {name}: {}\n  - `{}`\n  - parameters added: {append}",
-            guest.kernel.name, guest.kernel.version
-        );
-    }
-    let _ = writeln!(
-        text,
-        "* {boots} boots of each in random order; the boot is the unit; margin {:.2} %\n* made by `{}`\n",
-        claims.margin * 100.0,
-        crate::args::typed().join(" ")
-    );
-    text.push_str("## What differs besides the figures\n\n");
-    list(&mut text, &claims.differences, "nothing that was looked at");
-    text.push_str("\n## Before and after\n\n");
-    text.push_str(&table(verdicts));
-    let _ = writeln!(
-        text,
-        "\nOf {} claimed differences, at most {:.1} are expected to be chance.",
+        let facts = [guest.kernel.version.clone(), format!("parameters added: {append}")];
+        Item { items: facts.map(Item::from).into(), ..Item::from(format!("{name}: {}", guest.kernel.name)) }
+    };
+    let mut compared: Vec<Item> = ["A (before)", "B (after)"].into_iter().zip(guests).map(side).collect();
+    compared.push(Item::from(format!(
+        "{boots} boots of each in random order; the boot is the unit; margin {:.2} %",
+        claims.margin * 100.0
+    )));
+    compared.push(Item::from(format!("made by: {}", crate::args::typed().join(" "))));
+    let chance = format!(
+        "Of {} claimed differences, at most {:.1} are expected to be chance.",
         claims.claimed, claims.expected_by_chance
     );
-    let remarked =
+    let remarks =
         verdicts.iter().flat_map(|of| of.remarks.iter().map(move |remark| format!("{}: {remark}", of.case)));
-    text.push('\n');
-    list(&mut text, &remarked.collect::<Vec<_>>(), "of no case there is more to say");
-    let [a, b] = guests else { unreachable!("a comparison has two sides") };
-    let _ = writeln!(text, "\n## Code size\n\n{}", code_size::text(a, b));
-    text.push_str("\n## What this cannot say\n\n");
-    list(&mut text, &claims.remarks, "nothing is known that limits these figures");
-    text
+    let mut figures = table(verdicts).blocks();
+    figures.push(Block::Paragraph(chance));
+    figures.push(list(remarks.collect(), "of no case there is more to say"));
+    let [a, b] = guests;
+    let section = |title, blocks| Section::of(title, [], blocks);
+    Document {
+        title: "Two kernels compared".into(),
+        warnings: Vec::new(),
+        sections: vec![
+            section("What was compared", vec![Block::List(compared)]),
+            section(
+                "What else differs",
+                vec![list(claims.differences.clone(), "nothing that was looked at")],
+            ),
+            section("Before and after", figures),
+            section("Code size", code_size::blocks(a, b)),
+            section(
+                "What this cannot say",
+                vec![list(claims.remarks.clone(), "nothing is known that limits these figures")],
+            ),
+        ],
+    }
 }
 
-fn list(text: &mut String, sentences: &[String], none: &str) {
-    for sentence in sentences {
-        let _ = writeln!(text, "* {sentence}");
-    }
-    if sentences.is_empty() {
-        let _ = writeln!(text, "* {none}");
-    }
+fn list(sentences: Vec<String>, none: &str) -> Block {
+    Block::sentences(if sentences.is_empty() { vec![none.into()] } else { sentences })
 }
 
-fn table(verdicts: &[CaseVerdict]) -> String {
-    let mut text =
-        String::from("| case | unit | before | after | difference | % | 95 % interval | verdict |\n");
-    text.push_str("|---|---|---:|---:|---:|---:|---|---|\n");
-    for of in verdicts {
+fn table(verdicts: &[CaseVerdict]) -> TopTable {
+    let row = |of: &CaseVerdict| {
         let figure = |value: Option<f64>| value.map_or("–".into(), figure);
         let difference = of.a_value.zip(of.b_value).map(|(a, b)| b - a);
         let percent = |ratio: f64| format!("{:+.2}", (ratio - 1.0) * 100.0);
-        let cells = [
+        vec![
             of.case.to_string(),
             of.unit.clone(),
+            of.verdict.clone(),
             figure(of.a_value),
             figure(of.b_value),
             difference.map_or("–".into(), signed),
             of.ratio.map_or("–".into(), percent),
             of.ci95.map_or("–".into(), |[low, high]| format!("{} to {}", percent(low), percent(high))),
-            of.verdict.clone(),
-        ];
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-    }
-    text
+        ]
+    };
+    let head = ["case", "unit", "verdict", "before", "after", "difference", "%", "95 % interval"];
+    Table::of_first(&head, 3, verdicts.len(), verdicts, row)
 }
 
 fn figure(value: f64) -> String {
@@ -96,10 +93,11 @@ mod tests {
             "a_value": 300.0, "b_value": 315.0
         }))
         .unwrap();
-        let text = table(&[verdict]);
+        let sections = vec![Section::of("x", [], table(&[verdict]).blocks())];
+        let text = Document { sections, ..Document::default() }.markdown();
         assert!(
             text.ends_with(
-                "| solo/getppid/0/same-cpu | instructions/op | 300.00 | 315.00 | +15.00 | +5.00 | +4.00 to +6.00 | regressed |\n"
+                "| solo/getppid/0/same-cpu | instructions/op | regressed | 300.00 | 315.00 | +15.00 | +5.00 | +4.00 to +6.00 |\n"
             ),
             "{text}"
         );

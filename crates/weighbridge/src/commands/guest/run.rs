@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use weighbridge_guest::job;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::plan::Changes;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::plan::Changes;
 use weighbridge_record::{Line, Reading};
 use weighbridge_report::Report;
 
 use super::machine::{self, Guest, Measured, Read};
-use crate::args::{PROFILE, RunFormat};
+use crate::args::RunFormat;
+use crate::commands::measuring::{interrupt, warn_of_debug_build};
 use crate::destination::Destination;
-use crate::guest_args::{Output, Run};
+use crate::guest_args::Run;
+use crate::output_args::Output;
 use crate::values::Page;
 use crate::{Exit, Failure, output, select};
 
@@ -20,9 +22,7 @@ const CASES: &str = "roundtrip/*/1/same-cpu";
 
 /// Boots and measures.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt =
-        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let interrupt = interrupt()?;
     let command = command(&args.globs, args.guest.machine.cpus, args.runs)?;
     let guest = Guest::new(&args.guest.kernel, &args.guest.append, &args.guest.machine)?;
     measure(&guest, &command, machine::record, &args.output, &interrupt)
@@ -37,9 +37,7 @@ pub fn measure(
     interrupt: &Interrupt,
 ) -> Result<Exit, Failure> {
     Destination::check(output.out.as_deref())?;
-    if PROFILE == "debug" {
-        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
-    }
+    warn_of_debug_build();
     machine::warn_of(guest.args);
     let Some(measured) = guest.boot(command, read, interrupt.fd())? else {
         output::say("interrupted: the guest was ended, and there is no record");
@@ -64,9 +62,10 @@ fn keep(lines: Vec<Line>, output: &Output<RunFormat>) -> Result<Exit, Failure> {
     // What was measured is shown, also where it cannot be kept.
     output::print(super::super::run::rendered(&report, output.format))?;
     write(&lines, output.out.as_deref(), output.quiet)?;
-    match has_numbers {
-        true => Ok(Exit::Fine),
-        false => Err(Failure::new("no case gave a number; the record has the reasons")),
+    if has_numbers {
+        Ok(Exit::Fine)
+    } else {
+        Err(Failure::new("no case gave a number; the record has the reasons"))
     }
 }
 

@@ -2,13 +2,13 @@
 //! by the laboratory.
 
 use weighbridge_guest::{Error, job, kernel_bench, net_bench};
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::plan::{Changes, Suite as CasesOfSuite};
+use weighbridge_harness::plan::{Changes, Suite as CasesOfSuite};
 use weighbridge_record::{CaseId, Line};
 
 use super::machine::{self, Guest, Read};
 use super::run::{self, measure};
 use crate::commands::kernel_results::lines;
+use crate::commands::measuring::interrupt;
 use crate::guest_args::{Suite, SuiteName};
 use crate::{Exit, Failure, output};
 
@@ -19,9 +19,7 @@ const SIZES: [u64; 2] = [1, 4096];
 
 /// Boots with the modules and runs the tests.
 pub fn suite(args: &Suite) -> Result<Exit, Failure> {
-    // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt =
-        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let interrupt = interrupt()?;
     if args.name == SuiteName::Slab && args.guest.machine.module.is_empty() {
         return Err(Failure::new(
             "the suite slab needs our module: build it with `make -C kernel KDIR=…` against the headers of the kernel that is \

@@ -5,13 +5,12 @@
 mod document;
 mod text;
 
-use weighbridge_lab::axis::Values;
-use weighbridge_lab::contract::{Caps, PatternInfo, Target};
-use weighbridge_lab::host::Host;
+use weighbridge_harness::axis::Values;
+use weighbridge_harness::contract::{Caps, PatternInfo, Target};
+use weighbridge_harness::host::Host;
 
 use super::look_at_host;
 use crate::args::{List, TextOrJson};
-use crate::old_spellings::{self, Kind};
 use crate::{Exit, Failure, nearest, output};
 
 /// What a capability means to somebody who chooses a mechanism.
@@ -48,13 +47,11 @@ pub fn list(args: &List) -> Result<Exit, Failure> {
 
 fn details(name: &str, host: &Host) -> Result<String, Failure> {
     text::details(name, host).ok_or_else(|| {
-        if let Some(renamed) = old_spellings::in_case(name).or_else(|| old_spellings::now(Kind::Axis, name)) {
-            return Failure::new(renamed);
-        }
         let near = nearest::words(name, &text::names());
-        let near = match near.is_empty() {
-            true => "; `weighbridge list` shows all names".into(),
-            false => format!("; the nearest is {}", near.join(", ")),
+        let near = if near.is_empty() {
+            "; `weighbridge list` shows all names".into()
+        } else {
+            format!("; the nearest is {}", near.join(", "))
         };
         Failure::new(format!("there is nothing called `{name}`{near}"))
     })

@@ -1,0 +1,223 @@
+//! What every command that measures does around its measurement: the signals that end it, the record from its header to its end, and what
+//! is shown at last.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use weighbridge_harness::coordinator::Coordinator;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::session::{Ended, Sink};
+use weighbridge_record::{End, Header, Line, Machine, SCHEMA, Skipped, Tool};
+use weighbridge_report::{self as report, Report};
+
+use super::THIS_PROGRAM;
+use crate::args::{COMMIT, PROFILE, typed};
+use crate::destination::{Destination, WantedPage, write_new};
+use crate::progress::ProgressStyle;
+use crate::recorder::Recorder;
+use crate::{Failure, output, values};
+
+/// Takes Ctrl-C and SIGTERM over. First of all, before anything may start a thread, so that no thread has these signals open.
+pub fn interrupt() -> Result<Interrupt, Failure> {
+    Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))
+}
+
+/// Says that figures of a debug build are none.
+pub fn warn_of_debug_build() {
+    if PROFILE == "debug" {
+        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
+    }
+}
+
+/// Small enough for every reader of JSON to keep it exact.
+pub fn random_seed() -> u64 {
+    let mut bytes = [0; 4];
+    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
+        Ok(_) => u32::from_ne_bytes(bytes).into(),
+        // Only the order of runs depends on it.
+        Err(_) => std::process::id().into(),
+    }
+}
+
+/// Now, as a header has it.
+pub fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The header of a record that is begun now, with those of the settings that have a value.
+pub fn header<N: Into<String>>(
+    settings: impl IntoIterator<Item = (N, String)>,
+    machine: Machine,
+    seed: u64,
+) -> Header {
+    Header {
+        schema: SCHEMA,
+        tool: Tool {
+            name: env!("CARGO_PKG_NAME").into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: COMMIT.map(str::to_owned),
+            profile: PROFILE.into(),
+        },
+        started: now(),
+        command: typed(),
+        seed,
+        settings: settings
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| (name.into(), value))
+            .collect(),
+        machine,
+    }
+}
+
+/// Where cases run: this machine, until the user has had enough.
+#[derive(Clone, Copy)]
+pub struct Bench<'a> {
+    pub host: &'a Host,
+    pub interrupt: &'a Interrupt,
+    /// Of the order of runs.
+    pub seed: u64,
+}
+
+impl<'a> Bench<'a> {
+    /// What runs cases there.
+    pub fn coordinator(&self) -> Coordinator<'a> {
+        Coordinator::new(self.host, self.interrupt, THIS_PROGRAM.into(), self.seed)
+    }
+}
+
+/// A record in the making.
+pub struct Measuring {
+    /// Takes its lines.
+    pub recorder: Recorder,
+    page: WantedPage,
+    is_in_store: bool,
+    is_quiet: bool,
+    began: Instant,
+}
+
+impl Measuring {
+    /// Begins the time that the record has at its end.
+    pub fn begin(destination: Destination, is_quiet: bool) -> Measuring {
+        let progress = if is_quiet { ProgressStyle::Hidden } else { ProgressStyle::on_stderr() };
+        let Destination { record, writer, page, is_in_store, .. } = destination;
+        let recorder = Recorder::new(record, writer, is_in_store, progress);
+        Measuring { recorder, page, is_in_store, is_quiet, began: Instant::now() }
+    }
+
+    /// Writes the first lines.
+    pub fn open(&mut self, header: Header, skipped: Vec<Skipped>) -> io::Result<()> {
+        std::iter::once(Line::Header(Box::new(header)))
+            .chain(skipped.into_iter().map(Line::Skipped))
+            .try_for_each(|line| self.recorder.line(line))
+    }
+
+    /// Writes the last line.
+    pub fn close(mut self, ended: io::Result<Ended>) -> Closed {
+        let complete = matches!(ended, Ok(Ended::Complete));
+        let elapsed_s = self.began.elapsed().as_secs_f64();
+        let closing = self.recorder.line(Line::End(End { complete, elapsed_s }));
+        let record = self.recorder.path().to_owned();
+        Closed {
+            ended: ended.and_then(|ended| closing.map(|()| ended)),
+            elapsed_s,
+            report: Report::from_reading(self.recorder.into_reading()),
+            files: Files { record, page: self.page, is_in_store: self.is_in_store, is_quiet: self.is_quiet },
+        }
+    }
+}
+
+/// A record that is whole.
+pub struct Closed {
+    /// How the measurement ended, or why a line of it could not be written.
+    pub ended: io::Result<Ended>,
+    /// How long it took.
+    pub elapsed_s: f64,
+    /// What it found.
+    pub report: Report,
+    /// Where it is, and where its page will be.
+    pub files: Files,
+}
+
+impl Closed {
+    /// The end, or that a line could not be written.
+    pub fn ended(&self) -> Result<Ended, Failure> {
+        self.ended.as_ref().copied().map_err(|error| {
+            let record = self.files.record.display();
+            Failure::new(format!(
+                "cannot write to `{record}`: {error}; it holds what was measured until then"
+            ))
+        })
+    }
+}
+
+/// The files that a measurement leaves.
+pub struct Files {
+    /// The record.
+    pub record: PathBuf,
+    /// The page that is wanted.
+    pub page: WantedPage,
+    /// Is the record in the store? Then a page that finds no room beside it may go to the current folder.
+    pub is_in_store: bool,
+    /// Are their paths not to be said?
+    pub is_quiet: bool,
+}
+
+/// What became of showing a report.
+pub struct Told {
+    /// Of standard output.
+    pub printed: Result<(), Failure>,
+    /// Where the page is.
+    pub page: Result<Option<PathBuf>, Failure>,
+}
+
+impl Told {
+    /// The first thing that went wrong.
+    pub fn check(self) -> Result<(), Failure> {
+        self.printed.and(self.page.map(drop))
+    }
+}
+
+impl Files {
+    /// Prints the text, writes the page, and says where the files are: what was measured is shown and kept before anything is said about
+    /// what went wrong.
+    pub fn show(&self, report: &Report, text: String) -> Told {
+        let printed = output::print(text);
+        let page = self.write_page(report);
+        if !self.is_quiet {
+            output::say(&format!("record: {}", self.record.display()));
+            if let Ok(Some(page)) = &page {
+                output::say(&format!("page:   {}", page.display()));
+            }
+        }
+        Told { printed, page }
+    }
+
+    /// Writes the page that is wanted, if any. One that finds no room in the store goes to the current folder.
+    fn write_page(&self, report: &Report) -> Result<Option<PathBuf>, Failure> {
+        let (page, may_move) = match &self.page {
+            WantedPage::None => return Ok(None),
+            WantedPage::OfRecord => (self.record.with_extension("html"), self.is_in_store),
+            WantedPage::File(page) => (page.clone(), false),
+        };
+        let html = report::html(report);
+        let Err(error) = write_new(&page, html.as_bytes()) else { return Ok(Some(page)) };
+        if let Some(name) = page.file_name().map(Path::new).filter(|_| may_move)
+            && write_new(name, html.as_bytes()).is_ok()
+        {
+            output::warn(&format!(
+                "cannot create `{}`: {error}; the page is in the current folder",
+                page.display()
+            ));
+            return Ok(Some(name.into()));
+        }
+        // What was measured is in the record, so nothing has to be measured again.
+        Err(Failure::new(format!(
+            "cannot create `{}`: {error}; `weighbridge report {} --format html --out FILE` makes the page elsewhere",
+            page.display(),
+            values::quoted(&self.record)
+        )))
+    }
+}
