@@ -23,12 +23,12 @@ pub struct Config {
     pub policy: Policy,
     /// Detach from the terminal, unless the command line says otherwise?
     pub fork: bool,
-    /// Say what goes wrong in the system's log, unless the command line says otherwise?
+    /// Log to the system log, unless the command line says otherwise?
     pub syslog: bool,
     /// A file for the process number.
     pub pid_file: Option<PathBuf>,
     /// What was written there and is not done, in sentences.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// How much is allowed, and how long. The names are those of `<limit>`.
@@ -175,7 +175,7 @@ impl Config {
             fork: false,
             syslog: false,
             pid_file: None,
-            remarks: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity with the groups that the kernel says beside the first one.
+    /// An identity with the supplementary groups that the kernel reports.
     #[must_use]
     pub fn new(credentials: Credentials, groups: Option<Vec<u32>>, label: Option<String>) -> Identity {
         let groups = groups.map(|mut groups| {

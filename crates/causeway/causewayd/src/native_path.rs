@@ -25,7 +25,7 @@ fn remove_stale(folder: &Path) {
         let Some(socket) = lock.to_str().and_then(|path| path.strip_suffix(".lock")).map(Path::new) else {
             continue;
         };
-        // A socket is made after its lock is taken, so one that is just being made is none that was left.
+        // A socket is made after its lock is taken, so one that is just being made is not stale.
         let is_socket = std::fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket());
         let name = socket.file_name().unwrap_or_default().to_string_lossy();
         if !is_socket || !is_of_a_guid(&name) {

@@ -116,7 +116,7 @@ impl Directory {
     pub fn create(slots: usize, peers: usize, names: usize, bus: [u64; 2]) -> Result<(OwnedFd, Directory)> {
         if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
             return Err(Error::Invalid(format!(
-                "{peers} peers and {names} names are not possible: at most {PEERS_MAX} and {NAMES_MAX} are"
+                "a directory has at most {PEERS_MAX} peers and from 1 to {NAMES_MAX} names, not {peers} and {names}"
             )));
         }
         let bytes = Directory::bytes(peers, names);
@@ -135,7 +135,7 @@ impl Directory {
     /// # Errors
     /// It is not sealed, its length and header disagree, or it is of another version.
     pub fn open(fd: &OwnedFd) -> Result<Directory> {
-        let refuse = |why: String| Error::Refused(format!("the directory is not usable: {why}"));
+        let refuse = |why: String| Error::Refused(format!("invalid directory: {why}"));
         let bytes = memory::checked_bytes(fd, "directory", memory::ONE_WRITER)?;
         if bytes < PEERS as u64 {
             return Err(refuse(format!("it has {bytes} bytes")));
@@ -143,14 +143,14 @@ impl Directory {
         let memory = memory::map(fd, bytes, Access::ReadOnly)?;
         let word = |index: usize| memory.load_u64(index * 8).load(Ordering::Relaxed);
         if word(0) != MAGIC || word(1) != u64::from(ABI) {
-            return Err(refuse(format!("it is no directory of version {ABI}")));
+            return Err(refuse(format!("not a directory of version {ABI}")));
         }
         let [slots, peers, names] = [2, 3, 4].map(|index| usize::try_from(word(index)).unwrap_or(usize::MAX));
         if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
-            return Err(refuse("its numbers are not possible".into()));
+            return Err(refuse("its sizes are out of range".into()));
         }
         if bytes != Directory::bytes(peers, names) {
-            return Err(refuse(format!("{bytes} bytes are not {peers} peers and {names} names")));
+            return Err(refuse(format!("{bytes} bytes do not fit {peers} peers and {names} names")));
         }
         Ok(Directory { memory, slots, peers, names })
     }
@@ -172,16 +172,10 @@ impl Directory {
         self.slots
     }
 
-    /// Identifies the bus: the two halves of its GUID.
-    #[must_use]
-    pub fn bus(&self) -> [u64; 2] {
-        [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed))
-    }
-
-    /// [`bus`](Directory::bus) as 32 hexadecimal digits.
+    /// The GUID of the bus, 32 hexadecimal digits.
     #[must_use]
     pub fn bus_id(&self) -> String {
-        let [first, second] = self.bus();
+        let [first, second] = [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed));
         format!("{first:016x}{second:016x}")
     }
 
@@ -371,9 +365,10 @@ impl Directory {
     fn set_bit(&self, at: usize, bit: u16, value: bool) {
         let word = self.memory.atomic_u64(at + usize::from(bit) / 64 * 8);
         let mask = 1u64 << (bit % 64);
-        match value {
-            true => word.fetch_or(mask, Ordering::SeqCst),
-            false => word.fetch_and(!mask, Ordering::SeqCst),
+        if value {
+            word.fetch_or(mask, Ordering::SeqCst)
+        } else {
+            word.fetch_and(!mask, Ordering::SeqCst)
         };
     }
 
@@ -600,7 +595,7 @@ mod tests {
         ours.set_state(3, State::Leaving);
         assert_eq!(theirs.id_and_state(3), (9, State::Leaving));
         assert!(theirs.present().next().is_none() && theirs.listeners().next().is_none());
-        assert_eq!(theirs.bus(), [1, 2]);
+        assert_eq!(theirs.bus_id(), format!("{:016x}{:016x}", 1, 2));
     }
 
     #[test]

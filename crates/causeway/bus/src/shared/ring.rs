@@ -132,7 +132,7 @@ pub enum NotAppended {
 /// Puts an entry at the end; returns its position. `end` is a position from which on this member has not looked yet, and is
 /// moved on. Everything written before is visible to a reader that finds the entry.
 ///
-/// `is_out` is asked before each exchange. A member that is put out while it is stopped here cannot add an entry any more once
+/// `is_out` is asked before each exchange. A member that is evicted while it is stopped here cannot add an entry any more once
 /// its end is announced: the announcement takes the place that it was about to take, or an earlier one, so its exchange fails.
 ///
 /// # Errors
