@@ -228,6 +228,17 @@ fn role_spawn(test: &str, role: &str) -> Spawn {
         .stderr(Stderr::Null)
 }
 
+/// In a role this plays it and does not return. In the test itself it starts the role, of a child of this parent; the process, and the socket
+/// on which it speaks.
+fn started(test: &str, role: &str, parent: u32) -> (Child, OwnedFd) {
+    if let Ok(role) = std::env::var(ROLE) {
+        play(&role);
+    }
+    let (ours, theirs) = stream_pair().unwrap();
+    let spawn = role_spawn(test, role).env("PARENT", parent.to_string()).fd(theirs);
+    (Child::spawn(spawn).unwrap(), ours)
+}
+
 /// The socket that [`role_spawn`]'s caller handed over.
 fn inherited() -> OwnedFd {
     // SAFETY: a role is started with an open descriptor 3; the copy is ours.
@@ -245,13 +256,8 @@ fn hear(socket: &OwnedFd) -> String {
 
 #[test]
 fn a_child_dies_with_its_parent() {
-    if let Ok(role) = std::env::var(ROLE) {
-        play(&role);
-    }
-    let (ours, theirs) = stream_pair().unwrap();
-    let middle = Child::spawn(role_spawn(DIES_WITH_ITS_PARENT, "middle").fd(theirs)).unwrap();
-    assert_eq!(hear(&ours), "here");
-    assert_eq!(hear(&ours), "tied");
+    let (middle, ours) = started(DIES_WITH_ITS_PARENT, "middle", std::process::id());
+    assert_eq!([hear(&ours), hear(&ours)], ["here", "tied"]);
     // Killed, the middle one has no chance to end the inner one itself.
     middle.kill(libc::SIGKILL).unwrap();
     assert_eq!(hear(&ours), "", "the inner process lives on");
@@ -259,11 +265,7 @@ fn a_child_dies_with_its_parent() {
 
 #[test]
 fn a_program_that_does_not_tie_itself_dies_with_its_parent_too() {
-    if let Ok(role) = std::env::var(ROLE) {
-        play(&role);
-    }
-    let (ours, theirs) = stream_pair().unwrap();
-    let starter = Child::spawn(role_spawn(TIED_AT_ITS_START, "starter").fd(theirs)).unwrap();
+    let (starter, ours) = started(TIED_AT_ITS_START, "starter", std::process::id());
     assert_eq!(hear(&ours), "here");
     starter.kill(libc::SIGKILL).unwrap();
     assert_eq!(hear(&ours), "", "the program lives on");
@@ -271,29 +273,17 @@ fn a_program_that_does_not_tie_itself_dies_with_its_parent_too() {
 
 #[test]
 fn a_process_whose_parent_is_gone_already_does_not_stay() {
-    if let Ok(role) = std::env::var(ROLE) {
-        play(&role);
-    }
-    let (ours, theirs) = stream_pair().unwrap();
     // The highest number there is, which is not this test's.
-    let spawn = role_spawn(PARENT_IS_GONE, "inner").env("PARENT", "4194303").fd(theirs);
-    let mut child = Child::spawn(spawn).unwrap();
-    let exit = child.wait(Some(LONG)).unwrap();
-    assert_eq!(exit, Some(causeway_os::process::Exit::Code(1)));
+    let (mut child, ours) = started(PARENT_IS_GONE, "inner", 4_194_303);
+    assert_eq!(child.wait(Some(LONG)).unwrap(), Some(causeway_os::process::Exit::Code(1)));
     assert_eq!(hear(&ours), "here", "another process than the role has ended");
     assert_eq!(hear(&ours), "");
 }
 
 #[test]
 fn a_dropped_child_leaves_no_zombie() {
-    if let Ok(role) = std::env::var(ROLE) {
-        play(&role);
-    }
-    let (ours, theirs) = stream_pair().unwrap();
-    let parent = std::process::id().to_string();
-    let child = Child::spawn(role_spawn(NO_ZOMBIE, "inner").env("PARENT", parent).fd(theirs)).unwrap();
-    assert_eq!(hear(&ours), "here");
-    assert_eq!(hear(&ours), "tied");
+    let (child, ours) = started(NO_ZOMBIE, "inner", std::process::id());
+    assert_eq!([hear(&ours), hear(&ours)], ["here", "tied"]);
     let pid = child.pid();
     assert!(std::fs::exists(format!("/proc/{pid}")).unwrap());
     drop(child);

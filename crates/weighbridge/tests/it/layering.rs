@@ -29,6 +29,8 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("weighbridge-report", "weighbridge-harness", "one writes records, one reads them"),
     ("weighbridge-analysis", "weighbridge-harness", "pure: from records to numbers"),
     ("weighbridge-analysis", "causeway-os", "pure: from records to numbers"),
+    ("weighbridge-harness", "weighbridge-targets", "the harness names no family"),
+    ("weighbridge-report", "weighbridge-targets", "one writes records, one reads them"),
     ("causeway", "clap", "a program that uses the log gets no command line with it"),
     ("causeway-bus", "clap", "a program that uses the bus gets no command line with it"),
 ];

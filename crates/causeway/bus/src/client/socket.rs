@@ -1,4 +1,4 @@
-//! The bytes of a connection over a Unix socket: authentication, messages out and in, descriptors beside them.
+//! The bytes of a connection over a Unix socket: authentication, messages out and in, descriptors with them.
 
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;

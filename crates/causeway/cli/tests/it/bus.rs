@@ -25,7 +25,7 @@ fn causewayd() -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    eprintln!("skipped: `cargo build -p causewayd` puts causewayd beside the program that is tested");
+    eprintln!("skipped: `cargo build -p causewayd` puts causewayd next to the program that is tested");
     None
 }
 
