@@ -1,6 +1,6 @@
 //! A session that explains: cases and the primitives that they are made of, in sets that take turns with one hub.
 //!
-//! What runs here is measured and counted; what follows from it is computed by `weighbridge-explain`. A set is one or two cases and the hub
+//! What runs here is measured and counted; what follows from it is computed by `weighbridge-analysis`. A set is one or two cases and the hub
 //! of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the same in both.
 
 mod model;
