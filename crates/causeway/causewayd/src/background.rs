@@ -32,9 +32,6 @@ pub fn start_again() -> Result<(), String> {
 }
 
 /// Leaves terminal and session behind, and tells the process that was called that clients can connect.
-///
-/// # Errors
-/// The kernel's.
 pub fn detach() -> Result<(), String> {
     let failed = |error: rustix::io::Errno| format!("cannot run in the background: {error}");
     // What `ps`, `pgrep` and lists of connections show.

@@ -87,7 +87,6 @@ impl Default for Limits {
 
 impl Limits {
     /// For one user's own programs, which are to meet a limit only if something is wrong with them.
-    #[must_use]
     pub fn session() -> Limits {
         let per_member = PerMember {
             bytes: 256 << 20,
@@ -152,7 +151,6 @@ impl Limits {
 
 impl Config {
     /// A bus for one user's own programs, without a configuration file: everything is allowed, and services are those of the session.
-    #[must_use]
     pub fn session() -> Config {
         Config {
             bus_type: Some("session".into()),
@@ -164,7 +162,6 @@ impl Config {
     }
 
     /// What a configuration file starts from: nothing is allowed, nowhere is listened.
-    #[must_use]
     pub fn empty() -> Config {
         Config {
             bus_type: None,
@@ -181,7 +178,6 @@ impl Config {
 }
 
 /// Where the session's `.service` files are. Source: D-Bus Specification, "Standard session service directories".
-#[must_use]
 pub fn session_service_dirs() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let runtime = variable("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("dbus-1/services"));

@@ -101,7 +101,6 @@ pub struct Connection {
 
 impl Connection {
     /// A connected socket that does not block, of a process of this user. Messages above `most_message_bytes` end it.
-    #[must_use]
     pub fn new(socket: OwnedFd, uid: u32, most_message_bytes: usize) -> Connection {
         Connection {
             socket,
@@ -119,19 +118,16 @@ impl Connection {
     }
 
     /// Can descriptors be passed to the client?
-    #[must_use]
     pub fn passes_descriptors(&self) -> bool {
         self.passes_descriptors
     }
 
     /// Descriptors that wait for the rest of their message.
-    #[must_use]
     pub fn waiting_descriptors(&self) -> u64 {
         self.arrived.len() as u64
     }
 
     /// Since when descriptors wait for the rest of their message.
-    #[must_use]
     pub fn descriptors_wait_since(&self) -> Option<Instant> {
         self.arrived_since
     }
@@ -266,7 +262,6 @@ impl Connection {
     }
 
     /// Is there a message that [`next_message`](Connection::next_message) returns, or the fault for which the connection must end?
-    #[must_use]
     pub fn has_message(&self) -> bool {
         self.sasl.is_none()
             && match message_bytes(self.unread()) {
@@ -290,7 +285,6 @@ impl Connection {
     }
 
     /// Bytes that have arrived of a message that is not complete.
-    #[must_use]
     pub fn incomplete_bytes(&self) -> usize {
         self.unread().len()
     }
@@ -366,7 +360,6 @@ impl Connection {
     }
 
     /// Does something wait to be written?
-    #[must_use]
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }

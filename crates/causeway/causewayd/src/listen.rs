@@ -81,7 +81,6 @@ impl Listener {
     }
 
     /// Its file, if it has one.
-    #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|(path, _)| path.as_path())
     }
@@ -160,7 +159,6 @@ fn random_name() -> String {
 }
 
 /// An identity for a bus: 32 hexadecimal digits.
-#[must_use]
 pub fn new_guid() -> String {
     hexadecimal(&random_bytes::<16>())
 }

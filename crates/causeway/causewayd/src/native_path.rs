@@ -8,7 +8,6 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 /// Beside the D-Bus socket if that has a file, else in this folder under a name with the GUID of the bus. What causewayds that were killed have left in
 /// the folder is removed then: nobody else would.
-#[must_use]
 pub fn of_session(dbus_socket: Option<&Path>, folder: Option<&Path>, guid: &str) -> Option<PathBuf> {
     if let Some(path) = dbus_socket {
         return Some(native_socket_beside(path));

@@ -142,9 +142,6 @@ impl Server {
     }
 
     /// Ends [`Server::run`] also when this becomes readable.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn stop_with(&mut self, stop: &OwnedFd) -> Result<(), String> {
         epoll::add(&self.epoll, stop, Token::Stop.data(), EventFlags::IN).map_err(|error| error.to_string())
     }

@@ -56,7 +56,6 @@ pub struct Services {
 
 impl Services {
     /// Reads all files of these folders; those that do not exist have none.
-    #[must_use]
     pub fn read(folders: &[PathBuf]) -> Services {
         let mut services = Services {
             folders: folders.iter().map(|folder| Seen::now(folder.clone())).collect(),
@@ -125,7 +124,6 @@ impl Services {
     }
 
     /// The program that provides a name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Service> {
         self.by_name.get(name).map(|(service, _)| service)
     }

@@ -63,9 +63,6 @@ pub fn listeners(guid: &str) -> Result<(Vec<Listener>, Option<NativePlace>), Str
 }
 
 /// Says that clients can connect, where a service manager waits for that.
-///
-/// # Errors
-/// In a sentence: it cannot be told.
 pub fn notify_ready() -> Result<(), String> {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     send_ready(&name).map_err(|error| format!("cannot notify {}: {error}", name.display()))

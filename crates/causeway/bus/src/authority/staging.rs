@@ -1,6 +1,6 @@
 //! What the authority holds for members: descriptors, and messages in files, each under the token of the message to which it belongs.
 //!
-//! The sender stages it before its message is in the order log, so that a receiver that finds the message finds the staged transfer. A staged transfer
+//! A sender stages a transfer before its message is in the order log, so that a receiver that finds the message finds the staged transfer. A staged transfer
 //! ends when all have taken it that the message is for, have passed the message without taking it, or are gone. The staged transfers of a
 //! sender that has ended stay until their receivers have passed its end.
 
@@ -199,7 +199,7 @@ impl StagingArea {
         }
     }
 
-    /// A member that staged has ended; its last message is before `end`. Returns who may still take what it left, of those that
+    /// A member that staged transfers has ended; its last message is before `end`. Returns who may still take what it left, of those that
     /// are `present`.
     pub fn owner_left(&mut self, owner: PeerId, end: u64, present: &[u16]) -> Vec<u16> {
         let mut waiting = Vec::new();

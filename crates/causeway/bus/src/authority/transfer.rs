@@ -1,4 +1,4 @@
-//! staged transfers of members, and of the authority itself for its clients: taken in, handed out, ended.
+//! Staged transfers of members, and of the authority itself for its clients: taken in, handed out, ended.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Authority {
         }
     }
 
-    /// Prepares a message for [`Authority::append`] to receivers that are members: staged transfers its descriptors, and the message itself if
+    /// Prepares a message for [`Authority::append`] to receivers that are members: stages its descriptors, and the message itself if
     /// it is long, on account of its sender.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl Authority {
         end.filter(|end| self.port.cursor() < *end)
     }
 
-    /// After the last message of a member: those who may still take what it staged read on.
+    /// After the last message of a member: those that may still take what it staged read on.
     pub(super) fn end_staged_by(&mut self, id: PeerId, end: u64) {
         let present: Vec<u16> = self.port.directory().present().collect();
         for slot in self.staging.owner_left(id, end, &present) {

@@ -160,20 +160,17 @@ impl Directory {
     }
 
     /// Peers that there can be.
-    #[must_use]
     pub fn peers(&self) -> usize {
         self.peers
     }
 
     /// Slots of members; they are the first peers.
     #[inline]
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
     /// The GUID of the bus, 32 hexadecimal digits.
-    #[must_use]
     pub fn bus_id(&self) -> String {
         let [first, second] = [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed));
         format!("{first:016x}{second:016x}")
@@ -181,7 +178,6 @@ impl Directory {
 
     /// Must the authority see messages between two members too, because somebody monitors the bus through it?
     #[inline]
-    #[must_use]
     pub fn is_watched(&self) -> bool {
         self.memory.load_u64(WATCHED).load(Ordering::Relaxed) != 0
     }
@@ -192,7 +188,6 @@ impl Directory {
     }
 
     /// Are there clients that this directory does not show, so that a number that is not here may still be that of one?
-    #[must_use]
     pub fn is_partial(&self) -> bool {
         self.memory.load_u64(PARTIAL).load(Ordering::Relaxed) != 0
     }
@@ -250,7 +245,6 @@ impl Directory {
 
     /// Number and state of a peer: what senders and readers ask for each message.
     #[inline]
-    #[must_use]
     pub fn id_and_state(&self, peer: u16) -> (u64, State) {
         let (id, second) = self.id_and_second_word(peer);
         (id, state(second))
@@ -258,7 +252,6 @@ impl Directory {
 
     /// Number of the peer that is there, or was last.
     #[inline]
-    #[must_use]
     pub fn id(&self, peer: u16) -> u64 {
         self.memory.load_u64(self.peer_at(peer, 8)).load(Ordering::Acquire)
     }
@@ -282,7 +275,6 @@ impl Directory {
 
     /// Is this the peer, and is it on the bus? Asked of a number that this peer has or had, as whoever learned it from the bus knows.
     #[inline]
-    #[must_use]
     pub fn is_active(&self, peer: u16, id: u64) -> bool {
         let at = self.peer_at(peer, 0);
         let word = |offset| self.memory.load_u64(at + offset).load(Ordering::Acquire);
@@ -291,7 +283,6 @@ impl Directory {
     }
 
     /// Everything about a peer. `None` for one that is free, and where the authority died while it wrote.
-    #[must_use]
     pub fn peer(&self, peer: u16) -> Option<Peer> {
         if usize::from(peer) >= self.peers {
             return None;
@@ -315,14 +306,12 @@ impl Directory {
     }
 
     /// The entry of the active peer with this number.
-    #[must_use]
     pub fn find(&self, id: u64) -> Option<u16> {
         (0..self.peers as u16).find(|peer| self.id_and_state(*peer) == (id, State::Active))
     }
 
     /// Slot that carries the messages of a peer.
     #[inline]
-    #[must_use]
     pub fn carrier(&self, peer: u16) -> u16 {
         self.carrier_of(self.load(self.peer_at(peer, 16)))
     }
@@ -334,7 +323,6 @@ impl Directory {
 
     /// The same, if this is the peer and it is on the bus.
     #[inline]
-    #[must_use]
     pub fn active_carrier(&self, peer: u16, id: u64) -> Option<u16> {
         let (found, second) = self.id_and_second_word(peer);
         (found == id && state(second) == State::Active).then(|| self.carrier_of(second))
@@ -375,7 +363,6 @@ impl Directory {
     /// How often filters, or the peers that have them, have changed. Who loads a number here finds the filters that go with it, or later
     /// ones.
     #[inline]
-    #[must_use]
     pub fn filter_version(&self) -> u64 {
         self.memory.load_u64(FILTER_VERSION).load(Ordering::Acquire) // PAIR directory-filters
     }
@@ -386,7 +373,6 @@ impl Directory {
     }
 
     /// Would this signal wake a peer? An entry that cannot be read counts as yes.
-    #[must_use]
     pub fn wants(&self, peer: u16, keys: &SignalKeys<'_>) -> bool {
         let filter = self.peer_at(peer, FILTER_AT);
         self.read(self.peer_at(peer, 0), || says_yes(|word| self.load(filter + word * 8), keys))
@@ -442,7 +428,6 @@ impl Directory {
     }
 
     /// Who has a well-known name.
-    #[must_use]
     pub fn owner(&self, name: &str) -> Option<Owner> {
         let entry = self.find_name(name)?;
         let at = |offset| self.name_at(entry, offset);
@@ -459,7 +444,6 @@ impl Directory {
     }
 
     /// Entry and number of the owner of a well-known name, to be remembered.
-    #[must_use]
     pub fn read_owner(&self, name: &str) -> Option<OwnerRead> {
         let entry = self.find_name(name)?;
         let at = |offset| self.name_at(entry, offset);
@@ -472,7 +456,6 @@ impl Directory {
 
     /// Does the directory still say what was read?
     #[inline]
-    #[must_use]
     pub fn is_owner_still(&self, read: &OwnerRead) -> bool {
         let (at, sequence) = read.state;
         self.memory.load_u64(at).load(Ordering::Acquire) == sequence
@@ -493,7 +476,6 @@ impl Directory {
     }
 
     /// All well-known names.
-    #[must_use]
     pub fn all_names(&self) -> Vec<String> {
         let names = (0..self.names).filter_map(|entry| {
             let at = self.name_at(entry, 0);

@@ -164,19 +164,16 @@ impl OrderLog {
     }
 
     /// Slots of members.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
     /// The word at a position, for those who map the log for reading.
-    #[must_use]
     pub fn load_entry(&self, position: u64) -> u64 {
         self.memory.load_u64(self.entry_offset(position)).load(Ordering::Acquire)
     }
 
     /// The hint, for the same.
-    #[must_use]
     pub fn load_hint(&self) -> u64 {
         self.memory.load_u64(HINT).load(Ordering::Acquire)
     }
@@ -194,41 +191,35 @@ impl OrderLog {
 
     /// The armed word of a slot.
     #[inline]
-    #[must_use]
     pub fn armed(&self, slot: u16) -> &AtomicU32 {
         self.memory.atomic_u32(self.in_line(slot, line::ARMED))
     }
 
     /// The number of the member of a slot that was evicted.
     #[inline]
-    #[must_use]
     pub fn evicted(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::EVICTED))
     }
 
     /// The cursor of a slot.
     #[inline]
-    #[must_use]
     pub fn cursor(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::CURSOR))
     }
 
     /// Whether the member of a slot is sending.
     #[inline]
-    #[must_use]
     pub fn sending(&self, slot: u16) -> &AtomicU32 {
         self.memory.atomic_u32(self.in_line(slot, line::SENDING))
     }
 
     /// Whose reply the member of a slot waits for.
     #[inline]
-    #[must_use]
     pub fn waiting_for(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::WAITING_FOR))
     }
 
     /// How many members were evicted.
-    #[must_use]
     pub fn evictions(&self) -> &AtomicU64 {
         self.memory.atomic_u64(EVICTIONS)
     }
@@ -253,14 +244,12 @@ impl OrderLog {
 
     /// Any word of a line, for display.
     #[inline]
-    #[must_use]
     pub fn load_in_line(&self, slot: u16, offset: usize) -> LoadU64<'_> {
         self.memory.load_u64(self.in_line(slot, offset))
     }
 
     /// A statistic of a slot.
     #[inline]
-    #[must_use]
     pub fn statistic(&self, slot: u16, which: Statistic) -> u64 {
         self.load_in_line(slot, line::STATISTICS + which as usize * 8).load(Ordering::Relaxed)
     }
@@ -279,7 +268,6 @@ impl OrderLog {
 
     /// What made the bus end, if it is broken.
     #[inline]
-    #[must_use]
     pub fn broken(&self) -> Option<Broken> {
         Broken::of(self.memory.load_u64(BROKEN).load(Ordering::Acquire))
     }

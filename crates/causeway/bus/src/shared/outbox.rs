@@ -64,25 +64,21 @@ impl Outbox {
     }
 
     /// Bytes of the ring.
-    #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity
     }
 
     /// Position of the next message.
-    #[must_use]
     pub fn head(&self) -> u64 {
         self.head
     }
 
     /// Bytes of the ring that hold messages which may not be overwritten.
-    #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.head - self.floor
     }
 
     /// Bytes of the ring that a message takes.
-    #[must_use]
     pub fn frame_bytes(message_bytes: usize) -> u64 {
         (HEADER_BYTES as u64 + message_bytes as u64).next_multiple_of(GRANULE_BYTES)
     }
@@ -123,7 +119,6 @@ impl Outbox {
 }
 
 /// The place of a position, as an entry has it.
-#[must_use]
 pub fn place_of(position: u64) -> u32 {
     (position / GRANULE_BYTES) as u32 & (PLACES - 1)
 }
@@ -174,7 +169,6 @@ impl ForeignOutbox {
     }
 
     /// Reads the message at a place. The bytes are input from another process: the length is checked, nothing else is.
-    #[must_use]
     pub fn read(&self, place: u32) -> Found {
         let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
         let mut words = [0; HEADER_BYTES / 8];

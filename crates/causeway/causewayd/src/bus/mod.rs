@@ -159,7 +159,6 @@ impl Owners for View<'_> {
 
 impl Bus {
     /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
-    #[must_use]
     pub fn new(config: Config, load: Load, guid: String, address: String) -> Bus {
         let quota = Quota::new(config.limits.per_member);
         let services = Services::read(&config.service_dirs);
@@ -253,7 +252,6 @@ impl Bus {
     }
 
     /// Has a member said Hello?
-    #[must_use]
     pub fn is_active(&self, id: MemberId) -> bool {
         self.members.get(&id).is_some_and(|member| member.stage != Stage::New)
     }
@@ -274,7 +272,6 @@ impl Bus {
     }
 
     /// When [`tick`](Bus::tick) must be called at the latest.
-    #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.calls.next_deadline(), self.starts.next_deadline()].into_iter().flatten().min()
     }

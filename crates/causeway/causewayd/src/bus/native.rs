@@ -101,13 +101,11 @@ impl Bus {
     }
 
     /// Must messages be put into the order log before they are delivered?
-    #[must_use]
     pub fn is_read_natively(&self) -> bool {
         self.native.is_read
     }
 
     /// Must messages between native members be read here, because a client wants to see them?
-    #[must_use]
     pub fn watches_native_members(&self) -> bool {
         self.monitor_count > 0 || self.matches.has_eavesdroppers()
     }
@@ -122,7 +120,6 @@ impl Bus {
     }
 
     /// Does the order log carry the messages of this member?
-    #[must_use]
     pub(crate) fn is_native(&self, id: MemberId) -> bool {
         self.members.get(&id).is_some_and(|member| member.carrier == Carrier::Log)
     }

@@ -162,7 +162,7 @@ fn tasks_of_tokio_ask_the_clock_and_hear_it_tick() {
 fn a_program_of_zbus_runs_on_either_transport() {
     let bus = Bus::start_with_clients();
     let (path, address) = (bus.path(), bus.address());
-    let places = [path.to_str().unwrap(), &address];
+    let places = [path.to_str().unwrap(), address];
     for served_at in places {
         let service = Running::example("zbus_clock", &["serve", served_at]);
         service.says(IS_SERVED);

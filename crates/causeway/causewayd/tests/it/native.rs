@@ -294,7 +294,7 @@ fn a_monitor_among_the_clients_sees_messages_between_members() {
     let (mut one, mut two) = (bus.member(), bus.member());
     monitor.become_monitor().unwrap();
     // From here on members know that they are watched.
-    one.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
+    ask_bus(&mut one);
     for round in 0..50 {
         let serial =
             one.start_call(two.unique_name(), PATH, INTERFACE, "Ask", text(&round.to_string())).unwrap();

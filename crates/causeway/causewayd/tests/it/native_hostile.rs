@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_testkit::Rng;
+use causeway_testkit::{Rng, temp_dir};
 
 use crate::support::random::{generators, rounds};
 use causeway_bus::shared::ABI;
@@ -262,11 +262,8 @@ fn processes_that_connect_and_say_nothing_keep_nobody_out_and_are_sent_away() {
 
 #[test]
 fn a_process_that_connects_and_says_nothing_is_sent_away_in_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("bus.conf");
-    let text = "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><limit name='auth_timeout'>100</limit>\
-        <policy context='default'><allow send_destination='*' eavesdrop='true'/><allow eavesdrop='true'/><allow own='*'/></policy></busconfig>";
-    std::fs::write(&file, text).unwrap();
+    let folder = temp_dir("causewayd");
+    let file = configuration(&folder, "<limit name='auth_timeout'>100</limit>");
     let bus = NativeBus::with(&["--config-file", file.to_str().unwrap()]);
     let silent = connect(&bus.path()).unwrap();
     assert_eq!(answer(&silent), Some((REFUSED, "it did not ask to join in time".into())));

@@ -49,8 +49,8 @@ fn role() {
     }
 }
 
-fn activating() -> (NativeBus, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
+fn activating() -> (NativeBus, TempDir) {
+    let folder = causeway_testkit::temp_dir("causewayd");
     let own = std::env::current_exe().unwrap();
     let role = |role: &str| {
         format!("{} '{}' --exact native_processes::role --test-threads 1", role_variable(role), own.display())
@@ -64,13 +64,7 @@ fn activating() -> (NativeBus, tempfile::TempDir) {
         let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\n");
         std::fs::write(folder.path().join(format!("{name}.service")), text).unwrap();
     }
-    let config = folder.path().join("bus.conf");
-    let policy = "<policy context='default'><allow send_destination='*' eavesdrop='true'/><allow eavesdrop='true'/><allow own='*'/></policy>";
-    let text = format!(
-        "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen>{policy}<servicedir>{}</servicedir></busconfig>",
-        folder.path().display()
-    );
-    std::fs::write(&config, text).unwrap();
+    let config = configuration(&folder, &format!("<servicedir>{}</servicedir>", folder.path().display()));
     (NativeBus::with(&["--config-file", config.to_str().unwrap()]), folder)
 }
 

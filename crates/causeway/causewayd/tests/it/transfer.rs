@@ -293,7 +293,7 @@ fn a_monitor_sees_the_header_and_the_length_of_a_long_message() {
 
 /// A member says of a signal with a descriptor that it is for members that are not there, and at a place where no entry is.
 #[test]
-fn a_deposit_waits_for_members_and_entries_that_are_there() {
+fn a_staged_transfer_waits_for_members_and_entries_that_are_there() {
     own_process!();
     let before = open_texts();
     let bus = Bus::start();
@@ -301,7 +301,7 @@ fn a_deposit_waits_for_members_and_entries_that_are_there() {
     let name = raw.name();
     let signal = Builder::signal(PATH, INTERFACE, "File").sender(&name).unix_fds(1).build(1).unwrap();
     for (token, position, slots) in [(1, 0, "cfff"), (2, u64::MAX, "1")] {
-        let file = file("deposited");
+        let file = file("staged");
         let (answer, _) = raw.ask([raw::STAGE, token, 0, 0, 0], &[file.as_fd()]).unwrap();
         assert_eq!(answer[0], raw::NONE);
         raw.send(BusHeader { token: token as u32, ..raw.header(0, &signal) }, None, &signal);

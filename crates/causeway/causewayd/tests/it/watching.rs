@@ -24,7 +24,7 @@ fn a_dbus_monitor_sees_long_messages_between_members_whole_and_their_descriptors
     let (mut one, mut two) = (bus.member(), bus.member());
     monitor.become_monitor().unwrap();
     // From here on members know that they are watched.
-    one.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
+    ask_bus(&mut one);
     for round in 0..10 {
         let (pipe, bytes) = (Pipe::new(), vec![round; BYTES]);
         let payload = Payload::from(Body::default().blob(&bytes)).descriptor(pipe.write.try_clone().unwrap());
@@ -52,7 +52,7 @@ fn what_is_for_a_member_that_left_is_shown_to_a_dbus_monitor_and_closed() {
     monitor.keep_descriptors();
     let (mut one, two) = (bus.member(), bus.member());
     monitor.become_monitor().unwrap();
-    one.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
+    ask_bus(&mut one);
     let pipe = Pipe::new();
     let payload = Payload::default().descriptor(pipe.write.try_clone().unwrap());
     one.call_without_reply(two.unique_name(), PATH, INTERFACE, "Take", payload).unwrap();
@@ -118,7 +118,7 @@ fn a_rule_that_went_while_no_process_read_the_log_does_not_make_the_bus_read_sig
     for _ in 0..SIGNALS {
         member.emit(PATH, INTERFACE, "Count", Body::default()).unwrap();
     }
-    member.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
+    ask_bus(&mut member);
     let more = received() - before;
     assert!((1..SIGNALS).contains(&more), "{more} messages");
 }

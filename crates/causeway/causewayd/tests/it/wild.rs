@@ -250,17 +250,17 @@ fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
 }
 
 #[test]
-fn only_those_a_deposit_is_for_can_take_it_and_a_dead_sender_leaves_none() {
+fn only_those_a_staged_transfer_is_for_can_take_it_and_a_dead_sender_leaves_none() {
     own_process!();
     let bus = Bus::start();
     let mut good = bus.member();
     let (sender, receiver, other) = (Raw::join(&bus.path()), Raw::join(&bus.path()), Raw::join(&bus.path()));
-    let deposit = |token: u64, to: u64| {
+    let stage = |token: u64, to: u64| {
         let fd = file("held");
         sender.ask([raw::STAGE, token, to, 0, 0], &[fd.as_fd()]).unwrap().0[0]
     };
-    assert_eq!(deposit(1, receiver.id), raw::NONE);
-    assert_eq!(deposit(2, receiver.id + 1000), raw::REFUSED, "nobody has this number");
+    assert_eq!(stage(1, receiver.id), raw::NONE);
+    assert_eq!(stage(2, receiver.id + 1000), raw::REFUSED, "nobody has this number");
     let take = |who: &Raw, token: u64| who.ask([raw::TAKE, sender.id, token, 0, 0], &[]).unwrap();
     for (who, token) in [(&other, 1), (&sender, 1), (&receiver, 2), (&receiver, 1 << 31)] {
         let (words, fds) = take(who, token);
@@ -271,10 +271,10 @@ fn only_those_a_deposit_is_for_can_take_it_and_a_dead_sender_leaves_none() {
     assert_eq!(take(&receiver, 1).0[0], raw::NONE, "taken twice");
     drop(fds);
     // For one and for all; the messages never come. The authority closes what it has passed on or refused after its answer.
-    assert_eq!((deposit(3, receiver.id), deposit(4, 0)), (raw::NONE, raw::NONE));
-    eventually("other descriptors than the two deposits stay", || open_texts(std::process::id()) == 2);
+    assert_eq!((stage(3, receiver.id), stage(4, 0)), (raw::NONE, raw::NONE));
+    eventually("other descriptors than the two staged ones stay", || open_texts(std::process::id()) == 2);
     drop((sender, receiver, other));
-    eventually("deposits without a message stay", || {
+    eventually("staged transfers without a message stay", || {
         good.next(Some(Duration::ZERO)).unwrap();
         open_texts(std::process::id()) == 0
     });
