@@ -92,8 +92,8 @@ fn placements_waits_and_axes_that_do_not_exist() {
     refused(folder.path(), "run --wait sleep", "error: --wait takes block, poll, [..], not `sleep`\n");
     refused(
         folder.path(),
-        "run pipe --set colour=red",
-        "error: no selected case has an axis `colour`; there are wait, touch, [..]\n",
+        "run pipe --set color=red",
+        "error: no selected case has an axis `color`; there are wait, touch, [..]\n",
     );
     refused(
         folder.path(),
