@@ -70,7 +70,7 @@ for part in $parts; do
         { printf '`weighbridge run --suite quick`, nothing else running, ratios to the hub:\n\n' && session quick; } >"$out"
         ;;
     noisy)
-        cargo build --release --quiet -p weighbridge-lab --example noise
+        cargo build --release --quiet -p weighbridge-targets --example noise
         target/release/examples/noise 600 &
         noise=$!
         {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use weighbridge_lab::axis::Wait;
-use weighbridge_lab::{placement, plan};
+use weighbridge_harness::axis::Wait;
+use weighbridge_harness::{placement, plan};
 
 use crate::explain_args::{self, ExplainArgs, TimelineArgs};
 use crate::output_args::{Answer, OutputWithPage};
@@ -564,6 +564,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_put_together_without_contradictions() {
+        crate::register();
         command().debug_assert();
     }
 }

@@ -3,10 +3,10 @@
 //! A session of a suite, or of what a glob selects from it, has a case `noop` of every pattern that it runs, so that each
 //! report shows what of its figures is the loop. Where all words are complete ids, those cases are measured and no others.
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::{Caps, Prepared};
-use weighbridge_lab::ctx::Time;
-use weighbridge_lab::host::Host;
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Caps, Prepared};
+use weighbridge_harness::ctx::Time;
+use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
 /// The mechanism of every pattern that does nothing.
@@ -56,6 +56,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn prepared(host: &Host, ids: &[&str]) -> Vec<Prepared> {
+        crate::register();
         ids.iter().map(|id| catalogue::prepare(&id.parse().unwrap(), host).unwrap()).collect()
     }
 
@@ -96,6 +97,7 @@ mod tests {
 
     #[test]
     fn every_pattern_has_a_harness() {
+        crate::register();
         let with_harness: BTreeSet<&str> = catalogue::all()
             .filter(|target| target.id == NOOP && target.caps.has(Caps::HARNESS))
             .flat_map(|target| target.patterns.iter().map(|pattern| pattern.id))

@@ -29,9 +29,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use weighbridge_guest::{init, kernel_bench, net_bench};
-use weighbridge_lab::compare::machine;
-use weighbridge_lab::contract::Family;
-use weighbridge_lab::peer;
+use weighbridge_harness::compare::machine;
+use weighbridge_harness::peer;
 
 use check::supervisor;
 
@@ -70,8 +69,7 @@ impl fmt::Display for Failure {
 }
 
 fn main() -> ExitCode {
-    weighbridge_lab::catalogue::add(families());
-    weighbridge_lab::plan::add(weighbridge_dbus_bench::SUITES);
+    register();
     if init::is_wanted() {
         init::main();
     }
@@ -104,13 +102,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// What other crates hand to the laboratory.
-fn families() -> impl Iterator<Item = &'static Family> {
-    #[cfg(feature = "peers")]
-    let of_libraries = weighbridge_peers::FAMILIES.iter();
-    #[cfg(not(feature = "peers"))]
-    let of_libraries = std::iter::empty();
-    weighbridge_dbus_bench::FAMILIES.iter().chain(of_libraries)
+/// Hands all targets and suites to the laboratory.
+fn register() {
+    weighbridge_dbus_bench::register();
 }
 
 /// Another build asks whether peers of this one can take part in its runs.

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use weighbridge_lab::session::Progress;
+use weighbridge_harness::session::Progress;
 
 use crate::output;
 use crate::values::spoken;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weighbridge_lab::session::{Progress, Sink};
+use weighbridge_harness::session::{Progress, Sink};
 use weighbridge_record::{Line, Reading, Writer};
 
 use crate::destination;

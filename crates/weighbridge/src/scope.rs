@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::plan::{self, Changes, Estimate, SUITES, Suite};
-use weighbridge_lab::session::expected_run;
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::plan::{self, Changes, Estimate, Suite};
+use weighbridge_harness::session::expected_run;
 use weighbridge_record::{CaseId, Skipped};
 use weighbridge_stats::stopping::LOOKS;
 
@@ -58,7 +58,7 @@ impl Scope {
         let suite = selection.suite.as_deref().and_then(Suite::find);
         let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
         let is_of_suite = suite.is_some() || selection.globs.is_empty();
-        let suite = suite.unwrap_or(&SUITES[0]);
+        let suite = suite.unwrap_or_else(Suite::first);
         let ids: Vec<CaseId> = selected.ids().cloned().collect();
         let mut scope = Scope {
             suite,
@@ -187,7 +187,7 @@ pub fn select(selection: &Selection, host: &mut Host) -> Result<(Selected, &'sta
     if let Some(id) = selected.ids().find(|id| id.payload_bytes > memory_bytes / 8) {
         return Err(too_large(id.payload_bytes, memory_bytes));
     }
-    Ok((selected, suite.unwrap_or(&SUITES[0])))
+    Ok((selected, suite.unwrap_or_else(Suite::first)))
 }
 
 fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
@@ -293,6 +293,7 @@ mod tests {
     /// The laboratory has the cases and the report has the tables, and neither knows the other.
     #[test]
     fn every_case_of_a_suite_has_its_cell_and_every_cell_its_case() {
+        crate::register();
         let names = ["ibench", "kdbench", "epoll_bench", "slab_test", "akbench", "scaling"];
         for suite in names.map(|name| Suite::find(name).unwrap()) {
             let cases = suite.cases(&Changes::default());

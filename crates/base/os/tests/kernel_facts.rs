@@ -6,24 +6,21 @@
 //!
 //! The calls made directly are the ones that must fail, on mappings that belong to the test.
 #![allow(unsafe_code)]
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_os::futex::{self, Outcome};
 use causeway_os::memory::{Access, Mapping, Seals, add_seals, memfd, page_bytes, seals};
 use causeway_os::process::{Child, Spawn, Stderr, die_with, poll};
 use causeway_os::socket::{MAX_FDS, recv_with_fds, send_with_fds, seqpacket_pair, stream_pair};
+use causeway_testkit::{PATIENCE as LONG, proc, skipped};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-
-/// How long a test waits for what must happen, before it fails instead of hanging.
-const LONG: Duration = Duration::from_secs(60);
 
 /// A file of one page, mapped writable by us, then sealed as the memory of a single writer is; `None` where the kernel
 /// is older than the seal.
@@ -32,7 +29,7 @@ fn sealed() -> Option<(OwnedFd, Mapping)> {
     let ours = Mapping::shared(&fd, page_bytes(), Access::ReadWrite).unwrap();
     match add_seals(&fd, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            eprintln!("skipped: {error}");
+            skipped(error);
             None
         }
         other => {
@@ -231,6 +228,17 @@ fn role_spawn(test: &str, role: &str) -> Spawn {
         .stderr(Stderr::Null)
 }
 
+/// In a role this plays it and does not return. In the test itself it starts the role, of a child of this parent; the process, and the socket
+/// on which it speaks.
+fn started(test: &str, role: &str, parent: u32) -> (Child, OwnedFd) {
+    if let Ok(role) = std::env::var(ROLE) {
+        play(&role);
+    }
+    let (ours, theirs) = stream_pair().unwrap();
+    let spawn = role_spawn(test, role).env("PARENT", parent.to_string()).fd(theirs);
+    (Child::spawn(spawn).unwrap(), ours)
+}
+
 /// The socket that [`role_spawn`]'s caller handed over.
 fn inherited() -> OwnedFd {
     // SAFETY: a role is started with an open descriptor 3; the copy is ours.
@@ -248,13 +256,8 @@ fn hear(socket: &OwnedFd) -> String {
 
 #[test]
 fn a_child_dies_with_its_parent() {
-    if let Ok(role) = std::env::var(ROLE) {
-        play(&role);
-    }
-    let (ours, theirs) = stream_pair().unwrap();
-    let middle = Child::spawn(role_spawn(DIES_WITH_ITS_PARENT, "middle").fd(theirs)).unwrap();
-    assert_eq!(hear(&ours), "here");
-    assert_eq!(hear(&ours), "tied");
+    let (middle, ours) = started(DIES_WITH_ITS_PARENT, "middle", std::process::id());
+    assert_eq!([hear(&ours), hear(&ours)], ["here", "tied"]);
     // Killed, the middle one has no chance to end the inner one itself.
     middle.kill(libc::SIGKILL).unwrap();
     assert_eq!(hear(&ours), "", "the inner process lives on");
@@ -262,11 +265,7 @@ fn a_child_dies_with_its_parent() {
 
 #[test]
 fn a_program_that_does_not_tie_itself_dies_with_its_parent_too() {
-    if let Ok(role) = std::env::var(ROLE) {
-        play(&role);
-    }
-    let (ours, theirs) = stream_pair().unwrap();
-    let starter = Child::spawn(role_spawn(TIED_AT_ITS_START, "starter").fd(theirs)).unwrap();
+    let (starter, ours) = started(TIED_AT_ITS_START, "starter", std::process::id());
     assert_eq!(hear(&ours), "here");
     starter.kill(libc::SIGKILL).unwrap();
     assert_eq!(hear(&ours), "", "the program lives on");
@@ -274,35 +273,21 @@ fn a_program_that_does_not_tie_itself_dies_with_its_parent_too() {
 
 #[test]
 fn a_process_whose_parent_is_gone_already_does_not_stay() {
-    if let Ok(role) = std::env::var(ROLE) {
-        play(&role);
-    }
-    let (ours, theirs) = stream_pair().unwrap();
     // The highest number there is, which is not this test's.
-    let spawn = role_spawn(PARENT_IS_GONE, "inner").env("PARENT", "4194303").fd(theirs);
-    let mut child = Child::spawn(spawn).unwrap();
-    let exit = child.wait(Some(LONG)).unwrap();
-    assert_eq!(exit, Some(causeway_os::process::Exit::Code(1)));
+    let (mut child, ours) = started(PARENT_IS_GONE, "inner", 4_194_303);
+    assert_eq!(child.wait(Some(LONG)).unwrap(), Some(causeway_os::process::Exit::Code(1)));
     assert_eq!(hear(&ours), "here", "another process than the role has ended");
     assert_eq!(hear(&ours), "");
 }
 
 #[test]
 fn a_dropped_child_leaves_no_zombie() {
-    if let Ok(role) = std::env::var(ROLE) {
-        play(&role);
-    }
-    let (ours, theirs) = stream_pair().unwrap();
-    let parent = std::process::id().to_string();
-    let child = Child::spawn(role_spawn(NO_ZOMBIE, "inner").env("PARENT", parent).fd(theirs)).unwrap();
-    assert_eq!(hear(&ours), "here");
-    assert_eq!(hear(&ours), "tied");
+    let (child, ours) = started(NO_ZOMBIE, "inner", std::process::id());
+    assert_eq!([hear(&ours), hear(&ours)], ["here", "tied"]);
     let pid = child.pid();
     assert!(std::fs::exists(format!("/proc/{pid}")).unwrap());
     drop(child);
     // A zombie would still be listed, as a child of this process.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let parent_of_it = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
-    assert_ne!(parent_of_it, Some(std::process::id().to_string().as_str()), "{stat}");
+    assert_ne!(proc::parent(pid), Some(std::process::id()));
     assert_eq!(hear(&ours), "");
 }

@@ -179,7 +179,7 @@ impl Group {
     /// The publishers and subscribers of the group, how far behind each subscriber is, and what it has lost.
     ///
     /// # Errors
-    /// [`Error::NoAnswer`] or [`Error::ServerGone`] without a working server, [`Error::Invalid`] for an answer that is not one.
+    /// [`Error::NoAnswer`] or [`Error::ServerGone`] without a working server, [`Error::Invalid`] for an invalid answer.
     pub fn report(&self) -> Result<Report> {
         if let Connector::Host(host) = &self.connector {
             return host.report();

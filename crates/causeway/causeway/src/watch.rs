@@ -57,17 +57,15 @@ impl Watched {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// Begins a sleep of a subscriber that knows `seen`: whatever else the thread learns ends the sleep. Returns whether the
-    /// subscriber may sleep; it may not if the thread has learnt more already.
-    pub fn begin_sleep(&self, seen: u32) -> bool {
+    /// Lets a subscriber that knows `seen` sleep: whatever else the thread learns ends the sleep. It does not begin if the thread
+    /// has learnt more already.
+    #[inline]
+    pub fn sleep<T>(&self, seen: u32, sleep: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<()> {
         self.sleep.store(ASLEEP | seen, Ordering::SeqCst);
-        self.gone() == seen
-    }
-
-    /// Ends a sleep.
-    pub fn end_sleep(&self) {
+        let slept = if self.gone() == seen { sleep().map(drop) } else { Ok(()) };
         // Relaxed: a thread that sees it late wakes a subscriber that does not sleep.
         self.sleep.store(0, Ordering::Relaxed);
+        slept
     }
 }
 

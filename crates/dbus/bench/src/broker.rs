@@ -10,12 +10,12 @@ use causeway_dbus_wire::wire::Body;
 use causeway_os::sched;
 use weighbridge_dbus_client::brokers;
 use weighbridge_dbus_client::brokers::{Limits, Program};
-use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::choice;
-use weighbridge_lab::contract::{EndResources, Facts, Target, Unsupported};
-use weighbridge_lab::ctx::Ctx;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::CaseParams;
+use weighbridge_harness::axis::{Axis, Values};
+use weighbridge_harness::choice;
+use weighbridge_harness::contract::{EndResources, Facts, Target, Unsupported};
+use weighbridge_harness::ctx::Ctx;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
 
 use crate::handle::BrokerHandle;
 use crate::libraries::{self, Client, Connected, Role};

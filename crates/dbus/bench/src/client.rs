@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Fault, Header, Kind, message_bytes};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{RecvFlags, SendFlags};
-use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::buffer::Buffer;
-use weighbridge_lab::contract::{Facts, Unsupported};
-use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_harness::axis::{Axis, Values};
+use weighbridge_harness::buffer::Buffer;
+use weighbridge_harness::contract::{Facts, Unsupported};
+use weighbridge_harness::params::{CaseParams, Wait};
 
 /// The object, interface and member of every message.
 pub const PATH: &str = "/org/weighbridge/Lab";

@@ -6,9 +6,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::contract::Side;
-use weighbridge_lab::params::CaseParams;
+use weighbridge_harness::axis::{Axis, Values};
+use weighbridge_harness::contract::Side;
+use weighbridge_harness::params::CaseParams;
 
 /// The bound.
 pub const DEPTH: Axis = Axis {

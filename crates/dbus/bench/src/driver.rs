@@ -15,15 +15,15 @@ use causeway_bus::client::Bus;
 use causeway_dbus_wire::driver::{DO_NOT_QUEUE, DRIVER, DRIVER_PATH};
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
 use causeway_os::socket::is_all_received;
-use weighbridge_lab::axis::{Axis, Choice, Values};
-use weighbridge_lab::choice;
-use weighbridge_lab::contract::{
+use weighbridge_harness::axis::{Axis, Choice, Values};
+use weighbridge_harness::choice;
+use weighbridge_harness::contract::{
     Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported,
 };
-use weighbridge_lab::ctx::{Ctx, Tally};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::CaseParams;
-use weighbridge_lab::shared::Step;
+use weighbridge_harness::ctx::{Ctx, Tally};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
+use weighbridge_harness::shared::Step;
 use weighbridge_probe::counters::ProcessCounters;
 
 use crate::broker::{self, Brokered, Kind, Place, Running};

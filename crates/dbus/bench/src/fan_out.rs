@@ -7,13 +7,13 @@ use std::os::fd::OwnedFd;
 use causeway_bus::client::Bus;
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
-use weighbridge_lab::axis::{Axis, Choice, Values};
-use weighbridge_lab::choice;
-use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Prepared, Target, Unsupported};
-use weighbridge_lab::fan_out::{self, Multicast, MulticastReceiver, MulticastSender, burst, receivers};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_harness::axis::{Axis, Choice, Values};
+use weighbridge_harness::choice;
+use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Prepared, Target, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_record::PerOp;
+use weighbridge_targets::fan_out::{self, Multicast, MulticastReceiver, MulticastSender, burst, receivers};
 
 use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES};
@@ -63,7 +63,7 @@ impl RulesBy {
 const MOST_RULES: usize = 100_000;
 /// So much of a burst may wait in a broker, of the 127 MiB that it allows.
 const MOST_QUEUED_BYTES: usize = 48 << 20;
-/// Of a message beside its payload, generously.
+/// Of a message in addition to its payload, generously.
 const HEADER_BYTES: usize = 512;
 
 impl<K: Kind> Multicast for Signals<K> {

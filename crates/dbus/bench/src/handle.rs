@@ -1,10 +1,10 @@
-//! What the coordinator hands to a role beside descriptors: the broker's process and some names, as the plain numbers that an assignment
+//! What the coordinator hands to a role in addition to descriptors: the broker's process and some names, as the plain numbers that an assignment
 //! carries.
 
 use std::io;
 
-use weighbridge_lab::contract::EndResources;
-use weighbridge_lab::params::CaseParams;
+use weighbridge_harness::contract::EndResources;
+use weighbridge_harness::params::CaseParams;
 
 /// What a role knows of its bus.
 #[derive(Clone, Debug, PartialEq, Eq)]

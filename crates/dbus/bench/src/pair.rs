@@ -9,14 +9,14 @@ use std::os::fd::OwnedFd;
 
 use causeway_dbus_wire::wire::{Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
 use causeway_os::socket::stream_pair;
-use weighbridge_lab::axis::{Axis, Choice};
-use weighbridge_lab::contract::{
+use weighbridge_harness::axis::{Axis, Choice};
+use weighbridge_harness::contract::{
     Caps, CounterCheck, EndResources, Endpoint, Facts, InSuites, Mechanism, Prepared, Side, Target,
     Unsupported,
 };
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::{CaseParams, Wait};
-use weighbridge_lab::pattern::{self, Pattern};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+use weighbridge_harness::pattern::{self, Pattern};
 use weighbridge_record::PerOp;
 
 use crate::broker::{self, Brokered, Kind, Place, Running};

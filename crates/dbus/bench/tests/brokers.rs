@@ -1,27 +1,27 @@
 //! What every mechanism of the laboratory promises, of the brokers that are installed; and that no broker outlives its run, whatever is
 //! killed.
 //!
-//! The promises are those of `weighbridge-lab`'s own conformance tests, which this program takes as they are.
+//! The promises are those of `weighbridge-harness`'s own conformance tests, which this program takes as they are.
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 #[path = "common/broker_killed.rs"]
 mod broker_killed;
-#[path = "../../../lab/lab/tests/conformance/carrying.rs"]
+#[path = "../../../lab/targets/tests/conformance/carrying.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod carrying;
-#[path = "../../../lab/lab/tests/fan/fan_out.rs"]
+#[path = "../../../lab/targets/tests/conformance/fan_out.rs"]
 mod fan_out;
-#[path = "../../../lab/lab/tests/conformance/faults.rs"]
+#[path = "../../../lab/targets/tests/conformance/faults.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod faults;
-#[path = "../../../lab/lab/tests/fan/killed.rs"]
+#[path = "../../../lab/targets/tests/conformance/killed.rs"]
 mod killed;
-#[path = "../../../lab/lab/tests/fan/measured.rs"]
+#[path = "../../../lab/targets/tests/conformance/measured.rs"]
 mod measured;
-#[path = "../../../lab/lab/tests/conformance/pairs.rs"]
+#[path = "../../../lab/targets/tests/conformance/pairs.rs"]
 mod pairs;
-#[path = "../../../lab/lab/tests/conformance/runs.rs"]
+#[path = "../../../lab/targets/tests/conformance/runs.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod runs;
 
@@ -34,21 +34,21 @@ use std::time::Duration;
 use causeway_bus::client::native_path;
 use libtest_mimic::Trial;
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::{Prepared, Target};
-use weighbridge_lab::coordinator::{Coordinator, Outcome, SetOutcome, SliceTiming};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::plan::Changes;
-use weighbridge_lab::planner::Timing;
-use weighbridge_lab::summary;
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Prepared, Target};
+use weighbridge_harness::coordinator::{Coordinator, Outcome, SetOutcome, SliceTiming};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::plan::Changes;
+use weighbridge_harness::planner::Timing;
+use weighbridge_harness::summary;
 use weighbridge_record::CaseId;
 
 use broker_killed::{LONG, brokers, until};
 use runs::{Promises, SHORT};
 
 fn main() -> ExitCode {
-    catalogue::add(weighbridge_dbus_bench::FAMILIES);
+    weighbridge_dbus_bench::register();
     if std::env::args().nth(1).as_deref() == Some(COORDINATE) {
         return coordinate();
     }
@@ -126,7 +126,7 @@ fn join_once() {
 fn trials(host: &'static Host) -> Vec<Trial> {
     join_once();
     let mut trials = vec![runs::trial("every_case_of_every_suite_exists_and_is_named_once", suites)];
-    for target in weighbridge_dbus_bench::FAMILIES.iter().flat_map(|family| family.targets) {
+    for target in weighbridge_dbus_bench::ALL {
         let program = program(target);
         if program.path().is_none() {
             eprintln!("skipped: {}", Error::Missing(program));
@@ -269,7 +269,7 @@ fn watched<T: Send>(
     host: &Host,
     case: &Prepared,
     look: impl Fn(i32) -> Option<T> + Send + Sync,
-) -> (Option<T>, weighbridge_lab::coordinator::Measured) {
+) -> (Option<T>, weighbridge_harness::coordinator::Measured) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let seen = scope.spawn(|| {

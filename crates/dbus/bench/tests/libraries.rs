@@ -1,17 +1,17 @@
 //! Libraries of D-Bus as clients keep the promises that our own bytes keep, on dbus-daemon and dbus-broker.
 //!
-//! Those in C are built first, beside this program. What is not installed is skipped with the reason.
+//! Those in C are built first, next to this program. What is not installed is skipped with the reason.
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 #[path = "common/broker_killed.rs"]
 #[allow(dead_code, reason = "the tests of brokers use the rest")]
 mod broker_killed;
-#[path = "../../../lab/lab/tests/fan/killed.rs"]
+#[path = "../../../lab/targets/tests/conformance/killed.rs"]
 mod killed;
-#[path = "../../../lab/lab/tests/fan/measured.rs"]
+#[path = "../../../lab/targets/tests/conformance/measured.rs"]
 mod measured;
-#[path = "../../../lab/lab/tests/conformance/runs.rs"]
+#[path = "../../../lab/targets/tests/conformance/runs.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod runs;
 
@@ -20,11 +20,10 @@ use std::process::{Command, ExitCode};
 
 use libtest_mimic::Trial;
 use weighbridge_dbus_client::brokers::{Error, Program};
-use weighbridge_lab::catalogue;
-use weighbridge_lab::coordinator::{Coordinator, SetOutcome, SliceTiming};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::planner::Timing;
+use weighbridge_harness::coordinator::{Coordinator, SetOutcome, SliceTiming};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::planner::Timing;
 use weighbridge_record::CaseId;
 
 use runs::SHORT;
@@ -36,7 +35,7 @@ const MISSING: &str = "a_library_that_is_not_there_is_refused_with_the_way_out";
 const BROKERS: [Program; 2] = [Program::DbusDaemon, Program::DbusBroker];
 
 fn main() -> ExitCode {
-    catalogue::add(weighbridge_dbus_bench::FAMILIES);
+    weighbridge_dbus_bench::register();
     runs::main(trials)
 }
 
@@ -97,7 +96,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     trials
 }
 
-/// Builds the libraries in C beside this program, where they are looked for unless another folder is named.
+/// Builds the libraries in C next to this program, where they are looked for unless another folder is named.
 fn build() {
     if std::env::var_os(FOLDER).is_some() {
         return;

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::{PATIENCE as LONG, TempDir, proc, temp_dir};
 use rustix::pipe::pipe;
 use weighbridge_guest::Error;
 use weighbridge_guest::boot::{Ended, Limits, boot};
@@ -15,19 +16,17 @@ use weighbridge_guest::kernel::Kernel;
 use weighbridge_guest::port::{self, Answer};
 use weighbridge_guest::qemu::{Accel, Machine};
 
-/// Longer than any of these takes that is to answer.
-const LONG: Duration = Duration::from_secs(60);
 /// For those that are to be ended.
 const SHORT: Duration = Duration::from_millis(600);
 
 struct Emulator {
-    folder: tempfile::TempDir,
+    folder: TempDir,
 }
 
 impl Emulator {
     /// A script; its descriptors 3, 4 and 5 are the console, the answering port, and the initramfs.
     fn that(does: &str) -> Emulator {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = temp_dir("guest");
         let script = format!("#!/bin/sh\necho $$ > {}/pid\n{does}\n", folder.path().display());
         fs::write(folder.path().join("qemu"), script).unwrap();
         fs::set_permissions(folder.path().join("qemu"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -55,9 +54,7 @@ impl Emulator {
     /// Nothing is left of the emulator, not even a zombie.
     fn is_gone(&self) {
         let Ok(pid) = fs::read_to_string(self.folder.path().join("pid")) else { return };
-        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
-        assert_ne!(parent, Some(std::process::id().to_string().as_str()), "{stat}");
+        assert_ne!(proc::parent(pid.trim().parse().unwrap()), Some(std::process::id()));
     }
 }
 

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use weighbridge_lab::conditions;
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::{self, Coordinator, Counted, Measured, PeerStart};
-use weighbridge_lab::duet::Random;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::planner::Timing;
-use weighbridge_lab::session::expected_run;
-use weighbridge_lab::summary;
+use weighbridge_harness::conditions;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::{self, Coordinator, Counted, Measured, PeerStart};
+use weighbridge_harness::duet::Random;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::planner::Timing;
+use weighbridge_harness::session::expected_run;
+use weighbridge_harness::summary;
 use weighbridge_probe::counters::EventSwitch;
 use weighbridge_record::{Observation, Profile, Skipped, SystemCalls};
 use weighbridge_stats::compare::CONFIDENCE;
@@ -304,8 +304,8 @@ fn cpus_beside(measured: &Measured) -> impl Iterator<Item = u32> {
 
 /// Operations while events were on: those of the leading role, or of all roles where each has operations of its own.
 fn operations(case: &Prepared, measured: &Measured) -> u64 {
-    let of = |report: &weighbridge_lab::peer::RoleReport| report.counted.ops;
-    let leads = |report: &&weighbridge_lab::peer::RoleReport| {
+    let of = |report: &weighbridge_harness::peer::RoleReport| report.counted.ops;
+    let leads = |report: &&weighbridge_harness::peer::RoleReport| {
         report.observed.as_ref().is_some_and(|observed| observed.leads)
     };
     let ops = if case.pattern.is_symmetric {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::Measured;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::Measured;
 use weighbridge_record::Profile;
 
 use crate::profile::Stack;

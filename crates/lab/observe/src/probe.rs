@@ -6,7 +6,7 @@ use std::thread;
 
 use causeway_os::process::{Child, Spawn, Tracer};
 use causeway_os::socket;
-use weighbridge_lab::peer;
+use weighbridge_harness::peer;
 use weighbridge_probe::tracefs::Tracefs;
 use weighbridge_record::RefusedMeans;
 

@@ -1,21 +1,20 @@
 //! Real cases, observed by what can be used here. The peers are fresh processes of this very program.
 
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
-
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
+use causeway_testkit::skipped;
 use libtest_mimic::{Arguments, Trial};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::{self, Coordinator, PeerStart};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::peer;
-use weighbridge_lab::planner::Timing;
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::{self, Coordinator, PeerStart};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::peer;
+use weighbridge_harness::planner::Timing;
 use weighbridge_observe::probe::{Probe, Probes, Status, Tried};
 use weighbridge_observe::{Observed, Observer, Outcome, Settings};
 use weighbridge_probe::counters::EventSwitch;
@@ -25,6 +24,7 @@ const PROGRAM: &str = "/proc/self/exe";
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples: 4, run_ns: 40_000_000 };
 
 fn main() -> ExitCode {
+    weighbridge_targets::register();
     let args: Vec<String> = std::env::args().collect();
     if let [_, first, parent] = &args[..]
         && first == peer::ARGUMENT
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 
 fn prepare(host: &Host, id: &str) -> Option<Prepared> {
     let prepared = catalogue::prepare(&id.parse().unwrap(), host);
-    prepared.inspect_err(|why| eprintln!("skipped: {id}: {why:?}")).ok()
+    prepared.inspect_err(|why| skipped(format!("{id}: {why:?}"))).ok()
 }
 
 fn observe(host: &Host, id: &str, probes: &Probes, rounds: u32) -> Option<Observed> {
@@ -75,7 +75,7 @@ fn probes(host: &Host) -> Probes {
 fn has(probes: &Probes, probe: Probe) -> bool {
     let tried = probes.all.iter().find(|tried| tried.probe == probe);
     if !probes.has(probe) {
-        eprintln!("skipped: {tried:?}");
+        skipped(format!("{tried:?}"));
     }
     probes.has(probe)
 }
@@ -125,7 +125,7 @@ fn samples(host: &Host) {
         assert!(part.is_some_and(|part| part.user_ns + part.kernel_ns > 0.0), "{role}: {:?}", profile.parts);
     }
     if let Some(why) = &profile.symbols_hidden {
-        eprintln!("skipped: {why}");
+        skipped(why);
         return;
     }
     let pipe = profile.symbols.iter().find(|of| of.in_kernel && of.symbol.contains("pipe_"));
@@ -140,7 +140,7 @@ fn failures(host: &Host) {
     let mut probes = probes(host);
     let hardware = probes.all.iter_mut().find(|tried| tried.probe == Probe::Hardware).unwrap();
     if !matches!(hardware.status, Status::Refused(_)) {
-        eprintln!("skipped: this machine has what the test pretends to have");
+        skipped("this machine has what the test pretends to have");
         return;
     }
     hardware.status = Status::Usable;
@@ -197,7 +197,7 @@ fn unprivileged(host: &Host) {
     let cpu = host.measured_cpus[0];
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().parse().is_ok_and(|paranoid: i64| paranoid < 1) {
-        eprintln!("skipped: everybody may look here");
+        skipped("everybody may look here");
         return;
     }
     // Capabilities belong to a thread.

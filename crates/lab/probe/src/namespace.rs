@@ -121,10 +121,6 @@ pub fn private_user() -> Result<()> {
 }
 
 /// May this process make a network, at once or in a user namespace of its own? That is tried by a child, which ends.
-///
-/// # Errors
-///
-/// That of the kernel.
 pub fn may_make_networks() -> Result<()> {
     let on = || "the network namespace, in a user namespace of our own either";
     // SAFETY: the child of a process with threads calls nothing but the kernel, and then ends without running anything of ours.

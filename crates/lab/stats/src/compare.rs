@@ -110,26 +110,6 @@ fn too_few(a: usize, b: usize) -> String {
     )
 }
 
-/// The smallest relative difference that `boots` a side find with 80 % probability at p < 0.05, given the relative
-/// standard deviation between boots: 2.8·s·√(2/n), from the normal quantiles 1.96 + 0.84 (Lehr 1992).
-///
-/// # Panics
-/// If `boots` is 0.
-pub fn minimum_detectable_effect(relative_deviation: f64, boots: usize) -> f64 {
-    assert!(boots > 0, "an effect to be found with no boots");
-    2.8 * relative_deviation * (2.0 / boots as f64).sqrt()
-}
-
-/// The difference of cost behind two rates, in nanoseconds per event: 10⁹·(1/candidate − 1/baseline); below 0 when
-/// the candidate is faster. Two per cent of a rate say little; 8 ns per packet can be held against a patch.
-///
-/// # Panics
-/// If a rate is not positive.
-pub fn cost_difference_ns(baseline_per_s: f64, candidate_per_s: f64) -> f64 {
-    assert!(baseline_per_s > 0.0 && candidate_per_s > 0.0, "the cost behind a rate that is not positive");
-    1e9 / candidate_per_s - 1e9 / baseline_per_s
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,12 +156,5 @@ mod tests {
         let found = paired_ratio(&pairs, CONFIDENCE);
         assert!((found.median - 0.9).abs() < 1e-12 && found.interval.unwrap().high < 0.91);
         assert_eq!(paired_ratio(&pairs[..5], CONFIDENCE).interval, None);
-    }
-
-    #[test]
-    fn rates_become_nanoseconds_per_event() {
-        // 10 and 12.5 million packets per second: 100 ns and 80 ns.
-        assert!((cost_difference_ns(10e6, 12.5e6) + 20.0).abs() < 1e-9);
-        assert!((minimum_detectable_effect(0.01, 8) - 0.014).abs() < 1e-12);
     }
 }

@@ -68,15 +68,6 @@ pub fn widening(n: usize, correlation: f64) -> f64 {
     (inflation / (1.0 - (inflation - 1.0) / (n - 1) as f64)).sqrt()
 }
 
-/// How many independent values `n` values with this correlation are worth: n·(1 − ρ)/(1 + ρ).
-///
-/// # Panics
-/// If `correlation` is outside 0 … 1, 1 excluded.
-pub fn effective_count(n: usize, correlation: f64) -> f64 {
-    assert!((0.0..1.0).contains(&correlation), "a correlation of {correlation}");
-    n as f64 * (1.0 - correlation) / (1.0 + correlation)
-}
-
 /// The interval with both arms `factor` times as long as from `middle`; on logarithms where all is positive, so that a
 /// cost does not become negative. Its confidence is the one that it had before.
 ///
@@ -119,7 +110,6 @@ mod tests {
         assert!((widening(2000, 0.3) - (1.3_f64 / 0.7).sqrt()).abs() < 0.002);
         // Two values of correlation ½: I = 1.5, the scatter half of it.
         assert!((widening(2, 0.5) - 3.0_f64.sqrt()).abs() < 1e-12);
-        assert_eq!(effective_count(40, 0.6), 10.0);
     }
 
     #[test]

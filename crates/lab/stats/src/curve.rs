@@ -5,7 +5,6 @@
 /// ```
 /// use weighbridge_stats::curve::CostCurve;
 /// let copy = CostCurve::new(&[(1000.0, 10.0), (100_000.0, 1000.0)]);
-/// assert_eq!(copy.cost_at(50_500.0), Some(505.0));
 /// let map = CostCurve::new(&[(1000.0, 100.0), (100_000.0, 100.0)]);
 /// let meet = copy.crossovers(&map);
 /// assert!((meet[0].size - 10_000.0).abs() < 1e-6 && meet[0].cheaper_below);
@@ -39,14 +38,6 @@ impl CostCurve {
         points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "a size is there twice: {points:?}");
         CostCurve { points }
-    }
-
-    /// The cost at `size`, on the straight line between its measured neighbours; `None` outside the measured sizes,
-    /// because a cost that nobody measured is a guess.
-    ///
-    /// Linear in both axes: within one pair of neighbours a cost is a fixed part plus a part per byte.
-    pub fn cost_at(&self, size: f64) -> Option<f64> {
-        interpolate(&self.points, size)
     }
 
     /// All sizes at which both curves cost the same, ascending, among the sizes that both cover.
@@ -222,9 +213,8 @@ mod tests {
     #[test]
     fn nothing_is_known_outside_the_measured_sizes() {
         let curve = CostCurve::new(&[(100.0, 3.0), (0.0, 1.0)]);
-        assert_eq!(curve.cost_at(0.0), Some(1.0));
-        assert_eq!(curve.cost_at(50.0), Some(2.0));
-        assert_eq!(curve.cost_at(101.0), None);
+        let cost_at = |size| interpolate(&curve.points, size);
+        assert_eq!([0.0, 50.0, 101.0].map(cost_at), [Some(1.0), Some(2.0), None]);
     }
 
     #[test]

@@ -82,11 +82,6 @@ impl Claims {
     pub fn expected_by_chance(&self) -> f64 {
         self.q * self.held() as f64
     }
-
-    /// How many differences one would expect by chance, at most, if each of the comparisons were judged alone at `alpha`.
-    pub fn expected_by_chance_alone(&self, alpha: f64) -> f64 {
-        alpha * self.claims.len() as f64
-    }
 }
 
 /// Contests of one report, judged together.
@@ -166,7 +161,6 @@ mod tests {
         assert!(chosen.confidence >= 0.995);
         assert_eq!(judged.claims[4].interval, report[4].interval(0.95));
         assert!((judged.expected_by_chance() - 0.05).abs() < 1e-12);
-        assert!((judged.expected_by_chance_alone(0.05) - 0.5).abs() < 1e-12);
         assert_eq!(claims(&[], 0.05).held(), 0);
     }
 

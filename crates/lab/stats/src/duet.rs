@@ -13,7 +13,6 @@
 //! | how noisy was the session | [`hub_session`] |
 //! | what is the best state, how much time is slow | [`States`] |
 //! | does the partner disturb the case | [`doubled_slices`] |
-//! | does a pair of processes have modes of its own | [`modes_between_sets`] |
 //! | how long should a set be | [`best_blocks`] |
 
 mod control;
@@ -21,7 +20,7 @@ mod length;
 mod states;
 mod through;
 
-pub use control::{DoubledSlices, doubled_slices, modes_between_sets};
+pub use control::{DoubledSlices, doubled_slices};
 pub use length::best_blocks;
 pub use states::{HubSession, STATES_APART, States, hub_session, states};
 pub use through::{Through, through};

@@ -3,7 +3,7 @@
 use crate::evidence::Evidence;
 use crate::interval::Interval;
 use crate::order::median;
-use crate::random::SplitMix;
+use crate::random::Random;
 
 /// Fewest points on each side of a change.
 pub const SHORTEST: usize = 3;
@@ -59,7 +59,7 @@ pub fn change_points(points: &[Point]) -> Vec<ChangePoint> {
     let logs: Vec<f64> = points.iter().map(|point| point.value.ln()).collect();
     crate::order::assert_finite(&logs);
     let least = least_change(points);
-    let mut random = SplitMix(points.len() as u64);
+    let mut random = Random::new(points.len() as u64);
     // Borders of segments, the ends included.
     let mut borders = vec![0, points.len()];
     let mut p_of = vec![];
@@ -161,7 +161,7 @@ fn best_split_of_segment(logs: &[f64]) -> Option<(usize, f64)> {
 }
 
 /// Part of the permutations within segments, the series itself counted as one, whose best split is as good.
-fn permutation_p(logs: &[f64], borders: &[usize], statistic: f64, random: &mut SplitMix) -> f64 {
+fn permutation_p(logs: &[f64], borders: &[usize], statistic: f64, random: &mut Random) -> f64 {
     let mut shuffled = logs.to_vec();
     let mut as_good = 1;
     for done in 1..=PERMUTATIONS {

@@ -33,7 +33,6 @@
 
 mod binomial;
 mod normal;
-mod random;
 
 pub mod compare;
 pub mod contest;
@@ -48,6 +47,7 @@ pub mod history;
 pub mod interval;
 pub mod nnls;
 pub mod order;
+pub mod random;
 pub mod ranks;
 pub mod regime;
 pub mod resample;
@@ -62,7 +62,7 @@ pub mod warm_up;
 pub use compare::{BootComparison, Ratio, compare_boots, paired_ratio};
 pub use evidence::Evidence;
 pub use interval::{Interval, interpolated_median_interval, median_interval};
-pub use order::{half_iqr_over_median, mad, median, quantile};
+pub use order::{half_iqr_over_median, median, quantile};
 pub use regime::{Regime, RegimeKind};
 pub use stopping::{Decision, Stop, StoppingRule};
 pub use summary::{CaseSummary, run_value, summarise};

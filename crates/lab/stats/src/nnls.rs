@@ -171,7 +171,7 @@ mod tests {
     /// Karush, Kuhn and Tucker.
     #[test]
     fn the_conditions_of_a_minimum_hold_for_arbitrary_problems() {
-        let mut random = crate::resample::Resampler::new(3);
+        let mut random = crate::random::Random::new(3);
         for _ in 0..200 {
             let mut number = || random.below(2001) as f64 / 1000.0 - 1.0;
             let rows: Vec<Vec<f64>> = (0..9).map(|_| (0..4).map(|_| number()).collect()).collect();

@@ -71,19 +71,6 @@ pub(crate) fn quantile_of_sorted(sorted: &[f64], p: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64)
 }
 
-/// Median absolute deviation from the median (Hampel 1974), in the unit of the values and **not** multiplied by
-/// 1.4826; of normal values it is 0.674 standard deviations.
-///
-/// It is 0 as soon as more than half of the values are equal, and half the distance between the modes when two
-/// modes have equal weight. A caller that divides by it must handle both.
-///
-/// # Panics
-/// If `values` is empty or holds a value that is not finite.
-pub fn mad(values: &[f64]) -> f64 {
-    let middle = median(values);
-    median(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
-}
-
 /// The *spread* of the record: half the interquartile range over the median; 0.02 reads "half of the values lie in a
 /// band of about ± 2 %".
 ///
@@ -166,7 +153,6 @@ mod tests {
         assert_eq!(half_iqr_over_median(&calm), 0.01);
         assert_eq!(half_iqr_over_median(&[98.0, 99.0, 100.0, 101.0, 1e9]), 0.01);
         assert_eq!(half_iqr_over_median(&[0.0, 0.0]), 0.0);
-        assert_eq!(mad(&calm), 1.0);
     }
 
     #[test]

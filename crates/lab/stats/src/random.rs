@@ -2,9 +2,15 @@
 
 /// SplitMix64 (Steele, Lea and Flood 2014). Our own because p values in a record must not change with the version of
 /// a library.
-pub(crate) struct SplitMix(pub(crate) u64);
+#[derive(Debug)]
+pub struct Random(u64);
 
-impl SplitMix {
+impl Random {
+    /// The same seed draws the same.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -14,15 +20,20 @@ impl SplitMix {
     }
 
     /// A standard normal number (Box and Muller 1958).
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         let mut unit = || (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         let radius = (-2.0 * (1.0 - unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * unit()).cos()
     }
 
     /// A number below `limit`; the bias of the multiplication is limit/2⁶⁴.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         ((u128::from(self.next()) * limit as u128) >> 64) as usize
+    }
+
+    /// As many units as there are, drawn with replacement.
+    pub fn drawn<'a, T>(&mut self, units: &'a [T]) -> Vec<&'a T> {
+        units.iter().map(|_| &units[self.below(units.len())]).collect()
     }
 
     /// Puts the values in random order (Durstenfeld 1964).
@@ -40,7 +51,7 @@ mod tests {
     #[test]
     fn the_generator_gives_the_published_sequence() {
         // First outputs of SplitMix64 with seed 1234567, as in the reference implementation.
-        let mut random = SplitMix(1_234_567);
+        let mut random = Random(1_234_567);
         assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
     }
 }

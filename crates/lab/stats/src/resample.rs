@@ -2,38 +2,6 @@
 
 use crate::normal::{two_sided_t, two_sided_z};
 use crate::order::quantile;
-use crate::random::SplitMix;
-
-/// Draws units with replacement, from a seed.
-pub struct Resampler(SplitMix);
-
-impl std::fmt::Debug for Resampler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Resampler")
-    }
-}
-
-impl Resampler {
-    /// The same seed draws the same.
-    pub fn new(seed: u64) -> Resampler {
-        Resampler(SplitMix(seed))
-    }
-
-    /// A number below `limit`.
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0.below(limit)
-    }
-
-    /// A standard normal number.
-    pub fn normal(&mut self) -> f64 {
-        self.0.normal()
-    }
-
-    /// As many units as there are, drawn with replacement.
-    pub fn drawn<'a, T>(&mut self, units: &'a [T]) -> Vec<&'a T> {
-        units.iter().map(|_| &units[self.below(units.len())]).collect()
-    }
-}
 
 /// Interval at 95 % around `estimate` from its values in samples drawn again: their 2.5 % and 97.5 % quantiles, moved apart for the number
 /// of `units`. Samples of few units scatter less than the estimate does, by √((n − 1)/n), and a t distribution stands for the normal one.
@@ -58,11 +26,12 @@ pub const FEWEST: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     /// Twelve units, as a session has sets: the interval of a mean covers it in about 95 of 100.
     #[test]
     fn the_interval_of_a_mean_covers_it() {
-        let mut random = Resampler::new(7);
+        let mut random = Random::new(7);
         let mean = |values: &[&f64]| values.iter().copied().sum::<f64>() / values.len() as f64;
         let covered = (0..400).filter(|_| {
             let units: Vec<f64> = (0..12).map(|_| random.normal()).collect();

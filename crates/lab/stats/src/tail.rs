@@ -3,7 +3,7 @@
 use crate::interval::{Interval, interpolated_median_interval};
 use crate::normal::{two_sided_t, upper_tail};
 use crate::order::{assert_finite, median};
-use crate::random::SplitMix;
+use crate::random::Random;
 
 /// Observations that must be expected beyond a percentile before it is worth printing.
 pub const BEYOND: f64 = 10.0;
@@ -141,7 +141,7 @@ fn bootstrap_over_runs(runs: &[Vec<(f64, u64)>], p: f64, value: f64) -> Option<I
     let mut descending: Vec<(f64, u64, usize)> = runs.iter().enumerate().flat_map(of_run).collect();
     descending.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
     let sizes: Vec<u64> = runs.iter().map(|run| run.iter().map(|(_, count)| count).sum()).collect();
-    let mut random = SplitMix(n as u64);
+    let mut random = Random::new(n as u64);
     let mut times = vec![0_u64; n];
     let mut resample = || {
         times.fill(0);

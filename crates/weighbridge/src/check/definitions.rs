@@ -482,11 +482,12 @@ pub const UNEQUAL: &[Unequal] = &[
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use weighbridge_lab::{catalogue, plan};
+    use weighbridge_harness::{catalogue, plan};
     use weighbridge_record::CaseId;
 
     #[test]
     fn every_case_has_one_spelling_and_the_unit_that_the_definition_says() {
+        crate::register();
         let mut resolved = 0;
         for definition in ALL {
             let id: CaseId = definition.case.parse().unwrap();

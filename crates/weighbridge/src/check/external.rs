@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::process::{pidfd_open, poll};
 use rustix::process::{Signal, pidfd_send_signal};
-use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_harness::interrupt::Interrupt;
 
 use super::definition::Tool;
 use super::parse::Captured;

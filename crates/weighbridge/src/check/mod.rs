@@ -14,8 +14,8 @@ pub mod supervisor;
 pub mod turns;
 pub mod verdict;
 
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::host::Host;
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
 use definition::Definition;

@@ -91,10 +91,11 @@ pub fn text(scope: &Scope, lines: Vec<Line>) -> String {
 mod tests {
     use super::*;
     use crate::check::definitions;
-    use weighbridge_lab::catalogue;
-    use weighbridge_lab::host::Host;
+    use weighbridge_harness::catalogue;
+    use weighbridge_harness::host::Host;
 
     fn tried(name: &str, pairs: &[(f64, f64)]) -> Compared {
+        crate::register();
         let definition: &'static Definition =
             definitions::ALL.iter().find(|definition| definition.name == name).unwrap();
         let case = catalogue::prepare(&definition.case.parse().unwrap(), &Host::look().unwrap()).unwrap();

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use causeway_os::process::{die_with, pidfd_open, poll};
 use causeway_os::sched;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
-use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_harness::interrupt::Interrupt;
 
 use crate::output;
 

@@ -4,12 +4,12 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::{Coordinator, Outcome};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::planner::Timing;
-use weighbridge_lab::summary::run_line;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::{Coordinator, Outcome};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::planner::Timing;
+use weighbridge_harness::summary::run_line;
 use weighbridge_stats as stats;
 
 use super::definition::{Blanks, Definition, Place};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use globset::GlobBuilder;
 use indicatif::ProgressBar;
-use weighbridge_lab::machine;
+use weighbridge_harness::machine;
 use weighbridge_record::{End, Line, Writer};
 
 use super::look_at_host;

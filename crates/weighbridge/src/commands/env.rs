@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weighbridge_lab::machine;
+use weighbridge_harness::machine;
 use weighbridge_record::{Dram, Machine};
 
 use super::look_at_host;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use causeway_os::process::poll;
 use weighbridge_guest::{kernel_bench, modules};
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::machine;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::machine;
 use weighbridge_record::{End, Line, Reading};
 use weighbridge_report::Report;
 

@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_harness::coordinator::Coordinator;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_record::{End, Header, Line, Machine, SCHEMA, Skipped, Tool};
 use weighbridge_report::{self as report, Report};
 

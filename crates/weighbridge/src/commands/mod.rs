@@ -65,7 +65,7 @@ fn with_record(mut args: Report) -> Result<Report, Failure> {
 }
 
 /// The machine, as far as the laboratory must know it.
-fn look_at_host() -> Result<weighbridge_lab::host::Host, Failure> {
-    weighbridge_lab::host::Host::look()
+fn look_at_host() -> Result<weighbridge_harness::host::Host, Failure> {
+    weighbridge_harness::host::Host::look()
         .map_err(|error| Failure::new(format!("the description of this machine cannot be read: {error}")))
 }

@@ -5,12 +5,12 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::crossover::{self, Listener, Search};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::machine;
-use weighbridge_lab::session::{Ended, Session, Settings, Sink};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::crossover::{self, Listener, Search};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::machine;
+use weighbridge_harness::session::{Ended, Session, Settings, Sink};
 use weighbridge_report::{self as report, Report};
 
 use super::explain::timeline::{self, timelines};

@@ -4,7 +4,7 @@
 //! messages of 64 bytes whatever sizes there would be otherwise. Braces are alternatives, each a glob of its own.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use weighbridge_lab::placement;
+use weighbridge_harness::placement;
 use weighbridge_record::CaseId;
 
 use crate::Failure;

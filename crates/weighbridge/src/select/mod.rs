@@ -10,8 +10,8 @@ mod offer;
 
 use std::collections::HashSet;
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::plan::{self, Changes, SUITES, Suite};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::plan::{self, Changes, Suite};
 use weighbridge_record::CaseId;
 
 use crate::{Failure, nearest};
@@ -90,7 +90,7 @@ pub fn select(
     check_changes(&read, changes)?;
     let mut found = Vec::new();
     if read.is_empty() {
-        let suite = suite.unwrap_or(&SUITES[0]);
+        let suite = suite.unwrap_or_else(Suite::first);
         let ids = suite.cases(&without_axes(changes));
         found.push(Understood { word: None, source: Source::Suite(suite.name), ids });
     }

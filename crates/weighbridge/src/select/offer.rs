@@ -1,9 +1,9 @@
 //! What there is to select from where no suite is named: everything that `weighbridge list` shows, at a few sizes and in
 //! the placements that suit the pattern.
 
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::{Caps, PatternInfo, Target};
-use weighbridge_lab::{axis, plan};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Caps, PatternInfo, Target};
+use weighbridge_harness::{axis, plan};
 use weighbridge_record::CaseId;
 
 use super::glob::Glob;
@@ -105,6 +105,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_listed_is_there_and_exists() {
+        crate::register();
         let cases = all(Wanted::default());
         let offered: BTreeSet<_> =
             cases.iter().map(|id| (id.pattern.clone(), id.mechanism.clone())).collect();
@@ -119,6 +120,7 @@ mod tests {
 
     #[test]
     fn a_pattern_of_one_role_needs_one_cpu_and_what_carries_nothing_has_one_size() {
+        crate::register();
         let cases = all(Wanted::default());
         let of = |pattern: &str, mechanism: &str| -> Vec<String> {
             let of = |id: &&CaseId| id.pattern == pattern && id.mechanism == mechanism;

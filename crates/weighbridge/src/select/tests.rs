@@ -9,6 +9,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 fn found(globs: &[&str], suite: Option<&str>, changes: &Changes) -> Selected {
+    crate::register();
     let suite = suite.map(|name| Suite::find(name).unwrap());
     select(&words(globs), suite, changes).unwrap_or_else(|why| panic!("{globs:?}: {why}"))
 }
@@ -18,6 +19,7 @@ fn selected(globs: &[&str]) -> Vec<String> {
 }
 
 fn refused(globs: &[&str], suite: Option<&str>, changes: &Changes) -> String {
+    crate::register();
     let suite = suite.map(|name| Suite::find(name).unwrap());
     select(&words(globs), suite, changes).unwrap_err().to_string()
 }
@@ -32,6 +34,7 @@ fn mechanisms(ids: &[String]) -> BTreeSet<String> {
 
 /// What can fan out here, the harness aside.
 fn fanning_out() -> BTreeSet<String> {
+    crate::register();
     let all = catalogue::all().filter(|target| target.patterns.iter().any(|pattern| pattern.id == "fan-out"));
     all.map(|target| target.id.to_owned()).filter(|id| id != "noop").collect()
 }

@@ -183,7 +183,7 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
         ("--b wait=sleep roundtrip/mock/1/free", "side B (wait=sleep)"),
         ("--b sysctl:vm.swappiness roundtrip/mock/1/free", "sysctl:NAME=VALUE"),
         ("--b wait=poll roundtrip/mock/1/free --with x.jsonl", "records are compared as they are"),
-        ("--b nice=1 roundtrip/mock/1/free --units 12..1001", "no number of sets"),
+        ("--b nice=1 roundtrip/mock/1/free --units 12..1001", "is not a number of sets"),
         ("none.jsonl --with also-none.jsonl", "cannot read `none.jsonl`"),
         // What cannot be set is said before anything is measured.
         ("--b sysctl:kernel.no-such=1 roundtrip/mock/1/free", "there is no sysctl `kernel.no-such`"),

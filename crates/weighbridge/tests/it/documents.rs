@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{LazyLock, Mutex, Once};
+use std::sync::{LazyLock, Mutex};
 
-use weighbridge_lab::catalogue;
+use weighbridge_harness::catalogue;
 use weighbridge_record::CaseId;
 
 /// A library that the default build leaves out; commands and cases that name it are checked for their form only.
@@ -217,7 +217,7 @@ fn refused_commands(documents: &[Document]) -> Vec<String> {
 }
 
 fn unknown_cases(documents: &[Document]) -> Vec<String> {
-    with_brokers();
+    weighbridge_dbus_bench::register();
     let mut unknown = Vec::new();
     for document in documents {
         for id in case_ids(&document.text) {
@@ -230,7 +230,7 @@ fn unknown_cases(documents: &[Document]) -> Vec<String> {
     unknown
 }
 
-/// `lab/ctx.rs` is short for `crates/lab/lab/src/ctx.rs`: whatever ends so, with or without its `src/` or `it/`, is there.
+/// `harness/ctx.rs` is short for `crates/lab/harness/src/ctx.rs`: whatever ends so, with or without its `src/` or `it/`, is there.
 fn missing_files(documents: &[Document]) -> Vec<String> {
     static FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
         let files = files_below(&root());
@@ -356,12 +356,6 @@ fn figures_of_other_programs(documents: &[Document]) -> Vec<String> {
         }
     }
     complaints
-}
-
-/// Hands the brokers of D-Bus to the catalogue, as the program does. The first look at the catalogue must come after it.
-fn with_brokers() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| catalogue::add(weighbridge_dbus_bench::FAMILIES));
 }
 
 /// What the crates that measure contain, as the script says that writes figures.
@@ -536,7 +530,7 @@ fn shell_words(line: &str) -> Vec<String> {
 
 /// Complete ids of cases, in code and in prose.
 fn case_ids(text: &str) -> Vec<String> {
-    with_brokers();
+    weighbridge_dbus_bench::register();
     let patterns: Vec<_> = catalogue::patterns().iter().map(|pattern| pattern.id).collect();
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_/=:.,{}*".contains(c);
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| ".,:/".contains(c)));

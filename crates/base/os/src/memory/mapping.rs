@@ -219,10 +219,6 @@ impl Mapping {
     }
 
     /// Leaves this range out of processes forked from now on.
-    ///
-    /// # Errors
-    ///
-    /// The error of the system call that failed.
     pub fn dont_fork(&self) -> Result<()> {
         self.advise(Advice::LinuxDontFork)
     }

@@ -145,9 +145,10 @@ impl Spawn {
             Stderr::Null => null()?,
             Stderr::Fd(fd) => fd,
         };
-        let (stdin, stdout) = match self.inherits {
-            true => (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?),
-            false => (null()?, null()?),
+        let (stdin, stdout) = if self.inherits {
+            (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?)
+        } else {
+            (null()?, null()?)
         };
         let mut fds = vec![stdin, stdout, stderr];
         fds.extend(self.fds);
@@ -200,33 +201,12 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Exit::Code(code) => write!(f, "exit code {code}"),
-            Exit::Signal(signal) => match signal_name(signal) {
-                Some(name) => write!(f, "signal {signal} ({name})"),
-                None => write!(f, "signal {signal}"),
+            Exit::Signal(signal) => match nix::sys::signal::Signal::try_from(signal) {
+                Ok(name) => write!(f, "signal {signal} ({name})"),
+                Err(_) => write!(f, "signal {signal}"),
             },
         }
     }
-}
-
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGINT => "SIGINT",
-        libc::SIGQUIT => "SIGQUIT",
-        libc::SIGILL => "SIGILL",
-        libc::SIGTRAP => "SIGTRAP",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGPIPE => "SIGPIPE",
-        libc::SIGALRM => "SIGALRM",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGSYS => "SIGSYS",
-        _ => return None,
-    })
 }
 
 /// A running or ended child. Dropped before its end was seen, it is killed, and always reaped.

@@ -266,30 +266,18 @@ fn chmod_socket(path: &std::path::Path, mode: rustix::fs::Mode) -> rustix::io::R
 }
 
 /// Bytes that may wait to be received from this socket, the kernel's own bookkeeping included (SO_SNDBUF).
-///
-/// # Errors
-///
-/// The error of the system call that failed.
 pub fn send_buffer_bytes(socket: impl AsFd) -> Result<usize> {
     sockopt::socket_send_buffer_size(socket).context("read", || "the send buffer of a socket")
 }
 
 /// Asks for a send buffer of `bytes`. The kernel doubles the number for its bookkeeping and stays below
 /// `net.core.wmem_max` without saying so: read it back.
-///
-/// # Errors
-///
-/// The error of the system call that failed.
 pub fn set_send_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_send_buffer_size(socket, bytes)
         .context("set the send buffer of a socket to", || format!("{bytes} bytes"))
 }
 
 /// Has the other end of this Unix socket received all that was sent from here (SIOCOUTQ is 0)?
-///
-/// # Errors
-///
-/// The error of the system call that failed.
 pub fn is_all_received(socket: impl AsFd) -> Result<bool> {
     let mut waiting_bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one `int`, which is ours. TIOCOUTQ is the number of SIOCOUTQ by linux/sockios.h.
@@ -301,19 +289,11 @@ pub fn is_all_received(socket: impl AsFd) -> Result<bool> {
 }
 
 /// Bytes that may wait at this socket, the kernel's own bookkeeping included (SO_RCVBUF).
-///
-/// # Errors
-///
-/// The error of the system call that failed.
 pub fn receive_buffer_bytes(socket: impl AsFd) -> Result<usize> {
     sockopt::socket_recv_buffer_size(socket).context("read", || "the receive buffer of a socket")
 }
 
 /// Asks for a receive buffer of `bytes`; as [`set_send_buffer_bytes`], with `net.core.rmem_max`.
-///
-/// # Errors
-///
-/// The error of the system call that failed.
 pub fn set_receive_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_recv_buffer_size(socket, bytes)
         .context("set the receive buffer of a socket to", || format!("{bytes} bytes"))

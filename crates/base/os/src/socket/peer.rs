@@ -56,10 +56,6 @@ pub fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd> {
 
 /// The label that a security module (SELinux, AppArmor, Smack) gave the process that connected, listened, or made the pair
 /// (SO_PEERSEC). `None` where no module labels Unix sockets. Bytes that are no UTF-8 are replaced.
-///
-/// # Errors
-///
-/// The error of the system call that failed.
 pub fn peer_security_label(socket: impl AsFd) -> Result<Option<String>> {
     let label = long_option(socket.as_fd(), libc::SO_PEERSEC, vec![0u8; 256])
         .context("read", || "the security label of a socket's peer")?
@@ -70,10 +66,6 @@ pub fn peer_security_label(socket: impl AsFd) -> Result<Option<String>> {
 
 /// The supplementary groups of the process that connected, listened, or made the pair (SO_PEERGROUPS, Linux 4.13). `None` where the
 /// kernel does not say them.
-///
-/// # Errors
-///
-/// The error of the system call that failed.
 pub fn peer_groups(socket: impl AsFd) -> Result<Option<Vec<u32>>> {
     long_option(socket.as_fd(), libc::SO_PEERGROUPS, vec![0u32; 64])
         .context("read", || "the groups of a socket's peer")

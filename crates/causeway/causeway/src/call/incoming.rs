@@ -224,14 +224,10 @@ impl Incoming {
             let is_ready = self.is_ready();
             let slept = match (is_ready || is_gone || left.is_some_and(|left| left.is_zero()), &self.watch) {
                 (true, _) => Ok(()),
-                (false, Some(watch)) => {
-                    let watched = watch.watched();
-                    let may_sleep = watched.begin_sleep(0);
-                    let sleep = || futex::wait(&self.wake_word, armed.wake_seq, left).map(drop);
-                    let slept = if may_sleep { sleep() } else { Ok(()) };
-                    watched.end_sleep();
-                    slept.map_err(|error| Error::os("wait for", "a message", error))
-                }
+                (false, Some(watch)) => watch
+                    .watched()
+                    .sleep(0, || futex::wait(&self.wake_word, armed.wake_seq, left))
+                    .map_err(|error| Error::os("wait for", "a message", error)),
                 (false, None) => self.sleep_on_descriptors(left),
             };
             self.waiter.disarm(self.page.words());

@@ -172,23 +172,17 @@ impl Subscriber {
     fn sleep(&mut self, target: WaitTarget, armed: Armed, left: Option<Duration>, seen: u32) -> Result<()> {
         match (target, &self.watch) {
             (WaitTarget::SharedFutex | WaitTarget::OwnFutex, Some(watch)) => {
-                let watched = watch.watched();
-                let slept = match !watched.begin_sleep(seen) {
-                    true => Ok(()),
-                    false if target == WaitTarget::SharedFutex => {
-                        let word = &*self.wake_word;
-                        match self.page.words().topics.load(Ordering::Relaxed) as u32 {
-                            0 => futex::wait(word, armed.wake_seq, left).map(drop),
-                            filter => futex::wait_bitset(word, armed.wake_seq, left, filter).map(drop),
-                        }
-                    }
-                    false => {
+                let word = &*self.wake_word;
+                let slept = watch.watched().sleep(seen, || {
+                    if target == WaitTarget::OwnFutex {
                         let own = (&*self.page.words().arm, armed.arm);
-                        let changes = (&*self.wake_word, armed.wake_seq);
-                        futex::wait_and_compare(own, changes, left).map(drop)
+                        return futex::wait_and_compare(own, (word, armed.wake_seq), left);
                     }
-                };
-                watched.end_sleep();
+                    match self.page.words().topics.load(Ordering::Relaxed) as u32 {
+                        0 => futex::wait(word, armed.wake_seq, left),
+                        filter => futex::wait_bitset(word, armed.wake_seq, left, filter),
+                    }
+                });
                 slept.map_err(|error| Error::os("wait for", "a message", error))
             }
             _ => {

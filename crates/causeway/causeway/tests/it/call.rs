@@ -406,9 +406,11 @@ fn users_that_the_rule_does_not_name_are_refused_and_others_sleep_where_no_stran
 #[test]
 fn a_pair_of_sockets_connects_two_threads() {
     let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
+    let (tell, told) = mpsc::channel();
     let serving = std::thread::spawn(move || {
         let mut connection = Connection::over(far, &ServeOptions::new()).unwrap();
         assert!(connection.recv(Some(Duration::ZERO)).unwrap().is_none(), "nothing was asked");
+        tell.send(()).unwrap();
         let mut count = 0;
         loop {
             match connection.recv(None) {
@@ -421,7 +423,7 @@ fn a_pair_of_sockets_connects_two_threads() {
         }
     });
     let mut client = Client::over(near).unwrap();
-    std::thread::sleep(Duration::from_millis(5));
+    told.recv_timeout(LONG).unwrap();
     for n in 0..100u8 {
         let mut loan = client.loan(2, Some(LONG)).unwrap();
         loan.fill(n);

@@ -90,7 +90,9 @@ async fn a_server_that_is_killed_ends_the_calls_in_flight() {
     let client = connect(&path);
     let (first, second) = (client.call(b"1"), client.call(b"2"));
     let kill = async {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        while !path.with_extension("called").exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         server.kill();
     };
     let all = async { tokio::join!(first, second, kill) };

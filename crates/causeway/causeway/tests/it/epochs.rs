@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{LONG, Peer, Rng, Role, eventually, fill, join, served, setting, small, trio};
+use crate::common::{
+    LONG, Peer, Rng, Role, eventually, fill, join, served, setting, small, spawn_until_blocked, trio,
+};
 use causeway::{
     Error, Group, GroupOptions, Policy, PoolOptions, Received, RecvTimeoutError, Refusal, SubscribeOptions,
     Subscriber, Trust, TryPublishError, TryRecvError, Waited,
@@ -298,8 +300,7 @@ fn a_publisher_that_waits_for_space_finds_it_in_a_larger_log() {
         let (group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         fill(&mut publisher, b"full");
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| publisher.publish_timeout(b"behind", LONG).unwrap());
-            std::thread::sleep(Duration::from_millis(5));
+            let waiting = spawn_until_blocked(scope, || publisher.publish_timeout(b"behind", LONG).unwrap());
             group.resize(8192).unwrap();
             waiting.join().unwrap();
         });

@@ -15,10 +15,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use weighbridge_lab::axis::{Peers, WAIT};
-use weighbridge_lab::choice;
-use weighbridge_lab::contract::{Facts, Unsupported};
-use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_harness::axis::{Peers, WAIT};
+use weighbridge_harness::choice;
+use weighbridge_harness::contract::{Facts, Unsupported};
+use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_probe::counters;
 
 use crate::client::READ_BYTES;
@@ -90,7 +90,7 @@ impl Client {
         self == Client::Raw
     }
 
-    /// Does the library work in threads of its own beside the calling one?
+    /// Does the library work in threads of its own?
     pub fn has_threads(self) -> bool {
         self == Client::Gdbus
     }
@@ -170,7 +170,7 @@ pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Before anything is counted: threads that a library has beside the role's own are counted with it.
+/// Before anything is counted: threads of a library are counted with it.
 pub fn count_threads(params: &CaseParams) {
     if Client::of(params).has_threads() {
         counters::count_whole_process();

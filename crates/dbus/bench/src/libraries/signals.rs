@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 
 use causeway_os::socket::stream_pair;
-use weighbridge_lab::axis::Axis;
-use weighbridge_lab::buffer::Buffer;
-use weighbridge_lab::contract::{Caps, EndResources, Facts, Unsupported};
-use weighbridge_lab::fan_out::{Multicast, MulticastReceiver, MulticastSender, receivers};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_harness::axis::Axis;
+use weighbridge_harness::buffer::Buffer;
+use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+use weighbridge_targets::fan_out::{Multicast, MulticastReceiver, MulticastSender, receivers};
 
 use super::{Connected, Role, facts, recv_name, send_name};
 use crate::broker::{Kind, Running};

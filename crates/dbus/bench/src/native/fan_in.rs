@@ -5,21 +5,21 @@ use std::os::unix::net::UnixStream;
 
 use causeway_bus::{Connection, Incoming, Message};
 use causeway_dbus_wire::wire::Body;
-use weighbridge_lab::axis::Choice;
-use weighbridge_lab::buffer::Buffer;
-use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
-use weighbridge_lab::ctx::Ctx;
-use weighbridge_lab::fan_in::{self, writers};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::CaseParams;
-use weighbridge_lab::shared::Step;
-use weighbridge_lab::shared_counters::SharedCounters;
+use weighbridge_harness::axis::Choice;
+use weighbridge_harness::buffer::Buffer;
+use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
+use weighbridge_harness::ctx::Ctx;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
+use weighbridge_harness::shared::Step;
+use weighbridge_targets::fan_in::{self, writers};
+use weighbridge_targets::shared_counters::SharedCounters;
 
 use super::{CausewayBus, WAITS, failed, join, next, payload};
 use crate::broker::{self, Brokered, Kind, Place};
 use crate::client::{self, INTERFACE, MEMBER};
 use crate::credit::DEPTH;
-use crate::fan_in::{Intake, Outlet, WRITERS, create_roles, drive_reader, drive_writer, path};
+use crate::fan_in::{Drive, Intake, Outlet, WRITERS, create_roles, path};
 use crate::handle::BrokerHandle;
 use crate::libraries::{recv_name, send_name};
 
@@ -67,7 +67,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
             credits.push(socket.into());
         }
         let intake = MemberIntake { connection, taken: None };
-        return drive_reader(intake, credits, &counters, params, cx, facts);
+        return Drive { counters: &counters, params, cx, facts }.reader(intake, credits);
     }
     let mut socket = UnixStream::from(resources.take_fd());
     let mut outgoing = Buffer::new(params.payload_bytes.max(1))?;
@@ -79,7 +79,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
         reader: recv_name(&mut socket)?,
         path: path(cx.role - 1),
     };
-    drive_writer(outlet, socket.into(), &counters, params, cx, facts)
+    Drive { counters: &counters, params, cx, facts }.writer(outlet, socket.into())
 }
 
 /// The member that reads.

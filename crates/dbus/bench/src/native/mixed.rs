@@ -7,9 +7,9 @@ use std::os::fd::OwnedFd;
 
 use causeway_bus::client::Bus;
 use causeway_dbus_wire::wire::Header;
-use weighbridge_lab::choice;
-use weighbridge_lab::contract::Side;
-use weighbridge_lab::params::CaseParams;
+use weighbridge_harness::choice;
+use weighbridge_harness::contract::Side;
+use weighbridge_harness::params::CaseParams;
 
 use crate::broker;
 use crate::client::{Incoming, Outgoing};

@@ -2,13 +2,13 @@
 
 use std::io;
 
-use weighbridge_lab::axis::{Axis, Choice};
-use weighbridge_lab::contract::{
+use weighbridge_harness::axis::{Axis, Choice};
+use weighbridge_harness::contract::{
     Caps, CounterCheck, EndResources, InSuites, Mechanism, Prepared, Side, Target, Unsupported,
 };
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::{CaseParams, Wait};
-use weighbridge_lab::pattern;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+use weighbridge_harness::pattern;
 use weighbridge_record::PerOp;
 
 use super::mixed::DbusClient;

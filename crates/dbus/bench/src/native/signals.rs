@@ -2,12 +2,12 @@
 
 use std::io;
 
-use weighbridge_lab::axis::{Axis, Choice};
-use weighbridge_lab::contract::{Caps, EndResources, InSuites, Prepared, Target, Unsupported};
-use weighbridge_lab::fan_out::{self, Multicast, burst, receivers};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_harness::axis::{Axis, Choice};
+use weighbridge_harness::contract::{Caps, EndResources, InSuites, Prepared, Target, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_record::PerOp;
+use weighbridge_targets::fan_out::{self, Multicast, burst, receivers};
 
 use super::{CausewayBus, WAITS};
 use crate::broker::{self, Brokered, Kind, Place};

@@ -7,12 +7,12 @@ use causeway_bus::Connection;
 use causeway_bus::client::native_path;
 use causeway_dbus_wire::driver::DO_NOT_QUEUE;
 use causeway_dbus_wire::wire::Body;
-use weighbridge_lab::axis::{Axis, Choice, Values};
-use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
-use weighbridge_lab::ctx::{Ctx, Tally};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::params::CaseParams;
-use weighbridge_lab::shared::Step;
+use weighbridge_harness::axis::{Axis, Choice, Values};
+use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
+use weighbridge_harness::ctx::{Ctx, Tally};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
+use weighbridge_harness::shared::Step;
 
 use super::{CausewayBus, Member, WAITS, failed, join, next};
 use crate::broker::{self, Brokered, Kind, Place, Running};

@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::Outcome;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::planner::Timing;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::Outcome;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::planner::Timing;
 
 use crate::runs;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_lab::plan::{Changes, Suite};
-use weighbridge_lab::{catalogue, plan};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::plan::{Changes, Suite};
 use weighbridge_record::{Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, Summary, Tool};
 use weighbridge_report::{Report, Section, sections};
 
@@ -54,8 +54,7 @@ fn section(suite: &Suite, cases: &[CaseId]) -> Section {
 
 #[test]
 fn every_case_of_a_suite_has_its_cell_and_every_cell_its_case_and_its_published_figure() {
-    catalogue::add(weighbridge_dbus_bench::FAMILIES);
-    plan::add(weighbridge_dbus_bench::SUITES);
+    weighbridge_dbus_bench::register();
     for suite in weighbridge_dbus_bench::SUITES {
         assert!(Suite::find(suite.name).is_some(), "{} can be found by its name", suite.name);
         let cases = suite.cases(&Changes::default());

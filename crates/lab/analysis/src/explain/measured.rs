@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::CaseId;
 use weighbridge_stats::order::median;
-use weighbridge_stats::resample::Resampler;
+use weighbridge_stats::random::Random;
 use weighbridge_stats::signed_rank::hodges_lehmann;
 
 /// Cases that were measured in the same sets.
@@ -46,7 +46,7 @@ impl Measured {
     ///
     /// # Panics
     /// As [`costs`](Measured::costs).
-    pub fn drawn(&self, random: &mut Resampler) -> Costs {
+    pub fn drawn(&self, random: &mut Random) -> Costs {
         let mut drawn_ns =
             |sets: &[f64]| median(&random.drawn(sets).into_iter().copied().collect::<Vec<_>>());
         let hub_ns = self.hub_sets_ns.iter().map(|(hub, sets)| (hub, drawn_ns(sets))).collect();

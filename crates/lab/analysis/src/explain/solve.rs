@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use weighbridge_record::{CaseId, ExplainedPart, Explanation, Price, WhatIf};
-use weighbridge_stats::resample::{self, Resampler};
+use weighbridge_stats::random::Random;
+use weighbridge_stats::resample;
 
 use crate::explain::columns::Columns;
 use crate::explain::measured::{Costs, Measured};
@@ -35,7 +36,7 @@ pub struct Solution {
 pub fn explain(measured: &Measured, subjects: &[Subject], changes: &[Change], seed: u64) -> Solution {
     let costs = measured.costs();
     let model = Model::new(subjects, changes, &costs);
-    let mut random = Resampler::new(seed);
+    let mut random = Random::new(seed);
     let no_scatter: Vec<Vec<f64>> = changes.iter().map(|change| vec![0.0; change.prices.len()]).collect();
     let found = model.evaluate(&costs, &no_scatter).expect("the model was made for these costs");
     let drawn: Vec<Numbers> = (0..DRAWN)

@@ -6,7 +6,7 @@ use weighbridge_analysis::explain::{
     Asked, Change, Count, Direct, Fitted, Formula, Group, Measured, Solution, Subject, explain, names,
 };
 use weighbridge_record::{CaseId, Explanation, Price};
-use weighbridge_stats::resample::Resampler;
+use weighbridge_stats::random::Random;
 
 const CALL_NS: f64 = 100.0;
 const YIELD_NS: f64 = 250.0;
@@ -76,7 +76,7 @@ fn subjects(mechanisms: &[Mechanism]) -> Vec<Subject> {
 
 /// A session: each set has the noise of its processes, and the machine another speed.
 fn session(mechanisms: &[Mechanism], seed: u64, noise: f64) -> Measured {
-    let mut random = Resampler::new(seed);
+    let mut random = Random::new(seed);
     let hub_ns = 4.0 * CALL_NS + 900.0 + 2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS);
     let mut group = |cases: Vec<(CaseId, f64)>| Group {
         hub: Some(hub()),
@@ -104,7 +104,7 @@ fn session(mechanisms: &[Mechanism], seed: u64, noise: f64) -> Measured {
 }
 
 /// What something costs in each set.
-fn noisy(ns: f64, sets: usize, noise: f64, random: &mut Resampler) -> Vec<f64> {
+fn noisy(ns: f64, sets: usize, noise: f64, random: &mut Random) -> Vec<f64> {
     (0..sets).map(|_| ns * (noise * random.normal()).exp()).collect()
 }
 
@@ -248,7 +248,7 @@ fn two_hubs_are_as_uncertain_as_their_sets() {
                 group.hub = Some(other_hub.clone());
             }
         }
-        let mut random = Resampler::new(9000 + seed);
+        let mut random = Random::new(9000 + seed);
         measured.hub_sets_ns = [hub(), other_hub.clone()]
             .into_iter()
             .map(|hub| (hub, noisy(hub_ns, 2 * SETS, 0.05, &mut random)))

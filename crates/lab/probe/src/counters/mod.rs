@@ -61,9 +61,10 @@ pub fn count_whole_process() {
 impl ThreadCounters {
     /// The counters of the calling thread, or of its process after [`count_whole_process`]. Two system calls, no allocation.
     pub fn read() -> ThreadCounters {
-        let (whose, cpu_ns): (_, fn() -> u64) = match COUNTS_PROCESS.get() {
-            false => (libc::RUSAGE_THREAD, clock::thread_cpu_ns),
-            true => (libc::RUSAGE_SELF, clock::process_cpu_ns),
+        let (whose, cpu_ns): (_, fn() -> u64) = if COUNTS_PROCESS.get() {
+            (libc::RUSAGE_SELF, clock::process_cpu_ns)
+        } else {
+            (libc::RUSAGE_THREAD, clock::thread_cpu_ns)
         };
         // SAFETY: all bits zero is a valid `rusage`, and the call fills it; for RUSAGE_THREAD and RUSAGE_SELF it cannot fail.
         let usage = unsafe {

@@ -83,10 +83,8 @@ fn mount_of(line: &str, is_v2: bool) -> Option<(String, PathBuf)> {
     let mut of = of.split(' ');
     let kind = of.next()?;
     let options = of.nth(1)?;
-    let matches = match is_v2 {
-        true => kind == "cgroup2",
-        false => kind == "cgroup" && options.split(',').any(|option| option == "cpu"),
-    };
+    let is_v1 = || kind == "cgroup" && options.split(',').any(|option| option == "cpu");
+    let matches = if is_v2 { kind == "cgroup2" } else { is_v1() };
     // The kernel writes a space in a path as an octal number.
     matches.then(|| (root.replace("\\040", " "), PathBuf::from(point.replace("\\040", " "))))
 }

@@ -103,19 +103,11 @@ impl Instance {
     }
 
     /// Begins to record.
-    ///
-    /// # Errors
-    ///
-    /// That of the kernel.
     pub fn start(&self) -> Result<()> {
         write(self.root()?, "tracing_on", "1")
     }
 
     /// Records nothing more. What was recorded can be read.
-    ///
-    /// # Errors
-    ///
-    /// That of the kernel.
     pub fn stop(&self) -> Result<()> {
         write(self.root()?, "tracing_on", "0")
     }
@@ -131,10 +123,6 @@ impl Instance {
     }
 
     /// The form of a page of the buffer, in the kernel's text form.
-    ///
-    /// # Errors
-    ///
-    /// That of the kernel.
     pub fn page_format(&self) -> Result<String> {
         read(self.root()?, "events/header_page")
     }
@@ -224,6 +212,8 @@ fn dropped_in(stats: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use causeway_testkit::{Running, eventually, rerun};
+    use std::process::Stdio;
 
     fn tracefs() -> Option<Tracefs> {
         Tracefs::open().map_err(|error| eprintln!("skipped: {error}")).ok()
@@ -306,26 +296,15 @@ mod tests {
             eprintln!("made {}", instance.name());
             thread::sleep(Duration::from_secs(3600));
         }
-        let test =
-            "tracefs::instance::tests::an_instance_of_a_killed_process_is_removed_without_another_start";
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture"])
-            .env(CHILD, "1")
-            .stderr(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        let mut command =
+            rerun(module_path!(), "an_instance_of_a_killed_process_is_removed_without_another_start");
+        let mut child = Running::start(command.env(CHILD, "1").stderr(Stdio::piped()).stdout(Stdio::null()));
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.0.stderr.take().unwrap()));
         let name =
             lines.map_while(|line| line.ok()).find_map(|line| Some(line.split_once("made ")?.1.to_owned()));
         let name = name.expect("the child says the name of its instance");
         assert!(exists(&tracefs, &name));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while exists(&tracefs, &name) {
-            assert!(std::time::Instant::now() < deadline, "{name} is still there");
-            thread::sleep(Duration::from_millis(10));
-        }
+        child.kill();
+        eventually("the instance is removed", || !exists(&tracefs, &name));
     }
 }

@@ -94,10 +94,6 @@ impl Tracefs {
     }
 
     /// The names of the instances that there are, of whoever made them.
-    ///
-    /// # Errors
-    ///
-    /// That of the kernel.
     pub fn instances(&self) -> Result<Vec<String>> {
         instance::names(self)
     }

@@ -12,25 +12,25 @@
 
   function looks(box) {
     const css = getComputedStyle(document.documentElement);
-    const color = (name) => css.getPropertyValue(name).trim();
+    const colour = (name) => css.getPropertyValue(name).trim();
     const width = box.clientWidth || 600;
     const names = Number(box.dataset.names);
     const out = {
-      "font.color": color("--fg"),
+      "font.color": colour("--fg"),
       "font.family": "system-ui, sans-serif",
       "hoverlabel.font.family": "system-ui, sans-serif",
       "modebar.bgcolor": "rgba(0,0,0,0)",
-      "modebar.color": color("--dim"),
-      "modebar.activecolor": color("--fg"),
+      "modebar.color": colour("--dim"),
+      "modebar.activecolor": colour("--fg"),
       "xaxis.title.standoff": 8,
       "yaxis.title.standoff": 10,
       // A finger that scrolls the page must not zoom the chart.
       dragmode: touch.matches || width < 600 ? false : "zoom",
     };
     for (const axis of box.dataset.axes?.split(" ") ?? []) {
-      out[axis + ".gridcolor"] = color("--grid");
-      out[axis + ".linecolor"] = color("--line");
-      out[axis + ".tickcolor"] = color("--line");
+      out[axis + ".gridcolor"] = colour("--grid");
+      out[axis + ".linecolor"] = colour("--line");
+      out[axis + ".tickcolor"] = colour("--line");
     }
     out["font.size"] = width < 600 ? 11 : 12;
     if (box.dataset.kind === "strips") {

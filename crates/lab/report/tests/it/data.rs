@@ -1,5 +1,7 @@
 //! Markdown, CSV and JSON.
 
+use std::collections::BTreeSet;
+
 use snapbox::{assert_data_eq, file};
 use weighbridge_record::Line;
 use weighbridge_report::{Report, csv, json, markdown};
@@ -31,10 +33,8 @@ fn csv_has_one_row_for_every_case_measured_or_skipped() {
     let text = csv(&report);
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let ids: Vec<String> = reader.records().map(|row| row.unwrap()[1].to_string()).collect();
-    let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
-    assert_eq!(distinct.len(), ids.len());
-    let skipped: std::collections::BTreeSet<_> =
-        report.skipped.iter().map(|skip| skip.what.case.to_string()).collect();
+    assert_eq!(BTreeSet::from_iter(&ids).len(), ids.len());
+    let skipped: BTreeSet<_> = report.skipped.iter().map(|skip| skip.what.case.to_string()).collect();
     assert_eq!(ids.len(), report.cases.len() + skipped.len());
 }
 

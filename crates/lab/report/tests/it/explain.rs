@@ -1,9 +1,9 @@
 //! Explanations as text, Markdown, JSON and page.
 
-use weighbridge_record::{
-    CaseId, ExplainedPart, Explanation, Header, Line, Machine, PerOp, Price, Reading, SCHEMA, Tool, WhatIf,
-};
+use weighbridge_record::{CaseId, ExplainedPart, Explanation, Line, PerOp, Price, Reading, WhatIf};
 use weighbridge_report::{Report, Style, html, json, markdown, text};
+
+use crate::common;
 
 fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
     let part = |name: &str, count: f64, price_ns: f64, is_fitted| ExplainedPart {
@@ -50,15 +50,6 @@ fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
 }
 
 fn report(all: Vec<Explanation>) -> Report {
-    let header = Header {
-        schema: SCHEMA,
-        tool: Tool::default(),
-        started: "2026-01-02T03:04:05Z".into(),
-        command: Vec::new(),
-        seed: 1,
-        settings: Default::default(),
-        machine: Machine::default(),
-    };
     let price = Price {
         name: "switches".into(),
         of: None,
@@ -69,8 +60,7 @@ fn report(all: Vec<Explanation>) -> Report {
         fitted_from: Vec::new(),
     };
     let explanations = all.into_iter().map(|of| Line::Explanation(Box::new(of)));
-    let lines =
-        [Line::Header(Box::new(header)), Line::Price(price)].into_iter().chain(explanations).collect();
+    let lines = [common::header(), Line::Price(price)].into_iter().chain(explanations).collect();
     Report::from_reading(Reading { lines, problems: Vec::new() })
 }
 

@@ -51,37 +51,23 @@ fn tables(section: &Section) -> Vec<Vec<Vec<String>>> {
 /// the copy's price.
 fn chart(direction: &str) -> Vec<(String, &'static str, f64)> {
     let mut cases = Vec::new();
-    for placement in ["same-cpu", "two-cpus"] {
-        let factor = if placement == "same-cpu" { 1.0 } else { 3.0 };
-        let sizes = (0..=22).map(|power| 1u64 << power).chain(if placement == "same-cpu" {
-            vec![36_000, 42_000]
-        } else {
-            vec![]
-        });
-        for bytes in sizes {
+    for (placement, factor, more) in [("same-cpu", 1.0, &[36_000, 42_000][..]), ("two-cpus", 3.0, &[])] {
+        for bytes in (0..=22).map(|power| 1u64 << power).chain(more.iter().copied()) {
+            let mut add = |mechanism: &str, axes: &str, ns: f64| {
+                let id = format!("roundtrip/{mechanism}/{bytes}/{placement}{axes}");
+                cases.push((id, "ns/roundtrip", ns));
+            };
             let copy = (1000.0 + bytes as f64) * factor;
-            let id = |mechanism: &str, axes: &str| format!("roundtrip/{mechanism}/{bytes}/{placement}{axes}");
-            cases.push((
-                id("causeway-sw", &format!("{direction}/touch=write/wait=block")),
-                "ns/roundtrip",
-                copy,
-            ));
-            cases.push((
-                id("causeway-call", &format!("{direction}/touch=write/wait=block")),
-                "ns/roundtrip",
-                copy * 1.25,
-            ));
+            let blocking = format!("{direction}/touch=write/wait=block");
+            add("causeway-sw", &blocking, copy);
+            add("causeway-call", &blocking, copy * 1.25);
             // A price that does not depend on the size.
-            cases.push((
-                id("causeway-memfd", &format!("{direction}/touch=write/wait=block")),
-                "ns/roundtrip",
-                1600.0 * factor,
-            ));
+            add("causeway-memfd", &blocking, 1600.0 * factor);
             // On two CPUs it is always more expensive.
             let file = if placement == "same-cpu" { 40_000.0 } else { 1e8 };
-            cases.push((id("memfd-pass", &format!("{direction}/touch=write")), "ns/roundtrip", file));
+            add("memfd-pass", &format!("{direction}/touch=write"), file);
             if bytes != 4096 {
-                cases.push((id("pipe", "/touch=write/wait=poll"), "ns/roundtrip", copy * 2.0));
+                add("pipe", "/touch=write/wait=poll", copy * 2.0);
             }
         }
     }

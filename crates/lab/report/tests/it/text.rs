@@ -1,7 +1,8 @@
 //! The terminal's text.
 
 use snapbox::{assert_data_eq, file};
-use weighbridge_report::{Report, Style};
+use weighbridge_record::{CaseId, Dram, Line, Reading};
+use weighbridge_report::{Report, Style, html, markdown};
 
 use crate::common;
 
@@ -10,48 +11,19 @@ fn text(report: &Report, width: u16) -> String {
 }
 
 #[test]
-fn a_whole_record_at_80_columns() {
-    let text = text(&Report::from_reading(common::whole()), 80);
-    assert_data_eq!(text, file!["snapshots/whole-80.txt"].raw());
-}
-
-#[test]
-fn a_record_at_140_columns() {
-    let text = text(&Report::from_reading(common::part()), 140);
-    assert_data_eq!(text, file!["snapshots/part-140.txt"].raw());
-}
-
-#[test]
-fn an_interrupted_record() {
-    let text = text(&Report::from_reading(common::interrupted()), 80);
-    assert_data_eq!(text, file!["snapshots/interrupted-80.txt"].raw());
-}
-
-#[test]
-fn a_truncated_record() {
-    let text = text(&Report::from_reading(common::truncated()), 80);
-    assert_data_eq!(text, file!["snapshots/truncated-80.txt"].raw());
-}
-
-#[test]
-fn two_records_side_by_side() {
-    let report = Report::from_readings([
-        ("before".to_string(), common::interrupted()),
-        ("after".to_string(), common::interrupted()),
-    ]);
-    assert_data_eq!(text(&report, 80), file!["snapshots/two-records-80.txt"].raw());
-}
-
-#[test]
-fn signals_streams_and_receivers_at_100_columns() {
-    let text = text(&Report::from_reading(common::patterns()), 100);
-    assert_data_eq!(text, file!["snapshots/patterns-100.txt"].raw());
-}
-
-#[test]
-fn single_operations_at_120_columns() {
-    let text = text(&Report::from_reading(common::timed()), 120);
-    assert_data_eq!(text, file!["snapshots/timed-120.txt"].raw());
+fn records_look_as_they_did() {
+    let two = [("before".to_owned(), common::interrupted()), ("after".to_owned(), common::interrupted())];
+    for (report, width, expected) in [
+        (Report::from_reading(common::whole()), 80, file!["snapshots/whole-80.txt"]),
+        (Report::from_reading(common::part()), 140, file!["snapshots/part-140.txt"]),
+        (Report::from_reading(common::interrupted()), 80, file!["snapshots/interrupted-80.txt"]),
+        (Report::from_reading(common::truncated()), 80, file!["snapshots/truncated-80.txt"]),
+        (Report::from_readings(two), 80, file!["snapshots/two-records-80.txt"]),
+        (Report::from_reading(common::patterns()), 100, file!["snapshots/patterns-100.txt"]),
+        (Report::from_reading(common::timed()), 120, file!["snapshots/timed-120.txt"]),
+    ] {
+        assert_data_eq!(text(&report, width), expected.raw());
+    }
 }
 
 #[test]
@@ -107,7 +79,7 @@ fn of_many_cases_in_several_regimes_the_clearest_have_a_line_each() {
         text.contains("12 of 12 cases: the time allowed was used up\n    stream at two-cpus: all 12 cases\n")
     );
     assert!(!text.contains("e9"), "figures are in the unit of the table");
-    let page = weighbridge_report::html(&report);
+    let page = html(&report);
     assert!(!page.contains("4 more; "), "the fold has them all");
     assert_eq!(
         page.matches("10 of 15 lie near 1.25 GiB/s").count(),
@@ -126,30 +98,26 @@ fn a_date_is_never_broken() {
 }
 
 /// A record of an operation that crossed the memory bus, on a machine with these modules.
-fn copied(dram: Option<weighbridge_record::Dram>, missing: &[&str]) -> Report {
-    let id: weighbridge_record::CaseId = "solo/memcpy/67108864/same-cpu".parse().unwrap();
+fn copied(dram: Option<Dram>, missing: &[&str]) -> Report {
+    let id: CaseId = "solo/memcpy/67108864/same-cpu".parse().unwrap();
     let mut header = common::header();
-    let weighbridge_record::Line::Header(inner) = &mut header else { unreachable!() };
+    let Line::Header(inner) = &mut header else { unreachable!() };
     inner.machine.dram = dram;
     inner.machine.missing = missing.iter().map(|why| (*why).to_owned()).collect();
     let mut summary = common::summary(&id, "bytes/s", 12.8e9);
     summary.series = [("bus_bytes_per_s".to_owned(), 25.6e9)].into();
-    let lines = vec![
-        header,
-        weighbridge_record::Line::Case(common::case(&id, "bytes/s")),
-        weighbridge_record::Line::Summary(summary),
-    ];
-    Report::from_reading(weighbridge_record::Reading { lines, problems: Vec::new() })
+    let lines = vec![header, Line::Case(common::case(&id, "bytes/s")), Line::Summary(summary)];
+    Report::from_reading(Reading { lines, problems: Vec::new() })
 }
 
 #[test]
 fn the_share_of_the_memory_bus_is_shown_or_why_it_is_not_known() {
-    let dram = weighbridge_record::Dram { modules: 2, bytes_per_s: Some(51.2e9), ..Default::default() };
+    let dram = Dram { modules: 2, bytes_per_s: Some(51.2e9), ..Default::default() };
     let known = copied(Some(dram), &[]);
     let line = "Memory bus: of 51.2 GB/s in theory, estimated: solo/memcpy/67108864/same-cpu 50 %";
     assert!(text(&known, 100).contains(line), "{}", text(&known, 100));
-    assert!(weighbridge_report::markdown(&known).contains(line));
-    assert!(weighbridge_report::html(&known).contains(line));
+    assert!(markdown(&known).contains(line));
+    assert!(html(&known).contains(line));
     let unknown = copied(None, &["theoretical bandwidth of the memory: only root may read it"]);
     let line = "Memory bus: the share of the theoretical bandwidth is not known: only root may read it";
     assert!(text(&unknown, 100).contains(line), "{}", text(&unknown, 100));

@@ -1,8 +1,7 @@
-//! Where the duet could mislead: partners that disturb each other, and modes that belong to a pair of processes.
+//! Where the duet could mislead: partners that disturb each other.
 
 use crate::evidence::Evidence;
 use crate::interval::Interval;
-use crate::regime::gap_test;
 
 /// Confidence at which a moved ratio is believed: one case in a hundred is named by chance.
 const CONFIDENCE: f64 = 0.99;
@@ -40,20 +39,6 @@ pub fn doubled_slices(usual: &[f64], doubled: &[f64]) -> Option<DoubledSlices> {
     Some(DoubledSlices { factor: evidence.ratio()?, interval: evidence.interval(CONFIDENCE) })
 }
 
-/// Two modes of the ratio to the hub *between* sets: the machine's state is in both parties, so a mode that fresh processes
-/// draw anew belongs to the pair of processes (where their memory lies, which cache lines collide). Both ratios, lower first,
-/// where [`gap_test`] finds two groups of sets that are at least `threshold` apart on logarithms (half of the printed interval:
-/// what is less does not change what is read); then the two are printed and no ratio. `None` also below ten sets.
-///
-/// # Panics
-/// If a value is not finite or `threshold` is negative.
-pub fn modes_between_sets(log_ratios: &[f64], threshold: f64) -> Option<[f64; 2]> {
-    assert!(threshold >= 0.0, "a threshold of {threshold}");
-    let ratios: Vec<f64> = log_ratios.iter().map(|log| log.exp()).collect();
-    let [low, high] = gap_test(&ratios)?.levels;
-    ((high / low).ln() >= threshold).then_some([low, high])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,16 +52,5 @@ mod tests {
         assert_eq!(doubled_slices(&usual, &[0.30, 0.31, 0.32]).unwrap().has_moved(0.01), Some(false));
         assert_eq!(doubled_slices(&usual, &[0.30]).unwrap().has_moved(0.01), None);
         assert_eq!(doubled_slices(&usual, &[]), None);
-    }
-
-    #[test]
-    fn modes_of_pairs_of_processes_are_printed_as_two() {
-        let mode =
-            |set: usize| if set.is_multiple_of(3) { 0.2 } else { 0.0 } + 0.001 * ((set * 7 % 12) as f64);
-        let sets: Vec<f64> = (0..12).map(mode).collect();
-        let [low, high] = modes_between_sets(&sets, 0.01).unwrap();
-        assert!((low - 1.0).abs() < 0.02 && (high - 0.2_f64.exp()).abs() < 0.02, "{low}, {high}");
-        assert_eq!(modes_between_sets(&sets, 0.3), None);
-        assert_eq!(modes_between_sets(&sets[..9], 0.01), None);
     }
 }

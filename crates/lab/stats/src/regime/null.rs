@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::gap::widest_gap;
-use crate::random::SplitMix;
+use crate::random::Random;
 
 /// Shuffles behind each table: p values are multiples of 1/10 000.
 const SHUFFLES: usize = 9_999;
@@ -27,7 +27,7 @@ pub(super) fn null(n: usize) -> &'static Null {
 }
 
 fn draw(n: usize) -> Null {
-    let mut random = SplitMix(n as u64);
+    let mut random = Random::new(n as u64);
     let mut scores = centred(&(1..=n).map(|rank| rank as f64).collect::<Vec<_>>());
     let mut out = Null { split: Vec::with_capacity(SHUFFLES), lag1: Vec::with_capacity(SHUFFLES) };
     for _ in 0..SHUFFLES {
@@ -50,7 +50,7 @@ pub(super) fn gap_null(n: usize) -> &'static [f64] {
         [const { OnceLock::new() }; LONGEST_FOR_GAP + 1];
     let n = n.min(LONGEST_FOR_GAP);
     TABLES[n].get_or_init(|| {
-        let mut random = SplitMix(n as u64);
+        let mut random = Random::new(n as u64);
         let mut draw = || {
             let mut values: Vec<f64> = (0..n).map(|_| random.normal()).collect();
             values.sort_unstable_by(f64::total_cmp);

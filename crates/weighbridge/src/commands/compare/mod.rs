@@ -8,13 +8,13 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weighbridge_lab::compare::machine::MachineSettings;
-use weighbridge_lab::compare::{
+use weighbridge_harness::compare::machine::MachineSettings;
+use weighbridge_harness::compare::{
     Comparison, Rules, Settings, SideRecords, compare_records, expected_set, failed_too_often,
 };
-use weighbridge_lab::machine;
-use weighbridge_lab::planner::Timing;
-use weighbridge_lab::session::Ended;
+use weighbridge_harness::machine;
+use weighbridge_harness::planner::Timing;
+use weighbridge_harness::session::Ended;
 use weighbridge_record::{CaseVerdict, End, Header, Line, Reading, Skipped};
 use weighbridge_report::{self as report, Report};
 use weighbridge_stats::sequential::{Looks, USUAL_MOST};

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weighbridge_lab::peer;
+use weighbridge_harness::peer;
 use weighbridge_record::SCHEMA;
 
 use crate::args::{COMMIT, PROFILE};

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::compare::{Pair, Side};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::coordinator::PeerStart;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::plan;
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::compare::{Pair, Side};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::PeerStart;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::plan;
 use weighbridge_record::{CaseId, Skipped};
 
 use super::program::{self, Build};
@@ -163,6 +163,7 @@ mod tests {
 
     #[test]
     fn an_axis_that_a_side_does_not_have_leaves_the_case_out_with_the_reason() {
+        crate::register();
         let host = Host::look().unwrap();
         let (plain, odd) = (read("--a", &[]).unwrap(), read("--b", &["depth-x=3".to_owned()]).unwrap());
         let ids = ["roundtrip/mock/1/free".parse().unwrap()];

@@ -12,7 +12,7 @@ use causeway_dbus_wire::wire::{Arg, Args, Header};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weighbridge_dbus_client::{Monitoring, become_monitor, process_of, rules_and_processes};
 use weighbridge_dbus_traffic::capture::Writer;
-use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_harness::interrupt::Interrupt;
 
 use crate::dbus_args::Capture;
 use crate::destination::cannot_create;

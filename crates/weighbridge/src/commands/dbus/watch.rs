@@ -12,7 +12,7 @@ use weighbridge_analysis::timeline::{Mark, Point, Role, Subject, chrome};
 use weighbridge_dbus_client::Note;
 use weighbridge_dbus_replay::plan::{Connection, Plan};
 use weighbridge_dbus_replay::player;
-use weighbridge_lab::marks::threads_of;
+use weighbridge_harness::marks::threads_of;
 use weighbridge_record::MissingSwitches;
 
 use crate::commands::recording::Recording;

@@ -1,13 +1,13 @@
-//! What the cost of a case is made of: the laboratory measures the case and its parts in turns ([`weighbridge_lab::explain`]), then the
+//! What the cost of a case is made of: the laboratory measures the case and its parts in turns ([`weighbridge_harness::explain`]), then the
 //! prices and what is left are computed ([`weighbridge_analysis::explain`]).
 
 use std::io;
 
 use weighbridge_analysis::explain::{Asked, Change, explain as explained};
-use weighbridge_lab::contract::{Caps, Prepared};
-use weighbridge_lab::explain::{self, Request, refusal};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_harness::contract::{Caps, Prepared};
+use weighbridge_harness::explain::{self, Request, refusal};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_record::{Line, Skipped};
 
 use crate::commands::measuring::Bench;

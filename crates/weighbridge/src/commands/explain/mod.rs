@@ -11,11 +11,11 @@ use std::io;
 use std::path::Path;
 
 use weighbridge_analysis::explain::{Asked, Change};
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::machine;
-use weighbridge_lab::session::Ended;
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::machine;
+use weighbridge_harness::session::Ended;
 use weighbridge_record::{Line, Price, Skipped};
 use weighbridge_report::{self as report, Report};
 

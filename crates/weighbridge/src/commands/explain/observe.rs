@@ -5,10 +5,10 @@ use std::io;
 use std::path::Path;
 
 use serde_json::json;
-use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::contract::Prepared;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_harness::catalogue::{self, Refusal};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_observe::difference::difference;
 use weighbridge_observe::probe::{Probes, Status, Tried};
 use weighbridge_observe::{Observed, Observer, Outcome, Settings, expected};

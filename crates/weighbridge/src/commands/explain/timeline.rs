@@ -8,10 +8,10 @@ use std::io;
 use std::path::Path;
 
 use weighbridge_analysis::timeline::{Mark, Point, Role, Subject, chrome, phases, picture};
-use weighbridge_lab::contract::{Caps, Prepared};
-use weighbridge_lab::coordinator::{Coordinator, Measured, Outcome, PeerStart};
-use weighbridge_lab::marks::{self, RoleMarks};
-use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_harness::contract::{Caps, Prepared};
+use weighbridge_harness::coordinator::{Coordinator, Measured, Outcome, PeerStart};
+use weighbridge_harness::marks::{self, RoleMarks};
+use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_record::{Line, Skipped, Timeline};
 use weighbridge_stats::order::median;
 

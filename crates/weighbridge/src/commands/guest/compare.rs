@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use weighbridge_guest::config;
 use weighbridge_guest::qemu::Accel;
-use weighbridge_lab::compare::{Rules, SideRecords, compare_records};
-use weighbridge_lab::duet::Random;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::session::Ended;
+use weighbridge_harness::compare::{Rules, SideRecords, compare_records};
+use weighbridge_harness::duet::Random;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::session::Ended;
 use weighbridge_record::{CaseVerdict, Claims, End, Header, Line, Reading, Writer};
 use weighbridge_report::{self as report, Report};
 

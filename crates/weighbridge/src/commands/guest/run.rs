@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use weighbridge_guest::job;
-use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::plan::Changes;
+use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::plan::Changes;
 use weighbridge_record::{Line, Reading};
 use weighbridge_report::Report;
 

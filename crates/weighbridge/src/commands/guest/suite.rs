@@ -2,7 +2,7 @@
 //! by the laboratory.
 
 use weighbridge_guest::{Error, job, kernel_bench, net_bench};
-use weighbridge_lab::plan::{Changes, Suite as CasesOfSuite};
+use weighbridge_harness::plan::{Changes, Suite as CasesOfSuite};
 use weighbridge_record::{CaseId, Line};
 
 use super::machine::{self, Guest, Read};

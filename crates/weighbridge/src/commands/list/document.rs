@@ -1,11 +1,11 @@
 //! The list for programs.
 
 use serde_json::{Value, json};
-use weighbridge_lab::axis::{self, Axis};
-use weighbridge_lab::catalogue;
-use weighbridge_lab::host::Host;
-use weighbridge_lab::placement;
-use weighbridge_lab::plan::{self, Changes};
+use weighbridge_harness::axis::{self, Axis};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::placement;
+use weighbridge_harness::plan::{self, Changes};
 
 use super::{caps, pattern_ids, takes, waits};
 

@@ -5,9 +5,9 @@
 mod document;
 mod text;
 
-use weighbridge_lab::axis::Values;
-use weighbridge_lab::contract::{Caps, PatternInfo, Target};
-use weighbridge_lab::host::Host;
+use weighbridge_harness::axis::Values;
+use weighbridge_harness::contract::{Caps, PatternInfo, Target};
+use weighbridge_harness::host::Host;
 
 use super::look_at_host;
 use crate::args::{List, TextOrJson};

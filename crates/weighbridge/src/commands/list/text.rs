@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use weighbridge_lab::axis::{self, Axis};
-use weighbridge_lab::catalogue;
-use weighbridge_lab::contract::{Caps, PatternInfo, Target};
-use weighbridge_lab::host::Host;
-use weighbridge_lab::placement;
-use weighbridge_lab::plan::{self, Changes, Suite};
+use weighbridge_harness::axis::{self, Axis};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Caps, PatternInfo, Target};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::placement;
+use weighbridge_harness::plan::{self, Changes, Suite};
 
 use super::{caps, pattern_ids, takes, waits};
 

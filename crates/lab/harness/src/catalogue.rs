@@ -1,0 +1,150 @@
+//! Which targets exist, and how a case id becomes a case that can run here.
+//!
+//! The harness has no targets of its own. Crates that have some hand over their families at the start of a program with
+//! [`add`]. What a target is stands in [`contract`](crate::contract).
+
+use weighbridge_record::CaseId;
+
+use crate::axis::{self, Choice, Idle, Peers};
+use crate::contract::{Caps, Family, PatternInfo, Prepared, Target, Unsupported};
+use crate::host::Host;
+use crate::params::{CaseParams, Wait};
+use crate::pattern::{self, Pattern};
+use crate::placement;
+use crate::registry::Registry;
+use crate::shared::MAX_ROLES;
+
+static FAMILIES: Registry<Family> = Registry::new("families");
+
+/// Adds families to the list. A program does so before anything is looked up, and as a peer too: a peer looks its case up
+/// in the same list.
+///
+/// # Panics
+/// After something was looked up: the list is one and the same for as long as a program runs.
+pub fn add(families: &'static [Family]) {
+    FAMILIES.add(families);
+}
+
+/// Every target, family by family. A name may stand in several families, with different patterns.
+pub fn all() -> impl Iterator<Item = &'static Target> + Clone {
+    FAMILIES.list().iter().flat_map(|family| family.targets)
+}
+
+/// Removes what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed, System V
+/// queues and semaphores, and whatever else a family leaves. What cannot be removed stays; the next call tries again.
+pub fn cleanup() {
+    for family in FAMILIES.list() {
+        (family.cleanup)();
+    }
+}
+
+/// The case that is the same code in the kernel under another name and so must agree with this one, if there is such a case.
+pub fn same_code(case: &CaseId) -> Option<CaseId> {
+    FAMILIES.list().iter().find_map(|family| (family.same_code)(case))
+}
+
+/// Every pattern that something can be driven with, each once.
+pub fn patterns() -> Vec<&'static PatternInfo> {
+    let mut patterns: Vec<&PatternInfo> = Vec::new();
+    for pattern in all().flat_map(|target| target.patterns) {
+        if !patterns.iter().any(|known| known.id == pattern.id) {
+            patterns.push(pattern);
+        }
+    }
+    patterns
+}
+
+/// Why there is no such case, or not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The id names something that does not exist: a mistake in the id.
+    NoSuchCase(String),
+    /// The case exists, but not on this machine or with these limits.
+    NotHere(String),
+}
+
+/// Parses names, axes and placement of an id, without asking whether the machine can.
+///
+/// # Errors
+/// A sentence that says which name is wrong and what there is.
+pub fn resolve(id: &CaseId) -> Result<(&'static Target, &'static PatternInfo, CaseParams), String> {
+    let names = |names: Vec<&str>| names.join(", ");
+    if !patterns().iter().any(|pattern| pattern.id == id.pattern) {
+        let known = names(patterns().iter().map(|pattern| pattern.id).collect());
+        return Err(format!("there is no pattern `{}`; there are {known}", id.pattern));
+    }
+    let with_pattern = all().filter_map(|target| {
+        target.patterns.iter().find(|pattern| pattern.id == id.pattern).map(|pattern| (target, pattern))
+    });
+    let (target, pattern) =
+        with_pattern.clone().find(|(target, _)| target.id == id.mechanism).ok_or_else(|| {
+            let known = names(with_pattern.map(|(target, _)| target.id).collect());
+            format!("there is no `{}` to {}; there are {known}", id.mechanism, id.pattern)
+        })?;
+    if !placement::ALL.iter().any(|placement| placement.name == id.placement) {
+        let known = names(placement::ALL.iter().map(|placement| placement.name).collect());
+        return Err(format!("there is no placement `{}`; there are {known}", id.placement));
+    }
+    let params = CaseParams::new(id, &target.axes_in(pattern), target.waits)?;
+    Ok((target, pattern, params))
+}
+
+/// A case on this machine.
+///
+/// # Errors
+/// See [`Refusal`].
+pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
+    let (target, pattern, mut params) = resolve(id).map_err(Refusal::NoSuchCase)?;
+    if !target.caps.has(pattern.needs) {
+        return Err(Refusal::NotHere(format!(
+            "{} cannot {}: it does not carry what that needs",
+            target.id, pattern.id
+        )));
+    }
+    let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
+    // One for each CPU, unless the case says how many.
+    if params.axes.get(axis::ROLES).is_some_and(|roles| roles == "default") {
+        params.axes.insert(axis::ROLES.into(), host.allowed_cpus.len().to_string());
+    }
+    let roles = (pattern.roles)(&params).len();
+    if roles > MAX_ROLES {
+        return Err(Refusal::NotHere(format!(
+            "{roles} roles are more than the {MAX_ROLES} that a run can have"
+        )));
+    }
+    params.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
+    if target.caps.has(Caps::ONE_PROCESS) {
+        params.axes.insert(Peers::AXIS.name.into(), Peers::Thread.name().into());
+    }
+    let prepared = Prepared { params, target, pattern, resolved_placement: placed.resolved };
+    fits(&prepared, host).map_err(|Unsupported(why)| Refusal::NotHere(why))?;
+    Ok(prepared)
+}
+
+/// What holds for every mechanism, then what the mechanism itself says.
+fn fits(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
+    let Prepared { params, target, .. } = prepared;
+    if target.caps.has(Caps::NEVER_EMPTY) && params.payload_bytes == 0 {
+        let what = if target.caps.has(Caps::BYTE_STREAM) { "a byte stream" } else { target.id };
+        return Err(Unsupported(format!("{what} cannot carry an empty message; the smallest is 1 byte")));
+    }
+    if params.wait == Wait::Spin && params.same_cpu() && params.cpus.len() > 1 {
+        return Err(Unsupported(
+            "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
+                .into(),
+        ));
+    }
+    let policies = params.axes.get(axis::SCHED.name).map_or("", String::as_str);
+    if params.choice_if_declared() == Some(Idle::Busy) && policies.split(':').any(|policy| policy == "idle") {
+        return Err(Unsupported(
+            "idle=busy has a spinner of the policy SCHED_IDLE on each CPU, with which a role of sched=idle would share it".into(),
+        ));
+    }
+    if prepared.pattern.id == pattern::Stream::ID {
+        pattern::working_set::fit(params)?;
+    }
+    if let (Wait::Uring, Some(why)) = (params.wait, &host.uring_refused) {
+        return Err(Unsupported(why.clone()));
+    }
+    (target.fit)(host, params)
+}

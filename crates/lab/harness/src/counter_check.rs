@@ -1,0 +1,365 @@
+//! Shape checks: what the counters of a case must look like, whatever its time is.
+//!
+//! A violation does not delete a number. It stands beside it and says why the number may not mean what its name says.
+
+use weighbridge_record::{CaseId, PerOp, RoleCalls, Run, SystemCalls};
+use weighbridge_stats as stats;
+
+use crate::contract::{Caps, Prepared};
+use crate::params::{Touch, Wait};
+use crate::pattern::working_set;
+
+/// Up to this size a message crosses a mechanism in one piece. One that gives less at once has a counter check of its own.
+const ONE_PIECE_BYTES: usize = 4096;
+
+/// Switches or faults in a whole run that are ascribed to the system, however few operations the run has.
+const STRAYS: f64 = 10.0;
+
+/// Anomalies in the counts of a case whose runs count `ops` operations. The harness itself is not checked; everybody
+/// else knows their own.
+pub fn check(case: &Prepared, per_op: &PerOp, ops: f64) -> Vec<String> {
+    match case.target.caps.has(Caps::HARNESS) {
+        true => Vec::new(),
+        false => (case.target.counter_check)(case, &without_strays(per_op, ops)),
+    }
+}
+
+fn without_strays(per_op: &PerOp, ops: f64) -> PerOp {
+    let unless_stray = |count: f64| if count * ops < STRAYS { 0.0 } else { count };
+    PerOp {
+        voluntary_switches: unless_stray(per_op.voluntary_switches),
+        involuntary_switches: unless_stray(per_op.involuntary_switches),
+        minor_faults: unless_stray(per_op.minor_faults),
+        ..per_op.clone()
+    }
+}
+
+/// Anomalies in the counts of two ends that exchange messages.
+pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let caps = case.target.caps;
+    let params = &case.params;
+    let mut anomalies = Vec::new();
+    let switches = per_op.voluntary_switches + per_op.involuntary_switches;
+    if case.pattern.id == "roundtrip" && params.same_cpu() && params.wait != Wait::Spin {
+        let per_hop = switches / 2.0;
+        let is_one_piece = params.payload_bytes <= ONE_PIECE_BYTES;
+        if per_hop < 0.9 {
+            anomalies.push(format!(
+                "{per_hop:.2} context switches per hop on one CPU; a round trip needs one for each hop"
+            ));
+        } else if per_hop > 1.5 && is_one_piece {
+            anomalies.push(format!(
+                "{per_hop:.2} context switches per hop on one CPU, where one suffices: \
+                 the scheduler runs the sender again before the receiver, the receiver is woken for nothing, \
+                 or it gets the message in several pieces"
+            ));
+        }
+    }
+    if params.wait == Wait::Spin {
+        anomalies.extend(blocked(switches));
+    } else if case.pattern.id == "self" {
+        anomalies.extend(Quiet { switches: true, faults: false }.check(per_op, None));
+    }
+    if !caps.has(Caps::MAPS) {
+        let faults = if case.pattern.id == "stream" { working_set::faults(params) } else { 0.0 };
+        anomalies.extend(faulted_unlike(per_op.minor_faults, faults));
+    }
+    anomalies
+}
+
+/// Spinning roles that give up the CPU.
+pub fn blocked(switches: f64) -> Option<String> {
+    (switches > 0.01).then(|| format!("{switches:.3} context switches per operation although all roles spin"))
+}
+
+/// What an operation of one role must not do.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet {
+    /// Give up the CPU.
+    pub switches: bool,
+    /// Fault more or less than it says.
+    pub faults: bool,
+}
+
+impl Quiet {
+    /// An operation that makes neither a context switch nor a page fault.
+    pub const ALL: Quiet = Quiet { switches: true, faults: true };
+
+    /// Anomalies in the counts of an operation, given the page faults that it takes where that number is known.
+    pub fn check(self, per_op: &PerOp, faults: Option<f64>) -> Vec<String> {
+        let mut anomalies = Vec::new();
+        if self.switches && per_op.voluntary_switches > 0.001 {
+            anomalies.push(format!(
+                "{:.3} voluntary context switches per operation, which has nothing to wait for",
+                per_op.voluntary_switches
+            ));
+        }
+        if let Some(faults) = faults.filter(|_| self.faults) {
+            anomalies.extend(faulted_unlike(per_op.minor_faults, faults));
+        }
+        anomalies
+    }
+}
+
+/// More or fewer faults than belong to an operation.
+fn faulted_unlike(faults: f64, expected: f64) -> Option<String> {
+    match expected {
+        0.0 => faulted(faults),
+        _ if (0.9..1.1).contains(&(faults / expected)) => None,
+        _ => Some(format!("{faults:.3} page faults per operation, where {expected:.3} belong to it")),
+    }
+}
+
+/// Faults on memory that was touched before anything was timed.
+pub fn faulted(faults: f64) -> Option<String> {
+    (faults > 0.001)
+        .then(|| format!("{faults:.3} page faults per operation although all memory was touched before"))
+}
+
+/// A way to wait whose system call nobody made: roles that poll call `poll` before they take a message, and so on. A role that finds a message
+/// in shared memory waits for nothing, so one call in a hundred operations is enough; and in a stream it may find all of them.
+pub fn waits_otherwise(case: &Prepared, calls: &SystemCalls) -> Option<String> {
+    const LEAST: f64 = 0.01;
+    let names: &[&str] = match case.params.wait {
+        Wait::Poll => &["poll", "ppoll"],
+        Wait::Epoll => &["epoll_wait", "epoll_pwait", "epoll_pwait2"],
+        Wait::Uring => &["io_uring_enter"],
+        _ => return None,
+    };
+    if case.pattern.id != "roundtrip" || case.target.caps.has(Caps::HARNESS) {
+        return None;
+    }
+    let of_role = |role: &RoleCalls| names.iter().filter_map(|name| role.calls.get(*name)).sum::<f64>();
+    let all: f64 = calls.roles.iter().map(of_role).sum();
+    (all < LEAST).then(|| {
+        format!(
+            "{all:.3} calls of {} per operation: the roles do not wait in the way that the case says, wait={}",
+            names.join(" or "),
+            case.params.wait.name()
+        )
+    })
+}
+
+/// From this size on a round trip is compared with a memory copy.
+pub const COPY_BOUNDS_FROM_BYTES: usize = 4096;
+/// A copy that is slower than a plain one of the same size in the same process by this factor was not made.
+const COPY_TOLERANCE: f64 = 1.1;
+/// The same where payloads are not touched as a whole: the kernel may copy from and to pages that lie in a nearer cache than
+/// the two buffers of the plain copy.
+const KERNEL_COPY_TOLERANCE: f64 = 2.0;
+
+/// Anomalies of one run. `copy_bytes_per_s` is what a plain memory copy reached in the receiver, where that was tried.
+pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<String> {
+    let mut flags = Vec::new();
+    flags.extend(copy_bytes_per_s.and_then(|copy| faster_than_a_copy(case, run.value, copy)));
+    if let Some(switches @ 1..) = run.noise.coordinator_switches {
+        flags.push(format!("anomaly: the coordinator woke {switches} times in the timed part"));
+    }
+    if case.pattern.id != "stream" {
+        return flags;
+    }
+    let (sent, received) = (&run.roles[0], &run.roles[1]);
+    if case.target.caps.has(Caps::LOSSY) && sent.ops > 0 {
+        // The sender begins and ends to count a chunk away from the receiver, so a small surplus is no loss.
+        let lost = 1.0 - received.ops as f64 / sent.ops as f64;
+        if lost > 0.02 {
+            flags.push(format!("lost: {:.1} % of the messages offered", lost * 100.0));
+        }
+    }
+    flags
+}
+
+/// A figure that a mechanism cannot have which copies each message at least once, or whose ends touch every byte: `value` is
+/// that of a run, `copy_rate` that of a plain memory copy of the same size in the same process, in bytes per second.
+fn faster_than_a_copy(case: &Prepared, value: f64, copy_rate: f64) -> Option<String> {
+    let params = &case.params;
+    let is_touched = params.touch == Touch::All;
+    let ends = match case.pattern.id {
+        "stream" if is_touched || !case.target.caps.has(Caps::ZERO_COPY) => "the receiver",
+        "roundtrip" if !case.target.caps.has(Caps::ZERO_COPY) => "the client",
+        _ => return None,
+    };
+    let (rate, path) = match case.pattern.id {
+        "stream" => (value, ""),
+        // One message after the other; the reply may be empty.
+        _ => {
+            let messages = if params.axis("direction") == "request" { 1.0 } else { 2.0 };
+            (messages * params.payload_bytes as f64 * 1e9 / value, " on the way of each message")
+        }
+    };
+    let tolerance = if is_touched { COPY_TOLERANCE } else { KERNEL_COPY_TOLERANCE };
+    (params.payload_bytes > 0 && rate > tolerance * copy_rate).then(|| {
+        format!(
+            "anomaly: {:.2} GB/s{path} is more than {tolerance} times the {:.2} GB/s of a memory copy of this size in {ends}",
+            rate / 1e9,
+            copy_rate / 1e9
+        )
+    })
+}
+
+/// Patterns whose loop around a mechanism does nothing but touch the payload; the others look at the clock now and then, or
+/// acknowledge messages.
+const BARE_LOOPS: [&str; 6] = ["roundtrip", "stream", "pingpong", "contend", "parallel", "solo"];
+/// Payloads up to this size are touched in a time that [`TOUCH_NS_PER_BYTE`] bounds on every machine.
+const SMALL_BYTES: usize = 64;
+/// For touching a byte of a small payload, both ways.
+const TOUCH_NS_PER_BYTE: f64 = 0.5;
+
+/// What the harness may cost for each operation, in nanoseconds: one reading of the clock, and the touching of the payload.
+///
+/// A loop without anything in it takes a few nanoseconds; one that reads a clock or a counter, or allocates, takes at least as
+/// long as one reading of the clock and the empty loop besides. So the bound scales with the machine and lies between the two.
+pub fn harness_ceiling_ns(payload_bytes: usize, clock_read_ns: f64) -> f64 {
+    clock_read_ns + payload_bytes as f64 * TOUCH_NS_PER_BYTE
+}
+
+/// Is this a case of the harness itself whose cost has a ceiling?
+pub fn has_ceiling(case: &Prepared) -> bool {
+    let caps = case.target.caps;
+    caps.has(Caps::HARNESS)
+        && !caps.has(Caps::VIRTUAL_TIME)
+        && BARE_LOOPS.contains(&case.pattern.id)
+        && case.params.payload_bytes <= SMALL_BYTES
+}
+
+/// The harness costs more than it may: `cost_ns` is the median over the samples of a run.
+pub fn dear_harness(case: &Prepared, cost_ns: f64, clock_read_ns: f64) -> Option<String> {
+    let ceiling_ns = harness_ceiling_ns(case.params.payload_bytes, clock_read_ns);
+    (has_ceiling(case) && cost_ns > ceiling_ns).then(|| {
+        format!(
+            "anomaly: the harness itself takes {cost_ns:.1} ns for an operation, where {ceiling_ns:.1} ns are the most that it may \
+             take (one reading of the clock and touching the payload): something beside the mechanism is in the timed loop, or the \
+             program was built without optimisation"
+        )
+    })
+}
+
+/// Do two cases differ that are the same kernel code under two names? `pairs` are their values in the same rounds.
+pub fn disagree(of: &CaseId, equivalent: &CaseId, pairs: &[(f64, f64)]) -> Option<String> {
+    let ratio = stats::paired_ratio(pairs, 0.95);
+    let interval = ratio.interval?;
+    let disagree = interval.low > 1.1 || interval.high < 1.0 / 1.1;
+    disagree.then(|| {
+        format!(
+            "{} is the same code in the kernel as {equivalent}, but gives {:.2} times its value (interval {:.2}–{:.2})",
+            of.variant(),
+            ratio.median,
+            interval.low,
+            interval.high
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::case;
+
+    const MANY: f64 = 1e6;
+
+    fn counts(switches: f64, faults: f64) -> PerOp {
+        PerOp { voluntary_switches: switches, minor_faults: faults, ..PerOp::default() }
+    }
+
+    #[test]
+    fn a_round_trip_on_one_cpu_switches_about_once_per_hop() {
+        let pipe = case("roundtrip/pipe/1/same-cpu", &[0, 0]);
+        assert_eq!(check(&pipe, &counts(2.0, 0.0), MANY), [] as [&str; 0]);
+        let few = check(&pipe, &counts(0.66, 0.0), MANY);
+        assert!(few[0].contains("0.33 context switches per hop"), "three loop turns per wake-up: {few:?}");
+        let many = check(&pipe, &counts(4.0, 0.0), MANY);
+        assert!(many[0].contains("2.00 context switches per hop"), "{many:?}");
+        let large = case("roundtrip/pipe/1048576/same-cpu", &[0, 0]);
+        assert_eq!(check(&large, &counts(60.0, 0.0), MANY), [] as [&str; 0], "many pieces, many switches");
+    }
+
+    #[test]
+    fn who_polls_calls_poll() {
+        let calls = |name: &str| SystemCalls {
+            per_op: 3.0,
+            roles: vec![RoleCalls {
+                role: "client".into(),
+                ops: 100,
+                calls: [(name.to_owned(), 1.0), ("read".to_owned(), 1.0)].into(),
+            }],
+        };
+        for (wait, name) in [("poll", "ppoll"), ("epoll", "epoll_wait"), ("uring", "io_uring_enter")] {
+            let case = case(&format!("roundtrip/pipe/1/same-cpu/wait={wait}"), &[0, 0]);
+            assert_eq!(waits_otherwise(&case, &calls(name)), None, "{wait}");
+            let why =
+                waits_otherwise(&case, &calls("futex")).unwrap_or_else(|| panic!("{wait} is taken on trust"));
+            assert!(why.contains(&format!("wait={wait}")) && why.contains(name), "{why}");
+        }
+        assert_eq!(waits_otherwise(&case("roundtrip/pipe/1/same-cpu", &[0, 0]), &calls("futex")), None);
+    }
+
+    #[test]
+    fn who_spins_does_not_switch() {
+        let ring = case("roundtrip/ring-spin/1/two-cpus", &[0, 1]);
+        assert_eq!(check(&ring, &counts(0.001, 0.0), MANY), [] as [&str; 0]);
+        assert!(check(&ring, &counts(0.5, 0.0), MANY)[0].contains("spin"));
+    }
+
+    #[test]
+    fn touched_memory_does_not_fault_unless_messages_are_mapped() {
+        let faults = counts(2.0, 1.0);
+        assert!(
+            check(&case("roundtrip/pipe/4096/same-cpu", &[0, 0]), &faults, MANY)[0].contains("page faults")
+        );
+        assert_eq!(
+            check(&case("roundtrip/memfd-pass/4096/same-cpu", &[0, 0]), &faults, MANY),
+            [] as [&str; 0]
+        );
+    }
+
+    #[test]
+    fn a_stray_fault_in_a_run_of_few_operations_is_none_of_theirs() {
+        let large = case("roundtrip/pipe/4194304/two-cpus", &[0, 1]);
+        assert_eq!(check(&large, &counts(0.0, 0.05), 40.0), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn no_mechanism_that_copies_is_faster_than_a_copy() {
+        const COPY: f64 = 10e9;
+        let said = |id: &str, value: f64| faster_than_a_copy(&case(id, &[0, 1]), value, COPY);
+        for (id, possible, impossible) in [
+            ("stream/pipe/65536/two-cpus", 9e9, 11.5e9),
+            ("stream/ring-spin/65536/two-cpus", 9e9, 11.5e9),
+            ("stream/pipe/65536/two-cpus/touch=none", 11.5e9, 383e9),
+            ("stream/pipe/65536/two-cpus/touch=lines", 11.5e9, 21e9),
+            ("roundtrip/pipe/65536/two-cpus", 14_000.0, 11_000.0),
+            ("roundtrip/pipe/65536/two-cpus/direction=request", 7_000.0, 5_500.0),
+            ("roundtrip/pipe/65536/two-cpus/touch=none", 7_000.0, 6_000.0),
+        ] {
+            assert_eq!(said(id, possible), None, "{id}");
+            let why = said(id, impossible).unwrap_or_else(|| panic!("{id}: {impossible} is no anomaly"));
+            assert!(why.starts_with("anomaly: ") && why.contains("memory copy"), "{id}: {why}");
+        }
+        let in_place = "stream/ring-spin/65536/two-cpus/touch=none";
+        assert_eq!(said(in_place, 383e9), None, "nothing is copied or touched");
+        assert_eq!(said("solo/memcpy/65536/same-cpu", 383e9), None, "another pattern");
+    }
+
+    #[test]
+    fn a_harness_that_reads_a_clock_in_its_loop_is_dear() {
+        const CLOCK_NS: f64 = 26.0;
+        let said = |id: &str, cost_ns: f64| dear_harness(&case(id, &[0, 1]), cost_ns, CLOCK_NS);
+        for id in ["roundtrip/noop/1/two-cpus", "pingpong/noop/0/two-cpus", "solo/noop/0/same-cpu"] {
+            assert_eq!(said(id, 9.0), None, "{id}");
+            assert!(said(id, 9.0 + CLOCK_NS).unwrap().contains("35.0 ns"), "{id}");
+        }
+        assert_eq!(said("roundtrip/noop/64/two-cpus", 50.0), None, "touching takes its time");
+        assert_eq!(said("roundtrip/noop/65536/two-cpus", 50_000.0), None, "mostly touching");
+        assert_eq!(said("roundtrip/pipe/1/two-cpus", 5000.0), None, "not the harness");
+        assert_eq!(said("fan-in/noop/1/two-cpus", 500.0), None, "its loop looks at the clock");
+    }
+
+    #[test]
+    fn the_same_kernel_code_under_two_names_must_agree() {
+        let [id, equivalent] =
+            ["roundtrip/fifo/1/same-cpu", "roundtrip/pipe/1/same-cpu"].map(|id| id.parse().unwrap());
+        assert_eq!(disagree(&id, &equivalent, &[(100.0, 103.0); 6]), None);
+        assert!(disagree(&id, &equivalent, &[(100.0, 130.0); 6]).unwrap().contains("1.30 times"));
+        assert_eq!(disagree(&id, &equivalent, &[(100.0, 130.0); 5]), None, "no interval below six pairs");
+    }
+}

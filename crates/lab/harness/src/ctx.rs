@@ -1,0 +1,329 @@
+//! What a pattern works with inside a peer: the starting barrier, the clock around work, and in files of their own the ways to
+//! take samples. Role 0 leads: its clock counts. Each way to lead has one way to follow:
+//!
+//! | the leading role calls | the others call | a sample is | used by |
+//! |---|---|---|---|
+//! | [`Ctx::lead`], [`Ctx::lead_noting`] | [`Ctx::follow`] | a batch of operations, planned one batch ahead | `pingpong`, `fan-out` |
+//! | [`Ctx::lead_batches`], [`Ctx::end_leading`] | [`Ctx::follow_batches`], [`Ctx::end_following`] | the same, with something to do after the last batch | `roundtrip` |
+//! | [`Ctx::lead_each`], [`Ctx::end_leading`] | as above | a batch in which each operation is timed by itself, if it is long enough | `roundtrip` without `time=batch` |
+//! | [`Ctx::lead`] without expectations | [`Ctx::follow_nothing`] | a batch of the harness itself | `noop` |
+//! | [`Ctx::lead_alone`] | – | a batch, the cost of the loop taken off | `solo` |
+//! | [`Ctx::drain`] (the receiver, which is role 1), [`Ctx::end_leading`] | [`Ctx::feed`] (the sender), [`Ctx::end_following`] | a window of whole chunks; windows follow each other without a gap | `stream` |
+//! | [`Ctx::lead_intervals`] | [`Ctx::follow_intervals`] | an interval of fixed length | `fan-in`, `all-to-all` |
+//! | [`Ctx::concurrent`] | [`Ctx::concurrent`] | a window in which all roles do the same | `parallel`, `contend` |
+//!
+//! # Who reads a clock or a counter
+//!
+//! Everything else reads neither while samples are taken: a test compares this list with the sources. Counters of a role are read
+//! before its first counted batch and after its last.
+//!
+//! | file | inside the timed part | why |
+//! |---|---|---|
+//! | `ctx.rs` | twice a batch | the clock around the work of a batch (`Ctx::sample`) |
+//! | `ctx/time.rs` | – | the clock itself |
+//! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
+//! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of a process beside the roles, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
+//! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation, or the readings are at most 0.5 % of it |
+//! | `ctx/windows.rs` | once a window, with the role's switches and CPU time; the sender's CPU time before and after its part of a slice | windows follow each other without a gap, so a reading cannot stand outside of them |
+//! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
+//! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
+//! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
+//! | `targets/fan_out/sender.rs` | twice a burst, and once a batch the switches of the role and of a process beside the roles | the sender's own share of a message is a series of its own |
+//! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
+//! | `targets/shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
+//! | `targets/fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
+//! | `targets/fan_in/causeway/reader.rs` | the role's switches once an interval | as `fan_in/reader.rs` |
+//! | `targets/op/packets.rs` | – | before and after the timed part: its clock ends the wait for packets that do not come |
+//! | `marks.rs` | four times a message, in a marked run only | marks are what such a run is for; its figure is dropped |
+//! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
+//! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
+//! | `coordinator/running.rs` | – | as above |
+//! | `session.rs` | – | another process: the budget |
+//! | `compare/mod.rs` | – | another process: the budget |
+//! | `explain/mod.rs` | – | another process: the budget |
+//! | `crossover.rs` | – | another process: the budget |
+
+mod alone;
+mod batches;
+mod concurrent;
+mod counted;
+mod each;
+mod end_of_run;
+mod interval;
+mod time;
+mod turns;
+mod warm_up;
+mod windows;
+
+pub use concurrent::Concurrent;
+pub use counted::{Beside, Counted, CountedBeside, Sampled, Whereabouts};
+pub use each::{RATE, TimedUnit};
+pub use end_of_run::Balance;
+pub use interval::{Follower, Leader};
+pub use time::{Time, advance_virtual_time};
+pub use warm_up::{Discarded, Warm};
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use causeway_os::clock;
+use weighbridge_probe::counters::{EventSwitch, Events, ProcessCounters, TaskSwitches, ThreadMigrations};
+
+use crate::axis::Counters;
+use crate::duet::turnstile::Turnstile;
+use crate::marks::{Marker, Numbered};
+use crate::params::CaseParams;
+use crate::planner::Timing;
+use crate::shared::{Sample, Shared, Step};
+use counted::Began;
+use time::now_ns;
+
+/// A batch of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Sequence number of its first operation.
+    pub first: u64,
+    /// Number of operations.
+    pub ops: u64,
+}
+
+impl Batch {
+    /// The sequence numbers of its operations.
+    pub fn sequences(self) -> std::ops::Range<u64> {
+        self.first..self.first + self.ops
+    }
+}
+
+/// A batch that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// Its operations.
+    pub batch: Batch,
+    /// From its beginning to its end.
+    pub elapsed_ns: u64,
+    /// Whether the batch becomes a sample.
+    pub is_sample: bool,
+}
+
+/// What arrived in a batch, counted where it arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Sum over what was touched.
+    pub sum: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// One message more.
+    #[inline]
+    pub fn add(&mut self, bytes: usize, sum: u64) {
+        self.sum = self.sum.wrapping_add(sum);
+        self.bytes += bytes as u64;
+    }
+}
+
+/// One role of one run.
+#[derive(Debug)]
+pub struct Ctx<'a> {
+    /// The case.
+    pub params: &'a CaseParams,
+    /// Index of this role.
+    pub role: usize,
+    /// Number of roles.
+    pub roles: usize,
+    shared: &'a Shared,
+    timing: Timing,
+    time: Time,
+    turnstile: Option<Turnstile>,
+    coordinator: Option<TaskSwitches>,
+    beside: Option<Beside>,
+    observed: Option<EventSwitch>,
+    marker: Option<Marker<'a>>,
+    events: Events,
+    migrations: Option<ThreadMigrations>,
+    began: Option<Began>,
+    counted: Counted,
+    ops_each: u64,
+    loop_ns: f64,
+}
+
+/// From the moment at which the last role is ready to the beginning: longer than a wake-up of an idle virtual CPU.
+const LEAD_IN_NS: u64 = 300_000;
+
+impl<'a> Ctx<'a> {
+    /// For the role `role` of `roles`. `coordinator` is the process whose wake-ups the leading role watches.
+    pub fn new(
+        shared: &'a Shared,
+        params: &'a CaseParams,
+        (role, roles): (usize, usize),
+        timing: Timing,
+        time: Time,
+        coordinator: Option<TaskSwitches>,
+    ) -> Ctx<'a> {
+        // An attached event makes every context switch of the thread more expensive, by a microsecond where we looked; see
+        // docs/decisions. So the case must ask for it.
+        let events = match params.choice() {
+            Counters::Events => Events::open(),
+            Counters::Usage => Events::none(),
+        };
+        Ctx {
+            params,
+            role,
+            roles,
+            shared,
+            timing,
+            time,
+            turnstile: None,
+            coordinator,
+            beside: None,
+            observed: None,
+            marker: None,
+            events,
+            migrations: ThreadMigrations::open().ok(),
+            began: None,
+            counted: Counted::default(),
+            ops_each: 1,
+            loop_ns: 0.0,
+        }
+    }
+
+    /// The role belongs to a party of a set, whose parties take turns.
+    pub fn in_turn(self, turnstile: Turnstile) -> Ctx<'a> {
+        Ctx { turnstile: Some(turnstile), ..self }
+    }
+
+    /// The run is observed: the leading role starts these events when counting begins, and stops them when it ends.
+    pub fn observed(self, events: EventSwitch) -> Ctx<'a> {
+        Ctx { observed: Some(events), ..self }
+    }
+
+    /// Is the run observed, and does this role start and stop the events?
+    pub fn leads_observation(&self) -> bool {
+        self.observed.is_some()
+    }
+
+    /// Name and id of the process beside the roles, in the role that counts it.
+    pub fn beside(&self) -> Option<(&'static str, u32)> {
+        self.beside.as_ref().map(|beside| (beside.name, beside.counters.pid()))
+    }
+
+    /// The run is a marked one: the role notes what it does with each message.
+    pub fn marked(self, marker: Marker<'a>) -> Ctx<'a> {
+        Ctx { marker: Some(marker), ..self }
+    }
+
+    /// What this role notes its messages with, in a marked run. `is_lossy` where the other end cannot number messages by counting them.
+    pub fn marks(&self, is_lossy: bool) -> Option<Numbered<'a>> {
+        self.marker.map(|marker| Numbered::new(marker, is_lossy))
+    }
+
+    /// The marker of this role, in a marked run, for a role that does not number its messages by counting them.
+    pub fn marker(&self) -> Option<Marker<'a>> {
+        self.marker
+    }
+
+    /// A process beside the roles takes part in every operation (a broker): the leading role counts what it does too, under this
+    /// name. Called by every role before it drives a pattern.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn count_beside(&mut self, name: &'static str, pid: u32) -> io::Result<()> {
+        self.marker.inspect(|marker| marker.set_beside(pid));
+        self.beside = Some(Beside { name, counters: ProcessCounters::open(pid)?, settle: None });
+        Ok(())
+    }
+
+    /// Where an operation does not wait for the process beside the roles: `settle` waits, before each reading of its counters, until
+    /// it has done what it was sent, so that its work for the counted operations is counted, all of it and nothing else. Only in the
+    /// leading role, after [`Ctx::count_beside`]; `settle` is not timed.
+    pub fn settle_beside(&mut self, settle: impl FnMut() -> io::Result<()> + 'static) {
+        if let Some(beside) = &mut self.beside {
+            beside.settle = Some(Box::new(settle));
+        }
+    }
+
+    /// The counters of the process beside the roles, for figures of single batches. Only before anything is timed.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn counters_beside(&self) -> io::Result<Option<ProcessCounters>> {
+        Ok(self.beside.as_ref().map(|beside| ProcessCounters::open(beside.counters.pid())).transpose()?)
+    }
+
+    /// What was counted.
+    pub fn into_counted(self) -> Counted {
+        self.counted
+    }
+
+    /// Notes a step of this role's life.
+    pub fn set_step(&self, step: Step) {
+        self.shared.set_step(self.role, step);
+    }
+
+    /// From now on each planned operation counts as `ops` operations: a round of two hops as two.
+    pub fn set_ops_each(&mut self, ops: u64) {
+        self.ops_each = ops;
+    }
+
+    /// Keeps a further figure of each sample, under a name with its unit. After the timed part.
+    pub fn note_series(&mut self, name: &str, values: Vec<f64>) {
+        self.counted.series.insert(name.into(), values);
+    }
+
+    /// The samples of this run, for figures that follow from them. After the timed part.
+    pub fn samples(&self) -> Vec<Sample> {
+        self.shared.samples()
+    }
+
+    /// How many messages have been verified; see [`Ctx::await_verified`].
+    pub fn verified(&self) -> u64 {
+        self.shared.verified()
+    }
+
+    /// Waits until `count` messages have been verified by the receiving role. Only before anything is timed: it naps.
+    pub fn await_verified(&self, count: u64) {
+        while self.shared.verified() < count {
+            thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// One more message was right.
+    pub fn add_verified(&self) {
+        self.shared.add_verified();
+    }
+
+    /// Waits until the leading role has read its counters: a role that reported before would wake the coordinator, and
+    /// the leader would see that as a wake-up in its timed part.
+    fn await_leader(&self) -> io::Result<()> {
+        self.shared.await_finish()
+    }
+
+    /// Waits for the other roles and for the common beginning.
+    fn barrier(&mut self) -> io::Result<()> {
+        self.set_step(Step::Ready);
+        let begin_ns = self.shared.barrier(self.roles, || clock::now_ns() + LEAD_IN_NS)?;
+        // Roles that share a CPU must not spin on it; there the first batch, which is dropped, takes up the difference.
+        if !self.params.same_cpu() {
+            while clock::now_ns() < begin_ns {
+                std::hint::spin_loop();
+            }
+        }
+        self.set_step(Step::Calibrate);
+        Ok(())
+    }
+
+    /// Work between two readings of the clock, and the nanoseconds between them.
+    #[inline]
+    fn sample<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, u64)> {
+        let began_ns = self.now_ns();
+        let result = work()?;
+        Ok((result, self.now_ns() - began_ns))
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        now_ns(self.time)
+    }
+}

@@ -1,0 +1,352 @@
+//! A session that explains: cases and the primitives that they are made of, in sets that take turns with one hub.
+//!
+//! What runs here is measured and counted; what follows from it is computed by `weighbridge-explain`. A set is one or two cases and the hub
+//! of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the same in both.
+
+mod model;
+mod set;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::{Duration, Instant};
+
+use weighbridge_analysis::explain::{Group, Measured, Subject};
+use weighbridge_record::{self as record, CaseId, Line, PerOp, SystemCalls};
+use weighbridge_stats as stats;
+use weighbridge_stats::duet::{Slice, hub_session};
+
+use crate::contract::Prepared;
+use crate::coordinator::{Coordinator, Counted, PeerStart};
+use crate::duet::Random;
+use crate::interrupt::Interrupt;
+use crate::session::{Ended, Progress, Sink};
+use model::Plan;
+pub use model::refusal;
+
+/// What is to be explained, and with which effort.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The cases; none for which there is a [`refusal`].
+    pub cases: Vec<Prepared>,
+    /// Further payloads of which prices are needed.
+    pub payloads: Vec<u64>,
+    /// Sets of each case at most.
+    pub sets: usize,
+    /// Time for all of it.
+    pub budget: Duration,
+    /// Are system calls counted, which takes a tracer?
+    pub count_calls: bool,
+    /// Seed of the order of sets and of turns.
+    pub seed: u64,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Explained {
+    /// How the session ended.
+    pub ended: Ended,
+    /// Costs, set by set.
+    pub measured: Measured,
+    /// The cases that were asked for and those from which prices are fitted.
+    pub subjects: Vec<Subject>,
+}
+
+/// Failures of a case or a hub, with no set measured between them, after which it is not measured again.
+const MOST_FAILURES: u32 = 2;
+
+/// Cases that are measured in the same sets.
+struct Open {
+    hub: Option<CaseId>,
+    cases: Vec<Prepared>,
+    sets: Vec<Vec<f64>>,
+    /// Failures of each case, and of the hub, since a set was measured.
+    failures: BTreeMap<CaseId, u32>,
+    failed_sets: usize,
+    last_failure: Option<String>,
+    slowest: Duration,
+}
+
+impl Open {
+    /// Takes note that a set failed because of this party, the hub after the cases. What has failed too often is dropped; what was measured
+    /// beside it goes on alone.
+    fn fail(&mut self, party: usize, why: &str) {
+        self.failed_sets += 1;
+        self.last_failure = Some(why.into());
+        let case = self.cases.get(party).map(|case| &case.params.id);
+        let Some(id) = case.or(self.hub.as_ref()).cloned() else { return };
+        let failures = self.failures.entry(id).or_default();
+        *failures += 1;
+        if *failures < MOST_FAILURES {
+            return;
+        }
+        self.failures.clear();
+        if party < self.cases.len() {
+            self.cases.remove(party);
+            for ratios in &mut self.sets {
+                ratios.remove(party);
+            }
+        } else {
+            self.cases.clear();
+            self.sets.clear();
+        }
+    }
+
+    /// Why its sets are too few, where they are far fewer than the `most` of any other: its interval would be too narrow.
+    fn too_few(&self, most: usize) -> Option<String> {
+        let sets = self.sets.len();
+        if sets > 0 && 2 * sets >= most {
+            return None;
+        }
+        let because =
+            self.last_failure.as_ref().map_or(String::new(), |why| format!(", the last because {why}"));
+        Some(format!(
+            "{sets} of its sets were measured and {} failed{because}; it takes half of the {most} sets of others, and one at least",
+            self.failed_sets
+        ))
+    }
+}
+
+/// The session while it runs.
+struct Session<'a, 'c> {
+    coordinator: Coordinator<'c>,
+    interrupt: &'a Interrupt,
+    sink: &'a mut dyn Sink,
+    random: Random,
+    groups: Vec<Open>,
+    hubs: BTreeMap<CaseId, Prepared>,
+    hub_sets: BTreeMap<CaseId, Vec<Vec<Slice>>>,
+    per_op: BTreeMap<CaseId, Vec<PerOp>>,
+    calls: BTreeMap<CaseId, SystemCalls>,
+    not_counted: BTreeMap<CaseId, String>,
+    began: Instant,
+    runs: usize,
+}
+
+/// Measures everything that an explanation needs. Sets and failures are told to `sink` as they come.
+///
+/// # Errors
+/// Only those of `sink`, and that of reading the signals that end the program.
+pub fn run(
+    request: &Request,
+    coordinator: Coordinator<'_>,
+    interrupt: &Interrupt,
+    sink: &mut dyn Sink,
+) -> io::Result<Explained> {
+    let plan = Plan::new(&request.cases, &request.payloads, coordinator.host());
+    for skipped in &plan.skipped {
+        sink.line(Line::Skipped(skipped.clone()))?;
+    }
+    let open = |(hub, cases): &(Option<CaseId>, Vec<Prepared>)| Open {
+        hub: hub.clone(),
+        cases: cases.clone(),
+        sets: Vec::new(),
+        failures: BTreeMap::new(),
+        failed_sets: 0,
+        last_failure: None,
+        slowest: Duration::ZERO,
+    };
+    let mut session = Session {
+        coordinator,
+        interrupt,
+        sink,
+        random: Random::new(request.seed),
+        groups: plan.groups.iter().map(open).collect(),
+        hubs: plan.hubs.clone(),
+        hub_sets: BTreeMap::new(),
+        per_op: BTreeMap::new(),
+        calls: BTreeMap::new(),
+        not_counted: BTreeMap::new(),
+        began: Instant::now(),
+        runs: 0,
+    };
+    let mut ended = Ended::Complete;
+    for round in 0..request.sets {
+        if !session.round(round, request, &plan)? {
+            ended = Ended::Interrupted;
+            break;
+        }
+    }
+    session.into_explained(ended, request, &plan)
+}
+
+impl Session<'_, '_> {
+    /// One set of each group in random order; after the first round the system calls. `false` when the user has had enough.
+    fn round(&mut self, round: usize, request: &Request, plan: &Plan) -> io::Result<bool> {
+        let mut order: Vec<usize> = (0..self.groups.len()).collect();
+        self.random.shuffle(&mut order);
+        for index in order {
+            if self.interrupt.take()? {
+                return Ok(false);
+            }
+            let group = &self.groups[index];
+            if group.cases.is_empty() || self.began.elapsed() + group.slowest > request.budget {
+                continue;
+            }
+            let left = self.groups.len() * (request.sets - round);
+            self.sink.progress(&Progress {
+                case: &group.cases[0].params.id,
+                runs: self.runs,
+                closed: 0,
+                cases: self.groups.len(),
+                round: round as u32,
+                elapsed: self.began.elapsed(),
+                remaining: (group.slowest * left as u32)
+                    .min(request.budget.saturating_sub(self.began.elapsed())),
+            });
+            if !self.one_set(index)? {
+                return Ok(false);
+            }
+        }
+        if round == 0 && request.count_calls {
+            return self.count_calls(plan);
+        }
+        Ok(true)
+    }
+
+    fn one_set(&mut self, index: usize) -> io::Result<bool> {
+        let began = Instant::now();
+        let group = &mut self.groups[index];
+        let hub = group.hub.as_ref().map(|hub| &self.hubs[hub]);
+        let outcome = set::measure(&group.cases, hub, self.random.next_u64(), &mut self.coordinator);
+        group.slowest = group.slowest.max(began.elapsed());
+        self.runs += 1;
+        match outcome {
+            set::Outcome::Interrupted => return Ok(false),
+            set::Outcome::Failed { party, step, why } => {
+                let of_hub = group.cases.get(party).is_none();
+                let case = group.cases.get(party).unwrap_or(&group.cases[0]).params.id.clone();
+                let why = if of_hub { format!("its hub: {why}") } else { why };
+                group.fail(party, &why);
+                self.sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+            }
+            set::Outcome::Measured(set) => {
+                for (case, per_op) in group.cases.iter().zip(set.per_op) {
+                    self.per_op.entry(case.params.id.clone()).or_default().push(per_op);
+                }
+                if let Some(hub) = &group.hub {
+                    self.hub_sets.entry(hub.clone()).or_default().push(set.of_hub);
+                }
+                group.failures.clear();
+                group.sets.push(set.log_ratios.clone());
+                self.sink.line(Line::ExplainedSet(record::ExplainedSet {
+                    hub: group.hub.clone(),
+                    cases: group.cases.iter().map(|case| case.params.id.clone()).collect(),
+                    log_ratios: set.log_ratios,
+                }))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts the system calls of the cases whose parts they are. Where that is refused once, it is for all.
+    fn count_calls(&mut self, plan: &Plan) -> io::Result<bool> {
+        let all: Vec<Prepared> = self.groups.iter().flat_map(|group| &group.cases).cloned().collect();
+        for case in all.iter().filter(|case| plan.counts_calls_of(&case.params.id)) {
+            if self.interrupt.take()? {
+                return Ok(false);
+            }
+            match self.coordinator.count_calls(case, &PeerStart::default()) {
+                Counted::Interrupted => return Ok(false),
+                Counted::Calls(calls) => drop(self.calls.insert(case.params.id.clone(), calls)),
+                Counted::Threads => {
+                    let why = "the calls of threads of one process are not told apart (peers=thread)";
+                    self.not_counted.insert(case.params.id.clone(), why.into());
+                }
+                Counted::Failed { step, why } if step == "plan" => {
+                    for case in &all {
+                        self.not_counted.entry(case.params.id.clone()).or_insert_with(|| why.clone());
+                    }
+                    break;
+                }
+                Counted::Failed { why, .. } => drop(self.not_counted.insert(case.params.id.clone(), why)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn into_explained(self, ended: Ended, request: &Request, plan: &Plan) -> io::Result<Explained> {
+        let hub_sets_ns: BTreeMap<CaseId, Vec<f64>> = self
+            .hub_sets
+            .iter()
+            .filter_map(|(hub, sets)| Some((hub.clone(), hub_session(sets)?.set_medians_ns)))
+            .collect();
+        let most = self.groups.iter().map(|open| open.sets.len()).max().unwrap_or(0);
+        let mut groups: Vec<Group> = Vec::new();
+        for open in self.groups {
+            let too_few = open.too_few(most);
+            let cases: Vec<CaseId> = open.cases.into_iter().map(|case| case.params.id).collect();
+            let Some(why) = too_few else {
+                groups.push(Group { hub: open.hub, cases, sets: open.sets });
+                continue;
+            };
+            for case in cases {
+                self.sink.line(Line::Skipped(record::Skipped {
+                    case,
+                    step: "sets".into(),
+                    why: why.clone(),
+                }))?;
+            }
+        }
+        let has_cost: BTreeSet<&CaseId> = groups.iter().flat_map(|group| &group.cases).collect();
+        let middle = |all: &Vec<PerOp>| PerOp::fold(&all.iter().collect::<Vec<_>>(), stats::median);
+        let counts = model::Counts {
+            per_op: self.per_op.iter().map(|(case, all)| (case.clone(), middle(all))).collect(),
+            calls: self.calls,
+            not_counted: self.not_counted,
+            otherwise: match request.count_calls {
+                true => "the session ended before",
+                false => "that was not asked for",
+            },
+        };
+        let subjects = plan.subjects(&counts, &has_cost);
+        Ok(Explained { ended, measured: Measured { groups, hub_sets_ns }, subjects })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn open(cases: &[&str]) -> Open {
+        let case = |id: &&str| testing::case(id, &[]);
+        Open {
+            hub: Some("roundtrip/pipe/1/free".parse().unwrap()),
+            cases: cases.iter().map(case).collect(),
+            sets: Vec::new(),
+            failures: BTreeMap::new(),
+            failed_sets: 0,
+            last_failure: None,
+            slowest: Duration::ZERO,
+        }
+    }
+
+    const BOTH: [&str; 2] = ["roundtrip/mock/1/free", "self/mock/1/free"];
+
+    #[test]
+    fn a_party_is_dropped_after_failures_of_its_own_in_a_row_and_the_other_keeps_its_sets() {
+        let mut group = open(&BOTH);
+        group.sets = vec![vec![1.0, 2.0], vec![3.0, 4.0]];
+        group.fail(0, "first");
+        group.fail(1, "second");
+        group.fail(2, "third");
+        assert_eq!(group.cases.len(), 2, "one failure of each");
+        group.fail(0, "fourth");
+        assert_eq!(group.cases[0].params.id.to_string(), BOTH[1]);
+        assert_eq!(group.sets, [[2.0], [4.0]]);
+        group.fail(1, "hub");
+        group.fail(1, "hub");
+        assert!(group.cases.is_empty() && group.sets.is_empty());
+    }
+
+    #[test]
+    fn what_has_too_few_sets_says_how_many_failed_and_why() {
+        let mut group = open(&BOTH);
+        group.sets = vec![vec![1.0, 2.0]; 5];
+        group.fail(0, "the peer was killed");
+        assert_eq!(group.too_few(10), None);
+        let why = group.too_few(12).unwrap();
+        assert!(why.contains("5 of its sets were measured and 1 failed, the last because the peer"), "{why}");
+        assert!(open(&BOTH).too_few(0).is_some(), "without a set there is no cost");
+    }
+}

@@ -1,0 +1,125 @@
+//! How the ends talk. A pattern is written once, for every mechanism.
+
+mod marked;
+mod roundtrip;
+mod stream;
+mod to_itself;
+pub(crate) mod working_set;
+
+use std::io;
+
+pub use roundtrip::Roundtrip;
+pub use stream::Stream;
+
+use crate::axis::Axis;
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, PatternInfo, Side, Target, Unit};
+use crate::counter_check;
+use crate::ctx::Ctx;
+use crate::params::CaseParams;
+use crate::shared::Step;
+
+/// How two ends of a mechanism talk.
+pub trait Pattern {
+    /// Its name in case ids.
+    const ID: &'static str;
+    /// What a reader should know, in one sentence.
+    const ABOUT: &'static str;
+    /// The capabilities that a mechanism must have.
+    const NEEDS: Caps;
+    /// Names of the roles; the first leads, is the near end, and is the one whose clock counts.
+    const ROLES: [&'static str; 2];
+    /// Settings of its own.
+    const AXES: &'static [Axis] = &[];
+    /// Unit of its values.
+    const UNIT: Unit;
+
+    /// What one role does. `harness` is set where the mechanism exchanges nothing.
+    ///
+    /// # Errors
+    /// The endpoint's, or a message that arrived damaged.
+    fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()>;
+}
+
+/// Lists the patterns once; everything that asks "which" goes through what this makes.
+macro_rules! patterns {
+    ($($pattern:ident),+ $(,)?) => {
+        /// Every pattern of the two ends of a mechanism.
+        pub const ALL: &[PatternInfo] = &[$(PatternInfo {
+            id: $pattern::ID,
+            about: $pattern::ABOUT,
+            needs: $pattern::NEEDS,
+            roles: |_| $pattern::ROLES.to_vec(),
+            axes: $pattern::AXES,
+            unit: $pattern::UNIT,
+            is_symmetric: false,
+        }),+, to_itself::INFO];
+
+        /// Attaches and drives one role of a pattern with a mechanism known at compile time.
+        ///
+        /// # Errors
+        /// The mechanism's or the pattern's.
+        ///
+        /// # Panics
+        /// If there is no such pattern: cases are checked before a peer is started.
+        pub fn drive_mechanism<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+            match id {
+                $($pattern::ID => drive_pattern::<M, $pattern>(resources, params, cx),)+
+                _ if id == to_itself::INFO.id => to_itself::drive::<M>(resources, params, cx),
+                _ => unreachable!("a case with the unknown pattern {id} passed the check"),
+            }
+        }
+    };
+}
+
+patterns!(Roundtrip, Stream);
+
+/// The entry of a mechanism in the catalogue.
+pub const fn target<M: Mechanism>() -> Target {
+    Target {
+        id: M::ID,
+        about: M::ABOUT,
+        caps: M::CAPS,
+        waits: M::WAITS,
+        axes: M::AXES,
+        patterns: ALL,
+        fit: |host, params| {
+            to_itself::fit::<M>(params)?;
+            M::fit(host, params)
+        },
+        create: |host, params| {
+            let [near, far] = M::create(host, params)?;
+            Ok(match params.id.pattern == to_itself::INFO.id {
+                true => vec![near.with(far)],
+                false => vec![near, far],
+            })
+        },
+        drive: drive_mechanism::<M>,
+        counter_check: match M::COUNTER_CHECK {
+            Some(own) => own,
+            None => counter_check::of_messages,
+        },
+        in_suites: M::IN_SUITES,
+    }
+}
+
+fn drive_pattern<M: Mechanism, P: Pattern>(
+    resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let side = if cx.role == 0 { Side::Near } else { Side::Far };
+    cx.set_step(Step::Attach);
+    let mut end = M::attach(side, resources, params)?;
+    cx.set_step(Step::Prefault);
+    end.prefault()?;
+    let facts = end.facts().map_err(|error| {
+        io::Error::new(error.kind(), format!("reading back the settings of {}: {error}", M::ID))
+    })?;
+    cx.set_step(Step::Verify);
+    match cx.marks(M::CAPS.has(Caps::LOSSY)) {
+        None => P::drive(&mut end, M::CAPS, cx)?,
+        Some(marks) => P::drive(&mut marked::Marked::new(&mut end, marks), M::CAPS, cx)?,
+    }
+    end.settle()?;
+    Ok(facts)
+}

@@ -1,0 +1,266 @@
+//! What a session says of its cases at the end: the figure and interval of each, and speeds relative to a baseline.
+
+use std::collections::BTreeMap;
+
+use weighbridge_record::{self as record, CaseId, StoppedBy};
+use weighbridge_stats::correlation::{widened, widening};
+use weighbridge_stats::duet::{Party, Slice};
+use weighbridge_stats::regime::{self, CaseRegime};
+use weighbridge_stats::stopping::printed_interval;
+use weighbridge_stats::{self as stats, Evidence, Interval, duet};
+
+use super::hubs::{self, Hubs};
+use super::meetings::Meetings;
+use super::open::Open;
+use crate::summary;
+
+/// The line of a case's end. `correlation` is that of its neighbouring runs.
+pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlation: f64) -> record::Summary {
+    let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
+    let interval = printed_interval(&open.evidence, stopped_by == StoppedBy::Precision, correlation);
+    let ci95 = interval.map(|interval| [interval.low, interval.high]);
+    match open.hub {
+        Err(_) => line.ci95 = ci95,
+        Ok(hub) if !open.evidence.is_empty() => scale_by_hub(open, hub, ci95, hubs, &mut line),
+        // No set had enough blocks for a ratio: the line says what the samples say.
+        Ok(_) => {}
+    }
+    let half_width = line.ci95.map_or(0.0, |[low, high]| (high / low).ln().abs() / 2.0);
+    line.regimes = regimes(open, hubs, half_width).into_iter().map(record::Regime::from).collect();
+    line.anomalies.extend(moved_by_doubled_slices(open, half_width));
+    line
+}
+
+/// The figures of a case that took turns: its ratio to the hub, and as its value that ratio times what the hub cost over
+/// the whole session, which is known better than by the sets of one case.
+fn scale_by_hub(open: &Open, hub: usize, ci95: Option<[f64; 2]>, hubs: &Hubs, line: &mut record::Summary) {
+    let Some(session) = hubs.session(hub) else { return };
+    let value = |ratio: f64| hubs::value_of_cost(&open.case, session.absolute(ratio));
+    let ratio = stats::median(&open.evidence);
+    line.median = value(ratio);
+    line.ci95 = ci95.map(|ends| {
+        let [one, other] = ends.map(value);
+        [one.min(other), one.max(other)]
+    });
+    if let Some(states) = duet::states(&open.sets, Party::Case(0)) {
+        line.best = Some(hubs::value_of_cost(&open.case, states.best_ns));
+        line.slow_share = Some(states.slow_share);
+    }
+    line.to_hub = Some(record::ToHub {
+        hub: hubs.id(hub).clone(),
+        median: ratio,
+        ci95,
+        sets: open.evidence.len() as u32,
+    });
+}
+
+/// Departures from one steady state that are larger than half of the printed interval: of a case that took turns what its hub did not
+/// do, of another what correlation of its samples does not explain.
+fn regimes(open: &Open, hubs: &Hubs, half_width: f64) -> Vec<CaseRegime> {
+    match open.hub {
+        Err(_) => {
+            let is_positive = |run: &&record::Run| run.samples.iter().all(|sample| *sample > 0.0);
+            let logs = |run: &record::Run| run.samples.iter().map(|sample| sample.ln()).collect();
+            let runs: Vec<Vec<f64>> = open.runs.iter().filter(is_positive).map(logs).collect();
+            regime::of_correlated(&runs, half_width)
+        }
+        Ok(hub) => {
+            let Some(session) = hubs.session(hub) else { return Vec::new() };
+            // In the unit of the case, in which the levels of modes are told.
+            let log_value = |log: f64| hubs::value_of_cost(&open.case, session.absolute(log.exp())).ln();
+            let logs = |set: &Vec<Slice>| {
+                let ratios = duet::block_log_ratios(set, Party::Case(0), Party::Hub);
+                ratios.into_iter().map(log_value).collect()
+            };
+            let sets: Vec<Vec<f64>> = open.sets.iter().map(logs).collect();
+            regime::against_hub(&sets, half_width)
+        }
+    }
+}
+
+/// Does the ratio to the hub move with the length of the slices, by more than the printed interval leaves open?
+fn moved_by_doubled_slices(open: &Open, half_width: f64) -> Option<String> {
+    let moved = duet::doubled_slices(&open.log_ratios(false), &open.log_ratios(true))?;
+    let interval = moved.interval.filter(|_| moved.has_moved(half_width.exp_m1()) == Some(true))?;
+    Some(format!(
+        "the ratio to the hub depends on the length of the slices: where they are twice as long it is {:.3} times as large ({:.3} to {:.3}), \
+         so the case and its hub leave each other's caches cold",
+        moved.factor, interval.low, interval.high
+    ))
+}
+
+/// What slices of twice the length did to the ratios of cases to their hub: one difference for each case that had both.
+pub(super) fn doubled_slices<'a>(cases: impl Iterator<Item = &'a Open>) -> Option<record::DoubledSlices> {
+    let difference = |open: &Open| {
+        let (usual, doubled) = (open.log_ratios(false), open.log_ratios(true));
+        (!usual.is_empty() && !doubled.is_empty()).then(|| stats::median(&doubled) - stats::median(&usual))
+    };
+    let evidence = Evidence::Paired(cases.filter_map(difference).collect());
+    Some(record::DoubledSlices {
+        factor: evidence.ratio()?,
+        ci95: evidence.interval(0.95).map(|interval| [interval.low, interval.high]),
+        cases: evidence.units() as u32,
+    })
+}
+
+pub(super) fn equivalent_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>) -> Option<String> {
+    let id = &open.case.params.id;
+    let twin_id = crate::catalogue::same_code(id)?;
+    let pairs = pairs(by_id.get(&twin_id)?, open);
+    if pairs.is_empty() { None } else { crate::counter_check::disagree(id, &twin_id, &pairs) }
+}
+
+/// How much faster a case is than its baseline: through their hub, or their hubs where these met, else by runs of the same
+/// round. `correlation` is that of neighbouring sets.
+pub(super) fn compare(
+    baseline: &Open,
+    candidate: &Open,
+    correlation: f64,
+    meetings: &Meetings,
+) -> Option<record::Comparison> {
+    let (a, b) = (&baseline.case.params.id, &candidate.case.params.id);
+    if let (Ok(from), Ok(to)) = (&candidate.hub, &baseline.hub)
+        && let Some((speedup, interval, units)) = through_hubs(baseline, candidate, meetings, (*from, *to))
+    {
+        let interval = interval.map(|interval| widened(interval, speedup, widening(units, correlation)));
+        return Some(record::Comparison {
+            case: b.clone(),
+            baseline: a.clone(),
+            speedup,
+            ci95: interval.map(|interval| [interval.low, interval.high]),
+            pairs: units as u32,
+        });
+    }
+    let pairs = pairs(baseline, candidate);
+    let higher_is_better = candidate.case.pattern.unit.higher_is_better();
+    (!pairs.is_empty()).then(|| summary::comparison_line(a, b, &pairs, higher_is_better))
+}
+
+/// The baseline's cost over the candidate's, its interval, and the number of sets behind it.
+fn through_hubs(
+    baseline: &Open,
+    candidate: &Open,
+    meetings: &Meetings,
+    (from, to): (usize, usize),
+) -> Option<(f64, Option<Interval>, usize)> {
+    let (base, of_case) = (duet::to_hub(&baseline.sets, 0)?, duet::to_hub(&candidate.sets, 0)?);
+    if from == to {
+        let evidence = duet::apart(&base, &of_case);
+        return Some((evidence.ratio()?, evidence.interval(0.95), evidence.units()));
+    }
+    let cost = duet::through(&of_case, &meetings.path(from, to)?, &base)?;
+    let inverse =
+        |interval: Interval| Interval { low: 1.0 / interval.high, high: 1.0 / interval.low, ..interval };
+    Some((1.0 / cost.ratio, cost.interval.map(inverse), cost.units))
+}
+
+/// The values of two cases in the rounds in which both ran.
+fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
+    let of_round: BTreeMap<u32, f64> = baseline.runs.iter().map(|run| (run.round, run.value)).collect();
+    let pair = |run: &record::Run| of_round.get(&run.round).map(|value| (*value, run.value));
+    candidate.runs.iter().filter_map(pair).filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::duet::Random;
+    use crate::session::open::Turns;
+    use crate::testing::case;
+
+    fn run(number: u32) -> record::Run {
+        record::Run {
+            case: "roundtrip/unix-stream/64/same-cpu".parse().unwrap(),
+            run: number,
+            round: number,
+            value: 2000.0,
+            samples: vec![2000.0; 5],
+            ops_per_sample: 1000,
+            per_op: Default::default(),
+            roles: Vec::new(),
+            series: BTreeMap::new(),
+            latencies: None,
+            slices: None,
+            warm_up: None,
+            noise: Default::default(),
+            startup_ms: 1.0,
+            elapsed_ms: 1.0,
+            flags: Vec::new(),
+        }
+    }
+
+    /// Twenty-four sets of thirty blocks; costs in nanoseconds by set and block, every eighth set with slices of twice the length.
+    fn summarised(hub: impl Fn(usize, usize) -> f64, own: impl Fn(usize, usize) -> f64) -> record::Summary {
+        let mut random = Random::new(5);
+        let set = |set: usize| -> Vec<Slice> {
+            let slice = |index: usize| {
+                let (block, is_hub) = (index / 2, index.is_multiple_of(2));
+                let noise = 1.0 + 0.02 * ((random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 - 0.5);
+                let (party, cost) =
+                    if is_hub { (Party::Hub, hub(set, block)) } else { (Party::Case(0), own(set, block)) };
+                let elapsed_ns = (cost * noise * 1000.0) as u64;
+                Slice { start_ns: index as u64 * 10_000_000, elapsed_ns, ops: 1000, party }
+            };
+            (0..60).map(slice).collect()
+        };
+        let sets: Vec<_> = (0..24).map(set).collect();
+        let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), sets.clone());
+        let mut open = Open::new(case("roundtrip/unix-stream/64/same-cpu", &[0, 0]), Ok(0), Duration::ZERO);
+        for (number, slices) in sets.into_iter().enumerate() {
+            open.keep(run(number as u32), Some(Turns { slices, is_doubled: number % 8 == 7 }));
+        }
+        summary(&open, StoppedBy::Precision, &hubs, 0.0)
+    }
+
+    #[test]
+    fn what_the_hub_does_too_is_no_departure_of_the_case() {
+        // The machine is slower by half at the end of each set, and in every third set.
+        let machine =
+            |set: usize, block: usize| if block > 15 || set.is_multiple_of(3) { 1500.0 } else { 1000.0 };
+        let line = summarised(machine, |set, block| 2.0 * machine(set, block));
+        assert_eq!(line.regimes, []);
+        let ratio = line.to_hub.unwrap();
+        assert!((ratio.median - 2.0).abs() < 0.01 && ratio.ci95.is_some(), "{ratio:?}");
+        let [low, high] = line.ci95.unwrap();
+        assert!(low < line.median && line.median < high, "{low} {} {high}", line.median);
+        assert!(line.anomalies.iter().all(|why| !why.contains("slices")), "{:?}", line.anomalies);
+    }
+
+    #[test]
+    fn a_mode_of_the_case_alone_is_told_with_its_levels_in_the_unit_of_the_case() {
+        let line = summarised(|_, _| 1000.0, |set, _| if set.is_multiple_of(2) { 2000.0 } else { 3000.0 });
+        assert_eq!(line.regimes.len(), 1, "{:?}", line.regimes);
+        assert_eq!(line.regimes[0].within, "runs");
+        let [low, high] = line.regimes[0].levels.unwrap();
+        assert!((low - 2000.0).abs() < 30.0 && (high - 3000.0).abs() < 45.0, "{low} {high}");
+    }
+
+    #[test]
+    fn a_ratio_that_moves_with_the_length_of_slices_is_said() {
+        let line =
+            summarised(|_, _| 1000.0, |set, _| if set % 8 == 7 { 2200.0 } else { 2000.0 + set as f64 });
+        let said = line.anomalies.iter().find(|why| why.contains("twice as long")).expect("a moved ratio");
+        assert!(said.contains("1.09"), "{said}");
+    }
+
+    #[test]
+    fn correlation_of_neighbours_widens_what_is_printed() {
+        let mut open = Open::new(
+            case("roundtrip/unix-stream/64/same-cpu", &[0, 0]),
+            Err("alone".into()),
+            Duration::ZERO,
+        );
+        for number in 0..9 {
+            let value = 2000.0 + f64::from(number * 5 % 9);
+            open.keep(record::Run { value, ..run(number) }, None);
+        }
+        let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), Vec::new());
+        let width = |correlation| {
+            let [low, high] = summary(&open, StoppedBy::Budget, &hubs, correlation).ci95.unwrap();
+            high - low
+        };
+        assert!(width(0.6) > 1.5 * width(0.0), "{} {}", width(0.6), width(0.0));
+    }
+}

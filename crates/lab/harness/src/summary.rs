@@ -1,0 +1,306 @@
+//! From what a run gave to lines of the record. All arithmetic on values is in `stats`.
+
+use std::collections::BTreeMap;
+
+use causeway_os::clock;
+use weighbridge_record::{
+    self as record, CaseId, Comparison, Distribution, Latencies, Noise, PerOp, Regime, RoleCounters, Run,
+    StoppedBy, Summary,
+};
+use weighbridge_stats as stats;
+
+use crate::contract::{Caps, Facts, Prepared, Unit};
+use crate::coordinator::Measured;
+use crate::counter_check;
+use crate::ctx::Time;
+use crate::peer::RoleReport;
+use crate::shared::Sample;
+
+/// The line of a case, with the settings that its endpoints read back.
+pub fn case_line(case: &Prepared, facts: &Facts, measured_alone: Option<String>) -> record::Case {
+    let id = &case.params.id;
+    record::Case {
+        case: id.clone(),
+        pattern: id.pattern.clone(),
+        mechanism: id.mechanism.clone(),
+        payload_bytes: id.payload_bytes,
+        placement: id.placement.clone(),
+        resolved_placement: case.resolved_placement.into(),
+        cpus: case.params.cpus.clone(),
+        roles: case.role_names().into_iter().map(String::from).collect(),
+        axes: case.params.axes.clone(),
+        unit: case.pattern.unit.name(id.payload_bytes),
+        higher_is_better: case.pattern.unit.higher_is_better(),
+        measured_alone,
+        facts: facts.clone(),
+    }
+}
+
+/// The line of a run.
+pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Run {
+    let unit = case.pattern.unit;
+    let samples: Vec<f64> = measured.samples.iter().map(|sample| value_of(unit, sample)).collect();
+    let names = case.role_names();
+    let mut roles: Vec<RoleCounters> = measured
+        .roles
+        .iter()
+        .map(|report| RoleCounters {
+            role: names[report.role].into(),
+            cpu: case.params.cpus.get(report.role).copied(),
+            ops: report.counted.ops,
+            received_bytes: report.counted.received_bytes,
+            per_op: per_op(report),
+        })
+        .collect();
+    roles.extend(measured.roles.iter().filter_map(beside));
+    let is_noise = comes_from_outside(case, names.len());
+    let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
+    let mut line = Run {
+        case: case.params.id.clone(),
+        run,
+        round,
+        value: stats::run_value(&samples),
+        ops_per_sample: measured.samples.first().map_or(0, |sample| sample.ops),
+        samples,
+        per_op: match case.pattern.is_symmetric {
+            true => pooled(&measured.roles),
+            false => sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>()),
+        },
+        roles,
+        series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
+        latencies: measured.roles.iter().find_map(|report| report.counted.latencies.clone()),
+        slices: None,
+        warm_up: measured.roles.iter().find_map(|report| report.counted.warm_up).map(|discarded| {
+            record::WarmUp {
+                ms: discarded.ns as f64 / 1e6,
+                batches: discarded.batches,
+                steady: discarded.is_steady,
+            }
+        }),
+        noise: Noise {
+            marked_samples: marked as u64,
+            steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
+            interrupts: measured.noise.interrupts,
+            cpu_pressure: measured.noise.cpu_pressure_ns.map(|ns| ns as f64 / 1e6 / measured.elapsed_ms),
+            coordinator_switches: measured
+                .roles
+                .iter()
+                .filter_map(|role| role.counted.coordinator_switches)
+                .max(),
+        },
+        startup_ms: measured.startup_ms,
+        elapsed_ms: measured.elapsed_ms,
+        flags: Vec::new(),
+    };
+    if case.target.time() == Time::Virtual {
+        // Nothing can disturb it.
+        return line;
+    }
+    let copy_rate = measured.roles.iter().find_map(|report| report.counted.copy_bytes_per_s);
+    line.flags = counter_check::flags(case, &line, copy_rate);
+    if counter_check::has_ceiling(case) {
+        let cost_ns = |sample: &Sample| sample.elapsed_ns as f64 / sample.ops.max(1) as f64;
+        let cost_ns = stats::median(&measured.samples.iter().map(cost_ns).collect::<Vec<_>>());
+        line.flags.extend(counter_check::dear_harness(case, cost_ns, clock::read_ns()));
+    }
+    let noisy = line.samples.len() as u64;
+    if line.noise.marked_samples * 10 > noisy {
+        line.flags.push(format!("noisy: {marked} of {noisy} samples were preempted"));
+    }
+    line
+}
+
+/// Is a preemption of the leading role (of several, the first) something that happens to a case, and not a part of it?
+///
+/// It is where that role has a CPU that no other role has. Roles that share a CPU, because they are pinned to it or because
+/// they are free and may meet on it, preempt each other: how they do is what is measured. A role that yields looks the
+/// same to the kernel's counter. In virtual time nothing happens at all.
+fn comes_from_outside(case: &Prepared, roles: usize) -> bool {
+    let cpus = &case.params.cpus;
+    let has_own_cpu =
+        roles == 1 || cpus.first().is_some_and(|own| cpus.iter().filter(|cpu| *cpu == own).count() == 1);
+    case.target.time() == Time::Raw && !case.target.caps.has(Caps::YIELDS) && has_own_cpu
+}
+
+fn value_of(unit: Unit, sample: &Sample) -> f64 {
+    let elapsed_ns = sample.elapsed_ns.max(1) as f64;
+    match unit {
+        Unit::NanosPer(_) => elapsed_ns / sample.ops.max(1) as f64,
+        Unit::PerSecond(_) => sample.ops as f64 * 1e9 / elapsed_ns,
+        Unit::BytesPerSecond if sample.bytes == 0 => sample.ops as f64 * 1e9 / elapsed_ns,
+        Unit::BytesPerSecond => sample.bytes as f64 * 1e9 / elapsed_ns,
+    }
+}
+
+/// The line of a case's end.
+pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Summary {
+    let samples: Vec<&[f64]> = runs.iter().map(|run| &run.samples[..]).collect();
+    let summary = stats::summarise(&samples);
+    let per_op = median(&runs.iter().map(|run| &run.per_op).collect::<Vec<_>>());
+    let ops = runs.iter().map(|run| run.roles.iter().map(|role| role.ops).max().unwrap_or(0) as f64);
+    let mut shape = counter_check::check(case, &per_op, stats::median(&ops.collect::<Vec<_>>()));
+    shape.extend(repeated_flags(runs));
+    // Of runs that are timed singly only where they are slow, the percentiles would be those of slow runs.
+    let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
+    Summary {
+        ci95: summary.ci95.map(|(low, high)| [low, high]),
+        range: [summary.range.0, summary.range.1],
+        spread_between: finite(summary.spread_between),
+        spread_within: finite(summary.spread_within),
+        stopped_by,
+        beside: medians_beside(case, runs),
+        per_op,
+        series: median_series(runs),
+        series_ci95: record::derive::series_intervals(runs),
+        distribution: if timed.len() == runs.len() { Distribution::of(&timed) } else { None },
+        anomalies: shape,
+        regimes: summary.regimes.into_iter().map(Regime::from).collect(),
+        ..Summary::new(
+            case.params.id.clone(),
+            case.pattern.unit.name(case.params.id.payload_bytes),
+            runs.len() as u32,
+            summary.median,
+        )
+    }
+}
+
+/// The line of a ratio: `pairs` are (baseline, candidate) in the same rounds.
+pub fn comparison_line(
+    baseline: &CaseId,
+    case: &CaseId,
+    pairs: &[(f64, f64)],
+    higher_is_better: bool,
+) -> Comparison {
+    record::derive::comparison(baseline, case, pairs, higher_is_better)
+}
+
+/// A spread relative to a middle of 0 is infinite, which JSON cannot say; there is nothing to be relative to then.
+fn finite(spread: f64) -> f64 {
+    if spread.is_finite() { spread } else { 0.0 }
+}
+
+/// Flags of the same sort in more than half of the runs, with the text of the last.
+fn repeated_flags(runs: &[Run]) -> Vec<String> {
+    let sort = |flag: &str| flag.split(':').next().unwrap_or("").to_owned();
+    let mut by_sort: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    // Noise is seen in the spread; it says nothing of what was measured.
+    for flag in runs.iter().flat_map(|run| &run.flags).filter(|flag| !flag.starts_with("noisy")) {
+        let entry = by_sort.entry(sort(flag)).or_insert((0, flag));
+        *entry = (entry.0 + 1, flag);
+    }
+    by_sort
+        .into_values()
+        .filter(|(count, _)| count * 2 > runs.len())
+        .map(|(count, flag)| {
+            format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("anomaly: "))
+        })
+        .collect()
+}
+
+/// The median over the runs of each count of a process beside the roles, under its name.
+fn medians_beside(case: &Prepared, runs: &[Run]) -> BTreeMap<String, PerOp> {
+    let roles = case.role_names();
+    let mut by_name: BTreeMap<&str, Vec<&PerOp>> = BTreeMap::new();
+    for of in runs.iter().flat_map(|run| &run.roles).filter(|of| !roles.contains(&of.role.as_str())) {
+        by_name.entry(&of.role).or_default().push(&of.per_op);
+    }
+    by_name.into_iter().map(|(name, counts)| (name.into(), median(&counts))).collect()
+}
+
+/// The median over the runs of the median of each further series.
+fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
+    let mut by_name: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (name, values) in runs.iter().flat_map(|run| &run.series).filter(|(_, values)| !values.is_empty()) {
+        by_name.entry(name.clone()).or_default().push(stats::run_value(values));
+    }
+    by_name.into_iter().map(|(name, values)| (name, stats::median(&values))).collect()
+}
+
+/// The counts of a role, per operation.
+fn per_op(report: &RoleReport) -> PerOp {
+    let counted = &report.counted;
+    let ops = counted.ops.max(1) as f64;
+    let each = |count: u64| count as f64 / ops;
+    PerOp {
+        voluntary_switches: each(counted.voluntary_switches),
+        involuntary_switches: each(counted.involuntary_switches),
+        minor_faults: each(counted.minor_faults),
+        major_faults: each(counted.major_faults),
+        cpu_ns: each(counted.cpu_ns),
+        user_ns: Some(each(counted.user_ns)),
+        kernel_ns: Some(each(counted.kernel_ns)),
+        migrations: counted.migrations.map(each),
+        cycles: counted.cycles.map(each),
+        instructions: counted.instructions.map(each),
+    }
+}
+
+/// The counts of a process beside the roles, per operation of the role that counted them.
+fn beside(report: &RoleReport) -> Option<RoleCounters> {
+    let (name, counted) = report.counted.beside.as_ref()?;
+    let ops = report.counted.ops;
+    let each = |count: f64| count / ops.max(1) as f64;
+    let (user_ns, kernel_ns) = counted.parts_ns();
+    let per_op = PerOp {
+        voluntary_switches: each(counted.voluntary_switches as f64),
+        involuntary_switches: each(counted.involuntary_switches as f64),
+        minor_faults: each(counted.minor_faults as f64),
+        major_faults: each(counted.major_faults as f64),
+        cpu_ns: each(counted.cpu_ns as f64),
+        user_ns: Some(each(user_ns)),
+        kernel_ns: Some(each(kernel_ns)),
+        ..PerOp::default()
+    };
+    Some(RoleCounters { role: name.clone(), cpu: None, ops, received_bytes: 0, per_op })
+}
+
+/// Counts per operation where every role has operations of its own: all that was counted over all that was done.
+fn pooled(roles: &[RoleReport]) -> PerOp {
+    let ops: u64 = roles.iter().map(|report| report.counted.ops).sum();
+    let share = |report: &RoleReport| report.counted.ops as f64 / ops.max(1) as f64;
+    let scaled: Vec<PerOp> = roles
+        .iter()
+        .map(|report| PerOp::fold(&[&per_op(report)], |values| values[0] * share(report)))
+        .collect();
+    sum(&scaled.iter().collect::<Vec<_>>())
+}
+
+fn sum(all: &[&PerOp]) -> PerOp {
+    PerOp::fold(all, stats::order::sum)
+}
+
+/// The median of each count.
+pub(crate) fn median(all: &[&PerOp]) -> PerOp {
+    PerOp::fold(all, stats::median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn is_noise(id: &str, cpus: &[u32], roles: usize) -> bool {
+        comes_from_outside(&testing::case(id, cpus), roles)
+    }
+
+    #[test]
+    fn a_preemption_is_noise_only_for_a_role_that_has_its_cpu_alone() {
+        assert!(is_noise("roundtrip/pipe/1/two-cpus", &[0, 1], 2));
+        assert!(is_noise("solo/getppid/0/same-cpu", &[0], 1) && is_noise("solo/getppid/0/free", &[], 1));
+        assert!(
+            is_noise("fan-out/unix-stream/64/two-cpus", &[0, 1, 1, 1], 4),
+            "the receivers share the other CPU"
+        );
+        assert!(!is_noise("roundtrip/pipe/1/same-cpu", &[0, 0], 2));
+        assert!(!is_noise("roundtrip/pipe/1/free", &[], 2), "the scheduler may put both on one");
+        assert!(!is_noise("contend/mutex/0/two-cpus/roles=4", &[0, 1, 0, 1], 4), "more roles than CPUs");
+    }
+
+    #[test]
+    fn a_yield_is_no_preemption_and_virtual_time_has_none() {
+        assert!(!is_noise("pingpong/spin-yield/0/two-cpus", &[0, 1], 2));
+        assert!(!is_noise("solo/sched-yield/0/same-cpu", &[0], 1));
+        assert!(!is_noise("fan-in/pipe/1/two-cpus", &[0, 1], 2), "its reader yields where little has come");
+        assert!(!is_noise("roundtrip/mock/1/two-cpus", &[0, 1], 2));
+    }
+}

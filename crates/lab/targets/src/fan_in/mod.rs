@@ -1,0 +1,206 @@
+//! Fan-in: thousands of streams into one reader.
+//!
+//! Measures how many streams a process can serve, and what its way to wait has to do with it. The reader's clock counts,
+//! in intervals of a fixed length. An event is one read that returned data: it may hold several messages, so bytes and
+//! the writers' own writes are counted beside it. It cannot show the latency of a message.
+//!
+//! `fan-in/pipe/1/free/nice=0:10/peers=thread` is what epoll_bench measures with 2,000 streams
+//! (`fan-in/unix-stream/…` with its `-u`, `fan-in/tcp/…/nodelay=no` with its `-i`, `…/wait=none` with its `-f`).
+//!
+//! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
+
+mod causeway;
+mod intake;
+mod limits;
+mod noop;
+mod reader;
+mod streams;
+mod wait;
+mod writer;
+
+use std::io;
+
+use causeway_os::socket;
+
+use crate::mechanism::tcp::Nodelay;
+use crate::shared_counters::SharedCounters;
+pub use reader::{Edge, note};
+use streams::Kind;
+use weighbridge_harness::axis::{Axis, Choice, TOUCH_BYTES, Values, choice};
+use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit};
+use weighbridge_harness::counter_check;
+use weighbridge_harness::ctx::Ctx;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
+use weighbridge_harness::shared::Step;
+
+/// Everything that can be read from by the thousand.
+pub const ALL: &[Target] = &[
+    PIPE,
+    target("unix-stream", "a Unix stream socket pair for each stream", &[], |_, resources, params, cx| {
+        drive(Kind::UnixStream, resources, params, cx)
+    }),
+    target(
+        "tcp",
+        "a TCP connection over loopback for each stream",
+        &[Nodelay::AXIS],
+        |_, resources, params, cx| drive(Kind::Tcp, resources, params, cx),
+    ),
+    causeway::ONE_WRITER,
+    causeway::MANY_WRITERS,
+    PIPE.harness(
+        "the harness itself: the reader's loop and its clock, without a call",
+        |_, _, params, cx| noop::drive(params, cx),
+    ),
+];
+
+const PIPE: Target = target("pipe", "a pipe for each stream", &[], |_, resources, params, cx| {
+    drive(Kind::Pipe, resources, params, cx)
+});
+
+const fn target(
+    id: &'static str,
+    about: &'static str,
+    axes: &'static [Axis],
+    drive: fn(&str, EndResources, &CaseParams, &mut Ctx<'_>) -> io::Result<Facts>,
+) -> Target {
+    Target {
+        id,
+        about,
+        caps: Caps::PAYLOAD.and(Caps::BYTE_STREAM).and(Caps::YIELDS),
+        waits: &[],
+        axes,
+        patterns: &[FAN_IN],
+        fit: limits::fit,
+        create,
+        drive,
+        counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        in_suites: InSuites::AtEverySize,
+    }
+}
+
+const FAN_IN: PatternInfo = PatternInfo {
+    id: "fan-in",
+    about: "thousands of streams, or many publishers, into one reader: events per second, an event being a read that \
+            returned data, or a message",
+    needs: Caps::NONE,
+    roles: |params| std::iter::once("reader").chain(std::iter::repeat_n("writer", writers(params))).collect(),
+    axes: &[STREAMS, WRITERS, StreamWait::AXIS, Order::AXIS, MAX_EVENTS, YIELD_LIMIT, TOUCH_BYTES],
+    unit: Unit::PerSecond("events"),
+    is_symmetric: false,
+};
+
+/// The pattern for writers whose messages come over one way, without the axes of streams.
+pub const OF_MESSAGES: PatternInfo = PatternInfo { axes: &[], ..FAN_IN };
+
+const STREAMS: Axis = Axis {
+    name: "streams",
+    default: "2000",
+    values: Values::AtLeast(1),
+    about: "number of streams; the limit of open descriptors decides how many there can be",
+};
+/// Number of writers.
+pub const WRITERS: Axis = Axis {
+    name: "writers",
+    default: "1",
+    values: Values::AtLeast(1),
+    about: "number of writers; each has its own part of the streams",
+};
+choice! {
+    /// How the reader learns which streams have data.
+    enum StreamWait {
+        EpollEdge = "epoll-et", EpollLevel = "epoll-lt", EpollOneshot = "epoll-oneshot", Poll = "poll",
+        Select = "select", Uring = "uring", None = "none",
+    }
+    axis "wait", default EpollEdge: "how the reader learns which streams have data: epoll edge-triggered, level-triggered or \
+        re-armed after each event, poll, select, multishot polls of io_uring, or not at all (none): blocking reads in cyclic \
+        order, which pass over a stream while it is ahead by a message"
+}
+choice! {
+    /// Which stream a writer takes next.
+    enum Order { Default = "default", Random = "random", Cyclic = "cyclic" }
+    axis "order", default Default: "which stream a writer takes next; default is random, but cyclic with wait=none"
+}
+const MAX_EVENTS: Axis = Axis {
+    name: "max-events",
+    default: "1024",
+    values: Values::AtLeast(1),
+    about: "most events that one wait returns (epoll and uring)",
+};
+const YIELD_LIMIT: Axis = Axis {
+    name: "yield-limit",
+    default: "1000",
+    values: Values::AtLeast(0),
+    about: "the reader gives up the CPU once when a wait returned fewer events than this; 0 is never",
+};
+
+/// Least bytes that a read asks for: those that epoll_bench asks for.
+const READ_BYTES: usize = 1024;
+
+/// How many writers a case has.
+///
+/// # Panics
+/// If it is no case of this family.
+pub fn writers(params: &CaseParams) -> usize {
+    params.count(WRITERS)
+}
+
+/// In which order streams are written to.
+fn is_cyclic(params: &CaseParams) -> bool {
+    match params.choice() {
+        Order::Default => params.choice::<StreamWait>() == StreamWait::None,
+        Order::Random => false,
+        Order::Cyclic => true,
+    }
+}
+
+/// The streams of writer `index` (from 0), in its order.
+fn part(index: usize, writers: usize, streams: usize) -> impl Iterator<Item = usize> {
+    (index..streams).step_by(writers)
+}
+
+/// Nothing but the counters, with a line for each role, and a socket from the reader to each writer. The streams are made by
+/// the reader, so that no process ever holds both ends of all of them: half as many would fit.
+fn create(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    let writers = writers(params);
+    let counters = SharedCounters::create(writers + 1)?;
+    let mut resources_by_role = vec![EndResources::of([counters.try_clone()?])];
+    for _ in 0..writers {
+        let (of_reader, of_writer) = socket::seqpacket_pair()?;
+        resources_by_role[0].fds.push(of_reader);
+        resources_by_role.push(EndResources::of([counters.try_clone()?, of_writer]));
+    }
+    Ok(resources_by_role)
+}
+
+fn drive(
+    kind: Kind,
+    mut resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let (streams, writers) = (params.count(STREAMS), writers(params));
+    let counters = SharedCounters::open(resources.take_fd(), writers + 1)?;
+    match cx.role {
+        0 => reader::drive(&streams::make(kind, streams, params, resources.fds)?, counters, params, cx),
+        role => {
+            let ends = streams::receive(resources.take_fd(), part(role - 1, writers, streams).count())?;
+            writer::drive(role, &ends, counters, params, cx)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_the_writers_are_all_streams_each_once() {
+        for (writers, streams) in [(1, 7), (3, 7), (7, 7), (4, 2000)] {
+            let mut all: Vec<usize> = (0..writers).flat_map(|index| part(index, writers, streams)).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..streams), "{writers} writers, {streams} streams");
+        }
+    }
+}

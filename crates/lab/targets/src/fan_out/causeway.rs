@@ -1,0 +1,138 @@
+//! Causeway: one publisher, and every receiver of its group reads the same bytes.
+//!
+//! The sender makes the group and invites each receiver over a socket of its own, and waits until all have subscribed.
+
+use std::io;
+use std::marker::PhantomData;
+
+use causeway::{Group, Policy, Publisher};
+use causeway_os::socket;
+
+use super::burst;
+use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
+use crate::mechanism::causeway::{
+    CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, SleepingPlace, accept_invitation,
+    create, hear, invite, loan, with_trust,
+};
+use weighbridge_harness::axis::{Axis, Choice, choice};
+use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+
+/// Receivers that a group can have.
+const RECEIVERS_MAX: usize = 256;
+
+choice! {
+    /// What the publisher does about a subscriber that is a whole log behind.
+    enum Delivery { Reliable = "reliable", Lossy = "lossy" }
+    axis "policy", default Reliable: "whether the publisher would wait for a subscriber that is a whole log behind, or overwrite \
+        what it has not read"
+}
+
+/// A group of one publisher.
+#[derive(Debug)]
+pub(super) struct Causeway<K>(PhantomData<K>);
+
+impl<K: Kind> Multicast for Causeway<K> {
+    const ID: &'static str = K::ID;
+    const ABOUT: &'static str = K::ABOUT;
+    const CAPS: Caps = Caps::PAYLOAD;
+    const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin, Wait::Yield];
+    const AXES: &'static [Axis] = &[CAPACITY, Delivery::AXIS, SleepingPlace::AXIS];
+    type Sender = Sender;
+    type Receiver = Subscribed;
+
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        let (bytes, needed) = (capacity_bytes(params), needed_bytes(params));
+        if needed > bytes || bytes > MOST_BYTES {
+            return Err(Unsupported(format!(
+                "a burst of {} messages of {} bytes needs a log of {needed} bytes, it has {bytes}, and the largest has \
+                 {MOST_BYTES}; raise it with capacity=BYTES or lower the burst",
+                burst(params),
+                params.payload_bytes
+            )));
+        }
+        match super::receivers(params) > RECEIVERS_MAX {
+            true => Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers"))),
+            false => Ok(()),
+        }
+    }
+
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+        pairs(receivers, socket::seqpacket_pair)
+    }
+
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        let group = create(with_trust(K::options(), params), capacity_bytes(params))?;
+        let publisher = group.publisher().map_err(io::Error::other)?;
+        resources.fds.iter().try_for_each(|control_socket| invite(&group, control_socket))?;
+        for control_socket in &resources.fds {
+            hear(control_socket)?;
+        }
+        Ok(Sender { publisher, len: params.payload_bytes, _group: group })
+    }
+
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Subscribed> {
+        let control_socket = resources.take_fd();
+        let group = accept_invitation(&control_socket)?;
+        let policy = match params.choice() {
+            Delivery::Reliable => Policy::Reliable,
+            Delivery::Lossy => Policy::Lossy,
+        };
+        let receiver = Receiver::new(group.subscribe(policy).map_err(io::Error::other)?, params, false)?;
+        socket::send_with_fds(&control_socket, &[0], &[])?;
+        Ok(Subscribed { receiver, _group: group })
+    }
+}
+
+/// What all messages under way need: a burst must fit four times, so that no receiver is ever a whole log behind.
+fn needed_bytes(params: &CaseParams) -> usize {
+    let all = params.payload_bytes.saturating_add(FRAME_BYTES).saturating_mul(burst(params) as usize);
+    all.saturating_mul(4).checked_next_power_of_two().unwrap_or(usize::MAX)
+}
+
+fn capacity_bytes(params: &CaseParams) -> usize {
+    params.number(CAPACITY.name).unwrap_or(DEFAULT_BYTES.max(needed_bytes(params)))
+}
+
+/// The publisher.
+#[derive(Debug)]
+pub(super) struct Sender {
+    publisher: Publisher,
+    len: usize,
+    _group: Group,
+}
+
+impl MulticastSender for Sender {
+    #[inline]
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let mut room = loan(&mut self.publisher, self.len)?;
+        write(room.as_mut());
+        room.commit()
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::from([("payload_bytes_max".into(), self.publisher.payload_bytes_max().to_string())])
+    }
+}
+
+/// A receiver, which copies messages out.
+#[derive(Debug)]
+pub(super) struct Subscribed {
+    receiver: Receiver,
+    _group: Group,
+}
+
+impl MulticastReceiver for Subscribed {
+    #[inline]
+    fn take(&mut self) -> io::Result<Option<&[u8]>> {
+        match self.receiver.take()? {
+            Read::Copied(bytes) => Ok(Some(bytes)),
+            Read::InPlace(_) => unreachable!("this receiver copies"),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::from([("trust".into(), self.receiver.trust().name().into())])
+    }
+}

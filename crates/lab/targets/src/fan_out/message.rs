@@ -1,0 +1,96 @@
+//! What a message holds: a word that is its sequence number in disguise.
+
+use std::io;
+
+use weighbridge_harness::contract::Caps;
+use weighbridge_harness::params::Touch;
+use weighbridge_harness::touch;
+
+const SENDER: u64 = 0;
+
+/// Inverse of the factor in [`touch::word`] modulo 2⁶⁴, by Newton's iteration: each step doubles the right bits.
+const INVERSE: u64 = {
+    let factor: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut inverse = factor;
+    let mut step = 0;
+    while step < 5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(factor.wrapping_mul(inverse)));
+        step += 1;
+    }
+    inverse
+};
+
+/// A message that may be lost must say which one it is, the others are known by their order.
+pub(super) fn least_bytes(caps: Caps) -> usize {
+    if caps.has(Caps::LOSSY) { 8 } else { 1 }
+}
+
+/// How much of a message is touched: its word always, where the word must tell the sequence.
+pub(super) fn touch_of(caps: Caps, touch: Touch) -> Touch {
+    if caps.has(Caps::LOSSY) && touch == Touch::None { Touch::First } else { touch }
+}
+
+/// Writes message `sequence`.
+#[inline]
+pub(super) fn write(payload: &mut [u8], sequence: u64, touch: Touch) {
+    touch::write(payload, touch::word(sequence, SENDER), touch);
+}
+
+/// Which message this says it is.
+#[inline]
+pub(super) fn sequence(payload: &[u8]) -> u64 {
+    let word = payload.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    word.wrapping_mul(INVERSE) >> 1
+}
+
+/// Is this message `sequence`, as far as it is touched?
+///
+/// # Errors
+/// The message is not what it must be: a sentence with what was found.
+#[inline]
+pub(super) fn check(payload: &[u8], len: usize, sequence: u64, touch: Touch) -> io::Result<()> {
+    let expected = touch::expected(len, touch::word(sequence, SENDER), touch);
+    if payload.len() == len && touch::read(payload, touch) == expected {
+        return Ok(());
+    }
+    Err(damaged(payload.len(), len, sequence))
+}
+
+/// The same, byte by byte.
+///
+/// # Errors
+/// The message is not what it must be: a sentence with what was found.
+pub(super) fn check_all(payload: &[u8], len: usize, sequence: u64) -> io::Result<()> {
+    match payload.len() == len && touch::is_filled_with(payload, touch::word(sequence, SENDER)) {
+        true => Ok(()),
+        false => Err(damaged(payload.len(), len, sequence)),
+    }
+}
+
+#[cold]
+fn damaged(got: usize, len: usize, sequence: u64) -> io::Error {
+    io::Error::other(format!("message {sequence} of {len} bytes arrived damaged, with {got} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_tells_its_sequence_and_no_other() {
+        let mut payload = [0; 20];
+        for number in [0, 1, 2, 77, 1 << 40, (1 << 63) - 1] {
+            write(&mut payload, number, Touch::All);
+            assert_eq!(sequence(&payload), number);
+            assert!(
+                check(&payload, 20, number, Touch::All).is_ok() && check_all(&payload, 20, number).is_ok()
+            );
+            assert!(check(&payload, 20, number ^ 1, Touch::All).is_err());
+            assert!(check(&payload[..19], 20, number, Touch::All).is_err());
+            payload[19] ^= 1;
+            assert!(
+                check(&payload, 20, number, Touch::All).is_err() && check_all(&payload, 20, number).is_err()
+            );
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Fan-out: one sender, many receivers.
+//!
+//! Measures what it takes until the last of many receivers has a message: a burst is sent to all, and the next one when
+//! every receiver has acknowledged it. The acknowledgement is one atomic addition for each receiver and one wake-up of the
+//! sender for each burst; it is part of the time, and `noop` shows what of it is not the wake-up. Two looks at the clock a
+//! burst tell the sender's share. It cannot show the throughput of senders that do not wait.
+//!
+//! With `burst=10` and the sender's nice value (`nice=-15:0`) these are the experiments of a D-Bus daemon that sends one
+//! signal to ten recipients: 12 context switches a signal with its client, 22 where the daemon is preempted after each.
+
+mod acks;
+mod causeway;
+mod group;
+mod marked;
+mod message;
+mod message_buffer;
+mod multicast;
+mod netlink;
+mod noop;
+mod receiver;
+mod ring;
+mod sender;
+mod tee;
+mod udp;
+mod unicast;
+
+use std::io;
+
+use weighbridge_record::PerOp;
+
+use crate::descriptors;
+use crate::shared_counters::SharedCounters;
+pub use multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
+use weighbridge_harness::axis::{Axis, Values};
+use weighbridge_harness::contract::{
+    Caps, EndResources, Facts, InSuites, PatternInfo, Prepared, Target, Unit, Unsupported,
+};
+use weighbridge_harness::counter_check;
+use weighbridge_harness::ctx::Ctx;
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+use weighbridge_harness::shared::Step;
+
+use crate::mechanism::causeway::{ManyWriters, OneWriter};
+
+/// Everything that reaches many.
+pub const ALL: &[Target] = &[
+    target::<ring::Ring>().harness(
+        "the harness itself: touching, clock and acknowledgements, all by the sender",
+        |_, _, params, cx| noop::drive(params, cx),
+    ),
+    target::<unicast::UnixStream>(),
+    target::<unicast::UnixSeqpacket>(),
+    target::<udp::UdpMulticast>(),
+    target::<netlink::NetlinkMulticast>(),
+    target::<tee::PipeTee>(),
+    target::<ring::Ring>(),
+    target::<causeway::Causeway<OneWriter>>(),
+    target::<causeway::Causeway<ManyWriters>>(),
+];
+
+/// The entry of a way to reach many.
+pub const fn target<C: Multicast>() -> Target {
+    Target {
+        id: C::ID,
+        about: C::ABOUT,
+        caps: C::CAPS,
+        waits: C::WAITS,
+        axes: C::AXES,
+        patterns: &[FAN_OUT],
+        fit: fit::<C>,
+        create: create::<C>,
+        drive: drive::<C>,
+        counter_check,
+        in_suites: InSuites::AtEverySize,
+    }
+}
+
+const FAN_OUT: PatternInfo = PatternInfo {
+    id: "fan-out",
+    about: "one sender, many receivers: time until the last of them has a message",
+    needs: Caps::NONE,
+    roles: |params| {
+        std::iter::once("sender").chain(std::iter::repeat_n("receiver", receivers(params))).collect()
+    },
+    axes: &[RECEIVERS, BURST],
+    unit: Unit::NanosPer("message"),
+    is_symmetric: false,
+};
+
+const RECEIVERS: Axis = Axis {
+    name: "receivers",
+    default: "10",
+    values: Values::AtLeast(1),
+    about: "number of receivers; all get every message",
+};
+const BURST: Axis = Axis {
+    name: "burst",
+    default: "1",
+    values: Values::AtLeast(1),
+    about: "messages that are sent before the sender waits until all receivers have them",
+};
+
+/// Messages that are checked byte by byte before anything is timed.
+const VERIFIED: u64 = 16;
+/// Of each role, in the coordinator: process, control socket, counters, and what the mechanism has.
+const FDS_OF_A_ROLE: usize = 8;
+const OTHER_FDS: usize = 64;
+
+/// How many receivers a case has.
+///
+/// # Panics
+/// If it is no case of this family.
+pub fn receivers(params: &CaseParams) -> usize {
+    params.count(RECEIVERS)
+}
+
+/// How many messages are sent before the sender waits.
+///
+/// # Panics
+/// If it is no case of this family.
+pub fn burst(params: &CaseParams) -> u64 {
+    params.count(BURST) as u64
+}
+
+fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    if params.payload_bytes < message::least_bytes(C::CAPS) {
+        return Err(Unsupported(format!(
+            "a message of {} carries at least {} bytes, to be told from the next one",
+            C::ID,
+            message::least_bytes(C::CAPS)
+        )));
+    }
+    let receivers = receivers(params);
+    descriptors::fit((receivers + 1) * FDS_OF_A_ROLE + OTHER_FDS, &format!("{receivers} receivers"))?;
+    C::fit(host, params)
+}
+
+fn create<C: Multicast>(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    let receivers = receivers(params);
+    let counters = SharedCounters::create(receivers + 1)?;
+    let mut resources_by_role = C::create(params, receivers)?;
+    for resources in &mut resources_by_role {
+        resources.fds.insert(0, counters.try_clone()?);
+    }
+    Ok(resources_by_role)
+}
+
+fn drive<C: Multicast>(
+    _pattern: &str,
+    mut resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let receivers = receivers(params);
+    let counters = SharedCounters::open(resources.take_fd(), receivers + 1)?;
+    let is_lossy = C::CAPS.has(Caps::LOSSY);
+    match (cx.role, cx.marks(false)) {
+        (0, None) => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, params, cx),
+        (0, Some(marks)) => {
+            let end = marked::Sender { end: C::sender(resources, params)?, marks };
+            sender::drive(end, C::CAPS, &counters, params, cx)
+        }
+        (role, None) => {
+            receiver::drive(C::receiver(resources, params)?, C::CAPS, role, &counters, params, cx)
+        }
+        (role, Some(marks)) => {
+            let end = marked::Receiver { end: C::receiver(resources, params)?, marks, is_lossy };
+            receiver::drive(end, C::CAPS, role, &counters, params, cx)
+        }
+    }
+}
+
+/// A message to sleeping receivers on one CPU wakes each of them, and the last of them the sender.
+fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let mut anomalies: Vec<String> = counter_check::faulted(per_op.minor_faults).into_iter().collect();
+    let (switches, receivers) =
+        (per_op.voluntary_switches + per_op.involuntary_switches, receivers(&case.params) as f64);
+    let sleeps = !matches!(case.params.wait, Wait::Spin | Wait::Yield);
+    if sleeps && case.params.same_cpu() && burst(&case.params) == 1 {
+        let least = receivers + 1.0;
+        if switches < 0.9 * least {
+            anomalies.push(format!(
+                "{switches:.1} context switches a message on one CPU, where {receivers} receivers and the sender need {least}"
+            ));
+        } else if switches > 1.5 * least {
+            anomalies.push(format!(
+                "{switches:.1} context switches a message on one CPU, where {least} suffice: receivers run before all \
+                 of them were sent to"
+            ));
+        }
+    }
+    anomalies
+}

@@ -1,0 +1,102 @@
+//! What reaches many: the contract between the pattern and its mechanisms.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use weighbridge_harness::axis::Axis;
+use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+
+/// A way to send a message to many receivers.
+pub trait Multicast: 'static {
+    /// Its name in case ids.
+    const ID: &'static str;
+    /// What it is, in one sentence, as `weighbridge list` prints it.
+    const ABOUT: &'static str;
+    /// Its capabilities; [`Caps::LOSSY`] matters here.
+    const CAPS: Caps;
+    /// Ways to wait that its receivers offer; the first is the default.
+    const WAITS: &'static [Wait] = &[Wait::Block];
+    /// Settings of its own.
+    const AXES: &'static [Axis] = &[];
+    /// The sending end.
+    type Sender: MulticastSender;
+    /// A receiving end.
+    type Receiver: MulticastReceiver;
+
+    /// Can this case run here?
+    ///
+    /// # Errors
+    /// It cannot: one sentence with the limit's name and how to raise it.
+    fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
+        Ok(())
+    }
+
+    /// In the coordinator: one resources for the sender, then one for each receiver.
+    ///
+    /// # Errors
+    /// That of the kernel.
+    fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>>;
+
+    /// In the sender.
+    ///
+    /// # Errors
+    /// That of the kernel.
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Self::Sender>;
+
+    /// In a receiver.
+    ///
+    /// # Errors
+    /// That of the kernel.
+    fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver>;
+}
+
+/// The sending end.
+pub trait MulticastSender {
+    /// Sends a message to all receivers. `write` is given as many bytes as a message has, with arbitrary content, and writes
+    /// it: where receivers will find it, if the mechanism can lend that.
+    ///
+    /// # Errors
+    /// That of the kernel, or a receiver is gone.
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()>;
+
+    /// Effective settings.
+    fn facts(&self) -> Facts {
+        Facts::new()
+    }
+}
+
+/// A receiving end.
+pub trait MulticastReceiver {
+    /// The next message, waiting for it. `None`: nothing came for a while, which only a lossy mechanism says.
+    ///
+    /// # Errors
+    /// That of the kernel, or the sender is gone.
+    fn take(&mut self) -> io::Result<Option<&[u8]>>;
+
+    /// Effective settings.
+    fn facts(&self) -> Facts {
+        Facts::new()
+    }
+}
+
+/// Handoffs of a mechanism that has a pair of descriptors for each receiver: the sender holds the first of every pair.
+///
+/// # Errors
+/// That of `pair`.
+pub fn pairs<E>(
+    receivers: usize,
+    pair: impl Fn() -> Result<(OwnedFd, OwnedFd), E>,
+) -> io::Result<Vec<EndResources>>
+where
+    io::Error: From<E>,
+{
+    let mut resources_by_role = vec![EndResources::default()];
+    for _ in 0..receivers {
+        let (near, far) = pair()?;
+        resources_by_role[0].fds.push(near);
+        resources_by_role.push(EndResources::of([far]));
+    }
+    Ok(resources_by_role)
+}

@@ -1,0 +1,83 @@
+//! Netlink multicast between programs: what udev does.
+//!
+//! The kernel lets every program send to a group of `NETLINK_USERSOCK`, but only one with CAP_NET_ADMIN join it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+use rustix::io::Errno;
+use rustix::net::netlink::{SocketAddrNetlink, USERSOCK};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect};
+
+use super::group::{Receiver, Sender};
+use super::multicast::Multicast;
+use super::unicast::fits_send_buffer;
+use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
+
+/// A group of netlink.
+#[derive(Debug)]
+pub(super) struct NetlinkMulticast;
+
+impl Multicast for NetlinkMulticast {
+    const ID: &'static str = "netlink-multicast";
+    const ABOUT: &'static str = "one message to a group of NETLINK_USERSOCK, as udev sends its events";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::LOSSY);
+    type Sender = Sender;
+    type Receiver = Receiver;
+
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
+        match WORKS.get_or_init(|| member().map(|_| ()).map_err(|error| error.to_string())) {
+            Ok(()) => fits_send_buffer(host, params),
+            Err(why) => Err(Unsupported(format!(
+                "joining a group of NETLINK_USERSOCK is refused: {why}; it needs CAP_NET_ADMIN, so run it as root"
+            ))),
+        }
+    }
+
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+        let sender = new()?;
+        bind(&sender, &SocketAddrNetlink::new(0, 0))?;
+        connect(&sender, &SocketAddrNetlink::new(0, group()))?;
+        let mut resources_by_role = vec![EndResources::of([sender])];
+        for _ in 0..receivers {
+            resources_by_role.push(EndResources::of([member()?]));
+        }
+        Ok(resources_by_role)
+    }
+
+    fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        // After the group, the kernel sends a copy to port 0, where no socket of this protocol is bound. udev ignores that
+        // answer too.
+        Ok(Sender::new(resources.take_fd(), params, Facts::new())?.ignoring(Errno::CONNREFUSED))
+    }
+
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
+        Receiver::new(resources.take_fd(), params, Facts::new())
+    }
+}
+
+fn new() -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(USERSOCK),
+    )?;
+    Ok(socket)
+}
+
+/// A group as a bit: one of 32, by the number of this process, so that two programs rarely use the same group. Where they do, messages
+/// that are not ours end the run.
+fn group() -> u32 {
+    1 << (std::process::id() % 32)
+}
+
+fn member() -> io::Result<OwnedFd> {
+    let socket = new()?;
+    bind(&socket, &SocketAddrNetlink::new(0, group()))?;
+    Ok(socket)
+}

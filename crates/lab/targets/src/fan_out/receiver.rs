@@ -1,0 +1,196 @@
+//! A receiver: every message in order, or the knowledge that it is lost.
+
+use std::io;
+
+use super::multicast::MulticastReceiver;
+use super::{VERIFIED, acks, burst, message};
+use crate::shared_counters::{Counter, SharedCounters};
+use weighbridge_harness::contract::{Caps, Facts};
+use weighbridge_harness::ctx::{Batch, Ctx, Tally};
+use weighbridge_harness::params::{CaseParams, Touch};
+use weighbridge_harness::shared::Step;
+
+/// The whole life of this role.
+pub(super) fn drive(
+    end: impl MulticastReceiver,
+    caps: Caps,
+    role: usize,
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let mut receiver = Receiver {
+        end,
+        counters,
+        role,
+        is_lossy: caps.has(Caps::LOSSY),
+        len: params.payload_bytes,
+        touch: message::touch_of(caps, params.touch),
+        next: 0,
+        ahead: None,
+        lost: 0,
+    };
+    cx.set_step(Step::Verify);
+    for _ in 0..VERIFIED {
+        receiver.verify()?;
+    }
+    let burst = burst(params);
+    cx.set_ops_each(burst);
+    let work = |batch: Batch| {
+        receiver.receive_until(VERIFIED + (batch.first + batch.ops) * burst)?;
+        Ok(Tally::default())
+    };
+    cx.follow(work, |_| None)?;
+    Ok(receiver.end.facts())
+}
+
+struct Receiver<'a, E> {
+    end: E,
+    counters: &'a SharedCounters,
+    role: usize,
+    is_lossy: bool,
+    len: usize,
+    touch: Touch,
+    /// The first message that is neither received nor known to be lost.
+    next: u64,
+    /// A message of a later batch, which has come because those before it are lost.
+    ahead: Option<u64>,
+    lost: u64,
+}
+
+impl<E: MulticastReceiver> Receiver<'_, E> {
+    /// One message, byte by byte.
+    fn verify(&mut self) -> io::Result<()> {
+        let message = loop {
+            if let Some(message) = self.end.take()? {
+                break message;
+            }
+        };
+        message::check_all(message, self.len, self.next)?;
+        self.account(self.next + 1, self.next + 1)
+    }
+
+    /// All messages before `end`.
+    #[inline]
+    fn receive_until(&mut self, end: u64) -> io::Result<()> {
+        while self.next < end {
+            let sequence = match self.ahead.take() {
+                Some(sequence) => sequence,
+                None => match self.receive()? {
+                    Some(sequence) => sequence,
+                    None => {
+                        let lost_before = acks::timed_out_before(self.counters).min(end);
+                        if lost_before > self.next {
+                            self.lost += lost_before - self.next;
+                            self.account(lost_before, end)?;
+                        }
+                        continue;
+                    }
+                },
+            };
+            if sequence >= end {
+                self.ahead = Some(sequence);
+                self.lost += end - self.next;
+                self.account(end, end)?;
+            } else if sequence >= self.next {
+                self.lost += sequence - self.next;
+                self.account(sequence + 1, end)?;
+            }
+            // What is left came after it had been counted as lost, and stays counted as that.
+        }
+        Ok(())
+    }
+
+    /// The sequence of a message that is as it was sent. `None` when nothing came for a while.
+    #[inline]
+    fn receive(&mut self) -> io::Result<Option<u64>> {
+        let Some(message) = self.end.take()? else { return Ok(None) };
+        let sequence = if self.is_lossy { message::sequence(message) } else { self.next };
+        message::check(message, self.len, sequence, self.touch)?;
+        Ok(Some(sequence))
+    }
+
+    /// Everything before `next` is received or lost. At the `end` of a batch the counts are published first, so that the
+    /// sender finds them when it wakes.
+    #[inline]
+    fn account(&mut self, next: u64, end: u64) -> io::Result<()> {
+        let count = next - self.next;
+        self.next = next;
+        if next == end {
+            self.publish();
+        }
+        acks::acknowledge(self.counters, count)
+    }
+
+    fn publish(&self) {
+        self.counters.set_switches(self.role);
+        self.counters.set(self.role, Counter::Lost, self.lost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands out the messages with these numbers; `None` is a pause.
+    struct Script(Vec<Option<u64>>, [u8; 8]);
+
+    impl MulticastReceiver for Script {
+        fn take(&mut self) -> io::Result<Option<&[u8]>> {
+            let Some(sequence) = self.0.remove(0) else { return Ok(None) };
+            message::write(&mut self.1, sequence, Touch::All);
+            Ok(Some(&self.1))
+        }
+    }
+
+    fn receiver<'a>(counters: &'a SharedCounters, script: &[Option<u64>]) -> Receiver<'a, Script> {
+        Receiver {
+            end: Script(script.to_vec(), [0; 8]),
+            counters,
+            role: 1,
+            is_lossy: true,
+            len: 8,
+            touch: Touch::All,
+            next: 0,
+            ahead: None,
+            lost: 0,
+        }
+    }
+
+    fn counters() -> SharedCounters {
+        SharedCounters::open(SharedCounters::create(2).unwrap(), 2).unwrap()
+    }
+
+    #[test]
+    fn gaps_are_losses_also_where_they_reach_into_the_next_batch() {
+        let counters = counters();
+        let mut receiver = receiver(&counters, &[Some(0), Some(3), Some(7), Some(8)]);
+        receiver.receive_until(5).unwrap();
+        assert_eq!((receiver.next, receiver.lost), (5, 3));
+        receiver.receive_until(9).unwrap();
+        assert_eq!((receiver.next, receiver.lost), (9, 5));
+        assert_eq!(counters.get(1, Counter::Lost), 5);
+    }
+
+    #[test]
+    fn the_end_of_a_batch_that_is_lost_is_learnt_from_the_sender() {
+        let counters = counters();
+        let mut acks = acks::Acks::new(&counters, 1, Some(std::time::Duration::from_millis(1)));
+        acks.expect(3);
+        assert!(!acks.wait(3).unwrap());
+        let mut receiver = receiver(&counters, &[Some(0), None, Some(1), Some(3)]);
+        receiver.receive_until(3).unwrap();
+        assert_eq!((receiver.next, receiver.lost), (3, 2));
+        // Message 1 comes late and is not counted twice.
+        receiver.receive_until(4).unwrap();
+        assert_eq!((receiver.next, receiver.lost), (4, 2));
+    }
+
+    #[test]
+    fn a_message_that_is_not_the_next_one_is_damage_where_nothing_is_lost() {
+        let counters = counters();
+        let mut receiver = receiver(&counters, &[Some(0), Some(2)]);
+        receiver.is_lossy = false;
+        assert!(receiver.receive_until(2).unwrap_err().to_string().contains("message 1"));
+    }
+}

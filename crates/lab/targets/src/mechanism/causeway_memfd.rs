@@ -1,0 +1,163 @@
+//! `causeway-memfd`: payloads by reference over Causeway. The payload lies in a memory file that both ends map, and the log carries
+//! where.
+//!
+//! With `reuse=yes` the files stay mapped and are used again: nothing is mapped for a message, and no descriptor travels. With
+//! `reuse=no` each payload is a fresh file, sealed so that its sender cannot change it, which the receiver fetches from the server, maps and unmaps. An
+//! empty message has no file.
+//!
+//! # Safety
+//! Both ends are this program, which writes no payload that it has published, and both receive reliably: so the bytes hold still until
+//! their receiver drops them.
+#![allow(unsafe_code)]
+
+use std::io;
+
+use causeway::{
+    Group, GroupOptions, LargeLoan, LargePayload, LargePublisher, LargeSubscriber, Loan, Policy, PoolOptions,
+    Received, TryRecvError,
+};
+use causeway_os::socket;
+
+use super::causeway::{accept_invitation, create, hear, invite, limit_spinning};
+use super::memfd_pass::{DEPTH, Reuse, depth};
+use weighbridge_harness::axis::{Axis, Choice};
+use weighbridge_harness::contract::{
+    Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, attach_at_once,
+};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+
+/// Bytes of the log of references.
+const LOG_BYTES: usize = 64 << 10;
+
+/// Payloads by reference, a group in each direction.
+#[derive(Debug)]
+pub struct CausewayMemfd;
+
+impl Mechanism for CausewayMemfd {
+    const ID: &'static str = "causeway-memfd";
+    const ABOUT: &'static str =
+        "Causeway, a payload by reference: in a memory file that both ends map, used again or sealed";
+    // Not `MAPS`: by default files stay mapped. With `reuse=no` a report marks the page faults of each message.
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
+    const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Spin];
+    const AXES: &'static [Axis] = &[Reuse::AXIS, DEPTH];
+    const IN_SUITES: InSuites = InSuites::Never(
+        "it is for large payloads; ibench and kdbench compare it by size with copies and memory files",
+    );
+    const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
+    type End = ReferenceEnd;
+
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let (near, far) = socket::seqpacket_pair()?;
+        Ok([EndResources::of([near]), EndResources::of([far])])
+    }
+
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<ReferenceEnd> {
+        let control_socket = resources.take_fd();
+        let own = create(GroupOptions::new().large_payloads(), LOG_BYTES)?;
+        let pool = PoolOptions::new(params.payload_bytes.max(1)).files(depth(params).clamp(1, 64) as u32);
+        let publisher = own.large_publisher(match params.choice() {
+            Reuse::Yes => pool.reused(),
+            Reuse::No => pool.sealed(),
+        })?;
+        invite(&own, &control_socket)?;
+        let theirs = accept_invitation(&control_socket)?;
+        let mut subscriber = theirs.large_subscribe(Policy::Reliable)?;
+        limit_spinning(subscriber.get_mut(), params);
+        // A message sent before the other end subscribed would not reach it.
+        socket::send_with_fds(&control_socket, &[0], &[])?;
+        hear(&control_socket)?;
+        Ok(ReferenceEnd { publisher, subscriber, spins: params.wait == Wait::Spin, _groups: [own, theirs] })
+    }
+
+    fn attach_both(resources: [EndResources; 2], params: &CaseParams) -> io::Result<[Self::End; 2]> {
+        attach_at_once::<Self>(resources, params)
+    }
+}
+
+/// One end: publisher of its own group, subscriber of the other's.
+#[derive(Debug)]
+pub struct ReferenceEnd {
+    publisher: LargePublisher,
+    subscriber: LargeSubscriber,
+    spins: bool,
+    _groups: [Group; 2],
+}
+
+/// A message that is being written where the other end will read it.
+#[derive(Debug)]
+pub enum Written<'a> {
+    /// In a file.
+    Reference(LargeLoan<'a>),
+    /// Nothing, in the log.
+    Empty(Loan<'a>),
+}
+
+impl AsMut<[u8]> for Written<'_> {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Written::Reference(loan) => loan,
+            Written::Empty(loan) => loan,
+        }
+    }
+}
+
+/// A message that was received. Dropped, it gives its file back.
+#[derive(Debug)]
+pub struct Read(LargePayload);
+
+impl AsRef<[u8]> for Read {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: trusted publishers, a reliable receiver; see above.
+        unsafe { self.0.bytes() }
+    }
+}
+
+impl Endpoint for ReferenceEnd {
+    type Tx<'a> = Written<'a>;
+    type Rx<'a> = Read;
+
+    #[inline]
+    fn loan(&mut self, len: usize) -> io::Result<Written<'_>> {
+        Ok(match len {
+            0 => Written::Empty(self.publisher.get_mut().loan(0)?),
+            _ => Written::Reference(self.publisher.loan(len)?),
+        })
+    }
+
+    #[inline]
+    fn commit(tx: Written<'_>) -> io::Result<()> {
+        match tx {
+            Written::Reference(loan) => loan.publish()?,
+            Written::Empty(loan) => loan.commit()?,
+        };
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self, _len: usize) -> io::Result<Read> {
+        loop {
+            match self.subscriber.try_recv() {
+                Ok(Received::Message(message)) => return Ok(Read(message.payload)),
+                Ok(Received::Lost { messages, .. }) => {
+                    return Err(io::Error::other(format!("{messages} messages were lost")));
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let subscriber = self.subscriber.get_mut();
+            let _ = if self.spins { subscriber.spin(None)? } else { subscriber.wait(None)? };
+        }
+    }
+
+    fn facts(&self) -> io::Result<Facts> {
+        let report = self.publisher.pool_report();
+        Ok(Facts::from([
+            ("memfds_made".into(), report.made.to_string()),
+            ("memfds_sealed".into(), if report.is_sealed { "yes" } else { "no" }.into()),
+        ]))
+    }
+}

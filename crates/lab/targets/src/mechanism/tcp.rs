@@ -1,0 +1,89 @@
+//! TCP over the loopback interface.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::net::sockopt::{set_tcp_nodelay, tcp_congestion, tcp_nodelay};
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketFlags, SocketType, accept_with, bind, connect, getpeername,
+    getsockname, listen, socket_with,
+};
+
+use super::copying::Copying;
+use super::fd::{self, ByteStream};
+use super::socket;
+use crate::sys;
+use weighbridge_harness::axis::{Axis, Choice, choice};
+use weighbridge_harness::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+
+/// A connection to 127.0.0.1.
+#[derive(Debug)]
+pub struct Tcp;
+
+choice! {
+    /// Is Nagle's algorithm off?
+    pub(crate) enum Nodelay {
+        /// Small pieces are sent at once.
+        Yes = "yes",
+        /// Small pieces are collected while data is unacknowledged.
+        No = "no",
+    }
+    axis "nodelay", default Yes: "TCP_NODELAY: send small pieces at once instead of collecting them (Nagle's algorithm)"
+}
+
+impl Mechanism for Tcp {
+    const ID: &'static str = "tcp";
+    const ABOUT: &'static str = "a TCP connection over loopback, without Nagle's delay unless nodelay=no";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
+    const WAITS: &'static [Wait] = fd::WAITS;
+    const AXES: &'static [Axis] = &[Nodelay::AXIS, socket::AXES[0], socket::AXES[1]];
+    type End = Copying<ByteStream>;
+
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        socket::fits_buffers(host, params)
+    }
+
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let listener = local_socket(SocketType::STREAM, params)?;
+        listen(&listener, 1)?;
+        // The window scale is settled when a connection begins, so its ends have their buffers before.
+        let near = local_socket(SocketType::STREAM, params)?;
+        connect(&near, &getsockname(&listener)?)?;
+        let far = accept_with(&listener, SocketFlags::CLOEXEC)?;
+        if getpeername(&far)? != Some(getsockname(&near)?) {
+            return Err(io::Error::other("somebody else connected to the port of this run"));
+        }
+        for socket in [&near, &far] {
+            set_tcp_nodelay(socket, params.choice::<Nodelay>() == Nodelay::Yes)?;
+        }
+        Ok([EndResources::of([near]), EndResources::of([far])])
+    }
+
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        Copying::new(ByteStream::of_socket(resources.take_fd(), params, facts)?, params.payload_bytes)
+    }
+}
+
+/// A socket on a free port of 127.0.0.1, with the buffers that the case asks for.
+///
+/// # Errors
+/// The kernel's, as where there is no loopback interface.
+pub fn local_socket(kind: SocketType, params: &CaseParams) -> io::Result<OwnedFd> {
+    let made = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?;
+    socket::set_buffers(&made, params)?;
+    bind(&made, &SocketAddrAny::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))?;
+    Ok(made)
+}
+
+fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
+    let mut facts = socket::facts(socket)?;
+    let nodelay = if tcp_nodelay(socket)? { "yes" } else { "no" };
+    facts.insert("nodelay".into(), nodelay.into());
+    facts.insert("congestion_control".into(), tcp_congestion(socket)?);
+    let mss_bytes = sys::socket_option(&socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG)?;
+    facts.insert("mss_bytes".into(), mss_bytes.to_string());
+    Ok(facts)
+}

@@ -1,0 +1,54 @@
+//! UDP over the loopback interface: what finds no room at the receiver is lost.
+
+use std::io;
+
+use rustix::net::{SocketType, connect, getsockname};
+
+use super::copying::Copying;
+use super::fd::{self, Records};
+use super::{socket, tcp};
+use weighbridge_harness::axis::Axis;
+use weighbridge_harness::contract::{Caps, EndResources, InSuites, Mechanism, Side, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::{CaseParams, Wait};
+
+/// Two sockets at 127.0.0.1, connected to each other.
+#[derive(Debug)]
+pub struct Udp;
+
+/// An IPv4 packet of 65,535 bytes, less its header of 20 and that of UDP.
+const MOST_BYTES: usize = 65_535 - 20 - 8;
+
+impl Mechanism for Udp {
+    const ID: &'static str = "udp";
+    const ABOUT: &'static str =
+        "UDP over loopback: one call for each message, and a stream loses what finds no room";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::LOSSY);
+    const WAITS: &'static [Wait] = fd::WAITS;
+    const AXES: &'static [Axis] = socket::AXES;
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("a datagram holds less than 64 KiB");
+    type End = Copying<Records>;
+
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        if params.payload_bytes > MOST_BYTES {
+            return Err(Unsupported(format!(
+                "a message of {} bytes exceeds the {MOST_BYTES} that the 16-bit length of an IPv4 packet leaves to \
+                 UDP; no setting raises that, use a smaller size",
+                params.payload_bytes
+            )));
+        }
+        socket::fits_buffers(host, params)
+    }
+
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let near = tcp::local_socket(SocketType::DGRAM, params)?;
+        let far = tcp::local_socket(SocketType::DGRAM, params)?;
+        connect(&near, &getsockname(&far)?)?;
+        connect(&far, &getsockname(&near)?)?;
+        Ok([EndResources::of([near]), EndResources::of([far])])
+    }
+
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        Copying::new(Records::new(resources.take_fd(), params, socket::facts)?, params.payload_bytes)
+    }
+}

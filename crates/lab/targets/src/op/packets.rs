@@ -1,0 +1,303 @@
+//! UDP packets through a veth pair, to a rule that drops them or to a socket: what the kernel does with a packet in a second.
+//!
+//! Each role has two networks of its own, which the pair connects, and is the sender. The kernel processes a packet at the far end
+//! before the call returns, on the sender's CPU, so the sender's rate is that of the drop or of the accept, and no receiver
+//! competes for the CPU: a socket to which packets are delivered discards them by a filter. Afterwards the far network's own
+//! counters must have as many packets as were sent. Networks, interfaces and rules end with the process.
+
+use std::io;
+use std::marker::PhantomData;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use causeway_os::socket::discard_arrivals;
+use weighbridge_probe::namespace::{self, Network};
+use weighbridge_probe::network::counters::Ipv4Counters;
+use weighbridge_probe::network::filter::{Filter, Verdict, set_rule};
+use weighbridge_probe::network::link::{self, Interface};
+
+use super::{Op, OpContext};
+use crate::sys;
+use weighbridge_harness::axis::{Axis, Choice, choice};
+use weighbridge_harness::contract::{Caps, Facts, Unit, Unsupported};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::params::CaseParams;
+
+/// Where packets end.
+pub trait End: 'static {
+    /// Name of the operation.
+    const ID: &'static str;
+    /// What a reader should know.
+    const ABOUT: &'static str;
+    /// What it does with packets.
+    const VERDICT: Verdict;
+    /// Its axis: by which filter.
+    const AXES: &'static [Axis];
+    /// The filter of a case; none where packets meet no rule.
+    fn filter(params: &CaseParams) -> Option<Filter>;
+}
+
+/// At a rule.
+#[derive(Debug)]
+pub struct Drop;
+
+/// At a socket.
+#[derive(Debug)]
+pub struct Accept;
+
+choice! {
+    /// The rule that drops.
+    pub(crate) enum DropRule {
+        /// Of nftables.
+        Nftables = "nftables",
+        /// Of iptables.
+        Iptables = "iptables",
+    }
+    axis "rule", default Nftables: "the packet filter whose rule drops at PREROUTING, with priority raw"
+}
+
+choice! {
+    /// The rule that accepts.
+    pub(crate) enum AcceptRule {
+        /// There is none.
+        None = "none",
+        /// Of nftables.
+        Nftables = "nftables",
+        /// Of iptables.
+        Iptables = "iptables",
+    }
+    axis "rule", default None: "the packet filter whose rule accepts at PREROUTING, with priority raw"
+}
+
+impl End for Drop {
+    const ID: &'static str = "veth-drop";
+    const ABOUT: &'static str =
+        "a UDP packet sent through a veth pair to a rule that drops it, in networks of our own";
+    const VERDICT: Verdict = Verdict::Drop;
+    const AXES: &'static [Axis] = &[DropRule::AXIS];
+
+    fn filter(params: &CaseParams) -> Option<Filter> {
+        Some(match params.choice() {
+            DropRule::Nftables => Filter::Nftables,
+            DropRule::Iptables => Filter::Iptables,
+        })
+    }
+}
+
+impl End for Accept {
+    const ID: &'static str = "veth-accept";
+    const ABOUT: &'static str =
+        "a UDP packet sent through a veth pair to a socket that discards it, in networks of our own";
+    const VERDICT: Verdict = Verdict::Accept;
+    const AXES: &'static [Axis] = &[AcceptRule::AXIS];
+
+    fn filter(params: &CaseParams) -> Option<Filter> {
+        match params.choice() {
+            AcceptRule::None => None,
+            AcceptRule::Nftables => Some(Filter::Nftables),
+            AcceptRule::Iptables => Some(Filter::Iptables),
+        }
+    }
+}
+
+/// A packet of Ethernet without fragments carries 1500 bytes: 20 of IPv4, 8 of UDP, the payload.
+const MOST_BYTES: usize = 1500 - 20 - 8;
+// Addresses for benchmarks (RFC 2544), seen by no other network.
+const NEAR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// Of a thousand packets the kernel may lose one before the rule, when its backlog is full.
+const LOST_SHARE: f64 = 0.001;
+/// How long to wait for the first packet, and for the last ones while the kernel works off its backlog.
+const DEADLINE: Duration = Duration::from_secs(5);
+const PROBE: &[u8] = b"probe";
+
+/// Both networks, and the sender.
+#[derive(Debug)]
+pub struct Veth<E> {
+    sender: UdpSocket,
+    message: Vec<u8>,
+    sent: u64,
+    far: Network,
+    /// Where accepted packets arrive. A dropped one that arrives is a failure.
+    receiver: UdpSocket,
+    seen_before: Ipv4Counters,
+    end: PhantomData<E>,
+}
+
+impl<E: End> Op for Veth<E> {
+    const ID: &'static str = E::ID;
+    const ABOUT: &'static str = E::ABOUT;
+    const CAPS: Caps = Caps::PAYLOAD;
+    const AXES: &'static [Axis] = E::AXES;
+    const UNIT: Unit = Unit::PerSecond("packets");
+
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        if params.payload_bytes > MOST_BYTES {
+            return Err(Unsupported(format!(
+                "{} bytes exceed the {MOST_BYTES} that a packet of Ethernet carries in UDP; use a smaller size",
+                params.payload_bytes
+            )));
+        }
+        static MAY: OnceLock<Result<(), String>> = OnceLock::new();
+        MAY.get_or_init(|| namespace::may_make_networks().map_err(|error| error.to_string())).clone().map_err(
+            |why| {
+                Unsupported(format!(
+                    "it needs networks of its own: {why}; run it as root, or allow user namespaces (sysctl \
+                     user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+                     kernel.apparmor_restrict_unprivileged_userns)"
+                ))
+            },
+        )
+    }
+
+    fn setup(context: &OpContext<'_>) -> io::Result<Veth<E>> {
+        let filter = E::filter(context.params);
+        let (near, far) = networks()?;
+        near.within(|| {
+            let of = |name, mac, namespace| Interface { name, mac, namespace };
+            link::veth_pair(of("near", NEAR_MAC, None), of("far", FAR_MAC, Some(far.as_fd())))?;
+            link::add_address("near", NEAR, 24)?;
+            link::bring_up("near")?;
+            link::add_neighbour("near", FAR, FAR_MAC)
+        })?;
+        let receiver = far.within(|| {
+            link::add_address("far", FAR, 24)?;
+            link::bring_up("far")?;
+            if let Some(filter) = filter {
+                set_rule(filter, "far", E::VERDICT)?;
+            }
+            bound(FAR)
+        })?;
+        let sender = near.within(|| bound(NEAR))?;
+        sender.connect(receiver.local_addr()?)?;
+        reach(&sender, &receiver, &far, E::VERDICT)?;
+        let seen_before = seen(&far)?;
+        let message = vec![7; context.params.payload_bytes];
+        Ok(Veth { sender, message, sent: 0, far, receiver, seen_before, end: PhantomData })
+    }
+
+    #[inline]
+    fn once(&mut self) -> io::Result<u64> {
+        self.sent += 1;
+        sys::send(&self.sender, &self.message).map(|count| count as u64)
+    }
+
+    fn each(&self) -> Option<u64> {
+        Some(self.message.len() as u64)
+    }
+
+    fn op_bytes(params: &CaseParams) -> u64 {
+        params.payload_bytes as u64
+    }
+
+    fn finish(&mut self) -> io::Result<Facts> {
+        let began = Instant::now();
+        let arrived = loop {
+            let arrived = at_the_end(seen(&self.far)?.since(self.seen_before), E::VERDICT)?;
+            if arrived >= self.sent || began.elapsed() > DEADLINE {
+                break arrived;
+            }
+            thread::sleep(Duration::from_millis(1));
+        };
+        self.receiver.set_nonblocking(true)?;
+        if self.receiver.recv(&mut [0; 1]).is_ok() {
+            return Err(io::Error::other("a packet arrived that must have been dropped or discarded"));
+        }
+        let lost = self.sent.saturating_sub(arrived);
+        if lost as f64 > self.sent as f64 * LOST_SHARE {
+            return Err(io::Error::other(format!(
+                "of {} packets {lost} did not come as far as they must: the kernel had no room for them \
+                 (net.core.netdev_max_backlog), so that the rate is not that of the path",
+                self.sent
+            )));
+        }
+        Ok(Facts::from([
+            ("packets_sent".into(), self.sent.to_string()),
+            ("packets_lost_before_the_rule".into(), lost.to_string()),
+        ]))
+    }
+}
+
+/// Two networks. Who may not make any tries it as root of a user namespace, which becomes that of the whole process.
+fn networks() -> io::Result<(Network, Network)> {
+    let both = || Ok((Network::new()?, Network::new()?));
+    let refused = |error: &causeway_os::Error| error.raw_os_error() == Some(libc::EPERM);
+    match both() {
+        Err(error) if refused(&error) => {
+            namespace::private_user().map_err(|error| match error.raw_os_error() {
+                Some(libc::EINVAL) => io::Error::other(
+                    "roles that are threads of one process (peers=thread) can make networks as root only",
+                ),
+                _ => error.into(),
+            })?;
+            Ok(both()?)
+        }
+        both => Ok(both?),
+    }
+}
+
+fn bound(ip: Ipv4Addr) -> causeway_os::Result<UdpSocket> {
+    UdpSocket::bind((ip, 0)).map_err(|error| causeway_os::Error::new("bind", "a UDP socket", error))
+}
+
+/// Sends packets until one has come to the end of the path, and one that arrives at the socket is looked at; from then on the socket
+/// discards. The kernel connects interfaces a moment after they were brought up, and loses packets until then.
+fn reach(sender: &UdpSocket, receiver: &UdpSocket, far: &Network, verdict: Verdict) -> io::Result<()> {
+    let began = Instant::now();
+    while at_the_end(seen(far)?, verdict)? == 0 {
+        if began.elapsed() > DEADLINE {
+            return Err(io::Error::other("no packet came through the veth pair within 5 s"));
+        }
+        sender.send(PROBE)?;
+        thread::sleep(Duration::from_millis(1));
+    }
+    if verdict == Verdict::Drop {
+        return Ok(());
+    }
+    let mut buffer = [0; 16];
+    receiver.set_read_timeout(Some(DEADLINE))?;
+    let length = receiver.recv(&mut buffer)?;
+    if buffer[..length] != *PROBE {
+        return Err(io::Error::other("another packet arrived than was sent"));
+    }
+    discard_arrivals(receiver)?;
+    // Others that came before that.
+    receiver.set_nonblocking(true)?;
+    while receiver.recv(&mut buffer).is_ok() {}
+    Ok(())
+}
+
+/// What the IPv4 of a network has counted.
+fn seen(network: &Network) -> io::Result<Ipv4Counters> {
+    Ok(network.within(Ipv4Counters::read)?)
+}
+
+/// How many packets came to the end of their path.
+fn at_the_end(seen: Ipv4Counters, verdict: Verdict) -> io::Result<u64> {
+    match verdict {
+        Verdict::Accept => Ok(seen.delivered),
+        Verdict::Drop if seen.delivered == 0 => Ok(seen.received),
+        Verdict::Drop => {
+            Err(io::Error::other(format!("a rule that drops everything let {} packets pass", seen.delivered)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_pass_a_rule_which_drops_are_told() {
+        let seen = Ipv4Counters { received: 10, ..Ipv4Counters::default() };
+        assert_eq!(at_the_end(seen, Verdict::Drop).unwrap(), 10);
+        assert_eq!(at_the_end(seen, Verdict::Accept).unwrap(), 0);
+        let passed = Ipv4Counters { delivered: 1, ..seen };
+        assert!(at_the_end(passed, Verdict::Drop).unwrap_err().to_string().contains("let 1 packets pass"));
+    }
+}

@@ -1,0 +1,132 @@
+//! Signals over descriptors: a post writes a few bytes without meaning, a wait reads them.
+//!
+//! Each signal is a [`Channel`] that says what the descriptors are; everything else is the same for all of them.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+
+use causeway_os::socket;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::Signal;
+use crate::mechanism::fd::{Reader, WAITS, Writer, peer_gone};
+use crate::sys;
+use weighbridge_harness::contract::{EndResources, Side};
+use weighbridge_harness::params::{CaseParams, Wait};
+
+/// What the two ends of a signal read and write.
+pub trait Channel: 'static {
+    /// Its name in case ids.
+    const ID: &'static str;
+    /// What a reader should know, in one sentence.
+    const ABOUT: &'static str;
+    /// What a post writes.
+    const POST: Self::Bytes;
+    /// The type of what a post writes.
+    type Bytes: AsRef<[u8]> + AsMut<[u8]> + Copy;
+
+    /// Of each end, near end first: the descriptor that it reads and the one that it writes.
+    ///
+    /// # Errors
+    /// The error of the system call that failed.
+    fn create() -> io::Result<[[OwnedFd; 2]; 2]>;
+}
+
+/// `eventfd(2)`.
+pub struct EventFd;
+
+impl Channel for EventFd {
+    const ID: &'static str = "eventfd";
+    const ABOUT: &'static str =
+        "an eventfd for each direction: a post writes 1, a wait reads the counter down";
+    const POST: [u8; 8] = 1u64.to_ne_bytes();
+    type Bytes = [u8; 8];
+
+    fn create() -> io::Result<[[OwnedFd; 2]; 2]> {
+        let counter = || eventfd(0, EventfdFlags::CLOEXEC);
+        let (there, back) = (counter()?, counter()?);
+        Ok([[back.try_clone()?, there.try_clone()?], [there, back]])
+    }
+}
+
+/// `pipe(2)` as a signal.
+pub struct PipeByte;
+
+impl Channel for PipeByte {
+    const ID: &'static str = "pipe-byte";
+    const ABOUT: &'static str = "a pipe for each direction: a post writes one byte, a wait reads it";
+    const POST: [u8; 1] = [1];
+    type Bytes = [u8; 1];
+
+    fn create() -> io::Result<[[OwnedFd; 2]; 2]> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let ((there_read, there_write), (back_read, back_write)) = (pipe()?, pipe()?);
+        Ok([[back_read, there_write], [there_read, back_write]])
+    }
+}
+
+/// A Unix socket pair as a signal.
+pub struct SocketByte;
+
+impl Channel for SocketByte {
+    const ID: &'static str = "socket-byte";
+    const ABOUT: &'static str = "a pair of Unix stream sockets: a post writes one byte, a wait reads it";
+    const POST: [u8; 1] = [1];
+    type Bytes = [u8; 1];
+
+    fn create() -> io::Result<[[OwnedFd; 2]; 2]> {
+        let (near, far) = socket::stream_pair()?;
+        Ok([[near.try_clone()?, near], [far.try_clone()?, far]])
+    }
+}
+
+/// One end of a signal over descriptors.
+pub struct Descriptor<C> {
+    reader: Reader,
+    writer: Writer,
+    channel: PhantomData<C>,
+}
+
+impl<C: Channel> Signal for Descriptor<C> {
+    const ID: &'static str = C::ID;
+    const ABOUT: &'static str = C::ABOUT;
+    const WAITS: &'static [Wait] = WAITS;
+
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Ok(C::create()?.map(EndResources::of))
+    }
+
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self> {
+        let (read, write) = (resources.take_fd(), resources.take_fd());
+        Ok(Descriptor {
+            reader: Reader::new(read, params.wait)?,
+            writer: Writer::new(write, params.wait)?,
+            channel: PhantomData,
+        })
+    }
+
+    /// Posts the signal with one write.
+    #[inline]
+    fn post(&mut self) -> io::Result<()> {
+        let bytes = C::POST;
+        let wanted = bytes.as_ref().len();
+        match self.writer.call(|fd| sys::write(&fd, bytes.as_ref()))? {
+            written if written == wanted => Ok(()),
+            written => Err(io::Error::other(format!("{written} of {wanted} bytes were written"))),
+        }
+    }
+
+    /// One read, after waiting as the case says.
+    #[inline]
+    fn wait(&mut self) -> io::Result<()> {
+        let mut bytes = C::POST;
+        let wanted = bytes.as_ref().len();
+        match self.reader.read(bytes.as_mut())? {
+            read if read == wanted => Ok(()),
+            0 => Err(peer_gone()),
+            read => Err(io::Error::other(format!("{read} of {wanted} bytes were read"))),
+        }
+    }
+}

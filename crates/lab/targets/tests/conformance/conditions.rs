@@ -1,0 +1,166 @@
+//! A run is void when its roles did not run as its case says. Real runs, judged by cases that say something else.
+
+use weighbridge_harness::conditions::{self, violations};
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::host::Host;
+use weighbridge_probe::counters::Throttling;
+
+use crate::runs::{self, SHORT};
+use weighbridge_harness::coordinator::{Measured, Outcome};
+use weighbridge_harness::planner::Timing;
+
+pub const TESTS: &[crate::Test] = &[
+    ("a_run_that_is_as_its_case_says_is_valid", as_said),
+    ("a_role_on_another_cpu_makes_a_run_void", elsewhere),
+    ("threads_in_place_of_processes_make_a_run_void", not_apart),
+    ("another_policy_or_nice_value_makes_a_run_void", mislabelled),
+    ("a_setting_that_one_end_lacks_makes_a_run_void", delayed_at_one_end),
+    ("messages_of_a_stream_that_nobody_sent_make_a_run_void", unsent),
+    ("operations_that_nobody_counted_make_a_run_void", uncounted),
+    ("operations_that_the_other_role_did_not_count_make_a_run_void", counted_by_one),
+    ("cpu_time_without_room_in_the_reported_time_makes_a_run_void", overspent),
+    ("a_throttled_control_group_makes_a_run_void", throttled),
+];
+
+fn case(host: &Host, id: &str) -> Prepared {
+    runs::prepare(host, &id.parse().unwrap()).expect("every machine has this case")
+}
+
+fn measured(host: &Host, case: &Prepared, timing: Timing) -> Measured {
+    match runs::run(host, case, timing) {
+        Outcome::Measured(measured) => *measured,
+        other => panic!("{}: {other:?}", case.params.id),
+    }
+}
+
+fn as_said(host: &Host) {
+    for id in [
+        "roundtrip/pipe/1/same-cpu",
+        "roundtrip/pipe/1/same-cpu/peers=thread",
+        "roundtrip/pipe/1/free/nice=0:5",
+        "roundtrip/pipe/1/same-cpu/sched=batch",
+        "stream/pipe/4096/same-cpu",
+        "fan-in/pipe/64/free/streams=3",
+        // Its policy is not that of a scheduler.
+        "fan-out/causeway-sw/64/free/receivers=2",
+        "contend/mutex/0/free/roles=2",
+        "solo/getppid/0/same-cpu",
+    ] {
+        let case = case(host, id);
+        let measured = measured(host, &case, SHORT);
+        assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
+    }
+}
+
+fn elsewhere(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let measured = measured(host, &case, SHORT);
+    let mut other = case.clone();
+    other.params.cpus[1] += 1;
+    let found = violations(&other, &measured);
+    assert!(matches!(&found[..], [why] if why.starts_with("server ran on CPU")), "{found:?}");
+}
+
+fn not_apart(host: &Host) {
+    let [threads, processes] =
+        ["/peers=thread", ""].map(|peers| case(host, &format!("roundtrip/pipe/1/same-cpu{peers}")));
+    let found = violations(&processes, &measured(host, &threads, SHORT));
+    assert!(matches!(&found[..], [why] if why.contains("2 roles ran in 1 processes")), "{found:?}");
+    let found = violations(&threads, &measured(host, &processes, SHORT));
+    assert!(matches!(&found[..], [why] if why.contains("threads of one")), "{found:?}");
+}
+
+fn mislabelled(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let measured = measured(host, &case, SHORT);
+    for (axis, value) in [("nice", "0:3"), ("sched", "batch:other")] {
+        let mut other = case.clone();
+        other.params.axes.insert(axis.into(), value.into());
+        let found = violations(&other, &measured);
+        assert!(matches!(&found[..], [why] if why.contains(axis)), "{axis}={value}: {found:?}");
+    }
+}
+
+/// Nagle's algorithm is off at one end only.
+fn delayed_at_one_end(host: &Host) {
+    for id in ["roundtrip/tcp/1/same-cpu", "stream/tcp/4096/same-cpu", "fan-in/tcp/64/free/streams=3"] {
+        let case = case(host, id);
+        let mut measured = measured(host, &case, SHORT);
+        assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
+        let report = measured.roles.iter_mut().rfind(|report| report.facts.contains_key("nodelay"));
+        report.expect("a role that tells").facts.insert("nodelay".into(), "no".into());
+        let found = violations(&case, &measured);
+        assert!(
+            matches!(&found[..], [why] if why.contains("nodelay no; its case says nodelay=yes")),
+            "{id}: {found:?}"
+        );
+    }
+}
+
+/// A receiver that counts a tenth too much.
+fn unsent(host: &Host) {
+    const LONGER: Timing =
+        Timing { sample_ns: 4_000_000, samples: 20, least_samples: 20, run_ns: 80_000_000 };
+    let case = case(host, "stream/pipe/65536/same-cpu");
+    let mut measured = measured(host, &case, LONGER);
+    assert_eq!(violations(&case, &measured), [] as [&str; 0]);
+    let sent = measured.roles[0].counted.ops;
+    measured.roles[1].counted.ops = sent + sent / 10 + 100;
+    let found = violations(&case, &measured);
+    assert!(found.iter().any(|why| why.contains("of which the sender has counted only")), "{found:?}");
+}
+
+fn uncounted(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let mut measured = measured(host, &case, SHORT);
+    for sample in &mut measured.samples {
+        sample.ops *= 2;
+    }
+    let found = violations(&case, &measured);
+    assert!(found.iter().any(|why| why.contains("only")), "{found:?}");
+}
+
+fn counted_by_one(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let mut measured = measured(host, &case, SHORT);
+    for sample in &mut measured.samples {
+        sample.ops += sample.ops.div_ceil(10);
+    }
+    measured.roles[0].counted.ops *= 2;
+    let found = violations(&case, &measured);
+    assert!(found.iter().any(|why| why.contains("of which client has counted")), "{found:?}");
+}
+
+/// Times that are too short by more than a loaded machine takes from the roles.
+fn overspent(host: &Host) {
+    const LONGER: Timing = Timing { sample_ns: 4_000_000, samples: 8, least_samples: 8, run_ns: 32_000_000 };
+    for id in [
+        "roundtrip/pipe/1/same-cpu",
+        "solo/getppid/0/same-cpu",
+        "pingpong/atomic/0/two-cpus",
+        "stream/pipe/65536/two-cpus",
+    ] {
+        let Some(case) = runs::prepare_or_skip(host, &id.parse().unwrap()) else { continue };
+        // A role that other programs keep from its CPU uses little of it; then once more.
+        let is_void = || {
+            let mut measured = measured(host, &case, LONGER);
+            assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
+            for sample in &mut measured.samples {
+                sample.elapsed_ns /= 20;
+                sample.extra /= 20;
+            }
+            violations(&case, &measured).iter().any(|why| why.contains("of CPU time for an operation"))
+        };
+        assert!((0..20).any(|_| is_void()), "{id}: a twentieth of the time has room for all CPU time");
+    }
+}
+
+fn throttled(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let mut measured = measured(host, &case, SHORT);
+    measured.noise.throttling = Some(Throttling { periods: 0, ns: 0 });
+    assert_eq!(conditions::throttled(&case, &measured), None);
+    measured.noise.throttling = Some(Throttling { periods: 2, ns: 3_500_000 });
+    let why = conditions::throttled(&case, &measured).expect("CPU time was withheld");
+    assert!(why.contains("in 2 periods, for 3.5 ms"), "{why}");
+}

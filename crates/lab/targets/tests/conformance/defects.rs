@@ -1,0 +1,100 @@
+//! Defects of the kinds that made published figures wrong, put into a mechanism one at a time: each is noticed by a real run.
+//!
+//! The mechanism is one of this program only. Its peers are this very program, so they know it too.
+
+use weighbridge_harness::conditions::violations;
+use weighbridge_harness::contract::Prepared;
+use weighbridge_harness::coordinator::{Measured, Outcome};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::planner::Timing;
+use weighbridge_harness::summary;
+
+use crate::runs::{prepare_or_skip, run};
+
+const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 8, least_samples: 5, run_ns: 16_000_000 };
+
+pub const TESTS: &[crate::Test] = &[
+    ("without_a_defect_nothing_is_found", sound),
+    ("a_reader_that_spins_where_the_case_says_that_it_blocks_makes_a_run_void", spins),
+    ("data_that_is_damaged_after_the_first_messages_and_never_read_ends_a_run", damages_late),
+    ("a_rate_above_that_of_a_memory_copy_is_an_anomaly_whatever_is_touched", faster_than_a_copy),
+    ("a_harness_with_a_reading_of_the_clock_in_its_loop_is_an_anomaly", reads_the_clock),
+];
+
+fn measured(host: &Host, id: &str) -> Option<(Prepared, Measured)> {
+    let case = prepare_or_skip(host, &id.parse().unwrap())?;
+    match run(host, &case, TIMING) {
+        Outcome::Measured(measured) => Some((case, *measured)),
+        other => panic!("{id}: {other:?}"),
+    }
+}
+
+fn sound(host: &Host) {
+    for id in ["roundtrip/defective/64/two-cpus", "roundtrip/defective/64/same-cpu"] {
+        let Some((case, measured)) = measured(host, id) else { continue };
+        assert_eq!(violations(&case, &measured), [""; 0], "{id}");
+    }
+}
+
+fn spins(host: &Host) {
+    // Other programs may take a CPU away for a while; then the roles are not busy, and one more run is.
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        let Some((case, measured)) = measured(host, "roundtrip/defective/64/two-cpus/defect=spins") else {
+            return;
+        };
+        let found = violations(&case, &measured);
+        if found.iter().any(|why| why.contains("did not wait in the kernel") && why.contains("wait=block")) {
+            return;
+        }
+        seen.push((found, measured));
+    }
+    panic!("{seen:?}");
+}
+
+/// With `touch=write` nobody reads the messages of the timed part.
+fn damages_late(host: &Host) {
+    for (pattern, touch) in
+        [("roundtrip", "write"), ("stream", "write"), ("stream", "none"), ("roundtrip", "all")]
+    {
+        let id = format!("{pattern}/defective/64/same-cpu/defect=damages-late/touch={touch}");
+        let case = prepare_or_skip(host, &id.parse().unwrap()).expect("every machine has one CPU");
+        match run(host, &case, TIMING) {
+            Outcome::Failed { why, .. } if touch == "all" => {
+                assert!(why.contains("arrived damaged"), "{id}: {why}")
+            }
+            Outcome::Failed { why, .. } => {
+                assert!(why.contains("after the timed part: message 0 does not hold"), "{id}: {why}");
+            }
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+}
+
+/// Figures of real runs, made impossible: the copy that they are compared with is measured in the run itself.
+fn faster_than_a_copy(host: &Host) {
+    for id in [
+        "stream/pipe/65536/same-cpu",
+        "stream/pipe/65536/same-cpu/touch=none",
+        "roundtrip/pipe/65536/same-cpu/touch=lines",
+    ] {
+        let (case, mut measured) = measured(host, id).expect("every machine has one CPU");
+        for sample in &mut measured.samples {
+            sample.ops *= 10_000;
+            sample.bytes *= 10_000;
+        }
+        let flags = summary::run_line(&case, measured, 0, 0).flags;
+        assert!(flags.iter().any(|flag| flag.contains("of a memory copy of this size")), "{id}: {flags:?}");
+    }
+}
+
+fn reads_the_clock(host: &Host) {
+    let case = prepare_or_skip(host, &"roundtrip/defective-harness/1/free".parse().unwrap()).unwrap();
+    match run(host, &case, TIMING) {
+        Outcome::Measured(measured) => {
+            let flags = summary::run_line(&case, *measured, 0, 0).flags;
+            assert!(flags.iter().any(|flag| flag.contains("the harness itself takes")), "{flags:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

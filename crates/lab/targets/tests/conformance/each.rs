@@ -1,0 +1,79 @@
+//! Cases that time each operation by itself.
+
+use weighbridge_harness::coordinator::Outcome;
+use weighbridge_harness::host::Host;
+use weighbridge_record::{CaseId, Latencies};
+
+use crate::runs::{SHORT, prepare, prepare_or_skip, run};
+
+fn latencies(host: &Host, id: &CaseId) -> Option<(Latencies, u64)> {
+    let case = prepare_or_skip(host, id)?;
+    match run(host, &case, SHORT) {
+        Outcome::Measured(measured) => {
+            let ops: u64 = measured.samples.iter().map(|sample| sample.ops).sum();
+            let timed = measured.roles[0].counted.latencies.clone().expect("each operation is timed");
+            Some((timed, ops))
+        }
+        other => panic!("{id}: {other:?}"),
+    }
+}
+
+/// Every operation of every sample is there, and none is longer than the longest.
+pub fn timed(host: &Host) {
+    for mechanism in ["pipe", "unix-seqpacket", "mock"] {
+        let id = CaseId::new("roundtrip", mechanism, 64, "same-cpu").with("time", "each");
+        let Some((timed, ops)) = latencies(host, &id) else { continue };
+        assert_eq!(timed.counts.iter().map(|(_, count)| count).sum::<u64>(), ops, "{id}");
+        let (longest, _) = timed.counts.last().expect("there are operations");
+        assert!(*longest as f64 <= timed.max_ns as f64 * 1.01, "{id}: {longest} {}", timed.max_ns);
+        assert!(timed.counts.is_sorted(), "{id}");
+        if mechanism == "mock" {
+            assert!(matches!(timed.counts[..], [(993..=1007, _)]) && timed.max_ns == 1000, "{id}: {timed:?}");
+        }
+    }
+}
+
+/// A round trip of a microsecond, asked for every two microseconds, takes one; asked for twice in a microsecond, each waits
+/// for all that are late before it.
+pub fn open_loop(host: &Host) {
+    let id = CaseId::new("roundtrip", "mock", 64, "same-cpu");
+    let (calm, _) = latencies(host, &id.clone().with("rate", "500000")).expect("needs nothing");
+    assert_eq!(calm.max_ns, 1000);
+    let (late, ops) = latencies(host, &id.with("rate", "2000000")).expect("needs nothing");
+    assert!(late.max_ns > 1000 + ops * 400, "{ops} operations, the last {} ns late", late.max_ns);
+    assert!(late.counts.len() > 3, "{late:?}");
+}
+
+/// The harness exchanges nothing, and so takes less than a reading of the clock.
+pub fn too_short(host: &Host) {
+    let id = CaseId::new("roundtrip", "noop", 1, "same-cpu").with("time", "each");
+    let case = prepare(host, &id).expect("the harness runs everywhere");
+    match run(host, &case, SHORT) {
+        Outcome::Failed { step, why } => {
+            assert!(step == "batches" && why.contains("leave out time=each"), "{step}: {why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Without being asked: of a megabyte each round trip is timed, of a byte on one CPU none is.
+pub fn auto(host: &Host) {
+    let latencies = |bytes: u64, unit: &str| {
+        let id = CaseId::new("roundtrip", "pipe", bytes, "same-cpu");
+        let case = prepare(host, &if unit.is_empty() { id } else { id.with("time", unit) })
+            .expect("every machine has it");
+        match run(host, &case, SHORT) {
+            Outcome::Measured(measured) => {
+                let ops: u64 = measured.samples.iter().map(|sample| sample.ops).sum();
+                (measured.roles[0].counted.latencies.clone(), ops)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let (timed, ops) = latencies(1 << 20, "");
+    let timed = timed.expect("two readings of the clock are nothing to it");
+    assert_eq!(timed.counts.iter().map(|(_, count)| count).sum::<u64>(), ops, "samples, and nothing else");
+    assert_eq!(latencies(1 << 20, "batch").0, None);
+    // Beside a load a round trip may take long.
+    assert!((0..20).any(|_| latencies(1, "").0.is_none()), "a byte is timed singly each time");
+}
