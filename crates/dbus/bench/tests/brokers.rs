@@ -84,6 +84,12 @@ const OF_MEMBERS: Promises = &[
             broker_killed::broker_killed(host, &case(host, id));
         }
     }),
+    ("sleeps_on_a_descriptor_where_the_case_says", |host, target| {
+        for (pattern, placement) in [("roundtrip", "same-cpu"), ("roundtrip", "free"), ("stream", "free")] {
+            let id = CaseId::new(pattern, target.id, 100, placement).with("sleeps-on", "descriptor");
+            runs::measure(host, &case(host, id), SHORT);
+        }
+    }),
     ("takes_turns_with_a_hub", takes_turns),
     ("dies_with_its_coordinator", coordinator_killed),
     ("what_it_does_not_carry_is_refused_with_the_limit", refusals),
@@ -409,6 +415,11 @@ fn calls(host: &Host, target: &'static Target) {
                 counted.ops
             );
         }
+    }
+    if is_native {
+        let id = CaseId::new("solo", target.id, 0, "free").with("call", "signal").with("idle-members", "5");
+        let measured = measured::measure(host, &id).unwrap();
+        assert!(measured.facts.keys().any(|fact| fact.ends_with("idle_member_kib")), "{:?}", measured.facts);
     }
 }
 
