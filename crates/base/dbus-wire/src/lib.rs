@@ -14,4 +14,5 @@ pub mod driver;
 pub mod introspection;
 pub mod random;
 pub mod rule;
+pub mod sasl;
 pub mod wire;

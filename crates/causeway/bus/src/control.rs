@@ -27,11 +27,11 @@ pub enum Kind {
     SetDoorbell = 4,
     /// Descriptors for the receivers of a message that will be sent: its token, the number of its destination or 0, and the bytes of
     /// the message if the first descriptor is a file that holds it. Answered by `None`, or by `Refused` with a [`Refusal`].
-    Deposit = 5,
-    /// The deposit of a member (first word its number) under a token (second word). Answered by `Descriptor` with the bytes of the
+    Stage = 5,
+    /// The staged transfer of a member (first word its number) under a token (second word). Answered by `Descriptor` with the bytes of the
     /// message in the first descriptor or 0, or by `None`.
     Take = 6,
-    /// A signal with a deposit is sent: its token, its position in the order log, and as text the slots of those that it is for
+    /// A signal with a staged transfer is sent: its token, its position in the order log, and as text the slots of those that it is for
     /// ([`slots_text`]). Not answered.
     Sent = 7,
     /// To a member: slot, number, cursor, first place, with order log, directory, and the doorbell of the authority; as text the laggard
@@ -43,7 +43,7 @@ pub enum Kind {
     None = 18,
     /// A request cannot be granted; the text says why.
     Refused = 19,
-    /// The member was put out; the text says why. The end of the connection follows.
+    /// The member was evicted; the text says why. The end of the connection follows.
     Disconnected = 20,
 }
 
@@ -52,7 +52,7 @@ const KINDS: [Kind; 12] = [
     Kind::Outbox,
     Kind::Doorbell,
     Kind::SetDoorbell,
-    Kind::Deposit,
+    Kind::Stage,
     Kind::Take,
     Kind::Sent,
     Kind::Welcome,
@@ -127,7 +127,7 @@ pub fn slots_text(slots: &[u16]) -> String {
     bits.into_iter().filter_map(|digit| char::from_digit(digit, 16)).collect()
 }
 
-/// The slots of such a text, up to the first character that is no digit.
+/// The slots of such a text, up to the first character that is not a digit.
 pub fn slots_of(text: &str) -> Vec<u16> {
     let digits = text.chars().map_while(|digit| digit.to_digit(16));
     let slots = (0u16..).step_by(4).zip(digits);
@@ -156,7 +156,7 @@ pub fn send(socket: impl AsFd, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Resul
 /// Receives a packet; `None` at the end of the connection.
 ///
 /// # Errors
-/// The kernel's, also that nothing is there yet on a socket that does not wait; [`Error::Refused`] for bytes that are no packet.
+/// The kernel's, also that nothing is there yet on a socket that does not wait; [`Error::Refused`] for bytes that are not a packet.
 pub fn receive(socket: impl AsFd) -> Result<Option<(Packet, Vec<OwnedFd>)>> {
     let mut bytes = [0; PACKET_BYTES];
     let (count, fds) = socket::recv_with_fds(socket, &mut bytes, FDS_MAX)?;
@@ -165,9 +165,7 @@ pub fn receive(socket: impl AsFd) -> Result<Option<(Packet, Vec<OwnedFd>)>> {
     }
     match Packet::decode(&bytes[..count]) {
         Some(packet) => Ok(Some((packet, fds))),
-        None => Err(Error::Refused(
-            "a packet on the control socket has a form that this version does not know".into(),
-        )),
+        None => Err(Error::Refused("unknown packet on the control socket".into())),
     }
 }
 

@@ -21,7 +21,7 @@ pub mod name {
     pub const FAILED: &str = "org.freedesktop.DBus.Error.Failed";
     /// The object has no such method.
     pub const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
-    /// The text is no match rule.
+    /// The text is not a match rule.
     pub const MATCH_RULE_INVALID: &str = "org.freedesktop.DBus.Error.MatchRuleInvalid";
     /// There is no such rule to remove.
     pub const MATCH_RULE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.MatchRuleNotFound";
@@ -90,14 +90,14 @@ impl fmt::Display for Error {
             Error::Method { name, message } => write!(f, "{name}: {message}"),
             Error::TooLong { bytes, most } => write!(
                 f,
-                "a message of {bytes} bytes is too long for this connection: {most} are possible, open it with a larger outbox"
+                "the message has {bytes} bytes, but the outbox of this connection takes at most {most}; open it with a larger outbox"
             ),
-            Error::Full => f.write_str("there is no space until members that are behind have read"),
-            Error::Disconnected(why) => write!(f, "the bus ended this connection: {why}"),
+            Error::Full => f.write_str("no space: members that are behind must read first"),
+            Error::Disconnected(why) => write!(f, "disconnected by the bus: {why}"),
             Error::AuthorityGone => f.write_str("the process that serves the bus is gone"),
             Error::Broken { member, position } => write!(
                 f,
-                "the bus has ended: the entry of {member} at position {position} of the order log makes no sense"
+                "the bus has ended: {member} wrote an invalid entry at position {position} of the order log"
             ),
         }
     }

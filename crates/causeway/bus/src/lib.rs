@@ -47,8 +47,9 @@ pub mod zbus;
 pub use asynchronous::{AsyncConnection, Calls, Signals};
 #[cfg(not(loom))]
 pub use authority::{
-    ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, BUS_INTERFACE, Carried, DO_NOT_QUEUE, Event,
-    NameReply, PASSED_ON, Parcel, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket, TransferLimits,
+    ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, BUS_INTERFACE, DO_NOT_QUEUE, Event,
+    InboundMessage, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket,
+    TransferLimits, TransferRef,
 };
 #[cfg(not(loom))]
 pub use causeway_dbus_wire::{rule::MatchRule, wire};

@@ -57,7 +57,7 @@ impl Monitor {
     pub fn open(path: impl AsRef<Path>) -> Result<Monitor> {
         let (link, _, fds) = Link::join(path.as_ref(), None)?;
         let Ok([order, directory]) = <[OwnedFd; 2]>::try_from(fds) else {
-            return Err(Error::Refused("the welcome of the bus lacks descriptors".into()));
+            return Err(Error::Refused("incomplete welcome from the bus: descriptors are missing".into()));
         };
         let order = OrderLog::open(&order, Access::ReadOnly)?;
         let directory = Directory::open(&directory)?;
@@ -210,9 +210,10 @@ impl Monitor {
             .map(|(index, peer)| {
                 let own = names.iter().filter(|(_, id)| *id == peer.id).map(|(name, _)| name.clone());
                 let own = own.chain((index == 0).then(|| name_of(peer.id))).collect();
-                let statistics = match usize::from(index) < self.order.slots() {
-                    true => Statistics::of(&self.order, index, end),
-                    false => Statistics::default(),
+                let statistics = if usize::from(index) < self.order.slots() {
+                    Statistics::of(&self.order, index, end)
+                } else {
+                    Statistics::default()
                 };
                 (peer, own, statistics)
             })

@@ -21,7 +21,7 @@ use crate::monitor::Monitor;
 pub const ADDRESS_VARIABLE: &str = "CAUSEWAY_BUS";
 const DBUS_VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
 
-/// Where a bus with a D-Bus socket at this path serves natively, unless it was told otherwise: beside it.
+/// Where a bus with a D-Bus socket at this path serves natively, by default: next to it.
 ///
 /// ```
 /// assert_eq!(causeway_bus::native_socket_beside("/run/bus".as_ref()).as_os_str(), "/run/bus.native");
@@ -68,7 +68,7 @@ pub fn session_socket() -> Result<Option<PathBuf>> {
     match served_guid(&named) {
         Some(served) if !candidates.iter().all(|candidate| is_same(&candidate.guid, &served)) => {
             Err(Error::Invalid(format!(
-                "{ADDRESS_VARIABLE} ({}) and {DBUS_VARIABLE} ({addresses}) name two buses; unset one of them",
+                "{ADDRESS_VARIABLE} ({}) and {DBUS_VARIABLE} ({addresses}) refer to different buses; unset one of them",
                 named.display()
             )))
         }
@@ -100,7 +100,7 @@ impl Monitor {
 fn session_path() -> Result<PathBuf> {
     session_socket()?.ok_or_else(|| {
         Error::Invalid(format!(
-            "there is no native socket of the session's bus: {ADDRESS_VARIABLE} is not set, and no causewayd serves beside {DBUS_VARIABLE} or $XDG_RUNTIME_DIR/bus"
+            "no native socket found for the session bus: {ADDRESS_VARIABLE} is not set, and no causewayd serves next to {DBUS_VARIABLE} or $XDG_RUNTIME_DIR/bus"
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! A message of a member on its first steps: given its sender, shown to monitors, and handed to the driver or to the bus.
+//! A message of a member on its first steps: given its sender, update to monitors, and handed to the driver or to the bus.
 
 mod native;
 
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use causeway_dbus_wire::wire::{Header, Kind, stamped};
 
-use crate::bus::{Bus, DRIVER, Letter};
+use crate::bus::{Bus, DRIVER, RoutedMessage};
 use crate::connection::Incoming;
 use crate::driver;
 use crate::member::{MemberId, Stage};
@@ -29,7 +29,7 @@ impl Bus {
         match member.stage {
             Stage::Monitor => return self.disconnect(from, "a monitor must not send"),
             Stage::New if !is_for_driver => {
-                return self.disconnect(from, "it sends to others before it has said Hello");
+                return self.disconnect(from, "it sent a message before Hello");
             }
             _ => {}
         }
@@ -38,23 +38,24 @@ impl Bus {
             return;
         }
         if header.unix_fds > self.config.limits.message_descriptors {
-            return self.disconnect(from, "it sends more descriptors with one message than this bus allows");
+            return self
+                .disconnect(from, "it sent more file descriptors with one message than this bus allows");
         }
         let Some(stamp) = stamped(bytes, &header, &name) else {
-            return self.disconnect(from, "with its sender a message is too large");
+            return self.disconnect(from, "a message is too large once its sender is filled in");
         };
         self.counters.accepted += 1;
         let header = Header { sender: Some(&name), ..header };
         let args = LazyArgs::new(&header, bytes);
         let message = Rc::new(Message::new(stamp, descriptors));
-        let letter = Letter::of(from, &header, &args, &message);
-        self.open_entry(letter);
-        self.capture(letter);
+        let routed = RoutedMessage::of(from, &header, &args, &message);
+        self.open_entry(routed);
+        self.capture(routed);
         match header.destination {
-            Some(DRIVER) => driver::handle(self, from, letter),
-            Some(_) => self.route(from, letter),
-            None if header.kind == Kind::MethodCall => driver::handle(self, from, letter),
-            None => self.broadcast(letter),
+            Some(DRIVER) => driver::handle(self, from, routed),
+            Some(_) => self.route(from, routed),
+            None if header.kind == Kind::MethodCall => driver::handle(self, from, routed),
+            None => self.broadcast(routed),
         }
         self.close_entry();
     }

@@ -37,7 +37,6 @@ pub struct Starts {
 
 impl Starts {
     /// How many services are being started.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -62,7 +61,6 @@ impl Starts {
     }
 
     /// How long ago the start of this service began; nothing if it is not being started.
-    #[must_use]
     pub fn age(&self, name: &str, now: Instant) -> Option<Duration> {
         self.by_name.get(name).map(|start| now.saturating_duration_since(start.begun))
     }
@@ -73,7 +71,6 @@ impl Starts {
     }
 
     /// The name that a start is for, unless it has ended.
-    #[must_use]
     pub fn name_of(&self, number: u64) -> Option<Rc<str>> {
         self.by_name.iter().find(|(_, start)| start.number == number).map(|(name, _)| Rc::clone(name))
     }
@@ -85,13 +82,11 @@ impl Starts {
     }
 
     /// When the next start fails.
-    #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.by_name.values().map(|start| start.deadline).min()
     }
 
     /// A service whose time is over.
-    #[must_use]
     pub fn expired(&self, now: Instant) -> Option<Rc<str>> {
         self.by_name.iter().find(|(_, start)| start.deadline <= now).map(|(name, _)| Rc::clone(name))
     }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// A message bus for D-Bus programs and native members.
+/// A message bus for D-Bus clients and native members.
 ///
-/// Started with the options of dbus-daemon, it can take its place in a session or in a test. One of --session, --system,
-/// --address and --config-file must be there.
+/// It takes the options of dbus-daemon and can replace it in a session or in a test. One of --session, --system,
+/// --address and --config-file is required.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -15,61 +15,61 @@ use clap::Parser;
     after_help = "Example: causewayd --address unix:path=/run/user/1000/my-bus --print-address"
 )]
 pub struct Args {
-    /// Serve the bus of a login session, as /usr/share/dbus-1/session.conf says where there is one
+    /// Serve a session bus, configured by /usr/share/dbus-1/session.conf if it exists
     #[arg(long, conflicts_with_all = ["system", "config_file"])]
     pub session: bool,
-    /// Serve a bus as /usr/share/dbus-1/system.conf says
+    /// Serve a bus configured by /usr/share/dbus-1/system.conf
     #[arg(long, conflicts_with = "config_file")]
     pub system: bool,
-    /// Serve a bus as this configuration file of dbus-daemon says
+    /// Serve a bus configured by this configuration file of dbus-daemon
     #[arg(long, value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// Listen here instead: unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER, unix:runtime=yes, systemd: for the sockets of a socket unit; several are separated by semicolons
+    /// Listen at this address instead: unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER, unix:runtime=yes, or systemd: for the sockets of a socket unit; several separated by semicolons
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<String>,
-    /// Write the address to this descriptor, by default standard output, once clients can connect
+    /// Print the address to this file descriptor [default: standard output] once clients can connect
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_address: Option<i32>,
-    /// Let processes of this user join natively, with the bus in their memory, at a socket with this path; --session does so beside its own socket
+    /// Let processes of this user join as native members, over shared memory, at a socket with this path; --session does so next to its D-Bus socket
     #[arg(long, value_name = "PATH")]
     pub native: Option<PathBuf>,
-    /// Put a native member out that stands in the way of others for so many milliseconds
+    /// Evict a native member that blocks others for this many milliseconds
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = milliseconds, allow_hyphen_values = true)]
     pub laggard_deadline: u64,
-    /// Write the path of the native socket to this descriptor, by default standard output; services that causewayd starts find it in CAUSEWAY_BUS
+    /// Print the path of the native socket to this file descriptor [default: standard output]; services that causewayd starts find it in CAUSEWAY_BUS
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_native: Option<i32>,
-    /// Write the number of the process to this descriptor, by default standard output
+    /// Print the process ID to this file descriptor [default: standard output]
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_pid: Option<i32>,
-    /// Return when clients can connect, and go on in the background
+    /// Return once clients can connect, and run in the background
     #[arg(long, overrides_with_all = ["fork", "nofork"])]
     pub fork: bool,
-    /// Stay in the foreground, whatever the configuration says
+    /// Run in the foreground even if the configuration says otherwise
     #[arg(long, overrides_with_all = ["fork", "nofork"])]
     pub nofork: bool,
-    /// Write no file with the number of the process, whatever the configuration says
+    /// Write no PID file even if the configuration names one
     #[arg(long, overrides_with = "nopidfile")]
     pub nopidfile: bool,
-    /// Say what goes wrong on standard error, whatever the configuration says
+    /// Log to standard error even if the configuration says otherwise
     #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub nosyslog: bool,
-    /// Say what goes wrong in the system's log
+    /// Log to the system log
     #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub syslog: bool,
-    /// Say what goes wrong in the system's log and nowhere else
+    /// Log to the system log only
     #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub syslog_only: bool,
     /// Accepted for programs that start dbus-daemon with it; services are started by their Exec= line all the same
     #[arg(long, overrides_with = "systemd_activation")]
     pub systemd_activation: bool,
-    /// Print what the driver's object says of itself, and end
+    /// Print the introspection data of org.freedesktop.DBus, and exit
     #[arg(long)]
     pub introspect: bool,
-    /// Print the manual page, and end
+    /// Print the manual page, and exit
     #[arg(long)]
     pub man: bool,
-    /// Print a script that completes options in a shell, and end
+    /// Print shell completions, and exit
     #[arg(long, value_name = "SHELL")]
     pub completions: Option<clap_complete::Shell>,
     /// This process was started by one with --fork

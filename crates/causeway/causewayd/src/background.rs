@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 /// # Errors
 /// It cannot be started, or has ended; its own message says why.
 pub fn start_again() -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot go on in the background: {error}");
+    let failed = |error: std::io::Error| format!("cannot run in the background: {error}");
     let (mut ours, theirs) = std::io::pipe().map_err(failed)?;
     let mut again = Command::new("/proc/self/exe");
     if let Some(name) = std::env::args_os().next() {
@@ -27,16 +27,13 @@ pub fn start_again() -> Result<(), String> {
     child.map_err(failed)?;
     match ours.read(&mut [0]) {
         Ok(1) => Ok(()),
-        _ => Err("the process in the background has ended".into()),
+        _ => Err("the background process has exited".into()),
     }
 }
 
 /// Leaves terminal and session behind, and tells the process that was called that clients can connect.
-///
-/// # Errors
-/// The kernel's.
 pub fn detach() -> Result<(), String> {
-    let failed = |error: rustix::io::Errno| format!("cannot go on in the background: {error}");
+    let failed = |error: rustix::io::Errno| format!("cannot run in the background: {error}");
     // What `ps`, `pgrep` and lists of connections show.
     rustix::thread::set_name(c"causewayd").map_err(failed)?;
     // It is no leader of its process group, unless somebody has made it one.

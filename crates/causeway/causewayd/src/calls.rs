@@ -54,7 +54,6 @@ impl Calls {
     }
 
     /// Is a reply to this call waited for?
-    #[must_use]
     pub fn is_open(&self, call: Call) -> bool {
         self.of_callee.get(&call.callee).is_some_and(|calls| calls.contains_key(&(call.caller, call.serial)))
     }
@@ -72,7 +71,6 @@ impl Calls {
     }
 
     /// How many calls of this member wait.
-    #[must_use]
     pub fn open_of(&self, caller: MemberId) -> u32 {
         self.open_of_caller.get(&caller).copied().unwrap_or(0)
     }
@@ -109,7 +107,6 @@ impl Calls {
     }
 
     /// When the next call ends without a reply.
-    #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.by_deadline.first().map(|(deadline, _)| *deadline)
     }

@@ -22,7 +22,6 @@ pub struct Children {
 impl Children {
     /// None yet. They will have this limit of descriptors, not the one to which the bus raises its own: programs that use `select`
     /// break with a high one.
-    #[must_use]
     pub fn new(descriptors: Rlimit) -> Children {
         Children { running: FxHashMap::default(), descriptors }
     }

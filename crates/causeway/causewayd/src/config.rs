@@ -23,12 +23,12 @@ pub struct Config {
     pub policy: Policy,
     /// Detach from the terminal, unless the command line says otherwise?
     pub fork: bool,
-    /// Say what goes wrong in the system's log, unless the command line says otherwise?
+    /// Log to the system log, unless the command line says otherwise?
     pub syslog: bool,
     /// A file for the process number.
     pub pid_file: Option<PathBuf>,
     /// What was written there and is not done, in sentences.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// How much is allowed, and how long. The names are those of `<limit>`.
@@ -87,7 +87,6 @@ impl Default for Limits {
 
 impl Limits {
     /// For one user's own programs, which are to meet a limit only if something is wrong with them.
-    #[must_use]
     pub fn session() -> Limits {
         let per_member = PerMember {
             bytes: 256 << 20,
@@ -152,7 +151,6 @@ impl Limits {
 
 impl Config {
     /// A bus for one user's own programs, without a configuration file: everything is allowed, and services are those of the session.
-    #[must_use]
     pub fn session() -> Config {
         Config {
             bus_type: Some("session".into()),
@@ -164,7 +162,6 @@ impl Config {
     }
 
     /// What a configuration file starts from: nothing is allowed, nowhere is listened.
-    #[must_use]
     pub fn empty() -> Config {
         Config {
             bus_type: None,
@@ -175,13 +172,12 @@ impl Config {
             fork: false,
             syslog: false,
             pid_file: None,
-            remarks: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }
 
 /// Where the session's `.service` files are. Source: D-Bus Specification, "Standard session service directories".
-#[must_use]
 pub fn session_service_dirs() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let runtime = variable("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("dbus-1/services"));

@@ -1,6 +1,6 @@
 //! Reads configuration files of dbus-daemon.
 //!
-//! What this bus does not do is put into [`Config::remarks`] where going on without it is safe, and refused where it would let
+//! What this bus does not do is put into [`Config::warnings`] where going on without it is safe, and refused where it would let
 //! somebody do more than the file says. Source: dbus-daemon(1), "CONFIGURATION FILE".
 
 use std::fmt;
@@ -38,7 +38,7 @@ impl std::error::Error for BadConfig {}
 /// Reads a file and all that it includes.
 ///
 /// # Errors
-/// A file cannot be read, is no configuration, or asks for something that cannot be left out safely.
+/// A file cannot be read, is not a configuration, or asks for something that cannot be left out safely.
 pub fn read(file: &Path) -> Result<Config, BadConfig> {
     let mut config = Config::empty();
     read_into(&mut config, file, 0)?;
@@ -93,8 +93,8 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
         }
         "auth" if text == "EXTERNAL" => {}
         "auth" => config
-            .remarks
-            .push(format!("the mechanism {text} is not offered; clients authenticate with EXTERNAL")),
+            .warnings
+            .push(format!("the mechanism {text} is not supported; clients authenticate with EXTERNAL")),
         "include" => {
             let other = folder().join(text);
             let may_be_missing = node.attribute("ignore_missing") == Some("yes");
@@ -118,9 +118,9 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
         "limit" => {
             let limit = node.attribute("name").ok_or_else(|| "a <limit> has no name".to_owned())?;
             let value =
-                text.parse().map_err(|_| format!("the limit {limit} is `{text}`, which is no number"))?;
+                text.parse().map_err(|_| format!("invalid number in the limit {limit}: `{text}`"))?;
             if !config.limits.set(limit, value)? {
-                config.remarks.push(format!("the limit {limit} is not known here, and left out"));
+                config.warnings.push(format!("unknown limit {limit} ignored"));
             }
         }
         "policy" => policy_file::add(config, node)?,
@@ -128,16 +128,16 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
         // The bus does not change its file mode mask.
         "keep_umask" => {}
         "syslog" => config.syslog = true,
-        "servicehelper" => config.remarks.push(
-            "<servicehelper> is not done: services are started as the user of this bus, and those of other users are not".into(),
+        "servicehelper" => config.warnings.push(
+            "<servicehelper> is not supported: services are started as the user of this bus, and those of other users are not started".into(),
         ),
         "allow_anonymous" => {
-            return Err(Why::Here("anonymous clients are never let in; remove <allow_anonymous>".into()));
+            return Err(Why::Here("anonymous clients are not supported; remove <allow_anonymous>".into()));
         }
         "selinux" | "apparmor" => {
-            config.remarks.push(format!("<{name}> is not done: no security module is asked"));
+            config.warnings.push(format!("<{name}> is not supported"));
         }
-        other => return Err(Why::Here(format!("<{other}> is no element of a configuration"))),
+        other => return Err(Why::Here(format!("unknown configuration element <{other}>"))),
     }
     Ok(())
 }
@@ -176,17 +176,17 @@ mod tests {
         assert_eq!(config.limits.message_bytes, 128 << 20);
         assert_eq!(config.limits.reply, Some(std::time::Duration::from_millis(100)));
         assert_eq!(self::config("<limit name='reply_timeout'>-1</limit>").unwrap().limits.reply, None);
-        assert_eq!((config.listen.len(), config.service_dirs.len(), config.remarks.len()), (1, 1, 1));
+        assert_eq!((config.listen.len(), config.service_dirs.len(), config.warnings.len()), (1, 1, 1));
     }
 
     #[test]
     fn what_cannot_be_left_out_is_refused_with_the_reason() {
         for (text, why) in [
-            ("<allow_anonymous/>", "anonymous clients are never let in"),
+            ("<allow_anonymous/>", "anonymous clients are not supported"),
             ("<include>none.conf</include>", "No such file"),
             ("<include>bus.conf</include>", "it includes itself"),
-            ("<limit name='max_message_size'>many</limit>", "the limit max_message_size is `many`"),
-            ("<colour/>", "<colour> is no element"),
+            ("<limit name='max_message_size'>many</limit>", "invalid number in the limit max_message_size"),
+            ("<colour/>", "unknown configuration element <colour>"),
             ("<policy at_console='true'><allow own='*'/></policy>", "at_console"),
             ("<policy context='default'><allow own='*' send_type='signal'/></policy>", "own"),
         ] {

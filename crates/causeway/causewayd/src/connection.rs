@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Instant;
 
+use causeway_dbus_wire::sasl::{Progress, Server};
 use causeway_dbus_wire::wire::{Fault, Header, message_bytes, walk};
 use causeway_os::socket::MAX_FDS;
 use rustix::io::Errno;
@@ -18,7 +19,6 @@ use rustix::net::{
 
 use crate::descriptors::{Descriptors, close_socket};
 use crate::message::Message;
-use crate::sasl::{Progress, Sasl};
 
 /// What is read at once, so that no connection keeps the others waiting.
 pub const READ_BYTES: usize = 64 << 10;
@@ -40,7 +40,7 @@ pub enum End {
     Closed,
     /// It is not accepted, for this reason.
     NotAuthenticated(&'static str),
-    /// It sent what is no message.
+    /// It sent an invalid message.
     Invalid(Fault),
     /// Its descriptors are not those that its messages say.
     Descriptors(&'static str),
@@ -53,10 +53,8 @@ impl fmt::Display for End {
         match self {
             End::Closed => f.write_str("its connection is closed"),
             End::NotAuthenticated(why) | End::Descriptors(why) => f.write_str(why),
-            End::Invalid(fault) => write!(f, "it sends what is no message: {fault}"),
-            End::TooMuch => {
-                f.write_str("a message that has not arrived whole is above the limit of incoming bytes")
-            }
+            End::Invalid(fault) => write!(f, "it sent an invalid message: {fault}"),
+            End::TooMuch => f.write_str("an incomplete message exceeds the limit of incoming bytes"),
         }
     }
 }
@@ -87,7 +85,7 @@ pub struct Connection {
     socket: OwnedFd,
     uid: u32,
     /// Until it has begun.
-    sasl: Option<Sasl>,
+    sasl: Option<Server>,
     passes_descriptors: bool,
     input: Vec<u8>,
     /// Bytes of `input` that were handed out.
@@ -103,12 +101,11 @@ pub struct Connection {
 
 impl Connection {
     /// A connected socket that does not block, of a process of this user. Messages above `most_message_bytes` end it.
-    #[must_use]
     pub fn new(socket: OwnedFd, uid: u32, most_message_bytes: usize) -> Connection {
         Connection {
             socket,
             uid,
-            sasl: Some(Sasl::new(uid)),
+            sasl: Some(Server::new(Some(uid))),
             passes_descriptors: false,
             input: Vec::new(),
             used: 0,
@@ -121,19 +118,16 @@ impl Connection {
     }
 
     /// Can descriptors be passed to the client?
-    #[must_use]
     pub fn passes_descriptors(&self) -> bool {
         self.passes_descriptors
     }
 
     /// Descriptors that wait for the rest of their message.
-    #[must_use]
     pub fn waiting_descriptors(&self) -> u64 {
         self.arrived.len() as u64
     }
 
     /// Since when descriptors wait for the rest of their message.
-    #[must_use]
     pub fn descriptors_wait_since(&self) -> Option<Instant> {
         self.arrived_since
     }
@@ -180,17 +174,17 @@ impl Connection {
             Ok(message) => message,
         };
         if message.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(End::Descriptors("some of its descriptors could not be received"));
+            return Err(End::Descriptors("some of its file descriptors could not be received"));
         }
         if !self.arrived.is_empty() {
             if !self.passes_descriptors && self.sasl.is_none() {
-                return Err(End::Descriptors("it did not say that it would send descriptors"));
+                return Err(End::Descriptors("it sent file descriptors without negotiating them"));
             }
             if self.arrived.len() > MOST_WAITING_FDS {
-                return Err(End::Descriptors("it sends more descriptors than its messages say"));
+                return Err(End::Descriptors("it sent more file descriptors than its messages announce"));
             }
             if self.arrived.are_too_many_pending() {
-                return Err(End::Descriptors("too many descriptors of its user wait to be closed"));
+                return Err(End::Descriptors("too many file descriptors of its user wait to be closed"));
             }
             self.arrived_since.get_or_insert(now);
         }
@@ -218,7 +212,7 @@ impl Connection {
             self.passes_descriptors = passes_descriptors;
             self.sasl = None;
             if !self.arrived.is_empty() && !passes_descriptors {
-                return Err(End::Descriptors("it did not say that it would send descriptors"));
+                return Err(End::Descriptors("it sent file descriptors without negotiating them"));
             }
         }
         Ok(has_begun)
@@ -256,19 +250,18 @@ impl Connection {
         walk(&header, &bytes[header.header_bytes..], &mut |_, _| {}).map_err(End::Invalid)?;
         let wanted = header.unix_fds as usize;
         if wanted > self.arrived.len() {
-            return Err(End::Descriptors("a message says more descriptors than came with it"));
+            return Err(End::Descriptors("a message announces more file descriptors than it came with"));
         }
         let descriptors = self.arrived.take_first(wanted);
         if self.arrived.is_empty() {
             self.arrived_since = None;
         } else if is_last {
-            return Err(End::Descriptors("a message says fewer descriptors than came with it"));
+            return Err(End::Descriptors("a message announces fewer file descriptors than it came with"));
         }
         Ok(Some(Incoming { header, bytes, descriptors }))
     }
 
     /// Is there a message that [`next_message`](Connection::next_message) returns, or the fault for which the connection must end?
-    #[must_use]
     pub fn has_message(&self) -> bool {
         self.sasl.is_none()
             && match message_bytes(self.unread()) {
@@ -292,7 +285,6 @@ impl Connection {
     }
 
     /// Bytes that have arrived of a message that is not complete.
-    #[must_use]
     pub fn incomplete_bytes(&self) -> usize {
         self.unread().len()
     }
@@ -317,9 +309,7 @@ impl Connection {
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::TOOMANYREFS) => {
-                    return Err(End::Descriptors(
-                        "the kernel keeps no more descriptors on their way for this user",
-                    ));
+                    return Err(End::Descriptors("too many file descriptors of this user are in flight"));
                 }
                 Err(_) => return Err(End::Closed),
             };
@@ -370,7 +360,6 @@ impl Connection {
     }
 
     /// Does something wait to be written?
-    #[must_use]
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }

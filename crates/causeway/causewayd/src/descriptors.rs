@@ -35,31 +35,26 @@ pub struct Descriptors {
 
 impl Descriptors {
     /// None yet, of this user.
-    #[must_use]
     pub fn of(user: User) -> Descriptors {
         Descriptors { fds: Vec::new(), user }
     }
 
     /// Are more of this user still to be closed than a user may have?
-    #[must_use]
     pub fn are_too_many_pending(&self) -> bool {
         Closer::of(self.user).lock().pending > MOST_PENDING
     }
 
     /// How many.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.fds.len()
     }
 
     /// Are there none?
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fds.is_empty()
     }
 
     /// All of them, to be sent.
-    #[must_use]
     pub fn borrowed(&self) -> Vec<BorrowedFd<'_>> {
         self.fds.iter().map(AsFd::as_fd).collect()
     }

@@ -8,9 +8,6 @@ use crate::args::Args;
 const NAME: &str = "causewayd";
 
 /// The manual page, for `man -l -`.
-///
-/// # Errors
-/// It cannot be made; no reason is known.
 pub fn manual() -> Result<String, String> {
     let mut page = Vec::new();
     clap_mangen::Man::new(Args::command().name(NAME)).render(&mut page).map_err(|error| error.to_string())?;
@@ -18,9 +15,6 @@ pub fn manual() -> Result<String, String> {
 }
 
 /// The script that completes options in a shell.
-///
-/// # Errors
-/// It cannot be made; no reason is known.
 pub fn completions(shell: Shell) -> Result<String, String> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), NAME, &mut script);

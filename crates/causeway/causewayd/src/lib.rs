@@ -7,7 +7,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `names`, `matches`, `calls`, `quota`, `policy`, `activation` | state and decisions, without sockets |
-//! | `sasl`, `connection`, `descriptors`, [`listen`] | one socket each, without names |
+//! | `connection`, `descriptors`, [`listen`] | one socket each, without names |
 //! | [`systemd`] | sockets of a service manager |
 //! | [`bus`] | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
@@ -43,7 +43,6 @@ pub mod native_path;
 mod policy;
 mod policy_file;
 mod quota;
-mod sasl;
 pub mod serve;
 mod service_file;
 pub mod systemd;

@@ -65,7 +65,7 @@ fn run(args: &Args) -> Result<(), String> {
     let pid_file = config.pid_file.clone().filter(|_| !args.nopidfile).map(PidFile::write).transpose()?;
     let native = native_place(args, handed, &listeners, &guid)?;
     let bus = Bus::new(config, Box::new(load), guid, address.clone());
-    bus.say_remarks();
+    bus.log_warnings();
     let mut server = Server::new(bus, listeners, children)?;
     let native = serve_natively(args, &mut server, native)?;
     // Before anything is printed: who reads an address may rely on the bus.
@@ -85,7 +85,7 @@ fn run(args: &Args) -> Result<(), String> {
     if args.detached {
         background::detach()?;
     }
-    if let Err(why) = systemd::say_ready() {
+    if let Err(why) = systemd::notify_ready() {
         log(&why);
     }
     let served = server.run();
@@ -127,9 +127,10 @@ fn listen_all(
             address => listeners.push(Listener::open(address, guid)?),
         }
     }
-    match listeners.is_empty() {
-        true => Err("the address is empty; write unix:path=PATH".into()),
-        false => Ok((listeners, native)),
+    if listeners.is_empty() {
+        Err("the address is empty; write unix:path=PATH".into())
+    } else {
+        Ok((listeners, native))
     }
 }
 
@@ -143,10 +144,7 @@ fn native_place(
 ) -> Result<Option<NativePlace>, String> {
     match (&handed, &args.native) {
         (Some(NativePlace { path, .. }), Some(_)) => {
-            return Err(format!(
-                "systemd has handed over the native socket {}; leave --native out",
-                path.display()
-            ));
+            return Err(format!("systemd passed the native socket {}; remove --native", path.display()));
         }
         (Some(_), None) => return Ok(handed),
         _ => {}
@@ -172,7 +170,7 @@ fn serve_natively(
     let Some(place) = place else {
         if args.session {
             log(
-                "it serves D-Bus programs only, for XDG_RUNTIME_DIR is not set; --native PATH lets native members join",
+                "serving D-Bus clients only: XDG_RUNTIME_DIR is not set; --native PATH lets native members join",
             );
         }
         return Ok(None);
@@ -186,7 +184,7 @@ fn serve_natively(
         Ok(()) => Ok(Some(path)),
         Err(why) if must_serve => Err(why),
         Err(why) => {
-            log(&format!("{why}; it serves D-Bus programs only"));
+            log(&format!("{why}; serving D-Bus clients only"));
             Ok(None)
         }
     }

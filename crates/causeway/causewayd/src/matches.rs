@@ -169,7 +169,6 @@ impl Matches {
     }
 
     /// Does any rule ask for messages to others?
-    #[must_use]
     pub fn has_eavesdroppers(&self) -> bool {
         self.eavesdropping > 0
     }

@@ -13,13 +13,11 @@ pub struct MemberId(pub u64);
 
 impl MemberId {
     /// The unique name of this member: `:1.7`.
-    #[must_use]
     pub fn unique_name(self) -> Rc<str> {
         format!(":1.{}", self.0).into()
     }
 
     /// The member that has this unique name, if one has.
-    #[must_use]
     pub fn from_unique_name(name: &str) -> Option<MemberId> {
         unique_number(name).map(MemberId)
     }
@@ -37,8 +35,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity with the groups that the kernel says beside the first one.
-    #[must_use]
+    /// An identity with the supplementary groups that the kernel reports.
     pub fn new(credentials: Credentials, groups: Option<Vec<u32>>, label: Option<String>) -> Identity {
         let groups = groups.map(|mut groups| {
             groups.push(credentials.gid);

@@ -17,7 +17,6 @@ pub struct Message {
 
 impl Message {
     /// A message whose header and body were checked.
-    #[must_use]
     pub fn new(bytes: impl Into<Bytes>, descriptors: Descriptors) -> Message {
         Message { bytes: bytes.into(), descriptors }
     }
@@ -26,13 +25,11 @@ impl Message {
     ///
     /// # Panics
     /// The bytes are no message.
-    #[must_use]
     pub fn header(&self) -> Header<'_> {
         Header::parse(&self.bytes).expect("only valid messages are accepted")
     }
 
     /// All of it.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -48,7 +45,6 @@ pub struct LazyArgs<'a> {
 
 impl<'a> LazyArgs<'a> {
     /// Those of the message with these bytes.
-    #[must_use]
     pub fn new(header: &'a Header<'a>, bytes: &'a [u8]) -> LazyArgs<'a> {
         LazyArgs { header, body: &bytes[header.header_bytes..], read: OnceCell::new() }
     }

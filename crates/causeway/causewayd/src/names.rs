@@ -132,7 +132,6 @@ impl Names {
     }
 
     /// The owner of a well-known name.
-    #[must_use]
     pub fn owner(&self, name: &str) -> Option<MemberId> {
         self.queues.get(name).map(|queue| queue[0].member)
     }
@@ -148,13 +147,11 @@ impl Names {
     }
 
     /// The names that a member owns or waits for, in the order of its requests.
-    #[must_use]
     pub fn of(&self, member: MemberId) -> &[Rc<str>] {
         self.of_member.get(&member).map_or(&[], Vec::as_slice)
     }
 
     /// Does a member own this name, or wait for it?
-    #[must_use]
     pub fn is_in_queue(&self, name: &str, member: MemberId) -> bool {
         self.queue(name).any(|other| other == member)
     }

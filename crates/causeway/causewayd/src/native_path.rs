@@ -8,7 +8,6 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 /// Beside the D-Bus socket if that has a file, else in this folder under a name with the GUID of the bus. What causewayds that were killed have left in
 /// the folder is removed then: nobody else would.
-#[must_use]
 pub fn of_session(dbus_socket: Option<&Path>, folder: Option<&Path>, guid: &str) -> Option<PathBuf> {
     if let Some(path) = dbus_socket {
         return Some(native_socket_beside(path));
@@ -25,7 +24,7 @@ fn remove_stale(folder: &Path) {
         let Some(socket) = lock.to_str().and_then(|path| path.strip_suffix(".lock")).map(Path::new) else {
             continue;
         };
-        // A socket is made after its lock is taken, so one that is just being made is none that was left.
+        // A socket is made after its lock is taken, so one that is just being made is not stale.
         let is_socket = std::fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket());
         let name = socket.file_name().unwrap_or_default().to_string_lossy();
         if !is_socket || !is_of_a_guid(&name) {

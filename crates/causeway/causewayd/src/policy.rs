@@ -43,7 +43,6 @@ pub enum NamePattern {
 
 impl NamePattern {
     /// Is this one of them?
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         match self {
             NamePattern::Any => true,
@@ -103,7 +102,6 @@ pub struct Rules {
 
 impl Rules {
     /// The rules of a bus without a configuration file: all is allowed but replies that are not waited for.
-    #[must_use]
     pub fn open() -> Rules {
         Rules { is_open: true, ..Rules::default() }
     }
@@ -118,20 +116,17 @@ impl Rules {
     }
 
     /// May the member own this name?
-    #[must_use]
     pub fn may_own(&self, name: &str) -> bool {
         let last = self.own.iter().rev().find(|(_, pattern)| pattern.has(name));
         self.is_open || last.is_some_and(|(allows, _)| *allows)
     }
 
     /// May the member send this? `peer_has` says whether the receiver has one of these names.
-    #[must_use]
     pub fn may_send(&self, message: Passing<'_>, peer_has: &dyn Fn(&NamePattern) -> bool) -> bool {
         self.may(&self.send, message, peer_has)
     }
 
     /// May the member receive this? `peer_has` says whether the sender has one of these names.
-    #[must_use]
     pub fn may_receive(&self, message: Passing<'_>, peer_has: &dyn Fn(&NamePattern) -> bool) -> bool {
         self.may(&self.receive, message, peer_has)
     }
@@ -152,7 +147,6 @@ impl Rules {
 
 impl Filter {
     /// A rule of no condition.
-    #[must_use]
     pub fn any(allows: bool) -> Filter {
         Filter {
             kind: None,
@@ -215,7 +209,6 @@ pub struct Policy {
 
 impl Policy {
     /// May this user connect? The user of the bus may, unless a rule says otherwise.
-    #[must_use]
     pub fn may_connect(&self, uid: u32, groups: &[u32], bus_uid: u32) -> bool {
         let rules = self.default.iter().chain(&self.mandatory);
         let mut verdict = rules.filter_map(|rule| match rule.subject {
@@ -227,7 +220,6 @@ impl Policy {
     }
 
     /// The rules for a member of this user.
-    #[must_use]
     pub fn rules_for(&self, uid: u32, groups: &[u32]) -> Rc<Rules> {
         if self.is_open {
             return Rc::new(Rules::open());

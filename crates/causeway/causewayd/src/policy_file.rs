@@ -45,14 +45,14 @@ pub fn add(config: &mut Config, node: Node<'_, '_>) -> Result<(), String> {
     for child in node.children().filter(Node::is_element) {
         match child.tag_name().name() {
             name @ ("allow" | "deny") => rules.extend(rule(child, name == "allow")?),
-            other => return Err(format!("<{other}> is no rule of a policy")),
+            other => return Err(format!("unknown policy rule <{other}>")),
         }
     }
     if let Some(who) = ["user", "group"].into_iter().find(|name| node.has_attribute(*name))
         && rules.iter().any(|rule| matches!(rule.subject, Subject::User(_) | Subject::Group(_)))
     {
         return Err(format!(
-            "a rule about who may connect holds for all: move it from <policy {who}=…> to <policy context=\"default\"> or \"mandatory\""
+            "a rule about who may connect applies to all users: move it from <policy {who}=…> to <policy context=\"default\"> or \"mandatory\""
         ));
     }
     let policy = &mut config.policy;
@@ -61,20 +61,18 @@ pub fn add(config: &mut Config, node: Node<'_, '_>) -> Result<(), String> {
         (Some("mandatory"), None, None) => policy.mandatory.extend(rules),
         (None, Some(user), None) => match users::uid(user) {
             Some(uid) => policy.users.push((uid, rules)),
-            None => {
-                config.remarks.push(format!("there is no user {user}; the policy for this user is left out"))
-            }
+            None => config.warnings.push(format!("unknown user {user}; the policy for this user is ignored")),
         },
         (None, None, Some(group)) => match users::gid(group) {
             Some(gid) => policy.groups.push((gid, rules)),
-            None => config
-                .remarks
-                .push(format!("there is no group {group}; the policy for this group is left out")),
+            None => {
+                config.warnings.push(format!("unknown group {group}; the policy for this group is ignored"))
+            }
         },
         _ => {
             let what = node.attributes().map(|attribute| attribute.name()).collect::<Vec<_>>().join(", ");
             return Err(format!(
-                "a <policy> has one of context=\"default\", context=\"mandatory\", user and group; at_console is not done (here: {what})"
+                "a <policy> has one of context=\"default\", context=\"mandatory\", user and group; at_console is not supported (here: {what})"
             ));
         }
     }
@@ -85,7 +83,7 @@ pub fn add(config: &mut Config, node: Node<'_, '_>) -> Result<(), String> {
 fn rule(node: Node<'_, '_>, allows: bool) -> Result<Option<Rule>, String> {
     check_form(node, RULE_ATTRIBUTES)?;
     if let Some(child) = node.first_element_child() {
-        return Err(format!("<{}> cannot stand in a rule", child.tag_name().name()));
+        return Err(format!("unexpected element <{}> in a rule", child.tag_name().name()));
     }
     let get = |name: &str| node.attribute(name);
     let about = |prefix: &str| node.attributes().any(|attribute| attribute.name().starts_with(prefix));
@@ -101,9 +99,7 @@ fn rule(node: Node<'_, '_>, allows: bool) -> Result<Option<Rule>, String> {
         );
     }
     if !kinds.contains(&true) && get("eavesdrop").is_none() {
-        return Err(
-            "a rule without send_…, receive_…, own…, user, group or eavesdrop is about nothing".into()
-        );
+        return Err("a rule without send_…, receive_…, own…, user, group or eavesdrop matches nothing".into());
     }
     let subject = if is_own {
         Subject::Own(match (get("own"), get("own_prefix")) {
@@ -142,7 +138,7 @@ fn filter(node: Node<'_, '_>, prefix: &str, allows: bool) -> Result<Filter, Stri
     for attribute in node.attributes() {
         let (name, value) = (attribute.name(), attribute.value());
         let text = (value != "*").then(|| value.to_owned());
-        let number = || value.parse().map_err(|_| format!("{name} is `{value}`, which is no number"));
+        let number = || value.parse().map_err(|_| format!("invalid number in {name}: `{value}`"));
         match name.strip_prefix(prefix).unwrap_or(name) {
             "type" => filter.kind = kind(value)?,
             "path" => filter.path = text,
@@ -162,7 +158,7 @@ fn filter(node: Node<'_, '_>, prefix: &str, allows: bool) -> Result<Filter, Stri
     }
     if let (NamePattern::Exact(name), Some(true)) = (&filter.peer, filter.broadcast) {
         return Err(format!(
-            "no message is a broadcast and for {name}: leave one of send_broadcast and send_destination out"
+            "no message is both a broadcast and for {name}: remove send_broadcast or send_destination"
         ));
     }
     Ok(filter)
@@ -175,7 +171,7 @@ fn check_combination(node: Node<'_, '_>, prefix: &str) -> Result<(), String> {
         return Err("a rule has one of send_destination and send_destination_prefix".into());
     }
     if has("member") && !has("interface") && !has("path") {
-        return Err(format!("{prefix}member needs {prefix}interface or {prefix}path beside it"));
+        return Err(format!("{prefix}member needs {prefix}interface or {prefix}path"));
     }
     if has("error") && (has("member") || has("interface")) {
         return Err(format!(
@@ -191,11 +187,11 @@ fn check_form(node: Node<'_, '_>, attributes: &[&str]) -> Result<(), String> {
     if let Some(other) =
         node.attributes().map(|attribute| attribute.name()).find(|name| !attributes.contains(name))
     {
-        return Err(format!("{other} is no attribute of <{element}>"));
+        return Err(format!("unknown attribute {other} of <{element}>"));
     }
     let texts = node.children().filter(Node::is_text).filter_map(|text| text.text());
     match texts.map(str::trim).find(|text| !text.is_empty()) {
-        Some(text) => Err(format!("`{text}` cannot stand in <{element}>")),
+        Some(text) => Err(format!("unexpected text `{text}` in <{element}>")),
         None => Ok(()),
     }
 }
@@ -204,7 +200,7 @@ fn truth(name: &str, value: &str) -> Result<bool, String> {
     match value {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(format!("{name} is true or false, not `{value}`")),
+        _ => Err(format!("{name} must be true or false, not `{value}`")),
     }
 }
 
@@ -213,6 +209,6 @@ fn kind(word: &str) -> Result<Option<Kind>, String> {
     match kinds.into_iter().find(|kind| kind.word() == word) {
         Some(kind) => Ok(Some(kind)),
         None if word == "*" => Ok(None),
-        None => Err(format!("`{word}` is no type of message")),
+        None => Err(format!("unknown message type `{word}`")),
     }
 }

@@ -81,7 +81,6 @@ pub struct Quota {
 
 impl Quota {
     /// Nobody holds anything yet.
-    #[must_use]
     pub fn new(limits: PerMember) -> Quota {
         Quota {
             limits: limits.as_array(),
@@ -150,31 +149,26 @@ impl Quota {
     }
 
     /// How much a member holds.
-    #[must_use]
     pub fn held(&self, member: MemberId, resource: Resource) -> u64 {
         self.of_member.get(&member).map_or(0, |held| held.now[resource as usize])
     }
 
     /// The most that a member has held at once.
-    #[must_use]
     pub fn peak(&self, member: MemberId, resource: Resource) -> u64 {
         self.of_member.get(&member).map_or(0, |held| held.peak[resource as usize])
     }
 
     /// How much all members hold.
-    #[must_use]
     pub fn held_by_all(&self, resource: Resource) -> u64 {
         self.of_all.now[resource as usize]
     }
 
     /// The most that all members together have held at once.
-    #[must_use]
     pub fn peak_of_all(&self, resource: Resource) -> u64 {
         self.of_all.peak[resource as usize]
     }
 
     /// The most that any member has held at once, also of those that are gone.
-    #[must_use]
     pub fn member_peak(&self, resource: Resource) -> u64 {
         self.member_peak[resource as usize]
     }

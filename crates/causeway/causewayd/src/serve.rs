@@ -93,7 +93,7 @@ pub struct Server {
     /// Those whose sockets did not take everything and now take more, each once.
     writable: VecDeque<MemberId>,
     /// Some of `dirty` were not offered in the last turn: first they are, and then clients are read. The order log is read all the same:
-    /// members put out who stands still there.
+    /// members evict whoever stands still there.
     is_behind: bool,
     turns: Turns,
     children: Children,
@@ -142,9 +142,6 @@ impl Server {
     }
 
     /// Ends [`Server::run`] also when this becomes readable.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn stop_with(&mut self, stop: &OwnedFd) -> Result<(), String> {
         epoll::add(&self.epoll, stop, Token::Stop.data(), EventFlags::IN).map_err(|error| error.to_string())
     }
@@ -212,9 +209,10 @@ impl Server {
             return;
         }
         for (index, listener) in (0..).zip(&self.listeners) {
-            let changed = match should_listen {
-                true => epoll::add(&self.epoll, listener, Token::Listener(index).data(), EventFlags::IN),
-                false => epoll::delete(&self.epoll, listener),
+            let changed = if should_listen {
+                epoll::add(&self.epoll, listener, Token::Listener(index).data(), EventFlags::IN)
+            } else {
+                epoll::delete(&self.epoll, listener)
             };
             if let Err(error) = changed {
                 log(&format!("cannot watch a socket: {error}"));
@@ -237,7 +235,9 @@ impl Server {
                     if let Some(&(_, oldest)) = self.incomplete.first() {
                         self.end(
                             oldest,
-                            End::NotAuthenticated("it has not said Hello, and there are no descriptors left"),
+                            End::NotAuthenticated(
+                                "it has not called Hello, and the bus is out of file descriptors",
+                            ),
                         );
                         continue;
                     }
@@ -278,11 +278,11 @@ impl Server {
         self.clients.insert(id, client);
         let most = limits.incomplete_connections;
         self.incomplete.insert((deadline, id));
-        // A client that means well says Hello within milliseconds: the oldest of too many is none.
+        // A legitimate client says Hello within milliseconds: the oldest of too many is not one.
         while self.incomplete.len() > most.max(1)
             && let Some(&(_, oldest)) = self.incomplete.first()
         {
-            self.end(oldest, End::NotAuthenticated("it has not said Hello, and others wait to connect"));
+            self.end(oldest, End::NotAuthenticated("it has not called Hello, and others wait to connect"));
         }
     }
 
@@ -370,9 +370,7 @@ impl Server {
         }
         let (before, waiting) = (*charged, connection.waiting_descriptors());
         if !self.bus.hold_descriptors(id, before, waiting) {
-            return Err(End::Descriptors(
-                "too many descriptors of its user wait for the rest of their messages",
-            ));
+            return Err(End::Descriptors("too many file descriptors of incomplete messages"));
         }
         *charged = waiting;
         // Behind a whole message no more than two reads have brought.
@@ -393,8 +391,8 @@ impl Server {
                 return;
             }
             if self.is_read_natively() {
-                self.hold(actions);
-                self.carry();
+                self.enqueue(actions);
+                self.run_queue();
             } else {
                 actions.into_iter().for_each(|action| self.do_now(action));
             }
@@ -412,11 +410,11 @@ impl Server {
                 }
             }
             Action::Append { .. } => {}
-            Action::Show(shown) => self.show(&shown),
+            Action::UpdateDirectory(update) => self.update_directory(&update),
             Action::Disconnect(id, why) => {
                 log(&format!("{} is disconnected: {why}", id.unique_name()));
                 self.forget(id);
-                self.put_out(id, why);
+                self.evict(id, why);
             }
             Action::Start { number, command, environment } => self.start(number, &command, environment),
         }
@@ -445,13 +443,16 @@ impl Server {
             && deadline <= self.now
             && !slice.is_over()
         {
-            self.end(id, End::NotAuthenticated("it has not said Hello in time"));
+            self.end(id, End::NotAuthenticated("it has not called Hello in time"));
         }
         while let Some(&(deadline, id)) = self.half.first()
             && deadline <= self.now
             && !slice.is_over()
         {
-            self.end(id, End::Descriptors("the rest of their message does not come"));
+            self.end(
+                id,
+                End::Descriptors("timed out waiting for the rest of a message with file descriptors"),
+            );
         }
         self.bus.tick(self.now);
         self.act();

@@ -50,13 +50,12 @@ pub struct Services {
     quiet_until: Option<Instant>,
     /// Each with the index of its file.
     by_name: BTreeMap<String, (Service, usize)>,
-    /// Files that are no service, each with the reason.
-    pub remarks: Vec<String>,
+    /// Files that are not a service, each with the reason.
+    pub warnings: Vec<String>,
 }
 
 impl Services {
     /// Reads all files of these folders; those that do not exist have none.
-    #[must_use]
     pub fn read(folders: &[PathBuf]) -> Services {
         let mut services = Services {
             folders: folders.iter().map(|folder| Seen::now(folder.clone())).collect(),
@@ -64,7 +63,7 @@ impl Services {
             read_at: SystemTime::now(),
             quiet_until: None,
             by_name: BTreeMap::new(),
-            remarks: Vec::new(),
+            warnings: Vec::new(),
         };
         for folder in folders {
             let Ok(entries) = std::fs::read_dir(folder) else { continue };
@@ -84,39 +83,33 @@ impl Services {
             Ok((name, service)) => {
                 self.by_name.entry(name).or_insert((service, self.files.len()));
             }
-            Err(why) => self.remarks.push(format!("{}: {why}", seen.path.display())),
+            Err(why) => self.warnings.push(format!("{}: {why}", seen.path.display())),
         }
         self.files.push(seen);
     }
 
     /// Reads all files again if the answer about this name may have changed: a folder, the file that has it, or, if none has, any file.
-    /// Returns the remarks that are new. A file that has just come may be missed for 100 ms after a look that has found nothing new.
+    /// Returns the warnings that are new. A file that has just come may be missed for 100 ms after a look that has found nothing new.
     #[must_use]
     pub fn refresh_for(&mut self, name: &str) -> Vec<String> {
         if let Some((_, file)) = self.by_name.get(name) {
-            return match self.are_as_read(&self.files[*file..=*file]) {
-                true => Vec::new(),
-                false => self.read_again(),
-            };
+            return if self.are_as_read(&self.files[*file..=*file]) { Vec::new() } else { self.read_again() };
         }
         let now = Instant::now();
         if self.quiet_until.is_some_and(|until| now < until) {
             return Vec::new();
         }
-        let remarks = self.refresh();
+        let warnings = self.refresh();
         if !self.by_name.contains_key(name) {
             self.quiet_until = Some(now + BETWEEN_LOOKS);
         }
-        remarks
+        warnings
     }
 
-    /// Reads all files again if one of them or a folder has changed. Returns the remarks that are new.
+    /// Reads all files again if one of them or a folder has changed. Returns the warnings that are new.
     #[must_use]
     pub fn refresh(&mut self) -> Vec<String> {
-        match self.are_as_read(&self.files) {
-            true => Vec::new(),
-            false => self.read_again(),
-        }
+        if self.are_as_read(&self.files) { Vec::new() } else { self.read_again() }
     }
 
     /// Are all folders and these files as they were when they were read?
@@ -127,11 +120,10 @@ impl Services {
     fn read_again(&mut self) -> Vec<String> {
         let folders: Vec<PathBuf> = self.folders.iter().map(|folder| folder.path.clone()).collect();
         let before = std::mem::replace(self, Services::read(&folders));
-        self.remarks.iter().filter(|remark| !before.remarks.contains(remark)).cloned().collect()
+        self.warnings.iter().filter(|warning| !before.warnings.contains(warning)).cloned().collect()
     }
 
     /// The program that provides a name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Service> {
         self.by_name.get(name).map(|(service, _)| service)
     }
@@ -182,10 +174,10 @@ fn parse(text: &str) -> Result<(String, Service), String> {
     }
     let name = name.ok_or("it has no Name= in a group [D-BUS Service]")?;
     if !names::is_well_known(name) {
-        return Err(format!("`{name}` is no name that a service can have"));
+        return Err(format!("invalid service name `{name}`"));
     }
-    let exec = exec.ok_or("it has no Exec=; services are started in no other way")?;
-    let command = words(exec).ok_or_else(|| format!("the quotes of `{exec}` do not match"))?;
+    let exec = exec.ok_or("it has no Exec=, which is the only way to start a service")?;
+    let command = words(exec).ok_or_else(|| format!("unbalanced quotes in `{exec}`"))?;
     if command.first().is_none_or(String::is_empty) {
         return Err("its Exec= is empty".into());
     }
@@ -256,7 +248,7 @@ mod tests {
         let services = Services::read(&folders.each_ref().map(|folder| folder.path().into()));
         assert_eq!(services.names().collect::<Vec<_>>(), ["a.B"]);
         assert_eq!(services.get("a.B").unwrap().command, ["/bin/first", "x y"]);
-        assert_eq!(services.remarks.len(), 2, "{:?}", services.remarks);
+        assert_eq!(services.warnings.len(), 2, "{:?}", services.warnings);
     }
 
     #[test]
@@ -316,10 +308,10 @@ mod tests {
         std::fs::rename(&file, &other).unwrap();
         std::fs::write(&other, "").unwrap();
         age(folder.path(), 4);
-        assert_eq!(services.refresh_for("a.D").len(), 1, "{:?}", services.remarks);
+        assert_eq!(services.refresh_for("a.D").len(), 1, "{:?}", services.warnings);
         assert_eq!(program(&services, "a.D"), None);
         std::fs::remove_file(&other).unwrap();
-        assert!(services.refresh().is_empty() && services.remarks.is_empty());
+        assert!(services.refresh().is_empty() && services.warnings.is_empty());
         // What has just been written may be written once more before the clock of its file system goes on.
         write(&file, "a.B", "/bin/3", 0);
         assert_eq!(looked_up(&mut services, "a.B").as_deref(), Some("/bin/3"));

@@ -26,14 +26,14 @@ const MOST: i32 = 32;
 /// native members.
 ///
 /// # Errors
-/// In a sentence: there are none for D-Bus programs or too many, or one of them is no Unix socket that listens.
+/// In a sentence: there are none for D-Bus programs or too many, or one of them is not a listening Unix socket.
 pub fn listeners(guid: &str) -> Result<(Vec<Listener>, Option<NativePlace>), String> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
     let is_for_us = number("LISTEN_PID") == Some(std::process::id().cast_signed());
     let count = number("LISTEN_FDS").filter(|_| is_for_us).unwrap_or(0);
     if !(1..=MOST).contains(&count) {
         return Err(format!(
-            "`{ADDRESS}` stands for 1 to {MOST} sockets of a socket unit, and {count} were handed to this process; start it by its unit and with --nofork, or write unix:path=PATH"
+            "`{ADDRESS}` takes 1 to {MOST} sockets of a socket unit, but systemd passed {count}; start the unit with --nofork, or use unix:path=PATH"
         ));
     }
     let (mut listeners, mut native) = (Vec::new(), None);
@@ -48,30 +48,24 @@ pub fn listeners(guid: &str) -> Result<(Vec<Listener>, Option<NativePlace>), Str
             .local_addr()
             .ok()
             .and_then(|name| name.as_pathname().map(Path::to_owned))
-            .ok_or_else(|| unusable("native members join at a path, and it has none"))?;
+            .ok_or_else(|| unusable("native members need a socket with a path"))?;
         if native.replace(NativePlace { path, socket: Some(socket) }).is_some() {
             return Err(unusable(
-                "it is the second one for native members; keep one ListenSequentialPacket=",
+                "it is the second socket for native members; keep one ListenSequentialPacket=",
             ));
         }
     }
-    match listeners.is_empty() {
-        true => Err(
-            "systemd has handed over no socket for D-Bus programs; add a ListenStream= to the socket unit"
-                .into(),
-        ),
-        false => Ok((listeners, native)),
+    if listeners.is_empty() {
+        Err("systemd passed no socket for D-Bus clients; add a ListenStream= to the socket unit".into())
+    } else {
+        Ok((listeners, native))
     }
 }
 
 /// Says that clients can connect, where a service manager waits for that.
-///
-/// # Errors
-/// In a sentence: it cannot be told.
-pub fn say_ready() -> Result<(), String> {
+pub fn notify_ready() -> Result<(), String> {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
-    send_ready(&name)
-        .map_err(|error| format!("cannot tell {} that clients can connect: {error}", name.display()))
+    send_ready(&name).map_err(|error| format!("cannot notify {}: {error}", name.display()))
 }
 
 fn send_ready(name: &OsStr) -> std::io::Result<()> {

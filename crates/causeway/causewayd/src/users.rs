@@ -2,13 +2,11 @@
 //! they may wait for a network.
 
 /// The number of a user, who is given by name or number.
-#[must_use]
 pub fn uid(user: &str) -> Option<u32> {
     number("/etc/passwd", user)
 }
 
 /// The number of a group, which is given by name or number.
-#[must_use]
 pub fn gid(group: &str) -> Option<u32> {
     number("/etc/group", group)
 }

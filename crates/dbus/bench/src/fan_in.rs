@@ -178,43 +178,93 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
         let mut incoming = Incoming::new(MessageKind::MethodCall, params)?;
         incoming.prefault()?;
         let intake = SocketIntake { socket, incoming, taken: None };
-        return drive_reader(intake, resources.fds, &counters, params, cx, facts);
+        return Drive { counters: &counters, params, cx, facts }.reader(intake, resources.fds);
     }
     let path = path(cx.role - 1);
     let message = Builder::call(&path, MEMBER).interface(INTERFACE).destination(&broker.partner);
     let mut outgoing = Outgoing::new(&message.flags(FLAG_NO_REPLY_EXPECTED), params.payload_bytes)?;
     outgoing.prefault()?;
     let outlet = SocketOutlet { socket, outgoing, payload_bytes: params.payload_bytes };
-    drive_writer(outlet, resources.take_fd(), &counters, params, cx, facts)
+    Drive { counters: &counters, params, cx, facts }.writer(outlet, resources.take_fd())
 }
 
-/// The reader, over its end and the sockets for credit.
-pub fn drive_reader(
-    intake: impl Intake,
-    credits: Vec<OwnedFd>,
-    counters: &SharedCounters,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-    facts: Facts,
-) -> io::Result<Facts> {
-    match cx.marker() {
-        None => read(Unmarked, (intake, credits), counters, params, cx, facts),
-        Some(marker) => read(marker, (intake, credits), counters, params, cx, facts),
+/// What a role works with beyond its end.
+pub struct Drive<'a, 'cx> {
+    pub counters: &'a SharedCounters,
+    pub params: &'a CaseParams,
+    pub cx: &'a mut Ctx<'cx>,
+    pub facts: Facts,
+}
+
+impl Drive<'_, '_> {
+    /// The reader, over its end and the sockets for credit.
+    pub fn reader(self, intake: impl Intake, credits: Vec<OwnedFd>) -> io::Result<Facts> {
+        match self.cx.marker() {
+            None => self.read(Unmarked, intake, credits),
+            Some(marker) => self.read(marker, intake, credits),
+        }
     }
-}
 
-/// A writer, over its end and the socket for credit.
-pub fn drive_writer(
-    outlet: impl Outlet,
-    pays: OwnedFd,
-    counters: &SharedCounters,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-    facts: Facts,
-) -> io::Result<Facts> {
-    match cx.marker() {
-        None => write(Unmarked, (outlet, pays), counters, params, cx, facts),
-        Some(marker) => write(marker, (outlet, pays), counters, params, cx, facts),
+    /// A writer, over its end and the socket for credit.
+    pub fn writer(self, outlet: impl Outlet, pays: OwnedFd) -> io::Result<Facts> {
+        match self.cx.marker() {
+            None => self.write(Unmarked, outlet, pays),
+            Some(marker) => self.write(marker, outlet, pays),
+        }
+    }
+
+    fn read<N: Notes>(self, notes: N, intake: impl Intake, credits: Vec<OwnedFd>) -> io::Result<Facts> {
+        let Drive { counters, params, cx, mut facts } = self;
+        let depth = depth(params);
+        let mut reader = Reader {
+            intake,
+            credits: credits.into_iter().map(|credit| Credit::new(Side::Far, credit, depth)).collect(),
+            next: vec![0; writers(params)],
+            counters,
+            payload_bytes: params.payload_bytes,
+            touch: params.touch,
+            depth,
+            events: 0,
+            bytes: 0,
+            sum: 0,
+            calls: 0,
+            edges: Vec::with_capacity(1024),
+            notes,
+        };
+        cx.set_step(Step::Verify);
+        for _ in 0..VERIFIED * writers(params) as u64 {
+            reader.verify()?;
+        }
+        cx.lead_intervals(&mut reader)?;
+        note(&reader.edges, cx);
+        facts.insert("depth".into(), depth.to_string());
+        facts.insert("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string());
+        facts.insert("first_run_reads".into(), reader.events.to_string());
+        facts.insert("first_run_writes".into(), reader.of_writers(Counter::Messages).to_string());
+        Ok(facts)
+    }
+
+    fn write<N: Notes>(self, notes: N, outlet: impl Outlet, pays: OwnedFd) -> io::Result<Facts> {
+        let Drive { counters, params, cx, facts } = self;
+        let mut writer = Writer {
+            outlet,
+            credit: Credit::new(Side::Near, pays, depth(params)),
+            counters,
+            role: cx.role,
+            writer: cx.role - 1,
+            payload_bytes: params.payload_bytes,
+            touch: params.touch,
+            sent: 0,
+            sum: 0,
+            writers: writers(params),
+            notes,
+        };
+        cx.set_step(Step::Verify);
+        for sequence in 0..VERIFIED {
+            writer.send(sequence, Touch::All)?;
+        }
+        cx.follow_intervals(&mut writer)?;
+        Ok(facts)
     }
 }
 
@@ -231,43 +281,6 @@ fn word(writer: usize, sequence: u64) -> u64 {
 /// The number of that message among those of all writers, as a time line shows it.
 fn number(writer: usize, sequence: u64, writers: usize) -> u64 {
     sequence * writers as u64 + writer as u64
-}
-
-fn read<N: Notes, I: Intake>(
-    notes: N,
-    (intake, credits): (I, Vec<OwnedFd>),
-    counters: &SharedCounters,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-    mut facts: Facts,
-) -> io::Result<Facts> {
-    let depth = depth(params);
-    let mut reader = Reader {
-        intake,
-        credits: credits.into_iter().map(|credit| Credit::new(Side::Far, credit, depth)).collect(),
-        next: vec![0; writers(params)],
-        counters,
-        payload_bytes: params.payload_bytes,
-        touch: params.touch,
-        depth,
-        events: 0,
-        bytes: 0,
-        sum: 0,
-        calls: 0,
-        edges: Vec::with_capacity(1024),
-        notes,
-    };
-    cx.set_step(Step::Verify);
-    for _ in 0..VERIFIED * writers(params) as u64 {
-        reader.verify()?;
-    }
-    cx.lead_intervals(&mut reader)?;
-    note(&reader.edges, cx);
-    facts.insert("depth".into(), depth.to_string());
-    facts.insert("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string());
-    facts.insert("first_run_reads".into(), reader.events.to_string());
-    facts.insert("first_run_writes".into(), reader.of_writers(Counter::Messages).to_string());
-    Ok(facts)
 }
 
 struct Reader<'a, N, I> {
@@ -394,36 +407,6 @@ impl<N: Notes, I: Intake> Leader for Reader<'_, N, I> {
             arrived: (self.events, self.sum),
         })
     }
-}
-
-fn write<N: Notes, O: Outlet>(
-    notes: N,
-    (outlet, pays): (O, OwnedFd),
-    counters: &SharedCounters,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-    facts: Facts,
-) -> io::Result<Facts> {
-    let writer = cx.role - 1;
-    let mut writer = Writer {
-        outlet,
-        credit: Credit::new(Side::Near, pays, depth(params)),
-        counters,
-        role: cx.role,
-        writer,
-        payload_bytes: params.payload_bytes,
-        touch: params.touch,
-        sent: 0,
-        sum: 0,
-        writers: writers(params),
-        notes,
-    };
-    cx.set_step(Step::Verify);
-    for sequence in 0..VERIFIED {
-        writer.send(sequence, Touch::All)?;
-    }
-    cx.follow_intervals(&mut writer)?;
-    Ok(facts)
 }
 
 struct Writer<'a, N, O> {

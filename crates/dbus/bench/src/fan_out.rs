@@ -63,7 +63,7 @@ impl RulesBy {
 const MOST_RULES: usize = 100_000;
 /// So much of a burst may wait in a broker, of the 127 MiB that it allows.
 const MOST_QUEUED_BYTES: usize = 48 << 20;
-/// Of a message beside its payload, generously.
+/// Of a message in addition to its payload, generously.
 const HEADER_BYTES: usize = 512;
 
 impl<K: Kind> Multicast for Signals<K> {

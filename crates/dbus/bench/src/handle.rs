@@ -1,4 +1,4 @@
-//! What the coordinator hands to a role beside descriptors: the broker's process and some names, as the plain numbers that an assignment
+//! What the coordinator hands to a role in addition to descriptors: the broker's process and some names, as the plain numbers that an assignment
 //! carries.
 
 use std::io;

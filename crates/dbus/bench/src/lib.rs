@@ -4,7 +4,7 @@
 //! a socket that is authenticated and has said Hello. The broker ends with the run, whatever ends that. The roles write and read the bytes
 //! of messages themselves (`client` module), so that the broker is measured and no library; a case may ask for a library in their place
 //! (`libraries` module). What the broker does for each operation is
-//! counted beside the roles, under the name `broker`.
+//! counted as that of an auxiliary process, `broker`.
 //!
 //! A bus of native members (`native` module) stands among the brokers: its roles share memory, and what is counted as `broker` is the process that
 //! serves the bus.

@@ -1,6 +1,6 @@
 //! Libraries of D-Bus as clients keep the promises that our own bytes keep, on dbus-daemon and dbus-broker.
 //!
-//! Those in C are built first, beside this program. What is not installed is skipped with the reason.
+//! Those in C are built first, next to this program. What is not installed is skipped with the reason.
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
@@ -96,7 +96,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     trials
 }
 
-/// Builds the libraries in C beside this program, where they are looked for unless another folder is named.
+/// Builds the libraries in C next to this program, where they are looked for unless another folder is named.
 fn build() {
     if std::env::var_os(FOLDER).is_some() {
         return;

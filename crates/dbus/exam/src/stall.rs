@@ -42,7 +42,7 @@ struct Stalled {
     /// What the subscriber found when it read again.
     stalled_got: u32,
     stalled_connected: bool,
-    /// What the subscriber beside it got.
+    /// What the other subscriber got.
     other_got: u32,
     other_connected: bool,
     longest_wait: Duration,

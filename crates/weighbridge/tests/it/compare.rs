@@ -137,7 +137,7 @@ fn another_program_is_asked_before_its_peers_are_started() {
     let folder = folder();
     let words = format!("--a {PROGRAM} --b {PROGRAM} {MOCK} --units 8..8 --format json {QUIET}");
     assert_eq!(compare(folder.path(), &words).with(0).json()["cases"][0]["verdict"], "equivalent");
-    for (program, why) in [("/bin/true", "no weighbridge"), ("/etc/passwd", "cannot be started")] {
+    for (program, why) in [("/bin/true", "is not a weighbridge"), ("/etc/passwd", "cannot be started")] {
         let stderr = refused(folder.path(), &format!("--b {program} {MOCK}"), why);
         assert!(stderr.starts_with(&format!("error: --b {program}: ")), "{stderr}");
     }
@@ -183,7 +183,7 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
         ("--b wait=sleep roundtrip/mock/1/free", "side B (wait=sleep)"),
         ("--b sysctl:vm.swappiness roundtrip/mock/1/free", "sysctl:NAME=VALUE"),
         ("--b wait=poll roundtrip/mock/1/free --with x.jsonl", "records are compared as they are"),
-        ("--b nice=1 roundtrip/mock/1/free --units 12..1001", "no number of sets"),
+        ("--b nice=1 roundtrip/mock/1/free --units 12..1001", "is not a number of sets"),
         ("none.jsonl --with also-none.jsonl", "cannot read `none.jsonl`"),
         // What cannot be set is said before anything is measured.
         ("--b sysctl:kernel.no-such=1 roundtrip/mock/1/free", "there is no sysctl `kernel.no-such`"),

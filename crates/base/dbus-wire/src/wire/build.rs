@@ -251,7 +251,7 @@ impl<'a> Builder<'a> {
         [self.path, self.interface, self.member, self.error_name, self.destination, self.sender]
     }
 
-    /// Room for the message in any case: a field has at most 16 bytes beside its text.
+    /// Room for the message in any case: a field has at most 16 bytes in addition to its text.
     fn bytes_at_most(&self) -> usize {
         let texts = self.texts().into_iter().flatten().map(|text| text.len() + 16);
         16 + texts.sum::<usize>() + 32 + self.body.signature.len() + 16 + self.body.bytes.len()

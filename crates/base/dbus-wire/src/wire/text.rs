@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
     }
 
     fn array(&mut self, element: &str, depth: u32) -> Result<(), String> {
-        let count: u64 = self.number("a", "number of elements")?;
+        let count: u64 = self.number("a", "a number of elements")?;
         // Each element takes a word at least.
         if count > self.words.len() as u64 {
             return Err(format!(
@@ -198,25 +198,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_said_in_a_sentence() {
+    fn what_is_not_a_value_is_said_in_a_sentence() {
         for (types, text, expected) in [
-            ("y", "256", "no whole number from 0 to 255"),
-            ("u", "-1", "no unsigned number of 32 bits"),
-            ("q", "0x10000", "no unsigned number of 16 bits"),
-            ("b", "maybe", "no boolean"),
-            ("d", "x", "no number"),
+            ("y", "256", "not a whole number from 0 to 255"),
+            ("u", "-1", "not an unsigned number of 32 bits"),
+            ("q", "0x10000", "not an unsigned number of 16 bits"),
+            ("b", "maybe", "not a boolean"),
+            ("d", "x", "not a number"),
             ("d", "1e400", "too large for type \"d\""),
             ("d", "-1e400", "too large"),
-            ("o", "a", "no object path"),
-            ("g", "(", "no signature"),
+            ("o", "a", "not an object path"),
+            ("g", "(", "not a signature"),
             ("s", "", "missing"),
             ("s", "a b", "one word is left"),
             ("as", "3 a b", "too few words"),
-            ("as", "-1", "no number of elements"),
+            ("as", "-1", "not a number of elements"),
             ("as", "18446744073709551615", "too few words"),
-            ("v", "ii 1 2", "no type"),
+            ("v", "ii 1 2", "not a type"),
             ("h", "0", "cannot be written"),
-            ("a", "0", "no signature"),
+            ("a", "0", "not a signature"),
         ] {
             let why = marshalled(types, &words(text)).unwrap_err();
             assert!(why.contains(expected), "{types} {text}: {why}");

@@ -10,13 +10,13 @@ const SPACE_POLL: Duration = Duration::from_millis(1);
 
 /// What sends the messages of tasks.
 pub(crate) trait MessageSink {
-    /// Sends if there is space; takes what has come otherwise.
+    /// Sends if there is space; drains received messages otherwise.
     ///
     /// # Errors
     /// The message cannot be sent, or the connection has ended.
     fn try_send(&self, message: &mut Outgoing) -> Result<bool>;
 
-    /// The future that was to send a message was dropped. What the bus holds a part of ([`Outgoing::is_deposited`]) has to be sent all the same.
+    /// The future that was to send a message was dropped. What the bus holds a part of ([`Outgoing::is_staged`]) has to be sent all the same.
     fn abandon(&self, message: Outgoing);
 }
 

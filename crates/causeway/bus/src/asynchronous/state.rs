@@ -34,7 +34,7 @@ pub(super) struct State {
     pub servers: usize,
     /// Bytes of the messages in these queues.
     queued_bytes: usize,
-    pub errands: VecDeque<Errand>,
+    pub deferred: VecDeque<DeferredSend>,
     driver: Option<Waker>,
     /// Why the connection has ended.
     end: Option<Error>,
@@ -56,7 +56,7 @@ pub(super) struct Queue<T> {
 
 /// What is to be sent although no future of the program waits for it.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(super) enum DeferredSend {
     /// An answer that this library gives.
     Answer(Call, std::result::Result<Body, (&'static str, &'static str)>),
     /// The stream of a rule was dropped.
@@ -93,7 +93,7 @@ impl Shared {
             incoming: Queue::default(),
             servers: 0,
             queued_bytes: 0,
-            errands: VecDeque::new(),
+            deferred: VecDeque::new(),
             driver: None,
             end: None,
         };
@@ -130,12 +130,12 @@ impl Shared {
         }
     }
 
-    /// Runs an errand. What fails here fails for everything else, too, or concerns somebody who is gone.
-    async fn run(&self, errand: Errand) {
-        let _ = match errand {
-            Errand::Answer(call, outcome) => self.answer(&call, outcome.map(Payload::from)).await,
-            Errand::Send(message) => self.send(message).await,
-            Errand::RemoveMatch(rule) => {
+    /// Runs an deferred. What fails here fails for everything else, too, or concerns somebody who is gone.
+    async fn run(&self, deferred: DeferredSend) {
+        let _ = match deferred {
+            DeferredSend::Answer(call, outcome) => self.answer(&call, outcome.map(Payload::from)).await,
+            DeferredSend::Send(message) => self.send(message).await,
+            DeferredSend::RemoveMatch(rule) => {
                 let body = Payload::from(Body::default().text(&rule));
                 let flags = FLAG_NO_REPLY_EXPECTED;
                 let call = self.state().connection.prepare_call(
@@ -165,14 +165,14 @@ impl MessageSink for Shared {
     }
 
     fn abandon(&self, message: Outgoing) {
-        if message.is_deposited() {
-            self.state().add_errand(Errand::Send(message));
+        if message.is_staged() {
+            self.state().defer(DeferredSend::Send(message));
         }
     }
 }
 
 impl State {
-    /// Takes what has come, and wakes the tasks that wait for it. Returns whether there is more.
+    /// Drains received messages, and wakes the tasks that wait for them. Returns whether there is more.
     pub(super) fn take(&mut self) -> bool {
         for _ in 0..MESSAGES_PER_TURN {
             if self.end.is_some() {
@@ -183,7 +183,7 @@ impl State {
                 Ok(Some(Taken::Answer(serial, answer))) => {
                     self.finish_call(serial, answer.and_then(outcome));
                 }
-                Ok(Some(Taken::Refusal(refusal))) => self.add_errand(Errand::Send(refusal)),
+                Ok(Some(Taken::Refusal(refusal))) => self.defer(DeferredSend::Send(refusal)),
                 Ok(Some(Taken::Incoming(incoming))) => self.deliver(incoming),
                 Err(error) => self.finish(error),
             }
@@ -235,12 +235,12 @@ impl State {
             }
             None => Err((name::UNKNOWN_METHOD, "this connection has no objects")),
         };
-        self.add_errand(Errand::Answer(call, answer));
+        self.defer(DeferredSend::Answer(call, answer));
     }
 
     /// Leaves something to the driver.
-    pub(super) fn add_errand(&mut self, errand: Errand) {
-        self.errands.push_back(errand);
+    pub(super) fn defer(&mut self, deferred: DeferredSend) {
+        self.deferred.push_back(deferred);
         self.driver.take().into_iter().for_each(Waker::wake);
     }
 
@@ -387,21 +387,21 @@ impl Drop for InFlight {
     }
 }
 
-/// Takes messages on behalf of all tasks until the connection ends, and runs errands.
+/// Takes messages on behalf of all tasks until the connection ends, and runs deferred.
 pub(super) async fn drive(shared: Arc<Shared>, doorbell: Doorbell) {
-    while let Some(errand) = poll_fn(|cx| poll_driver(&shared, &doorbell, cx)).await {
-        shared.run(errand).await;
+    while let Some(deferred) = poll_fn(|cx| poll_driver(&shared, &doorbell, cx)).await {
+        shared.run(deferred).await;
     }
 }
 
-/// The next errand; `None` at the end of the connection or of the runtime.
-fn poll_driver(shared: &Shared, doorbell: &Doorbell, cx: &mut Context<'_>) -> Poll<Option<Errand>> {
+/// The next deferred; `None` at the end of the connection or of the runtime.
+fn poll_driver(shared: &Shared, doorbell: &Doorbell, cx: &mut Context<'_>) -> Poll<Option<DeferredSend>> {
     let mut state = shared.state();
     state.driver = Some(cx.waker().clone());
     let outcome = doorbell.poll_turns(cx, || {
         let has_more = state.take();
-        match state.errands.pop_front() {
-            Some(errand) => Turn::Over(Some(errand)),
+        match state.deferred.pop_front() {
+            Some(deferred) => Turn::Over(Some(deferred)),
             None if state.end.is_some() => Turn::Over(None),
             None if has_more => Turn::More,
             None => Turn::Idle(state.connection.prepare_to_wait()),

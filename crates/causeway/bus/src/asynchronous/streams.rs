@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use super::AsyncConnection;
-use super::state::{Errand, State};
+use super::state::{DeferredSend, State};
 use crate::connection::{Call, Message};
 use crate::error::Result;
 
@@ -64,7 +64,7 @@ impl Drop for Signals {
         let mut state = self.connection.0.shared.state();
         state.drop_signals(self.key);
         if self.is_registered {
-            state.add_errand(Errand::RemoveMatch(std::mem::take(&mut self.rule)));
+            state.defer(DeferredSend::RemoveMatch(std::mem::take(&mut self.rule)));
         }
     }
 }

@@ -20,7 +20,7 @@ impl Authority {
         let directory = self.port.directory();
         let is_free = |index: &u16| directory.id_and_state(*index).1 == State::Free;
         let Some(index) = (first..directory.peers() as u16).find(is_free) else {
-            self.unshown.insert(id, false);
+            self.unlisted.insert(id, false);
             self.port.directory().set_partial(true);
             return false;
         };
@@ -44,7 +44,7 @@ impl Authority {
     /// have left asleep because it ended between an entry and a wake-up.
     pub fn remove(&mut self, id: PeerId) {
         let Some(Connection { index, link, wants_signals }) = self.connections.remove(&id) else {
-            return self.remove_unshown(id);
+            return self.remove_unlisted(id);
         };
         let is_member = link.is_some();
         if wants_signals && !is_member {
@@ -62,13 +62,13 @@ impl Authority {
         }
         // Also what came for it since it is a member no more.
         let watched = self.watched_end();
-        self.tokens.receiver_left(id, is_member.then_some(index), watched);
+        self.staging.receiver_left(id, is_member.then_some(index), watched);
         if !is_member {
             // What it sent is in the outbox of the authority.
             return self.port.directory().set_state(index, State::Free);
         }
         let end = self.port.find_end();
-        self.end_deposits_of(id, end);
+        self.end_staged_by(id, end);
         if self.leaving.iter().all(|one| one.end.is_none()) {
             self.leaving_since = Instant::now();
         }
@@ -78,9 +78,9 @@ impl Authority {
         }
     }
 
-    fn remove_unshown(&mut self, id: PeerId) {
-        if self.unshown.remove(&id).is_some() {
-            self.port.directory().set_partial(!self.unshown.is_empty());
+    fn remove_unlisted(&mut self, id: PeerId) {
+        if self.unlisted.remove(&id).is_some() {
+            self.port.directory().set_partial(!self.unlisted.is_empty());
             self.listen_to_signals();
         }
     }
@@ -90,7 +90,7 @@ impl Authority {
     pub fn set_owner(&self, name: &str, queue: &[PeerId]) {
         let owner = queue.first().and_then(|id| {
             let shown = self.connections.get(id).map(|connection| connection.index);
-            let peer = shown.or_else(|| self.unshown.contains_key(id).then_some(AUTHORITY))?;
+            let peer = shown.or_else(|| self.unlisted.contains_key(id).then_some(AUTHORITY))?;
             Some(Owner { peer, id: *id, queue: queue[1..].to_vec() })
         });
         self.port.directory().set_owner(name, owner.as_ref());
@@ -106,7 +106,7 @@ impl Authority {
         let filter = Filter::new(rules, owner);
         let wants = !filter.is_empty();
         let Some(connection) = self.connections.get_mut(&id) else {
-            if let Some(wanted) = self.unshown.get_mut(&id) {
+            if let Some(wanted) = self.unlisted.get_mut(&id) {
                 *wanted = wants;
                 self.listen_to_signals();
             }
@@ -136,8 +136,8 @@ impl Authority {
 
     /// Reads signals of members if anybody here wants some, and is woken for all of them if the filters of the directory do not say for which.
     fn listen_to_signals(&mut self) {
-        let has_unshown = self.unshown.values().any(|wants| *wants);
-        let wakes_for_all = has_unshown || self.port.wants_everything;
+        let has_unlisted = self.unlisted.values().any(|wants| *wants);
+        let wakes_for_all = has_unlisted || self.port.wants_everything;
         self.port.wants_signals = self.listening_clients > 0 || wakes_for_all;
         if self.wakes_for_all != wakes_for_all {
             self.wakes_for_all = wakes_for_all;

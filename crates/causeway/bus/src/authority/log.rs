@@ -7,13 +7,13 @@ use causeway_dbus_wire::wire::Header;
 use super::{Authority, PeerId};
 use crate::content::Bytes;
 use crate::error::{Error, Result};
-use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Outbound, Parcel, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Outbound, To, TransferRef};
 use crate::shared::order::Statistic;
 use crate::shared::ring::{self, Cells, Sleep};
 
 /// A message of a member, as it stands in the order log.
 #[derive(Debug)]
-pub struct Carried {
+pub struct InboundMessage {
     /// Position in the order log.
     pub position: u64,
     /// Number of the sender.
@@ -28,7 +28,7 @@ pub struct Carried {
     pub missing: Option<String>,
 }
 
-impl Carried {
+impl InboundMessage {
     /// Is it for the bus itself?
     #[must_use]
     pub fn is_for_bus(&self) -> bool {
@@ -50,9 +50,9 @@ pub enum Appended {
     /// It stands at this position of the order log.
     At(u64),
     /// Not yet: there is no space before the log has been read further, by the authority itself or by a member. Try again after
-    /// reading; a member that stands in the way for longer than the laggard deadline is put out by that.
+    /// reading; this evicts a member that blocks others for longer than the laggard deadline.
     Full,
-    /// Never: it, or of one in a parcel its header, is longer than a quarter of the outbox.
+    /// Never: it, or of one that is staged its header, is longer than a quarter of the outbox.
     TooLong,
 }
 
@@ -68,7 +68,7 @@ impl Authority {
     ///
     /// # Errors
     /// The bus is broken: it has ended, and all members get the same error.
-    pub fn next(&mut self, end: u64) -> Result<Option<Carried>> {
+    pub fn next(&mut self, end: u64) -> Result<Option<InboundMessage>> {
         if self.read_ahead.is_none() {
             if self.port.cursor() >= end {
                 return Ok(None);
@@ -78,11 +78,11 @@ impl Authority {
                 self.read_ahead = self.complete(received);
             }
         }
-        Ok(self.read_ahead.take_if(|carried| carried.position < end))
+        Ok(self.read_ahead.take_if(|inbound| inbound.position < end))
     }
 
     /// Appends a message of a client, of a member or of the bus itself (sender `None`), whose sender is filled in, and wakes those
-    /// it is for: `to`, or all who want it. The parcel is that of [`Authority::deposit_for`] or [`Authority::parcel_for_none`].
+    /// it is for: `to`, or all who want it. The staged transfer is that of [`Authority::stage_for`] or [`Authority::stage_header_only`].
     ///
     /// # Errors
     /// The bus is broken.
@@ -91,15 +91,16 @@ impl Authority {
         sender: Option<PeerId>,
         to: Option<PeerId>,
         bytes: &[u8],
-        parcel: Parcel,
+        transfer: TransferRef,
     ) -> Result<Appended> {
-        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let header =
+            Header::parse(bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
         let (sender, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
         let outbound = Outbound::new(to, sender, &header, bytes);
-        let slot = match self.port.send(&mut self.fds, &outbound, parcel) {
+        let slot = match self.port.send(&mut self.fds, &outbound, transfer) {
             Ok(position) => {
                 self.blocked = None;
-                self.note_sent(parcel, &outbound, position);
+                self.note_sent(transfer, &outbound, position);
                 return Ok(Appended::At(position));
             }
             Err(NotSent::Failed(Error::TooLong { .. })) => return Ok(Appended::TooLong),
@@ -107,7 +108,7 @@ impl Authority {
             Err(NotSent::Full(slot)) => slot,
         };
         if slot != AUTHORITY {
-            self.port.press(&mut self.fds, slot, &mut self.blocked, self.options.laggard_deadline);
+            self.port.wake_or_evict(&mut self.fds, slot, &mut self.blocked, self.options.laggard_deadline);
         }
         Ok(Appended::Full)
     }

@@ -1,4 +1,4 @@
-//! Processes at the control socket: they join, ask for descriptors, leave, die, and are put out.
+//! Processes at the control socket: they join, ask for descriptors, leave, die, and are evicted.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::epoll::Token;
 use causeway_os::fences::full_fence;
 use causeway_os::socket;
 use rustix::event::epoll;
 
 use super::{
-    ACCEPT_PAUSE, Authority, Connection, Event, LISTENER, Leaving, Link, MONITORS_MAX, PeerId, Process,
-    STRANGERS_MAX, Ticket, watch,
+    ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, Leaving, Link, MONITORS_MAX, PROCESS, PeerId,
+    Process, Ticket, UNJOINED_MAX, watch,
 };
 use crate::control::{self, Packet};
 use crate::error::{Error, Result};
@@ -43,28 +44,28 @@ impl Authority {
         let own = rustix::process::geteuid().as_raw();
         if credentials.uid != own {
             let uid = credentials.uid;
-            let text = format!("this bus is for processes of user {own}, and this one is of user {uid}");
+            let text = format!("this bus accepts processes of user {own} only, not of user {uid}");
             let _ = control::send(&socket, &Packet::text(control::Kind::Refused, text), &[]);
             return;
         }
-        if self.strangers.len() >= STRANGERS_MAX {
+        if self.unjoined.len() >= UNJOINED_MAX {
             let links = &self.links;
-            self.strangers.retain(|(link, _)| links.get(link).is_some_and(Link::is_stranger));
+            self.unjoined.retain(|(link, _)| links.get(link).is_some_and(Link::is_unjoined));
         }
-        if self.strangers.len() >= STRANGERS_MAX
-            && let Some((oldest, _)) = self.strangers.pop_front()
+        if self.unjoined.len() >= UNJOINED_MAX
+            && let Some((oldest, _)) = self.unjoined.pop_front()
         {
-            self.send_away(oldest, "others connected and it had not said what it wants", events);
+            self.reject(oldest, "too many connections had not asked to join", events);
         }
         // The number of the process may be another process's by now; the descriptor of the peer cannot.
         let pidfd =
             socket::peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(credentials.pid)).ok();
         let link = self.next_link;
-        if watch(&self.epoll, &socket, link * 2).is_err() {
+        if watch(&self.epoll, &socket, Token::new(LINK, link)).is_err() {
             return;
         }
         if let Some(pidfd) = &pidfd {
-            let _ = watch(&self.epoll, pidfd, link * 2 + 1);
+            let _ = watch(&self.epoll, pidfd, Token::new(PROCESS, link));
         }
         self.next_link += 1;
         let groups = socket::peer_groups(&socket).ok().flatten();
@@ -73,30 +74,30 @@ impl Authority {
         let link_of =
             Link { socket, pidfd, process, outbox: None, member: None, has_joined: false, holds: None };
         self.links.insert(link, link_of);
-        self.strangers.push_back((link, Instant::now()));
+        self.unjoined.push_back((link, Instant::now()));
     }
 
     /// When the next process that has connected and not asked for anything is sent away.
-    pub(super) fn stranger_timeout(&self) -> Option<Duration> {
-        let (_, since) = self.strangers.front()?;
+    pub(super) fn unjoined_timeout(&self) -> Option<Duration> {
+        let (_, since) = self.unjoined.front()?;
         Some(self.options.join_deadline.saturating_sub(since.elapsed()))
     }
 
-    pub(super) fn end_strangers(&mut self, events: &mut Vec<Event>) {
-        while let Some((link, since)) = self.strangers.front().copied() {
-            let is_stranger = self.links.get(&link).is_some_and(Link::is_stranger);
-            if is_stranger && since.elapsed() < self.options.join_deadline {
+    pub(super) fn reject_overdue(&mut self, events: &mut Vec<Event>) {
+        while let Some((link, since)) = self.unjoined.front().copied() {
+            let is_unjoined = self.links.get(&link).is_some_and(Link::is_unjoined);
+            if is_unjoined && since.elapsed() < self.options.join_deadline {
                 return;
             }
-            self.strangers.pop_front();
-            if is_stranger {
-                self.send_away(link, "it did not say in time what it wants", events);
+            self.unjoined.pop_front();
+            if is_unjoined {
+                self.reject(link, "it did not ask to join in time", events);
             }
         }
     }
 
-    fn send_away(&mut self, link: u64, why: &str, events: &mut Vec<Event>) {
-        self.say_refused(link, why);
+    fn reject(&mut self, link: u64, why: &str, events: &mut Vec<Event>) {
+        self.send_refusal(link, why);
         self.close(link, Some(why.to_owned()), events);
     }
 
@@ -124,7 +125,7 @@ impl Authority {
             Ok(Some((packet, fds))) => match self.request(link, &packet, fds, events) {
                 Ok(()) => return,
                 Err(error) => {
-                    self.say_refused(link, &error.to_string());
+                    self.send_refusal(link, &error.to_string());
                     Some(error.to_string())
                 }
             },
@@ -133,7 +134,7 @@ impl Authority {
                 if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) =>
             {
                 // What it sent with its packet is closed, and the packet lost. All that carry descriptors are answered.
-                let text = "the process that serves the bus has no descriptors left";
+                let text = "the bus process is out of file descriptors";
                 let refusal = Packet::refused(control::Refusal::Limit, text);
                 match self.links.get(&link).map(|link| control::send(&link.socket, &refusal, &[])) {
                     Some(Err(error)) => Some(error.to_string()),
@@ -182,10 +183,10 @@ impl Authority {
         let [first, second, ..] = packet.words;
         let (slot, mut fds) = (u16::try_from(first).unwrap_or(u16::MAX), fds.into_iter());
         let has_joined = self.links.get(&link).is_some_and(|link| link.has_joined);
-        let unexpected = || Error::Refused("the request came at the wrong time or lacks a descriptor".into());
+        let unexpected = || Error::Refused("unexpected request, or its descriptor is missing".into());
         match packet.kind {
             control::Kind::Join if !has_joined && first != u64::from(ABI) => Err(Error::Refused(format!(
-                "this bus has version {ABI} of the shared memory, the program version {first}; install both from one release, or use the D-Bus socket of the bus"
+                "the bus uses version {ABI} of the shared memory, the program version {first}; install both from one release, or use the D-Bus socket of the bus"
             ))),
             control::Kind::Join if !has_joined && second == 0 => {
                 let outbox = fds.next().ok_or_else(unexpected)?;
@@ -197,21 +198,25 @@ impl Authority {
                 Ok(())
             }
             control::Kind::Join if !has_joined => self.welcome_monitor(link),
-            control::Kind::Outbox if has_joined => self.hand_out(link, &self.fds.outboxes, slot, second),
-            control::Kind::Doorbell if has_joined => self.hand_out(link, &self.fds.doorbells, slot, second),
+            control::Kind::Outbox if has_joined => {
+                self.send_descriptor(link, &self.fds.outboxes, slot, second)
+            }
+            control::Kind::Doorbell if has_joined => {
+                self.send_descriptor(link, &self.fds.doorbells, slot, second)
+            }
             control::Kind::SetDoorbell => {
                 let doorbell = fds.next().filter(control::is_doorbell).ok_or_else(unexpected)?;
                 let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
                 let index = self.connections.get(&id).ok_or_else(unexpected)?.index;
                 let Ok(copy) = doorbell.try_clone() else {
-                    let why = "the process that serves the bus has no descriptors left";
+                    let why = "the bus process is out of file descriptors";
                     return self.answer(link, &Packet::refused(control::Refusal::Limit, why), &[]);
                 };
                 self.port.set_doorbell(index, copy);
                 self.fds.doorbells.insert(index, (id, doorbell));
                 self.answer_with(link, None)
             }
-            control::Kind::Deposit | control::Kind::Take | control::Kind::Sent => {
+            control::Kind::Stage | control::Kind::Take | control::Kind::Sent => {
                 self.transfer(link, packet, fds.collect())
             }
             _ => Err(unexpected()),
@@ -230,7 +235,7 @@ impl Authority {
 
     pub(super) fn welcome_monitor(&mut self, link: u64) -> Result<()> {
         if self.monitors() >= MONITORS_MAX {
-            return Err(Error::Refused(format!("{MONITORS_MAX} monitors watch this bus already")));
+            return Err(Error::Refused(format!("this bus has {MONITORS_MAX} monitors already")));
         }
         let Some(link) = self.links.get_mut(&link) else { return Ok(()) };
         link.has_joined = true;
@@ -242,7 +247,7 @@ impl Authority {
     /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it.
     ///
     /// # Errors
-    /// All places are taken, or the process is gone. It was told, and is no member.
+    /// All slots are in use, or the process is gone. It was told, and is not a member.
     pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
         let joined = self.join(ticket.0, id);
         if let Err(error) = &joined {
@@ -253,28 +258,31 @@ impl Authority {
 
     /// Does not let a process join, and tells it why.
     pub fn refuse(&mut self, ticket: Ticket, why: &str) {
-        self.say_refused(ticket.0, why);
+        self.send_refusal(ticket.0, why);
         self.close(ticket.0, None, &mut Vec::new());
     }
 
     /// Answers with a descriptor of a member, if that is still there.
-    fn hand_out(&self, link: u64, table: &HashMap<u16, (u64, OwnedFd)>, slot: u16, id: u64) -> Result<()> {
+    fn send_descriptor(
+        &self,
+        link: u64,
+        table: &HashMap<u16, (u64, OwnedFd)>,
+        slot: u16,
+        id: u64,
+    ) -> Result<()> {
         let fd = table.get(&slot).filter(|(has, _)| *has == id).map(|(_, fd)| fd.as_fd());
         let kind = if fd.is_some() { control::Kind::Descriptor } else { control::Kind::None };
         self.answer(link, &Packet::new(kind, [0; 4]), fd.as_slice())
     }
 
-    fn say_refused(&self, link: u64, why: &str) {
+    fn send_refusal(&self, link: u64, why: &str) {
         let Some(link) = self.links.get(&link) else { return };
-        let refusal = match self.leaving.is_empty() {
-            true => control::Refusal::Final,
-            false => control::Refusal::Limit,
-        };
+        let refusal = if self.leaving.is_empty() { control::Refusal::Final } else { control::Refusal::Limit };
         let _ = control::send(&link.socket, &Packet::refused(refusal, why), &[]);
     }
 
-    /// Puts a member out, and tells it why. Announce its end and call [`Authority::remove`].
-    pub fn put_out(&mut self, id: PeerId, why: &str) {
+    /// Evicts a member, and tells it why. Announce its end and call [`Authority::remove`].
+    pub fn evict(&mut self, id: PeerId, why: &str) {
         let Some(connection) = self.connections.get(&id) else { return };
         let (index, Some(link)) = (connection.index, connection.link) else { return };
         self.port.evict(&mut self.fds, index);
@@ -295,7 +303,7 @@ impl Authority {
         let Some(slot) = (AUTHORITY + 1..slots).find(is_free) else {
             // Some may only wait for others to pass what the last member there sent.
             self.demand_place();
-            return Err(Error::Refused(format!("all {} places of this bus are taken", slots - 1)));
+            return Err(Error::Refused(format!("all {} member slots of this bus are in use", slots - 1)));
         };
         self.place_wanted = None;
         // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
@@ -329,7 +337,7 @@ impl Authority {
         Ok(())
     }
 
-    /// A process waits for a place: wakes members that must read first, and puts those out that have not for the deadline.
+    /// A process waits for a place: wakes members that must read first, and evicts those that have not for the deadline.
     pub(super) fn demand_place(&mut self) {
         self.ring_behind();
         let now = Instant::now();
@@ -403,7 +411,7 @@ impl Authority {
         });
     }
 
-    /// Ends the members that were put out, by a sender or here.
+    /// Ends the members that were evicted, by a sender or here.
     pub(super) fn end_evicted(&mut self, events: &mut Vec<Event>) {
         let evictions = self.port.order().evictions().load(Ordering::Acquire);
         if evictions == self.evictions {
@@ -420,14 +428,14 @@ impl Authority {
             .filter_map(|(id, connection)| Some((*id, connection.link?, connection.index)))
             .collect();
         for (id, link, index) in out {
-            let why = "it did not read for longer than the bus allows";
+            let why = "it did not read within the laggard deadline";
             if self.dismiss(id, link, index, why) {
                 events.push(Event::Left { peer: id, why: Some(why.into()) });
             }
         }
     }
 
-    /// A member is none any more, and is told why. False if that was so before.
+    /// Ends a membership, and tells the process why. False if that was so before.
     fn dismiss(&mut self, id: PeerId, link: u64, index: u16, why: &str) -> bool {
         let Some(found) = self.links.get(&link).filter(|link| link.member == Some(id)) else {
             return false;
@@ -438,22 +446,22 @@ impl Authority {
         true
     }
 
-    /// A member is none any more, and its process may still write into its line: its slot is held until that has closed its socket or
+    /// Ends a membership while its process may still write into its line: its slot is held until that has closed its socket or
     /// ended. What it sends until then is not read.
     fn detach(&mut self, id: PeerId, link: u64, index: u16) {
         if let Some(link_of) = self.links.get_mut(&link) {
             (link_of.member, link_of.holds) = (None, Some(index));
-            let data = epoll::EventData::new_u64(link * 2);
+            let data = Token::new(LINK, link).data();
             let _ = epoll::modify(&self.epoll, &link_of.socket, data, epoll::EventFlags::empty());
         }
         self.leave(id, index);
     }
 
-    /// A member is none any more: nobody waits for it, and what was for it alone goes.
+    /// Ends a membership: nobody waits for it, and what was for it alone is dropped.
     fn leave(&mut self, id: PeerId, slot: u16) {
         self.port.directory().set_state(slot, State::Leaving);
         let watched = self.watched_end();
-        self.tokens.receiver_left(id, Some(slot), watched);
+        self.staging.receiver_left(id, Some(slot), watched);
     }
 
     /// The end of a process at the control socket.

@@ -17,18 +17,18 @@ mod listener;
 mod log;
 mod members;
 mod names;
-mod tokens;
+mod staging;
 mod transfer;
 
-pub use crate::port::Parcel;
-pub use log::{Appended, Carried};
+pub use crate::port::TransferRef;
+pub use log::{Appended, InboundMessage};
 pub(crate) use names::UNREAD;
 pub use names::{
     ALLOW_REPLACEMENT, BUS_INTERFACE, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, PASSED_ON,
     REPLACE_EXISTING, ReleaseReply, name_of, unique_name,
 };
-pub use tokens::TransferLimits;
-pub(crate) use transfer::check_parcel;
+pub use staging::TransferLimits;
+pub(crate) use transfer::check_staged;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::epoll::Token;
 use causeway_os::socket::Credentials;
 use rustix::event::{EventfdFlags, epoll};
 
@@ -46,7 +47,7 @@ use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
 use listener::Listener;
-use tokens::Tokens;
+use staging::StagingArea;
 
 /// Number of a connection in its unique name; never used again.
 pub type PeerId = u64;
@@ -64,11 +65,11 @@ pub struct AuthorityOptions {
     pub clients: usize,
     /// Names at most that the directory shows; calls to others go through the host.
     pub names: usize,
-    /// A member that stands in the way of others for so long is put out.
+    /// A member that blocks others for this long is evicted.
     pub laggard_deadline: Duration,
     /// A process that connects and has not asked for anything for so long is sent away.
     pub join_deadline: Duration,
-    /// How much may be on its way beside the log.
+    /// How much may be in flight outside of the log.
     pub transfers: TransferLimits,
     /// Closes descriptors of messages that no receiver has taken: drops them, or lets another thread do that, because closing may wait for
     /// somebody (a socket that lingers).
@@ -112,12 +113,12 @@ pub struct Process {
 pub enum Event {
     /// A process asks to join. Answer with [`Authority::admit`] or [`Authority::refuse`].
     Joining(Ticket, Process),
-    /// A member left, died or was put out. All that it has sent stands in the log: read up to [`Authority::end`], announce its end,
+    /// A member left, died or was evicted. All that it has sent stands in the log: read up to [`Authority::end`], announce its end,
     /// and call [`Authority::remove`].
     Left {
         /// Which.
         peer: PeerId,
-        /// Why it was put out, for people; nothing for one that left or died.
+        /// Why it was evicted, for people; nothing for one that left or died.
         why: Option<String>,
     },
 }
@@ -138,7 +139,7 @@ struct Link {
 
 impl Link {
     /// Has its process not asked for anything yet?
-    fn is_stranger(&self) -> bool {
+    fn is_unjoined(&self) -> bool {
         !self.has_joined && self.outbox.is_none()
     }
 }
@@ -193,30 +194,30 @@ pub struct Authority {
     readers: usize,
     connections: HashMap<PeerId, Connection>,
     /// Clients for which the directory has no place, and whether each wants signals.
-    unshown: HashMap<PeerId, bool>,
+    unlisted: HashMap<PeerId, bool>,
     /// Clients that the directory shows and that want signals.
     listening_clients: usize,
     /// Is the authority woken for each signal of a member?
     wakes_for_all: bool,
-    tokens: Tokens,
+    staging: StagingArea,
     leaving: Vec<Leaving>,
     /// Since when there are some, or when members were last woken for them.
     leaving_since: Instant,
     /// A message that was read and is behind the position up to which the host wanted to read.
-    read_ahead: Option<Carried>,
+    read_ahead: Option<InboundMessage>,
     /// A sleep was announced, and no member is known to have ended it.
     is_asleep: bool,
     /// A member ended the last sleep, and what came of it is not counted yet.
     was_woken: bool,
     /// How far the authority was when it announced its last sleep.
     asleep: log::Asleep,
-    /// Who stood in the way of the last message, at which cursor, since when.
+    /// Who blocked the last message, at which cursor, since when.
     blocked: Option<Blocked>,
     /// Since when a process waits for a place, and when it last asked.
     place_wanted: Option<(Instant, Instant)>,
     next_link: u64,
     /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
-    strangers: VecDeque<(u64, Instant)>,
+    unjoined: VecDeque<(u64, Instant)>,
     evictions: u64,
 }
 
@@ -229,11 +230,13 @@ struct Leaving {
     since: Instant,
 }
 
-/// What an epoll event is about: the listener, the doorbell, or a link and whether it is its pidfd.
-const LISTENER: u64 = 0;
-const DOORBELL: u64 = 1;
+/// What an epoll event is about: the listener, the doorbell, the socket of a link or its pidfd.
+const LISTENER: Token = Token::new(0, 0);
+const DOORBELL: Token = Token::new(1, 0);
+const LINK: u8 = 2;
+const PROCESS: u8 = 3;
 /// Processes that have connected and not joined.
-const STRANGERS_MAX: usize = 256;
+const UNJOINED_MAX: usize = 256;
 /// Monitors: each takes a descriptor of this process.
 const MONITORS_MAX: usize = 64;
 /// How long no process is accepted when there are no descriptors left.
@@ -271,10 +274,10 @@ impl Authority {
         let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, AUTHORITY, AUTHORITY_ID, 0);
         port.skips_own = true;
         fds.outboxes.insert(AUTHORITY, (AUTHORITY_ID, outbox_fd));
-        let tokens = Tokens::new(options.transfers.clone());
+        let staging = StagingArea::new(options.transfers.clone());
         Ok(Authority {
             options,
-            tokens,
+            staging,
             epoll,
             listener: None,
             paused_until: None,
@@ -286,7 +289,7 @@ impl Authority {
             links: HashMap::new(),
             readers: 0,
             connections: HashMap::new(),
-            unshown: HashMap::new(),
+            unlisted: HashMap::new(),
             listening_clients: 0,
             wakes_for_all: false,
             leaving: Vec::new(),
@@ -298,7 +301,7 @@ impl Authority {
             blocked: None,
             place_wanted: None,
             next_link: 1,
-            strangers: VecDeque::new(),
+            unjoined: VecDeque::new(),
             evictions: 0,
         })
     }
@@ -314,7 +317,7 @@ impl Authority {
     /// Lets processes of this user join at a socket that listens already, such as one of a service manager (`ListenSequentialPacket=`).
     ///
     /// # Errors
-    /// It is no Unix socket of packets that listens.
+    /// It is not a listening Unix socket of type `SOCK_SEQPACKET`.
     pub fn serve_on(&mut self, socket: OwnedFd) -> Result<()> {
         self.listen(Listener::inherited(socket)?)
     }
@@ -335,7 +338,7 @@ impl Authority {
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         let pause = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
-        [pause, self.sweep_timeout(), self.leaving_timeout(), self.stranger_timeout()]
+        [pause, self.sweep_timeout(), self.leaving_timeout(), self.unjoined_timeout()]
             .into_iter()
             .flatten()
             .min()
@@ -346,10 +349,10 @@ impl Authority {
     pub fn is_due(&self) -> bool {
         self.has_evictions()
             || self.paused_until.is_some_and(|until| until <= Instant::now())
-            || [self.leaving_timeout(), self.stranger_timeout()].contains(&Some(Duration::ZERO))
+            || [self.leaving_timeout(), self.unjoined_timeout()].contains(&Some(Duration::ZERO))
     }
 
-    /// Was a member put out by a sender, and is its end not known here yet?
+    /// Was a member evicted by a sender, and is its end not known here yet?
     fn has_evictions(&self) -> bool {
         self.port.order().evictions().load(Ordering::Acquire) != self.evictions
     }
@@ -369,19 +372,22 @@ impl Authority {
             Err(rustix::io::Errno::INTR) => 0,
             Err(error) => return Err(causeway_os::Error::new("wait for", "members", error).into()),
         };
-        for epoll::Event { flags, data } in ready[..count].iter().copied() {
-            match data.u64() {
+        for event in &ready[..count] {
+            match Token::of(event) {
                 LISTENER => self.accept(&mut events),
                 DOORBELL => self.take_rings(),
-                data if data % 2 == 1 => self.close(data / 2, None, &mut events),
-                data => self.serve_link(data / 2, flags.contains(epoll::EventFlags::HUP), &mut events),
+                Token { kind: PROCESS, number } => self.close(number, None, &mut events),
+                Token { number, .. } => {
+                    let flags = event.flags;
+                    self.serve_link(number, flags.contains(epoll::EventFlags::HUP), &mut events);
+                }
             }
         }
         self.end_evicted(&mut events);
-        self.end_strangers(&mut events);
+        self.reject_overdue(&mut events);
         self.free_slots();
         self.wake_for_leaving();
-        self.sweep_deposits();
+        self.sweep_staged();
         Ok(events)
     }
 
@@ -400,7 +406,7 @@ impl AsFd for Authority {
     }
 }
 
-fn watch(epoll: &OwnedFd, fd: impl AsFd, data: u64) -> Result<()> {
-    epoll::add(epoll, fd, epoll::EventData::new_u64(data), epoll::EventFlags::IN)
+fn watch(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> Result<()> {
+    epoll::add(epoll, fd, token.data(), epoll::EventFlags::IN)
         .map_err(|error| causeway_os::Error::new("watch", "a descriptor", error).into())
 }

@@ -1,4 +1,4 @@
-//! Deposits of members, and of the authority itself for its clients: taken in, handed out, ended.
+//! Staged transfers of members, and of the authority itself for its clients: taken in, handed out, ended.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use std::time::Duration;
 
 use causeway_dbus_wire::wire::{Header, MAX_MESSAGE_BYTES};
 
-use super::tokens::Deposit;
-use super::{Authority, Carried, PeerId};
+use super::staging::StagedTransfer;
+use super::{Authority, InboundMessage, PeerId};
 use crate::content::FileDescriptors;
 use crate::control::{self, FDS_MAX, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, Outbound, Parcel, Received, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Outbound, Received, To, TransferRef};
 use crate::shared::body;
 use crate::shared::order::Statistic;
 
-/// How often deposits are looked at that end when members have read on. A member that reads does not tell.
+/// How often staged transfers are looked at that end when members have read on. A member that reads does not tell.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 impl Authority {
-    /// Serves a request of a member about its deposits.
+    /// Serves a request of a member about its staged transfers.
     ///
     /// # Errors
-    /// It is none that a correct member sends; the member does not read.
+    /// No correct member sends it; the member does not read.
     pub(super) fn transfer(&mut self, link: u64, packet: &Packet, fds: Vec<OwnedFd>) -> Result<()> {
-        let unexpected = || Error::Refused("the request about a deposit makes no sense".into());
+        let unexpected = || Error::Refused("invalid request about a staged transfer".into());
         let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
         let slot = self.connections.get(&id).ok_or_else(unexpected)?.index;
         let [first, second, third, _] = packet.words;
         match packet.kind {
-            Kind::Deposit => {
+            Kind::Stage => {
                 let token = u32::try_from(first).map_err(|_| unexpected())?;
                 match self.take_in(id, token, (second, third), fds)? {
                     Ok(()) => self.answer_with(link, None),
@@ -39,16 +39,16 @@ impl Authority {
             }
             Kind::Take => {
                 let (owner, token) = (first, u32::try_from(second).map_err(|_| unexpected())?);
-                let Some(deposit) = self.tokens.find(owner, token, slot, id) else {
+                let Some(staged) = self.staging.find(owner, token, slot, id) else {
                     return self.answer_with(link, None);
                 };
-                let fds: Vec<BorrowedFd<'_>> = deposit.descriptors.iter().map(AsFd::as_fd).collect();
-                let packet = Packet::new(Kind::Descriptor, [deposit.body_bytes, 0, 0, 0]);
+                let fds: Vec<BorrowedFd<'_>> = staged.descriptors.iter().map(AsFd::as_fd).collect();
+                let packet = Packet::new(Kind::Descriptor, [staged.body_bytes, 0, 0, 0]);
                 let answered = self.answer(link, &packet, &fds);
-                let is_for_one = matches!(deposit.to, To::Peer { .. });
+                let is_for_one = matches!(staged.to, To::Peer { .. });
                 match self.watched_end().filter(|_| is_for_one && owner != AUTHORITY_ID) {
-                    Some(end) => self.tokens.taken_and_watched(owner, token, slot, end),
-                    None => drop(self.tokens.taken(owner, token, slot)),
+                    Some(end) => self.staging.taken_and_watched(owner, token, slot, end),
+                    None => drop(self.staging.taken(owner, token, slot)),
                 }
                 // The kernel limits how many descriptors a user may have in flight. Beyond that the receiver gets none, and reports it.
                 answered.or_else(|_| self.answer_with(link, None))
@@ -60,7 +60,7 @@ impl Authority {
                 let present: Vec<u16> = self.port.directory().present().collect();
                 let mut slots = control::slots_of(&packet.text);
                 slots.retain(|slot| present.contains(slot));
-                self.tokens.sent(id, token, second.min(last), slots);
+                self.staging.sent(id, token, second.min(last), slots);
                 Ok(())
             }
             _ => Err(unexpected()),
@@ -71,7 +71,7 @@ impl Authority {
         self.links.get(&link).map_or(Ok(()), |link| control::send(&link.socket, packet, fds))
     }
 
-    /// Takes a deposit in, or says to its sender why not.
+    /// Takes a staged transfer in, or says to its sender why not.
     fn take_in(
         &mut self,
         id: PeerId,
@@ -79,7 +79,8 @@ impl Authority {
         (destination, body_bytes): (PeerId, u64),
         fds: Vec<OwnedFd>,
     ) -> Result<std::result::Result<(), (Refusal, String)>> {
-        let file = fds.first().ok_or_else(|| Error::Refused("a deposit came without descriptors".into()))?;
+        let file =
+            fds.first().ok_or_else(|| Error::Refused("a staged transfer needs a descriptor".into()))?;
         if body_bytes > 0
             && (body_bytes > MAX_MESSAGE_BYTES as u64 || body::checked_bytes(file)? != body_bytes)
         {
@@ -93,71 +94,74 @@ impl Authority {
                 None => return Ok(Err((Refusal::NoDestination, "the destination is gone".into()))),
             },
         };
-        self.sweep_deposits();
-        match self.tokens.deposit(id, token, Deposit::new(id, to, body_bytes, fds, self.options.close)) {
+        self.sweep_staged();
+        match self.staging.stage(id, token, StagedTransfer::new(id, to, body_bytes, fds, self.options.close))
+        {
             Ok(()) => Ok(Ok(())),
             Err(Error::Method { message, .. }) => Ok(Err((Refusal::Limit, message))),
             Err(error) => Err(error),
         }
     }
 
-    /// Prepares a message for [`Authority::append`] to receivers that are members: deposits its descriptors, and the message itself if
+    /// Prepares a message for [`Authority::append`] to receivers that are members: stages its descriptors, and the message itself if
     /// it is long, on account of its sender.
     ///
     /// # Errors
     /// `LimitsExceeded`; the kernel lacks memory or descriptors.
-    pub fn deposit_for(
+    pub fn stage_for(
         &mut self,
         sender: Option<PeerId>,
         to: Option<PeerId>,
         bytes: &[u8],
         mut descriptors: Vec<OwnedFd>,
-    ) -> Result<Parcel> {
+    ) -> Result<TransferRef> {
         let (charged, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
-        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let header =
+            Header::parse(bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
         let (longest, named) = (self.port.longest_message(), header.unix_fds as usize);
         if named != descriptors.len() {
             let came = descriptors.len();
-            return Err(Error::Invalid(format!("the message names {named} descriptors and has {came}")));
+            return Err(Error::Invalid(format!("the message announces {named} descriptors but has {came}")));
         }
         let is_in_file = bytes.len() > longest;
         if is_in_file {
             descriptors.insert(0, body::write(bytes)?);
         }
-        check_parcel(&header, descriptors.len(), longest, is_in_file)?;
+        check_staged(&header, descriptors.len(), longest, is_in_file)?;
         if descriptors.is_empty() {
-            return Ok(Parcel::default());
+            return Ok(TransferRef::default());
         }
-        let token = self.tokens.next_token();
+        let token = self.staging.next_token();
         let body_bytes = if is_in_file { bytes.len() as u64 } else { 0 };
-        self.sweep_deposits();
-        let deposit = Deposit::new(charged, to, body_bytes, descriptors, self.options.close);
-        self.tokens.deposit(AUTHORITY_ID, token, deposit)?;
-        Ok(Parcel { token, is_in_file })
+        self.sweep_staged();
+        let staged = StagedTransfer::new(charged, to, body_bytes, descriptors, self.options.close);
+        self.staging.stage(AUTHORITY_ID, token, staged)?;
+        Ok(TransferRef { token, is_in_file })
     }
 
-    /// The parcel of a message that no member takes: of one that is too long for the outbox the log has the header, and monitors see its length.
+    /// The staged transfer of a message that no member takes: of one that is too long for the outbox the log has the header, and monitors see its length.
     #[must_use]
-    pub fn parcel_for_none(&mut self, bytes: &[u8]) -> Parcel {
-        match bytes.len() > self.port.longest_message() {
-            true => Parcel { token: self.tokens.next_token(), is_in_file: true },
-            false => Parcel::default(),
+    pub fn stage_header_only(&mut self, bytes: &[u8]) -> TransferRef {
+        if bytes.len() > self.port.longest_message() {
+            TransferRef { token: self.staging.next_token(), is_in_file: true }
+        } else {
+            TransferRef::default()
         }
     }
 
-    /// A message of the authority's outbox is in the log: if it is a signal with a deposit, notes for whom.
-    pub(super) fn note_sent(&mut self, parcel: Parcel, outbound: &Outbound<'_>, position: u64) {
-        let Some(signal) = outbound.signal.filter(|_| parcel.token != 0) else { return };
-        let slots = self.port.wanting_slots(&signal);
-        self.tokens.sent(AUTHORITY_ID, parcel.token, position, slots);
+    /// A message of the authority's outbox is in the log: if it is a signal with a staged transfer, notes for whom.
+    pub(super) fn note_sent(&mut self, transfer: TransferRef, outbound: &Outbound<'_>, position: u64) {
+        let Some(signal) = outbound.signal.filter(|_| transfer.token != 0) else { return };
+        let slots = self.port.subscriber_slots(&signal);
+        self.staging.sent(AUTHORITY_ID, transfer.token, position, slots);
     }
 
     /// Adds to a message what is held for it, or says where that is not there: one for a client, for the bus itself, or, if the bus is watched, for another member. `None` for a signal
     /// that is not held for the authority, so that no client wants it.
-    pub(super) fn complete(&mut self, received: Received) -> Option<Carried> {
+    pub(super) fn complete(&mut self, received: Received) -> Option<InboundMessage> {
         let (header, position) = (received.header, received.position);
         let to = (header.destination != 0).then_some(header.destination);
-        let carried = |received: Received, missing| Carried {
+        let inbound = |received: Received, missing| InboundMessage {
             position,
             sender: header.sender,
             to,
@@ -166,37 +170,37 @@ impl Authority {
             missing,
         };
         if header.token == 0 {
-            return Some(carried(received, None));
+            return Some(inbound(received, None));
         }
-        if to.is_none() && !self.tokens.may_be_for(received.owner(), header.token, AUTHORITY) {
+        if to.is_none() && !self.staging.may_be_for(received.owner(), header.token, AUTHORITY) {
             return None;
         }
         let inline = Received { descriptors: FileDescriptors::default(), ..received.clone() };
         let held = self.take_own(received.owner(), header.token, header.destination);
         match held.and_then(|held| received.complete(held)) {
-            Ok(received) => Some(carried(received, None)),
+            Ok(received) => Some(inbound(received, None)),
             Err(error) => {
                 self.port.order().count(AUTHORITY, Statistic::Incomplete, 1);
-                Some(carried(inline, Some(error.to_string())))
+                Some(inbound(inline, Some(error.to_string())))
             }
         }
     }
 
     fn take_own(&mut self, owner: PeerId, token: u32, destination: PeerId) -> Result<Vec<OwnedFd>> {
-        let missing = || Error::Refused("nothing was deposited under its token".into());
-        let deposit = self.tokens.any(owner, token).ok_or_else(missing)?;
-        if matches!(deposit.to, To::Peer { slot, .. } if slot != AUTHORITY) {
+        let missing = || Error::Refused("no staged transfer has its token".into());
+        let staged = self.staging.any(owner, token).ok_or_else(missing)?;
+        if matches!(staged.to, To::Peer { slot, .. } if slot != AUTHORITY) {
             // For another member, and for those that watch the bus.
-            return deposit.copies();
+            return staged.copies();
         }
-        let deposit = self.tokens.find(owner, token, AUTHORITY, destination).ok_or_else(missing)?;
+        let staged = self.staging.find(owner, token, AUTHORITY, destination).ok_or_else(missing)?;
         // Others may take it, too.
-        let copies = match deposit.to {
-            To::All => deposit.copies(),
+        let copies = match staged.to {
+            To::All => staged.copies(),
             To::Peer { .. } => Ok(Vec::new()),
         };
-        match self.tokens.taken(owner, token, AUTHORITY) {
-            Some(mut deposit) => Ok(std::mem::take(&mut deposit.descriptors)),
+        match self.staging.taken(owner, token, AUTHORITY) {
+            Some(mut staged) => Ok(std::mem::take(&mut staged.descriptors)),
             None => copies,
         }
     }
@@ -207,21 +211,21 @@ impl Authority {
         end.filter(|end| self.port.cursor() < *end)
     }
 
-    /// After the last message of a member: those who may still take what it deposited read on.
-    pub(super) fn end_deposits_of(&mut self, id: PeerId, end: u64) {
+    /// After the last message of a member: those that may still take what it staged read on.
+    pub(super) fn end_staged_by(&mut self, id: PeerId, end: u64) {
         let present: Vec<u16> = self.port.directory().present().collect();
-        for slot in self.tokens.owner_left(id, end, &present) {
+        for slot in self.staging.owner_left(id, end, &present) {
             if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
                 self.port.ring(&mut self.fds, slot);
             }
         }
     }
 
-    /// Ends the deposits that those they are for have passed. Members that read on do not tell: call it now and then.
-    pub fn sweep_deposits(&mut self) {
-        if self.tokens.has_waiting() {
+    /// Ends the staged transfers that those they are for have passed. Members that read on do not tell: call it now and then.
+    pub fn sweep_staged(&mut self) {
+        if self.staging.has_waiting() {
             let (order, own) = (Arc::clone(self.port.order()), self.port.cursor());
-            self.tokens.sweep(|slot| match slot {
+            self.staging.sweep(|slot| match slot {
                 AUTHORITY => own,
                 slot if usize::from(slot) < order.slots() => order.cursor(slot).load(Ordering::Acquire),
                 _ => u64::MAX,
@@ -229,29 +233,29 @@ impl Authority {
         }
     }
 
-    /// When to look at deposits again.
+    /// When to look at staged transfers again.
     pub(super) fn sweep_timeout(&self) -> Option<Duration> {
-        self.tokens.has_waiting().then_some(SWEEP_EVERY)
+        self.staging.has_waiting().then_some(SWEEP_EVERY)
     }
 
     /// Descriptors that this process holds for members, and bytes in files among them: of one connection, or of all.
     #[must_use]
     pub fn in_flight(&self, id: Option<PeerId>) -> (usize, u64) {
-        self.tokens.in_flight(id)
+        self.staging.in_flight(id)
     }
 }
 
 /// Can a message with so many descriptors, the file that holds it included, be sent from an outbox that takes `longest` bytes?
-pub(crate) fn check_parcel(header: &Header<'_>, fds: usize, longest: usize, is_in_file: bool) -> Result<()> {
+pub(crate) fn check_staged(header: &Header<'_>, fds: usize, longest: usize, is_in_file: bool) -> Result<()> {
     let limit = |text: String| Err(Error::method(name::LIMITS_EXCEEDED, text));
     if fds > FDS_MAX {
-        let beside = if is_in_file { " beside a long body" } else { "" };
+        let with_body = if is_in_file { " with a long body" } else { "" };
         let (has, most) = (fds - usize::from(is_in_file), FDS_MAX - usize::from(is_in_file));
-        return limit(format!("a message of {has} descriptors is not possible: {most} are{beside}"));
+        return limit(format!("a message{with_body} has at most {most} descriptors, not {has}"));
     }
     if is_in_file && header.header_bytes > longest {
         let has = header.header_bytes;
-        return limit(format!("a header of {has} bytes is not possible: {longest} are with this outbox"));
+        return limit(format!("with this outbox a header has at most {longest} bytes, not {has}"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The bytes of a connection over a Unix socket: authentication, messages out and in, descriptors beside them.
+//! The bytes of a connection over a Unix socket: authentication, messages out and in, descriptors with them.
 
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use causeway_dbus_wire::sasl::{self, Next};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -17,8 +18,6 @@ use crate::wire::{Fault, message_bytes};
 const CHUNK_BYTES: usize = 64 << 10;
 /// Most descriptors of one message, by the limit of the kernel.
 const MOST_FDS: usize = 253;
-/// A line of the authentication protocol is short.
-const MOST_LINE_BYTES: usize = 16 << 10;
 
 /// A stream that is authenticated.
 #[derive(Debug)]
@@ -34,21 +33,35 @@ impl Socket {
     pub fn authenticated(stream: UnixStream) -> Result<Socket, Error> {
         stream.set_write_timeout(Some(TIMEOUT))?;
         let mut socket = Socket { stream, received: Vec::new(), used: 0 };
-        let user = rustix::process::getuid().as_raw().to_string();
-        let user: String = user.bytes().map(|digit| format!("{digit:02x}")).collect();
-        let ok = socket.line(format!("\0AUTH EXTERNAL {user}\r\n").as_bytes())?;
-        if !ok.starts_with("OK") {
-            return Err(Error::Authentication(ok));
+        let (mut client, first) = sasl::Client::new(rustix::process::getuid().as_raw());
+        socket.stream.write_all(&first)?;
+        loop {
+            let answer = socket.line()?;
+            match client.answer(&answer) {
+                Next::Send(bytes) => socket.stream.write_all(bytes)?,
+                Next::Begin(bytes) => {
+                    socket.stream.write_all(bytes)?;
+                    return Ok(socket);
+                }
+                Next::Rejected => {
+                    return Err(Error::Authentication(String::from_utf8_lossy(&answer).into_owned()));
+                }
+            }
         }
-        // Without descriptors, a monitor is not shown messages that carry some. A bus that cannot says so and goes on.
-        socket.line(b"NEGOTIATE_UNIX_FD\r\n")?;
-        socket.stream.write_all(b"BEGIN\r\n")?;
-        Ok(socket)
     }
 
     /// What was read and not handed out.
     pub fn unread(&self) -> &[u8] {
         &self.received[self.used..]
+    }
+
+    /// Is there something to hand out, a message or what is not one?
+    pub fn has_message(&self) -> bool {
+        let there = self.unread();
+        match message_bytes(there) {
+            Ok(bytes) => bytes <= there.len(),
+            Err(fault) => fault != Fault::Cut,
+        }
     }
 
     /// Writes bytes, the descriptors with the first of them.
@@ -92,19 +105,16 @@ impl Socket {
         }
     }
 
-    /// Sends a line of the authentication protocol and reads the answer.
-    fn line(&mut self, line: &[u8]) -> Result<String, Error> {
-        self.stream.write_all(line)?;
+    /// The next line of the authentication protocol.
+    fn line(&mut self) -> Result<Vec<u8>, Error> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            let there = self.unread();
-            if let Some(end) = there.windows(2).position(|two| two == b"\r\n") {
-                let answer = String::from_utf8_lossy(&there[..end]).into_owned();
-                self.used += end + 2;
-                return Ok(answer);
-            }
-            if there.len() > MOST_LINE_BYTES {
-                return Err(Error::Authentication("it answers with a line that does not end".into()));
+            if let Some((line, bytes)) =
+                sasl::line(self.unread()).map_err(|why| Error::Authentication(why.into()))?
+            {
+                let line = line.to_vec();
+                self.used += bytes;
+                return Ok(line);
             }
             if !self.fill(deadline, &mut None)? {
                 return Err(Error::TimedOut);

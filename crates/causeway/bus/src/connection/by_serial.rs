@@ -68,9 +68,10 @@ mod tests {
         fn it_has_what_a_map_has(steps in prop::collection::vec((0..5_u32, any::<bool>()), 0..100)) {
             let (mut map, mut expected) = (BySerial::default(), HashMap::new());
             for (step, (serial, is_added)) in steps.into_iter().enumerate() {
-                match is_added {
-                    true => prop_assert_eq!(map.insert(serial, step), expected.insert(serial, step)),
-                    false => prop_assert_eq!(map.remove(serial), expected.remove(&serial)),
+                if is_added {
+                    prop_assert_eq!(map.insert(serial, step), expected.insert(serial, step));
+                } else {
+                    prop_assert_eq!(map.remove(serial), expected.remove(&serial));
                 }
                 prop_assert_eq!(map.len(), expected.len());
                 prop_assert_eq!(map.get(serial), expected.get(&serial));

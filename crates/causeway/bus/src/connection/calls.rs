@@ -6,7 +6,6 @@ use std::time::Duration;
 use causeway_dbus_wire::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 use causeway_os::clock;
 
-use super::message::body_of;
 use super::pending::Pending;
 use super::sending::{Outgoing, check};
 use super::sleep::{end_after, has_passed};
@@ -33,21 +32,6 @@ impl Connection {
     ) -> Result<Reply> {
         let serial = self.start_call(destination, path, interface, member, body)?;
         self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
-    }
-
-    /// Calls a method with arguments that were marshalled elsewhere, in the byte order of this machine.
-    ///
-    /// # Errors
-    /// As [`Connection::call`]; [`Error::Invalid`] for a signature that is none.
-    pub fn call_marshalled(
-        &mut self,
-        destination: &str,
-        path: &str,
-        interface: &str,
-        member: &str,
-        (signature, body): (&str, &[u8]),
-    ) -> Result<Reply> {
-        self.call(destination, path, interface, member, body_of(signature, body)?)
     }
 
     /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,
@@ -131,7 +115,7 @@ impl Connection {
     pub(super) fn expect_reply(&mut self, serial: u32, to: To, destination: &str) {
         if let To::Peer { id, .. } = to {
             self.pending.insert(serial, Pending::new(id, destination));
-            self.show_pending();
+            self.publish_pending();
         }
     }
 
@@ -141,7 +125,7 @@ impl Connection {
         if open < most {
             return Ok(());
         }
-        Err(Error::method(name::LIMITS_EXCEEDED, format!("{open} calls are under way, {most} may be")))
+        Err(Error::method(name::LIMITS_EXCEEDED, format!("too many pending calls: {open} of at most {most}")))
     }
 
     /// Waits for the reply to a call, at most for `timeout`.
@@ -159,10 +143,10 @@ impl Connection {
                 return reply.and_then(outcome);
             }
             let Some(callee) = self.pending.get(serial).map(|pending| pending.callee) else {
-                return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
+                return Err(Error::Invalid(format!("no pending call has serial {serial}")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
-            if self.take_some(usize::MAX)? > 0 && (self.replies.get(serial).is_some() || !has_passed(end)) {
+            if self.drain(usize::MAX)? > 0 && (self.replies.get(serial).is_some() || !has_passed(end)) {
                 continue;
             }
             if self.has_ended() && self.needs_authority(callee) {
@@ -195,7 +179,7 @@ impl Connection {
     /// # Errors
     /// The bus or this connection has ended.
     pub fn is_finished(&mut self, serial: u32) -> Result<bool> {
-        self.take_some(usize::MAX)?;
+        self.drain(usize::MAX)?;
         Ok(self.replies.get(serial).is_some() || self.pending.get(serial).is_none())
     }
 
@@ -203,13 +187,13 @@ impl Connection {
     pub(crate) fn drop_call(&mut self, serial: u32) {
         self.pending.remove(serial);
         self.replies.remove(serial);
-        self.show_pending();
+        self.publish_pending();
     }
 
     /// Answers a call.
     ///
     /// # Errors
-    /// The bus or this connection has ended. A caller that is gone is no error.
+    /// The bus or this connection has ended. A caller that is gone is not an error.
     pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
         self.answer(call, Ok(body.into()))
     }
@@ -218,7 +202,7 @@ impl Connection {
     /// `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, and `Introspect` as [`Connection::serve`] answers it.
     ///
     /// # Errors
-    /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
+    /// As [`Connection::reply`]; [`Error::Invalid`] for an invalid error name.
     pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
         self.answer(call, Err((error, text)))
     }
@@ -267,10 +251,10 @@ impl Connection {
     }
 
     /// Shows the authority whose end ends a call of this connection.
-    pub(super) fn show_pending(&self) {
+    pub(super) fn publish_pending(&self) {
         let (order, slot) = (self.port.order(), self.port.slot());
         order.waiting_for(slot).store(self.pending.awaited(), Ordering::Release);
-        order.show(slot, Statistic::CallsOpen, self.pending.len() as u64);
+        order.set_statistic(slot, Statistic::CallsOpen, self.pending.len() as u64);
     }
 
     /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
@@ -283,7 +267,7 @@ impl Connection {
             return;
         }
         self.pending.remove(serial);
-        self.show_pending();
+        self.publish_pending();
         if let Some(call) = self.raw.remove(serial) {
             return self.put_reply(call, message);
         }
@@ -295,7 +279,7 @@ impl Connection {
     pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
         if self.pending.get(serial).is_some_and(|pending| pending.callee == callee || pending.is_passed_on) {
             self.pending.remove(serial);
-            self.show_pending();
+            self.publish_pending();
             if let Some(call) = self.raw.remove(serial) {
                 let (name, position) = (error.name().unwrap_or(name::NO_REPLY), self.port.cursor());
                 return self.put_error(call, serial, name, &error.to_string(), position);
@@ -310,7 +294,7 @@ impl Connection {
         let [Arg::U32(serial), Arg::Text(callee)] = message.args()[..] else { return };
         if let (Some(_), Some(callee)) = (self.pending.get(serial), unique_number(callee)) {
             self.pending.insert(serial, Pending { callee, is_passed_on: false });
-            self.show_pending();
+            self.publish_pending();
         }
     }
 
@@ -331,7 +315,7 @@ impl Connection {
             self.delivered += 1;
             self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
         }
-        self.show_pending();
+        self.publish_pending();
     }
 }
 

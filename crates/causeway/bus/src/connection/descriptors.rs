@@ -1,4 +1,4 @@
-//! What travels beside the log: descriptors, and messages that are too long for the outbox. The authority holds them meanwhile.
+//! What is staged outside of the log: descriptors, and messages that are too long for the outbox. The authority holds them meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -6,10 +6,10 @@ use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Ki
 
 use super::Connection;
 use super::sending::Outgoing;
-use crate::authority::{BUS_INTERFACE, DRIVER_PATH, UNREAD, check_parcel, name_of};
+use crate::authority::{BUS_INTERFACE, DRIVER_PATH, UNREAD, check_staged, name_of};
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
-use crate::port::{Outbound, Parcel, Received, TO_BUS, To};
+use crate::port::{Outbound, Received, TO_BUS, To, TransferRef};
 use crate::shared::body;
 use crate::shared::header::BusHeader;
 use crate::shared::order::Statistic;
@@ -27,19 +27,19 @@ impl Connection {
     ///
     /// # Errors
     /// `LimitsExceeded`; `ServiceUnknown` if the destination is gone; the authority is.
-    pub(super) fn deposit(
+    pub(super) fn stage(
         &mut self,
         to: To,
         layout: &Layout,
         bytes: &[u8],
         descriptors: &[OwnedFd],
-    ) -> Result<Parcel> {
+    ) -> Result<TransferRef> {
         let longest = self.port.longest_message();
         let is_in_file = bytes.len() > longest;
         if !is_in_file && descriptors.is_empty() {
-            return Ok(Parcel::default());
+            return Ok(TransferRef::default());
         }
-        check_parcel(
+        check_staged(
             &layout.header(bytes),
             descriptors.len() + usize::from(is_in_file),
             longest,
@@ -48,29 +48,29 @@ impl Connection {
         let file = if is_in_file { Some(body::write(bytes)?) } else { None };
         let fds: Vec<BorrowedFd<'_>> = file.iter().chain(descriptors).map(AsFd::as_fd).collect();
         self.last_token = self.last_token.wrapping_add(1).max(1);
-        let parcel = Parcel { token: self.last_token, is_in_file };
+        let transfer = TransferRef { token: self.last_token, is_in_file };
         let destination = match to {
             To::All => 0,
             To::Peer { id, .. } => id,
         };
         let body_bytes = if is_in_file { bytes.len() as u64 } else { 0 };
-        let words = [u64::from(parcel.token), destination, body_bytes, 0];
-        let (answer, _) = self.link.ask(&Packet::new(Kind::Deposit, words), &fds)?;
+        let words = [u64::from(transfer.token), destination, body_bytes, 0];
+        let (answer, _) = self.link.ask(&Packet::new(Kind::Stage, words), &fds)?;
         const LIMIT: u64 = Refusal::Limit as u64;
         const NO_DESTINATION: u64 = Refusal::NoDestination as u64;
         match (answer.kind, answer.words[0]) {
-            (Kind::None, _) => Ok(parcel),
+            (Kind::None, _) => Ok(transfer),
             (_, LIMIT) => Err(Error::method(name::LIMITS_EXCEEDED, answer.text)),
             (_, NO_DESTINATION) => Err(Error::method(name::SERVICE_UNKNOWN, answer.text)),
             _ => Err(Error::Refused(answer.text)),
         }
     }
 
-    /// A message of this connection is in the log. If it is a signal with a deposit, the authority learns for whom, and when that ends.
-    pub(super) fn note_sent(&mut self, parcel: Parcel, outbound: &Outbound<'_>, position: u64) {
-        let Some(signal) = outbound.signal.filter(|_| parcel.token != 0) else { return };
-        let text = control::slots_text(&self.port.wanting_slots(&signal));
-        let words = [u64::from(parcel.token), position, 0, 0];
+    /// A message of this connection is in the log. If it is a signal with a staged transfer, the authority learns for whom, and when that ends.
+    pub(super) fn note_sent(&mut self, transfer: TransferRef, outbound: &Outbound<'_>, position: u64) {
+        let Some(signal) = outbound.signal.filter(|_| transfer.token != 0) else { return };
+        let text = control::slots_text(&self.port.subscriber_slots(&signal));
+        let words = [u64::from(transfer.token), position, 0, 0];
         self.link.tell(&Packet { text, ..Packet::new(Kind::Sent, words) });
     }
 
@@ -89,7 +89,7 @@ impl Connection {
         let words = [received.owner(), u64::from(header.token), 0, 0];
         let taken = match self.link.ask(&Packet::new(Kind::Take, words), &[]) {
             Ok((Packet { kind: Kind::Descriptor, .. }, fds)) => Ok(fds),
-            Ok(_) => Err(Error::Refused("nothing is held under its token".into())),
+            Ok(_) => Err(Error::Refused("no staged transfer has its token".into())),
             Err(error) => Err(error),
         };
         match taken.and_then(|fds| received.complete(fds)) {
@@ -112,7 +112,7 @@ impl Connection {
                 self.undeliverable.push(Undeliverable { caller, serial, why: error.to_string() });
             }
             RETURN | ERROR => {
-                let text = format!("the reply came, and not what belongs to it: {error}");
+                let text = format!("the reply came without its descriptors or its body: {error}");
                 self.fail_call(
                     header.reply_serial,
                     header.sender,
@@ -150,7 +150,7 @@ impl Connection {
         let (destination, own) = (name_of(caller), self.next_serial());
         // One that the directory does not show has left, or is a client that the bus knows.
         let to = self.find(&destination).unwrap_or(TO_BUS);
-        let text = Body::default().text(&format!("the callee could not take the call: {why}"));
+        let text = Body::default().text(&format!("the callee could not receive the call: {why}"));
         let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
         let answer = answer.destination(&destination).sender(&self.name);
         self.writer.prepare(to, &answer, Vec::new(), own).map(Some)

@@ -55,7 +55,7 @@ impl Link {
                 }
                 Ok((Packet { text, .. }, _)) => return Err(Error::Refused(text)),
                 Err(Error::AuthorityGone) => {
-                    let text = "the bus closed the connection before it let this program join";
+                    let text = "the bus closed the connection before this program joined";
                     return Err(Error::Refused(text.into()));
                 }
                 Err(error) => return Err(error),
@@ -94,7 +94,7 @@ impl Link {
         match control::send(&self.socket, packet, fds) {
             Ok(()) => self.answer(),
             Err(Error::Os(error)) if is(&error, Errno::TOOMANYREFS) => {
-                let text = "too many descriptors of this user are between processes";
+                let text = "too many file descriptors of this user are in flight";
                 Err(Error::method(name::LIMITS_EXCEEDED, text))
             }
             Err(_) => {

@@ -2,10 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use causeway_dbus_wire::wire::{Arg, Args, Body, Endian, Header, Layout};
+use causeway_dbus_wire::wire::{Arg, Args, Endian, Header, Layout};
 
 use super::headers::{KnownHeaders, layout_of};
-use crate::error::{Error, Result};
 use crate::port::Received;
 use crate::shared::header::BusHeader;
 
@@ -124,7 +123,7 @@ impl Message {
         self.0.layout.sender(&self.0.received.bytes).unwrap_or_default()
     }
 
-    /// The slot that carried it, and the number of its sender. The slot is the sender's own, or the authority's.
+    /// The slot that inbound it, and the number of its sender. The slot is the sender's own, or the authority's.
     pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
         (self.0.received.slot, self.0.received.header.sender)
     }
@@ -187,11 +186,4 @@ impl Incoming {
             Incoming::AuthorityGone => None,
         }
     }
-}
-
-/// A body that was marshalled elsewhere.
-pub(crate) fn body_of(signature: &str, body: &[u8]) -> Result<Body> {
-    causeway_dbus_wire::wire::signature::check(signature)
-        .map_err(|_| Error::Invalid(format!("{signature:?} is no signature")))?;
-    Ok(Body::marshalled(Endian::NATIVE, signature, body))
 }

@@ -7,7 +7,7 @@
 //! | `message` | messages as programs see them |
 //! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
 //! | `raw` | whole messages, for programs that build and read them themselves |
-//! | `descriptors` | what of a message travels beside the log |
+//! | `descriptors` | what of a message is staged outside of the log |
 //! | `names`, `rules` | names and match rules |
 //! | `standard` | what this library answers in the place of the program |
 //! | `destinations` | where messages for a name go |
@@ -86,7 +86,7 @@ pub struct Connection {
     link: Link,
     watched: Arc<Watched>,
     options: ConnectionOptions,
-    /// A member that stands in the way of a message for so long is put out.
+    /// A member that blocks a message for this long is evicted.
     laggard_deadline: Duration,
     name: Arc<str>,
     writer: Writer,
@@ -140,15 +140,16 @@ impl Connection {
         let (mut link, welcome, fds) = Link::join(path.as_ref(), Some(outbox_fd.as_fd()))?;
         let [slot, id, cursor, place] = welcome.words;
         let Ok([order, directory, authority]) = <[OwnedFd; 3]>::try_from(fds) else {
-            return Err(Error::Refused("the welcome of the bus lacks descriptors".into()));
+            return Err(Error::Refused("incomplete welcome from the bus: descriptors are missing".into()));
         };
         let Ok(laggard_deadline) = welcome.text.parse().map(Duration::from_millis) else {
-            return Err(Error::Refused("the welcome of the bus does not say the laggard deadline".into()));
+            return Err(Error::Refused("incomplete welcome from the bus: no laggard deadline".into()));
         };
         let order = Arc::new(OrderLog::open(&order, Access::ReadWrite)?);
         let directory = Arc::new(Directory::open(&directory)?);
         let slot = u16::try_from(slot).ok().filter(|slot| usize::from(*slot) < order.slots());
-        let slot = slot.ok_or_else(|| Error::Refused("the welcome of the bus names no slot".into()))?;
+        let slot =
+            slot.ok_or_else(|| Error::Refused("incomplete welcome from the bus: no valid slot".into()))?;
         outbox.begin_at(place as u32);
         let watched = watcher::watch(link.socket(), Arc::clone(&order), slot)?;
         link.set_watched(Arc::clone(&watched));

@@ -97,8 +97,8 @@ impl Connection {
         }
         check(name, names::is_bus_name, "bus name")?;
         let (directory, is_unique) = (self.port.directory(), unique_number(name).is_some());
-        let may_be_unshown = directory.is_partial() && (is_unique || directory.read_owner(name).is_some());
-        if may_be_unshown || flags & FLAG_NO_AUTO_START == 0 && !is_unique {
+        let may_be_unlisted = directory.is_partial() && (is_unique || directory.read_owner(name).is_some());
+        if may_be_unlisted || flags & FLAG_NO_AUTO_START == 0 && !is_unique {
             return Ok(TO_BUS);
         }
         Err(Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}")))

@@ -12,7 +12,7 @@ pub struct ConnectionOptions {
     pub outbox_bytes: u64,
     /// How long a call waits for its reply.
     pub call_timeout: Duration,
-    /// A member that stands in the way of a message for so long is put out; `None` is for as long as the authority says.
+    /// A member that blocks a message for this long is evicted; `None` is the deadline of the bus.
     pub laggard_deadline: Option<Duration>,
     /// How long to poll before sleeping, at most. Nothing on a machine or a process with one CPU.
     pub spin: Duration,
@@ -52,7 +52,7 @@ pub struct Statistics {
     pub sent_bytes: u64,
     /// Sleeps that a wake-up ended.
     pub wakes: u64,
-    /// Of these, those after which there was nothing for it. Of the bus itself: neither a message to carry, nor a member to put out.
+    /// Of these, those after which there was nothing for it. Of the bus itself: neither a message to carry, nor a member to evict.
     pub empty_wakes: u64,
     /// Of these, those that freed space for others.
     pub space_wakes: u64,

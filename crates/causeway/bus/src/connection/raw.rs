@@ -45,8 +45,8 @@ impl Connection {
     /// a reply.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no message, or has no destination and is no signal; [`Error::Method`] with `LimitsExceeded` for what
-    /// is too long, for too many calls under way or too much on its way beside the log; the bus or this connection has ended.
+    /// [`Error::Invalid`] for an invalid message, or one without destination that is not a signal; [`Error::Method`] with `LimitsExceeded` for what
+    /// is too long, for too many pending calls or too much in flight outside of the log; the bus or this connection has ended.
     ///
     /// # Panics
     /// As [`Builder::build`], for names that are none.
@@ -70,9 +70,10 @@ impl Connection {
         let message = message.clone().unix_fds(descriptors.len() as u32);
         let bytes = message.sender(&self.name).build(serial);
         let bytes = bytes.map_err(|long| Error::method(name::LIMITS_EXCEEDED, long.to_string()))?;
-        let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let header =
+            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
         if header.destination.is_none() && header.kind != Kind::Signal {
-            return Err(Error::Invalid("a message that is no signal needs a destination".into()));
+            return Err(Error::Invalid("only a signal may have no destination".into()));
         }
         let Some(message) = self.prepare_message(&header, &bytes, descriptors)? else { return Ok(serial) };
         if let Err(error) = self.send(message) {
@@ -129,7 +130,7 @@ impl Connection {
             bytes[FLAGS_AT] &= !FLAG_NO_REPLY_EXPECTED;
         }
         let stamped =
-            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
         let layout = Layout::of(&stamped, &bytes);
         if needs_reply {
             let change = match rule {

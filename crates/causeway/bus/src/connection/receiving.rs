@@ -43,7 +43,7 @@ impl Connection {
 
     /// What is there already. For event loops: see [`Connection::as_fd`](std::os::fd::AsFd::as_fd).
     ///
-    /// Each call also takes from the log what has come meanwhile, up to 8 MiB that the program has not taken yet: nobody
+    /// Each call also drains the log, up to 8 MiB that the program has not taken yet: nobody
     /// waits for a program that comes back, however long it works on what it has.
     ///
     /// # Errors
@@ -52,13 +52,13 @@ impl Connection {
         self.disarm();
         let ahead_bytes = AHEAD_BYTES.min(self.options.inbox_bytes).max(1);
         if self.inbox.is_empty() {
-            self.take_some(ahead_bytes)?;
+            self.drain(ahead_bytes)?;
             if self.has_refusals() {
                 self.answer_undeliverable()?;
             }
         } else if self.port.has_entry() {
             // What could not be read is still there, and its error comes once the program has what came before it.
-            let _ = self.take_some(ahead_bytes);
+            let _ = self.drain(ahead_bytes);
         }
         match self.take_from_inbox() {
             Some(incoming) => Ok(Some(incoming)),
@@ -116,7 +116,7 @@ impl Connection {
 
     /// Takes what is there: some hundred messages at most, for others may send faster than this reads, and none while `ahead_bytes`
     /// wait for the program. Returns how many.
-    pub(super) fn take_some(&mut self, ahead_bytes: usize) -> Result<usize> {
+    pub(super) fn drain(&mut self, ahead_bytes: usize) -> Result<usize> {
         let mut count = 0;
         while count < TAKEN_AT_ONCE && self.inbox_bytes < ahead_bytes {
             // Whether this member is on a whole bus is asked where the log is empty at once.
@@ -141,7 +141,7 @@ impl Connection {
         }
         let slot = self.port.slot();
         self.port.evict(&mut self.link, slot);
-        Err(Error::Disconnected(format!("more than {most} bytes of messages were not taken")))
+        Err(Error::Disconnected(format!("more than {most} bytes of messages wait unread")))
     }
 
     fn handle(&mut self, received: Received) {

@@ -66,7 +66,7 @@ impl Connection {
     /// Adds a rule to those that this connection matches itself; returns its key. The authority does not know it yet.
     pub(crate) fn insert_rule(&mut self, rule: &str) -> Result<u64> {
         let rule: MatchRule = rule.parse().map_err(|error| {
-            Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
+            Error::method(name::MATCH_RULE_INVALID, format!("invalid match rule {rule:?}: {error}"))
         })?;
         Ok(self.keep_rule(rule))
     }
@@ -134,7 +134,11 @@ impl Connection {
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {
             self.port.forget_member(id);
             let position = message.position();
-            self.end_calls(|pending| pending.callee == id, "the callee left without a reply", position);
+            self.end_calls(
+                |pending| pending.callee == id,
+                "the callee disconnected without replying",
+                position,
+            );
         }
     }
 }

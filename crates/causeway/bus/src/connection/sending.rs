@@ -8,7 +8,7 @@ use causeway_dbus_wire::wire::{Builder, Layout, Templates, Unbuildable};
 use super::Connection;
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{Blocked, NotSent, Outbound, Parcel, To};
+use crate::port::{Blocked, NotSent, Outbound, To, TransferRef};
 
 /// A buffer of more bytes is given back after its message.
 const BUFFER_BYTES_KEPT: usize = 1 << 16;
@@ -25,8 +25,8 @@ pub(crate) struct Outgoing {
     layout: Layout,
     descriptors: Vec<OwnedFd>,
     /// What of it lies with the authority, once that was asked to keep it.
-    parcel: Option<Parcel>,
-    /// Who stands in the way.
+    transfer: Option<TransferRef>,
+    /// Who blocks it.
     blocked: Option<Blocked>,
 }
 
@@ -39,13 +39,13 @@ impl Outgoing {
         descriptors: Vec<OwnedFd>,
         serial: u32,
     ) -> Outgoing {
-        Outgoing { to, serial, bytes, layout, descriptors, parcel: None, blocked: None }
+        Outgoing { to, serial, bytes, layout, descriptors, transfer: None, blocked: None }
     }
 
     /// Does the authority hold a part of it already? Then it has to be sent.
     #[cfg(feature = "tokio")]
-    pub(crate) fn is_deposited(&self) -> bool {
-        self.parcel.is_some_and(|parcel| parcel.token != 0)
+    pub(crate) fn is_staged(&self) -> bool {
+        self.transfer.is_some_and(|transfer| transfer.token != 0)
     }
 }
 
@@ -95,7 +95,7 @@ impl Connection {
     /// Emits a signal to all who want it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no path, interface or member; [`Error::Method`] with `LimitsExceeded` for more descriptors or
+    /// [`Error::Invalid`] for an invalid path, interface or member; [`Error::Method`] with `LimitsExceeded` for more descriptors or
     /// bytes than the bus takes now; the bus or this connection has ended.
     pub fn emit(
         &mut self,
@@ -123,10 +123,10 @@ impl Connection {
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
-    /// get on; a member that does not is put out.
+    /// get on; a member that does not is evicted.
     pub(super) fn send(&mut self, mut message: Outgoing) -> Result<()> {
         while !self.try_send(&mut message)? {
-            self.take_some(usize::MAX)?;
+            self.drain(usize::MAX)?;
             if message.blocked.is_some() {
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -135,19 +135,19 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends if there is space. Otherwise wakes the members that are in the way, and puts them out after the deadline; the caller takes
-    /// what has come, and tries again.
+    /// Sends if there is space. Otherwise wakes the members that block it, and evicts them after the deadline; the caller drains
+    /// received messages, and tries again.
     pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
-        let Outgoing { to, bytes, layout, descriptors, parcel, .. } = message;
+        let Outgoing { to, bytes, layout, descriptors, transfer, .. } = message;
         let to = *to;
-        let parcel = match *parcel {
-            Some(parcel) => parcel,
-            None => *parcel.insert(self.deposit(to, layout, bytes, descriptors)?),
+        let transfer = match *transfer {
+            Some(transfer) => transfer,
+            None => *transfer.insert(self.stage(to, layout, bytes, descriptors)?),
         };
         let outbound = Outbound::of_layout(to, self.port.id(), layout, bytes);
-        let slot = match self.port.send(&mut self.link, &outbound, parcel) {
+        let slot = match self.port.send(&mut self.link, &outbound, transfer) {
             Ok(position) => {
-                self.note_sent(parcel, &outbound, position);
+                self.note_sent(transfer, &outbound, position);
                 return Ok(true);
             }
             Err(NotSent::Failed(error)) => return Err(error),
@@ -157,7 +157,7 @@ impl Connection {
             message.blocked = None;
             return Ok(false);
         }
-        self.port.press(&mut self.link, slot, &mut message.blocked, self.laggard_deadline);
+        self.port.wake_or_evict(&mut self.link, slot, &mut message.blocked, self.laggard_deadline);
         Ok(false)
     }
 
@@ -167,5 +167,5 @@ impl Connection {
 }
 
 pub(super) fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<()> {
-    if is_valid(text) { Ok(()) } else { Err(Error::Invalid(format!("{text:?} is no {what}"))) }
+    if is_valid(text) { Ok(()) } else { Err(Error::Invalid(format!("invalid {what}: {text:?}"))) }
 }

@@ -109,10 +109,7 @@ impl Connection {
         }
         let value = self.arm(Sleep::Futex);
         let armed = self.port.order().armed(self.port.slot());
-        let outcome = match self.is_ready() {
-            true => None,
-            false => Some(futex::wait_until(armed, value, end_ns)),
-        };
+        let outcome = if self.is_ready() { None } else { Some(futex::wait_until(armed, value, end_ns)) };
         ring::disarm(armed);
         let Some(outcome) = outcome else { return Ok(!has_passed(end_ns)) };
         match outcome.map_err(|error| causeway_os::Error::new("sleep", "on the bus", error))? {

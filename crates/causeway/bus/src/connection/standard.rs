@@ -34,13 +34,13 @@ impl Connection {
     /// `Introspect` of such an object, and of those above it, is answered by [`Connection::serve`]; calls of the others go to the program.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no object path, and for a text that does not begin with `<interface`, such as a whole document.
+    /// [`Error::Invalid`] for an invalid object path, and for a text that does not begin with `<interface`, such as a whole document.
     pub fn describe(&mut self, path: &str, interfaces: &str) -> Result<()> {
         check(path, names::is_path, "object path")?;
         let text = interfaces.trim();
         if !text.is_empty() && !text.starts_with("<interface") {
-            let why = "it does not begin with <interface (the document and its <node> are not part of it)";
-            return Err(Error::Invalid(format!("this cannot describe the object {path}: {why}")));
+            let why = "it must begin with <interface, without the surrounding document and <node>";
+            return Err(Error::Invalid(format!("invalid description of the object {path}: {why}")));
         }
         self.objects.insert(path, interfaces);
         Ok(())
@@ -76,7 +76,7 @@ fn peer_answer(call: &Header<'_>) -> Option<StandardAnswer> {
         Some("Ping") => Ok(Body::default()),
         Some("GetMachineId") => machine_id::machine_id()
             .map(|id| Body::default().text(&id))
-            .ok_or((name::FAILED, "this machine has no id")),
+            .ok_or((name::FAILED, "this machine has no machine ID")),
         _ => Err((name::UNKNOWN_METHOD, "the interface has two methods: Ping and GetMachineId")),
     })
 }

@@ -18,14 +18,14 @@ use crate::shared::ring;
 pub struct Watched {
     order: Arc<OrderLog>,
     slot: u16,
-    /// Whether the authority is gone, or has put this connection out.
+    /// Whether the authority is gone, or has evicted this connection.
     pub has_ended: AtomicBool,
     /// Rung, too, if the connection sleeps there.
     pub doorbell: OnceLock<OwnedFd>,
 }
 
 impl Watched {
-    /// The authority is gone, or has put this connection out: wakes it if it sleeps.
+    /// The authority is gone, or has evicted this connection: wakes it if it sleeps.
     pub fn end(&self) {
         self.has_ended.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst); // PAIR bus-armed

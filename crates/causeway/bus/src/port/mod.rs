@@ -1,24 +1,24 @@
 //! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on it.
 //!
-//! Nothing here waits. What stands in the way is returned as a value, and the caller decides how long to try.
+//! Nothing here waits. What blocks is returned as a value, and the caller decides how long to try.
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `outbound` | a message to be sent |
 //! | `send` | a message into the outbox, its entry into the order log, space that is free again |
 //! | `receive` | entries in their order, checked, and the messages that they refer to |
-//! | `wake` | who sleeps is woken, who stands in the way is put out |
-//! | `wanting` | which members want a signal |
-//! | `parcel` | messages of which a part travels beside the log |
+//! | `wake` | sleeping members are woken, members that block others are evicted |
+//! | `subscribers` | which members want a signal |
+//! | `staged` | messages of which a part is staged outside of the log |
 //! | `others` | outboxes and doorbells of the other members |
 
 mod others;
 mod outbound;
-mod parcel;
 mod receive;
 mod send;
+mod staged;
+mod subscribers;
 mod wake;
-mod wanting;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -36,10 +36,10 @@ use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
 use others::Other;
 pub use outbound::Outbound;
-pub use parcel::Parcel;
 use send::Outstanding;
+pub use staged::TransferRef;
+use subscribers::SubscriberCache;
 pub use wake::Blocked;
-use wanting::WantingMembers;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
@@ -91,7 +91,7 @@ impl From<Error> for NotSent {
 pub struct Received {
     /// Position in the order log.
     pub position: u64,
-    /// Slot that carried it.
+    /// Slot that inbound it.
     pub slot: u16,
     /// What precedes it.
     pub header: BusHeader,
@@ -116,7 +116,7 @@ pub struct Port {
     end: u64,
     outstanding: VecDeque<Outstanding>,
     holders: VecDeque<u16>,
-    wanting: WantingMembers,
+    subscribers: SubscriberCache,
     sent_ns: u64,
     others: Vec<Other>,
     /// Members whose messages cannot be read, and that were not told.
@@ -155,7 +155,7 @@ impl Port {
             end: cursor,
             outstanding: VecDeque::new(),
             holders: VecDeque::new(),
-            wanting: WantingMembers::default(),
+            subscribers: SubscriberCache::default(),
             sent_ns: 0,
             others,
             unread: Vec::new(),
@@ -188,14 +188,14 @@ impl Port {
         self.id
     }
 
-    /// Was this member put out?
+    /// Was this member evicted?
     #[inline]
     pub fn is_evicted(&self) -> bool {
         !is_member(&self.order, &self.directory, self.slot, self.id)
     }
 
-    fn out(&self) -> Error {
-        Error::Disconnected("it did not read what others sent for longer than the bus allows".into())
+    fn evicted_error(&self) -> Error {
+        Error::Disconnected("it did not read within the laggard deadline".into())
     }
 
     /// Ends the bus because of an entry, and wakes all, so that they learn it.
@@ -214,11 +214,11 @@ impl Port {
         broken_by(&self.directory, first)
     }
 
-    /// Fails if the bus is broken or this member was put out.
+    /// Fails if the bus is broken or this member was evicted.
     #[inline]
     pub fn check(&self) -> Result<()> {
         self.check_whole()?;
-        if self.is_evicted() { Err(self.out()) } else { Ok(()) }
+        if self.is_evicted() { Err(self.evicted_error()) } else { Ok(()) }
     }
 
     /// Fails if the bus is broken.
@@ -232,13 +232,13 @@ impl Port {
 pub(crate) fn broken_by(directory: &Directory, broken: Broken) -> Error {
     let member = match broken.slot.map(|slot| (slot, directory.peer(slot))) {
         Some((_, Some(peer))) => format!(":1.{} (process {})", peer.id, peer.pid),
-        Some((slot, None)) => format!("no member, in slot {slot},"),
-        None => "no member".to_owned(),
+        Some((slot, None)) => format!("an unknown member in slot {slot}"),
+        None => "an unknown member".to_owned(),
     };
     Error::Broken { member, position: broken.position }
 }
 
-/// Is this member on the bus, and was it not put out?
+/// Is this member on the bus, and was it not evicted?
 #[inline]
 fn is_member(order: &OrderLog, directory: &Directory, slot: u16, id: u64) -> bool {
     directory.is_active(slot, id) && order.evicted(slot).load(Ordering::Relaxed) != id

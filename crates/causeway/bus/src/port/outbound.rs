@@ -24,7 +24,6 @@ pub struct Outbound<'a> {
 
 impl<'a> Outbound<'a> {
     /// A message whose header was parsed from its bytes.
-    #[must_use]
     pub fn new(to: To, sender: u64, header: &Header<'a>, bytes: &'a [u8]) -> Outbound<'a> {
         let Header { kind, flags, serial, header_bytes, body_bytes, reply_serial, unix_fds, .. } = *header;
         let numbers = Numbers { kind, flags, serial, body_bytes, reply_serial, unix_fds };
@@ -34,7 +33,6 @@ impl<'a> Outbound<'a> {
 
     /// A message of this layout. The texts of its header are not looked at unless it is for all.
     #[inline]
-    #[must_use]
     pub fn of_layout(to: To, sender: u64, layout: &Layout, bytes: &'a [u8]) -> Outbound<'a> {
         match to {
             To::All => Outbound::new(to, sender, &layout.header(bytes), bytes),

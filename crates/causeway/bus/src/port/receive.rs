@@ -42,13 +42,13 @@ impl Port {
     /// Tells the others how far this member has read.
     #[inline]
     pub fn publish_cursor(&mut self) {
-        // The place of one that was put out may be another's by now.
+        // The place of one that was evicted may be another's by now.
         if self.published != self.cursor && !self.is_evicted() {
             self.publish_cursor_of_member();
         }
     }
 
-    /// As [`Port::publish_cursor`], where this member was just found not to be put out.
+    /// As [`Port::publish_cursor`], where this member was just found not to be evicted.
     fn publish_cursor_of_member(&mut self) {
         if self.published != self.cursor {
             self.order.cursor(self.slot).store(self.cursor, Ordering::Release); // PAIR order-limit
@@ -59,7 +59,7 @@ impl Port {
     /// The next message that may concern this member; `None` when there is no further entry.
     ///
     /// # Errors
-    /// The bus is broken, this member was put out, or a descriptor that is needed is out of reach.
+    /// The bus is broken, this member was evicted, or a descriptor that is needed is out of reach.
     pub fn next(&mut self, descriptors: &mut dyn Descriptors) -> Result<Option<Received>> {
         loop {
             let position = self.cursor;
@@ -116,9 +116,10 @@ impl Port {
         }
         let before = last.replace(place);
         let is_signal = destination == BROADCAST;
-        let is_wanted = match is_signal {
-            true => slot == AUTHORITY || self.wants_signals,
-            false => destination == self.slot || self.wants_everything,
+        let is_wanted = if is_signal {
+            slot == AUTHORITY || self.wants_signals
+        } else {
+            destination == self.slot || self.wants_everything
         };
         if !is_wanted || self.skips_own && slot == self.slot {
             return Ok(None);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use causeway_os::clock;
 
-use super::{AUTHORITY, Descriptors, NotSent, Outbound, Parcel, Port, To, is_member};
+use super::{AUTHORITY, Descriptors, NotSent, Outbound, Port, To, TransferRef, is_member};
 use crate::error::Error;
 use crate::shared::directory::State;
 use crate::shared::header::{BusHeader, HEADER_BYTES};
@@ -38,7 +38,7 @@ pub(super) enum Holders {
 }
 
 impl Port {
-    /// The longest message that the outbox takes; longer ones go into a file ([`Parcel`]).
+    /// The longest message that the outbox takes; longer ones go into a file ([`TransferRef`]).
     pub fn longest_message(&self) -> usize {
         (self.outbox.capacity_bytes() / 4) as usize - HEADER_BYTES
     }
@@ -58,17 +58,17 @@ impl Port {
         self.end
     }
 
-    /// Sends a message, and wakes those it is for. What travels beside the log is where its receivers find it already.
+    /// Sends a message, and wakes those it is for. What is staged must be with the authority already.
     pub fn send(
         &mut self,
         descriptors: &mut dyn Descriptors,
         message: &Outbound<'_>,
-        parcel: Parcel,
+        transfer: TransferRef,
     ) -> std::result::Result<u64, NotSent> {
-        // Whether this member was put out is asked before its entry is exchanged.
+        // Whether this member was evicted is asked before its entry is exchanged.
         self.check_whole()?;
         let &Outbound { to, sender, ref signal, numbers, header_bytes, bytes } = message;
-        let (most, inline) = (self.longest_message(), parcel.inline(header_bytes, bytes));
+        let (most, inline) = (self.longest_message(), transfer.inline(header_bytes, bytes));
         if inline.len() > most {
             return Err(Error::TooLong { bytes: inline.len(), most }.into());
         }
@@ -77,7 +77,7 @@ impl Port {
             To::All => (BROADCAST, 0),
             To::Peer { slot, id } => (slot, id),
         };
-        let wanting = signal.as_ref().map_or(0, |texts| self.wanting.find(texts));
+        let cached = signal.as_ref().map_or(0, |texts| self.subscribers.find(texts));
         self.sent_ns = clock::monotonic_ns();
         let place = self.outbox.write(
             BusHeader {
@@ -88,9 +88,9 @@ impl Port {
                 body_offset: header_bytes as u32,
                 kind: numbers.kind.number(),
                 flags: numbers.flags,
-                form: parcel.form(),
+                form: transfer.form(),
                 message_bytes: bytes.len() as u32,
-                token: parcel.token,
+                token: transfer.token,
                 sent_ns: self.sent_ns,
                 ..BusHeader::default()
             },
@@ -102,7 +102,7 @@ impl Port {
             self.outbox.advance(inline.len());
             ring::fence_after_append();
             let holders = match to {
-                To::All => self.ring_listeners(descriptors, wanting),
+                To::All => self.ring_subscribers(descriptors, cached),
                 To::Peer { slot, .. } => {
                     self.ring(descriptors, slot);
                     if slot != AUTHORITY && self.directory.is_watched() {
@@ -136,12 +136,12 @@ impl Port {
             let is_out = || !is_member(order, directory, slot, id);
             match ring::append(order, &mut self.end, entry, is_out) {
                 Ok(position) => return Ok(position),
-                Err(NotAppended::Out) => return Err(self.out().into()),
+                Err(NotAppended::Out) => return Err(self.evicted_error().into()),
                 Err(NotAppended::Foreign { position, word }) => {
                     return Err(self.broken(Some(Entry::of(word).sender), position).into());
                 }
                 Err(NotAppended::Full) => {
-                    // One that was put out must not press others.
+                    // One that was evicted must not press others.
                     self.check()?;
                     let (lowest, slot) = self.lowest_cursor();
                     if has_raised && lowest + self.order.capacity() <= self.end {
@@ -167,7 +167,7 @@ impl Port {
         (lowest, whose)
     }
 
-    /// Is there a member in this slot that has not been put out?
+    /// Is there a member in this slot that was not evicted?
     pub(super) fn is_present(&self, slot: u16) -> bool {
         let (id, state) = self.directory.id_and_state(slot);
         state == State::Active && self.order.evicted(slot).load(Ordering::Relaxed) != id
@@ -223,15 +223,15 @@ impl Port {
     }
 
     /// Wakes the members that a signal is for; returns who holds its space.
-    fn ring_listeners(&mut self, descriptors: &mut dyn Descriptors, signal: usize) -> Holders {
-        let mut wanting = std::mem::take(&mut self.wanting);
-        let slots = wanting.slots(signal, &self.directory);
+    fn ring_subscribers(&mut self, descriptors: &mut dyn Descriptors, signal: usize) -> Holders {
+        let mut subscribers = std::mem::take(&mut self.subscribers);
+        let slots = subscribers.slots(signal, &self.directory);
         for slot in slots {
             self.ring(descriptors, *slot);
         }
         let holders = Holders::Queued(slots.len());
         self.holders.extend(slots);
-        self.wanting = wanting;
+        self.subscribers = subscribers;
         holders
     }
 }

@@ -1,4 +1,4 @@
-//! Waking members that sleep, and putting out those that stand in the way.
+//! Waking members that sleep, and evicting those that block others.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::send::Holders;
 use super::{AUTHORITY, Descriptors, Port};
 use crate::shared::ring::{self, Cells, Sleep};
 
-/// Members that stood in the way of a message at one moment, and where their cursors were then.
+/// Members that blocked a message at one moment, and where their cursors were then.
 #[derive(Debug)]
 pub struct Blocked {
     since: Instant,
@@ -17,9 +17,9 @@ pub struct Blocked {
 }
 
 impl Port {
-    /// To be called while there is no space because of the member in `slot`. Wakes all that are in the way or will be next. When that
-    /// member has not moved for `deadline`, puts out all of them that have not: several that are stopped delay nobody longer than one.
-    pub fn press(
+    /// To be called while there is no space because of the member in `slot`. Wakes all that block it or will be next. When that
+    /// member has not moved for `deadline`, evicts all of them that have not: several stopped members delay a sender no longer than one.
+    pub fn wake_or_evict(
         &mut self,
         descriptors: &mut dyn Descriptors,
         slot: u16,
@@ -33,7 +33,7 @@ impl Port {
         {
             self.ring(descriptors, slot);
             if since.elapsed() >= deadline {
-                // Still: one that has moved meanwhile, or was no longer in the way when its cursor was noted, stays.
+                // Still: one that has moved meanwhile, or no longer blocked anybody when its cursor was noted, stays.
                 for slot in self.in_the_way(slot) {
                     if members.contains(&(slot, cursor(self, slot))) {
                         self.evict(descriptors, slot);
@@ -109,7 +109,7 @@ impl Port {
         true
     }
 
-    /// Puts a member out: nobody waits for it any more, and the authority announces its end.
+    /// Evicts a member: nobody waits for it any more, and the authority announces its end.
     pub fn evict(&mut self, descriptors: &mut dyn Descriptors, slot: u16) {
         let (id, _) = self.directory.id_and_state(slot);
         self.order.evicted(slot).store(id, Ordering::SeqCst);

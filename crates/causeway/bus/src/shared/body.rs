@@ -20,7 +20,7 @@ pub const SEALS: &[Seals] = &[Seals::WRITE, Seals::SHRINK, Seals::GROW, Seals::S
 /// Puts a message into a sealed file.
 ///
 /// # Errors
-/// The kernel lacks memory or descriptors, or a limit on the length of files is in the way.
+/// The kernel lacks memory or descriptors, or a limit on the length of files prevents it.
 pub fn write(message: &[u8]) -> Result<OwnedFd> {
     let fd = os_memory::memfd("causeway-message", 0)?;
     let os = |error| {
@@ -40,7 +40,7 @@ pub fn write(message: &[u8]) -> Result<OwnedFd> {
 /// Bytes of a file that holds a message, which must have [`SEALS`].
 ///
 /// # Errors
-/// [`Error::Refused`]: a seal or some of its memory is missing, or it is no memory file.
+/// [`Error::Refused`]: a seal or some of its memory is missing, or it is not a memory file.
 pub fn checked_bytes(fd: &OwnedFd) -> Result<u64> {
     memory::checked_bytes(fd, "file of a message", SEALS)
 }
@@ -59,7 +59,9 @@ impl SealedBody {
     pub fn open(fd: &OwnedFd, bytes: u64) -> Result<SealedBody> {
         let found = checked_bytes(fd)?;
         if found != bytes || bytes == 0 {
-            return Err(Error::Refused(format!("the file of a message has {found} bytes and not {bytes}")));
+            return Err(Error::Refused(format!(
+                "the file of a message has {found} bytes instead of {bytes}"
+            )));
         }
         Ok(SealedBody { mapping: Mapping::view(fd, bytes as usize)? })
     }
@@ -84,7 +86,7 @@ mod tests {
         assert_eq!(*SealedBody::open(&fd, 100_001).unwrap(), message[..]);
         assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
         assert!(rustix::fs::ftruncate(&fd, 5).is_err());
-        assert!(SealedBody::open(&fd, 100_000).unwrap_err().to_string().contains("100001 bytes and not"));
+        assert!(SealedBody::open(&fd, 100_000).unwrap_err().to_string().contains("100001 bytes instead"));
     }
 
     #[test]
@@ -97,7 +99,7 @@ mod tests {
         let sparse = os_memory::memfd("test", 1 << 20).unwrap();
         memory::seal(&sparse, SEALS).unwrap();
         let refused = SealedBody::open(&sparse, 1 << 20).unwrap_err().to_string();
-        assert!(refused.contains("does not exist"), "{refused}");
+        assert!(refused.contains("is allocated"), "{refused}");
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         assert!(SealedBody::open(&pipe, 1).is_err());
     }

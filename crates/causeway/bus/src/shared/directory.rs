@@ -116,7 +116,7 @@ impl Directory {
     pub fn create(slots: usize, peers: usize, names: usize, bus: [u64; 2]) -> Result<(OwnedFd, Directory)> {
         if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
             return Err(Error::Invalid(format!(
-                "{peers} peers and {names} names are not possible: at most {PEERS_MAX} and {NAMES_MAX} are"
+                "a directory has at most {PEERS_MAX} peers and from 1 to {NAMES_MAX} names, not {peers} and {names}"
             )));
         }
         let bytes = Directory::bytes(peers, names);
@@ -135,7 +135,7 @@ impl Directory {
     /// # Errors
     /// It is not sealed, its length and header disagree, or it is of another version.
     pub fn open(fd: &OwnedFd) -> Result<Directory> {
-        let refuse = |why: String| Error::Refused(format!("the directory is not usable: {why}"));
+        let refuse = |why: String| Error::Refused(format!("invalid directory: {why}"));
         let bytes = memory::checked_bytes(fd, "directory", memory::ONE_WRITER)?;
         if bytes < PEERS as u64 {
             return Err(refuse(format!("it has {bytes} bytes")));
@@ -143,14 +143,14 @@ impl Directory {
         let memory = memory::map(fd, bytes, Access::ReadOnly)?;
         let word = |index: usize| memory.load_u64(index * 8).load(Ordering::Relaxed);
         if word(0) != MAGIC || word(1) != u64::from(ABI) {
-            return Err(refuse(format!("it is no directory of version {ABI}")));
+            return Err(refuse(format!("not a directory of version {ABI}")));
         }
         let [slots, peers, names] = [2, 3, 4].map(|index| usize::try_from(word(index)).unwrap_or(usize::MAX));
         if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
-            return Err(refuse("its numbers are not possible".into()));
+            return Err(refuse("its sizes are out of range".into()));
         }
         if bytes != Directory::bytes(peers, names) {
-            return Err(refuse(format!("{bytes} bytes are not {peers} peers and {names} names")));
+            return Err(refuse(format!("{bytes} bytes do not fit {peers} peers and {names} names")));
         }
         Ok(Directory { memory, slots, peers, names })
     }
@@ -160,34 +160,24 @@ impl Directory {
     }
 
     /// Peers that there can be.
-    #[must_use]
     pub fn peers(&self) -> usize {
         self.peers
     }
 
     /// Slots of members; they are the first peers.
     #[inline]
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Identifies the bus: the two halves of its GUID.
-    #[must_use]
-    pub fn bus(&self) -> [u64; 2] {
-        [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed))
-    }
-
-    /// [`bus`](Directory::bus) as 32 hexadecimal digits.
-    #[must_use]
+    /// The GUID of the bus, 32 hexadecimal digits.
     pub fn bus_id(&self) -> String {
-        let [first, second] = self.bus();
+        let [first, second] = [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed));
         format!("{first:016x}{second:016x}")
     }
 
     /// Must the authority see messages between two members too, because somebody monitors the bus through it?
     #[inline]
-    #[must_use]
     pub fn is_watched(&self) -> bool {
         self.memory.load_u64(WATCHED).load(Ordering::Relaxed) != 0
     }
@@ -198,7 +188,6 @@ impl Directory {
     }
 
     /// Are there clients that this directory does not show, so that a number that is not here may still be that of one?
-    #[must_use]
     pub fn is_partial(&self) -> bool {
         self.memory.load_u64(PARTIAL).load(Ordering::Relaxed) != 0
     }
@@ -256,7 +245,6 @@ impl Directory {
 
     /// Number and state of a peer: what senders and readers ask for each message.
     #[inline]
-    #[must_use]
     pub fn id_and_state(&self, peer: u16) -> (u64, State) {
         let (id, second) = self.id_and_second_word(peer);
         (id, state(second))
@@ -264,7 +252,6 @@ impl Directory {
 
     /// Number of the peer that is there, or was last.
     #[inline]
-    #[must_use]
     pub fn id(&self, peer: u16) -> u64 {
         self.memory.load_u64(self.peer_at(peer, 8)).load(Ordering::Acquire)
     }
@@ -288,7 +275,6 @@ impl Directory {
 
     /// Is this the peer, and is it on the bus? Asked of a number that this peer has or had, as whoever learned it from the bus knows.
     #[inline]
-    #[must_use]
     pub fn is_active(&self, peer: u16, id: u64) -> bool {
         let at = self.peer_at(peer, 0);
         let word = |offset| self.memory.load_u64(at + offset).load(Ordering::Acquire);
@@ -297,7 +283,6 @@ impl Directory {
     }
 
     /// Everything about a peer. `None` for one that is free, and where the authority died while it wrote.
-    #[must_use]
     pub fn peer(&self, peer: u16) -> Option<Peer> {
         if usize::from(peer) >= self.peers {
             return None;
@@ -321,14 +306,12 @@ impl Directory {
     }
 
     /// The entry of the active peer with this number.
-    #[must_use]
     pub fn find(&self, id: u64) -> Option<u16> {
         (0..self.peers as u16).find(|peer| self.id_and_state(*peer) == (id, State::Active))
     }
 
     /// Slot that carries the messages of a peer.
     #[inline]
-    #[must_use]
     pub fn carrier(&self, peer: u16) -> u16 {
         self.carrier_of(self.load(self.peer_at(peer, 16)))
     }
@@ -340,7 +323,6 @@ impl Directory {
 
     /// The same, if this is the peer and it is on the bus.
     #[inline]
-    #[must_use]
     pub fn active_carrier(&self, peer: u16, id: u64) -> Option<u16> {
         let (found, second) = self.id_and_second_word(peer);
         (found == id && state(second) == State::Active).then(|| self.carrier_of(second))
@@ -371,16 +353,16 @@ impl Directory {
     fn set_bit(&self, at: usize, bit: u16, value: bool) {
         let word = self.memory.atomic_u64(at + usize::from(bit) / 64 * 8);
         let mask = 1u64 << (bit % 64);
-        match value {
-            true => word.fetch_or(mask, Ordering::SeqCst),
-            false => word.fetch_and(!mask, Ordering::SeqCst),
+        if value {
+            word.fetch_or(mask, Ordering::SeqCst)
+        } else {
+            word.fetch_and(!mask, Ordering::SeqCst)
         };
     }
 
     /// How often filters, or the peers that have them, have changed. Who loads a number here finds the filters that go with it, or later
     /// ones.
     #[inline]
-    #[must_use]
     pub fn filter_version(&self) -> u64 {
         self.memory.load_u64(FILTER_VERSION).load(Ordering::Acquire) // PAIR directory-filters
     }
@@ -391,7 +373,6 @@ impl Directory {
     }
 
     /// Would this signal wake a peer? An entry that cannot be read counts as yes.
-    #[must_use]
     pub fn wants(&self, peer: u16, keys: &SignalKeys<'_>) -> bool {
         let filter = self.peer_at(peer, FILTER_AT);
         self.read(self.peer_at(peer, 0), || says_yes(|word| self.load(filter + word * 8), keys))
@@ -447,7 +428,6 @@ impl Directory {
     }
 
     /// Who has a well-known name.
-    #[must_use]
     pub fn owner(&self, name: &str) -> Option<Owner> {
         let entry = self.find_name(name)?;
         let at = |offset| self.name_at(entry, offset);
@@ -464,7 +444,6 @@ impl Directory {
     }
 
     /// Entry and number of the owner of a well-known name, to be remembered.
-    #[must_use]
     pub fn read_owner(&self, name: &str) -> Option<OwnerRead> {
         let entry = self.find_name(name)?;
         let at = |offset| self.name_at(entry, offset);
@@ -477,7 +456,6 @@ impl Directory {
 
     /// Does the directory still say what was read?
     #[inline]
-    #[must_use]
     pub fn is_owner_still(&self, read: &OwnerRead) -> bool {
         let (at, sequence) = read.state;
         self.memory.load_u64(at).load(Ordering::Acquire) == sequence
@@ -498,7 +476,6 @@ impl Directory {
     }
 
     /// All well-known names.
-    #[must_use]
     pub fn all_names(&self) -> Vec<String> {
         let names = (0..self.names).filter_map(|entry| {
             let at = self.name_at(entry, 0);
@@ -600,7 +577,7 @@ mod tests {
         ours.set_state(3, State::Leaving);
         assert_eq!(theirs.id_and_state(3), (9, State::Leaving));
         assert!(theirs.present().next().is_none() && theirs.listeners().next().is_none());
-        assert_eq!(theirs.bus(), [1, 2]);
+        assert_eq!(theirs.bus_id(), format!("{:016x}{:016x}", 1, 2));
     }
 
     #[test]

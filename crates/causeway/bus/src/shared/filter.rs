@@ -29,7 +29,6 @@ const ALL: u64 = 1 << 32;
 const NO_MEMBER: u64 = u64::MAX;
 
 /// FNV-1a, 32 bits.
-#[must_use]
 pub fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -51,7 +50,6 @@ pub struct SignalTexts<'a> {
 
 impl<'a> SignalTexts<'a> {
     /// The texts of a message.
-    #[must_use]
     pub fn new(sender: u64, header: &Header<'a>, body: &'a [u8]) -> SignalTexts<'a> {
         let arg0 = match Args::new(header, body).next() {
             Some(Ok(Arg::Text(text) | Arg::Path(text))) => Some(text),
@@ -71,13 +69,11 @@ pub struct SignalKeys<'a> {
 
 impl<'a> SignalKeys<'a> {
     /// The keys of a message.
-    #[must_use]
     pub fn new(sender: u64, header: &Header<'a>, body: &'a [u8]) -> SignalKeys<'a> {
         SignalKeys::of(SignalTexts::new(sender, header, body))
     }
 
     /// The keys of these texts.
-    #[must_use]
     pub fn of(texts: SignalTexts<'a>) -> SignalKeys<'a> {
         let SignalTexts { interface, member, path, arg0, .. } = texts;
         let hashes = [hash(interface), hash(member), hash(path), arg0.map_or(0, hash)];
@@ -127,7 +123,6 @@ impl Default for Filter {
 
 impl Filter {
     /// A filter that says yes to every signal.
-    #[must_use]
     pub fn all() -> Filter {
         let mut filter = Filter::default();
         filter.0[0] = ALL;
@@ -168,13 +163,11 @@ impl Filter {
     }
 
     /// The words, for the directory.
-    #[must_use]
     pub fn words(&self) -> &[u64; FILTER_WORDS] {
         &self.0
     }
 
     /// Does it say no to everything?
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0
     }
@@ -197,7 +190,6 @@ fn best_key(rule: &MatchRule, sender: Option<u64>) -> Option<(usize, u32)> {
 const KEYS_USED: u32 = 33;
 
 /// The number in a unique name of this bus.
-#[must_use]
 pub fn unique_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(":1.")?;
     let number: u64 = digits.parse().ok()?;

@@ -41,14 +41,12 @@ pub const BODY_IN_FILE: u16 = 1;
 impl BusHeader {
     /// Bytes of the D-Bus message that follow in the outbox.
     #[inline]
-    #[must_use]
     pub fn inline_bytes(&self) -> u32 {
         if self.form == BODY_IN_FILE { self.body_offset } else { self.message_bytes }
     }
 
     /// Can a correct member have written form, token and lengths?
     #[inline]
-    #[must_use]
     pub fn is_possible(&self) -> bool {
         match self.form {
             INLINE => true,
@@ -63,7 +61,6 @@ impl BusHeader {
 
     /// The header as words, of which the last is kept free.
     #[inline]
-    #[must_use]
     pub fn words(&self) -> [u64; 8] {
         let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         [
@@ -83,7 +80,6 @@ impl BusHeader {
 
     /// The header that these words are.
     #[inline]
-    #[must_use]
     pub fn of(words: [u64; 8]) -> BusHeader {
         BusHeader {
             position: words[0],

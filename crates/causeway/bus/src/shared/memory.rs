@@ -29,8 +29,8 @@ pub fn seal(fd: &OwnedFd, seals: &[Seals]) -> Result<()> {
 
 /// Length of a file from another process, which must have these seals, and memory behind every byte.
 pub fn checked_bytes(fd: &OwnedFd, what: &str, seals: &[Seals]) -> Result<u64> {
-    let refuse = |why: &str| Error::Refused(format!("the {what} is not usable: {why}"));
-    let found = memory::seals(fd).map_err(|_| refuse("it is no memory file that can be sealed"))?;
+    let refuse = |why: &str| Error::Refused(format!("invalid {what}: {why}"));
+    let found = memory::seals(fd).map_err(|_| refuse("not a memory file that can be sealed"))?;
     if seals.iter().any(|seal| !found.contains(*seal)) {
         return Err(refuse("a seal is missing"));
     }
@@ -38,7 +38,7 @@ pub fn checked_bytes(fd: &OwnedFd, what: &str, seals: &[Seals]) -> Result<u64> {
         rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", what.to_owned(), error))?;
     let bytes = u64::try_from(stat.st_size).unwrap_or(0);
     if (stat.st_blocks as u64) * 512 < bytes {
-        return Err(refuse("some of its memory does not exist"));
+        return Err(refuse("not all of its memory is allocated"));
     }
     Ok(bytes)
 }

@@ -34,7 +34,7 @@ pub mod line {
     /// 4 bytes: 0 in the low two bits awake, 1 asleep on this word, 2 asleep on the doorbell. Written by the member, and by
     /// who wakes it.
     pub const ARMED: usize = 0;
-    /// 8 bytes: number of the member that was put out because it did not read. Written by senders and the authority.
+    /// 8 bytes: number of the member that was evicted because it did not read. Written by senders and the authority.
     pub const EVICTED: usize = 8;
     /// 8 bytes: it has taken all it wants before this position of the order log. From here on written by the member only.
     pub const CURSOR: usize = 64;
@@ -113,17 +113,15 @@ impl OrderLog {
     /// A new order log, and the descriptor for members.
     ///
     /// # Errors
-    /// `entries` is no power of two from 16 to 2²⁴, `slots` more than [`SLOTS_MAX`]; the kernel lacks memory or a seal.
+    /// `entries` is not a power of two from 16 to 2²⁴, `slots` more than [`SLOTS_MAX`]; the kernel lacks memory or a seal.
     pub fn create(entries: u64, slots: usize) -> Result<(OwnedFd, OrderLog)> {
         if !entries.is_power_of_two() || !ENTRIES_LOG2.contains(&entries.trailing_zeros()) {
             return Err(Error::Invalid(format!(
-                "an order log of {entries} entries is not possible: a power of two from 16 to 16777216 is"
+                "order log size must be a power of two from 16 to 16777216 entries, not {entries}"
             )));
         }
         if slots == 0 || slots > SLOTS_MAX {
-            return Err(Error::Invalid(format!(
-                "{slots} members are not possible: from 1 to {SLOTS_MAX} are"
-            )));
+            return Err(Error::Invalid(format!("a bus has from 1 to {SLOTS_MAX} members, not {slots}")));
         }
         let bytes = OrderLog::bytes(entries, slots);
         let fd = memory::create("causeway-order", bytes)?;
@@ -142,7 +140,7 @@ impl OrderLog {
     /// # Errors
     /// It is not sealed, its length and header disagree, or it is of another version.
     pub fn open(fd: &OwnedFd, access: Access) -> Result<OrderLog> {
-        let refuse = |why: String| Error::Refused(format!("the order log is not usable: {why}"));
+        let refuse = |why: String| Error::Refused(format!("invalid order log: {why}"));
         let bytes = memory::checked_bytes(fd, "order log", memory::LENGTH)?;
         if bytes < LINES as u64 {
             return Err(refuse(format!("it has {bytes} bytes")));
@@ -151,12 +149,12 @@ impl OrderLog {
         let word = |offset| memory.load_u64(offset).load(Ordering::Relaxed);
         let (second, slots) = (word(8), word(16));
         if word(0) != MAGIC || second as u32 != ABI {
-            return Err(refuse(format!("it is no order log of version {ABI}")));
+            return Err(refuse(format!("not an order log of version {ABI}")));
         }
         let log2 = (second >> 32) as u32;
         let is_possible = ENTRIES_LOG2.contains(&log2) && (1..=SLOTS_MAX as u64).contains(&slots);
         if !is_possible || bytes != OrderLog::bytes(1 << log2, slots as usize) {
-            return Err(refuse(format!("{bytes} bytes are not 2^{log2} entries and {slots} lines")));
+            return Err(refuse(format!("{bytes} bytes do not fit 2^{log2} entries and {slots} lines")));
         }
         Ok(OrderLog { memory, entries: 1 << log2, slots: slots as usize })
     }
@@ -166,19 +164,16 @@ impl OrderLog {
     }
 
     /// Slots of members.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
     /// The word at a position, for those who map the log for reading.
-    #[must_use]
     pub fn load_entry(&self, position: u64) -> u64 {
         self.memory.load_u64(self.entry_offset(position)).load(Ordering::Acquire)
     }
 
     /// The hint, for the same.
-    #[must_use]
     pub fn load_hint(&self) -> u64 {
         self.memory.load_u64(HINT).load(Ordering::Acquire)
     }
@@ -196,41 +191,35 @@ impl OrderLog {
 
     /// The armed word of a slot.
     #[inline]
-    #[must_use]
     pub fn armed(&self, slot: u16) -> &AtomicU32 {
         self.memory.atomic_u32(self.in_line(slot, line::ARMED))
     }
 
-    /// The number of the member of a slot that was put out.
+    /// The number of the member of a slot that was evicted.
     #[inline]
-    #[must_use]
     pub fn evicted(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::EVICTED))
     }
 
     /// The cursor of a slot.
     #[inline]
-    #[must_use]
     pub fn cursor(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::CURSOR))
     }
 
     /// Whether the member of a slot is sending.
     #[inline]
-    #[must_use]
     pub fn sending(&self, slot: u16) -> &AtomicU32 {
         self.memory.atomic_u32(self.in_line(slot, line::SENDING))
     }
 
     /// Whose reply the member of a slot waits for.
     #[inline]
-    #[must_use]
     pub fn waiting_for(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::WAITING_FOR))
     }
 
-    /// How many members were put out.
-    #[must_use]
+    /// How many members were evicted.
     pub fn evictions(&self) -> &AtomicU64 {
         self.memory.atomic_u64(EVICTIONS)
     }
@@ -244,7 +233,7 @@ impl OrderLog {
 
     /// Sets a statistic of an own line.
     #[inline]
-    pub fn show(&self, slot: u16, which: Statistic, value: u64) {
+    pub fn set_statistic(&self, slot: u16, which: Statistic, value: u64) {
         self.own_statistic(slot, which as usize).store(value, Ordering::Relaxed);
     }
 
@@ -255,14 +244,12 @@ impl OrderLog {
 
     /// Any word of a line, for display.
     #[inline]
-    #[must_use]
     pub fn load_in_line(&self, slot: u16, offset: usize) -> LoadU64<'_> {
         self.memory.load_u64(self.in_line(slot, offset))
     }
 
     /// A statistic of a slot.
     #[inline]
-    #[must_use]
     pub fn statistic(&self, slot: u16, which: Statistic) -> u64 {
         self.load_in_line(slot, line::STATISTICS + which as usize * 8).load(Ordering::Relaxed)
     }
@@ -281,7 +268,6 @@ impl OrderLog {
 
     /// What made the bus end, if it is broken.
     #[inline]
-    #[must_use]
     pub fn broken(&self) -> Option<Broken> {
         Broken::of(self.memory.load_u64(BROKEN).load(Ordering::Acquire))
     }

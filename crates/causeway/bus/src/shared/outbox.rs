@@ -39,11 +39,11 @@ impl Outbox {
     /// A new outbox and the descriptor for others, who can only read it.
     ///
     /// # Errors
-    /// `capacity_bytes` is no power of two from 4 KiB to 1 GiB; the kernel lacks memory or a seal.
+    /// `capacity_bytes` is not a power of two from 4 KiB to 1 GiB; the kernel lacks memory or a seal.
     pub fn create(capacity_bytes: u64) -> Result<(OwnedFd, Outbox)> {
         if !capacity_bytes.is_power_of_two() || !CAPACITY_LOG2.contains(&capacity_bytes.trailing_zeros()) {
             return Err(Error::Invalid(format!(
-                "an outbox of {capacity_bytes} bytes is not possible: a power of two from 4096 to 1073741824 is"
+                "outbox size must be a power of two from 4 KiB to 1 GiB, not {capacity_bytes} bytes"
             )));
         }
         let fd = memory::create("causeway-outbox", PREFIX_BYTES + capacity_bytes)?;
@@ -64,25 +64,21 @@ impl Outbox {
     }
 
     /// Bytes of the ring.
-    #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity
     }
 
     /// Position of the next message.
-    #[must_use]
     pub fn head(&self) -> u64 {
         self.head
     }
 
     /// Bytes of the ring that hold messages which may not be overwritten.
-    #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.head - self.floor
     }
 
     /// Bytes of the ring that a message takes.
-    #[must_use]
     pub fn frame_bytes(message_bytes: usize) -> u64 {
         (HEADER_BYTES as u64 + message_bytes as u64).next_multiple_of(GRANULE_BYTES)
     }
@@ -123,7 +119,6 @@ impl Outbox {
 }
 
 /// The place of a position, as an entry has it.
-#[must_use]
 pub fn place_of(position: u64) -> u32 {
     (position / GRANULE_BYTES) as u32 & (PLACES - 1)
 }
@@ -153,7 +148,7 @@ impl ForeignOutbox {
     /// # Errors
     /// It is not sealed against changes by others, its length and header disagree, or it is of another version.
     pub fn open(fd: &OwnedFd) -> Result<ForeignOutbox> {
-        let refuse = |why: String| Error::Refused(format!("the outbox is not usable: {why}"));
+        let refuse = |why: String| Error::Refused(format!("invalid outbox: {why}"));
         let bytes = memory::checked_bytes(fd, "outbox", memory::ONE_WRITER)?;
         if bytes <= PREFIX_BYTES {
             return Err(refuse(format!("it has {bytes} bytes")));
@@ -161,11 +156,11 @@ impl ForeignOutbox {
         let words = memory::map(fd, PREFIX_BYTES, Access::ReadOnly)?;
         let second = words.load_u64(8).load(Ordering::Relaxed);
         if words.load_u64(0).load(Ordering::Relaxed) != MAGIC || second as u32 != ABI {
-            return Err(refuse(format!("it is no outbox of version {ABI}")));
+            return Err(refuse(format!("not an outbox of version {ABI}")));
         }
         let log2 = (second >> 32) as u32;
         if !CAPACITY_LOG2.contains(&log2) || bytes != PREFIX_BYTES + (1 << log2) {
-            return Err(refuse(format!("it has {bytes} bytes and says 2^{log2}")));
+            return Err(refuse(format!("it has {bytes} bytes but announces 2^{log2}")));
         }
         let capacity = 1u64 << log2;
         let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, Access::ReadOnly)?;
@@ -174,7 +169,6 @@ impl ForeignOutbox {
     }
 
     /// Reads the message at a place. The bytes are input from another process: the length is checked, nothing else is.
-    #[must_use]
     pub fn read(&self, place: u32) -> Found {
         let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
         let mut words = [0; HEADER_BYTES / 8];
@@ -192,7 +186,7 @@ impl ForeignOutbox {
             return Found::Gone;
         }
         if !is_ours {
-            return Found::Damaged("there is no message at the place");
+            return Found::Damaged("no message at this place");
         }
         if !fits {
             return Found::Damaged("the message is longer than the outbox");

@@ -37,7 +37,6 @@ pub struct Entry {
 
 impl Entry {
     /// The word of this entry in a lap.
-    #[must_use]
     pub const fn word(self, lap: u16) -> u64 {
         (lap as u64) << 48
             | (self.sender as u64 & (BROADCAST as u64)) << (PLACE_BITS + SLOT_BITS)
@@ -46,7 +45,6 @@ impl Entry {
     }
 
     /// What a word refers to.
-    #[must_use]
     pub const fn of(word: u64) -> Entry {
         Entry {
             sender: (word >> (PLACE_BITS + SLOT_BITS)) as u16 & BROADCAST,
@@ -56,7 +54,6 @@ impl Entry {
     }
 
     /// Does this place follow `earlier` in one outbox, at most half of all places later?
-    #[must_use]
     pub const fn follows(self, earlier: u32) -> bool {
         let step = self.place.wrapping_sub(earlier) & (PLACES - 1);
         step != 0 && step < PLACES / 2
@@ -88,21 +85,18 @@ pub enum Cell {
 
 /// Lap of a position, as its entry has it. Without a division, which would take longer than all else in [`look`].
 #[inline]
-#[must_use]
 pub fn lap(cells: &impl Cells, position: u64) -> u16 {
     (position >> cells.capacity().trailing_zeros()).wrapping_add(1) as u16
 }
 
 /// Is this position one in so many, a power of two?
 #[inline]
-#[must_use]
 pub fn is_one_in(position: u64, count: u64) -> bool {
     position & (count - 1) == 0
 }
 
 /// Looks at a position.
 #[inline]
-#[must_use]
 pub fn look(cells: &impl Cells, position: u64) -> Cell {
     let word = cells.entry(position).load(Ordering::Acquire); // PAIR order-entry
     let lap = lap(cells, position);
@@ -132,11 +126,8 @@ pub enum NotAppended {
 /// Puts an entry at the end; returns its position. `end` is a position from which on this member has not looked yet, and is
 /// moved on. Everything written before is visible to a reader that finds the entry.
 ///
-/// `is_out` is asked before each exchange. A member that is put out while it is stopped here cannot add an entry any more once
+/// `is_out` is asked before each exchange. A member that is evicted while it is stopped here cannot add an entry any more once
 /// its end is announced: the announcement takes the place that it was about to take, or an earlier one, so its exchange fails.
-///
-/// # Errors
-/// See [`NotAppended`].
 #[inline]
 pub fn append(
     cells: &impl Cells,

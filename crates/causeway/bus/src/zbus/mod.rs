@@ -18,7 +18,6 @@
 //! as that takes.
 
 mod bus_object;
-mod sasl;
 mod state;
 
 use std::io;
@@ -30,12 +29,13 @@ use ::zbus::connection::Builder;
 use ::zbus::connection::socket::{ReadHalf, Split, WriteHalf};
 use ::zbus::export::async_trait::async_trait;
 use ::zbus::fdo::ConnectionCredentials;
+use causeway_dbus_wire::sasl::{Progress, Server};
+use causeway_dbus_wire::wire::{Fault, message_bytes};
 use tokio::task::AbortHandle;
 
 use crate::asynchronous::{join, join_session};
 use crate::connection::{Connection, ConnectionOptions};
 use crate::error::Result;
-use sasl::{Sasl, Step};
 use state::Shared;
 
 /// Begins a connection of zbus to the bus that is served at a path.
@@ -78,7 +78,9 @@ pub struct Reader {
 #[derive(Debug)]
 pub struct Writer {
     member: Arc<Member>,
-    sasl: Sasl,
+    /// Until messages begin. The kernel has authenticated this process when it joined the bus.
+    handshake: Option<Server>,
+    unsent: Vec<u8>,
 }
 
 /// What both halves hold. The task that waits for messages holds only `shared`, and ends with this.
@@ -115,7 +117,7 @@ impl ::zbus::connection::socket::Socket for Socket {
 
     fn split(self) -> Split<Reader, Writer> {
         let read = Reader { member: Arc::clone(&self.0), message: Vec::new(), at: 0 };
-        Split::new(read, Writer { member: self.0, sasl: Sasl::default() })
+        Split::new(read, Writer { member: self.0, handshake: Some(Server::new(None)), unsent: Vec::new() })
     }
 }
 
@@ -152,13 +154,25 @@ impl WriteHalf for Writer {
 
     /// What zbus sends before it has a name: the handshake, and its first call.
     async fn sendmsg(&mut self, buffer: &[u8], _: &[BorrowedFd<'_>]) -> io::Result<usize> {
-        self.sasl.push(buffer);
-        while let Some(step) = self.sasl.next()? {
-            match step {
-                Step::Authenticate => self.member.shared.welcome(),
-                Step::Answer(line) => self.member.shared.reply_line(line),
-                Step::Message(bytes) => self.member.shared.send(&bytes, &[] as &[OwnedFd]).await?,
+        self.unsent.extend_from_slice(buffer);
+        if let Some(server) = &mut self.handshake {
+            let mut answers = Vec::new();
+            let progress = server.advance(&mut self.unsent, &self.member.shared.bus_id(), &mut answers);
+            self.member.shared.give(answers);
+            match progress {
+                Progress::Unfinished => return Ok(buffer.len()),
+                Progress::Failed(why) => return Err(state::invalid(why)),
+                Progress::Begun => self.handshake = None,
             }
+        }
+        loop {
+            let bytes = match message_bytes(&self.unsent) {
+                Ok(bytes) if bytes <= self.unsent.len() => bytes,
+                Ok(_) | Err(Fault::Cut) => break,
+                Err(fault) => return Err(state::invalid(&format!("invalid message: {fault}"))),
+            };
+            let message: Vec<u8> = self.unsent.drain(..bytes).collect();
+            self.member.shared.send(&message, &[] as &[OwnedFd]).await?;
         }
         Ok(buffer.len())
     }

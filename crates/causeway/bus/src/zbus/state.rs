@@ -28,7 +28,7 @@ struct State {
     unread: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     unread_bytes: usize,
     /// What no future of the program sends: answers to calls that could not be delivered, and messages whose future was dropped.
-    errands: VecDeque<Outgoing>,
+    deferred: VecDeque<Outgoing>,
     reader: Option<Waker>,
     driver: Option<Waker>,
     /// Why there is no connection any more.
@@ -44,7 +44,7 @@ impl Shared {
             has_said_hello: false,
             unread: VecDeque::new(),
             unread_bytes: 0,
-            errands: VecDeque::new(),
+            deferred: VecDeque::new(),
             reader: None,
             driver: None,
             why: String::new(),
@@ -56,15 +56,16 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that the client is who it is.
-    pub(super) fn welcome(&self) {
-        let id = self.state().connection.as_ref().map(Connection::bus_id);
-        self.reply_line(&format!("OK {}", id.unwrap_or_default()));
+    /// The GUID of the bus; empty after the end.
+    pub(super) fn bus_id(&self) -> String {
+        self.state().connection.as_ref().map(Connection::bus_id).unwrap_or_default()
     }
 
-    /// Answers a line of the handshake.
-    pub(super) fn reply_line(&self, line: &str) {
-        self.state().push(format!("{line}\r\n").into_bytes(), Vec::new());
+    /// Gives zbus these bytes to read.
+    pub(super) fn give(&self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.state().push(bytes, Vec::new());
+        }
     }
 
     /// Leaves the bus.
@@ -127,7 +128,7 @@ impl MessageSink for Shared {
 
     fn abandon(&self, message: Outgoing) {
         let mut state = self.state();
-        if message.is_deposited() {
+        if message.is_staged() {
             return state.send_later(message);
         }
         if let Some(connection) = &mut state.connection {
@@ -142,10 +143,10 @@ impl State {
         let Some(connection) = &mut self.connection else { return Err(self.error()) };
         let header = Header::parse(bytes).map_err(|fault| invalid(&fault.to_string()))?;
         if header.message_bytes() != bytes.len() {
-            return Err(invalid("the message is not whole"));
+            return Err(invalid("the message is incomplete"));
         }
         if header.unix_fds as usize != descriptors.len() {
-            return Err(invalid("the message does not have as many descriptors as it says"));
+            return Err(invalid("the message announces another number of descriptors than it has"));
         }
         if let Some(answer) = bus_object::answer(connection, &mut self.has_said_hello, &header, bytes) {
             if header.expects_reply() {
@@ -195,7 +196,7 @@ impl State {
         }
     }
 
-    /// Takes what has come. Returns whether there is more.
+    /// Drains received messages. Returns whether there is more.
     fn take(&mut self) -> bool {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(connection) = &mut self.connection else { return false };
@@ -227,7 +228,7 @@ impl State {
 
     /// Leaves a message to the driver.
     fn send_later(&mut self, message: Outgoing) {
-        self.errands.push_back(message);
+        self.deferred.push_back(message);
         self.wake_driver();
     }
 
@@ -240,11 +241,11 @@ impl State {
     }
 }
 
-fn invalid(why: &str) -> io::Error {
+pub(super) fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Takes messages for zbus until the connection ends: also while zbus does not read, or this member would stand in the way of others.
+/// Takes messages for zbus until the connection ends: also while zbus does not read, or this member would block others.
 pub(super) async fn drive(shared: Arc<Shared>, doorbell: Doorbell) {
     while let Some(message) = poll_fn(|cx| poll_driver(&shared, &doorbell, cx)).await {
         let serial = message.serial;
@@ -263,7 +264,7 @@ fn poll_driver(shared: &Shared, doorbell: &Doorbell, cx: &mut Context<'_>) -> Po
     state.driver = Some(cx.waker().clone());
     let outcome = doorbell.poll_turns(cx, || {
         let has_more = state.take();
-        if let Some(message) = state.errands.pop_front() {
+        if let Some(message) = state.deferred.pop_front() {
             return Turn::Over(Some(message));
         }
         match &mut state.connection {

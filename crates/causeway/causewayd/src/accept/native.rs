@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_bus::Carried;
+use causeway_bus::InboundMessage;
 use causeway_dbus_wire::wire::{Header, Kind, walk};
 
-use crate::bus::{Bus, DRIVER, Letter};
+use crate::bus::{Bus, DRIVER, RoutedMessage};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
 use crate::member::{Carrier, Member, MemberId, Stage};
@@ -15,25 +15,25 @@ use crate::{driver, error};
 
 impl Bus {
     /// A message of a native member has been read from the log.
-    pub fn accept_native(&mut self, carried: Carried, now: Instant) {
+    pub fn accept_native(&mut self, inbound: InboundMessage, now: Instant) {
         self.now = now;
-        self.pass_native(carried);
+        self.pass_native(inbound);
         self.close_entry();
         self.settle();
     }
 
-    fn pass_native(&mut self, carried: Carried) {
-        let from = MemberId(carried.sender);
-        let (Some(member), is_for_bus) = (self.members.get(&from), carried.is_for_bus()) else { return };
-        if let Some(why) = &carried.missing {
-            return self.answer_incomplete(&carried, why);
+    fn pass_native(&mut self, inbound: InboundMessage) {
+        let from = MemberId(inbound.sender);
+        let (Some(member), is_for_bus) = (self.members.get(&from), inbound.is_for_bus()) else { return };
+        if let Some(why) = &inbound.missing {
+            return self.answer_incomplete(&inbound, why);
         }
-        if !is_valid(&carried.bytes, carried.descriptors.len(), &member.name) {
-            return self.disconnect(from, "it sends what is no message");
+        if !is_valid(&inbound.bytes, inbound.descriptors.len(), &member.name) {
+            return self.disconnect(from, "it sent an invalid message");
         }
         let mut descriptors = Descriptors::default();
-        descriptors.extend(carried.descriptors);
-        let message = Rc::new(Message::new(carried.bytes, descriptors));
+        descriptors.extend(inbound.descriptors);
+        let message = Rc::new(Message::new(inbound.bytes, descriptors));
         let header = message.header();
         if matches!(header.kind, Kind::Other(_)) {
             return;
@@ -41,41 +41,41 @@ impl Bus {
         let limits = &self.config.limits;
         let is_large = message.bytes().len() as u64 > limits.message_bytes as u64
             || header.unix_fds > limits.message_descriptors;
-        let to = carried.to.map(MemberId);
+        let to = inbound.to.map(MemberId);
         if is_large && !to.is_some_and(|to| self.is_native(to)) {
             return self.end_undelivered(from, to, &header, "the message is larger than this bus allows");
         }
         self.counters.accepted += 1;
         let args = LazyArgs::new(&header, message.bytes());
-        let letter = Letter::of(from, &header, &args, &message);
-        self.capture(letter);
+        let routed = RoutedMessage::of(from, &header, &args, &message);
+        self.capture(routed);
         let is_for_driver = is_for_bus && header.destination.is_none_or(|name| name == DRIVER);
         // What a member sends to the bus for another one must be put into the log once more, for that one.
         if is_for_driver || !is_for_bus {
             self.mark_read_from_log();
         }
-        match carried.to {
-            None => self.broadcast(letter),
-            Some(_) if is_for_driver => driver::handle(self, from, letter),
-            Some(_) if is_for_bus => self.route(from, letter),
+        match inbound.to {
+            None => self.broadcast(routed),
+            Some(_) if is_for_driver => driver::handle(self, from, routed),
+            Some(_) if is_for_bus => self.route(from, routed),
             Some(to) => {
                 let to = MemberId(to);
                 let is_client =
                     |member: &Member| member.stage == Stage::Active && member.carrier == Carrier::Socket;
                 match self.members.get(&to).is_some_and(is_client) {
-                    true => self.unicast(from, to, letter),
+                    true => self.unicast(from, to, routed),
                     // Between native members, or for one that has left, whose end the sender reads in the log.
-                    false => self.eavesdrop(letter, Some(to)),
+                    false => self.eavesdrop(routed, Some(to)),
                 }
             }
         }
     }
 
     /// A message of a native member came without what belongs to it. A call is answered for its receiver; a reply ends with an error, and
-    /// all else is dropped. What is for another member is none of the bus's business.
-    fn answer_incomplete(&mut self, carried: &Carried, why: &str) {
-        let Ok(header) = Header::parse(&carried.bytes) else { return };
-        let (from, to) = (MemberId(carried.sender), carried.to.map(MemberId));
+    /// all else is dropped. What is for another member does not concern the bus.
+    fn answer_incomplete(&mut self, inbound: &InboundMessage, why: &str) {
+        let Ok(header) = Header::parse(&inbound.bytes) else { return };
+        let (from, to) = (MemberId(inbound.sender), inbound.to.map(MemberId));
         if !to.is_some_and(|to| self.is_native(to)) {
             self.end_undelivered(from, to, &header, &format!("the message could not be delivered: {why}"));
         }

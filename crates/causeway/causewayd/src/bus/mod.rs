@@ -30,10 +30,10 @@ use crate::service_file::Services;
 use crate::systemd;
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
-pub use native::{Receiver, Shown};
+pub use native::{DirectoryUpdate, Receiver};
 pub use start::Ended;
 
-/// What programs and D-Bus's own tests compare the text of the error with, beside its name.
+/// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
 const CALLEE_GONE: &str = "Message recipient disconnected from message bus without replying";
 const NO_REPLY_IN_TIME: &str = "Message did not receive a reply (timeout by message bus)";
 
@@ -52,7 +52,7 @@ pub enum Action {
         message: Rc<Message>,
     },
     /// Show something to native members, as it is now.
-    Show(Shown),
+    UpdateDirectory(DirectoryUpdate),
     /// End a member, for this reason. It is no member any more.
     Disconnect(MemberId, &'static str),
     /// Start a program that provides a name, and say what becomes of it under this number.
@@ -68,7 +68,7 @@ pub enum Action {
 
 /// A message on its way through the bus.
 #[derive(Clone, Copy)]
-pub struct Letter<'a> {
+pub struct RoutedMessage<'a> {
     /// Who sent it; `None` is the driver.
     pub from: Option<MemberId>,
     /// Its header, with the true sender.
@@ -81,19 +81,19 @@ pub struct Letter<'a> {
     pub is_requested_reply: bool,
 }
 
-impl<'a> Letter<'a> {
+impl<'a> RoutedMessage<'a> {
     /// A message of a member. Whether it is a reply that its destination waits for is decided when it gets there.
     pub fn of(
         from: MemberId,
         header: &'a Header<'a>,
         args: &'a LazyArgs<'a>,
         message: &'a Rc<Message>,
-    ) -> Letter<'a> {
-        Letter { from: Some(from), header, args, message, is_requested_reply: false }
+    ) -> RoutedMessage<'a> {
+        RoutedMessage { from: Some(from), header, args, message, is_requested_reply: false }
     }
 }
 
-/// What statistics say beside the sizes of tables.
+/// Statistics other than the sizes of tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Messages that were accepted from members.
@@ -159,7 +159,6 @@ impl Owners for View<'_> {
 
 impl Bus {
     /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
-    #[must_use]
     pub fn new(config: Config, load: Load, guid: String, address: String) -> Bus {
         let quota = Quota::new(config.limits.per_member);
         let services = Services::read(&config.service_dirs);
@@ -194,8 +193,8 @@ impl Bus {
     }
 
     /// Says what of the configuration is not done, and which files of services cannot be used.
-    pub fn say_remarks(&self) {
-        self.config.remarks.iter().chain(&self.services.remarks).for_each(|remark| log(remark));
+    pub fn log_warnings(&self) {
+        self.config.warnings.iter().chain(&self.services.warnings).for_each(|warning| log(warning));
     }
 
     /// A client asks to become a member. `None` if policy or limits do not let it.
@@ -223,15 +222,16 @@ impl Bus {
         let of_user = self.members_of_user.get(&uid).copied().unwrap_or(0);
         let all: usize = self.members_of_user.values().sum();
         if of_user >= self.config.limits.connections_per_user {
-            return Err(format!("user {uid} has {of_user} connections, which is the limit"));
+            return Err(format!("user {uid} has reached the limit of {of_user} connections"));
         }
         if all >= self.config.limits.connections {
-            return Err(format!("there are {all} connections, which is the limit"));
+            return Err(format!("the bus has reached the limit of {all} connections"));
         }
         // The unique name is one of its names.
-        match self.quota.charge(id, uid, Resource::Names, 1) {
-            true => Ok(()),
-            false => Err("this user has too many names".into()),
+        if self.quota.charge(id, uid, Resource::Names, 1) {
+            Ok(())
+        } else {
+            Err("this user has too many names".into())
         }
     }
 
@@ -241,7 +241,7 @@ impl Bus {
         member.stage = Stage::Active;
         let uid = member.identity.credentials.uid;
         *self.members_of_user.entry(uid).or_default() += 1;
-        self.show(Shown::Arrived(id));
+        self.update_directory(DirectoryUpdate::Arrived(id));
     }
 
     /// A member can be passed descriptors, or cannot.
@@ -252,7 +252,6 @@ impl Bus {
     }
 
     /// Has a member said Hello?
-    #[must_use]
     pub fn is_active(&self, id: MemberId) -> bool {
         self.members.get(&id).is_some_and(|member| member.stage != Stage::New)
     }
@@ -273,7 +272,6 @@ impl Bus {
     }
 
     /// When [`tick`](Bus::tick) must be called at the latest.
-    #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.calls.next_deadline(), self.starts.next_deadline()].into_iter().flatten().min()
     }
@@ -310,11 +308,11 @@ impl Bus {
         match (self.load)() {
             Ok(config) => {
                 self.reconfigure(config);
-                self.say_remarks();
+                self.log_warnings();
                 Ok(())
             }
             Err(why) => {
-                let why = format!("the configuration is as before: {why}");
+                let why = format!("the configuration was not reloaded: {why}");
                 log(&why);
                 Err(why)
             }
@@ -369,7 +367,7 @@ impl Bus {
     fn remove(&mut self, id: MemberId) {
         let Some(member) = self.members.remove(&id) else { return };
         let uid = member.identity.credentials.uid;
-        let names = self.shown_names_of(id);
+        let names = self.published_names_of(id);
         self.matches.remove_all(id);
         self.monitors.remove_all(id);
         self.starts.remove(id);
@@ -383,10 +381,10 @@ impl Bus {
         for change in self.names.remove(id).into_iter().rev() {
             self.publish(&change);
         }
-        names.into_iter().for_each(|name| self.show(Shown::Name(name)));
+        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
         if member.stage == Stage::Active {
             self.publish_unique(&member.name, Some(id), None);
-            self.show(Shown::Gone(id));
+            self.update_directory(DirectoryUpdate::Gone(id));
         }
         for call in self.calls.remove(id) {
             self.no_reply(call, CALLEE_GONE);
@@ -410,7 +408,7 @@ impl Bus {
 
     /// Tells everybody that a name has passed on, the old owner first and the new one last.
     pub(crate) fn publish(&mut self, change: &Change) {
-        self.show_rules_for(&change.name);
+        self.update_rules_for(&change.name);
         let signal = |member| Builder::signal(DRIVER_PATH, DRIVER, member);
         let name = Body::default().text(&change.name);
         if let Some(old) = change.old.filter(|old| self.members.contains_key(old)) {
@@ -440,7 +438,7 @@ impl Bus {
         member.stage = Stage::Monitor;
         let (name, uid) = (Rc::clone(&member.name), member.identity.credentials.uid);
         self.monitor_count += 1;
-        let names = self.shown_names_of(id);
+        let names = self.published_names_of(id);
         let rules = self.quota.held(id, Resource::Matches);
         self.quota.release(id, uid, Resource::Matches, rules);
         self.matches.remove_all(id);
@@ -450,10 +448,10 @@ impl Bus {
         for change in self.names.remove(id).into_iter().rev() {
             self.publish(&change);
         }
-        names.into_iter().for_each(|name| self.show(Shown::Name(name)));
+        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
         self.settle_names(id);
         self.publish(&Change { name, old: Some(id), new: None });
-        self.show(Shown::Gone(id));
+        self.update_directory(DirectoryUpdate::Gone(id));
         for call in self.calls.remove(id) {
             self.no_reply(call, CALLEE_GONE);
         }

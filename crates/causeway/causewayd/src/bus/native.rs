@@ -10,7 +10,7 @@ use std::rc::Rc;
 use causeway_bus::{BUS_INTERFACE, PASSED_ON};
 use causeway_dbus_wire::wire::{Body, Builder, Header};
 
-use super::{Action, Bus, Letter};
+use super::{Action, Bus, RoutedMessage};
 use crate::calls::Call;
 use crate::error;
 use crate::member::{Carrier, MemberId, Stage};
@@ -31,7 +31,7 @@ pub enum Receiver {
 
 /// What native members see without asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum DirectoryUpdate {
     /// A member is there.
     Arrived(MemberId),
     /// It is not any more.
@@ -76,9 +76,10 @@ impl Bus {
     pub fn serve_natively(&mut self, path: &Path) {
         self.native = Native { path: Some(path.to_owned()), ..Native::default() };
         let active = self.members.iter().filter(|(_, member)| member.stage == Stage::Active);
-        let arrived: Vec<Shown> = active.map(|(id, _)| Shown::Arrived(*id)).collect();
-        let names: Vec<Shown> = self.names.all().map(|name| Shown::Name(name.into())).collect();
-        arrived.into_iter().chain(names).for_each(|shown| self.show(shown));
+        let arrived: Vec<DirectoryUpdate> = active.map(|(id, _)| DirectoryUpdate::Arrived(*id)).collect();
+        let names: Vec<DirectoryUpdate> =
+            self.names.all().map(|name| DirectoryUpdate::Name(name.into())).collect();
+        arrived.into_iter().chain(names).for_each(|update| self.update_directory(update));
     }
 
     /// The log has ended, and with it all native members. They are gone without further words in the log.
@@ -94,19 +95,17 @@ impl Bus {
             // Also those whose last rule has gone meanwhile.
             let members: Vec<MemberId> = self.members.keys().copied().collect();
             self.native.is_read = true;
-            members.into_iter().for_each(|id| self.show(Shown::Rules(id)));
+            members.into_iter().for_each(|id| self.update_directory(DirectoryUpdate::Rules(id)));
         }
         self.native.is_read = is_read;
     }
 
     /// Must messages be put into the order log before they are delivered?
-    #[must_use]
     pub fn is_read_natively(&self) -> bool {
         self.native.is_read
     }
 
     /// Must messages between native members be read here, because a client wants to see them?
-    #[must_use]
     pub fn watches_native_members(&self) -> bool {
         self.monitor_count > 0 || self.matches.has_eavesdroppers()
     }
@@ -121,7 +120,6 @@ impl Bus {
     }
 
     /// Does the order log carry the messages of this member?
-    #[must_use]
     pub(crate) fn is_native(&self, id: MemberId) -> bool {
         self.members.get(&id).is_some_and(|member| member.carrier == Carrier::Log)
     }
@@ -131,35 +129,35 @@ impl Bus {
         self.native.entry = Entry::InLog;
     }
 
-    /// Leaves something to be shown, if it can be seen.
-    pub(crate) fn show(&mut self, shown: Shown) {
-        let is_seen = match shown {
-            Shown::Rules(_) => self.native.is_read,
+    /// Leaves something to be update, if it can be seen.
+    pub(crate) fn update_directory(&mut self, update: DirectoryUpdate) {
+        let is_seen = match update {
+            DirectoryUpdate::Rules(_) => self.native.is_read,
             _ => self.native.path.is_some(),
         };
         if is_seen {
-            self.actions.push(Action::Show(shown));
+            self.actions.push(Action::UpdateDirectory(update));
         }
     }
 
     /// The names that a member owns or waits for, if they can be seen.
-    pub(super) fn shown_names_of(&self, id: MemberId) -> Vec<Rc<str>> {
+    pub(super) fn published_names_of(&self, id: MemberId) -> Vec<Rc<str>> {
         if self.native.path.is_some() { self.names.of(id).to_vec() } else { Vec::new() }
     }
 
     /// A name has another owner: rules for messages of it wake for others.
-    pub(super) fn show_rules_for(&mut self, name: &str) {
+    pub(super) fn update_rules_for(&mut self, name: &str) {
         if self.native.is_read {
             let members: Vec<MemberId> = self.matches.members_that_name(name).collect();
-            members.into_iter().for_each(|id| self.show(Shown::Rules(id)));
+            members.into_iter().for_each(|id| self.update_directory(DirectoryUpdate::Rules(id)));
         }
     }
 
     /// A message of a client begins its way: its entry comes before whatever it causes.
-    pub(crate) fn open_entry(&mut self, letter: Letter<'_>) {
+    pub(crate) fn open_entry(&mut self, routed: RoutedMessage<'_>) {
         if self.native.is_read {
             self.native.entry = Entry::Open(self.actions.len());
-            self.append(letter, Receiver::None);
+            self.append(routed, Receiver::None);
         }
     }
 
@@ -169,24 +167,24 @@ impl Bus {
     }
 
     /// It is decided for whom a message is.
-    pub(crate) fn append_letter(&mut self, letter: Letter<'_>, receiver: Receiver) {
+    pub(crate) fn append_routed(&mut self, routed: RoutedMessage<'_>, receiver: Receiver) {
         match std::mem::take(&mut self.native.entry) {
             _ if !self.native.is_read => {}
-            Entry::InLog if letter.from.is_some() => {}
-            Entry::Open(index) if letter.from.is_some() => {
+            Entry::InLog if routed.from.is_some() => {}
+            Entry::Open(index) if routed.from.is_some() => {
                 if let Some(Action::Append { to, .. }) = self.actions.get_mut(index) {
                     *to = receiver;
                 }
             }
             other => {
                 self.native.entry = other;
-                self.append(letter, receiver);
+                self.append(routed, receiver);
             }
         }
     }
 
-    fn append(&mut self, letter: Letter<'_>, to: Receiver) {
-        self.actions.push(Action::Append { from: letter.from, to, message: Rc::clone(letter.message) });
+    fn append(&mut self, routed: RoutedMessage<'_>, to: Receiver) {
+        self.actions.push(Action::Append { from: routed.from, to, message: Rc::clone(routed.message) });
     }
 
     /// A call between native members goes through the bus, because its caller knew no receiver: now it knows one.
@@ -199,7 +197,7 @@ impl Bus {
     }
 
     /// A message that was accepted for a native member cannot be put into the log, for lack of descriptors or memory.
-    pub fn not_carried(&mut self, from: Option<MemberId>, to: MemberId, message: &Message, why: &str) {
+    pub fn transfer_failed(&mut self, from: Option<MemberId>, to: MemberId, message: &Message, why: &str) {
         let (Some(from), header) = (from, message.header()) else { return };
         match header.reply_serial {
             Some(serial) => self.end_call(Call { caller: to, serial, callee: from }, why),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
-use super::{Action, Bus, DRIVER, Letter, Receiver, View};
+use super::{Action, Bus, DRIVER, Receiver, RoutedMessage, View};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
 use crate::error;
@@ -13,7 +13,7 @@ use crate::message::{LazyArgs, Message};
 use crate::policy::{NamePattern, Passing};
 use crate::quota::Resource;
 
-const DENIED: &str = "the policy of this bus does not let this message pass";
+const DENIED: &str = "the bus policy rejects this message";
 
 impl Bus {
     /// The member that has a name, of either kind.
@@ -24,48 +24,48 @@ impl Bus {
     }
 
     /// A message of a member to another one.
-    pub(crate) fn route(&mut self, from: MemberId, letter: Letter<'_>) {
-        let name = letter.header.destination.expect("it has a destination");
+    pub(crate) fn route(&mut self, from: MemberId, routed: RoutedMessage<'_>) {
+        let name = routed.header.destination.expect("it has a destination");
         match self.resolve(name) {
-            Some(to) => self.unicast(from, to, letter),
-            None if letter.header.flags & FLAG_NO_AUTO_START != 0 => {
+            Some(to) => self.unicast(from, to, routed),
+            None if routed.header.flags & FLAG_NO_AUTO_START != 0 => {
                 self.refuse(
                     from,
-                    letter.header,
+                    routed.header,
                     error::NAME_HAS_NO_OWNER,
-                    &format!("nobody has the name {name}"),
+                    &format!("the name {name} has no owner"),
                 );
             }
-            None if !self.may_send(from, None, letter) => self.deny(from, letter),
-            None => self.wait_for_service(from, name, letter, false),
+            None if !self.may_send(from, None, routed) => self.deny(from, routed),
+            None => self.wait_for_service(from, name, routed, false),
         }
     }
 
     /// Hands a message to its destination, and to those that eavesdrop.
-    pub(crate) fn unicast(&mut self, from: MemberId, to: MemberId, letter: Letter<'_>) {
-        let header = letter.header;
+    pub(crate) fn unicast(&mut self, from: MemberId, to: MemberId, routed: RoutedMessage<'_>) {
+        let header = routed.header;
         let answered = header.reply_serial.map(|serial| Call { caller: to, serial, callee: from });
         let is_requested_reply = answered.is_some_and(|call| self.calls.is_open(call));
-        let letter = Letter { is_requested_reply, ..letter };
-        if !self.may_send(from, Some(to), letter) || !self.may_receive(to, letter, false) {
-            return self.deny(from, letter);
+        let routed = RoutedMessage { is_requested_reply, ..routed };
+        if !self.may_send(from, Some(to), routed) || !self.may_receive(to, routed, false) {
+            return self.deny(from, routed);
         }
         if header.unix_fds > 0 && !self.members[&to].takes_descriptors {
-            let why = "the receiver has not said that it takes descriptors";
+            let why = "the receiver has not negotiated file descriptor passing";
             return self.refuse(from, header, error::NOT_SUPPORTED, why);
         }
         let caller_uid = self.members[&from].identity.credentials.uid;
         // Native members follow the calls among themselves.
         let is_call = header.expects_reply() && !(self.is_native(from) && self.is_native(to));
         if is_call && self.calls.is_open(Call { caller: from, serial: header.serial, callee: to }) {
-            let why = "a call with this serial waits for its reply; nobody could tell the replies apart";
+            let why = "a call with this serial is still pending, and its reply could not be told apart";
             return self.refuse(from, header, error::ACCESS_DENIED, why);
         }
         if is_call && !self.quota.charge(from, caller_uid, Resource::Calls, 1) {
-            let why = "too many calls of this connection wait for their reply";
+            let why = "this connection has too many pending calls";
             return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
         }
-        if !self.charge_for(to, letter.message) {
+        if !self.charge_for(to, routed.message) {
             if is_call {
                 self.quota.release(from, caller_uid, Resource::Calls, 1);
             }
@@ -73,12 +73,12 @@ impl Bus {
                 // Nobody can be told that a reply is lost but the one that waits for it.
                 return self.end_stalled(to);
             }
-            let why = "the receiver does not read, and too many bytes wait for it";
+            let why = "the receiver does not read, and its queue is full";
             return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
         }
         self.tell_caller(from, to, header);
-        self.append_letter(letter, Receiver::One(to));
-        self.hand_over(to, letter.message);
+        self.append_routed(routed, Receiver::One(to));
+        self.hand_over(to, routed.message);
         if is_call {
             let deadline = self.config.limits.reply.map(|time| self.now + time);
             self.calls.open(Call { caller: from, serial: header.serial, callee: to }, deadline);
@@ -88,7 +88,7 @@ impl Bus {
         {
             self.forget_call(call);
         }
-        self.eavesdrop(letter, Some(to));
+        self.eavesdrop(routed, Some(to));
     }
 
     pub(super) fn forget_call(&mut self, call: Call) {
@@ -98,56 +98,56 @@ impl Bus {
     }
 
     /// Hands a message to everybody with a rule for it.
-    pub(crate) fn broadcast(&mut self, letter: Letter<'_>) {
-        if let Some(from) = letter.from
-            && !self.may_send(from, None, letter)
+    pub(crate) fn broadcast(&mut self, routed: RoutedMessage<'_>) {
+        if let Some(from) = routed.from
+            && !self.may_send(from, None, routed)
         {
-            return self.deny(from, letter);
+            return self.deny(from, routed);
         }
-        self.append_letter(letter, Receiver::All);
-        self.eavesdrop(letter, None);
+        self.append_routed(routed, Receiver::All);
+        self.eavesdrop(routed, None);
     }
 
     /// Hands a message to those whose rules match, except `to`, which has it.
-    pub(crate) fn eavesdrop(&mut self, letter: Letter<'_>, to: Option<MemberId>) {
-        let recipients = self.matches.recipients(letter.header, &|| letter.args.get(), &View(&self.names));
+    pub(crate) fn eavesdrop(&mut self, routed: RoutedMessage<'_>, to: Option<MemberId>) {
+        let recipients = self.matches.recipients(routed.header, &|| routed.args.get(), &View(&self.names));
         for id in recipients {
-            let is_eavesdropped = letter.header.destination.is_some();
+            let is_eavesdropped = routed.header.destination.is_some();
             // Native members match for themselves.
             if Some(id) == to || self.is_native(id) {
                 continue;
             }
-            if !self.may_receive(id, letter, is_eavesdropped) {
+            if !self.may_receive(id, routed, is_eavesdropped) {
                 if !is_eavesdropped {
-                    self.show_denial(letter);
+                    self.show_denial(routed);
                 }
                 continue;
             }
-            let takes = letter.header.unix_fds == 0 || self.members[&id].takes_descriptors;
-            if takes && !self.deliver(id, letter.message) {
+            let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
+            if takes && !self.deliver(id, routed.message) {
                 self.end_stalled(id);
             }
         }
     }
 
     /// Shows a message to the monitors.
-    pub(crate) fn capture(&mut self, letter: Letter<'_>) {
+    pub(crate) fn capture(&mut self, routed: RoutedMessage<'_>) {
         if self.monitor_count == 0 {
             return;
         }
-        let monitors = self.monitors.recipients(letter.header, &|| letter.args.get(), &View(&self.names));
+        let monitors = self.monitors.recipients(routed.header, &|| routed.args.get(), &View(&self.names));
         for id in monitors {
-            let takes = letter.header.unix_fds == 0 || self.members[&id].takes_descriptors;
-            if takes && !self.deliver(id, letter.message) {
+            let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
+            if takes && !self.deliver(id, routed.message) {
                 self.end_stalled(id);
             }
         }
     }
 
     /// Lets monitors know that a receiver does not get a message because of the policy. Nobody else is told.
-    fn show_denial(&mut self, letter: Letter<'_>) {
-        let to = letter.from.map_or(DRIVER.into(), MemberId::unique_name);
-        let error = Builder::error(letter.header.serial, error::ACCESS_DENIED).destination(&to);
+    fn show_denial(&mut self, routed: RoutedMessage<'_>) {
+        let to = routed.from.map_or(DRIVER.into(), MemberId::unique_name);
+        let error = Builder::error(routed.header.serial, error::ACCESS_DENIED).destination(&to);
         self.show_to_monitors(error.body(Body::default().text(DENIED)));
     }
 
@@ -159,7 +159,7 @@ impl Bus {
         let message = self.made_by_driver(message);
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
-        self.capture(Letter {
+        self.capture(RoutedMessage {
             from: None,
             header: &header,
             args: &args,
@@ -170,7 +170,7 @@ impl Bus {
 
     fn end_stalled(&mut self, id: MemberId) {
         self.counters.stalled += 1;
-        self.disconnect(id, "it does not read, and too many bytes wait for it");
+        self.disconnect(id, "it does not read, and its queue is full");
     }
 
     /// Hands a message to a member, if its quota allows.
@@ -231,22 +231,22 @@ impl Bus {
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
         let is_requested_reply = header.reply_serial.is_some();
-        let letter =
-            Letter { from: None, header: &header, args: &args, message: &message, is_requested_reply };
-        let is_allowed = to.is_none_or(|to| self.may_receive(to, letter, false));
+        let routed =
+            RoutedMessage { from: None, header: &header, args: &args, message: &message, is_requested_reply };
+        let is_allowed = to.is_none_or(|to| self.may_receive(to, routed, false));
         if is_allowed {
-            self.append_letter(letter, to.map_or(Receiver::All, Receiver::One));
+            self.append_routed(routed, to.map_or(Receiver::All, Receiver::One));
         }
-        self.capture(letter);
+        self.capture(routed);
         if let Some(to) = to {
             if !is_allowed {
-                return self.show_denial(letter);
+                return self.show_denial(routed);
             }
             if !self.deliver(to, &message) {
                 self.end_stalled(to);
             }
         }
-        self.eavesdrop(letter, to);
+        self.eavesdrop(routed, to);
     }
 
     fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
@@ -262,7 +262,7 @@ impl Bus {
         let header = Header::parse(&short).expect("it was built here");
         let error = Builder::error(header.reply_serial.unwrap_or(1), error::LIMITS_EXCEEDED).sender(DRIVER);
         let error = error.destination(header.destination.unwrap_or(DRIVER)).flags(FLAG_NO_REPLY_EXPECTED);
-        let error = error.body(Body::default().text("the answer is longer than a message may be"));
+        let error = error.body(Body::default().text("the reply would exceed the maximum message size"));
         error.build(self.serial).expect("it is short")
     }
 
@@ -275,16 +275,16 @@ impl Bus {
     }
 
     /// Says that the policy does not let a message pass. A reply that nobody waits for is dropped.
-    pub(crate) fn deny(&mut self, from: MemberId, letter: Letter<'_>) {
-        if letter.header.reply_serial.is_none() {
-            self.refuse(from, letter.header, error::ACCESS_DENIED, DENIED);
+    pub(crate) fn deny(&mut self, from: MemberId, routed: RoutedMessage<'_>) {
+        if routed.header.reply_serial.is_none() {
+            self.refuse(from, routed.header, error::ACCESS_DENIED, DENIED);
         }
     }
 
     /// May a member send this, to a member or to the driver or to all?
-    pub(crate) fn may_send(&self, from: MemberId, to: Option<MemberId>, letter: Letter<'_>) -> bool {
+    pub(crate) fn may_send(&self, from: MemberId, to: Option<MemberId>, routed: RoutedMessage<'_>) -> bool {
         let Some(member) = self.members.get(&from) else { return false };
-        let Letter { header, is_requested_reply, .. } = letter;
+        let RoutedMessage { header, is_requested_reply, .. } = routed;
         let passing = Passing { header, is_requested_reply, is_eavesdropped: false };
         let destination = header.destination;
         member.rules.may_send(passing, &|pattern| match to {
@@ -293,11 +293,11 @@ impl Bus {
         })
     }
 
-    fn may_receive(&self, to: MemberId, letter: Letter<'_>, is_eavesdropped: bool) -> bool {
+    fn may_receive(&self, to: MemberId, routed: RoutedMessage<'_>, is_eavesdropped: bool) -> bool {
         let Some(member) = self.members.get(&to) else { return false };
-        let Letter { header, is_requested_reply, .. } = letter;
+        let RoutedMessage { header, is_requested_reply, .. } = routed;
         let passing = Passing { header, is_requested_reply, is_eavesdropped };
-        member.rules.may_receive(passing, &|pattern| match letter.from {
+        member.rules.may_receive(passing, &|pattern| match routed.from {
             Some(from) => self.has_name(from, pattern),
             None => pattern.has(DRIVER),
         })

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 use causeway_os::socket::Credentials;
 
-use super::{Action, Bus, Letter};
+use super::{Action, Bus, RoutedMessage};
 use crate::activation::Waiting;
 use crate::error;
 use crate::log::log;
@@ -37,13 +37,13 @@ impl Bus {
 
     /// All names that files provide programs for now.
     pub(crate) fn service_names(&mut self) -> impl Iterator<Item = &str> {
-        self.services.refresh().iter().for_each(|remark| log(remark));
+        self.services.refresh().iter().for_each(|warning| log(warning));
         self.services.names()
     }
 
     /// The service with this name, from files that are read again if they have changed.
     fn service(&mut self, name: &str) -> Option<&Service> {
-        self.services.refresh_for(name).iter().for_each(|remark| log(remark));
+        self.services.refresh_for(name).iter().for_each(|warning| log(warning));
         self.services.get(name)
     }
 
@@ -52,22 +52,22 @@ impl Bus {
         &mut self,
         from: MemberId,
         name: &str,
-        letter: Letter<'_>,
+        routed: RoutedMessage<'_>,
         asks_to_start: bool,
     ) {
-        let message = letter.message;
+        let message = routed.message;
         if !self.charge(from, message) {
-            let why = "too many bytes wait for services that start";
-            return self.refuse(from, letter.header, error::LIMITS_EXCEEDED, why);
+            let why = "too many bytes are queued for services that are starting";
+            return self.refuse(from, routed.header, error::LIMITS_EXCEEDED, why);
         }
         let waiting = Waiting { sender: from, message: Rc::clone(message), asks_to_start };
         let Err(waiting) = self.starts.join(name, waiting) else { return };
         if let Err((error, why)) = self.begin_start(name, waiting) {
             if error != error::SERVICE_UNKNOWN {
-                log(&format!("{} gets no {name}: {why}", self.described(from)));
+                log(&format!("cannot start {name} for {}: {why}", self.described(from)));
             }
             self.release(from, message);
-            self.refuse(from, letter.header, error, &why);
+            self.refuse(from, routed.header, error, &why);
         }
     }
 
@@ -79,7 +79,7 @@ impl Bus {
                 // Connections alone have these names, and never the same one twice.
                 false if name.starts_with(':') => format!("there is no connection {name}"),
                 false => {
-                    format!("nobody has the name {name}, and no .service file with an Exec= provides it")
+                    format!("the name {name} has no owner, and no .service file with an Exec= provides it")
                 }
             };
             return Err((error::SERVICE_UNKNOWN, why));
@@ -89,7 +89,7 @@ impl Bus {
         let is_of_session = self.config.bus_type.as_deref() == Some("session");
         if let Some(user) = user.filter(|user| !is_of_session && users::uid(user) != Some(self.uid)) {
             let why = format!(
-                "the program that provides {name} is to run as user {user}, and this bus starts programs as its own user, {}",
+                "the program that provides {name} must run as user {user}, but this bus starts programs as its own user, {}",
                 self.uid
             );
             return Err((error::SPAWN_PERMISSIONS_INVALID, why));
@@ -146,7 +146,7 @@ impl Bus {
             ),
             Ended::Signalled(signal) => (
                 error::SPAWN_CHILD_SIGNALED,
-                format!("signal {signal} has ended the program that provides {name}"),
+                format!("the program that provides {name} was killed by signal {signal}"),
             ),
         };
         self.fail_start(&name, error, &why);
@@ -156,7 +156,7 @@ impl Bus {
     pub(super) fn expire_starts(&mut self) {
         while let Some(name) = self.starts.expired(self.now) {
             let time = self.config.limits.service_start.as_millis();
-            let why = format!("the program that provides {name} has not taken this name within {time} ms");
+            let why = format!("the program that provides {name} has not acquired this name within {time} ms");
             self.fail_start(&name, error::TIMED_OUT, &why);
         }
     }
@@ -173,7 +173,7 @@ impl Bus {
     pub(crate) fn service_came(&mut self, name: &str, owner: MemberId) {
         if let Some(after) = self.starts.age(name, self.now) {
             log(&format!(
-                "{} has taken the name {name} {} ms after its start",
+                "{} has acquired the name {name} {} ms after its start",
                 self.described(owner),
                 after.as_millis()
             ));
@@ -193,8 +193,8 @@ impl Bus {
                 }
             } else {
                 let args = LazyArgs::new(&header, waiting.message.bytes());
-                let letter = Letter::of(waiting.sender, &header, &args, &waiting.message);
-                self.unicast(waiting.sender, owner, letter);
+                let routed = RoutedMessage::of(waiting.sender, &header, &args, &waiting.message);
+                self.unicast(waiting.sender, owner, routed);
             }
         }
     }

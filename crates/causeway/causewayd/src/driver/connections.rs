@@ -68,7 +68,7 @@ pub fn audit_data(bus: &mut Bus, request: Request<'_>) -> Answer {
 
 pub fn selinux_context(bus: &mut Bus, request: Request<'_>) -> Answer {
     identity(bus, request.text(0))?;
-    refused(error::SELINUX_CONTEXT_UNKNOWN, "no security module is asked")
+    refused(error::SELINUX_CONTEXT_UNKNOWN, "SELinux is not supported")
 }
 
 pub fn id(bus: &mut Bus, _: Request<'_>) -> Answer {
@@ -78,8 +78,9 @@ pub fn id(bus: &mut Bus, _: Request<'_>) -> Answer {
 pub fn machine_id(_: &mut Bus, _: Request<'_>) -> Answer {
     match machine_id::machine_id() {
         Some(id) => Ok(Some(Body::default().text(&id))),
-        None => {
-            refused(error::FAILED, format!("this machine has no id in {}", machine_id::FILES.join(" and ")))
-        }
+        None => refused(
+            error::FAILED,
+            format!("this machine has no machine ID in {}", machine_id::FILES.join(" and ")),
+        ),
     }
 }

@@ -12,7 +12,7 @@ use crate::bus::{Bus, DRIVER, DRIVER_PATH};
 const SIGNALS: &[(&str, &str)] = &[("NameOwnerChanged", "sss"), ("NameLost", "s"), ("NameAcquired", "s")];
 
 pub fn introspect(_: &mut Bus, request: Request<'_>) -> Answer {
-    Ok(Some(Body::default().text(&at(request.letter.header.path.unwrap_or("/")))))
+    Ok(Some(Body::default().text(&at(request.routed.header.path.unwrap_or("/")))))
 }
 
 /// The object at a path. Those that are not on the way to that of the driver are empty: its methods can be called on any path.

@@ -16,7 +16,7 @@ pub use introspect::own as description;
 
 use causeway_dbus_wire::wire::{Body, Kind};
 
-use crate::bus::{Bus, DRIVER, DRIVER_PATH, Letter, Receiver};
+use crate::bus::{Bus, DRIVER, DRIVER_PATH, Receiver, RoutedMessage};
 use crate::error;
 use crate::member::{MemberId, Stage};
 
@@ -92,55 +92,53 @@ const METHODS: &[Method] = &[
 ];
 
 /// A message to the driver, or a call to nobody, which it answers in place of a peer.
-pub fn handle(bus: &mut Bus, from: MemberId, letter: Letter<'_>) {
-    let header = letter.header;
-    bus.append_letter(letter, Receiver::Bus);
+pub fn handle(bus: &mut Bus, from: MemberId, routed: RoutedMessage<'_>) {
+    let header = routed.header;
+    bus.append_routed(routed, Receiver::Bus);
     // Replies and signals to the driver say nothing that it asked for.
     if header.kind == Kind::MethodCall {
         let is_to_nobody = header.destination.is_none();
         if is_to_nobody && header.interface != Some(PEER) {
-            let why = format!("a call without a destination can only be one of {PEER}");
+            let why = format!("a call without a destination must be one of {PEER}");
             bus.refuse(from, header, error::UNKNOWN_METHOD, &why);
-        } else if !is_to_nobody && !bus.may_send(from, None, letter) {
-            bus.deny(from, letter);
+        } else if !is_to_nobody && !bus.may_send(from, None, routed) {
+            bus.deny(from, routed);
         } else {
-            match answer(bus, Request { from, letter }) {
-                Ok(Some(body)) => reply(bus, Request { from, letter }, body),
+            match answer(bus, Request { from, routed }) {
+                Ok(Some(body)) => reply(bus, Request { from, routed }, body),
                 Ok(None) => {}
                 Err(Refusal(name, why)) => bus.refuse(from, header, name, &why),
             }
         }
     }
-    bus.eavesdrop(letter, None);
+    bus.eavesdrop(routed, None);
 }
 
 fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
-    let header = request.letter.header;
+    let header = request.routed.header;
     let (interface, member) = (header.interface, header.member.unwrap_or_default());
     let caller = &bus.members[&request.from];
     let uid = caller.identity.credentials.uid;
     let is_hello = member == "Hello" && interface.is_none_or(|interface| interface == DRIVER);
     if caller.stage == Stage::New && !is_hello {
-        return refused(error::ACCESS_DENIED, "the first message of a connection is Hello");
+        return refused(error::ACCESS_DENIED, "the first message of a connection must be Hello");
     }
     let is_asked = |method: &&Method| interface.is_none_or(|interface| interface == method.interface);
     let Some(method) = METHODS.iter().filter(is_asked).find(|method| method.member == member) else {
         let is_known = interface.is_none() || METHODS.iter().any(|method| is_asked(&method));
         return match interface.filter(|_| !is_known) {
-            Some(interface) => {
-                refused(error::UNKNOWN_INTERFACE, format!("the bus has no interface {interface}"))
-            }
-            None => refused(error::UNKNOWN_METHOD, format!("there is no method {member} of this interface")),
+            Some(interface) => refused(error::UNKNOWN_INTERFACE, format!("unknown interface {interface}")),
+            None => refused(error::UNKNOWN_METHOD, format!("unknown method {member}")),
         };
     };
     if method.access != AnyPath && header.path != Some(DRIVER_PATH) {
-        let why = format!("{member} is a method of the object {DRIVER_PATH} only");
+        let why = format!("{member} is available at the object {DRIVER_PATH} only");
         // Other objects have not got the later interfaces at all.
         let error = if method.interface == DRIVER { error::ACCESS_DENIED } else { error::UNKNOWN_INTERFACE };
         return refused(error, why);
     }
     if method.access == Privileged && uid != bus.uid && uid != 0 {
-        return refused(error::ACCESS_DENIED, format!("{member} is for the user of this bus"));
+        return refused(error::ACCESS_DENIED, format!("{member} is reserved to the user of this bus"));
     }
     if header.signature != method.input {
         let said = |types: &str| match types {

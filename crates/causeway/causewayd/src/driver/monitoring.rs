@@ -11,7 +11,7 @@ use crate::quota::Resource;
 
 pub fn become_monitor(bus: &mut Bus, request: Request<'_>) -> Answer {
     if request.number(1) != 0 {
-        return refused(error::INVALID_ARGS, "no flags are defined");
+        return refused(error::INVALID_ARGS, "the flags must be 0");
     }
     if bus.is_native(request.from) {
         return refused(error::NOT_SUPPORTED, "a native member monitors the bus by reading its order log");

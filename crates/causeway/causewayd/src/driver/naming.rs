@@ -6,7 +6,7 @@ use causeway_dbus_wire::driver::NameReply;
 use causeway_dbus_wire::wire::{Body, names};
 
 use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
-use crate::bus::{Bus, DRIVER, Shown};
+use crate::bus::{Bus, DRIVER, DirectoryUpdate};
 use crate::error;
 use crate::member::{MemberId, Stage};
 use crate::quota::Resource;
@@ -14,7 +14,7 @@ use crate::quota::Resource;
 pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
     let member = &bus.members[&request.from];
     if member.stage != Stage::New {
-        return refused(error::FAILED, "this connection has said Hello already");
+        return refused(error::FAILED, "this connection has already called Hello");
     }
     let name = Rc::clone(&member.name);
     if let Err(why) = bus.claim_place(request.from) {
@@ -32,9 +32,10 @@ fn well_known(name: &str) -> Result<&str, Refusal> {
     if name == DRIVER {
         return refused(error::INVALID_ARGS, format!("{DRIVER} is the name of the bus"));
     }
-    match names::is_well_known(name) {
-        true => Ok(name),
-        false => refused(error::INVALID_ARGS, format!("`{name}` is no well-known name")),
+    if names::is_well_known(name) {
+        Ok(name)
+    } else {
+        refused(error::INVALID_ARGS, format!("invalid well-known name `{name}`"))
     }
 }
 
@@ -43,7 +44,10 @@ pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     let member = &bus.members[&request.from];
     let uid = member.identity.credentials.uid;
     if !member.rules.may_own(name) {
-        return refused(error::ACCESS_DENIED, format!("the policy of this bus does not let you own {name}"));
+        return refused(
+            error::ACCESS_DENIED,
+            format!("the bus policy does not let this connection own {name}"),
+        );
     }
     let is_new = !bus.names.is_in_queue(name, request.from);
     if is_new && !bus.quota.charge(request.from, uid, Resource::Names, 1) {
@@ -61,7 +65,7 @@ pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
         bus.service_came(name, request.from);
     }
     // Not before: what has waited for the name comes before what members send to it now.
-    bus.show(Shown::Name(name.into()));
+    bus.update_directory(DirectoryUpdate::Name(name.into()));
     Ok(Some(Body::default().u32(requested as u32)))
 }
 
@@ -72,7 +76,7 @@ pub fn release_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     if let Some(change) = change {
         bus.publish(&change);
     }
-    bus.show(Shown::Name(name.into()));
+    bus.update_directory(DirectoryUpdate::Name(name.into()));
     Ok(Some(Body::default().u32(released as u32)))
 }
 

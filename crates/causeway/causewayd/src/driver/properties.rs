@@ -18,9 +18,10 @@ fn of_interface(interface: &str) -> Result<&'static [(&'static str, &'static [&'
     if interface.is_empty() || interface == DRIVER {
         return Ok(ALL);
     }
-    let why = match names::is_interface(interface) {
-        true => format!("there are no properties of {interface} here"),
-        false => format!("`{interface}` is no interface"),
+    let why = if names::is_interface(interface) {
+        format!("the interface {interface} has no properties")
+    } else {
+        format!("invalid interface name `{interface}`")
     };
     refused(error::UNKNOWN_INTERFACE, why)
 }
@@ -28,7 +29,7 @@ fn of_interface(interface: &str) -> Result<&'static [(&'static str, &'static [&'
 fn one(interface: &str, name: &str) -> Result<&'static [&'static str], Refusal> {
     match of_interface(interface)?.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => Ok(value),
-        None => refused(error::UNKNOWN_PROPERTY, format!("there is no property {name}")),
+        None => refused(error::UNKNOWN_PROPERTY, format!("unknown property {name}")),
     }
 }
 
@@ -54,5 +55,5 @@ pub fn get_all(_: &mut Bus, request: Request<'_>) -> Answer {
 pub fn set(_: &mut Bus, request: Request<'_>) -> Answer {
     let name = request.text(1);
     one(request.text(0), name)?;
-    refused(error::PROPERTY_READ_ONLY, format!("{name} cannot be set"))
+    refused(error::PROPERTY_READ_ONLY, format!("{name} is read-only"))
 }

@@ -2,7 +2,7 @@
 
 use causeway_dbus_wire::wire::{Arg, Body, Builder, FLAG_NO_REPLY_EXPECTED, Leaf, walk};
 
-use crate::bus::{Bus, Letter};
+use crate::bus::{Bus, RoutedMessage};
 use crate::error;
 use crate::member::MemberId;
 
@@ -17,7 +17,7 @@ pub struct Request<'a> {
     /// Who calls.
     pub from: MemberId,
     /// The message.
-    pub letter: Letter<'a>,
+    pub routed: RoutedMessage<'a>,
 }
 
 /// Why a call fails: the name of the error and a sentence.
@@ -33,20 +33,20 @@ pub fn refused<T>(name: &'static str, why: impl Into<String>) -> Result<T, Refus
 
 /// The error for a name that nobody has.
 pub fn no_owner<T>(name: &str) -> Result<T, Refusal> {
-    refused(error::NAME_HAS_NO_OWNER, format!("nobody has the name {name}"))
+    refused(error::NAME_HAS_NO_OWNER, format!("the name {name} has no owner"))
 }
 
 /// Answers a call, if its caller waits for that.
-pub fn reply(bus: &mut Bus, Request { from, letter }: Request<'_>, body: Body) {
-    if letter.header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-        bus.send(from, Builder::reply(letter.header.serial).body(body));
+pub fn reply(bus: &mut Bus, Request { from, routed }: Request<'_>, body: Body) {
+    if routed.header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
+        bus.send(from, Builder::reply(routed.header.serial).body(body));
     }
 }
 
 impl<'a> Request<'a> {
     /// The argument at this index, which is a string.
     pub fn text(&self, index: usize) -> &'a str {
-        match self.letter.args.get().get(index) {
+        match self.routed.args.get().get(index) {
             Some(Arg::Text(text)) => text,
             other => unreachable!("the signature was compared, and here is {other:?}"),
         }
@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
 
     /// The argument at this index, which is a `u`.
     pub fn number(&self, index: usize) -> u32 {
-        match self.letter.args.get().get(index) {
+        match self.routed.args.get().get(index) {
             Some(Arg::U32(number)) => *number,
             other => unreachable!("the signature was compared, and here is {other:?}"),
         }
@@ -62,8 +62,8 @@ impl<'a> Request<'a> {
 
     /// All strings of the body, those inside of containers included.
     pub fn texts(&self) -> Vec<&'a str> {
-        let (mut texts, header) = (Vec::new(), self.letter.header);
-        let message = self.letter.message;
+        let (mut texts, header) = (Vec::new(), self.routed.header);
+        let message = self.routed.message;
         let body = &message.bytes()[message.header().header_bytes..];
         walk(header, body, &mut |leaf, _| {
             if let Leaf::Text(text) = leaf {

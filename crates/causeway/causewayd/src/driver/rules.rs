@@ -4,7 +4,7 @@ use causeway_dbus_wire::rule::{MAX_RULE_BYTES, MatchRule};
 use causeway_dbus_wire::wire::Body;
 
 use super::request::{Answer, Refusal, Request, refused};
-use crate::bus::{Bus, Shown};
+use crate::bus::{Bus, DirectoryUpdate};
 use crate::error;
 use crate::quota::Resource;
 
@@ -23,7 +23,7 @@ pub fn add_match(bus: &mut Bus, request: Request<'_>) -> Answer {
         return refused(error::LIMITS_EXCEEDED, "this connection or its user has too many match rules");
     }
     bus.matches.add(request.from, rule);
-    bus.show(Shown::Rules(request.from));
+    bus.update_directory(DirectoryUpdate::Rules(request.from));
     Ok(Some(Body::default()))
 }
 
@@ -33,6 +33,6 @@ pub fn remove_match(bus: &mut Bus, request: Request<'_>) -> Answer {
     }
     let uid = bus.members[&request.from].identity.credentials.uid;
     bus.quota.release(request.from, uid, Resource::Matches, 1);
-    bus.show(Shown::Rules(request.from));
+    bus.update_directory(DirectoryUpdate::Rules(request.from));
     Ok(Some(Body::default()))
 }

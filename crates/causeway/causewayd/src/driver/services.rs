@@ -20,7 +20,7 @@ pub fn start_service_by_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     if bus.resolve(name).is_some() && bus.is_service(name) {
         return Ok(Some(Body::default().u32(ALREADY_RUNNING)));
     }
-    bus.wait_for_service(request.from, name, request.letter, true);
+    bus.wait_for_service(request.from, name, request.routed, true);
     Ok(None)
 }
 
@@ -28,7 +28,7 @@ pub fn update_environment(bus: &mut Bus, request: Request<'_>) -> Answer {
     let texts = request.texts();
     let pairs: Vec<(&str, &str)> = texts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     if let Some((name, _)) = pairs.iter().find(|(name, _)| name.is_empty() || name.contains('=')) {
-        return refused(error::INVALID_ARGS, format!("`{name}` is no name of a variable"));
+        return refused(error::INVALID_ARGS, format!("invalid variable name `{name}`"));
     }
     bus.environment.extend(pairs.into_iter().map(|(name, value)| (name.into(), value.into())));
     Ok(Some(Body::default()))

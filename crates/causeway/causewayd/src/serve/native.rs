@@ -7,11 +7,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use causeway_bus::{Appended, Authority, AuthorityOptions, Error, Event, Parcel, PeerId, Process, Ticket};
+use causeway_bus::{
+    Appended, Authority, AuthorityOptions, Error, Event, PeerId, Process, Ticket, TransferRef,
+};
 use rustix::event::epoll::{self, EventFlags};
 
 use super::{Server, Slice, Token};
-use crate::bus::{Action, Receiver, Shown};
+use crate::bus::{Action, DirectoryUpdate, Receiver};
 use crate::descriptors::close_elsewhere;
 use crate::listen::NativePlace;
 use crate::log::log;
@@ -27,7 +29,7 @@ enum Step {
     Do(Action),
     /// What stands in the log before this position must be passed first.
     ReadUpTo(u64),
-    /// A member has left, for this reason if it was put out.
+    /// A member has left, for this reason if it was evicted.
     Left(MemberId, Option<String>),
 }
 
@@ -45,11 +47,11 @@ pub struct Native {
     place: NativePlace,
     options: AuthorityOptions,
     /// In their order; not empty between two turns only if there is no space in the log, or much to be read in it first.
-    held: VecDeque<Step>,
+    queue: VecDeque<Step>,
     /// The time in this turn for messages of native members.
     slice: Slice,
-    /// What of the first message that waits was deposited already.
-    parcel: Option<Parcel>,
+    /// What of the first message that waits was staged already.
+    transfer: Option<TransferRef>,
 }
 
 impl Server {
@@ -74,8 +76,8 @@ impl Server {
         epoll::add(&self.epoll, &authority, Token::Native.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
         self.bus.serve_natively(&place.path);
-        let (held, slice) = (VecDeque::new(), Slice::default());
-        self.native = Some(Native { authority, place, options, held, slice, parcel: None });
+        let (queue, slice) = (VecDeque::new(), Slice::default());
+        self.native = Some(Native { authority, place, options, queue, slice, transfer: None });
         self.act();
         Ok(())
     }
@@ -86,12 +88,12 @@ impl Server {
 
     /// Does something wait for space in the log, or for what stands in it?
     pub(super) fn is_log_full(&self) -> bool {
-        self.native.as_ref().is_some_and(|native| !native.held.is_empty())
+        self.native.as_ref().is_some_and(|native| !native.queue.is_empty())
     }
 
     pub(super) fn native_deadline(&self, now: Instant) -> Option<Instant> {
         let native = self.native.as_ref()?;
-        let retry = (!native.held.is_empty()).then_some(RETRY);
+        let retry = (!native.queue.is_empty()).then_some(RETRY);
         let wait = [retry, native.authority.timeout()].into_iter().flatten().min()?;
         Some(now + wait)
     }
@@ -134,9 +136,7 @@ impl Server {
         let admitted = self.bus.admit(Identity::new(credentials, groups, label), Carrier::Log);
         let Some(native) = &mut self.native else { return };
         let Some(id) = admitted else {
-            return native
-                .authority
-                .refuse(ticket, "the policy of this bus does not let the process connect");
+            return native.authority.refuse(ticket, "the bus policy does not let this process connect");
         };
         let claimed = self.bus.claim_place(id);
         if let Err(why) = &claimed {
@@ -159,8 +159,8 @@ impl Server {
             return self.act();
         }
         let end = native.authority.end();
-        native.held.extend([Step::ReadUpTo(end), Step::Left(id, why)]);
-        self.carry();
+        native.queue.extend([Step::ReadUpTo(end), Step::Left(id, why)]);
+        self.run_queue();
     }
 
     fn leave(&mut self, id: MemberId, why: Option<String>) {
@@ -173,7 +173,7 @@ impl Server {
     /// Tells the bus whether anybody reads the log. What waits still has its readers.
     fn follow_readers(&mut self) {
         let Some(native) = &self.native else { return };
-        let is_read = native.authority.has_readers() || !native.held.is_empty();
+        let is_read = native.authority.has_readers() || !native.queue.is_empty();
         if is_read != self.bus.is_read_natively() {
             // What the last ones have sent is passed as if they were there, however long that takes.
             if !is_read && (!self.read_on().is_done || self.is_log_full()) {
@@ -192,14 +192,14 @@ impl Server {
     /// Passes what native members have sent, and does what waited for space.
     pub(super) fn exchange(&mut self) {
         if let Some(native) = &mut self.native {
-            native.authority.sweep_deposits();
+            native.authority.sweep_staged();
             if native.authority.is_due() {
                 self.serve_members();
             }
         }
         if self.is_read_natively() {
             self.read_on();
-            self.carry();
+            self.run_queue();
             self.act();
             self.follow_readers();
         }
@@ -225,20 +225,20 @@ impl Server {
     }
 
     /// Lets actions wait for their turn.
-    pub(super) fn hold(&mut self, actions: Vec<Action>) {
+    pub(super) fn enqueue(&mut self, actions: Vec<Action>) {
         if let Some(native) = &mut self.native {
-            native.held.extend(actions.into_iter().map(Step::Do));
+            native.queue.extend(actions.into_iter().map(Step::Do));
         }
     }
 
     /// Does what waits, as far as the log has space.
-    pub(super) fn carry(&mut self) {
+    pub(super) fn run_queue(&mut self) {
         let watches = self.bus.watches_native_members();
         if let Some(native) = &mut self.native {
             native.authority.watch_everything(watches);
         }
         let mut has_read = false;
-        while let Some(step) = self.native.as_mut().and_then(|native| native.held.pop_front()) {
+        while let Some(step) = self.native.as_mut().and_then(|native| native.queue.pop_front()) {
             let (from, to, message) = match step {
                 Step::Do(Action::Append { from, to, message }) => (from, to, message),
                 Step::Do(action) => {
@@ -246,11 +246,11 @@ impl Server {
                     continue;
                 }
                 Step::ReadUpTo(end) if self.read_log(end).is_done => continue,
-                Step::ReadUpTo(_) => return self.hold_first(step),
+                Step::ReadUpTo(_) => return self.requeue(step),
                 Step::Left(id, why) => {
                     self.leave(id, why);
                     let actions = self.bus.take_actions();
-                    self.hold(actions);
+                    self.enqueue(actions);
                     continue;
                 }
             };
@@ -260,21 +260,21 @@ impl Server {
                 Receiver::One(id) => Some(id.0),
                 Receiver::Bus => Some(causeway_bus::AUTHORITY_ID),
             };
-            let Some(parcel) = self.parcel(from, to, &message) else { continue };
+            let Some(transfer) = self.stage(from, to, &message) else { continue };
             let Some(native) = &mut self.native else { return };
-            match native.authority.append(from.map(|from| from.0), to_peer, message.bytes(), parcel) {
+            match native.authority.append(from.map(|from| from.0), to_peer, message.bytes(), transfer) {
                 Ok(Appended::At(position)) => {
                     has_read = false;
                     if !self.read_log(position).is_done {
-                        return self.hold_first(Step::ReadUpTo(position));
+                        return self.requeue(Step::ReadUpTo(position));
                     }
                 }
                 // It is between clients, with a header of more than a quarter of the outbox: no native member misses it.
                 Ok(Appended::TooLong) => {}
                 Ok(Appended::Full) => {
-                    native.parcel = Some(parcel);
-                    self.hold_first(Step::Do(Action::Append { from, to, message }));
-                    // What this process has not read may be what is in the way.
+                    native.transfer = Some(transfer);
+                    self.requeue(Step::Do(Action::Append { from, to, message }));
+                    // What this process has not read may be what prevents it.
                     let Progress { count, is_done } = self.read_log(u64::MAX);
                     if !is_done || (count == 0 && has_read) {
                         return;
@@ -286,12 +286,12 @@ impl Server {
         }
     }
 
-    /// What of a message travels beside the log: descriptors, and all of a long one, if native members are among its receivers. Nothing if
+    /// What of a message is staged: descriptors, and all of a long one, if native members are among its receivers. Nothing if
     /// that is not possible; then nobody gets it through the log, and who waits for an answer has one.
-    fn parcel(&mut self, from: Option<MemberId>, to: Receiver, message: &Message) -> Option<Parcel> {
+    fn stage(&mut self, from: Option<MemberId>, to: Receiver, message: &Message) -> Option<TransferRef> {
         let native = self.native.as_mut()?;
-        if let Some(parcel) = native.parcel.take() {
-            return Some(parcel);
+        if let Some(transfer) = native.transfer.take() {
+            return Some(transfer);
         }
         let (peer, is_for_members) = match to {
             Receiver::All => (None, true),
@@ -299,38 +299,35 @@ impl Server {
             Receiver::Bus | Receiver::None => (None, false),
         };
         if !is_for_members {
-            return Some(native.authority.parcel_for_none(message.bytes()));
+            return Some(native.authority.stage_header_only(message.bytes()));
         }
         let copies = message.descriptors.copies().map_err(|error| error.to_string());
-        let deposited = copies.and_then(|copies| {
+        let staged = copies.and_then(|copies| {
             let from = from.map(|from| from.0);
-            native
-                .authority
-                .deposit_for(from, peer, message.bytes(), copies)
-                .map_err(|error| error.to_string())
+            native.authority.stage_for(from, peer, message.bytes(), copies).map_err(|error| error.to_string())
         });
-        match (deposited, to) {
-            (Ok(parcel), _) => Some(parcel),
+        match (staged, to) {
+            (Ok(transfer), _) => Some(transfer),
             (Err(why), Receiver::One(id)) => {
-                self.bus.not_carried(from, id, message, &why);
+                self.bus.transfer_failed(from, id, message, &why);
                 None
             }
             (Err(why), _) => {
-                log(&format!("native members miss a signal: {why}"));
+                log(&format!("a signal was not delivered to native members: {why}"));
                 None
             }
         }
     }
 
-    fn hold_first(&mut self, step: Step) {
+    fn requeue(&mut self, step: Step) {
         if let Some(native) = &mut self.native {
-            native.held.push_front(step);
+            native.queue.push_front(step);
         }
     }
 
     /// Passes what native members have sent, as far as nothing waits for its place in between.
     fn read_on(&mut self) -> Progress {
-        let first = self.native.as_ref().and_then(|native| native.held.front());
+        let first = self.native.as_ref().and_then(|native| native.queue.front());
         self.read_log(if let Some(Step::ReadUpTo(end)) = first { *end } else { u64::MAX })
     }
 
@@ -340,7 +337,7 @@ impl Server {
             let done = Progress { count, is_done: true };
             let Some(native) = &mut self.native else { return done };
             match native.authority.next(end) {
-                Ok(Some(carried)) => self.bus.accept_native(carried, self.now),
+                Ok(Some(inbound)) => self.bus.accept_native(inbound, self.now),
                 Ok(None) => return done,
                 Err(error) => {
                     self.end_natively(&error);
@@ -351,7 +348,7 @@ impl Server {
             let mut actions = self.bus.take_actions().into_iter();
             while let Some(action) = actions.next() {
                 if matches!(action, Action::Append { .. }) {
-                    self.hold([action].into_iter().chain(actions).collect());
+                    self.enqueue([action].into_iter().chain(actions).collect());
                     break;
                 }
                 self.do_now(action);
@@ -365,12 +362,12 @@ impl Server {
 
     /// The order log makes no sense any more: native members are gone, clients are not. A new log begins.
     fn end_natively(&mut self, error: &Error) {
-        let Some(Native { mut authority, place, options, held, .. }) = self.native.take() else { return };
+        let Some(Native { mut authority, place, options, queue, .. }) = self.native.take() else { return };
         log(&format!("native members must join again: {error}"));
         authority.wake_all();
         drop(authority);
         self.bus.end_natively();
-        for step in held {
+        for step in queue {
             if let Step::Do(action) = step {
                 self.do_now(action);
             }
@@ -382,22 +379,22 @@ impl Server {
     }
 
     /// Writes what the bus has decided where native members read it.
-    pub(super) fn show(&mut self, shown: &Shown) {
+    pub(super) fn update_directory(&mut self, update: &DirectoryUpdate) {
         let Some(Native { authority, .. }) = &mut self.native else { return };
         let bus = &self.bus;
-        match shown {
-            Shown::Arrived(id) => {
+        match update {
+            DirectoryUpdate::Arrived(id) => {
                 if let Some(member) = bus.members.get(id).filter(|member| member.carrier == Carrier::Socket) {
                     let Identity { credentials, groups, label } = member.identity.clone();
                     authority.add_client(id.0, &Process { credentials, groups, label });
                 }
             }
-            Shown::Gone(id) => authority.remove(id.0),
-            Shown::Name(name) => {
+            DirectoryUpdate::Gone(id) => authority.remove(id.0),
+            DirectoryUpdate::Name(name) => {
                 let queue: Vec<PeerId> = bus.names.queue(name).map(|member| member.0).collect();
                 authority.set_owner(name, &queue);
             }
-            Shown::Rules(id) => {
+            DirectoryUpdate::Rules(id) => {
                 let rules = bus.matches.of(*id).map(|(rule, _)| rule);
                 let owner = |name: &str| match name {
                     crate::bus::DRIVER => Some(causeway_bus::AUTHORITY_ID),
@@ -409,9 +406,9 @@ impl Server {
     }
 
     /// A native member must end.
-    pub(super) fn put_out(&mut self, id: MemberId, why: &str) {
+    pub(super) fn evict(&mut self, id: MemberId, why: &str) {
         if let Some(native) = &mut self.native {
-            native.authority.put_out(id.0, why);
+            native.authority.evict(id.0, why);
         }
     }
 }

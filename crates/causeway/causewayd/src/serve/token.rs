@@ -1,5 +1,6 @@
 //! What an event of the loop is about.
 
+use causeway_os::epoll;
 use rustix::event::epoll::{Event, EventData};
 
 /// What is watched.
@@ -15,13 +16,11 @@ pub enum Token {
     Child(u64),
     /// Native members.
     Native,
-    /// What ends the loop beside signals.
+    /// What else than a signal ends the loop.
     Stop,
 }
 
 impl Token {
-    const KIND_BITS: u32 = 3;
-
     /// For the kernel.
     pub fn data(self) -> EventData {
         let (kind, number) = match self {
@@ -32,7 +31,7 @@ impl Token {
             Token::Native => (4, 0),
             Token::Stop => (5, 0),
         };
-        EventData::new_u64(number << Self::KIND_BITS | kind)
+        epoll::Token::new(kind, number).data()
     }
 
     /// From the kernel.
@@ -40,9 +39,8 @@ impl Token {
     /// # Panics
     /// The event has other data than one of [`Token::data`].
     pub fn of(event: &Event) -> Token {
-        let data = event.data.u64();
-        let number = data >> Self::KIND_BITS;
-        match data & ((1 << Self::KIND_BITS) - 1) {
+        let epoll::Token { kind, number } = epoll::Token::of(event);
+        match kind {
             0 => Token::Listener(u32::try_from(number).expect("it was one")),
             1 => Token::Signal,
             2 => Token::Member(number),

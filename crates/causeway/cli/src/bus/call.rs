@@ -4,17 +4,12 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::Error;
-use causeway_bus::wire::{Body, Builder, text};
+use causeway_bus::wire::{Body, Builder};
 
 use super::client::{Method, check_member, within};
 use super::show;
 use super::which::Place;
 use crate::failure::Failure;
-
-/// Arguments from words.
-pub fn body(signature: &str, words: &[String]) -> Result<Body, Failure> {
-    text::marshalled(signature, words).map_err(Failure::Usage)
-}
 
 /// Calls a method and prints the reply.
 pub fn call(

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use causeway_bus::wire::{Body, text};
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
@@ -112,12 +113,8 @@ enum BusCommand {
         interface: String,
         /// Method
         member: String,
-        /// Types of the arguments, as D-Bus writes them: s, u, as, a{sv} …
-        #[arg(default_value = "")]
-        signature: String,
-        /// Arguments
-        #[arg(allow_negative_numbers = true)]
-        arguments: Vec<String>,
+        #[command(flatten)]
+        arguments: MessageArguments,
         /// Seconds to wait for the reply
         #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds, allow_hyphen_values = true)]
         timeout: Duration,
@@ -134,12 +131,8 @@ enum BusCommand {
         interface: String,
         /// Signal
         member: String,
-        /// Types of the arguments, as D-Bus writes them: s, u, as, a{sv} …
-        #[arg(default_value = "")]
-        signature: String,
-        /// Arguments
-        #[arg(allow_negative_numbers = true)]
-        arguments: Vec<String>,
+        #[command(flatten)]
+        arguments: MessageArguments,
     },
     /// Print all messages that one of the rules matches, or all
     ///
@@ -196,6 +189,23 @@ enum BusCommand {
     },
 }
 
+/// The arguments of a message, as words.
+#[derive(Args)]
+struct MessageArguments {
+    /// Types of the arguments, as D-Bus writes them: s, u, as, a{sv} …
+    #[arg(default_value = "")]
+    signature: String,
+    /// Arguments
+    #[arg(allow_negative_numbers = true)]
+    arguments: Vec<String>,
+}
+
+impl MessageArguments {
+    fn body(&self) -> Result<Body, Failure> {
+        text::marshalled(&self.signature, &self.arguments).map_err(Failure::Usage)
+    }
+}
+
 const ARGUMENTS_HELP: &str = "One word for each number, boolean, string, object path and signature. An array begins with the number of its elements, \
 a dictionary with that of its entries, a variant with its type. Where a word begins with a hyphen and is not a number, write `--` before the \
 arguments, and options before that.\n\nExamples:\n  a{sv} 2 name s Clock size u 7\n  sd -- -x -inf";
@@ -241,13 +251,13 @@ pub fn run(BusArguments { which, command }: BusArguments) -> Result<ExitCode, Fa
         }
         BusCommand::List { json } => list::list(&which.place()?, json)?,
         BusCommand::Tree { service, json, timeout } => tree::tree(&which.place()?, &service, timeout, json)?,
-        BusCommand::Call { service, path, interface, member, signature, arguments, timeout, json } => {
+        BusCommand::Call { service, path, interface, member, arguments, timeout, json } => {
             let method = Method::new(&service, &path, &interface, &member)?;
-            let body = call::body(&signature, &arguments)?;
+            let body = arguments.body()?;
             call::call(&which.place()?, &method, body, timeout, json)?;
         }
-        BusCommand::Emit { path, interface, member, signature, arguments } => {
-            let body = call::body(&signature, &arguments)?;
+        BusCommand::Emit { path, interface, member, arguments } => {
+            let body = arguments.body()?;
             call::emit(&which.place()?, &path, &interface, &member, body)?;
         }
         BusCommand::Monitor { rules, json, limit } => {

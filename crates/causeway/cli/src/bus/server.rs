@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Finds causewayd beside this program or in `PATH`.
+/// Finds causewayd next to this program or in `PATH`.
 pub fn find() -> Result<PathBuf, Failure> {
-    let beside = std::env::current_exe().ok().map(|own| own.with_file_name("causewayd"));
-    beside.filter(|path| is_program(path)).or_else(|| in_path("causewayd".as_ref())).ok_or_else(|| {
+    let sibling = std::env::current_exe().ok().map(|own| own.with_file_name("causewayd"));
+    sibling.filter(|path| is_program(path)).or_else(|| in_path("causewayd".as_ref())).ok_or_else(|| {
         Failure::Usage(
             "causewayd is neither next to this program nor in PATH; `cargo install --path crates/causeway/causewayd` installs it".into(),
         )

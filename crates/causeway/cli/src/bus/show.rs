@@ -32,7 +32,7 @@ impl Stamp {
     }
 }
 
-/// A value in the form of busctl's JSON: a variant has its type beside it, a dictionary is an object.
+/// A value in the form of busctl's JSON: a variant has its type with it, a dictionary is an object.
 pub fn as_json(value: &Value<'_>) -> serde_json::Value {
     match value {
         Value::Byte(number) => json!(number),

@@ -77,7 +77,7 @@ impl Places {
         Ok(Places { native: places.native.or(unused), ..places })
     }
 
-    /// With the path of the D-Bus socket of a session. The native socket is beside that of D-Bus, where this has a file.
+    /// With the path of the D-Bus socket of a session. The native socket is next to that of D-Bus, where this has a file.
     fn with_default(which: &Which, default: Option<PathBuf>) -> Result<Places, Failure> {
         let nowhere = || {
             Failure::Usage(
@@ -86,7 +86,7 @@ impl Places {
             )
         };
         let can_choose = default.is_some() || which.socket.is_some();
-        let (address, beside) = match (&which.address, default) {
+        let (address, file) = match (&which.address, default) {
             (Some(address), _) => {
                 let file =
                     Address::list(address).unwrap_or_default().into_iter().find_map(
@@ -102,8 +102,8 @@ impl Places {
             }
             (None, None) => return Err(nowhere()),
         };
-        let beside = beside.map(|path| native_socket_beside(&path));
-        let native = which.socket.clone().or(beside);
+        let next_to_it = file.map(|path| native_socket_beside(&path));
+        let native = which.socket.clone().or(next_to_it);
         if native.is_none() && !can_choose {
             return Err(nowhere());
         }

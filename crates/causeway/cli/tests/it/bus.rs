@@ -25,7 +25,7 @@ fn causewayd() -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    eprintln!("skipped: `cargo build -p causewayd` puts causewayd beside the program that is tested");
+    eprintln!("skipped: `cargo build -p causewayd` puts causewayd next to the program that is tested");
     None
 }
 
@@ -549,5 +549,5 @@ fn a_bus_starts_in_the_background_and_says_where() {
     started.into_iter().for_each(|pid| kill("TERM", pid));
     eventually("its socket stays", || is_empty(folder.path()));
     let wrong = start(&["--address", "tcp:host=localhost"]);
-    assert!(String::from_utf8(wrong.stderr).unwrap().contains("is no Unix socket"));
+    assert!(String::from_utf8(wrong.stderr).unwrap().contains("unsupported address"));
 }

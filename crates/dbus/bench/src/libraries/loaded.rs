@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! A file of the right name with the right number of its interface (`client_abi`) is taken to be what `clients/build.sh` makes of
-//! the sources beside it: functions with the types declared here, pointers that are valid until the next call, texts that end in
+//! the sources next to it: functions with the types declared here, pointers that are valid until the next call, texts that end in
 //! a zero. It is never unloaded, because a library's threads may run in it as long as the process does.
 #![allow(unsafe_code)]
 

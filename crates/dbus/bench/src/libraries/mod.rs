@@ -90,7 +90,7 @@ impl Client {
         self == Client::Raw
     }
 
-    /// Does the library work in threads of its own beside the calling one?
+    /// Does the library work in threads of its own?
     pub fn has_threads(self) -> bool {
         self == Client::Gdbus
     }
@@ -170,7 +170,7 @@ pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Before anything is counted: threads that a library has beside the role's own are counted with it.
+/// Before anything is counted: threads of a library are counted with it.
 pub fn count_threads(params: &CaseParams) {
     if Client::of(params).has_threads() {
         counters::count_whole_process();

@@ -19,7 +19,7 @@ use super::{CausewayBus, WAITS, failed, join, next, payload};
 use crate::broker::{self, Brokered, Kind, Place};
 use crate::client::{self, INTERFACE, MEMBER};
 use crate::credit::DEPTH;
-use crate::fan_in::{Intake, Outlet, WRITERS, create_roles, drive_reader, drive_writer, path};
+use crate::fan_in::{Drive, Intake, Outlet, WRITERS, create_roles, path};
 use crate::handle::BrokerHandle;
 use crate::libraries::{recv_name, send_name};
 
@@ -67,7 +67,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
             credits.push(socket.into());
         }
         let intake = MemberIntake { connection, taken: None };
-        return drive_reader(intake, credits, &counters, params, cx, facts);
+        return Drive { counters: &counters, params, cx, facts }.reader(intake, credits);
     }
     let mut socket = UnixStream::from(resources.take_fd());
     let mut outgoing = Buffer::new(params.payload_bytes.max(1))?;
@@ -79,7 +79,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
         reader: recv_name(&mut socket)?,
         path: path(cx.role - 1),
     };
-    drive_writer(outlet, socket.into(), &counters, params, cx, facts)
+    Drive { counters: &counters, params, cx, facts }.writer(outlet, socket.into())
 }
 
 /// The member that reads.

@@ -69,9 +69,9 @@ impl Kind for CausewayBus {
 
 /// A message waits in its sender's outbox until those it is for have passed it; the longest is a quarter.
 const LONGEST_PER_OUTBOX: usize = 4;
-/// Of a message beside its payload, generously.
+/// Of a message in addition to its payload, generously.
 const HEADER_BYTES: usize = 1024;
-/// On a busy machine a role may be away for long; it is not put out for that.
+/// On a busy machine a role may be away for long; it is not evicted for that.
 const LAGGARD_DEADLINE: Duration = Duration::from_secs(20);
 /// A call that has no reply then has lost it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);

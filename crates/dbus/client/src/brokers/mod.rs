@@ -122,7 +122,7 @@ impl Program {
         }
     }
 
-    /// Its file in the folders of `PATH`. That of this project is looked for beside this program first, and beside the folder where
+    /// Its file in the folders of `PATH`. That of this project is looked for next to this program first, and next to the folder where
     /// cargo puts tests.
     #[must_use]
     pub fn path(self) -> Option<PathBuf> {
@@ -130,11 +130,11 @@ impl Program {
         let own = std::env::current_exe()
             .ok()
             .filter(|_| matches!(self, Program::Causewayd | Program::CausewayBus));
-        let beside = own.iter().flat_map(|own| own.ancestors().skip(1).take(2)).map(PathBuf::from);
+        let next_to_it = own.iter().flat_map(|own| own.ancestors().skip(1).take(2)).map(PathBuf::from);
         let can_run = |file: &PathBuf| {
             std::fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
         };
-        beside.chain(std::env::split_paths(&path)).map(|folder| folder.join(self.file())).find(can_run)
+        next_to_it.chain(std::env::split_paths(&path)).map(|folder| folder.join(self.file())).find(can_run)
     }
 
     /// What it says its version is; nothing where it is missing or says none.

@@ -12,10 +12,10 @@ use crate::plan::Plan;
 /// A program's, unless it asks for another. What a member takes when it joins counts in a replay of short connections.
 const LEAST_OUTBOX_BYTES: usize = 256 << 10;
 const MOST_OUTBOX_BYTES: usize = 32 << 20;
-/// The longest message in an outbox is a quarter of it, and so is what may be unread beside it: a message stays where it was written until all it is for have
+/// The longest message in an outbox is a quarter of it, and so is what else may be unread: a message stays where it was written until all it is for have
 /// passed it.
 const PARTS_OF_OUTBOX: usize = 4;
-/// Of a message beside its bytes in the capture: what precedes it in the outbox, and longer names.
+/// Of a message in addition to its bytes in the capture: what precedes it in the outbox, and longer names.
 const HEADER_BYTES: usize = 1024;
 /// Well below what the order log of a bus holds.
 const MOST_UNREAD_MESSAGES: usize = 4096;

@@ -48,13 +48,7 @@ impl Pcap {
         problems: &mut Problems,
     ) -> io::Result<Option<Packet<'w>>> {
         loop {
-            let start = window.peek(RECORD_HEADER_BYTES)?;
-            if start.len() < RECORD_HEADER_BYTES {
-                problems.ends_early |= !start.is_empty();
-                let rest = start.len();
-                window.consume(rest);
-                return Ok(None);
-            }
+            let Some(start) = window.record_header(RECORD_HEADER_BYTES, problems)? else { return Ok(None) };
             let record = self.record(start);
             if record.is_plausible(self.tick_ns) {
                 let bytes = RECORD_HEADER_BYTES + record.captured;

@@ -48,13 +48,7 @@ impl PcapNg {
         problems: &mut Problems,
     ) -> io::Result<Option<Packet<'w>>> {
         loop {
-            let start = window.peek(FRAME_BYTES)?;
-            if start.len() < FRAME_BYTES {
-                problems.ends_early |= !start.is_empty();
-                let rest = start.len();
-                window.consume(rest);
-                return Ok(None);
-            }
+            let Some(start) = window.record_header(FRAME_BYTES, problems)? else { return Ok(None) };
             if start.starts_with(&SECTION.to_le_bytes()) {
                 self.begin_section([start[8], start[9], start[10], start[11]]);
             }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use super::Problems;
+
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Bytes that were read and not yet consumed.
@@ -26,6 +28,17 @@ impl<R: Read> Window<R> {
         }
         let end = self.end.min(self.start + count);
         Ok(&self.bytes[self.start..end])
+    }
+
+    /// What precedes the next record, without consuming it; nothing at the end of the source, which is early where bytes are left.
+    pub fn record_header(&mut self, count: usize, problems: &mut Problems) -> io::Result<Option<&[u8]>> {
+        let left = self.peek(count)?.len();
+        if left < count {
+            problems.ends_early |= left > 0;
+            self.consume(left);
+            return Ok(None);
+        }
+        self.peek(count).map(Some)
     }
 
     /// Takes away bytes that were peeked at.

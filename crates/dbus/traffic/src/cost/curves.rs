@@ -8,7 +8,7 @@ use serde::Serialize;
 use weighbridge_record::{CaseId, Line, PerOp, Run, Summary};
 use weighbridge_stats::Evidence;
 
-/// The process beside the roles whose counts a record has.
+/// The auxiliary process whose counts a record has.
 const BROKER: &str = "broker";
 /// What one program does with a broker alone, and the work that it stands for.
 const ALONE: [(&str, Work); 8] = [

@@ -129,7 +129,7 @@ impl Habits {
                 self.chains.push((call.caller, ended));
             }
         }
-        // A call beside an open one ends a chain and begins none.
+        // A call while another is open ends a chain and begins none.
         if caller.open == 0 {
             caller.chain.add(call.method);
         }

@@ -1,4 +1,4 @@
-//! Our parser beside that of zbus: the same messages, signatures and match rules, both ways.
+//! Our parser against that of zbus: the same messages, signatures and match rules, both ways.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -190,7 +190,7 @@ proptest! {
     }
 }
 
-/// A rule, and values that the messages beside it often share.
+/// A rule, and values that the messages with it often share.
 fn rule() -> impl Strategy<Value = String> {
     let maybe = |key: &'static str, values: &'static [&'static str]| {
         prop::option::of(prop::sample::select(values))

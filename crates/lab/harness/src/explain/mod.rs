@@ -1,7 +1,7 @@
 //! A session that explains: cases and the primitives that they are made of, in sets that take turns with one hub.
 //!
-//! What runs here is measured and counted; what follows from it, the solver, is `explain` in `weighbridge-analysis`. A set is one or two cases and the hub
-//! of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the same in both.
+//! This is the measuring half: what runs here is measured and counted. The solver, which says what follows from it, is
+//! [`weighbridge_analysis::explain`]. A set is one or two cases and the hub of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the same in both.
 
 mod model;
 mod set;

@@ -1,0 +1,6 @@
+//! Tests of the crate alone. Those of a bus that serves are tests of causewayd.
+
+#[cfg(not(loom))]
+mod document;
+#[cfg(loom)]
+mod loom;

@@ -1,0 +1,458 @@
+//! A member in a tokio program: calls, signals, names, and ends of all kinds.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_bus::wire::{Arg, Body};
+use causeway_bus::{
+    AsyncConnection, Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Message, NameReply, ReleaseReply,
+    Signals, name,
+};
+use tokio::sync::Barrier;
+
+use crate::support::*;
+
+const ECHO: &str = "com.example.Echo";
+
+#[test]
+fn role() {
+    let Some((role, socket, _)) = play() else { return };
+    match role.as_str() {
+        "mute" => {
+            let mut mute = Connection::open(&socket).unwrap();
+            mute.request_name(ECHO, 0).unwrap();
+            while mute.next(None).is_ok() {}
+        }
+        "authority" => serve_until_killed(&socket),
+        other => panic!("{other}"),
+    }
+}
+
+/// The outcome of a future that must not take for ever.
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what}"))
+}
+
+async fn connect(bus: &Bus) -> AsyncConnection {
+    AsyncConnection::open(bus.path()).await.unwrap()
+}
+
+fn with(bus: &Bus, options: ConnectionOptions) -> AsyncConnection {
+    AsyncConnection::new(Connection::open_with(bus.path(), options).unwrap()).unwrap()
+}
+
+async fn next(signals: &mut Signals) -> Message {
+    soon("no signal came", signals.next()).await.expect("the stream ended").unwrap()
+}
+
+async fn has_owner(connection: &AsyncConnection, name: &str) {
+    let wait = async {
+        while connection.name_owner(name).is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    soon("the name has no owner", wait).await;
+}
+
+/// Every call waits for all the others: all of them are open at once, from several tasks of one connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_calls_are_open_at_once_and_each_gets_its_own_reply() {
+    let bus = Bus::start();
+    let (service, client) = (connect(&bus).await, connect(&bus).await);
+    service.request_name(ECHO, 0).await.unwrap();
+    let all = Arc::new(Barrier::new(64));
+    for _ in 0..2 {
+        let (service, all) = (service.clone(), Arc::clone(&all));
+        let mut calls = service.calls();
+        tokio::spawn(async move {
+            while let Some(Ok(call)) = calls.next().await {
+                let (service, all) = (service.clone(), Arc::clone(&all));
+                tokio::spawn(async move {
+                    all.wait().await;
+                    let body = text(&call.text().unwrap().repeat(2));
+                    service.reply(&call, body).await.unwrap();
+                });
+            }
+        });
+    }
+    for _ in 0..10 {
+        let calls: Vec<_> = (0..64)
+            .map(|number| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    let body = text(&number.to_string());
+                    let reply = client.call(ECHO, PATH, INTERFACE, "Twice", body).await.unwrap();
+                    assert_eq!(reply.text(), Some(number.to_string().repeat(2).as_str()));
+                })
+            })
+            .collect();
+        for call in calls {
+            soon("no reply", call).await.unwrap();
+        }
+    }
+    assert_eq!(client.statistics().calls_open, 0);
+}
+
+#[tokio::test]
+async fn errors_of_a_call_are_those_of_the_blocking_connection() {
+    let bus = Bus::start();
+    let _service = echo(&bus.path(), ECHO);
+    let client = connect(&bus).await;
+    let error = client.call(ECHO, PATH, INTERFACE, "Fail", text("")).await.unwrap_err();
+    assert_eq!(error.to_string(), "com.example.Error.Fail: as you wish");
+    let error = client.call("com.example.Nobody", PATH, INTERFACE, "Echo", text("")).await.unwrap_err();
+    assert_eq!(error.name(), Some(name::SERVICE_UNKNOWN));
+    let error = client.call(ECHO, "no path", INTERFACE, "Echo", text("")).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    let error = client.emit(PATH, "interface", "Signal", text("")).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    let error = client.add_match("nonsense").await.unwrap_err();
+    assert_eq!(error.name(), Some(name::MATCH_RULE_INVALID));
+    let error = client.request_name(":1.2", 0).await.unwrap_err();
+    assert_eq!(error.name(), Some(name::INVALID_ARGS));
+}
+
+#[tokio::test]
+async fn a_call_ends_after_its_deadline_and_a_reply_that_comes_later_is_discarded() {
+    let bus = Bus::start();
+    let service = connect(&bus).await;
+    let mut calls = service.calls();
+    let options =
+        ConnectionOptions { call_timeout: Duration::from_millis(10), ..ConnectionOptions::default() };
+    let client = with(&bus, options);
+    let error = client.call(service.unique_name(), PATH, INTERFACE, "Slow", text("")).await.unwrap_err();
+    assert_eq!(error.name(), Some(name::NO_REPLY), "{error}");
+    let late = soon("no call came", calls.next()).await.unwrap().unwrap();
+    service.reply(&late, text("late")).await.unwrap();
+
+    // Dropped by the program before its deadline.
+    let patient = connect(&bus).await;
+    let dropped = patient.call(service.unique_name(), PATH, INTERFACE, "Dropped", text(""));
+    assert!(tokio::time::timeout(Duration::from_millis(10), dropped).await.is_err());
+    assert_eq!(patient.statistics().calls_open, 0);
+    let late = soon("no call came", calls.next()).await.unwrap().unwrap();
+    assert_eq!(late.header().member, Some("Dropped"));
+    service.reply(&late, text("late")).await.unwrap();
+    // The late reply is before this one, and nobody's.
+    let call = patient.call(service.unique_name(), PATH, INTERFACE, "Answered", text(""));
+    let answer = async {
+        let call = calls.next().await.unwrap().unwrap();
+        service.reply(&call, text("in time")).await.unwrap();
+    };
+    let (reply, ()) = soon("no reply", async { tokio::join!(call, answer) }).await;
+    assert_eq!(reply.unwrap().text(), Some("in time"));
+}
+
+#[tokio::test]
+async fn each_stream_has_the_signals_of_its_rule_in_the_order_of_the_bus() {
+    let bus = Bus::start();
+    let (sender, listener) = (connect(&bus).await, connect(&bus).await);
+    let rule = |member: &str| format!("interface='{INTERFACE}',member='{member}'");
+    let mut even = listener.add_match(&rule("Even")).await.unwrap();
+    let mut odd = listener.add_match(&rule("Odd")).await.unwrap();
+    let mut all = listener.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
+    for number in 0..100u32 {
+        let member = if number.is_multiple_of(2) { "Even" } else { "Odd" };
+        sender.emit(PATH, INTERFACE, member, Body::default().u32(number)).await.unwrap();
+    }
+    let number = |message: &Message| match message.args()[..] {
+        [Arg::U32(number)] => number,
+        _ => panic!("{message:?}"),
+    };
+    for expected in 0..50 {
+        assert_eq!(number(&next(&mut odd).await), 2 * expected + 1);
+        assert_eq!(number(&next(&mut even).await), 2 * expected);
+    }
+    for expected in 0..100 {
+        let message = next(&mut all).await;
+        assert_eq!((number(&message), message.header().sender), (expected, Some(sender.unique_name())));
+    }
+    // The rule of a stream that is dropped goes, an equal one of another stream stays.
+    let mut equal = listener.add_match(&rule("Even")).await.unwrap();
+    drop(even);
+    drop(all);
+    drop(odd);
+    sender.emit(PATH, INTERFACE, "Even", Body::default().u32(1)).await.unwrap();
+    assert_eq!(number(&next(&mut equal).await), 1);
+    drop(equal);
+    let driver = "org.freedesktop.DBus";
+    // The task of the connection removes the rule at the bus; then there is none to remove.
+    tokio::task::yield_now().await;
+    let rule = text(&rule("Even"));
+    let call = listener.call(driver, "/org/freedesktop/DBus", driver, "RemoveMatch", rule);
+    let error = soon("no answer", call).await.unwrap_err();
+    assert_eq!(error.name(), Some(name::MATCH_RULE_NOT_FOUND), "{error}");
+}
+
+#[tokio::test]
+async fn a_rule_for_a_name_follows_its_owner_from_signal_to_signal() {
+    let bus = Bus::start();
+    let (one, two, listener) = (connect(&bus).await, connect(&bus).await, connect(&bus).await);
+    let rule = format!("sender='{ECHO}',interface='{INTERFACE}'");
+    let mut signals = listener.add_match(&rule).await.unwrap();
+    for round in 0..20u32 {
+        for owner in [&one, &two] {
+            owner.emit(PATH, INTERFACE, "Before", text("")).await.unwrap();
+            assert_eq!(owner.request_name(ECHO, 0).await.unwrap(), NameReply::PrimaryOwner);
+            owner.emit(PATH, INTERFACE, "Owned", Body::default().u32(round)).await.unwrap();
+            assert_eq!(owner.release_name(ECHO).await.unwrap(), ReleaseReply::Released);
+            owner.emit(PATH, INTERFACE, "After", text("")).await.unwrap();
+        }
+    }
+    // All of it is taken at once.
+    for round in 0..20 {
+        for owner in [&one, &two] {
+            let signal = next(&mut signals).await;
+            assert_eq!(signal.header().sender, Some(owner.unique_name()));
+            assert_eq!((signal.header().member, &signal.args()[..]), (Some("Owned"), &[Arg::U32(round)][..]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_had_lost_and_its_loss_is_a_signal() {
+    let bus = Bus::start();
+    let (first, second) = (connect(&bus).await, connect(&bus).await);
+    let mut lost = first.add_match("member='NameLost'").await.unwrap();
+    assert_eq!(
+        first.request_name(ECHO, causeway_bus::ALLOW_REPLACEMENT).await.unwrap(),
+        NameReply::PrimaryOwner
+    );
+    assert_eq!(second.request_name(ECHO, DO_NOT_QUEUE).await.unwrap(), NameReply::Exists);
+    let replaced = second.request_name(ECHO, causeway_bus::REPLACE_EXISTING).await.unwrap();
+    assert_eq!(replaced, NameReply::PrimaryOwner);
+    assert_eq!(next(&mut lost).await.text(), Some(ECHO));
+    assert_eq!(first.name_owner(ECHO).as_deref(), Some(second.unique_name()));
+    assert!(first.list_names().contains(&ECHO.to_owned()));
+    assert_eq!(second.release_name("com.example.Other").await.unwrap(), ReleaseReply::NonExistent);
+}
+
+#[tokio::test]
+async fn calls_that_no_stream_takes_are_refused_and_a_ping_is_answered() {
+    let bus = Bus::start();
+    let (passive, client) = (connect(&bus).await, connect(&bus).await);
+    let ask = |interface, member| client.call(passive.unique_name(), PATH, interface, member, text(""));
+    let refused = soon("no answer", ask(INTERFACE, "Echo")).await.unwrap_err();
+    assert_eq!(refused.name(), Some(name::UNKNOWN_METHOD), "{refused}");
+    soon("no answer", ask("org.freedesktop.DBus.Peer", "Ping")).await.unwrap();
+    // Refused when the last stream is dropped, if not before.
+    let calls = passive.calls();
+    let call = ask(INTERFACE, "Echo");
+    let drop_later = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        drop(calls);
+    };
+    let (refused, ()) = soon("no answer", async { tokio::join!(call, drop_later) }).await;
+    assert_eq!(refused.unwrap_err().name(), Some(name::UNKNOWN_METHOD));
+}
+
+#[tokio::test]
+async fn described_objects_are_answered_whether_a_stream_takes_calls_or_not() {
+    let bus = Bus::start();
+    let (service, client) = (connect(&bus).await, connect(&bus).await);
+    let ask = |path| {
+        client.call(
+            service.unique_name(),
+            path,
+            "org.freedesktop.DBus.Introspectable",
+            "Introspect",
+            text(""),
+        )
+    };
+    let described = |reply: causeway_bus::Reply| reply.text().unwrap().matches("<interface").count();
+    let default = soon("no answer", ask(PATH)).await.unwrap();
+    assert_eq!(described(default), 2, "without a stream, and nothing is described");
+    let mut calls = service.calls();
+    let refuse = async {
+        let call = calls.next().await.unwrap().unwrap();
+        service.reply_error(&call, name::UNKNOWN_METHOD, "no").await.unwrap();
+    };
+    let (default, ()) = soon("no answer", async { tokio::join!(ask("/"), refuse) }).await;
+    assert_eq!(described(default.unwrap()), 2, "the program does not know it, and nothing is described");
+    service.describe(PATH, "<interface name=\"com.example.Test\"/>").unwrap();
+    for (path, interfaces) in [(PATH, 3), ("/", 2)] {
+        assert_eq!(described(soon("no answer", ask(path)).await.unwrap()), interfaces, "{path}");
+    }
+    drop(calls);
+    assert_eq!(described(soon("no answer", ask(PATH)).await.unwrap()), 3, "without a stream");
+    let refused = soon("no answer", ask("/nowhere")).await.unwrap_err();
+    assert_eq!(refused.name(), Some(name::UNKNOWN_METHOD), "{refused}");
+}
+
+/// Outboxes and the order log are full all the time, and one thread serves both sides.
+#[tokio::test(flavor = "current_thread")]
+async fn two_members_that_flood_each_other_in_one_thread_get_on() {
+    let bus = Bus::start_small();
+    let small = || ConnectionOptions {
+        outbox_bytes: 4096,
+        laggard_deadline: Some(PATIENCE),
+        ..ConnectionOptions::default()
+    };
+    let (one, two) = (with(&bus, small()), with(&bus, small()));
+    let names = [one.unique_name().to_owned(), two.unique_name().to_owned()];
+    let flood = |connection: AsyncConnection, other: String| {
+        let mut calls = connection.calls();
+        let serve = {
+            let connection = connection.clone();
+            tokio::spawn(async move {
+                for _ in 0..200 {
+                    let call = calls.next().await.unwrap().unwrap();
+                    connection.reply(&call, Body::default().blob(call.body())).await.unwrap();
+                }
+            })
+        };
+        async move {
+            let all: Vec<_> = (0..200)
+                .map(|_| {
+                    let (connection, other) = (connection.clone(), other.clone());
+                    let body = Body::default().blob(&[7; 600]);
+                    tokio::spawn(async move { connection.call(&other, PATH, INTERFACE, "Take", body).await })
+                })
+                .collect();
+            for call in all {
+                call.await.unwrap().unwrap();
+            }
+            serve.await.unwrap();
+        }
+    };
+    let [first, second] = names;
+    let both = async { tokio::join!(flood(one, second), flood(two, first)) };
+    soon("the flood does not come through", both).await;
+}
+
+#[tokio::test]
+async fn calls_end_when_their_callee_is_killed() {
+    let bus = Bus::start();
+    let client = connect(&bus).await;
+    for round in 0..3 {
+        let mut victim = start_role(module_path!(), "mute", &bus.path(), round);
+        has_owner(&client, ECHO).await;
+        let ask = || client.call(ECHO, PATH, INTERFACE, "Never", text(""));
+        let kill = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            victim.kill();
+        };
+        let (one, two, ()) =
+            soon("the death goes unnoticed", async { tokio::join!(ask(), ask(), kill) }).await;
+        for ended in [one, two] {
+            assert_eq!(ended.unwrap_err().name(), Some(name::NO_REPLY));
+        }
+        assert_eq!(ask().await.unwrap_err().name(), Some(name::SERVICE_UNKNOWN));
+    }
+}
+
+#[tokio::test]
+async fn members_go_on_when_the_bus_ends_and_are_told_once() {
+    let bus = Bus::start();
+    let (service, client) = (connect(&bus).await, connect(&bus).await);
+    service.request_name(ECHO, 0).await.unwrap();
+    let mut calls = service.calls();
+    let mut signals = client.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
+    let mut other = client.add_match("member='Other'").await.unwrap();
+    // Both know each other before the end, also how to wake each other: their tasks wait when the call comes.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let serve = async |calls: &mut causeway_bus::Calls| {
+        let call = calls.next().await.unwrap().unwrap();
+        service.emit(PATH, INTERFACE, "Called", text("")).await.unwrap();
+        service.reply(&call, text("answer")).await.unwrap();
+    };
+    let ask = || client.call(ECHO, PATH, INTERFACE, "Ask", text(""));
+    let (reply, ()) = soon("no reply", async { tokio::join!(ask(), serve(&mut calls)) }).await;
+    assert_eq!(reply.unwrap().text(), Some("answer"));
+    assert_eq!(next(&mut signals).await.header().member, Some("Called"));
+
+    tokio::task::spawn_blocking(move || drop(bus)).await.unwrap();
+    assert!(matches!(soon("not told", signals.next()).await, Some(Err(Error::AuthorityGone))));
+    assert!(matches!(soon("not told", other.next()).await, Some(Err(Error::AuthorityGone))));
+    assert!(matches!(soon("not told", calls.next()).await, Some(Err(Error::AuthorityGone))));
+    let (reply, ()) = soon("no reply", async { tokio::join!(ask(), serve(&mut calls)) }).await;
+    assert_eq!(reply.unwrap().text(), Some("answer"));
+    assert_eq!(next(&mut signals).await.header().member, Some("Called"));
+    let gone = soon("no answer", client.request_name(ECHO, 0)).await;
+    assert!(matches!(gone, Err(Error::AuthorityGone)), "{gone:?}");
+    let gone = soon("no answer", client.add_match("member='More'")).await;
+    assert!(matches!(gone, Err(Error::AuthorityGone)), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_call_of_the_bus_itself_ends_with_the_bus() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bus");
+    let mut authority = start_role(module_path!(), "authority", &path, 0);
+    eventually("the bus does not come up", || Connection::open(&path).is_ok());
+    let client = AsyncConnection::open(&path).await.unwrap();
+    client.request_name(ECHO, 0).await.unwrap();
+    // It stands still, so that it cannot answer.
+    authority.stop();
+    let end = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        authority.kill();
+    };
+    let (gone, ()) = soon("no end", async { tokio::join!(client.release_name(ECHO), end) }).await;
+    assert!(matches!(gone, Err(Error::AuthorityGone)), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_program_that_takes_nothing_loses_its_connection_and_all_its_tasks_learn_why() {
+    let bus = Bus::start();
+    let options = ConnectionOptions { inbox_bytes: 10_000, ..ConnectionOptions::default() };
+    let lazy = with(&bus, options);
+    let mut signals = lazy.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
+    let mute = connect(&bus).await;
+    let _never = mute.calls();
+    let waits = {
+        let (lazy, mute) = (lazy.clone(), mute.unique_name().to_owned());
+        tokio::spawn(async move { lazy.call(&mute, PATH, INTERFACE, "Never", text("")).await })
+    };
+    let sender = connect(&bus).await;
+    for _ in 0..50 {
+        sender.emit(PATH, INTERFACE, "Long", Body::default().blob(&[1; 1000])).await.unwrap();
+    }
+    let ended = soon("the call goes on", waits).await.unwrap().unwrap_err();
+    assert!(matches!(&ended, Error::Disconnected(why) if why.contains("10000 bytes")), "{ended}");
+    let mut last = None;
+    while let Some(signal) = soon("the stream goes on", signals.next()).await {
+        last = Some(signal);
+    }
+    assert!(matches!(last, Some(Err(Error::Disconnected(_)))), "{last:?}");
+    assert!(matches!(lazy.emit(PATH, INTERFACE, "More", text("")).await, Err(Error::Disconnected(_))));
+}
+
+#[tokio::test]
+async fn a_member_leaves_the_bus_with_its_last_handle_and_stream() {
+    let bus = Bus::start();
+    let watcher = connect(&bus).await;
+    let leaver = connect(&bus).await;
+    leaver.request_name(ECHO, 0).await.unwrap();
+    let rule = format!("member='NameOwnerChanged',arg0='{}'", leaver.unique_name());
+    let mut changes = watcher.add_match(&rule).await.unwrap();
+    let (second, calls) = (leaver.clone(), leaver.calls());
+    drop(leaver);
+    drop(second);
+    assert!(watcher.name_owner(ECHO).is_some());
+    drop(calls);
+    // Its arrival may come first.
+    while !matches!(next(&mut changes).await.args()[..], [_, Arg::Text(_), Arg::Text("")]) {}
+}
+
+/// Neither an idle member nor one whose bus has ended keeps the thread busy.
+#[test]
+fn a_member_without_work_lets_its_thread_sleep() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let bus = Bus::start();
+        let member = connect(&bus).await;
+        let mut signals = member.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
+        let sleeps = async || {
+            let before = tokio::runtime::Handle::current().metrics().worker_park_count(0);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::runtime::Handle::current().metrics().worker_park_count(0) - before
+        };
+        let with_bus = sleeps().await;
+        tokio::task::spawn_blocking(move || drop(bus)).await.unwrap();
+        assert!(matches!(soon("not told", signals.next()).await, Some(Err(Error::AuthorityGone))));
+        let without_bus = sleeps().await;
+        assert!(with_bus <= 10 && without_bus <= 10, "the thread woke {with_bus} and {without_bus} times");
+    });
+}

@@ -1,0 +1,144 @@
+//! Elements of a configuration that are accepted, and those that are refused, as dbus-daemon does where it is installed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use causewayd::config_file;
+
+/// A limit, and words of the sentence with which it is refused.
+const LIMITS: &[(&str, Option<&str>)] = &[
+    ("<limit name='auth_timeout'>1</limit>", None),
+    ("<limit name='reply_timeout'>1</limit>", None),
+    ("<limit name='max_names_per_connection'>0</limit>", None),
+    ("<limit name='auth_timeout'>-1</limit>", Some("auth_timeout is -1")),
+    ("<limit name='service_start_timeout'>-1</limit>", Some("service_start_timeout is -1")),
+    ("<limit name='pending_fd_timeout'>-1</limit>", Some("pending_fd_timeout is -1")),
+    ("<limit name='max_message_size'>-1</limit>", Some("max_message_size is -1")),
+    ("<limit name='max_incoming_unix_fds'>-1</limit>", Some("max_incoming_unix_fds is -1")),
+    ("<limit name='max_match_rules_per_connection'>-5</limit>", Some("max_match_rules_per_connection is -5")),
+    ("<limit name='auth_timeout'>soon</limit>", Some("invalid number")),
+    ("<limit>1</limit>", Some("has no name")),
+];
+
+/// Attributes of a policy, its content, and words of the sentence with which it is refused.
+const POLICIES: &[(&str, &str, Option<&str>)] = &[
+    ("context='default'", "<allow eavesdrop='true'/>", None),
+    ("context='default'", "<allow own='a.B' log='true'/>", None),
+    ("context='default'", "<deny user='*' log='true'/>", None),
+    ("context='default'", "<deny group='no such group'/>", None),
+    ("context='default'", "<allow send_destination='*' send_broadcast='true'/>", None),
+    ("context='default'", "<allow send_destination_prefix='a' send_broadcast='true'/>", None),
+    ("context='default'", "<allow send_destination='a.B' send_broadcast='false'/>", None),
+    ("context='default'", "<allow send_interface='a.B' send_member='M'/>", None),
+    ("context='default'", "<allow send_path='/a' send_member='M' max_fds='0'/>", None),
+    ("context='default'", "<allow send_error='a.E' send_path='/a'/>", None),
+    ("context='default'", "<allow receive_type='*' receive_requested_reply='true'/>", None),
+    ("context='mandatory'", "<deny user='*'/>", None),
+    ("user='root'", "<allow own='a.B'/><deny user='no such user'/>", None),
+    ("user='no such user'", "<allow own='a.B'/>", None),
+    ("group='root'", "<allow own_prefix='a.B'/>", None),
+    // A rule of no condition would be one about everything.
+    ("context='default'", "<allow/>", Some("matches nothing")),
+    ("context='default'", "<deny/>", Some("matches nothing")),
+    ("context='default'", "<deny log='true'/>", Some("matches nothing")),
+    ("context='default'", "<allow max_fds='2'/>", Some("matches nothing")),
+    ("user='root'", "<allow/>", Some("matches nothing")),
+    // Who may connect is decided before a connection has rules of its own.
+    ("user='root'", "<deny user='*'/>", Some("applies to all users")),
+    ("user='root'", "<deny group='*'/>", Some("applies to all users")),
+    ("user='root'", "<allow user='root'/>", Some("applies to all users")),
+    ("group='root'", "<deny user='root'/>", Some("<policy group=…>")),
+    ("group='root'", "<deny group='root'/>", Some("<policy group=…>")),
+    ("context='default'", "<allow own='*' own_prefix='a'/>", Some("one of own and own_prefix")),
+    ("context='default'", "<allow own='a.B' eavesdrop='true'/>", Some("one of send_")),
+    ("context='default'", "<allow own='a.B' max_fds='1'/>", Some("one of send_")),
+    ("context='default'", "<allow own='a.B' send_type='signal'/>", Some("one of send_")),
+    ("context='default'", "<allow user='*' group='*'/>", Some("one of user and group")),
+    ("context='default'", "<allow user='*' max_fds='1'/>", Some("one of send_")),
+    ("context='default'", "<allow send_interface='a.B' receive_sender='a.C'/>", Some("one of send_")),
+    (
+        "context='default'",
+        "<allow send_destination='a.B' send_destination_prefix='a'/>",
+        Some("one of send_destination"),
+    ),
+    (
+        "context='default'",
+        "<allow send_destination='a.B' send_broadcast='true'/>",
+        Some("both a broadcast and for a.B"),
+    ),
+    ("context='default'", "<allow send_member='M'/>", Some("send_member needs")),
+    ("context='default'", "<allow receive_member='*'/>", Some("receive_member needs")),
+    ("context='default'", "<allow send_interface='a.B' send_error='a.E'/>", Some("an error has no member")),
+    (
+        "context='default'",
+        "<allow receive_path='/a' receive_member='M' receive_error='a.E'/>",
+        Some("an error has no member"),
+    ),
+    ("context='default'", "<allow send_type='nonsense'/>", Some("unknown message type `nonsense`")),
+    ("context='default'", "<allow send_broadcast='*'/>", Some("true or false")),
+    ("context='default'", "<allow eavesdrop='maybe'/>", Some("true or false")),
+    ("context='default'", "<allow own='a.B' color='a'/>", Some("unknown attribute color")),
+    ("context='default'", "<allow user='*' colour='a'/>", Some("unknown attribute colour")),
+    ("context='default'", "<allow send_sender='a'/>", Some("unknown attribute send_sender")),
+    ("context='default'", "<allow receive_destination='a'/>", Some("unknown attribute receive_destination")),
+    ("context='default'", "<allow receive_broadcast='true'/>", Some("unknown attribute receive_broadcast")),
+    ("context='default'", "<permit own='*'/>", Some("unknown policy rule <permit>")),
+    ("context='default'", "all", Some("unexpected text `all` in <policy>")),
+    ("context='default'", "<allow own='*'>all</allow>", Some("unexpected text `all` in <allow>")),
+    ("context='default'", "<allow own='*'><deny own='a.B'/></allow>", Some("unexpected element <deny>")),
+    ("context='other'", "<allow own='a.B'/>", Some("a <policy> has one of")),
+    ("context='default' user='root'", "<allow own='a.B'/>", Some("a <policy> has one of")),
+    ("", "<allow own='a.B'/>", Some("a <policy> has one of")),
+    ("context='default' colour='a'", "<allow own='a.B'/>", Some("unknown attribute colour of <policy>")),
+];
+
+/// Does dbus-daemon serve a bus with this configuration? Nothing if it is not installed.
+fn daemon_accepts(file: &Path) -> Option<bool> {
+    let mut command = Command::new("dbus-daemon");
+    command.arg("--config-file").arg(file).args(["--nofork", "--nopidfile", "--print-address"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut daemon = command.spawn().ok()?;
+    let mut line = String::new();
+    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    Some(!line.is_empty())
+}
+
+#[test]
+fn what_dbus_daemon_refuses_is_refused_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bus.conf");
+    let mut is_installed = true;
+    let policies = POLICIES
+        .iter()
+        .map(|(policy, content, refused)| (format!("<policy {policy}>{content}</policy>"), *refused));
+    let limits = LIMITS.iter().map(|(limit, refused)| ((*limit).to_owned(), *refused));
+    for (shown, refused) in policies.chain(limits) {
+        // dbus-daemon tells a configuration by its document type.
+        let text = format!(
+            "<!DOCTYPE busconfig PUBLIC '-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN' \
+             'http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd'>\
+             <busconfig><listen>unix:tmpdir={}</listen>{shown}</busconfig>",
+            folder.path().display()
+        );
+        std::fs::write(&file, text).unwrap();
+        match (config_file::read(&file), refused) {
+            (Ok(_), None) => {}
+            (Err(bad), Some(words)) => {
+                assert!(bad.to_string().contains(words), "{shown}: {bad}");
+            }
+            (read, _) => panic!("{shown}: {:?}", read.map(|config| config.policy)),
+        }
+        if is_installed {
+            match daemon_accepts(&file) {
+                Some(accepts) => assert_eq!(accepts, refused.is_none(), "dbus-daemon: {shown}"),
+                None => is_installed = false,
+            }
+        }
+    }
+    if !is_installed {
+        println!("skipped: dbus-daemon is not installed, so that its answers cannot be compared");
+    }
+}

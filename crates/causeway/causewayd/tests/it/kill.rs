@@ -1,0 +1,205 @@
+//! A member is killed, and stopped, after instruction k of sending a signal, for many k.
+//!
+//! It runs in a child under `PTRACE_SINGLESTEP`. Killed, its signal is received by all who want it or by none, also by those who
+//! sleep, and the others go on. Stopped, the others go on and it is evicted; when it continues, its signal was received by all or
+//! its call fails.
+//!
+//! `CAUSEWAY_KILL_EVERY` is the step from one k to the next, 1 for all; without it some twenty are taken.
+
+use std::time::Duration;
+
+use causeway_bus::wire::Body;
+use causeway_bus::{AuthorityOptions, Connection, Error, Monitor, Observed, Payload};
+use nix::sys::signal::{Signal, raise};
+
+use crate::support::*;
+
+const SENT: i32 = 0;
+const EVICTED: i32 = 7;
+
+#[test]
+fn role() {
+    let Some((_, socket, descriptors)) = play() else { return };
+    let payload = Payload::from(Body::default().text(&"v".repeat(200)));
+    let payload = (0..descriptors).fold(payload, |payload, _| payload.descriptor(file("victim")));
+    let mut victim = Connection::open(socket).unwrap();
+    // The first stop is for its tracer to find it, the second for the moment before the send.
+    raise(Signal::SIGSTOP).unwrap();
+    raise(Signal::SIGSTOP).unwrap();
+    let sent = victim.emit(PATH, INTERFACE, "Victim", payload);
+    raise(Signal::SIGSTOP).unwrap();
+    std::process::exit(match sent {
+        Ok(()) => SENT,
+        Err(Error::Disconnected(_)) => EVICTED,
+        Err(other) => panic!("{other}"),
+    });
+}
+
+/// A bus with two members that wait for signals in threads of their own, and a victim that is about to send one.
+struct Scene {
+    victim: Traced,
+    _peer: Running,
+    monitor: Monitor,
+    survivor: Connection,
+    listeners: Vec<std::thread::JoinHandle<Vec<String>>>,
+    _bus: Bus,
+}
+
+impl Scene {
+    /// The signal of the victim has so many descriptors.
+    fn new(options: AuthorityOptions, descriptors: u64) -> Scene {
+        let bus = Bus::start_with(options);
+        let survivor = bus.member();
+        let listeners = (0..2)
+            .map(|_| {
+                let mut listener = bus.member();
+                listener.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+                std::thread::spawn(move || {
+                    let mut seen = Vec::new();
+                    while seen.last().map(String::as_str) != Some("End") {
+                        let message = signal(&mut listener);
+                        let member = message.header().member.unwrap().to_owned();
+                        let expected = if member == "Victim" { descriptors } else { 0 };
+                        assert_eq!(message.take_descriptors().len() as u64, expected);
+                        seen.push(member);
+                    }
+                    seen
+                })
+            })
+            .collect();
+        let monitor = Monitor::open(bus.path()).unwrap();
+        let peer = start_role(module_path!(), "victim", &bus.path(), descriptors);
+        let victim = Traced::seize_stopped(peer.pid() as i32);
+        assert_eq!(victim.run(), None);
+        let scene = Scene { victim, _peer: peer, monitor, survivor, listeners, _bus: bus };
+        // Both listeners sleep: slots 2 and 3, behind the authority and the survivor.
+        eventually("the listeners do not fall asleep", || {
+            (2..4).all(|slot| {
+                scene.survivor.order_log().armed(slot).load(std::sync::atomic::Ordering::Relaxed) & 3 == 1
+            })
+        });
+        scene
+    }
+
+    /// What both listeners saw.
+    fn seen(&mut self) -> Vec<String> {
+        let mut seen: Vec<Vec<String>> =
+            self.listeners.drain(..).map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(seen[0], seen[1], "the listeners saw different orders");
+        seen.swap_remove(0)
+    }
+
+    /// When the others have read on, nothing of the victim is left in this process, which serves the bus.
+    fn ends_without_descriptors(mut self, k: u64) {
+        eventually(&format!("a descriptor is left of one that ended after {k} instructions"), || {
+            self.survivor.next(Some(Duration::ZERO)).unwrap();
+            open_texts(std::process::id()) == 0
+        });
+    }
+}
+
+/// The numbers of instructions after which something happens.
+fn moments(descriptors: u64) -> Vec<u64> {
+    let mut scene = Scene::new(AuthorityOptions::default(), descriptors);
+    let mut count = 0;
+    while scene.victim.step(1) {
+        count += 1;
+    }
+    assert_eq!(scene.victim.run(), Some(SENT));
+    scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
+    assert_eq!(scene.seen(), ["Victim", "End"]);
+    let every = setting("CAUSEWAY_KILL_EVERY", count / 12).max(1);
+    eprintln!("{count} instructions, every {every}th");
+    (0..=count).step_by(every as usize).collect()
+}
+
+#[test]
+fn a_member_killed_at_any_instruction_of_a_send_leaves_all_or_nothing_of_its_signal() {
+    kill_at_every_instruction(0);
+}
+
+#[test]
+fn a_member_killed_while_it_sends_descriptors_leaves_all_or_nothing_too_and_no_descriptor() {
+    kill_at_every_instruction(2);
+}
+
+fn kill_at_every_instruction(descriptors: u64) {
+    own_process!();
+    let mut sent = 0;
+    let moments = moments(descriptors);
+    for k in &moments {
+        let mut scene = Scene::new(AuthorityOptions::default(), descriptors);
+        scene.victim.step(*k);
+        scene.victim.kill();
+        // Up to the end of the victim in the log: is its signal there?
+        let mut is_there = false;
+        loop {
+            match scene.monitor.next(Some(PATIENCE)).unwrap() {
+                Some(Observed::Message(message)) => match message.header().member {
+                    Some("Victim") => is_there = true,
+                    Some("NameOwnerChanged") if message.args()[2] == causeway_bus::wire::Arg::Text("") => {
+                        break;
+                    }
+                    _ => {}
+                },
+                other => panic!("{other:?}"),
+            }
+        }
+        if is_there {
+            // No further message comes: those asleep are woken because the victim is dead.
+            sent += 1;
+            eventually("a listener was left asleep", || {
+                (2..4).all(|slot| {
+                    let order = scene.survivor.order_log();
+                    order.statistic(slot, causeway_bus::shared::order::Statistic::Received) > 0
+                        && order.cursor(slot).load(std::sync::atomic::Ordering::Relaxed) > 0
+                })
+            });
+        }
+        scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
+        let expected: &[&str] = if is_there { &["Victim", "End"] } else { &["End"] };
+        assert_eq!(scene.seen(), expected, "killed after {k} instructions");
+        scene.ends_without_descriptors(*k);
+    }
+    assert!(sent > 0 && sent < moments.len(), "{sent} of {}", moments.len());
+}
+
+#[test]
+fn a_member_stopped_at_any_instruction_of_a_send_holds_nobody_up() {
+    stop_at_every_instruction(0);
+}
+
+#[test]
+fn a_member_stopped_while_it_sends_descriptors_holds_nobody_up() {
+    stop_at_every_instruction(2);
+}
+
+fn stop_at_every_instruction(descriptors: u64) {
+    own_process!();
+    for k in moments(descriptors) {
+        // Only the victim is stopped, and others may be slow on a loaded machine.
+        let deadline = Duration::from_millis(600);
+        let mut scene = Scene::new(
+            AuthorityOptions { order_entries: 32, laggard_deadline: deadline, ..AuthorityOptions::default() },
+            descriptors,
+        );
+        scene.victim.step(k);
+        // Others send several laps of the log, and put the victim out.
+        for _ in 0..100 {
+            scene.survivor.emit(PATH, INTERFACE, "Go", Body::default()).unwrap();
+        }
+        let reached_end = scene.victim.run();
+        let code = reached_end.or_else(|| scene.victim.run());
+        scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
+        let seen = scene.seen();
+        let is_there = seen.iter().any(|member| member == "Victim");
+        assert_eq!(seen.len(), 101 + usize::from(is_there));
+        match code {
+            Some(SENT) => assert!(is_there, "sent and not received, stopped after {k} instructions"),
+            // Stopped after its entry, it may learn of both.
+            Some(EVICTED) => {}
+            other => panic!("{other:?} after {k} instructions"),
+        }
+        scene.ends_without_descriptors(k);
+    }
+}

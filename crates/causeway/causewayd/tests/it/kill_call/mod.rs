@@ -1,0 +1,293 @@
+//! Caller, callee or causewayd is killed after system call k of a call, for many k: between members, and between a member and a client.
+//!
+//! The victim runs under ptrace, and the call has a descriptor. At each point the other ends get the reply or an error, the victim's
+//! name passes on to the next in its queue, the other members still call each other, and causewayd has no descriptor, mapping or name more than before.
+//!
+//! `CAUSEWAY_CALL_KILL_EVERY` is the step from one k to the next, 1 for all; without it about eight are taken of each kind. How long it took from a kill to
+//! the end of the call is printed: `cargo test -p causewayd --test it kill_call:: -- --nocapture`.
+
+mod party;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use causeway_bus::wire::Body;
+use causeway_bus::{Connection as Member, NameReply};
+use nix::sys::signal::{Signal, raise};
+use party::{End, Event, Kind, Party, is_end_of_bus, is_end_of_callee};
+
+use crate::support::*;
+
+/// The name of the victim, for which another member waits.
+const VICTIM: &str = "com.example.Victim";
+const KIND: &str = "CAUSEWAYD_TEST_KIND";
+const ADDRESS: &str = "CAUSEWAYD_TEST_ADDRESS";
+const TO: &str = "CAUSEWAYD_TEST_TO";
+
+/// Caller and callee.
+const WAYS: [(Kind, Kind); 3] =
+    [(Kind::Member, Kind::Member), (Kind::Client, Kind::Member), (Kind::Member, Kind::Client)];
+
+#[test]
+fn role() {
+    let Some((role, native, _)) = play() else { return };
+    let variable = |name| std::env::var(name).unwrap();
+    let kind = if variable(KIND) == "Member" { Kind::Member } else { Kind::Client };
+    let mut victim = Party::open(kind, &native, &variable(ADDRESS));
+    victim.request_name(VICTIM);
+    // The first stop is for its tracer to find it, the second for the moment before the call.
+    raise(Signal::SIGSTOP).unwrap();
+    raise(Signal::SIGSTOP).unwrap();
+    match role.as_str() {
+        "caller" => drop(victim.call(&variable(TO), None)),
+        "callee" => while victim.step(PATIENCE) != Event::Answered {},
+        other => panic!("{other}"),
+    }
+    raise(Signal::SIGSTOP).unwrap();
+}
+
+/// A bus with two members that have called each other. The first waits for the name of the victim.
+struct Scene {
+    bus: NativeBus,
+    heir: Member,
+    other: Member,
+}
+
+impl Scene {
+    fn start() -> Scene {
+        let bus = NativeBus::start();
+        let (heir, other) = (bus.member(), bus.member());
+        let mut scene = Scene { bus, heir, other };
+        scene.others_call_each_other();
+        scene
+    }
+
+    fn open(&self, kind: Kind) -> Party {
+        Party::open(kind, &self.bus.path(), &self.bus.broker.address)
+    }
+
+    fn others_call_each_other(&mut self) {
+        let to = self.other.unique_name().to_owned();
+        let asked = self.heir.start_call(&to, "/", "com.example.Test", "Others", Body::default()).unwrap();
+        let got = call(&mut self.other);
+        self.other.reply(&got, Body::default()).unwrap();
+        self.heir.finish_call(asked, PATIENCE).unwrap();
+    }
+
+    /// A victim that has its name, for which the heir waits, and is about to call, or to wait for a call. Its unique name is the second.
+    fn victim(&mut self, role: &str, kind: Kind, to: &str) -> (Victim, String) {
+        let kind = format!("{kind:?}");
+        let address = self.bus.broker.address.as_str();
+        let mut command = role_of(module_path!(), role, &self.bus.path());
+        let process = Running::start(command.envs([(KIND, kind.as_str()), (ADDRESS, address), (TO, to)]));
+        let traced = Traced::seize_stopped(process.pid() as i32);
+        assert_eq!(traced.run(), None, "the victim ends too soon");
+        let unique = self.heir.name_owner(VICTIM).unwrap();
+        assert_eq!(self.heir.request_name(VICTIM, 0).unwrap(), NameReply::InQueue);
+        (Victim { traced, _process: process }, unique)
+    }
+
+    /// What causewayd and this process have, and how many names there are, when nobody is there but the two members.
+    fn held(&self) -> (Held, Held, usize) {
+        let theirs = Held::by(self.bus.broker.child.pid());
+        (theirs, Held::by(std::process::id()), self.heir.list_names().len())
+    }
+
+    /// The victim is dead: its name passes on, the others call each other, and nothing is left that was not there before.
+    fn goes_on(&mut self, before: (Held, Held, usize), at: &str) {
+        let own = self.heir.unique_name().to_owned();
+        eventually(&format!("{at}: the name does not pass on"), || {
+            self.heir.name_owner(VICTIM).as_deref() == Some(&own)
+        });
+        self.heir.release_name(VICTIM).unwrap();
+        let start = Instant::now();
+        loop {
+            // Those who read on let go of what a dead member had; causewayd reads when it is asked.
+            self.others_call_each_other();
+            ask_bus(&mut self.heir);
+            let seen = self.held();
+            if seen.0.is_within(before.0) && seen.1.is_within(before.1) && seen.2 <= before.2 {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{at}: {seen:?} is left, and there were {before:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Fields are dropped in their order: the tracer reaps the process.
+struct Victim {
+    traced: Traced,
+    _process: Running,
+}
+
+/// What became of a kill.
+struct Killed {
+    /// System calls that the victim has returned from before.
+    calls: u64,
+    end: End,
+    /// From the kill to the end of the call.
+    took: Duration,
+}
+
+/// The moments of a kill after a run to the end that has `calls` system calls.
+fn moments(calls: u64) -> impl Iterator<Item = u64> {
+    let every = std::env::var("CAUSEWAY_CALL_KILL_EVERY").ok().and_then(|text| text.parse().ok());
+    let every: u64 = every.unwrap_or(calls / 8);
+    (0..=calls).step_by(every.max(1) as usize)
+}
+
+/// Prints how the calls ended.
+fn report(what: &str, way: (Kind, Kind), killed: &[Killed]) {
+    let mut ends = std::collections::BTreeMap::new();
+    for killed in killed {
+        *ends.entry(format!("{:?}", killed.end)).or_insert(0) += 1;
+    }
+    let has_failed = |killed: &&Killed| !matches!(killed.end, End::Reply | End::OutOfReach);
+    let mut took: Vec<_> = killed.iter().filter(has_failed).map(|killed| killed.took).collect();
+    took.sort_unstable();
+    let calls = killed.iter().map(|killed| killed.calls).max().unwrap_or(0);
+    eprint!("{what} killed, {way:?}: {} moments of {calls} system calls; {ends:?}", killed.len());
+    match (took.get(took.len() / 2), took.last()) {
+        (Some(median), Some(worst)) => {
+            eprintln!("; from the kill to the error {median:?}, at worst {worst:?}")
+        }
+        _ => eprintln!(),
+    }
+}
+
+#[test]
+fn a_call_whose_callee_is_killed_after_any_system_call_ends_and_leaves_nothing() {
+    own_process!();
+    for way in WAYS {
+        let mut scene = Scene::start();
+        let before = scene.held();
+        let whole = kill_callee(&mut scene, way, u64::MAX);
+        assert_eq!(whole.end, End::Reply, "{way:?}");
+        scene.goes_on(before, "at the end of the call");
+        let mut all = Vec::new();
+        for k in moments(whole.calls) {
+            let killed = kill_callee(&mut scene, way, k);
+            let at = format!("{way:?}, callee killed after {k} of {} system calls", whole.calls);
+            assert!(is_end_of_callee(&killed.end), "{at}: {:?}", killed.end);
+            scene.goes_on(before, &at);
+            all.push(killed);
+        }
+        report("callee", way, &all);
+        assert!(all.iter().any(|killed| killed.end != End::Reply), "{way:?}: all calls were answered");
+    }
+}
+
+fn kill_callee(scene: &mut Scene, (caller, callee): (Kind, Kind), k: u64) -> Killed {
+    let (victim, unique) = scene.victim("callee", callee, "");
+    let mut caller = scene.open(caller);
+    std::thread::scope(|scope| {
+        let calling = scope.spawn(move || (caller.call(&unique, None), Instant::now()));
+        let calls = victim.traced.run_calls(k, || false);
+        if k == u64::MAX {
+            eventually("the call is not answered", || calling.is_finished());
+        }
+        let start = Instant::now();
+        victim.traced.kill();
+        let (end, ended) = calling.join().unwrap();
+        Killed { calls, end, took: ended.saturating_duration_since(start) }
+    })
+}
+
+#[test]
+fn a_caller_killed_after_any_system_call_of_its_call_leaves_nothing() {
+    own_process!();
+    for way in WAYS {
+        let mut scene = Scene::start();
+        let before = scene.held();
+        let (calls, answered) = kill_caller(&mut scene, way, u64::MAX);
+        assert_eq!(answered, 1, "{way:?}");
+        scene.goes_on(before, "at the end of the call");
+        let mut count = [0; 2];
+        for k in moments(calls) {
+            let (_, answered) = kill_caller(&mut scene, way, k);
+            let at = format!("{way:?}, caller killed after {k} of {calls} system calls");
+            assert!(answered <= 1, "{at}: {answered} calls came");
+            scene.goes_on(before, &at);
+            count[answered] += 1;
+        }
+        eprintln!(
+            "caller killed, {way:?}: {calls} system calls; {} were not sent, {} were",
+            count[0], count[1]
+        );
+        assert!(count[0] > 0, "{way:?}: all calls were sent");
+    }
+}
+
+/// Returns from how many system calls the caller returned, and how many calls the callee got.
+fn kill_caller(scene: &mut Scene, (caller, callee): (Kind, Kind), k: u64) -> (u64, usize) {
+    let mut callee = scene.open(callee);
+    callee.watch_owners();
+    let (victim, unique) = scene.victim("caller", caller, &callee.unique_name());
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(move || {
+            let (start, mut answered) = (Instant::now(), 0);
+            loop {
+                match callee.step(Duration::from_millis(100)) {
+                    Event::Answered => answered += 1,
+                    Event::Left(name) if name == unique => return answered,
+                    Event::Left(_) | Event::None => {}
+                    Event::Closed => panic!("the bus closed the connection of the callee"),
+                }
+                assert!(start.elapsed() < PATIENCE, "the end of the caller is not announced");
+            }
+        });
+        let calls = victim.traced.run_calls(k, || false);
+        victim.traced.kill();
+        (calls, serving.join().unwrap())
+    })
+}
+
+#[test]
+fn a_call_ends_when_causewayd_is_killed_after_any_of_its_system_calls_and_members_go_on() {
+    own_process!();
+    for way in WAYS {
+        let whole = kill_causewayd(way, u64::MAX);
+        assert_eq!(whole.end, End::Reply, "{way:?}");
+        // The first bus has brought the thread that watches all buses.
+        let before = Held::by(std::process::id());
+        let mut all = Vec::new();
+        for k in moments(whole.calls) {
+            let killed = kill_causewayd(way, k);
+            let at = format!("{way:?}, causewayd killed after {k} of {} system calls", whole.calls);
+            assert!(is_end_of_bus(&killed.end), "{at}: {:?}", killed.end);
+            eventually(&format!("{at}: something is left"), || {
+                Held::by(std::process::id()).is_within(before)
+            });
+            all.push(killed);
+        }
+        report("causewayd", way, &all);
+        assert!(all.iter().any(|killed| killed.end != End::Reply), "{way:?}: all calls were answered");
+    }
+}
+
+fn kill_causewayd(way: (Kind, Kind), k: u64) -> Killed {
+    let mut scene = Scene::start();
+    let (mut caller, mut callee) = (scene.open(way.0), scene.open(way.1));
+    let to = callee.unique_name();
+    let (is_lost, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    // Only a message from member to member can be out of reach; causewayd carries all others, and its end is theirs.
+    let lost = (way == (Kind::Member, Kind::Member)).then_some(&is_lost);
+    let traced = Traced::seize_running(scene.bus.broker.child.pid() as i32);
+    let killed = std::thread::scope(|scope| {
+        let calling = scope.spawn(move || (caller.call(&to, lost), Instant::now()));
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) && callee.step(Duration::from_millis(1)) != Event::Closed {
+                is_lost.fetch_or(callee.has_skipped(), Ordering::Release);
+            }
+        });
+        let calls = traced.run_calls(k, || calling.is_finished());
+        let start = Instant::now();
+        traced.kill();
+        let (end, ended) = calling.join().unwrap();
+        is_over.store(true, Ordering::Release);
+        Killed { calls, end, took: ended.saturating_duration_since(start) }
+    });
+    scene.others_call_each_other();
+    killed
+}

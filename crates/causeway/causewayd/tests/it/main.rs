@@ -1,0 +1,45 @@
+//! Tests of causewayd and of the buses that it serves: D-Bus clients at its socket, native members, processes that are killed.
+//!
+//! One that counts what its process holds runs in a process of its own: see `own_process!`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test says there why it is skipped, and how it is repeated"
+)]
+
+#[macro_use]
+mod support;
+
+mod allocations;
+#[cfg(feature = "zbus")]
+mod asynchronous;
+mod beyond;
+mod boundaries;
+mod bus;
+mod clients;
+mod configuration;
+mod day;
+mod death;
+#[cfg(feature = "zbus")]
+mod examples;
+mod failures;
+mod hostile;
+mod introspection;
+mod kill;
+mod kill_call;
+mod members;
+mod messages;
+mod native;
+mod native_hostile;
+mod native_processes;
+mod program;
+mod scarce;
+mod services;
+mod session;
+mod systemd;
+mod transfer;
+mod transfer_death;
+mod watching;
+mod wild;
+#[cfg(feature = "zbus")]
+mod zbus;

@@ -1,0 +1,124 @@
+//! What those see that watch the bus: D-Bus monitors among the clients, and monitors that read the order log.
+
+use std::os::fd::AsFd;
+
+use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
+use causeway_bus::{Message, Monitor, Observed, Payload};
+
+use crate::support::*;
+
+/// The next message that a monitor of the log sees.
+fn observed(monitor: &mut Monitor) -> Message {
+    match monitor.next(Some(PATIENCE)).unwrap() {
+        Some(Observed::Message(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_dbus_monitor_sees_long_messages_between_members_whole_and_their_descriptors() {
+    const BYTES: usize = 3 << 20;
+    let bus = NativeBus::start();
+    let mut monitor = bus.client();
+    monitor.keep_descriptors();
+    let (mut one, mut two) = (bus.member(), bus.member());
+    monitor.become_monitor().unwrap();
+    // From here on members know that they are watched.
+    ask_bus(&mut one);
+    for round in 0..10 {
+        let (pipe, bytes) = (Pipe::new(), vec![round; BYTES]);
+        let payload = Payload::from(Body::default().blob(&bytes)).descriptor(pipe.write.try_clone().unwrap());
+        let serial = one.start_call(two.unique_name(), PATH, INTERFACE, "Ask", payload).unwrap();
+        let asked = call(&mut two);
+        write_into(asked.take_descriptors(), "receiver ");
+        two.reply(&asked, Body::default().blob(&bytes[..100_000])).unwrap();
+        let reply = one.finish_call(serial, PATIENCE).unwrap();
+        let body = |message: &[u8]| message[Header::parse(message).unwrap().header_bytes..].to_vec();
+        let seen = wait_for(&mut monitor, |header| header.member == Some("Ask"));
+        assert!(body(&seen) == asked.body(), "round {round}");
+        write_into(monitor.take_descriptors(), "monitor");
+        let seen = wait_for(&mut monitor, |header| header.reply_serial == Some(serial));
+        assert!(body(&seen) == reply.body(), "round {round}");
+        // Its end: no process keeps a copy.
+        assert_eq!(pipe.text(), "receiver monitor");
+    }
+}
+
+/// A descriptor for a member that ends without reading is closed in the end, also while somebody watches.
+#[test]
+fn what_is_for_a_member_that_left_is_shown_to_a_dbus_monitor_and_closed() {
+    let bus = NativeBus::start();
+    let mut monitor = bus.client();
+    monitor.keep_descriptors();
+    let (mut one, two) = (bus.member(), bus.member());
+    monitor.become_monitor().unwrap();
+    ask_bus(&mut one);
+    let pipe = Pipe::new();
+    let payload = Payload::default().descriptor(pipe.write.try_clone().unwrap());
+    one.call_without_reply(two.unique_name(), PATH, INTERFACE, "Take", payload).unwrap();
+    drop(two);
+    wait_for(&mut monitor, |header| header.member == Some("Take"));
+    write_into(monitor.take_descriptors(), "monitor");
+    assert_eq!(pipe.text(), "monitor");
+}
+
+/// Long or with a descriptor: each message between clients stands in the log, in its place.
+#[test]
+fn messages_between_clients_stand_in_the_log_whatever_belongs_to_them() {
+    let bus = NativeBus::start();
+    let (mut sender, mut receiver) = (bus.client(), bus.client());
+    let rule = format!("interface='{INTERFACE}'");
+    let mut monitor = Monitor::open(bus.path()).unwrap().filter(rule.parse().unwrap());
+    let to = receiver.unique_name().to_owned();
+    let call = |member: &'static str| {
+        let call = Builder::call(PATH, member).interface(INTERFACE).destination(&to);
+        call.flags(FLAG_NO_REPLY_EXPECTED)
+    };
+    let (long, pipe) = (vec![7; 3 << 20], Pipe::new());
+    for round in 0..3 {
+        sender.send(&call("Before")).unwrap();
+        sender.send(&call("Long").body(Body::default().blob(&long))).unwrap();
+        let with_descriptor = call("With").unix_fds(1).body(Body::default().descriptor_index(0));
+        sender.send_with_fds(&with_descriptor, &[pipe.write.as_fd()]).unwrap();
+        sender.send(&call("After")).unwrap();
+        for member in ["Before", "Long", "With", "After"] {
+            let seen = observed(&mut monitor);
+            assert_eq!(seen.header().member, Some(member), "round {round}");
+            assert_eq!(
+                (seen.is_header_only(), seen.header().unix_fds),
+                (member == "Long", (member == "With").into())
+            );
+            assert!(seen.header().message_bytes() > if member == "Long" { 3 << 20 } else { 0 });
+            let got = wait_for(&mut receiver, |header| header.interface == Some(INTERFACE));
+            let got = Header::parse(&got).unwrap();
+            assert_eq!((got.member, got.message_bytes()), (Some(member), seen.header().message_bytes()));
+        }
+    }
+}
+
+/// The last rule of a client went while no process read the log: the bus does not read signals of members for it.
+#[test]
+fn a_rule_that_went_while_no_process_read_the_log_does_not_make_the_bus_read_signals() {
+    const SIGNALS: u64 = 50;
+    let bus = NativeBus::start();
+    let mut client = bus.client();
+    let member = bus.member();
+    client.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    drop(member);
+    eventually_seen(
+        "the member stays",
+        || client.ask_driver("ListNames", Body::default()).unwrap(),
+        |names| !names.windows(4).any(|text| text == b":1.3"),
+    );
+    let rule = Body::default().text(&format!("interface='{INTERFACE}'"));
+    client.ask_driver("RemoveMatch", rule).unwrap();
+    let (mut member, monitor) = (bus.member(), Monitor::open(bus.path()).unwrap());
+    let received = || monitor.members().into_iter().find(|(peer, ..)| peer.id == 1).unwrap().2.received;
+    let before = received();
+    for _ in 0..SIGNALS {
+        member.emit(PATH, INTERFACE, "Count", Body::default()).unwrap();
+    }
+    ask_bus(&mut member);
+    let more = received() - before;
+    assert!((1..SIGNALS).contains(&more), "{more} messages");
+}

@@ -1,0 +1,330 @@
+//! A member writes what no correct member writes. The bus ends with an error that names a member; nobody crashes or hangs.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::support::raw::{self, Raw};
+use causeway_bus::shared::body;
+use causeway_bus::shared::header::{BODY_IN_FILE, BusHeader};
+use causeway_bus::shared::ring::{self, Cell, Cells, Entry};
+use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
+use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, name};
+
+use crate::support::*;
+
+/// Position of the next entry.
+fn end(connection: &Connection) -> u64 {
+    let order = connection.order_log();
+    let mut end = order.load_hint();
+    while let Cell::Present(_) = ring::look(&**order, end) {
+        end += 1;
+    }
+    end
+}
+
+/// Puts an entry into the log that no member sent.
+fn forge(connection: &Connection, entry: Entry) {
+    let order = connection.order_log();
+    let position = end(connection);
+    order.entry(position).store(entry.word(ring::lap(&**order, position)), Ordering::Release);
+}
+
+#[test]
+fn an_entry_that_refers_to_no_message_ends_the_bus_for_all_and_names_the_member() {
+    let bus = Bus::start();
+    let (accused, mut reader, mut other) = (bus.member(), bus.member(), bus.member());
+    let (name, destination) = (accused.unique_name().to_owned(), reader.unique_name().to_owned());
+    // A call that nobody answers: its caller sleeps when the bus ends.
+    let caller = std::thread::spawn(move || {
+        let serial = other.start_call(&destination, PATH, INTERFACE, "Never", Body::default()).unwrap();
+        let error = other.finish_call(serial, PATIENCE).unwrap_err();
+        assert!(matches!(other.emit(PATH, INTERFACE, "More", Body::default()), Err(Error::Broken { .. })));
+        error
+    });
+    assert!(reader.next(Some(PATIENCE)).unwrap().is_some());
+    forge(&accused, Entry { sender: 1, destination: 2, place: 1000 });
+    let error = reader.next(Some(PATIENCE)).unwrap_err();
+    let Error::Broken { member, .. } = &error else { panic!("{error}") };
+    assert!(member.contains(&name), "{member} is not {name}");
+    assert!(error.to_string().contains("the bus has ended"), "{error}");
+    assert!(matches!(caller.join().unwrap(), Error::Broken { .. }));
+    // The authority was woken for it, and serves a new bus.
+    bus.is_new_again();
+}
+
+#[test]
+fn an_entry_of_nobody_or_for_nobody_ends_the_bus() {
+    for entry in [
+        Entry { sender: 2000, destination: 1, place: 0 },
+        Entry { sender: 1, destination: 1900, place: 1 },
+        Entry { sender: 77, destination: 2, place: 1 },
+    ] {
+        let bus = Bus::start();
+        let (_first, mut reader) = (bus.member(), bus.member());
+        forge(&reader, entry);
+        let error = reader.next(Some(PATIENCE)).unwrap_err();
+        assert!(matches!(error, Error::Broken { .. }), "{entry:?}: {error}");
+        bus.is_new_again();
+    }
+}
+
+/// A generator of numbers, so that a failure can be repeated.
+fn numbers(seed: u64) -> impl FnMut() -> u64 {
+    let mut rng = causeway_testkit::Rng::with_seed(seed);
+    move || rng.u64(..)
+}
+
+#[test]
+fn random_words_anywhere_in_the_shared_memory_neither_crash_nor_hang_anybody() {
+    for seed in 1..40 {
+        let mut random = numbers(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let options = AuthorityOptions {
+            order_entries: 64,
+            members: 8,
+            laggard_deadline: Duration::from_millis(20),
+            ..AuthorityOptions::default()
+        };
+        let bus = Bus::start_with(options);
+        let (mut one, mut two, wild) = (bus.member(), bus.member(), bus.member());
+        one.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+        let destination = one.unique_name().to_owned();
+        let order = wild.order_log();
+        for _ in 0..1 + random() % 6 {
+            let value = if random().is_multiple_of(2) { random() } else { random() % 1000 };
+            let slot = (random() % 8) as u16;
+            match random() % 6 {
+                0 => order.hint().store(value, Ordering::Relaxed),
+                1 => order.limit().store(value, Ordering::Relaxed),
+                2 => order.cursor(slot).store(value, Ordering::Relaxed),
+                3 => order.armed(slot).store(value as u32, Ordering::Relaxed),
+                4 => order.evictions().store(value, Ordering::Relaxed),
+                _ => order.entry(random()).store(value, Ordering::Relaxed),
+            }
+        }
+        // Whatever comes of it is an error or not, and it comes.
+        for _ in 0..200 {
+            let sent = two.emit(PATH, INTERFACE, "Go", Body::default());
+            let called = two.start_call(&destination, PATH, INTERFACE, "Take", Body::default());
+            if one.next(Some(Duration::from_millis(1))).is_err() || sent.is_err() || called.is_err() {
+                break;
+            }
+        }
+        // The bus may be broken by now.
+        if one.order_log().broken().is_some() {
+            bus.is_new_again();
+        }
+    }
+}
+
+/// A call from a member that writes by hand.
+fn call_of(raw: &Raw, to: &str, flags: u8, serial: u32) -> Vec<u8> {
+    let call = Builder::call(PATH, "Take").interface(INTERFACE).destination(to).flags(flags);
+    call.sender(&raw.name()).build(serial).unwrap()
+}
+
+fn wild_signal(raw: &Raw, serial: u32, body: Body) -> Vec<u8> {
+    Builder::signal(PATH, INTERFACE, "Wild").sender(&raw.name()).body(body).build(serial).unwrap()
+}
+
+fn number(unique: &str) -> u64 {
+    unique[3..].parse().unwrap()
+}
+
+/// Takes what is there until the connection has counted so many incomplete messages.
+fn until_incomplete(connection: &mut Connection, count: u64) {
+    eventually("an incomplete message is not counted", || {
+        while let Some(incoming) = connection.next(Some(Duration::ZERO)).unwrap() {
+            assert!(
+                !matches!(&incoming, Incoming::Signal(message) if message.header().member == Some("Wild"))
+            );
+        }
+        connection.statistics().incomplete == count
+    });
+}
+
+#[test]
+fn a_token_that_never_comes_drops_its_message_and_ends_its_call() {
+    let bus = Bus::start();
+    let mut good = bus.member();
+    good.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    let mut wild = Raw::join(&bus.path());
+    let (slot, to) = (1, good.unique_name().to_owned());
+    // A call, one without reply, a signal.
+    for (serial, flags) in [(1, 0), (2, FLAG_NO_REPLY_EXPECTED)] {
+        let call = call_of(&wild, &to, flags, serial);
+        wild.send(BusHeader { token: 77, ..wild.header(number(&to), &call) }, Some(slot), &call);
+    }
+    let message = wild_signal(&wild, 3, Body::default());
+    wild.send(BusHeader { token: u32::MAX, ..wild.header(0, &message) }, None, &message);
+    until_incomplete(&mut good, 3);
+    // A reply.
+    let serial = good.start_call(&wild.name(), PATH, INTERFACE, "Ask", Body::default()).unwrap();
+    let reply = Builder::reply(serial).sender(&wild.name()).destination(&to).build(4).unwrap();
+    wild.send(BusHeader { token: 78, ..wild.header(number(&to), &reply) }, Some(slot), &reply);
+    let error = good.finish_call(serial, PATIENCE).unwrap_err();
+    assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "{error}");
+    // Descriptors that a message names without a token, and a token without descriptors: such messages are dropped.
+    let named = Builder::signal(PATH, INTERFACE, "Wild").sender(&wild.name()).unix_fds(2).build(5).unwrap();
+    wild.send(wild.header(0, &named), None, &named);
+    let fd = file("wild");
+    assert_eq!(wild.ask([raw::STAGE, 5, 0, 0, 0], &[fd.as_fd()]).unwrap().0[0], raw::NONE);
+    wild.send(BusHeader { token: 5, ..wild.header(0, &named) }, None, &named);
+    until_incomplete(&mut good, 5);
+    let mut other = bus.member();
+    other.emit(PATH, INTERFACE, "Good", Body::default()).unwrap();
+    assert_eq!(signal(&mut good).header().member, Some("Good"));
+}
+
+#[test]
+fn a_header_that_cannot_be_ends_the_bus_and_names_its_member() {
+    let in_file = BusHeader { form: BODY_IN_FILE, token: 3, ..BusHeader::default() };
+    for (what, form, token, more) in [
+        ("an unknown form", 2, 0, 0),
+        ("a file without a token", BODY_IN_FILE, 0, 0),
+        ("more than 128 MiB", BODY_IN_FILE, 3, 1 << 28),
+        ("a header longer than the message", in_file.form, in_file.token, u32::MAX),
+    ] {
+        let bus = Bus::start();
+        let mut reader = bus.member();
+        let to = reader.unique_name().to_owned();
+        let mut wild = Raw::join(&bus.path());
+        let call = call_of(&wild, &to, 0, 1);
+        let right = wild.header(number(&to), &call);
+        let message_bytes = match more {
+            u32::MAX => right.body_offset - 1,
+            more => right.message_bytes + more,
+        };
+        wild.send(BusHeader { form, token, message_bytes, ..right }, Some(1), &call);
+        let error = loop {
+            match reader.next(Some(PATIENCE)) {
+                Ok(incoming) => assert!(incoming.is_some(), "nothing came: {what}"),
+                Err(error) => break error,
+            }
+        };
+        let Error::Broken { member, .. } = &error else { panic!("{what}: {error}") };
+        assert!(member.contains(&wild.name()), "{what}: {member}");
+        bus.is_new_again();
+    }
+}
+
+#[test]
+fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
+    own_process!();
+    let bus = Bus::start();
+    let mut good = bus.member();
+    good.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    let before = open_texts(std::process::id());
+    let bytes = 100_000;
+    let unsealed = file(&"x".repeat(bytes));
+    let (sealed, pipe) = (body::write(&vec![1; bytes]).unwrap(), rustix::pipe::pipe().unwrap().0);
+    // The authority looks at seals and length, and ends the connection of a member that breaks the rules.
+    for (fd, bytes) in [(&unsealed, bytes), (&sealed, bytes + 1), (&pipe, bytes), (&sealed, 1 << 28)] {
+        let wild = Raw::join(&bus.path());
+        let answer = wild.ask([raw::STAGE, 1, 0, bytes as u64, 0], &[fd.as_fd()]).unwrap();
+        assert_eq!(answer.0[0], raw::REFUSED);
+        assert!(wild.ask([raw::TAKE, 1, 1, 0, 0], &[]).is_none(), "the connection goes on");
+    }
+    drop(unsealed);
+    // The receiver looks at the rest.
+    let mut wild = Raw::join(&bus.path());
+    let message = wild_signal(&wild, 1, Body::default().blob(&vec![0; bytes]));
+    let header = BusHeader { form: BODY_IN_FILE, ..wild.header(0, &message) };
+    let inline = Header::parse(&message).unwrap().header_bytes;
+    let mut incomplete = 0;
+    for (token, file) in
+        [(1, vec![1; message.len()]), (2, message[..message.len() - 1].to_vec()), (3, message.clone())]
+    {
+        let fd = body::write(&file).unwrap();
+        let answer = wild.ask([raw::STAGE, token, 0, file.len() as u64, 0], &[fd.as_fd()]).unwrap();
+        assert_eq!(answer.0[0], raw::NONE);
+        wild.send(BusHeader { token: token as u32, ..header }, None, &message[..inline]);
+        incomplete += u64::from(file != message);
+        if file == message {
+            assert_eq!(signal(&mut good).bytes(), message);
+        } else {
+            until_incomplete(&mut good, incomplete);
+        }
+    }
+    assert_eq!((good.statistics().incomplete, open_texts(std::process::id())), (2, before));
+}
+
+#[test]
+fn only_those_a_staged_transfer_is_for_can_take_it_and_a_dead_sender_leaves_none() {
+    own_process!();
+    let bus = Bus::start();
+    let mut good = bus.member();
+    let (sender, receiver, other) = (Raw::join(&bus.path()), Raw::join(&bus.path()), Raw::join(&bus.path()));
+    let stage = |token: u64, to: u64| {
+        let fd = file("held");
+        sender.ask([raw::STAGE, token, to, 0, 0], &[fd.as_fd()]).unwrap().0[0]
+    };
+    assert_eq!(stage(1, receiver.id), raw::NONE);
+    assert_eq!(stage(2, receiver.id + 1000), raw::REFUSED, "nobody has this number");
+    let take = |who: &Raw, token: u64| who.ask([raw::TAKE, sender.id, token, 0, 0], &[]).unwrap();
+    for (who, token) in [(&other, 1), (&sender, 1), (&receiver, 2), (&receiver, 1 << 31)] {
+        let (words, fds) = take(who, token);
+        assert_eq!((words[0], fds.len()), (raw::NONE, 0));
+    }
+    let (words, fds) = take(&receiver, 1);
+    assert_eq!((words[0], fds.len()), (raw::DESCRIPTOR, 1));
+    assert_eq!(take(&receiver, 1).0[0], raw::NONE, "taken twice");
+    drop(fds);
+    // For one and for all; the messages never come. The authority closes what it has passed on or refused after its answer.
+    assert_eq!((stage(3, receiver.id), stage(4, 0)), (raw::NONE, raw::NONE));
+    eventually("other descriptors than the two staged ones stay", || open_texts(std::process::id()) == 2);
+    drop((sender, receiver, other));
+    eventually("staged transfers without a message stay", || {
+        good.next(Some(Duration::ZERO)).unwrap();
+        open_texts(std::process::id()) == 0
+    });
+}
+
+#[test]
+fn wild_packets_on_control_sockets_disturb_nobody_and_leave_nothing() {
+    own_process!();
+    let bus = Bus::start();
+    let mut good = bus.member();
+    let mut random = numbers(0x2545_f491_4f6c_dd1d);
+    let held = file("wild");
+    for round in 0..60 {
+        let socket: OwnedFd = match random() % 3 {
+            0 => raw::connect(&bus.path()),
+            _ => Raw::join(&bus.path()).socket,
+        };
+        for _ in 0..random() % 20 {
+            let mut word = || match random() % 3 {
+                0 => random(),
+                1 => random() % 4,
+                _ => random() % 100,
+            };
+            let words = [word() % 24, word(), word(), word(), word()];
+            let fds: Vec<BorrowedFd<'_>> = (0..word() % 4).map(|_| held.as_fd()).collect();
+            if !raw::tell(&socket, words, &fds) {
+                break;
+            }
+        }
+        drop(socket);
+        let reply =
+            good.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus.Peer", "Ping", Body::default());
+        assert!(reply.is_ok(), "round {round}: {reply:?}");
+    }
+    eventually("descriptors of wild packets stay", || {
+        good.next(Some(Duration::ZERO)).unwrap();
+        open_texts(std::process::id()) == 1
+    });
+}
+
+/// A message for the bus itself that names descriptors under no token.
+#[test]
+fn a_member_that_announces_descriptors_and_has_none_is_evicted() {
+    let bus = Bus::start();
+    let (mut raw, mut watcher) = (Raw::join(&bus.path()), bus.member());
+    let rule = format!("member='NameOwnerChanged',arg0='{}'", raw.name());
+    watcher.add_match(&rule).unwrap();
+    let (name, driver) = (raw.name(), "org.freedesktop.DBus");
+    let call = Builder::call("/org/freedesktop/DBus", "GetId").interface(driver).destination(driver);
+    let call = call.sender(&name).unix_fds(1).build(1).unwrap();
+    raw.send(raw.header(causeway_bus::AUTHORITY_ID, &call), Some(0), &call);
+    assert_eq!(signal(&mut watcher).text(), Some(name.as_str()));
+}
