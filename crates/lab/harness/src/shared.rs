@@ -139,11 +139,6 @@ impl Shared {
         Step::ALL.get(word).copied().unwrap_or(Step::Hello)
     }
 
-    /// Has anybody passed the starting barrier?
-    pub fn has_started(&self) -> bool {
-        self.u32(GO).load(Relaxed) != 0
-    }
-
     /// When everybody was ready, in the time of [`causeway_os::clock::now_ns`]; 0 before.
     pub fn start_ns(&self) -> u64 {
         self.u64(START_NS).load(Relaxed)

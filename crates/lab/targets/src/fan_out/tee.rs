@@ -33,13 +33,13 @@ impl Multicast for PipeTee {
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let page = causeway_os::memory::page_bytes() as u64;
         let pages = (params.payload_bytes as u64).div_ceil(page) * burst(params);
-        match pages > PIPE_PAGES {
-            false => Ok(()),
-            true => Err(Unsupported(format!(
+        if pages > PIPE_PAGES {
+            return Err(Unsupported(format!(
                 "{pages} pages for each receiver are more than the {PIPE_PAGES} of a pipe, and tee into a full pipe would \
                  lend a message in parts that cannot be put together; use smaller messages or bursts"
-            ))),
+            )));
         }
+        Ok(())
     }
 
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {

@@ -68,15 +68,15 @@ impl Multicast for UnixSeqpacket {
 /// A record is at most as long as the send buffer less what the kernel keeps of it.
 pub(super) fn fits_send_buffer(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let buffer = host.sysctl_number("net/core/wmem_default").unwrap_or(u64::MAX);
-    match params.payload_bytes as u64 > buffer.saturating_sub(32) {
-        false => Ok(()),
-        true => Err(Unsupported(format!(
+    if params.payload_bytes as u64 > buffer.saturating_sub(32) {
+        return Err(Unsupported(format!(
             "a record of {} bytes exceeds the send buffer of net.core.wmem_default = {buffer} bytes; raise it with \
              sysctl net.core.wmem_default={}",
             params.payload_bytes,
             params.payload_bytes + 32
-        ))),
+        )));
     }
+    Ok(())
 }
 
 /// All sockets, and one message.
