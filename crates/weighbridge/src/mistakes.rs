@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_commands_that_do_not_exist_have_their_neighbours_named() {
+    fn options_and_commands_that_do_not_exist_have_their_neighbors_named() {
         assert!(
             typed(&["run", "--sizs", "1"])
                 .starts_with("there is no option `--sizs`; did you mean `--sizes`?")

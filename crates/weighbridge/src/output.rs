@@ -45,7 +45,7 @@ pub fn style() -> Style {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
     Style {
-        colour: !is_set("NO_COLOR") && !is_dumb,
+        color: !is_set("NO_COLOR") && !is_dumb,
         width: asked.or(size.map(|size| size.ws_col).filter(|columns| *columns > 0)),
     }
 }

@@ -1,7 +1,7 @@
 //! What every mechanism of the laboratory promises, of the brokers that are installed; and that no broker outlives its run, whatever is
 //! killed.
 //!
-//! The promises are those of `weighbridge-harness`'s own conformance tests, which this program takes as they are.
+//! The promises are those of `weighbridge-targets`'s own conformance tests, which this program takes as they are.
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
@@ -82,6 +82,12 @@ const OF_MEMBERS: Promises = &[
         for role in ["first", "last"] {
             let id = CaseId::new("roundtrip", target.id, 64, "free").with("dbus-client", role);
             broker_killed::broker_killed(host, &case(host, id));
+        }
+    }),
+    ("sleeps_on_a_descriptor_where_the_case_says", |host, target| {
+        for (pattern, placement) in [("roundtrip", "same-cpu"), ("roundtrip", "free"), ("stream", "free")] {
+            let id = CaseId::new(pattern, target.id, 100, placement).with("sleeps-on", "descriptor");
+            runs::measure(host, &case(host, id), SHORT);
         }
     }),
     ("takes_turns_with_a_hub", takes_turns),
@@ -409,6 +415,11 @@ fn calls(host: &Host, target: &'static Target) {
                 counted.ops
             );
         }
+    }
+    if is_native {
+        let id = CaseId::new("solo", target.id, 0, "free").with("call", "signal").with("idle-members", "5");
+        let measured = measured::measure(host, &id).unwrap();
+        assert!(measured.facts.keys().any(|fact| fact.ends_with("idle_member_kib")), "{:?}", measured.facts);
     }
 }
 

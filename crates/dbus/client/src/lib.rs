@@ -1,10 +1,9 @@
-//! Monitoring of a bus, and notes of when messages were sent and arrived: what measuring adds to the client
-//! ([`causeway_bus::client`]).
+//! What measuring adds to a client of D-Bus ([`causeway_bus::client`]): private brokers, started for one purpose ([`brokers`]); monitoring
+//! of a bus; notes of when messages were sent and arrived.
 
 pub mod brokers;
 mod monitor;
 mod notes;
 
-pub use causeway_bus::client::{Address, Bus as Connection, Error, native_path, session, system};
 pub use monitor::{Monitoring, become_monitor, process_of, rules_and_processes};
 pub use notes::{Note, Notes};

@@ -1,4 +1,4 @@
-//! The lines of an explanation: what a figure is made of.
+//! The lines of an explanation: what a figure is made of, as the harness measured and `weighbridge_analysis::explain` solved it.
 
 use serde::{Deserialize, Serialize};
 

@@ -147,7 +147,7 @@ pub struct Run {
     pub case: CaseId,
     /// Index of the run inside its case, from 0.
     pub run: u32,
-    /// Index of the round of the whole record; runs of one round are neighbours in time.
+    /// Index of the round of the whole record; runs of one round are neighbors in time.
     pub round: u32,
     /// Median of `samples`, in the case's unit.
     pub value: f64,

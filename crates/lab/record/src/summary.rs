@@ -36,7 +36,7 @@ pub enum RegimeKind {
     Step,
     /// The level drifts.
     Slope,
-    /// Neighbouring samples resemble each other.
+    /// Neighboring samples resemble each other.
     Correlated,
 }
 
@@ -79,7 +79,7 @@ pub struct Summary {
     pub attempts: Option<Attempts>,
     /// Median over the runs' values.
     pub median: f64,
-    /// Interval of the median at 95 %, widened by the correlation of neighbouring runs: the one by which the case stopped. Absent
+    /// Interval of the median at 95 %, widened by the correlation of neighboring runs: the one by which the case stopped. Absent
     /// below six runs.
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,

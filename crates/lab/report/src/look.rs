@@ -1,4 +1,4 @@
-//! Colour, dash and symbol of each mechanism: the same in every chart of a page.
+//! Color, dash and symbol of each mechanism: the same in every chart of a page.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use plotly::common::{DashType, MarkerSymbol};
 
 use crate::matrix::{Column, Matrix};
 
-/// Seven colours that people with any kind of colour vision can tell apart, after Okabe and Ito; their yellow and
+/// Seven colors that people with any kind of color vision can tell apart, after Okabe and Ito; their yellow and
 /// black are left out, since one is lost on white and the other on black.
-const COLOURS: [(u8, u8, u8); 7] = [
+const COLORS: [(u8, u8, u8); 7] = [
     (0, 130, 200),
     (213, 94, 0),
     (0, 158, 115),
@@ -25,20 +25,20 @@ pub struct Look {
 }
 
 impl Look {
-    /// The look of a line that is no mechanism of its own; neighbours differ.
+    /// The look of a line that is no mechanism of its own; neighbors differ.
     pub fn nth(index: usize) -> Look {
         Look { index }
     }
 
-    /// Its colour with an opacity from 0 to 1.
-    pub fn colour(self, opacity: f64) -> String {
-        let (red, green, blue) = COLOURS[self.index % COLOURS.len()];
+    /// Its color with an opacity from 0 to 1.
+    pub fn color(self, opacity: f64) -> String {
+        let (red, green, blue) = COLORS[self.index % COLORS.len()];
         format!("rgba({red},{green},{blue},{opacity})")
     }
 
     /// Its dash: solid for the first seven, and so on.
     pub fn dash(self) -> DashType {
-        match self.index / COLOURS.len() % 4 {
+        match self.index / COLORS.len() % 4 {
             0 => DashType::Solid,
             1 => DashType::Dash,
             2 => DashType::Dot,
@@ -46,7 +46,7 @@ impl Look {
         }
     }
 
-    /// Its symbol; neighbours differ.
+    /// Its symbol; neighbors differ.
     pub fn symbol(self) -> MarkerSymbol {
         match self.index % 9 {
             0 => MarkerSymbol::Circle,
@@ -97,7 +97,7 @@ mod tests {
         let look = |index| {
             let look = Look { index };
             let dash = serde_json::to_string(&look.dash()).unwrap();
-            (look.colour(1.0), dash, serde_json::to_string(&look.symbol()).unwrap())
+            (look.color(1.0), dash, serde_json::to_string(&look.symbol()).unwrap())
         };
         let all: std::collections::HashSet<_> = (0..50).map(look).collect();
         assert_eq!(all.len(), 50);

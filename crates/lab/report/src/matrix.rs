@@ -107,7 +107,8 @@ pub fn matrices(report: &Report) -> Vec<Matrix<'_>> {
     let mut order = Vec::new();
     let mut groups: BTreeMap<_, Vec<&Measured>> = BTreeMap::new();
     for case in report.cases.iter().filter(|case| case.summary.is_some() && !case.is_harness()) {
-        let key = (case.id.pattern.as_str(), case.id.place(), case.unit().unwrap_or_default());
+        let key =
+            Key { pattern: &case.id.pattern, place: case.id.place(), unit: case.unit().unwrap_or_default() };
         groups.entry(key).or_insert_with(|| {
             order.push(key);
             Vec::new()
@@ -119,8 +120,16 @@ pub fn matrices(report: &Report) -> Vec<Matrix<'_>> {
     matrices
 }
 
-fn matrix<'a>(report: &'a Report, key: (&'a str, Place<'a>, &'a str), cases: &[&'a Measured]) -> Matrix<'a> {
-    let (pattern, place, unit) = key;
+/// What the cases of a matrix have in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key<'a> {
+    pattern: &'a str,
+    place: Place<'a>,
+    unit: &'a str,
+}
+
+fn matrix<'a>(report: &'a Report, key: Key<'a>, cases: &[&'a Measured]) -> Matrix<'a> {
+    let Key { pattern, place, unit } = key;
     let columns = columns(report, cases);
     let places: HashMap<_, _> = columns
         .iter()

@@ -159,7 +159,7 @@ fn kind(regime: &Regime) -> &'static str {
         RegimeKind::TwoModes => "two modes",
         RegimeKind::Step => "a step",
         RegimeKind::Slope => "a slope",
-        RegimeKind::Correlated => "correlated neighbours",
+        RegimeKind::Correlated => "correlated neighbors",
     }
 }
 

@@ -21,8 +21,8 @@ const HEAD_WIDTH: usize = 11;
 /// How the text may look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Use ANSI colours: bold headings, the best of a row in green.
-    pub colour: bool,
+    /// Use ANSI colors: bold headings, the best of a row in green.
+    pub color: bool,
     /// Columns of the terminal; 100 where it is not known.
     pub width: Option<u16>,
 }
@@ -59,7 +59,7 @@ impl Document {
             write_section(&mut out, section, width);
         }
         let out = out.trim_start_matches('\n');
-        if style.colour { coloured(out) } else { out.into() }
+        if style.color { colored(out) } else { out.into() }
     }
 }
 
@@ -232,7 +232,7 @@ fn options<'a>(width: usize) -> textwrap::Options<'a> {
 }
 
 /// Headings bold, the best of a row green, warnings yellow.
-fn coloured(text: &str) -> String {
+fn colored(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for line in text.lines() {
         if line.starts_with("■ ") {

@@ -108,7 +108,7 @@ mod tests {
         let checks =
             lines(scope, serde_json::from_str(HEADER).unwrap(), End { complete: true, elapsed_s: 1.0 });
         let reading = Reading { lines: checks, problems: Vec::new() };
-        report_text(&Report::from_reading(reading), Style { colour: false, width: Some(120) })
+        report_text(&Report::from_reading(reading), Style { color: false, width: Some(120) })
     }
 
     const HEADER: &str = r#"{"schema":2,"tool":{"name":"x","version":"1","profile":"release"},"started":"","seed":0,

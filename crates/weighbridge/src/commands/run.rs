@@ -123,7 +123,7 @@ fn chart(
     let settings = Settings { budget, first_round, ..settings.clone() };
     let Bench { host, interrupt, .. } = bench;
     let coordinator = || bench.coordinator();
-    crossover::run(Search::all(first, second, &summaries), host, &settings, interrupt, &coordinator, recorder)
+    crossover::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
 }
 
 /// A record that ends early, and what it is good for.

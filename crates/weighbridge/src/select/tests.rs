@@ -182,11 +182,11 @@ fn an_axis_leaves_out_the_cases_that_do_not_have_it_and_says_so() {
 
 #[test]
 fn an_axis_or_a_value_that_no_case_has_is_refused() {
-    let why = refused(&["pipe"], None, &axes("colour", &["red"]));
-    assert!(why.starts_with("no selected case has an axis `colour`; there are wait, touch"), "{why}");
+    let why = refused(&["pipe"], None, &axes("color", &["red"]));
+    assert!(why.starts_with("no selected case has an axis `color`; there are wait, touch"), "{why}");
     assert_eq!(
-        refused(&["pipe/colour=red"], None, &Changes::default()),
-        why.replace("pipe/colour=red", "pipe")
+        refused(&["pipe/color=red"], None, &Changes::default()),
+        why.replace("pipe/color=red", "pipe")
     );
     let why = refused(&["roundtrip/pipe"], None, &axes("touch", &["all", "everything"]));
     assert!(why.contains("axis touch takes none, first, "), "{why}");

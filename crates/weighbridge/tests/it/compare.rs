@@ -137,7 +137,7 @@ fn another_program_is_asked_before_its_peers_are_started() {
     let folder = folder();
     let words = format!("--a {PROGRAM} --b {PROGRAM} {MOCK} --units 8..8 --format json {QUIET}");
     assert_eq!(compare(folder.path(), &words).with(0).json()["cases"][0]["verdict"], "equivalent");
-    for (program, why) in [("/bin/true", "no weighbridge"), ("/etc/passwd", "cannot be started")] {
+    for (program, why) in [("/bin/true", "is not a weighbridge"), ("/etc/passwd", "cannot be started")] {
         let stderr = refused(folder.path(), &format!("--b {program} {MOCK}"), why);
         assert!(stderr.starts_with(&format!("error: --b {program}: ")), "{stderr}");
     }

@@ -202,32 +202,18 @@ fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
     capture("empty.jsonl", b"");
     let (_, said) = output(folder.path(), "analyse signals.pcap --costs empty.jsonl", 2);
     assert!(said.contains("make some with: weighbridge run --suite dbus-curves"), "{said}");
-    let cases = [
-        "roundtrip/dbus-daemon/1/same-cpu",
-        "stream/dbus-daemon/1/same-cpu",
-        "fan-out/dbus-daemon/1/same-cpu/receivers=1",
-        "fan-out/dbus-daemon/1/same-cpu",
-        "solo/dbus-daemon/0/same-cpu",
-        "solo/dbus-daemon/0/same-cpu/call=match",
-        "solo/dbus-daemon/0/same-cpu/call=name",
-        "solo/dbus-daemon/0/same-cpu/call=connect",
-        "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100",
-        "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=arg0",
-        "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=interface",
-        "solo/dbus-daemon/0/same-cpu/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/broker=own/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/call=match/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/broker=own/call=match/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/call=name/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/broker=own/call=name/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/call=connect/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/broker=own/call=connect/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/call=relay/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/broker=own/call=relay/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/call=signal/pause-us=1000",
-        "solo/dbus-daemon/0/same-cpu/broker=own/call=signal/pause-us=1000",
-    ];
-    let line = |case: &&str| {
+    let curves = "roundtrip/dbus-daemon/1/same-cpu stream/dbus-daemon/1/same-cpu fan-out/dbus-daemon/1/same-cpu \
+                  fan-out/dbus-daemon/1/same-cpu/receivers=1 fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100 \
+                  fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=arg0 \
+                  fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=interface \
+                  solo/dbus-daemon/0/same-cpu solo/dbus-daemon/0/same-cpu/call=match \
+                  solo/dbus-daemon/0/same-cpu/call=name solo/dbus-daemon/0/same-cpu/call=connect";
+    let mut cases: Vec<String> = curves.split_whitespace().map(String::from).collect();
+    for call in ["", "/call=match", "/call=name", "/call=connect", "/call=relay", "/call=signal"] {
+        let paced = |broker: &str| format!("solo/dbus-daemon/0/same-cpu{broker}{call}/pause-us=1000");
+        cases.extend(["", "/broker=own"].map(paced));
+    }
+    let line = |case: &String| {
         format!(
             r#"{{"kind":"summary","case":"{case}","unit":"ns/x","runs":6,"median":1.0,"ci95":null,"range":[1.0,1.0],"spread_between":0.0,
             "spread_within":0.0,"stopped_by":"max-runs","per_op":{PER_OP},"beside":{{"broker":{PER_OP}}},"anomalies":[],"regimes":[]}}"#

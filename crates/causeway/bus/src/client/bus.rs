@@ -417,11 +417,7 @@ impl Bus {
     pub fn prepare_to_wait(&mut self) -> bool {
         self.kept.is_empty()
             && match &mut self.link {
-                Link::Socket(socket) => {
-                    let there = socket.unread();
-                    crate::wire::message_bytes(there).is_ok_and(|bytes| bytes > there.len())
-                        || there.is_empty()
-                }
+                Link::Socket(socket) => !socket.has_message(),
                 Link::Member { connection, .. } => connection.prepare_to_wait(),
                 Link::Monitor(_) | Link::Layer(_) => false,
             }

@@ -55,6 +55,15 @@ impl Socket {
         &self.received[self.used..]
     }
 
+    /// Is there something to hand out, a message or what is not one?
+    pub fn has_message(&self) -> bool {
+        let there = self.unread();
+        match message_bytes(there) {
+            Ok(bytes) => bytes <= there.len(),
+            Err(fault) => fault != Fault::Cut,
+        }
+    }
+
     /// Writes bytes, the descriptors with the first of them.
     pub fn write(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let mut rest = bytes;

@@ -57,10 +57,17 @@ impl Mechanism for Pair {
                 "zbus sleeps in its own way, at both ends; leave out dbus-client and sleeps-on".into(),
             ));
         }
-        if params.id.pattern == "self" && (client != DbusClient::None || library != Client::Raw) {
-            return Err(Unsupported(
-                "one role with both ends would wait for what another process or task does between them; leave out the axes dbus-client and client".into(),
-            ));
+        if params.id.pattern == "self" {
+            if client != DbusClient::None {
+                return Err(Unsupported(
+                    "one role with both ends would wait for causewayd between them; leave out the axis dbus-client".into(),
+                ));
+            }
+            if library != Client::Raw {
+                return Err(Unsupported(
+                    "one role with both ends would wait for tasks of zbus between them; leave out the axis client".into(),
+                ));
+            }
         }
         Ok(())
     }

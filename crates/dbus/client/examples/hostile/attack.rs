@@ -8,9 +8,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{Address, Bus};
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 use causeway_os::sched;
-use weighbridge_dbus_client::{Address, Connection};
 
 /// What a hostile client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,11 +99,11 @@ struct Client {
     attack: Attack,
     address: String,
     /// Where its messages go out.
-    sender: Connection,
+    sender: Bus,
     /// Connections on which nothing or half a message was sent, the oldest first.
     silent: VecDeque<UnixStream>,
     /// Those that want its signals.
-    subscribers: Vec<Connection>,
+    subscribers: Vec<Bus>,
     /// Peers of sockets that linger, which do not read.
     peers: VecDeque<TcpStream>,
 }
@@ -118,7 +118,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 impl Client {
     fn start(attack: Attack, address: &str) -> Outcome<Client> {
-        let sender = Connection::open(address)?;
+        let sender = Bus::open(address)?;
         let subscribers = match attack {
             Attack::BlackHole => 1,
             Attack::Broadcast => SUBSCRIBERS,
@@ -137,7 +137,7 @@ impl Client {
     }
 
     fn subscribe(&mut self) -> Outcome {
-        let mut subscriber = Connection::open(&self.address)?;
+        let mut subscriber = Bus::open(&self.address)?;
         subscriber.ask_driver("AddMatch", Body::default().text("interface='a.Hostile'"))?;
         self.subscribers.push(subscriber);
         Ok(())
@@ -187,7 +187,7 @@ impl Client {
     /// The next piece of a message of 1 MiB, on one connection after another.
     fn send_piece(&mut self) -> Outcome {
         let mut stream = if self.silent.len() < CONNECTIONS {
-            let (mut stream, ..) = Connection::open(&self.address)?.into_parts()?;
+            let (mut stream, ..) = Bus::open(&self.address)?.into_parts()?;
             let mut start = Builder::signal("/", "a.Hostile", "S")
                 .body(Body::default().blob(&[]))
                 .build(2)

@@ -12,10 +12,10 @@ use std::io::Write;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use causeway_bus::client::{Bus, Error};
 use causeway_dbus_wire::wire::{Body, Builder, Header, Value, values};
 use causeway_os::sched;
 use weighbridge_dbus_client::brokers::{Broker, Limits, Program};
-use weighbridge_dbus_client::{Connection, Error};
 
 use attack::Attack;
 
@@ -83,7 +83,7 @@ fn measure(names: &[String]) -> Result<(), Box<dyn std::error::Error>> {
 /// The rest of a row: round trips of two honest clients alone and beside a hostile one.
 fn beside(program: Program, attack: Attack, cpu: u32) -> Result<String, Box<dyn std::error::Error>> {
     let broker = Broker::start(program, &Limits::default())?;
-    let (mut client, mut server) = (Connection::open(broker.address())?, Connection::open(broker.address())?);
+    let (mut client, mut server) = (Bus::open(broker.address())?, Bus::open(broker.address())?);
     let mut hostile = Hostile::start(attack, broker.address(), cpu)?;
     let mut alone = Vec::new();
     let mut together = Vec::new();
@@ -123,7 +123,7 @@ impl std::fmt::Display for Stalled {
 impl std::error::Error for Stalled {}
 
 /// Round trips for the time of a slice, each in µs, sorted.
-fn slice(client: &mut Connection, server: &mut Connection) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
+fn slice(client: &mut Bus, server: &mut Bus) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
     let to = server.unique_name().to_owned();
     let call = Builder::call("/", "M").interface("a.B").destination(&to).body(Body::default().blob(&[7; 64]));
     let began = Instant::now();
@@ -144,7 +144,7 @@ fn slice(client: &mut Connection, server: &mut Connection) -> Result<Vec<f64>, B
 
 /// The next message that `is_it`.
 fn next(
-    connection: &mut Connection,
+    connection: &mut Bus,
     is_it: impl Fn(&Header<'_>) -> bool,
 ) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     loop {
@@ -156,7 +156,7 @@ fn next(
 }
 
 /// What causewayd says of its turns, in ms; nothing from others.
-fn longest_turn(client: &mut Connection, name: &str) -> Result<Option<f64>, Error> {
+fn longest_turn(client: &mut Bus, name: &str) -> Result<Option<f64>, Error> {
     let driver = causeway_dbus_wire::driver::DRIVER;
     let ask = Builder::call(causeway_dbus_wire::driver::DRIVER_PATH, "GetStats").destination(driver);
     let answer = match client.call(&ask.interface("org.freedesktop.DBus.Debug.Stats"), PATIENCE) {

@@ -6,7 +6,8 @@
 //! the other mechanisms: [`explain`] leaves the mechanism out that it explains, so each explanation is also a prediction. The unit of every
 //! interval is the set; see `weighbridge_stats::resample`.
 //!
-//! Nothing here knows a process or a clock: the laboratory measures and counts, the reports show.
+//! Nothing here knows a process or a clock. What is solved here, the harness measures and counts (its module `explain`), a record holds
+//! (`weighbridge_record::explain`), a section of the report shows (`section::explain`), and the program asks for (`explain_args`).
 
 mod columns;
 mod difference;

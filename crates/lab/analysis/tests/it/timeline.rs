@@ -360,7 +360,7 @@ fn lanes_say_who_runs_and_arrows_who_wakes_whom() {
 }
 
 #[test]
-fn each_role_writes_in_its_own_colour_without_the_kernels_events_too() {
+fn each_role_writes_in_its_own_color_without_the_kernels_events_too() {
     let subject = Subject { trace: None, ..round_trips(30) };
     let picture = picture::picture(&subject, &subject.operations());
     let writers = |lane: usize| -> BTreeSet<Option<u64>> {

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 /// Lines with their number from 1, without the escape sequences of a terminal.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
-    text.lines().enumerate().map(|(index, line)| (index + 1, without_colour(line)))
+    text.lines().enumerate().map(|(index, line)| (index + 1, without_color(line)))
 }
 
 /// Takes away `ESC [ … letter`.
-fn without_colour(line: &str) -> Cow<'_, str> {
+fn without_color(line: &str) -> Cow<'_, str> {
     if !line.contains('\u{1b}') {
         return Cow::Borrowed(line.trim_end());
     }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_no_part_of_a_line() {
+    fn colors_are_no_part_of_a_line() {
         let of = |text: &str| lines(text).next().unwrap().1.into_owned();
         assert_eq!(of("sockperf: \u{1b}[2;35m== version #3.7 == \u{1b}[0m"), "sockperf: == version #3.7 ==");
         assert_eq!(of("plain "), "plain");

@@ -101,7 +101,7 @@ fn bars(title: &str, values: Axis, bars: &[Bar]) -> String {
         )
         .orientation(Orientation::Horizontal)
         .name(in_chart(kind))
-        .marker(Marker::new().color(look.colour(0.85)))
+        .marker(Marker::new().color(look.color(0.85)))
         .hover_info(HoverInfo::Text)
         .hover_text_array(pieces().map(hover).collect())
     };
@@ -161,7 +161,7 @@ fn strips(title: &str, strips: &[Strip], change: Option<usize>) -> String {
     figure(title, &format!("data-kind=\"strips\" data-names=\"{count}\""), &traces, &layout)
 }
 
-/// Colour of what marks a change, visible on white and on black.
+/// Color of what marks a change, visible on white and on black.
 const CHANGE: &str = "rgba(213,94,0,0.9)";
 
 fn axis_name(index: usize) -> String {
@@ -190,8 +190,8 @@ fn strip_line(strip: &Strip, index: usize) -> Box<dyn Trace> {
         .name(in_chart(&strip.label))
         .y_axis(axis_name(index))
         .mode(Mode::LinesMarkers)
-        .line(Stroke::new().color(look.colour(1.0)).width(1.5))
-        .marker(Marker::new().color(look.colour(1.0)).size(4))
+        .line(Stroke::new().color(look.color(1.0)).width(1.5))
+        .marker(Marker::new().color(look.color(1.0)).size(4))
         .hover_info(HoverInfo::Text)
         .hover_text_array(strip.values.iter().enumerate().map(hover).collect())
 }
@@ -227,8 +227,8 @@ fn stroke(line: &Line) -> Box<dyn Trace> {
     .legend_group(group(line))
     .mode(Mode::LinesMarkers)
     .visible(visible(line))
-    .line(Stroke::new().color(line.look.colour(1.0)).dash(line.look.dash()).width(1.75))
-    .marker(Marker::new().color(line.look.colour(1.0)).symbol(line.look.symbol()).size(7))
+    .line(Stroke::new().color(line.look.color(1.0)).dash(line.look.dash()).width(1.75))
+    .marker(Marker::new().color(line.look.color(1.0)).symbol(line.look.symbol()).size(7))
     .hover_info(HoverInfo::Text)
     .hover_text_array(hover(line))
 }
@@ -258,9 +258,9 @@ fn band(line: &Line) -> Option<Box<dyn Trace>> {
             .show_legend(false)
             .mode(Mode::Lines)
             .visible(visible(line))
-            .line(Stroke::new().width(0.0).color(line.look.colour(0.0)).dash(DashType::Solid))
+            .line(Stroke::new().width(0.0).color(line.look.color(0.0)).dash(DashType::Solid))
             .fill(Fill::ToSelf)
-            .fill_color(line.look.colour(BAND))
+            .fill_color(line.look.color(BAND))
             .hover_info(HoverInfo::Skip);
         trace as Box<dyn Trace>
     })
@@ -279,8 +279,8 @@ fn dot(line: &Line) -> Box<dyn Trace> {
     )
     .name(in_chart(&line.name))
     .mode(Mode::Markers)
-    .marker(Marker::new().color(line.look.colour(1.0)).symbol(line.look.symbol()).size(10))
-    .error_x(error.color(line.look.colour(0.8)).thickness(2.0))
+    .marker(Marker::new().color(line.look.color(1.0)).symbol(line.look.symbol()).size(10))
+    .error_x(error.color(line.look.color(0.8)).thickness(2.0))
     .hover_info(HoverInfo::Text)
     .hover_text_array(hover(line))
 }

@@ -31,7 +31,7 @@ pub fn columns(title: &str, of: &Columns) -> String {
         let mut x = LEFT;
         for kind in kinds {
             let area = Area { x, y: 4.0, width: 8.0, height: 8.0 };
-            svg.rect(&format!("fill=\"{}\"", kind.look.colour(1.0)), area);
+            svg.rect(&format!("fill=\"{}\"", kind.look.color(1.0)), area);
             svg.text("", Anchor::Start, (x + 12.0, 12.0), &kind.name);
             x += 30.0 + 5.5 * kind.name.chars().count() as f64;
         }
@@ -46,7 +46,7 @@ pub fn columns(title: &str, of: &Columns) -> String {
                 let tall = part / most * height;
                 y -= tall;
                 let area = Area { x, y, width: (step - 1.0).max(step * 0.8), height: tall };
-                svg.rect(&format!("fill=\"{}\"", kind.look.colour(1.0)), area);
+                svg.rect(&format!("fill=\"{}\"", kind.look.color(1.0)), area);
             }
         });
         if at % every == 0 {

@@ -25,7 +25,7 @@ fn draw(svg: &mut Svg, of: &FlameBox, unit: FlameUnit, height: f64) {
     let tooltip = format!("{}{place}: {percent} % ({} {})", of.name, of.samples, unit.name());
     svg.with_tooltip(&tooltip, |svg| {
         let area = Area { x: left, y: top, width: (width - 0.5).max(0.5), height: ROW - 1.0 };
-        svg.rect(&format!("fill=\"{}\"", colour(of)), area);
+        svg.rect(&format!("fill=\"{}\"", color(of)), area);
         let room = ((width - 4.0) / CHARACTER) as usize;
         if room >= 3 {
             svg.text("", Anchor::Start, (left + 2.0, top + ROW - 5.0), &shortened(&of.name, room));
@@ -33,8 +33,8 @@ fn draw(svg: &mut Svg, of: &FlameBox, unit: FlameUnit, height: f64) {
     });
 }
 
-/// Roles grey, functions of the kernel orange, others blue; dark text is read on each.
-fn colour(of: &FlameBox) -> &'static str {
+/// Roles gray, functions of the kernel orange, others blue; dark text is read on each.
+fn color(of: &FlameBox) -> &'static str {
     match (of.row, of.in_kernel) {
         (0, _) => "#c3cad1",
         (_, true) => "#f0a85c",

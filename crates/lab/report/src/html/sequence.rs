@@ -35,13 +35,13 @@ pub fn sequence(title: &str, messages: &[Message]) -> String {
     }
     for (row, (message, from)) in shown.iter().enumerate() {
         let y = 44.0 + row as f64 * ROW;
-        let colour = message.look.colour(1.0);
+        let color = message.look.color(1.0);
         svg.with_tooltip(&message.tooltip, |svg| {
             svg.text("", Anchor::Start, (0.0, y + 4.0), &message.at);
-            let fill = format!("fill=\"{colour}\"");
+            let fill = format!("fill=\"{color}\"");
             match message.to.as_deref().and_then(place) {
                 Some(to) if to != *from => {
-                    svg.arrow(&format!("stroke=\"{colour}\""), &fill, (*from, y), (to, y));
+                    svg.arrow(&format!("stroke=\"{color}\""), &fill, (*from, y), (to, y));
                 }
                 _ => svg.dot(&fill, (*from, y)),
             }

@@ -21,7 +21,7 @@ const MOST_TICKS: f64 = 10.0;
 /// Names that a label has room for.
 const MOST_LABEL: usize = 18;
 
-/// Colours of roles, which people with any kind of colour vision can tell apart (Okabe and Ito).
+/// Colors of roles, which people with any kind of color vision can tell apart (Okabe and Ito).
 const ROLES: [&str; 7] = ["#0082c8", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"];
 
 const GRID: &str = "class=\"grid\"";

@@ -17,7 +17,7 @@ pub fn section(report: &Report) -> Option<Section> {
         None => (
             format!("Compared with {}", first.baseline),
             "The column times is the figure of the case divided by that of the baseline: the median over pairs of runs of one round, which \
-             are neighbours in time.",
+             are neighbors in time.",
         ),
         Some(record) => (
             format!("Compared with the same cases of {record}"),

@@ -137,7 +137,7 @@ fn forest(verdicts: &[&CaseVerdict]) -> Option<Block> {
     let (low, high) = ends.fold((1.0_f64, 1.0_f64), |(low, high), end| (low.min(end), high.max(end)));
     let line = |(of, ratio): &(&CaseVerdict, f64)| Line {
         name: of.case.to_string(),
-        // Worse, better, neither: told apart by more than colour.
+        // Worse, better, neither: told apart by more than color.
         look: Look::nth(match of.verdict.as_str() {
             "regressed" | "changed shape" => 1,
             "improved" => 2,

@@ -1,4 +1,4 @@
-//! What costs are made of: a bar for each case, its parts, what it would cost otherwise, and the prices.
+//! What costs are made of, from the lines of a record: a bar for each case, its parts, what it would cost otherwise, and the prices.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,7 @@ const MARKS: [(&str, &str); 9] = [
     ("!:", "a counter check failed: switches, faults or bytes differ from what the case must show"),
     (
         "~:",
-        "not one steady state: two modes, a step, a slope, or neighbouring samples that resemble each other",
+        "not one steady state: two modes, a step, a slope, or neighboring samples that resemble each other",
     ),
     ("–:", "skipped; the reason is in the section Skipped"),
 ];

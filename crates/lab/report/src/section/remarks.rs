@@ -34,7 +34,7 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
             "regimes",
             "Not one steady state (~)",
             "A single figure hides what happened in these cases: two modes (the samples fall into two groups), a step (the level \
-             changed once), a slope (the level drifts), correlated neighbours (successive samples resemble each other).",
+             changed once), a slope (the level drifts), correlated neighbors (successive samples resemble each other).",
             regimes::notes(report, &cx.matrices),
         ),
         brief(

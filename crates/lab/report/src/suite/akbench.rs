@@ -3,7 +3,7 @@
 use weighbridge_record::CaseId;
 
 use super::published::{AKBENCH_2025, Row, rows};
-use super::{NOT_A_RACE, Record, Section, Table, reasons};
+use super::{NOT_A_RACE, Record, Section, Table, Theirs, reasons};
 use crate::units::significant;
 
 /// Every latency that was published sums eight durations of ten and divides by ten.
@@ -163,7 +163,8 @@ fn line(record: &Record<'_>, row: &Row, differences: &mut Differences) -> Vec<St
     match figure {
         Some(figure) => {
             let unit = if is_latency { "ns" } else { "GiB/s" };
-            let times = record.times(found, ("akbench, 2025", &cells[0], unit), truth, figure.value);
+            let theirs = Theirs { source: "akbench, 2025", name: &cells[0], unit, value: truth };
+            let times = record.times(found, &theirs, figure.value);
             cells.extend([significant(figure.value), figure.reach(), times]);
         }
         None => cells.extend([found.blank(), String::new(), String::new()]),

@@ -4,7 +4,7 @@ use weighbridge_record::{CaseId, Run, Summary};
 use weighbridge_stats::cumulative::uncumulate;
 
 use super::published::{EPOLL_2006, Row, rows};
-use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
+use super::{Found, NOT_A_RACE, Record, Section, Table, Theirs, reasons};
 use crate::model::Measured;
 use crate::units::significant;
 use crate::words::many;
@@ -107,12 +107,13 @@ fn averages(record: &Record<'_>, found: Found<'_>, options: &str, average: f64) 
         _ => None,
     };
     let interval = interval.map_or(String::new(), |ms| format!(", intervals of {ms} ms"));
+    let published = Theirs { source: "epoll_bench, 2006", name: options, unit: "events/s", value: average };
     format!(
         "{theirs}; ours: median {:.0} evts/sec {} ({}{interval}), {} times as many.",
         figure.value,
         figure.reach(),
         many(figure.runs as usize, "run"),
-        record.times(found, ("epoll_bench, 2006", options, "events/s"), average, figure.value)
+        record.times(found, &published, figure.value)
     )
 }
 

@@ -4,7 +4,7 @@ use weighbridge_record::CaseId;
 
 use super::kernel_slab::cell;
 use super::published::{KDBUS_2014, rows};
-use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
+use super::{Found, NOT_A_RACE, Record, Section, Table, Theirs, reasons};
 use crate::units::size;
 
 /// Payloads of the table, in bytes.
@@ -140,12 +140,14 @@ fn beside_kdbus(record: &Record<'_>, unit: &str) -> Table {
             match times(record, pipe, found) {
                 None => cells.extend(["not measured".into(), String::new()]),
                 Some(ours) => {
-                    let line = (
-                        "S. Westerfeld, 2014",
-                        &*format!("kdbench on one CPU, {name}, {}", size(bytes)),
-                        "times a pipe",
-                    );
-                    cells.extend([format!("{ours:.2}"), record.times(found, line, theirs, ours)]);
+                    let name = format!("kdbench on one CPU, {name}, {}", size(bytes));
+                    let theirs = Theirs {
+                        source: "S. Westerfeld, 2014",
+                        name: &name,
+                        unit: "times a pipe",
+                        value: theirs,
+                    };
+                    cells.extend([format!("{ours:.2}"), record.times(found, &theirs, ours)]);
                 }
             }
             table.push(cells);

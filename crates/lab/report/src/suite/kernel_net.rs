@@ -3,7 +3,7 @@
 use weighbridge_record::CaseId;
 
 use super::kernel_slab::cell;
-use super::{Found, Record, Section, Table, reasons};
+use super::{Found, Record, Section, Table, Theirs, reasons};
 
 /// A minimal frame of Ethernet takes 64 bytes, and 20 more for its preamble and the gap behind it: 672 bits, at 10 Gbit/s.
 const BUDGET_NS: f64 = 67.2;
@@ -40,7 +40,8 @@ pub(super) fn section(record: &Record<'_>) -> Section {
         cells.push(cell(Some(figure.value), unit));
         let ratio = if *test == "veth" { None } else { record.ratio(pair, *found) };
         cells.push(ratio.map_or(String::new(), |line| format!("{:.3}", line.ratio)));
-        cells.push(record.times(*found, ("10 Gbit/s Ethernet", "64-byte frame", unit), budget, figure.value));
+        let theirs = Theirs { source: "10 Gbit/s Ethernet", name: "64-byte frame", unit, value: budget };
+        cells.push(record.times(*found, &theirs, figure.value));
         cells
     };
     let texts = |texts: [&str; 3]| texts.map(String::from);

@@ -165,19 +165,14 @@ impl<'a> Record<'a> {
     }
 
     /// Ours over a published figure, as in `1.25`.
-    fn times(
-        &self,
-        found: Found<'_>,
-        (source, name, unit): (&str, &str, &str),
-        theirs: f64,
-        ours: f64,
-    ) -> String {
+    fn times(&self, found: Found<'_>, theirs: &Theirs<'_>, ours: f64) -> String {
+        let Theirs { source, name, unit, value } = *theirs;
         let Found::Value(case, _) = found else { return String::new() };
         let is_it = |line: &Published| {
             line.case == case.id && (line.source.as_str(), line.name.as_str()) == (source, name)
         };
         let held = self.held(&self.report.published, is_it);
-        let made = || derive::published(&case.id, source, name, unit, theirs, ours);
+        let made = || derive::published(&case.id, source, name, unit, value, ours);
         let Some(line) = held.or_else(made) else { return String::new() };
         let text = significant(line.ratio);
         self.derived.borrow_mut().push(Line::Published(line));
@@ -211,6 +206,15 @@ impl<'a> Record<'a> {
         let machine = &self.header.machine;
         format!("Ours: {}, Linux {}, {}.", machine.cpu_model, machine.kernel, &self.header.started)
     }
+}
+
+/// A figure that others have published.
+struct Theirs<'a> {
+    source: &'a str,
+    /// What of the source.
+    name: &'a str,
+    unit: &'a str,
+    value: f64,
 }
 
 /// A figure in the unit of the other tool.

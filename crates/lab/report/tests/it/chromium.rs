@@ -99,7 +99,7 @@ const LOOK: &str = r"<script>
     wrong, charts, timelines, sorted, medians, dimmed, shown,
     dark: matchMedia('(prefers-color-scheme: dark)').matches,
     background: getComputedStyle(document.body).backgroundColor,
-    colour: getComputedStyle(document.body).color,
+    color: getComputedStyle(document.body).color,
     inner: innerWidth,
     scroll: root.scrollWidth,
   }, '*');
@@ -214,7 +214,7 @@ fn check(told: &Value, scheme: Scheme) {
         assert!(chart["width"].as_f64().unwrap() <= chart["room"].as_f64().unwrap() + 0.5, "{about}");
         assert_ne!(chart["covered"], true, "the legend covers the chart: {about}");
         assert_eq!(chart["scrolls"], false, "the legend scrolls: {about}");
-        assert_eq!(chart["text"], told["colour"], "texts of a chart follow the scheme: {about}");
+        assert_eq!(chart["text"], told["color"], "texts of a chart follow the scheme: {about}");
     }
 }
 
@@ -353,7 +353,7 @@ fn time_lines_are_drawn_inside_of_their_pictures_in_light_and_dark() {
     let page = html(&Report::from_reading(with_timelines()));
     assert!(page.len() < 6 << 20, "{} bytes", page.len());
     let Some(program) = chromium() else { return };
-    let mut colours = Vec::new();
+    let mut colors = Vec::new();
     for scheme in [Scheme::Light, Scheme::Dark] {
         let [laptop, phone] = look(&program, with_timelines(), scheme, [1366, 390]);
         for told in [&laptop, &phone] {
@@ -368,9 +368,9 @@ fn time_lines_are_drawn_inside_of_their_pictures_in_light_and_dark() {
         }
         let first = &laptop["timelines"][0];
         assert!(first["width"].as_f64() <= first["room"].as_f64(), "{first}");
-        colours.push(first["text"].clone());
+        colors.push(first["text"].clone());
     }
-    assert_ne!(colours[0], colours[1]);
+    assert_ne!(colors[0], colors[1]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn record(suite: &str, cases: &[(&str, &str, f64)], skipped: &[(&str, &str)]) ->
 
 /// The part of the terminal's text that is the suite's: what comes after the machine.
 fn text(reading: Reading) -> String {
-    let style = Style { colour: false, width: Some(100) };
+    let style = Style { color: false, width: Some(100) };
     let text = weighbridge_report::text(&Report::from_reading(reading), style);
     let mut sections = text.split("\n■ ").skip_while(|section| !section.contains("Machine\n"));
     format!("■ {}\n", sections.nth(1).expect("the suite after the machine").trim_end())

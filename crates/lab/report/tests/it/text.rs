@@ -7,7 +7,7 @@ use weighbridge_report::{Report, Style, html, markdown};
 use crate::common;
 
 fn text(report: &Report, width: u16) -> String {
-    weighbridge_report::text(report, Style { colour: false, width: Some(width) })
+    weighbridge_report::text(report, Style { color: false, width: Some(width) })
 }
 
 #[test]
@@ -46,17 +46,17 @@ fn foreign_text_sends_no_escape_to_the_terminal() {
 }
 
 #[test]
-fn colour_is_only_there_when_asked_for_and_changes_nothing_else() {
+fn color_is_only_there_when_asked_for_and_changes_nothing_else() {
     let report = Report::from_reading(common::whole());
-    let coloured = weighbridge_report::text(&report, Style { colour: true, width: Some(80) });
+    let colored = weighbridge_report::text(&report, Style { color: true, width: Some(80) });
     let mut stripped = String::new();
-    let mut rest = coloured.as_str();
+    let mut rest = colored.as_str();
     while let Some(start) = rest.find('\u{1b}') {
         stripped.push_str(&rest[..start]);
         rest = &rest[start + rest[start..].find('m').unwrap() + 1..];
     }
     stripped.push_str(rest);
-    assert_ne!(coloured, stripped);
+    assert_ne!(colored, stripped);
     assert_eq!(stripped, text(&report, 80));
 }
 

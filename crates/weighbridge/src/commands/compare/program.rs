@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn programs_that_are_none_of_ours_are_refused() {
         let why = ask(Path::new("/bin/true")).unwrap_err();
-        assert!(why.contains("no weighbridge"), "{why}");
+        assert!(why.contains("not a weighbridge"), "{why}");
         let why = ask(Path::new("/etc/passwd")).unwrap_err();
         assert!(why.contains("cannot be started"), "{why}");
     }

@@ -7,26 +7,9 @@
 #![allow(unsafe_code)]
 
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-/// Calls `done` until it returns true; fails with `what` after a minute.
-pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+pub use causeway_testkit::{Running, eventually};
 
 /// A command that is killed when the test that starts it ends, however it ends. With pipes to all three streams.
 pub fn tied(program: &str) -> Command {

@@ -7,7 +7,7 @@ pub(super) use curves::curves;
 use weighbridge_record::CaseId;
 
 use super::published::{DBUS_2011, Row, rows};
-use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
+use super::{Found, NOT_A_RACE, Record, Section, Table, Theirs, reasons};
 use crate::units::{count, significant, size};
 
 /// In every table.
@@ -162,7 +162,9 @@ pub(super) fn ping_pong(record: &Record<'_>) -> Section {
             let found = call("dbus-daemon", 1, place);
             let figure = found.figure(micros);
             let times = figure.as_ref().zip(us).map(|(figure, us)| {
-                record.times(found, (SOURCE, &format!("{machine}, {system}"), "µs"), us, figure.value)
+                let name = format!("{machine}, {system}");
+                let theirs = Theirs { source: SOURCE, name: &name, unit: "µs", value: us };
+                record.times(found, &theirs, figure.value)
             });
             times.unwrap_or(found.blank())
         };
@@ -316,7 +318,9 @@ pub(super) fn tracker(record: &Record<'_>) -> Section {
             let fetched = fetch("dbus-daemon", 6905, place);
             let seconds = fetched.figure(|ns| ns * ROWS / 8.0 / 1e9);
             seconds.as_ref().zip(theirs).map_or(fetched.blank(), |(seconds, theirs)| {
-                record.times(fetched, (SOURCE, &format!("tracker, {system}"), "s"), theirs, seconds.value)
+                let name = format!("tracker, {system}");
+                let theirs = Theirs { source: SOURCE, name: &name, unit: "s", value: theirs };
+                record.times(fetched, &theirs, seconds.value)
             })
         };
         let [one, two] = PLACES.map(ours);
