@@ -206,7 +206,7 @@ fn drive<B: Brokered>(
     params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
-    cx.count_beside("broker", BrokerHandle::of_role(&resources, params)?.pid)?;
+    cx.count_auxiliary("broker", BrokerHandle::of_role(&resources, params)?.pid)?;
     libraries::count_threads(params);
     (chosen::<B>(params).drive)(pattern, resources, params, cx)
 }

@@ -204,7 +204,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     }
     if method == Method::Signal {
         let socket = client.socket.try_clone()?;
-        cx.settle_beside(move || await_rest(&socket, broker.pid));
+        cx.settle_auxiliary(move || await_rest(&socket, broker.pid));
     }
     cx.lead_alone(|ops| {
         for _ in 0..ops {

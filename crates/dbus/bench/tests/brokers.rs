@@ -1,7 +1,7 @@
 //! What every mechanism of the laboratory promises, of the brokers that are installed; and that no broker outlives its run, whatever is
 //! killed.
 //!
-//! The promises are those of `weighbridge-harness`'s own conformance tests, which this program takes as they are.
+//! The promises are those of `weighbridge-targets`'s own conformance tests, which this program takes as they are.
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 

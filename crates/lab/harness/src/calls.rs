@@ -103,10 +103,7 @@ pub(crate) fn per_op(
             *by_name.entry(name(*number)).or_default() += *count as f64 / ops;
         }
         // Where each role has operations of its own, the sum is over all that was done.
-        let share = match case.pattern.is_symmetric {
-            true => ops / all_ops.max(1) as f64,
-            false => 1.0,
-        };
+        let share = if case.pattern.is_symmetric { ops / all_ops.max(1) as f64 } else { 1.0 };
         let all = by_name.values().fold(0.0, |sum, calls| sum + calls) * share;
         (all, record::RoleCalls { role: names[report.role].into(), ops: report.counted.ops, calls: by_name })
     };

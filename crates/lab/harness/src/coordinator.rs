@@ -5,33 +5,28 @@
 //! so nothing wakes it in a run that goes well.
 
 mod running;
+mod starting;
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_os::process::{Child, Spawn};
-use causeway_os::{sched, socket};
 use weighbridge_probe::counters::{EventSwitch, SystemNoise};
 use weighbridge_record as record;
 
-use crate::allocator;
-use crate::axis::{Idle, Peers};
-use crate::calls::{Calls, Watch};
-use crate::contract::{EndResources, Facts, Prepared};
-use crate::duet::{MAX_PARTIES, turnstile};
-use crate::idle::Spinners;
-use crate::marks::{Marks, RoleMarks};
-use crate::peer::{self, Assignment, RoleReport};
-use crate::placement;
+use crate::axis::Peers;
+use crate::calls::{self, Calls};
+use crate::catalogue;
+use crate::contract::{Facts, Prepared};
+use crate::duet::MAX_PARTIES;
+use crate::host::Host;
+use crate::interrupt::Interrupt;
+use crate::marks::RoleMarks;
+use crate::peer::RoleReport;
 use crate::planner::Timing;
-use crate::shared::{Sample, Shared};
-use crate::{calls, catalogue, host::Host, interrupt::Interrupt};
-use running::{Finished, Party, Peer, Running, State};
+use crate::shared::Sample;
+use running::Finished;
+use starting::NotStarted;
 
 /// How long the coordinator waits before it calls a run a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,17 +125,10 @@ pub struct SliceTiming {
     pub seed: u64,
 }
 
-impl SliceTiming {
-    fn place(self, index: usize, parties: usize) -> turnstile::Party {
-        let SliceTiming { blocks, slice_ns, seed } = self;
-        turnstile::Party { index, parties, blocks, slice_ns, seed }
-    }
-}
-
 /// What the peers of a case are started from, where that is not the program of the coordinator as it is.
 #[derive(Clone, Debug, Default)]
 pub struct PeerStart {
-    /// Another build of this program, which must speak the same [`peer::PROTOCOL`].
+    /// Another build of this program, which must speak the same [`PROTOCOL`](crate::peer::PROTOCOL).
     pub program: Option<PathBuf>,
     /// Variables added to the environment, or set in it.
     pub environment: Vec<(String, String)>,
@@ -189,13 +177,14 @@ pub struct Coordinator<'a> {
     host: &'a Host,
     interrupt: &'a Interrupt,
     program: PathBuf,
-    paddings: Paddings,
+    /// Lengths of an environment variable, see `starting`.
+    paddings: fastrand::Rng,
     pinned_to: Vec<u32>,
     deadlines: Deadlines,
 }
 
 impl<'a> Coordinator<'a> {
-    /// `program` is what peers are started from; it must hand over to [`peer::main`]. `seed` draws the paddings. Takes
+    /// `program` is what peers are started from; it must hand over to [`peer::main`](crate::peer::main). `seed` draws the paddings. Takes
     /// away what programs that were killed have left behind.
     pub fn new(host: &'a Host, interrupt: &'a Interrupt, program: PathBuf, seed: u64) -> Coordinator<'a> {
         catalogue::cleanup();
@@ -203,7 +192,7 @@ impl<'a> Coordinator<'a> {
             host,
             interrupt,
             program,
-            paddings: Paddings(seed | 1),
+            paddings: fastrand::Rng::with_seed(seed),
             pinned_to: Vec::new(),
             deadlines: Deadlines::default(),
         }
@@ -299,177 +288,10 @@ impl<'a> Coordinator<'a> {
         let began = Instant::now();
         match self.start(cases, timing, slices) {
             Ok(running) => running.finish(self.interrupt, began),
-            Err((party, error)) => Finished::Failed { party, step: "plan".into(), why: error.to_string() },
+            Err(NotStarted { party, error }) => {
+                Finished::Failed { party, step: "plan".into(), why: error.to_string() }
+            }
         }
-    }
-
-    fn start(
-        &mut self,
-        cases: &[(&Prepared, &PeerStart)],
-        timing: Timing,
-        slices: Option<SliceTiming>,
-    ) -> Result<Running, (usize, io::Error)> {
-        let of_all = |error: io::Error| (0, error);
-        let cpus: Vec<u32> = cases.iter().flat_map(|(case, _)| &case.params.cpus).copied().collect();
-        self.stay_off(&cpus).map_err(of_all)?;
-        let spinners = Spinners::start(&self.program, &self.cpus_to_keep_busy(cases)).map_err(of_all)?;
-        let noise = SystemNoise::read();
-        let turnstile = match slices {
-            Some(slices) => Some((turnstile::create(slices.blocks).map_err(of_all)?, slices)),
-            None => None,
-        };
-        let largest = cases.iter().map(|(case, _)| case.params.payload_bytes).max().unwrap_or(0);
-        let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
-        let deadlines = self.deadlines.for_case(largest, roles);
-        let mut running =
-            Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, grace: deadlines.grace };
-        for (party, case) in cases.iter().enumerate() {
-            let place = turnstile.as_ref().map(|(fd, slices)| (fd, slices.place(party, cases.len())));
-            self.start_party(*case, timing, deadlines, place, &mut running)
-                .map_err(|error| (party, error))?;
-        }
-        Ok(running)
-    }
-
-    fn start_party(
-        &mut self,
-        (case, start): (&Prepared, &PeerStart),
-        timing: Timing,
-        deadlines: Deadlines,
-        place: Option<(&OwnedFd, turnstile::Party)>,
-        running: &mut Running,
-    ) -> io::Result<()> {
-        let shared = Arc::new(Shared::create()?);
-        shared.set_run_deadline(deadlines.run + Duration::from_nanos(timing.run_ns * 4));
-        shared.deadline().set(deadlines.setup)?;
-        let mut resources_by_role = (case.target.create)(self.host, &case.params)?;
-        let guards = resources_by_role.iter_mut().filter_map(|resources| resources.guard.take()).collect();
-        let role_names = case.role_names();
-        if resources_by_role.is_empty() {
-            resources_by_role.resize_with(role_names.len(), EndResources::default);
-        }
-        assert_eq!(
-            resources_by_role.len(),
-            role_names.len(),
-            "a target creates something for every role, or for none"
-        );
-        let processes: Vec<Vec<(usize, EndResources)>> = match case.params.choice() {
-            Peers::Thread => vec![resources_by_role.into_iter().enumerate().collect()],
-            Peers::Process => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
-        };
-        let (party, role_count) = (running.parties.len(), role_names.len());
-        // The guards are held from here on, whatever fails.
-        let marks = start.marked.then(|| Marks::create(role_count)).transpose()?;
-        running.parties.push(Party { shared, marks, role_names, guards });
-        for roles in processes {
-            let memory = (&running.parties[party].shared, running.parties[party].marks.as_ref());
-            let peer = self.start_peer((case, start), timing, place, memory, roles, role_count)?;
-            running.peers.push(Peer { party, ..peer });
-        }
-        Ok(())
-    }
-
-    fn start_peer(
-        &mut self,
-        (case, start): (&Prepared, &PeerStart),
-        timing: Timing,
-        place: Option<(&OwnedFd, turnstile::Party)>,
-        (shared, marks): (&Arc<Shared>, Option<&Marks>),
-        roles: Vec<(usize, EndResources)>,
-        role_count: usize,
-    ) -> io::Result<Peer> {
-        let (control, theirs) = socket::seqpacket_pair()?;
-        let parent = std::process::id();
-        let spawn = Spawn::new(start.program.as_ref().unwrap_or(&self.program))
-            .arg(peer::ARGUMENT)
-            .arg(parent.to_string())
-            .env("WEIGHBRIDGE_PADDING", self.paddings.next())
-            .fd(theirs);
-        let spawn = start.environment.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value));
-        // The linker takes a list.
-        let preloaded: Vec<OsString> = start
-            .preload
-            .iter()
-            .map(|library| library.clone().into())
-            .chain(allocator::library(&case.params).map(OsString::from))
-            .collect();
-        let spawn = match preloaded.is_empty() {
-            true => spawn,
-            false => spawn.env(allocator::PRELOAD, preloaded.join(OsStr::new(":"))),
-        };
-        let child = Child::spawn(spawn)?;
-        if let Some(cgroup) = &start.cgroup {
-            let processes = cgroup.join("cgroup.procs");
-            std::fs::write(&processes, child.pid().to_string()).map_err(|error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("no process can be moved to {}: {error}", processes.display()),
-                )
-            })?;
-        }
-        // Before it knows what it is to do, so that no call is missed.
-        let watch = start.traced.then(|| Watch::begin(child.pid(), roles[0].0, shared)).transpose()?;
-        let assignment = Assignment {
-            case: case.params.id.clone(),
-            cpus: case.params.cpus.clone(),
-            allowed_cpus: self.host.measured_cpus.clone(),
-            coordinator: parent,
-            role_count,
-            roles: roles
-                .iter()
-                .map(|(role, resources)| (*role, resources.fds.len(), resources.words.clone()))
-                .collect(),
-            timing,
-            party: place.map(|(_, party)| party),
-            events: start.events.as_ref().map(|events| events.fds().len()),
-            is_marked: marks.is_some(),
-        };
-        let (indices, resources_by_role): (Vec<usize>, Vec<EndResources>) = roles.into_iter().unzip();
-        let turnstile = place.map(|(fd, _)| fd.as_fd());
-        let of_run = peer::OfRun { shared, marks, turnstile, events: start.events.as_ref() };
-        peer::send_assignment(control.as_fd(), assignment, of_run, &resources_by_role)?;
-        // From here on only the peer holds its ends, so that its death is seen at the other end.
-        drop(resources_by_role);
-        Ok(Peer { child, control, party: 0, roles: indices, state: State::Working, watch })
-    }
-
-    /// The CPUs that run a spinner while no role runs on them.
-    fn cpus_to_keep_busy(&self, cases: &[(&Prepared, &PeerStart)]) -> Vec<u32> {
-        let is_busy = |case: &Prepared| case.params.choice_if_declared() == Some(Idle::Busy);
-        let of_case = |case: &Prepared| match &case.params.cpus[..] {
-            [] => self.host.measured_cpus.clone(),
-            cpus => cpus.to_vec(),
-        };
-        let busy = cases.iter().filter(|(case, _)| is_busy(case));
-        let mut cpus: Vec<u32> = busy.flat_map(|(case, _)| of_case(case)).collect();
-        cpus.sort_unstable();
-        cpus.dedup();
-        cpus
-    }
-
-    /// Moves this process off the measured CPUs, where there are others.
-    fn stay_off(&mut self, measured: &[u32]) -> io::Result<()> {
-        let cpus = placement::coordinator_cpus(self.host, measured);
-        if cpus != self.pinned_to && self.host.pin_refused.is_none() {
-            sched::pin(&cpus)?;
-            self.pinned_to = cpus;
-        }
-        Ok(())
-    }
-}
-
-/// Random lengths of an environment variable: the layout of a process becomes variance instead of bias (Mytkowicz et
-/// al., "Producing Wrong Data Without Doing Anything Obviously Wrong!", 2009).
-#[derive(Debug)]
-struct Paddings(u64);
-
-impl Paddings {
-    fn next(&mut self) -> String {
-        // xorshift64 (Marsaglia, 2003).
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        "x".repeat((self.0 % 4096) as usize)
     }
 }
 

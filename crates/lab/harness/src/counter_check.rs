@@ -18,9 +18,10 @@ const STRAYS: f64 = 10.0;
 /// Anomalies in the counts of a case whose runs count `ops` operations. The harness itself is not checked; everybody
 /// else knows their own.
 pub fn check(case: &Prepared, per_op: &PerOp, ops: f64) -> Vec<String> {
-    match case.target.caps.has(Caps::HARNESS) {
-        true => Vec::new(),
-        false => (case.target.counter_check)(case, &without_strays(per_op, ops)),
+    if case.target.caps.has(Caps::HARNESS) {
+        Vec::new()
+    } else {
+        (case.target.counter_check)(case, &without_strays(per_op, ops))
     }
 }
 
@@ -223,7 +224,7 @@ pub fn has_ceiling(case: &Prepared) -> bool {
 }
 
 /// The harness costs more than it may: `cost_ns` is the median over the samples of a run.
-pub fn dear_harness(case: &Prepared, cost_ns: f64, clock_read_ns: f64) -> Option<String> {
+pub fn expensive_harness(case: &Prepared, cost_ns: f64, clock_read_ns: f64) -> Option<String> {
     let ceiling_ns = harness_ceiling_ns(case.params.payload_bytes, clock_read_ns);
     (has_ceiling(case) && cost_ns > ceiling_ns).then(|| {
         format!(
@@ -341,9 +342,9 @@ mod tests {
     }
 
     #[test]
-    fn a_harness_that_reads_a_clock_in_its_loop_is_dear() {
+    fn a_harness_that_reads_a_clock_in_its_loop_is_expensive() {
         const CLOCK_NS: f64 = 26.0;
-        let said = |id: &str, cost_ns: f64| dear_harness(&case(id, &[0, 1]), cost_ns, CLOCK_NS);
+        let said = |id: &str, cost_ns: f64| expensive_harness(&case(id, &[0, 1]), cost_ns, CLOCK_NS);
         for id in ["roundtrip/noop/1/two-cpus", "pingpong/noop/0/two-cpus", "solo/noop/0/same-cpu"] {
             assert_eq!(said(id, 9.0), None, "{id}");
             assert!(said(id, 9.0 + CLOCK_NS).unwrap().contains("35.0 ns"), "{id}");

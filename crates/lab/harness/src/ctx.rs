@@ -22,13 +22,13 @@
 //! | `ctx.rs` | twice a batch | the clock around the work of a batch (`Ctx::sample`) |
 //! | `ctx/time.rs` | – | the clock itself |
 //! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
-//! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of a process beside the roles, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
+//! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of an auxiliary process, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation, or the readings are at most 0.5 % of it |
 //! | `ctx/windows.rs` | once a window, with the role's switches and CPU time; the sender's CPU time before and after its part of a slice | windows follow each other without a gap, so a reading cannot stand outside of them |
 //! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
-//! | `targets/fan_out/sender.rs` | twice a burst, and once a batch the switches of the role and of a process beside the roles | the sender's own share of a message is a series of its own |
+//! | `targets/fan_out/sender.rs` | twice a burst, and once a batch the switches of the role and of an auxiliary process | the sender's own share of a message is a series of its own |
 //! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
 //! | `targets/shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
 //! | `targets/fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
@@ -38,9 +38,11 @@
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
 //! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
 //! | `coordinator/running.rs` | – | as above |
-//! | `session.rs` | – | another process: the budget |
-//! | `compare/mod.rs` | – | another process: the budget |
-//! | `explain/mod.rs` | – | another process: the budget |
+//! | `coordinator/starting.rs` | – | as above |
+//! | `rounds.rs` | – | another process: the budget |
+//! | `session.rs` | – | another process: the cost of a run |
+//! | `compare/mod.rs` | – | as above |
+//! | `explain/mod.rs` | – | as above |
 //! | `crossover.rs` | – | another process: the budget |
 
 mod alone;
@@ -56,7 +58,7 @@ mod warm_up;
 mod windows;
 
 pub use concurrent::Concurrent;
-pub use counted::{Beside, Counted, CountedBeside, Sampled, Whereabouts};
+pub use counted::{Auxiliary, Counted, CountedAuxiliary, Sampled, Whereabouts};
 pub use each::{RATE, TimedUnit};
 pub use end_of_run::Balance;
 pub use interval::{Follower, Leader};
@@ -138,7 +140,7 @@ pub struct Ctx<'a> {
     time: Time,
     turnstile: Option<Turnstile>,
     coordinator: Option<TaskSwitches>,
-    beside: Option<Beside>,
+    auxiliary: Option<Auxiliary>,
     observed: Option<EventSwitch>,
     marker: Option<Marker<'a>>,
     events: Events,
@@ -177,7 +179,7 @@ impl<'a> Ctx<'a> {
             time,
             turnstile: None,
             coordinator,
-            beside: None,
+            auxiliary: None,
             observed: None,
             marker: None,
             events,
@@ -204,9 +206,9 @@ impl<'a> Ctx<'a> {
         self.observed.is_some()
     }
 
-    /// Name and id of the process beside the roles, in the role that counts it.
-    pub fn beside(&self) -> Option<(&'static str, u32)> {
-        self.beside.as_ref().map(|beside| (beside.name, beside.counters.pid()))
+    /// Name and id of the auxiliary process, in the role that counts it.
+    pub fn auxiliary(&self) -> Option<(&'static str, u32)> {
+        self.auxiliary.as_ref().map(|auxiliary| (auxiliary.name, auxiliary.counters.pid()))
     }
 
     /// The run is a marked one: the role notes what it does with each message.
@@ -224,32 +226,36 @@ impl<'a> Ctx<'a> {
         self.marker
     }
 
-    /// A process beside the roles takes part in every operation (a broker): the leading role counts what it does too, under this
+    /// An auxiliary process takes part in every operation (a broker): the leading role counts what it does too, under this
     /// name. Called by every role before it drives a pattern.
     ///
     /// # Errors
     /// The process is gone.
-    pub fn count_beside(&mut self, name: &'static str, pid: u32) -> io::Result<()> {
-        self.marker.inspect(|marker| marker.set_beside(pid));
-        self.beside = Some(Beside { name, counters: ProcessCounters::open(pid)?, settle: None });
+    pub fn count_auxiliary(&mut self, name: &'static str, pid: u32) -> io::Result<()> {
+        self.marker.inspect(|marker| marker.set_auxiliary(pid));
+        self.auxiliary = Some(Auxiliary { name, counters: ProcessCounters::open(pid)?, settle: None });
         Ok(())
     }
 
-    /// Where an operation does not wait for the process beside the roles: `settle` waits, before each reading of its counters, until
+    /// Where an operation does not wait for the auxiliary process: `settle` waits, before each reading of its counters, until
     /// it has done what it was sent, so that its work for the counted operations is counted, all of it and nothing else. Only in the
-    /// leading role, after [`Ctx::count_beside`]; `settle` is not timed.
-    pub fn settle_beside(&mut self, settle: impl FnMut() -> io::Result<()> + 'static) {
-        if let Some(beside) = &mut self.beside {
-            beside.settle = Some(Box::new(settle));
+    /// leading role, after [`Ctx::count_auxiliary`]; `settle` is not timed.
+    pub fn settle_auxiliary(&mut self, settle: impl FnMut() -> io::Result<()> + 'static) {
+        if let Some(auxiliary) = &mut self.auxiliary {
+            auxiliary.settle = Some(Box::new(settle));
         }
     }
 
-    /// The counters of the process beside the roles, for figures of single batches. Only before anything is timed.
+    /// The counters of the auxiliary process, for figures of single batches. Only before anything is timed.
     ///
     /// # Errors
     /// The process is gone.
-    pub fn counters_beside(&self) -> io::Result<Option<ProcessCounters>> {
-        Ok(self.beside.as_ref().map(|beside| ProcessCounters::open(beside.counters.pid())).transpose()?)
+    pub fn auxiliary_counters(&self) -> io::Result<Option<ProcessCounters>> {
+        Ok(self
+            .auxiliary
+            .as_ref()
+            .map(|auxiliary| ProcessCounters::open(auxiliary.counters.pid()))
+            .transpose()?)
     }
 
     /// What was counted.

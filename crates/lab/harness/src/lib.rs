@@ -37,6 +37,7 @@ pub mod placement;
 pub mod plan;
 pub mod planner;
 mod registry;
+mod rounds;
 pub mod session;
 pub mod shared;
 pub mod summary;

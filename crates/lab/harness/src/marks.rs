@@ -12,7 +12,7 @@
 //! | 0 | 8 | marks so far | the role, after the mark |
 //! | 8 | 8 | 1 while marks are taken | the role |
 //! | 16 | 8 | id of its thread | the role, before the first mark |
-//! | 24 | 8 | id of the process beside the roles, or 0 | the role, before the first mark |
+//! | 24 | 8 | id of the auxiliary process, or 0 | the role, before the first mark |
 //! | 128 | 16 × [`CAPACITY`] | time in ns; point in the upper 8 bits, number in the others | the role |
 //!
 //! [`PeerStart::marked`]: crate::coordinator::PeerStart::marked
@@ -31,7 +31,7 @@ pub const CAPACITY: usize = 4096;
 const COUNT: usize = 0;
 const IS_OPEN: usize = 8;
 const THREAD: usize = 16;
-const BESIDE: usize = 24;
+const AUXILIARY: usize = 24;
 const RING: usize = 128;
 const ROLE_BYTES: usize = RING + CAPACITY * 16;
 const NUMBER_BITS: u32 = 56;
@@ -72,9 +72,9 @@ pub struct RoleMarks {
     /// Id of its thread, as the scheduler's events have it.
     pub thread: u32,
     /// Ids of the threads of the process that takes part beside the roles (a broker), where the role knows of one.
-    pub beside: Vec<u32>,
+    pub auxiliary: Vec<u32>,
     /// The CPUs that this process may run on.
-    pub beside_cpus: Vec<u32>,
+    pub auxiliary_cpus: Vec<u32>,
     /// The latest marks, in the order of time.
     pub marks: Vec<Mark>,
     /// Marks before these, which the ring did not keep.
@@ -119,7 +119,7 @@ impl Marks {
         marker
     }
 
-    /// What `role` has noted, once it is done and while the process beside the roles is still there.
+    /// What `role` has noted, once it is done and while the auxiliary process is still there.
     pub fn of_role(&self, role: usize) -> RoleMarks {
         let base = role * ROLE_BYTES;
         let word = |offset| self.map.atomic_u64(base + offset).load(Relaxed);
@@ -136,11 +136,11 @@ impl Marks {
                 number: (number != NUMBER_MASK).then_some(number),
             })
         };
-        let beside = Some(word(BESIDE) as u32).filter(|pid| *pid != 0);
+        let auxiliary = Some(word(AUXILIARY) as u32).filter(|pid| *pid != 0);
         RoleMarks {
             thread: word(THREAD) as u32,
-            beside: beside.map_or(Vec::new(), threads_of),
-            beside_cpus: beside.and_then(|pid| sched::allowed_cpus_of(pid).ok()).unwrap_or_default(),
+            auxiliary: auxiliary.map_or(Vec::new(), threads_of),
+            auxiliary_cpus: auxiliary.and_then(|pid| sched::allowed_cpus_of(pid).ok()).unwrap_or_default(),
             marks: (count - kept..count).filter_map(mark).collect(),
             dropped: count - kept,
         }
@@ -199,8 +199,8 @@ impl Marker<'_> {
     }
 
     /// Names the process that takes part beside the roles.
-    pub(crate) fn set_beside(&self, pid: u32) {
-        self.set(BESIDE, u64::from(pid));
+    pub(crate) fn set_auxiliary(&self, pid: u32) {
+        self.set(AUXILIARY, u64::from(pid));
     }
 
     #[inline]
@@ -278,8 +278,8 @@ mod tests {
         marker.note(Point::Read, Some(7));
         marker.set_open(false);
         marker.note(Point::Read, Some(8));
-        marker.set_beside(std::process::id());
-        let RoleMarks { thread, beside, beside_cpus, marks: noted, dropped } = marks.of_role(2);
+        marker.set_auxiliary(std::process::id());
+        let RoleMarks { thread, auxiliary, auxiliary_cpus, marks: noted, dropped } = marks.of_role(2);
         let points: Vec<_> = noted.iter().map(|mark| (mark.point, mark.number)).collect();
         assert_eq!(
             points,
@@ -292,8 +292,8 @@ mod tests {
         );
         assert!(noted.is_sorted_by_key(|mark| mark.at_ns) && noted[0].at_ns > 0);
         assert_eq!((thread > 0, dropped), (true, 0));
-        assert!(beside.contains(&thread), "{beside:?} has no {thread}");
-        assert!(!beside_cpus.is_empty());
+        assert!(auxiliary.contains(&thread), "{auxiliary:?} has no {thread}");
+        assert!(!auxiliary_cpus.is_empty());
         assert_eq!(marks.of_role(1), RoleMarks::default());
     }
 

@@ -122,13 +122,13 @@ pub struct ObservedRole {
     pub leads: bool,
     /// The memory map of its process, as in `/proc/PID/maps`.
     pub memory_map: String,
-    /// The process beside the roles, in the role that counts it.
-    pub beside: Option<ObservedBeside>,
+    /// The auxiliary process, in the role that counts it.
+    pub beside: Option<ObservedAuxiliary>,
 }
 
-/// What an observer must know of a process beside the roles.
+/// What an observer must know of an auxiliary process.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct ObservedBeside {
+pub struct ObservedAuxiliary {
     /// What it is called.
     pub name: String,
     /// Its id.
@@ -338,10 +338,15 @@ fn play_role(
 }
 
 fn observed_role(cx: &Ctx<'_>) -> io::Result<ObservedRole> {
-    let beside = cx.beside().map(|(name, process)| -> io::Result<ObservedBeside> {
+    let beside = cx.auxiliary().map(|(name, process)| -> io::Result<ObservedAuxiliary> {
         // A process of another user shows no map; its addresses stay without names.
         let memory_map = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-        Ok(ObservedBeside { name: name.into(), process, memory_map, cpus: sched::allowed_cpus_of(process)? })
+        Ok(ObservedAuxiliary {
+            name: name.into(),
+            process,
+            memory_map,
+            cpus: sched::allowed_cpus_of(process)?,
+        })
     });
     Ok(ObservedRole {
         leads: cx.leads_observation(),

@@ -4,10 +4,10 @@
 //! runs that an interval needs, the further runs go where a second brings most (`session/follow_up.rs`): to a case with its hub, or with the
 //! baseline that it is compared with, and never to the harness.
 
+mod cross_check;
 mod figures;
 mod follow_up;
 pub(crate) mod hubs;
-mod meetings;
 mod open;
 
 use std::collections::BTreeMap;
@@ -27,10 +27,11 @@ use crate::counter_check;
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
+use crate::rounds::{self, Clock, Extent, InRounds};
 use crate::summary;
+use cross_check::HubCrossCheck;
 use follow_up::Candidate;
-use hubs::{Hubs, Met, Set};
-use meetings::Meetings;
+use hubs::{CrossChecked, Hubs, Set};
 use open::{CaseState, Open, Turns};
 
 /// What is asked of a session.
@@ -115,12 +116,11 @@ pub struct Session<'a> {
     interrupt: &'a Interrupt,
     cases: Vec<Open>,
     hubs: Hubs,
-    meetings: Meetings,
+    cross_check: HubCrossCheck,
     rule: StoppingRule,
     random: Random,
     /// The case that ran last.
     last: Option<usize>,
-    began: Instant,
     runs: usize,
 }
 
@@ -142,14 +142,13 @@ impl<'a> Session<'a> {
         Session {
             rule: StoppingRule { precision: settings.precision, max_runs: settings.max_runs },
             random: Random::new(settings.seed),
-            meetings: Meetings::of(&cases),
+            cross_check: HubCrossCheck::of(&cases),
             cases,
             last: None,
             hubs,
             settings,
             coordinator,
             interrupt,
-            began: Instant::now(),
             runs: 0,
         }
     }
@@ -160,40 +159,15 @@ impl<'a> Session<'a> {
     /// # Errors
     /// Only those of `sink`. What was told before stays told; summaries are tried even then.
     pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
-        self.began = Instant::now();
-        let mut ended = Ok(Ended::Complete);
-        for round in self.settings.first_round.. {
-            let order = self.next_round();
-            if order.is_empty() {
-                break;
-            }
-            match self.meet(sink).and_then(|goes_on| Ok(goes_on && self.round(round, &order, sink)?)) {
-                Ok(true) => {}
-                Ok(false) => {
-                    ended = Ok(Ended::Interrupted);
-                    self.stop_all(StoppedBy::Interrupted);
-                }
-                Err(error) => {
-                    ended = Err(error);
-                    self.stop_all(StoppedBy::Error);
-                }
-            }
+        let Settings { first_round, budget, .. } = self.settings;
+        let interrupt = self.interrupt;
+        let ended = rounds::run(&mut self, first_round, budget, interrupt, sink);
+        match ended {
+            Ok(Ended::Complete) => {}
+            Ok(Ended::Interrupted) => self.stop_all(StoppedBy::Interrupted),
+            Err(_) => self.stop_all(StoppedBy::Error),
         }
         self.summarise(sink).and(ended)
-    }
-
-    /// Which cases run next, in random order and none twice in a row where there is another: all open ones until each has its
-    /// first look, then those that gain most in a second.
-    fn next_round(&mut self) -> Vec<usize> {
-        let open: Vec<usize> = (0..self.cases.len()).filter(|index| self.cases[*index].is_open()).collect();
-        let fewest = open.iter().map(|index| self.cases[*index].runs.len()).min().unwrap_or(0);
-        let mut chosen = if fewest >= LOOKS[0] { self.follow_up(&open) } else { open };
-        self.random.shuffle(&mut chosen);
-        if chosen.len() > 1 && chosen.first().copied() == self.last {
-            let other = chosen.len() - 1;
-            chosen.swap(0, other);
-        }
-        chosen
     }
 
     /// The open cases that gain most, and with those that are measured alone the baselines that they are compared with.
@@ -231,8 +205,8 @@ impl<'a> Session<'a> {
     /// When a case has enough runs, which have this correlation.
     fn rule(&self, of: &Open, correlation: f64) -> CorrelatedRule {
         // The harness is looked at once: its cost is known to far less than what it is compared with.
-        let is_beside = of.is_harness() && self.cases.iter().any(|open| !open.is_harness());
-        let max_runs = if is_beside { self.rule.max_runs.min(LOOKS[0]) } else { self.rule.max_runs };
+        let is_control = of.is_harness() && self.cases.iter().any(|open| !open.is_harness());
+        let max_runs = if is_control { self.rule.max_runs.min(LOOKS[0]) } else { self.rule.max_runs };
         let rule = StoppingRule { max_runs, ..self.rule };
         CorrelatedRule { rule, correlation }
     }
@@ -243,110 +217,6 @@ impl<'a> Session<'a> {
         let is_alike = |open: &&Open| open.hub.is_ok() == in_turn && !open.is_harness();
         let series: Vec<&[f64]> = self.cases.iter().filter(is_alike).map(|open| &open.evidence[..]).collect();
         pooled_lag1(&series).unwrap_or(0.0)
-    }
-
-    /// One run of each case in `order`. `false` when the user has had enough.
-    fn round(&mut self, round: u32, order: &[usize], sink: &mut dyn Sink) -> io::Result<bool> {
-        for &index in order {
-            if self.interrupt.take()? {
-                return Ok(false);
-            }
-            let of = &mut self.cases[index];
-            if self.began.elapsed() + of.dearest > self.settings.budget {
-                if of.is_open() {
-                    of.stop(StoppedBy::Budget);
-                }
-                if of.runs.is_empty() {
-                    let case = of.case.params.id.clone();
-                    let why = "the budget was used up before its first run; raise it with --budget".into();
-                    sink.line(Line::Skipped(record::Skipped { case, step: "plan".into(), why }))?;
-                }
-                continue;
-            }
-            sink.progress(&self.progress(index, round));
-            if !self.run_once(index, round, sink)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Sets of hubs that are due to meet. `false` when the user has had enough.
-    fn meet(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
-        let cost = expected_run(self.settings.timing);
-        for pair in self.meetings.due(self.runs) {
-            if self.began.elapsed() + cost > self.settings.budget {
-                break;
-            }
-            if self.interrupt.take()? {
-                return Ok(false);
-            }
-            let hubs = self.meetings.hubs(pair);
-            match self.hubs.meet(hubs, &mut self.coordinator, self.settings.timing) {
-                Met::Interrupted => return Ok(false),
-                Met::LogRatio(log_ratio) => self.meetings.keep(pair, log_ratio),
-                Met::Failed { step, why } => {
-                    self.meetings.give_up(pair);
-                    let (case, with) = (self.hubs.id(hubs.0).clone(), self.hubs.id(hubs.1));
-                    let why = format!("it could not take turns with the hub {with}: {why}");
-                    sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
-        let began = Instant::now();
-        let (outcome, slices) = self.measure(index);
-        let is_set = matches!(outcome, Outcome::Measured(_)) && slices.is_some();
-        let outcome = void_unless_as_said(&self.cases[index].case, outcome);
-        if is_set && matches!(outcome, Outcome::Failed { .. }) {
-            self.forget_set_of_hub(index);
-        }
-        self.runs += 1;
-        self.last = Some(index);
-        let open = &mut self.cases[index];
-        open.note_cost(began.elapsed());
-        open.attempts.begun += u32::from(!matches!(outcome, Outcome::Interrupted));
-        let id = open.case.params.id.clone();
-        let skip = |step: String, why: String| Line::Skipped(record::Skipped { case: id.clone(), step, why });
-        match outcome {
-            Outcome::Interrupted => return Ok(false),
-            Outcome::Failed { step, why } => {
-                open.attempts.failed += 1;
-                open.void_in_a_row += 1;
-                // A case that has given numbers keeps them; one failure ends it, unless it came from outside and may pass.
-                if step != conditions::THROTTLED || open.void_in_a_row >= MOST_VOID {
-                    open.stop(StoppedBy::Error);
-                }
-                sink.line(skip(step, why))?;
-            }
-            Outcome::Measured(measured) if measured.samples.is_empty() => {
-                open.state = CaseState::Skipped;
-                sink.line(skip("batches".into(), "no sample was taken".into()))?;
-            }
-            Outcome::Measured(measured) => {
-                open.void_in_a_row = 0;
-                if open.runs.is_empty() {
-                    let alone = open.hub.as_ref().err().cloned();
-                    sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
-                }
-                let run = summary::run_line(&open.case, *measured, open.runs.len() as u32, round);
-                let (slices, turns) = slices.unzip();
-                let run = record::Run { slices, ..run };
-                sink.line(Line::Run(run.clone()))?;
-                open.keep(run, turns);
-                let is_first = open.runs.len() == 1;
-                if open.is_open() {
-                    self.decide(index);
-                }
-                if is_first && self.settings.count_calls {
-                    return self.count_calls(index, sink);
-                }
-            }
-        }
-        Ok(true)
     }
 
     /// Counts the system calls of a case. Where that is refused at once, it will be for all cases, and is said once. `false` when the user
@@ -411,23 +281,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn progress(&self, index: usize, round: u32) -> Progress<'_> {
-        let elapsed = self.began.elapsed();
-        let open = self.cases.iter().filter(|open| open.is_open());
-        let left = self.settings.budget.saturating_sub(elapsed);
-        let runs_left = |open: &Open| self.settings.max_runs.saturating_sub(open.runs.len()) as u32;
-        let needed: Duration = open.clone().map(|open| open.dearest * runs_left(open)).sum();
-        Progress {
-            case: &self.cases[index].case.params.id,
-            runs: self.runs,
-            closed: self.cases.len() - open.count(),
-            cases: self.cases.len(),
-            round,
-            elapsed,
-            remaining: needed.min(left),
-        }
-    }
-
     fn summarise(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let measured = self.cases.iter().filter(|open| !open.runs.is_empty());
         let by_id: BTreeMap<&CaseId, &Open> =
@@ -458,18 +311,141 @@ impl<'a> Session<'a> {
         for (index, hub) in self.hubs.lines() {
             let cases = self.cases.iter().filter(|open| open.hub == Ok(index));
             let doubled_slices = figures::doubled_slices(cases);
-            let meetings = self.meetings.lines(index, &self.hubs);
+            let meetings = self.cross_check.lines(index, &self.hubs);
             sink.line(Line::Hub(record::Hub { doubled_slices, meetings, ..hub }))?;
         }
         for open in by_id.values() {
             let baseline = open::baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id));
             let Some(baseline) = baseline else { continue };
             let correlation = self.correlation(open.hub.is_ok());
-            if let Some(line) = figures::compare(baseline, open, correlation, &self.meetings) {
+            if let Some(line) = figures::compare(baseline, open, correlation, &self.cross_check) {
                 sink.line(Line::Comparison(line))?;
             }
         }
         Ok(())
+    }
+}
+
+impl InRounds for Session<'_> {
+    const RUN: &'static str = "run";
+
+    /// Which cases run next, in random order and none twice in a row where there is another: all open ones until each has its
+    /// first look, then those that gain most in a second.
+    fn next_round(&mut self, _round: u32) -> Vec<usize> {
+        let open: Vec<usize> = (0..self.cases.len()).filter(|index| self.cases[*index].is_open()).collect();
+        let fewest = open.iter().map(|index| self.cases[*index].runs.len()).min().unwrap_or(0);
+        let mut chosen = if fewest >= LOOKS[0] { self.follow_up(&open) } else { open };
+        self.random.shuffle(&mut chosen);
+        if chosen.len() > 1 && chosen.first().copied() == self.last {
+            let other = chosen.len() - 1;
+            chosen.swap(0, other);
+        }
+        chosen
+    }
+
+    /// Sets of hubs that are due to meet.
+    fn begin_round(&mut self, clock: &Clock, sink: &mut dyn Sink) -> io::Result<bool> {
+        let cost = expected_run(self.settings.timing);
+        for pair in self.cross_check.due(self.runs) {
+            if !clock.holds(cost) {
+                break;
+            }
+            if self.interrupt.take()? {
+                return Ok(false);
+            }
+            let hubs = self.cross_check.hubs(pair);
+            match self.hubs.cross_check(hubs, &mut self.coordinator, self.settings.timing) {
+                CrossChecked::Interrupted => return Ok(false),
+                CrossChecked::LogRatio(log_ratio) => self.cross_check.keep(pair, log_ratio),
+                CrossChecked::Failed { step, why } => {
+                    self.cross_check.give_up(pair);
+                    let (case, with) = (self.hubs.id(hubs.0).clone(), self.hubs.id(hubs.1));
+                    let why = format!("it could not take turns with the hub {with}: {why}");
+                    sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
+        let began = Instant::now();
+        let (outcome, slices) = self.measure(index);
+        let is_set = matches!(outcome, Outcome::Measured(_)) && slices.is_some();
+        let outcome = void_unless_as_said(&self.cases[index].case, outcome);
+        if is_set && matches!(outcome, Outcome::Failed { .. }) {
+            self.forget_set_of_hub(index);
+        }
+        self.runs += 1;
+        self.last = Some(index);
+        let open = &mut self.cases[index];
+        open.note_cost(began.elapsed());
+        open.attempts.begun += u32::from(!matches!(outcome, Outcome::Interrupted));
+        let id = open.case.params.id.clone();
+        let skip = |step: String, why: String| Line::Skipped(record::Skipped { case: id.clone(), step, why });
+        match outcome {
+            Outcome::Interrupted => return Ok(false),
+            Outcome::Failed { step, why } => {
+                open.attempts.failed += 1;
+                open.void_in_a_row += 1;
+                // A case that has given numbers keeps them; one failure ends it, unless it came from outside and may pass.
+                if step != conditions::THROTTLED || open.void_in_a_row >= MOST_VOID {
+                    open.stop(StoppedBy::Error);
+                }
+                sink.line(skip(step, why))?;
+            }
+            Outcome::Measured(measured) if measured.samples.is_empty() => {
+                open.state = CaseState::Skipped;
+                sink.line(skip("batches".into(), "no sample was taken".into()))?;
+            }
+            Outcome::Measured(measured) => {
+                open.void_in_a_row = 0;
+                if open.runs.is_empty() {
+                    let alone = open.hub.as_ref().err().cloned();
+                    sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
+                }
+                let run = summary::run_line(&open.case, *measured, open.runs.len() as u32, round);
+                let (slices, turns) = slices.unzip();
+                let run = record::Run { slices, ..run };
+                sink.line(Line::Run(run.clone()))?;
+                open.keep(run, turns);
+                let is_first = open.runs.len() == 1;
+                if open.is_open() {
+                    self.decide(index);
+                }
+                if is_first && self.settings.count_calls {
+                    return self.count_calls(index, sink);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn id(&self, index: usize) -> &CaseId {
+        &self.cases[index].case.params.id
+    }
+
+    fn cost(&self, index: usize) -> Duration {
+        self.cases[index].max_run_cost
+    }
+
+    fn close(&mut self, index: usize) -> bool {
+        let of = &mut self.cases[index];
+        if of.is_open() {
+            of.stop(StoppedBy::Budget);
+        }
+        of.runs.is_empty()
+    }
+
+    fn extent(&self, _index: usize, _round: u32) -> Extent {
+        let open = self.cases.iter().filter(|open| open.is_open());
+        let runs_left = |open: &Open| self.settings.max_runs.saturating_sub(open.runs.len()) as u32;
+        Extent {
+            runs: self.runs,
+            closed: self.cases.len() - open.clone().count(),
+            cases: self.cases.len(),
+            needed: open.map(|open| open.max_run_cost * runs_left(open)).sum(),
+        }
     }
 }
 

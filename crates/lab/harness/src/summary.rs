@@ -52,7 +52,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
             per_op: per_op(report),
         })
         .collect();
-    roles.extend(measured.roles.iter().filter_map(beside));
+    roles.extend(measured.roles.iter().filter_map(auxiliary_counters));
     let is_noise = comes_from_outside(case, names.len());
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
     let mut line = Run {
@@ -62,9 +62,10 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         value: stats::run_value(&samples),
         ops_per_sample: measured.samples.first().map_or(0, |sample| sample.ops),
         samples,
-        per_op: match case.pattern.is_symmetric {
-            true => pooled(&measured.roles),
-            false => sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>()),
+        per_op: if case.pattern.is_symmetric {
+            pooled(&measured.roles)
+        } else {
+            sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>())
         },
         roles,
         series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
@@ -101,7 +102,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
     if counter_check::has_ceiling(case) {
         let cost_ns = |sample: &Sample| sample.elapsed_ns as f64 / sample.ops.max(1) as f64;
         let cost_ns = stats::median(&measured.samples.iter().map(cost_ns).collect::<Vec<_>>());
-        line.flags.extend(counter_check::dear_harness(case, cost_ns, clock::read_ns()));
+        line.flags.extend(counter_check::expensive_harness(case, cost_ns, clock::read_ns()));
     }
     let noisy = line.samples.len() as u64;
     if line.noise.marked_samples * 10 > noisy {
@@ -148,7 +149,7 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         spread_between: finite(summary.spread_between),
         spread_within: finite(summary.spread_within),
         stopped_by,
-        beside: medians_beside(case, runs),
+        beside: auxiliary_medians(case, runs),
         per_op,
         series: median_series(runs),
         series_ci95: record::derive::series_intervals(runs),
@@ -197,8 +198,8 @@ fn repeated_flags(runs: &[Run]) -> Vec<String> {
         .collect()
 }
 
-/// The median over the runs of each count of a process beside the roles, under its name.
-fn medians_beside(case: &Prepared, runs: &[Run]) -> BTreeMap<String, PerOp> {
+/// The median over the runs of each count of an auxiliary process, under its name.
+fn auxiliary_medians(case: &Prepared, runs: &[Run]) -> BTreeMap<String, PerOp> {
     let roles = case.role_names();
     let mut by_name: BTreeMap<&str, Vec<&PerOp>> = BTreeMap::new();
     for of in runs.iter().flat_map(|run| &run.roles).filter(|of| !roles.contains(&of.role.as_str())) {
@@ -235,8 +236,8 @@ fn per_op(report: &RoleReport) -> PerOp {
     }
 }
 
-/// The counts of a process beside the roles, per operation of the role that counted them.
-fn beside(report: &RoleReport) -> Option<RoleCounters> {
+/// The counts of an auxiliary process, per operation of the role that counted them.
+fn auxiliary_counters(report: &RoleReport) -> Option<RoleCounters> {
     let (name, counted) = report.counted.beside.as_ref()?;
     let ops = report.counted.ops;
     let each = |count: f64| count / ops.max(1) as f64;

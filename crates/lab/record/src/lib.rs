@@ -1,6 +1,6 @@
 //! What a run is: plain, versioned data, and its form on disk (JSON Lines).
 //!
-//! The laboratory and the reports share only this crate: `lab` writes these types, `report` reads them, and neither
+//! The laboratory and the reports share only this crate: `harness` writes these types, `report` reads them, and neither
 //! knows the other. Nothing here measures or formats for people, and statistics are `weighbridge-stats`' business: here is
 //! only how its findings are called in a record.
 //!

@@ -53,7 +53,7 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 /// The exact interval jumps with the rank: at 95 % it is lowest to highest for six, seven and eight values, and gets wider
 /// with each, 1.27, 1.35 and 1.42 standard deviations to each side. This one has 1.04, 0.92 and 0.90. The interpolation
 /// assumes no particular distribution; its coverage is within half a per cent of the confidence for uniform, normal,
-/// Laplace and log-normal values (`tests/simulation`). `None` where the exact one is `None`.
+/// Laplace and log-normal values (`tests/it/simulation`). `None` where the exact one is `None`.
 ///
 /// # Panics
 /// As [`median_interval`].

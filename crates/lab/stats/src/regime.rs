@@ -12,7 +12,7 @@
 //! All but the gap test work on ranks. So a stall, however long, is no more than one misplaced rank, and the probability
 //! of a false alarm is the same for every continuous distribution. A finding must also matter: below
 //! [`WORTH_SAYING`] it is not reported, however sure it is. What the tests find and how often they are wrong is counted
-//! in `tests/simulation`.
+//! in `tests/it/simulation`.
 
 mod correlation;
 mod gap;

@@ -2,7 +2,7 @@
 //!
 //! Looking repeatedly and stopping when the interval happens to be narrow costs coverage. Three things pay for it:
 //! there are only six looks, both the decision and what is printed of a case that reached its precision use the 98 % interval
-//! ([`printed_interval`]), and the first look asks for more (see [`FIRST_LOOK_MARGIN`]). `tests/simulation` shows what is
+//! ([`printed_interval`]), and the first look asks for more (see [`FIRST_LOOK_MARGIN`]). `tests/it/simulation` shows what is
 //! left: at least 93 % of the 95 % promised, for independent runs of every shape, and for runs that drift, around the level in the
 //! middle of those made. Of the level of a longer session an early stop knows nothing.
 //!

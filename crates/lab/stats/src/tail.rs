@@ -82,7 +82,7 @@ pub struct CasePercentile {
 pub const PERCENTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
 /// Fewest runs whose pooled percentile gets an interval. Where runs differ by a fifth of the scatter of single observations, ten
-/// cover 92 % and twenty 94 % where 95 % is said; where they differ by two fifths, twenty cover 88 % (`tests/simulation`):
+/// cover 92 % and twenty 94 % where 95 % is said; where they differ by two fifths, twenty cover 88 % (`tests/it/simulation`):
 /// then the few worst runs make the tail, and runs as bad have not been seen yet.
 pub const FEWEST_RUNS: usize = 20;
 

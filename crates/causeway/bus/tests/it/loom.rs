@@ -1,5 +1,5 @@
 //! All interleavings of the order log's protocol that a model checker finds: `RUSTFLAGS="--cfg loom" cargo test -p causeway-bus
-//! --release --test loom`.
+//! --release --test it`.
 
 use causeway_bus::shared::atomic::{AtomicU32, AtomicU64, Ordering};
 use causeway_bus::shared::ring::{

@@ -1,4 +1,4 @@
-//! A reader of an arbitrary log: `cargo +nightly fuzz run read_log` in `crates/causeway`.
+//! A reader of an arbitrary log: `cargo +nightly fuzz run read_log` in `crates/causeway/causeway`.
 //!
 //! The input fills the granules of a small log and the words that publishers write. A reader may return anything,
 //! but must neither panic, nor loop, nor report payloads above the limit.

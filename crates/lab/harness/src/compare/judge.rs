@@ -56,7 +56,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// From the sets of a case, of forty at most.
+    /// From the sets of a case.
     pub fn of_sets(
         case: CaseId,
         labels: [String; 2],

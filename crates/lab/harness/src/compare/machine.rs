@@ -102,9 +102,10 @@ fn path_of(name: &str) -> Result<PathBuf, String> {
     let relative = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
     let path = Path::new("/proc/sys").join(&relative);
     let is_inside = relative.split('/').all(|part| !part.is_empty() && part != "..");
-    match is_inside && path.is_file() {
-        true => Ok(path),
-        false => Err(format!("there is no sysctl `{name}`: {} is no file", path.display())),
+    if is_inside && path.is_file() {
+        Ok(path)
+    } else {
+        Err(format!("there is no sysctl `{name}`: {} is no file", path.display()))
     }
 }
 
@@ -153,10 +154,7 @@ fn start_guardian(program: &Path, paths: &[PathBuf], before: &[String]) -> io::R
     writeln!(lifeline, "{}", serde_json::to_string(&known)?)?;
     let mut said = String::new();
     BufReader::new(guardian.stdout.take().expect("it was asked for")).read_line(&mut said)?;
-    match said == ARMED {
-        true => Ok((guardian, lifeline)),
-        false => Err(io::Error::other("it does not answer")),
-    }
+    if said == ARMED { Ok((guardian, lifeline)) } else { Err(io::Error::other("it does not answer")) }
 }
 
 /// The work of a guardian: reads what there was, waits for the end of standard input, and puts it back.

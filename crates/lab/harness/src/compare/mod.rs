@@ -28,7 +28,8 @@ use crate::coordinator::{Coordinator, Counted, PeerStart};
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
-use crate::session::{Ended, Progress, Sink};
+use crate::rounds::{self, Extent, InRounds};
+use crate::session::{Ended, Sink};
 
 pub use judge::{Judged, Rules, failed_too_often, judge};
 use machine::MachineSettings;
@@ -125,7 +126,6 @@ pub struct Comparison<'a> {
     interrupt: &'a Interrupt,
     cases: Vec<Open>,
     random: Random,
-    began: Instant,
     sets: usize,
     looks: Looks,
 }
@@ -159,7 +159,6 @@ impl<'a> Comparison<'a> {
             coordinator,
             machine: None,
             interrupt,
-            began: Instant::now(),
             sets: 0,
         }
     }
@@ -174,57 +173,56 @@ impl<'a> Comparison<'a> {
     /// # Errors
     /// Only those of `sink`. What was told before stays told; verdicts are tried even then.
     pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
-        self.began = Instant::now();
-        let mut ended = Ok(Ended::Complete);
-        for round in 0.. {
-            let mut order: Vec<usize> =
-                (0..self.cases.len()).filter(|index| self.cases[*index].is_open).collect();
-            if order.is_empty() {
-                break;
-            }
-            self.random.shuffle(&mut order);
-            match self.round(round, &order, sink) {
-                Ok(true) => {}
-                Ok(false) => {
-                    ended = Ok(Ended::Interrupted);
-                    break;
-                }
-                Err(error) => {
-                    ended = Err(error);
-                    break;
-                }
-            }
-        }
+        let (budget, interrupt) = (self.settings.budget, self.interrupt);
+        let ended = rounds::run(&mut self, 0, budget, interrupt, sink);
         let put_back = self.machine.take().map_or(Ok(()), MachineSettings::put_back);
         self.conclude(sink).and(put_back.map_err(io::Error::other)).and(ended)
     }
 
-    /// One set of each case in `order`. `false` when the user has had enough.
-    fn round(&mut self, round: u32, order: &[usize], sink: &mut dyn Sink) -> io::Result<bool> {
-        for &index in order {
-            if self.interrupt.take()? {
-                return Ok(false);
-            }
-            let cost = self.cases[index].cost.unwrap_or_default();
-            if self.began.elapsed() + cost > self.settings.budget {
-                self.cases[index].is_open = false;
-                self.cases[index].is_out_of_time = true;
-                if self.cases[index].attempts() == 0 {
-                    let case = self.cases[index].pair.case.clone();
-                    let why = "the budget was used up before its first set; raise it with --budget".into();
-                    sink.line(Line::Skipped(record::Skipped { case, step: "plan".into(), why }))?;
-                }
-                continue;
-            }
-            sink.progress(&self.progress(index, round));
-            if !self.one_set(index, sink)? {
-                return Ok(false);
+    /// Counts the system calls of both sides of a case, where the sides can run at the same time. `false` when the user has had enough.
+    fn count_calls(&mut self, index: usize) -> bool {
+        let open = &mut self.cases[index];
+        if !self.settings.count_calls || self.machine.is_some() || open.system_calls[0].is_some() {
+            return true;
+        }
+        for (side, case) in [&open.pair.a, &open.pair.b].into_iter().enumerate() {
+            match self.coordinator.count_calls(case, &self.sides[side].start) {
+                Counted::Interrupted => return false,
+                Counted::Calls(calls) => open.system_calls[side] = Some(calls),
+                Counted::Threads => {}
+                Counted::Failed { why, .. } => open.not_counted = Some(why),
             }
         }
-        Ok(true)
+        true
     }
 
-    fn one_set(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<bool> {
+    fn conclude(&self, sink: &mut dyn Sink) -> io::Result<()> {
+        let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
+        let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides, &self.looks)).collect();
+        let (verdicts, mut claims) = judge(&judged, self.settings.rules);
+        for mut verdict in verdicts {
+            match made_of(&verdict, &self.settings.prices) {
+                Ok(parts) => verdict.made_of = parts,
+                Err(why) => verdict.remarks.push(why),
+            }
+            sink.line(verdict.into())?;
+        }
+        claims.differences.clone_from(&self.settings.differences);
+        sink.line(Line::Claims(claims))
+    }
+}
+
+impl InRounds for Comparison<'_> {
+    const RUN: &'static str = "set";
+
+    fn next_round(&mut self, _round: u32) -> Vec<usize> {
+        let mut order: Vec<usize> =
+            (0..self.cases.len()).filter(|index| self.cases[*index].is_open).collect();
+        self.random.shuffle(&mut order);
+        order
+    }
+
+    fn run_once(&mut self, index: usize, _round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
         let began = Instant::now();
         let count = self.cases.len();
         let open = &mut self.cases[index];
@@ -271,54 +269,32 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Counts the system calls of both sides of a case, where the sides can run at the same time. `false` when the user has had enough.
-    fn count_calls(&mut self, index: usize) -> bool {
-        let open = &mut self.cases[index];
-        if !self.settings.count_calls || self.machine.is_some() || open.system_calls[0].is_some() {
-            return true;
-        }
-        for (side, case) in [&open.pair.a, &open.pair.b].into_iter().enumerate() {
-            match self.coordinator.count_calls(case, &self.sides[side].start) {
-                Counted::Interrupted => return false,
-                Counted::Calls(calls) => open.system_calls[side] = Some(calls),
-                Counted::Threads => {}
-                Counted::Failed { why, .. } => open.not_counted = Some(why),
-            }
-        }
-        true
+    fn id(&self, index: usize) -> &CaseId {
+        &self.cases[index].pair.case
     }
 
-    fn progress(&self, index: usize, round: u32) -> Progress<'_> {
-        let elapsed = self.began.elapsed();
+    fn cost(&self, index: usize) -> Duration {
+        self.cases[index].cost.unwrap_or_default()
+    }
+
+    fn close(&mut self, index: usize) -> bool {
+        let of = &mut self.cases[index];
+        of.is_open = false;
+        of.is_out_of_time = true;
+        of.attempts() == 0
+    }
+
+    fn extent(&self, _index: usize, _round: u32) -> Extent {
         let open = self.cases.iter().filter(|open| open.is_open);
         let most = *self.settings.sets.end();
-        let expected = Duration::from_nanos(set::expected_ns(self.settings.timing));
+        let expected = expected_set(self.settings.timing);
         let left = |open: &Open| open.cost.unwrap_or(expected) * most.saturating_sub(open.sets.len()) as u32;
-        let needed: Duration = open.clone().map(left).sum();
-        Progress {
-            case: &self.cases[index].pair.case,
+        Extent {
             runs: self.sets,
-            closed: self.cases.len() - open.count(),
+            closed: self.cases.len() - open.clone().count(),
             cases: self.cases.len(),
-            round,
-            elapsed,
-            remaining: needed.min(self.settings.budget.saturating_sub(elapsed)),
+            needed: open.map(left).sum(),
         }
-    }
-
-    fn conclude(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
-        let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides, &self.looks)).collect();
-        let (verdicts, mut claims) = judge(&judged, self.settings.rules);
-        for mut verdict in verdicts {
-            match made_of(&verdict, &self.settings.prices) {
-                Ok(parts) => verdict.made_of = parts,
-                Err(why) => verdict.remarks.push(why),
-            }
-            sink.line(verdict.into())?;
-        }
-        claims.differences.clone_from(&self.settings.differences);
-        sink.line(Line::Claims(claims))
     }
 }
 
@@ -340,9 +316,10 @@ fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Result<Vec<MadeOf>, Strin
 
 fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
     let mut remarks = Vec::new();
-    let in_turn = match sides.iter().all(|side| side.sysctls.is_empty()) {
-        true => set::slice_ns(&open.pair),
-        false => Err("a setting of the whole machine holds for both".into()),
+    let in_turn = if sides.iter().all(|side| side.sysctls.is_empty()) {
+        set::slice_ns(&open.pair)
+    } else {
+        Err("a setting of the whole machine holds for both".into())
     };
     if let Err(why) = in_turn {
         remarks.push(format!("the sides ran one after the other and not in turn: {why}"));
@@ -356,9 +333,10 @@ fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
     let [a, b] = [&sides[0].label, &sides[1].label].map(String::clone);
     let judged = Judged::of_sets(open.pair.case.clone(), [a, b], unit, &open.sets, open.failures(), remarks);
     let sets = open.sets.len();
-    let confidence = match open.is_out_of_time && sets > 0 {
-        true => looks.ended_at(sets).confidence_at(sets),
-        false => looks.confidence_at(sets),
+    let confidence = if open.is_out_of_time && sets > 0 {
+        looks.ended_at(sets).confidence_at(sets)
+    } else {
+        looks.confidence_at(sets)
     };
     Judged { confidence, system_calls: open.system_calls.clone(), ..judged }
 }

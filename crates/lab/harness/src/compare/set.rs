@@ -167,10 +167,7 @@ fn one_after_the_other(
     let sides: Vec<SideOfSet> = sides.into_iter().flatten().collect();
     let cost = |party: usize| -> Option<f64> {
         let value = sides.get(party)?.value;
-        (value > 0.0).then(|| match pair.a.pattern.unit.higher_is_better() {
-            true => -value.ln(),
-            false => value.ln(),
-        })
+        (value > 0.0).then(|| if pair.a.pattern.unit.higher_is_better() { -value.ln() } else { value.ln() })
     };
     let ratio = |party| Some(cost(party)? - cost(0)?);
     match ratio(1) {

@@ -75,14 +75,14 @@ pub struct Counted {
     pub latencies: Option<Latencies>,
     /// Where the role ran when counting first began, and when it ended.
     pub whereabouts: Vec<Whereabouts>,
-    /// In the leading role: what a process beside the roles did meanwhile, with its name.
+    /// In the leading role: what an auxiliary process did meanwhile, with its name.
     #[serde(default)]
-    pub beside: Option<(String, CountedBeside)>,
+    pub beside: Option<(String, CountedAuxiliary)>,
 }
 
-/// What a process beside the roles did between the same two readings, all its threads together.
+/// What an auxiliary process did between the same two readings, all its threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CountedBeside {
+pub struct CountedAuxiliary {
     /// Context switches because a thread waited.
     pub voluntary_switches: u64,
     /// Context switches because one was preempted.
@@ -99,7 +99,7 @@ pub struct CountedBeside {
     pub kernel_ticks_ns: u64,
 }
 
-impl CountedBeside {
+impl CountedAuxiliary {
     fn add(&mut self, more: &ThreadCounters) {
         self.voluntary_switches += more.voluntary_switches;
         self.involuntary_switches += more.involuntary_switches;
@@ -122,21 +122,21 @@ impl CountedBeside {
     }
 }
 
-/// A process beside the roles that is counted.
-pub struct Beside {
+/// An auxiliary process that is counted.
+pub struct Auxiliary {
     pub(super) name: &'static str,
     pub(super) counters: ProcessCounters,
     /// Waits before each reading until the process has done what it was sent.
     pub(super) settle: Option<Settle>,
 }
 
-/// See [`Ctx::settle_beside`].
+/// See [`Ctx::settle_auxiliary`].
 pub(super) type Settle = Box<dyn FnMut() -> io::Result<()>>;
 
-impl fmt::Debug for Beside {
+impl fmt::Debug for Auxiliary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Beside { name, counters, settle } = self;
-        let mut shown = f.debug_struct("Beside");
+        let Auxiliary { name, counters, settle } = self;
+        let mut shown = f.debug_struct("Auxiliary");
         shown.field("name", name).field("counters", counters).field("settles", &settle.is_some()).finish()
     }
 }
@@ -159,15 +159,15 @@ pub(super) struct Began {
     events: EventCounts,
     migrations: Option<u64>,
     coordinator: Option<u64>,
-    beside: Option<ThreadCounters>,
+    auxiliary: Option<ThreadCounters>,
 }
 
 impl Ctx<'_> {
     /// Only the leading role watches the coordinator: by the time that others look, it may have woken for a report. One role is enough
-    /// to count the process beside them.
+    /// to count the auxiliary process.
     pub(super) fn do_not_watch(&mut self) {
         self.coordinator = None;
-        self.beside = None;
+        self.auxiliary = None;
         self.observed = None;
     }
 
@@ -180,13 +180,13 @@ impl Ctx<'_> {
                 self.counted.whereabouts.push(Whereabouts::now()?);
             }
             let coordinator = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
-            let beside = self.read_beside()?;
+            let auxiliary = self.read_auxiliary()?;
             self.began = Some(Began {
                 migrations: self.migrations.as_ref().and_then(ThreadMigrations::read),
                 events: self.events.read(),
                 thread: ThreadCounters::read(),
                 coordinator,
-                beside,
+                auxiliary,
             });
             if let Some(events) = &self.observed {
                 events.on()?;
@@ -210,7 +210,7 @@ impl Ctx<'_> {
 
     /// Adds what was counted since counting began, and stops counting until it begins again.
     pub(super) fn pause_counting(&mut self) -> io::Result<()> {
-        let Some(Began { thread, events, migrations, coordinator, beside }) = self.began.take() else {
+        let Some(Began { thread, events, migrations, coordinator, auxiliary }) = self.began.take() else {
             return Ok(());
         };
         if let Some(events) = &self.observed {
@@ -221,7 +221,7 @@ impl Ctx<'_> {
         let events = self.events.read().since(&events);
         let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
         let moves = self.migrations.as_ref().and_then(ThreadMigrations::read);
-        let beside = self.read_beside()?.zip(beside).map(|(now, then)| now.since(&then));
+        let auxiliary = self.read_auxiliary()?.zip(auxiliary).map(|(now, then)| now.since(&then));
         let add = |total: &mut Option<u64>, more: Option<u64>| {
             *total = more.map(|more| total.unwrap_or(0) + more);
         };
@@ -237,23 +237,23 @@ impl Ctx<'_> {
         add(&mut counted.migrations, moved);
         add(&mut counted.cycles, events.cycles);
         add(&mut counted.instructions, events.instructions);
-        if let (Some(more), Some(of)) = (beside, &self.beside) {
-            counted.beside.get_or_insert((of.name.into(), CountedBeside::default())).1.add(&more);
+        if let (Some(more), Some(of)) = (auxiliary, &self.auxiliary) {
+            counted.beside.get_or_insert((of.name.into(), CountedAuxiliary::default())).1.add(&more);
         }
         add(&mut counted.coordinator_switches, now.zip(coordinator).map(|(now, then)| now - then));
         Ok(())
     }
 
-    /// What the process beside the roles has counted. The role's own counters are not running here: waiting is in neither.
-    fn read_beside(&mut self) -> io::Result<Option<ThreadCounters>> {
-        if let Some(settle) = self.beside.as_mut().and_then(|beside| beside.settle.as_mut()) {
+    /// What the auxiliary process has counted. The role's own counters are not running here: waiting is in neither.
+    fn read_auxiliary(&mut self) -> io::Result<Option<ThreadCounters>> {
+        if let Some(settle) = self.auxiliary.as_mut().and_then(|auxiliary| auxiliary.settle.as_mut()) {
             settle()?;
         }
         let gone = |error: causeway_os::Error| {
             let why = "the process that takes part in each operation is gone";
             io::Error::new(io::ErrorKind::BrokenPipe, format!("{why}: {error}"))
         };
-        self.beside.as_mut().map(|beside| beside.counters.read()).transpose().map_err(gone)
+        self.auxiliary.as_mut().map(|auxiliary| auxiliary.counters.read()).transpose().map_err(gone)
     }
 
     pub(super) fn end_counting(&mut self) -> io::Result<()> {

@@ -142,9 +142,10 @@ impl Ctx<'_> {
     pub fn follow_intervals(&mut self, follower: &mut impl Follower) -> io::Result<()> {
         self.do_not_watch();
         self.barrier()?;
-        match self.takes_turns() {
-            true => self.follow_interval_slices(follower)?,
-            false => self.until_over(|| follower.step().map(|()| 0))?,
+        if self.takes_turns() {
+            self.follow_interval_slices(follower)?
+        } else {
+            self.until_over(|| follower.step().map(|()| 0))?
         }
         follower.end()?;
         self.shared.leave();

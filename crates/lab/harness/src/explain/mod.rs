@@ -1,7 +1,7 @@
 //! A session that explains: cases and the primitives that they are made of, in sets that take turns with one hub.
 //!
-//! What runs here is measured and counted; what follows from it is computed by `weighbridge-explain`. A set is one or two cases and the hub
-//! of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the same in both.
+//! This is the measuring half: what runs here is measured and counted. The solver, which says what follows from it, is
+//! [`weighbridge_analysis::explain`]. A set is one or two cases and the hub of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the same in both.
 
 mod model;
 mod set;
@@ -19,7 +19,8 @@ use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Counted, PeerStart};
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
-use crate::session::{Ended, Progress, Sink};
+use crate::rounds::{self, Extent, InRounds};
+use crate::session::{Ended, Sink};
 use model::Plan;
 pub use model::refusal;
 
@@ -110,7 +111,8 @@ impl Open {
 struct Session<'a, 'c> {
     coordinator: Coordinator<'c>,
     interrupt: &'a Interrupt,
-    sink: &'a mut dyn Sink,
+    request: &'a Request,
+    plan: &'a Plan,
     random: Random,
     groups: Vec<Open>,
     hubs: BTreeMap<CaseId, Prepared>,
@@ -118,7 +120,6 @@ struct Session<'a, 'c> {
     per_op: BTreeMap<CaseId, Vec<PerOp>>,
     calls: BTreeMap<CaseId, SystemCalls>,
     not_counted: BTreeMap<CaseId, String>,
-    began: Instant,
     runs: usize,
 }
 
@@ -148,7 +149,8 @@ pub fn run(
     let mut session = Session {
         coordinator,
         interrupt,
-        sink,
+        request,
+        plan: &plan,
         random: Random::new(request.seed),
         groups: plan.groups.iter().map(open).collect(),
         hubs: plan.hubs.clone(),
@@ -156,92 +158,17 @@ pub fn run(
         per_op: BTreeMap::new(),
         calls: BTreeMap::new(),
         not_counted: BTreeMap::new(),
-        began: Instant::now(),
         runs: 0,
     };
-    let mut ended = Ended::Complete;
-    for round in 0..request.sets {
-        if !session.round(round, request, &plan)? {
-            ended = Ended::Interrupted;
-            break;
-        }
-    }
-    session.into_explained(ended, request, &plan)
+    let ended = rounds::run(&mut session, 0, request.budget, interrupt, sink)?;
+    session.into_explained(ended, sink)
 }
 
 impl Session<'_, '_> {
-    /// One set of each group in random order; after the first round the system calls. `false` when the user has had enough.
-    fn round(&mut self, round: usize, request: &Request, plan: &Plan) -> io::Result<bool> {
-        let mut order: Vec<usize> = (0..self.groups.len()).collect();
-        self.random.shuffle(&mut order);
-        for index in order {
-            if self.interrupt.take()? {
-                return Ok(false);
-            }
-            let group = &self.groups[index];
-            if group.cases.is_empty() || self.began.elapsed() + group.slowest > request.budget {
-                continue;
-            }
-            let left = self.groups.len() * (request.sets - round);
-            self.sink.progress(&Progress {
-                case: &group.cases[0].params.id,
-                runs: self.runs,
-                closed: 0,
-                cases: self.groups.len(),
-                round: round as u32,
-                elapsed: self.began.elapsed(),
-                remaining: (group.slowest * left as u32)
-                    .min(request.budget.saturating_sub(self.began.elapsed())),
-            });
-            if !self.one_set(index)? {
-                return Ok(false);
-            }
-        }
-        if round == 0 && request.count_calls {
-            return self.count_calls(plan);
-        }
-        Ok(true)
-    }
-
-    fn one_set(&mut self, index: usize) -> io::Result<bool> {
-        let began = Instant::now();
-        let group = &mut self.groups[index];
-        let hub = group.hub.as_ref().map(|hub| &self.hubs[hub]);
-        let outcome = set::measure(&group.cases, hub, self.random.next_u64(), &mut self.coordinator);
-        group.slowest = group.slowest.max(began.elapsed());
-        self.runs += 1;
-        match outcome {
-            set::Outcome::Interrupted => return Ok(false),
-            set::Outcome::Failed { party, step, why } => {
-                let of_hub = group.cases.get(party).is_none();
-                let case = group.cases.get(party).unwrap_or(&group.cases[0]).params.id.clone();
-                let why = if of_hub { format!("its hub: {why}") } else { why };
-                group.fail(party, &why);
-                self.sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
-            }
-            set::Outcome::Measured(set) => {
-                for (case, per_op) in group.cases.iter().zip(set.per_op) {
-                    self.per_op.entry(case.params.id.clone()).or_default().push(per_op);
-                }
-                if let Some(hub) = &group.hub {
-                    self.hub_sets.entry(hub.clone()).or_default().push(set.of_hub);
-                }
-                group.failures.clear();
-                group.sets.push(set.log_ratios.clone());
-                self.sink.line(Line::ExplainedSet(record::ExplainedSet {
-                    hub: group.hub.clone(),
-                    cases: group.cases.iter().map(|case| case.params.id.clone()).collect(),
-                    log_ratios: set.log_ratios,
-                }))?;
-            }
-        }
-        Ok(true)
-    }
-
     /// Counts the system calls of the cases whose parts they are. Where that is refused once, it is for all.
-    fn count_calls(&mut self, plan: &Plan) -> io::Result<bool> {
+    fn count_calls(&mut self) -> io::Result<bool> {
         let all: Vec<Prepared> = self.groups.iter().flat_map(|group| &group.cases).cloned().collect();
-        for case in all.iter().filter(|case| plan.counts_calls_of(&case.params.id)) {
+        for case in all.iter().filter(|case| self.plan.counts_calls_of(&case.params.id)) {
             if self.interrupt.take()? {
                 return Ok(false);
             }
@@ -264,7 +191,7 @@ impl Session<'_, '_> {
         Ok(true)
     }
 
-    fn into_explained(self, ended: Ended, request: &Request, plan: &Plan) -> io::Result<Explained> {
+    fn into_explained(self, ended: Ended, sink: &mut dyn Sink) -> io::Result<Explained> {
         let hub_sets_ns: BTreeMap<CaseId, Vec<f64>> = self
             .hub_sets
             .iter()
@@ -280,11 +207,7 @@ impl Session<'_, '_> {
                 continue;
             };
             for case in cases {
-                self.sink.line(Line::Skipped(record::Skipped {
-                    case,
-                    step: "sets".into(),
-                    why: why.clone(),
-                }))?;
+                sink.line(Line::Skipped(record::Skipped { case, step: "sets".into(), why: why.clone() }))?;
             }
         }
         let has_cost: BTreeSet<&CaseId> = groups.iter().flat_map(|group| &group.cases).collect();
@@ -293,13 +216,88 @@ impl Session<'_, '_> {
             per_op: self.per_op.iter().map(|(case, all)| (case.clone(), middle(all))).collect(),
             calls: self.calls,
             not_counted: self.not_counted,
-            otherwise: match request.count_calls {
-                true => "the session ended before",
-                false => "that was not asked for",
+            otherwise: if self.request.count_calls {
+                "the session ended before"
+            } else {
+                "that was not asked for"
             },
         };
-        let subjects = plan.subjects(&counts, &has_cost);
+        let subjects = self.plan.subjects(&counts, &has_cost);
         Ok(Explained { ended, measured: Measured { groups, hub_sets_ns }, subjects })
+    }
+}
+
+impl InRounds for Session<'_, '_> {
+    const RUN: &'static str = "set";
+
+    fn next_round(&mut self, round: u32) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.groups.len()).collect();
+        self.random.shuffle(&mut order);
+        order.retain(|index| (round as usize) < self.request.sets && !self.groups[*index].cases.is_empty());
+        order
+    }
+
+    fn run_once(&mut self, index: usize, _round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
+        let began = Instant::now();
+        let group = &mut self.groups[index];
+        let hub = group.hub.as_ref().map(|hub| &self.hubs[hub]);
+        let outcome = set::measure(&group.cases, hub, self.random.next_u64(), &mut self.coordinator);
+        group.slowest = group.slowest.max(began.elapsed());
+        self.runs += 1;
+        match outcome {
+            set::Outcome::Interrupted => return Ok(false),
+            set::Outcome::Failed { party, step, why } => {
+                let of_hub = group.cases.get(party).is_none();
+                let case = group.cases.get(party).unwrap_or(&group.cases[0]).params.id.clone();
+                let why = if of_hub { format!("its hub: {why}") } else { why };
+                group.fail(party, &why);
+                sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+            }
+            set::Outcome::Measured(set) => {
+                for (case, per_op) in group.cases.iter().zip(set.per_op) {
+                    self.per_op.entry(case.params.id.clone()).or_default().push(per_op);
+                }
+                if let Some(hub) = &group.hub {
+                    self.hub_sets.entry(hub.clone()).or_default().push(set.of_hub);
+                }
+                group.failures.clear();
+                group.sets.push(set.log_ratios.clone());
+                sink.line(Line::ExplainedSet(record::ExplainedSet {
+                    hub: group.hub.clone(),
+                    cases: group.cases.iter().map(|case| case.params.id.clone()).collect(),
+                    log_ratios: set.log_ratios,
+                }))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// After the first round the system calls are counted.
+    fn end_round(&mut self, round: u32) -> io::Result<bool> {
+        if round == 0 && self.request.count_calls { self.count_calls() } else { Ok(true) }
+    }
+
+    fn id(&self, index: usize) -> &CaseId {
+        &self.groups[index].cases[0].params.id
+    }
+
+    fn cost(&self, index: usize) -> Duration {
+        self.groups[index].slowest
+    }
+
+    /// What has too few sets is said in the end.
+    fn close(&mut self, _index: usize) -> bool {
+        false
+    }
+
+    fn extent(&self, index: usize, round: u32) -> Extent {
+        let left = self.groups.len() * (self.request.sets - round as usize);
+        Extent {
+            runs: self.runs,
+            closed: 0,
+            cases: self.groups.len(),
+            needed: self.groups[index].slowest * left as u32,
+        }
     }
 }
 

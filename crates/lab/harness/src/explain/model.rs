@@ -180,15 +180,16 @@ impl Plan {
     fn add_primitives(&mut self, host: &Host) {
         // Virtual time is made of nothing but itself.
         let has_real = self.explained.iter().any(|target| !target.case.target.caps.has(Caps::VIRTUAL_TIME));
-        let mut wanted = match has_real {
-            true => vec![
+        let mut wanted = if has_real {
+            vec![
                 solo("getppid", 0),
                 solo("sched-yield", 0),
                 yields(),
                 solo("futex-wake", 0),
                 solo("first-touch", 0),
-            ],
-            false => Vec::new(),
+            ]
+        } else {
+            Vec::new()
         };
         let targets: Vec<(CaseId, u32, bool, bool)> = self
             .explained

@@ -88,10 +88,7 @@ pub const fn target<M: Mechanism>() -> Target {
         },
         create: |host, params| {
             let [near, far] = M::create(host, params)?;
-            Ok(match params.id.pattern == to_itself::INFO.id {
-                true => vec![near.with(far)],
-                false => vec![near, far],
-            })
+            Ok(if params.id.pattern == to_itself::INFO.id { vec![near.with(far)] } else { vec![near, far] })
         },
         drive: drive_mechanism::<M>,
         counter_check: match M::COUNTER_CHECK {

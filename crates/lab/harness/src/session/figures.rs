@@ -9,8 +9,8 @@ use weighbridge_stats::regime::{self, CaseRegime};
 use weighbridge_stats::stopping::printed_interval;
 use weighbridge_stats::{self as stats, Evidence, Interval, duet};
 
+use super::cross_check::HubCrossCheck;
 use super::hubs::{self, Hubs};
-use super::meetings::Meetings;
 use super::open::Open;
 use crate::summary;
 
@@ -116,11 +116,11 @@ pub(super) fn compare(
     baseline: &Open,
     candidate: &Open,
     correlation: f64,
-    meetings: &Meetings,
+    cross_check: &HubCrossCheck,
 ) -> Option<record::Comparison> {
     let (a, b) = (&baseline.case.params.id, &candidate.case.params.id);
     if let (Ok(from), Ok(to)) = (&candidate.hub, &baseline.hub)
-        && let Some((speedup, interval, units)) = through_hubs(baseline, candidate, meetings, (*from, *to))
+        && let Some((speedup, interval, units)) = through_hubs(baseline, candidate, cross_check, (*from, *to))
     {
         let interval = interval.map(|interval| widened(interval, speedup, widening(units, correlation)));
         return Some(record::Comparison {
@@ -140,7 +140,7 @@ pub(super) fn compare(
 fn through_hubs(
     baseline: &Open,
     candidate: &Open,
-    meetings: &Meetings,
+    cross_check: &HubCrossCheck,
     (from, to): (usize, usize),
 ) -> Option<(f64, Option<Interval>, usize)> {
     let (base, of_case) = (duet::to_hub(&baseline.sets, 0)?, duet::to_hub(&candidate.sets, 0)?);
@@ -148,7 +148,7 @@ fn through_hubs(
         let evidence = duet::apart(&base, &of_case);
         return Some((evidence.ratio()?, evidence.interval(0.95), evidence.units()));
     }
-    let cost = duet::through(&of_case, &meetings.path(from, to)?, &base)?;
+    let cost = duet::through(&of_case, &cross_check.path(from, to)?, &base)?;
     let inverse =
         |interval: Interval| Interval { low: 1.0 / interval.high, high: 1.0 / interval.low, ..interval };
     Some((1.0 / cost.ratio, cost.interval.map(inverse), cost.units))

@@ -51,8 +51,8 @@ pub(super) enum Set {
     Measured { measured: Box<Measured>, slices: Box<record::Slices>, of_both: Turns },
 }
 
-/// How a meeting of two hubs ended.
-pub(super) enum Met {
+/// How a set of two hubs ended.
+pub(super) enum CrossChecked {
     Interrupted,
     Failed { step: String, why: String },
     LogRatio(Option<f64>),
@@ -133,27 +133,27 @@ impl Hubs {
     }
 
     /// One set of two hubs: the logarithm of the cost of the first over that of the second, if it has enough blocks.
-    pub(super) fn meet(
+    pub(super) fn cross_check(
         &mut self,
         (one, other): (usize, usize),
         coordinator: &mut Coordinator<'_>,
         timing: Timing,
-    ) -> Met {
+    ) -> CrossChecked {
         let (one, other) = (&self.hubs[one].case, &self.hubs[other].case);
         let slice_ns = slice_ns(one).max(slice_ns(other));
         let timing = Timing { run_ns: set_ns(timing), ..timing };
         let blocks = WARM_BLOCKS + blocks(&[], timing.run_ns, 2 * slice_ns);
         let slices = SliceTiming { blocks, slice_ns, seed: self.random.next_u64() };
         let measured = match coordinator.run_set(&[one, other], timing, slices) {
-            SetOutcome::Interrupted => return Met::Interrupted,
-            SetOutcome::Failed { step, why, .. } => return Met::Failed { step, why },
+            SetOutcome::Interrupted => return CrossChecked::Interrupted,
+            SetOutcome::Failed { step, why, .. } => return CrossChecked::Failed { step, why },
             SetOutcome::Measured(measured) => measured,
         };
         let parties = [(one, Party::Case(0)), (other, Party::Hub)].into_iter().zip(&measured);
         let mut slices: Vec<Slice> =
             parties.flat_map(|((case, party), measured)| slices_of(case, &measured.samples, party)).collect();
         slices.sort_by_key(|slice| slice.start_ns);
-        Met::LogRatio(estimate::set_log_ratio(&slices, Party::Case(0), Party::Hub))
+        CrossChecked::LogRatio(estimate::set_log_ratio(&slices, Party::Case(0), Party::Hub))
     }
 
     /// What a hub comes to over all sets of the session; `None` before its first set.

@@ -24,8 +24,8 @@ pub(super) struct Open {
     pub(super) system_calls: Option<record::SystemCalls>,
     /// Void runs since the last valid one.
     pub(super) void_in_a_row: u32,
-    /// What the dearest run took, so that the budget holds.
-    pub(super) dearest: Duration,
+    /// What the max_run_cost run took, so that the budget holds.
+    pub(super) max_run_cost: Duration,
     /// What all runs took.
     pub(super) spent: Duration,
     pub(super) state: CaseState,
@@ -57,7 +57,7 @@ impl Open {
             attempts: record::Attempts::default(),
             system_calls: None,
             void_in_a_row: 0,
-            dearest: expected,
+            max_run_cost: expected,
             spent: Duration::ZERO,
             state: CaseState::Open,
         }
@@ -96,7 +96,7 @@ impl Open {
 
     /// Notes what a run took.
     pub(super) fn note_cost(&mut self, took: Duration) {
-        self.dearest = if self.spent.is_zero() { took } else { self.dearest.max(took) };
+        self.max_run_cost = if self.spent.is_zero() { took } else { self.max_run_cost.max(took) };
         self.spent += took;
     }
 

@@ -108,9 +108,10 @@ impl Receiver<'_> {
             }
         }
         self.publish();
-        match bytes.is_multiple_of(self.len as u64) {
-            true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the last message is cut off")),
+        if bytes.is_multiple_of(self.len as u64) {
+            Ok(())
+        } else {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the last message is cut off"))
         }
     }
 

@@ -123,10 +123,7 @@ impl<W: Waiter, N: Notes> Leader for Reader<W, N> {
         let reads_before = intake.reads();
         notes.note(Point::WaitBegins, None);
         let ready = waiter.wait_each(&mut |index| {
-            match W::BLOCKS {
-                true => intake.take_due(index),
-                false => intake.take_ready(index),
-            }?;
+            if W::BLOCKS { intake.take_due(index) } else { intake.take_ready(index) }?;
             notes.note(Point::Read, None);
             Ok(())
         })?;

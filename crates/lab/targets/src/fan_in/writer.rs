@@ -57,7 +57,7 @@ fn drive_noting<N: Notes>(
         is_touched: params.touch == Touch::All,
         is_cyclic: is_cyclic(params),
         next: 0,
-        random: Random(0x9e37_79b9_7f4a_7c15 ^ role as u64),
+        random: fastrand::Rng::with_seed(role as u64),
         until_yield: ends.len(),
         writes: 0,
         sum: 0,
@@ -87,7 +87,7 @@ struct Writer<'a, N> {
     is_touched: bool,
     is_cyclic: bool,
     next: usize,
-    random: Random,
+    random: fastrand::Rng,
     until_yield: usize,
     writes: u64,
     sum: u64,
@@ -135,7 +135,7 @@ impl<N: Notes> Writer<'_, N> {
     #[inline]
     fn choose(&mut self) -> usize {
         if !self.is_cyclic {
-            return self.random.below(self.fds.len());
+            return self.random.usize(..self.fds.len());
         }
         let index = self.next;
         self.next = if index + 1 == self.fds.len() { 0 } else { index + 1 };
@@ -162,36 +162,5 @@ impl<N: Notes> Follower for Writer<'_, N> {
     fn end(&mut self) -> io::Result<()> {
         self.counters.set_switches(self.role);
         Ok(())
-    }
-}
-
-/// xorshift64* (Vigna, 2016).
-struct Random(u64);
-
-impl Random {
-    /// A number below `limit`, by the high half of a product (Lemire, 2019; the bias of one part in 2³² is kept).
-    #[inline]
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        ((high * limit as u64) >> 32) as usize
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_stream_is_chosen_about_as_often_as_any_other() {
-        let mut random = Random(1);
-        let mut counts = [0u32; 100];
-        for _ in 0..1_000_000 {
-            counts[random.below(100)] += 1;
-        }
-        // Ten thousand each; six standard deviations are 600.
-        assert!(counts.iter().all(|count| (9_400..10_600).contains(count)), "{counts:?}");
     }
 }

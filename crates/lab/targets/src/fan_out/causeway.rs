@@ -52,9 +52,10 @@ impl<K: Kind> Multicast for Causeway<K> {
                 params.payload_bytes
             )));
         }
-        match super::receivers(params) > RECEIVERS_MAX {
-            true => Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers"))),
-            false => Ok(()),
+        if super::receivers(params) > RECEIVERS_MAX {
+            Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers")))
+        } else {
+            Ok(())
         }
     }
 

@@ -61,9 +61,10 @@ pub(super) fn check(payload: &[u8], len: usize, sequence: u64, touch: Touch) -> 
 /// # Errors
 /// The message is not what it must be: a sentence with what was found.
 pub(super) fn check_all(payload: &[u8], len: usize, sequence: u64) -> io::Result<()> {
-    match payload.len() == len && touch::is_filled_with(payload, touch::word(sequence, SENDER)) {
-        true => Ok(()),
-        false => Err(damaged(payload.len(), len, sequence)),
+    if payload.len() == len && touch::is_filled_with(payload, touch::word(sequence, SENDER)) {
+        Ok(())
+    } else {
+        Err(damaged(payload.len(), len, sequence))
     }
 }
 

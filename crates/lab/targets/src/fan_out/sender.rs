@@ -80,7 +80,7 @@ pub(super) fn lead<'a>(
         }
         Ok(Tally::default())
     };
-    let mut notes = Notes::new(counters, receivers(cx.params), cx.counters_beside()?)?;
+    let mut notes = Notes::new(counters, receivers(cx.params), cx.auxiliary_counters()?)?;
     let note = |noted: Noted| {
         notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample)?;
         Ok(noted.elapsed_ns)
@@ -94,7 +94,7 @@ pub(super) fn lead<'a>(
 pub(super) struct Notes<'a> {
     counters: &'a SharedCounters,
     receivers: usize,
-    /// Of a process beside the roles, which receives and sends each message too.
+    /// Of an auxiliary process, which receives and sends each message too.
     beside: Option<ProcessCounters>,
     batches: Vec<Note>,
 }

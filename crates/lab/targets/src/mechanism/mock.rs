@@ -114,9 +114,6 @@ impl Endpoint for MockEnd {
     }
 
     fn facts(&self) -> io::Result<Facts> {
-        match self.facts_fail {
-            true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-            false => Ok(Facts::new()),
-        }
+        if self.facts_fail { Err(io::Error::from(io::ErrorKind::PermissionDenied)) } else { Ok(Facts::new()) }
     }
 }

@@ -88,9 +88,10 @@ pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Result<(), Unsuppo
     }
     let wanted = payload.saturating_add(OVERHEAD_BYTES).div_ceil(2);
     let wmem_max = host.sysctl_number("net/core/wmem_max").unwrap_or(u64::MAX);
-    let first = match wanted > wmem_max {
-        true => format!("raise net.core.wmem_max = {wmem_max} with sysctl net.core.wmem_max={wanted}, then "),
-        false => String::new(),
+    let first = if wanted > wmem_max {
+        format!("raise net.core.wmem_max = {wmem_max} with sysctl net.core.wmem_max={wanted}, then ")
+    } else {
+        String::new()
     };
     Err(Unsupported(format!(
         "a message of {payload} bytes exceeds the send buffer ({name}: {buffer} bytes, of which it takes {most}); \

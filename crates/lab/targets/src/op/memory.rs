@@ -257,9 +257,10 @@ copying!(
 );
 
 fn x86_64_only(instruction: &str) -> Result<(), Unsupported> {
-    match cfg!(target_arch = "x86_64") {
-        true => Ok(()),
-        false => Err(Unsupported(format!("this processor has no {instruction}: it is not an x86-64"))),
+    if cfg!(target_arch = "x86_64") {
+        Ok(())
+    } else {
+        Err(Unsupported(format!("this processor has no {instruction}: it is not an x86-64")))
     }
 }
 

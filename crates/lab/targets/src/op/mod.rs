@@ -204,9 +204,10 @@ pub const ALL: &[Target] = &[
 struct Patterns<O>(PhantomData<O>);
 
 impl<O: Op> Patterns<O> {
-    const ALL: &'static [PatternInfo] = match O::HAS_SOLO {
-        true => &[solo::info(O::UNIT), parallel::info(O::UNIT)],
-        false => &[parallel::info(O::UNIT)],
+    const ALL: &'static [PatternInfo] = if O::HAS_SOLO {
+        &[solo::info(O::UNIT), parallel::info(O::UNIT)]
+    } else {
+        &[parallel::info(O::UNIT)]
     };
 }
 

@@ -118,9 +118,10 @@ fn reap(pid: libc::pid_t) -> io::Result<u64> {
     let mut status: c_int = 0;
     // SAFETY: a child of ours that no other code waits for; `status` is ours.
     sys::retry(|| sys::check(unsafe { libc::waitpid(pid, &mut status, 0) }))?;
-    match libc::WIFEXITED(status) {
-        true => Ok(libc::WEXITSTATUS(status) as u64),
-        false => Err(io::Error::other(format!("a child ended with status {status:#x}"))),
+    if libc::WIFEXITED(status) {
+        Ok(libc::WEXITSTATUS(status) as u64)
+    } else {
+        Err(io::Error::other(format!("a child ended with status {status:#x}")))
     }
 }
 

@@ -117,9 +117,10 @@ impl Op for SysvMessage {
     }
 
     fn finish(&mut self) -> io::Result<Facts> {
-        match self.received == self.message {
-            true => Ok(Facts::new()),
-            false => Err(io::Error::other("the message that came is not the one that was sent")),
+        if self.received == self.message {
+            Ok(Facts::new())
+        } else {
+            Err(io::Error::other("the message that came is not the one that was sent"))
         }
     }
 }

@@ -120,9 +120,10 @@ pub fn no_faults_when_warm(host: &Host, target: &'static Target) {
     let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
     for role in &measured.roles {
         let (faults, ops) = (role.counted.minor_faults, role.counted.ops);
-        match target.caps.has(Caps::MAPS) {
-            true => assert!(faults >= ops, "{id}: {faults} faults in {ops} operations, each of which maps"),
-            false => assert!(faults * 4 < ops, "{id}: {faults} faults in {ops} operations"),
+        if target.caps.has(Caps::MAPS) {
+            assert!(faults >= ops, "{id}: {faults} faults in {ops} operations, each of which maps")
+        } else {
+            assert!(faults * 4 < ops, "{id}: {faults} faults in {ops} operations")
         }
     }
 }

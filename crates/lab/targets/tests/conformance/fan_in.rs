@@ -121,9 +121,10 @@ fn log_case(target: &Target, payload_bytes: u64, placement: &str, axes: &[(&str,
 
 /// Ways that can wait for the logs of several writers; a futex is that of one log.
 fn waits_of_logs(target: &Target, writers: &str) -> &'static [&'static str] {
-    match target.id == "causeway-mw" || writers == "1" {
-        true => &["spin-block", "block", "epoll", "spin"],
-        false => &["epoll", "spin"],
+    if target.id == "causeway-mw" || writers == "1" {
+        &["spin-block", "block", "epoll", "spin"]
+    } else {
+        &["epoll", "spin"]
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every mechanism of the laboratory promises, and that nothing of iceoryx2's own outlives a run, whatever is killed.
 //!
-//! The promises are those of `weighbridge-harness`'s own conformance tests, which this program takes as they are. After each
+//! The promises are those of `weighbridge-targets`'s own conformance tests, which this program takes as they are. After each
 //! test names in `/dev/shm` and the temporary directory are what they were before, among other things.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md says of the sources of the laboratory, where the compiler cannot hold it.
+//! What `crates/lab/README.md` says of the sources of the laboratory, where the compiler cannot hold it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -131,7 +131,7 @@ fn write_trace(subject: &Subject, name: &str, file: &Path) -> io::Result<()> {
 /// The CPUs that the roles and a process beside them may run on; those that are not pinned have all that are measured on.
 fn cpus_taking_part(case: &Prepared, measured: &Measured, all: &[u32]) -> BTreeSet<u32> {
     let of_roles = if case.params.cpus.is_empty() { all } else { &case.params.cpus };
-    let beside = measured.marks.iter().flat_map(|of| &of.beside_cpus);
+    let beside = measured.marks.iter().flat_map(|of| &of.auxiliary_cpus);
     of_roles.iter().chain(beside).copied().collect()
 }
 
@@ -152,7 +152,7 @@ fn subject(case: &Prepared, measured: &Measured) -> Subject {
         marks: of.marks.iter().map(mark).collect(),
     };
     let mut roles: Vec<Role> = measured.marks.iter().enumerate().map(role).collect();
-    let mut beside: Vec<u32> = measured.marks.iter().flat_map(|of| of.beside.iter().copied()).collect();
+    let mut beside: Vec<u32> = measured.marks.iter().flat_map(|of| of.auxiliary.iter().copied()).collect();
     beside.sort_unstable();
     beside.dedup();
     if !beside.is_empty() {

@@ -11,7 +11,7 @@ pub enum Step {
     Signal(usize),
 }
 
-/// What the file `CAUSEWAY_DAY_STEPS` says, or the proportions of a desktop session (`docs/figures/dbus-session.md`): of ten messages that
+/// What the file `CAUSEWAY_DAY_STEPS` says, or the proportions of a desktop session (`docs/figures/dbus-session.txt`): of ten messages that
 /// programs send of themselves, five ask the bus, three call each other, two are signals. A line of the file is `ask`, `call BYTES` or
 /// `signal BYTES`.
 pub fn steps() -> Vec<Step> {

@@ -68,10 +68,7 @@ pub(super) fn parts(
     let calls_to_itself = counts.calls.get(&to_itself(id, id.payload_bytes));
     let has_entry = measured.contains(&entry);
     let calls = calls_to_itself.filter(|_| has_entry).map_or(0.0, |calls| calls.per_op);
-    let copies = match measured.contains(&copy) {
-        true => f64::from(case.target.copies()) * hops(id),
-        false => 0.0,
-    };
+    let copies = if measured.contains(&copy) { f64::from(case.target.copies()) * hops(id) } else { 0.0 };
     // Rates of memory operations are costs of a byte.
     let bytes = payload_bytes as f64;
     let size = if payload_bytes == 1 { "1 byte".to_owned() } else { format!("{payload_bytes} bytes") };
@@ -91,9 +88,10 @@ pub(super) fn parts(
         if copies > LEAST {
             price = price.less(copies * bytes, copy);
         }
-        let of = match own.axes.is_empty() {
-            true => format!("{}, {size}", id.mechanism),
-            false => format!("{}, {size}, {}", id.mechanism, axes(&own)),
+        let of = if own.axes.is_empty() {
+            format!("{}, {size}", id.mechanism)
+        } else {
+            format!("{}, {size}, {}", id.mechanism, axes(&own))
         };
         let about =
             format!("the round trip of one role with both ends, {own}, less its system calls and copies");

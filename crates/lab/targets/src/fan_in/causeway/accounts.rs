@@ -71,20 +71,20 @@ impl Accounts {
     /// A message before it, byte by byte.
     pub(super) fn verify(&mut self, seen: Seen<'_>) -> io::Result<()> {
         let (writer, sequence) = self.number(&seen)?;
-        match touch::is_filled_with(seen.payload, word(writer as u64, sequence)) {
-            true => Ok(()),
-            false => {
-                Err(io::Error::other(format!("message {sequence} of writer {} arrived damaged", writer + 1)))
-            }
+        if touch::is_filled_with(seen.payload, word(writer as u64, sequence)) {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("message {sequence} of writer {} arrived damaged", writer + 1)))
         }
     }
 
     /// Publisher and number of a message, which must be the next one of that publisher and have the right length.
     #[inline]
     fn number(&mut self, seen: &Seen<'_>) -> io::Result<(usize, u64)> {
-        let writer = match self.has_one_log {
-            true => self.writers[usize::from(seen.publisher)],
-            false => (self.publishers[seen.log] == seen.publisher).then_some(seen.log),
+        let writer = if self.has_one_log {
+            self.writers[usize::from(seen.publisher)]
+        } else {
+            (self.publishers[seen.log] == seen.publisher).then_some(seen.log)
         };
         let Some(writer) = writer else { return Err(strange(seen)) };
         let sequence = self.next[writer];

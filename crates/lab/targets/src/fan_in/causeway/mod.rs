@@ -125,9 +125,10 @@ struct Inbox {
 impl Inbox {
     /// Makes or joins the groups, and lets the writers begin.
     fn open(control_sockets: &[OwnedFd], params: &CaseParams) -> io::Result<Inbox> {
-        let groups = match has_one_log(params) {
-            true => vec![invite_all(control_sockets, params)?],
-            false => control_sockets.iter().map(accept_invitation).collect::<io::Result<Vec<Group>>>()?,
+        let groups = if has_one_log(params) {
+            vec![invite_all(control_sockets, params)?]
+        } else {
+            control_sockets.iter().map(accept_invitation).collect::<io::Result<Vec<Group>>>()?
         };
         // Before subscribing: a group delivers nothing until all of its publishers have joined.
         let publishers = control_sockets.iter().map(hear).collect::<io::Result<Vec<u8>>>()?;
@@ -159,13 +160,12 @@ struct Outbox {
 
 impl Outbox {
     fn open(control_socket: &OwnedFd, params: &CaseParams) -> io::Result<Outbox> {
-        let group = match has_one_log(params) {
-            true => accept_invitation(control_socket)?,
-            false => {
-                let own = create(OneWriter::options(), capacity_bytes(params))?;
-                invite(&own, control_socket)?;
-                own
-            }
+        let group = if has_one_log(params) {
+            accept_invitation(control_socket)?
+        } else {
+            let own = create(OneWriter::options(), capacity_bytes(params))?;
+            invite(&own, control_socket)?;
+            own
         };
         let publisher = group.publisher().map_err(io::Error::other)?;
         socket::send_with_fds(control_socket, &[publisher.id()], &[])?;

@@ -25,15 +25,15 @@ struct Pair {
 }
 
 /// All pairs of hubs that meet in a session.
-pub(super) struct Meetings {
+pub(super) struct HubCrossCheck {
     pairs: Vec<Pair>,
     runs_at_last: usize,
 }
 
-impl Meetings {
+impl HubCrossCheck {
     /// The pairs that comparisons of these cases with their baselines need, and as many more as join all hubs whose CPUs halt, and all
     /// whose CPUs do not: the parties of a set share their CPUs.
-    pub(super) fn of(cases: &[Open]) -> Meetings {
+    pub(super) fn of(cases: &[Open]) -> HubCrossCheck {
         let hub_of = |id: &CaseId| {
             cases.iter().find(|open| open.case.params.id == *id).and_then(|open| open.hub.clone().ok())
         };
@@ -43,25 +43,25 @@ impl Meetings {
         });
         let idle = |open: &Open| open.case.params.choice::<Idle>();
         let hubs = cases.iter().filter_map(|open| Some((open.hub.clone().ok()?, idle(open))));
-        Meetings::among(&hubs.collect::<Vec<_>>(), &wanted.collect::<Vec<_>>())
+        HubCrossCheck::among(&hubs.collect::<Vec<_>>(), &wanted.collect::<Vec<_>>())
     }
 
-    /// As [`Meetings::of`]: hubs with what their CPUs do while they are idle, and pairs that are needed.
-    fn among(hubs: &[(usize, Idle)], wanted: &[(usize, usize)]) -> Meetings {
-        let mut meetings = Meetings { pairs: Vec::new(), runs_at_last: 0 };
+    /// As [`HubCrossCheck::of`]: hubs with what their CPUs do while they are idle, and pairs that are needed.
+    fn among(hubs: &[(usize, Idle)], wanted: &[(usize, usize)]) -> HubCrossCheck {
+        let mut checks = HubCrossCheck { pairs: Vec::new(), runs_at_last: 0 };
         for (one, other) in wanted.iter().copied().filter(|(one, other)| one != other) {
             let known = |pair: &Pair| pair.hubs == (one, other) || pair.hubs == (other, one);
-            if !meetings.pairs.iter().any(known) {
-                meetings.add((one, other), true);
+            if !checks.pairs.iter().any(known) {
+                checks.add((one, other), true);
             }
         }
         for &(hub, idle) in hubs {
             let first = hubs.iter().find(|(_, other)| *other == idle).map_or(hub, |(first, _)| *first);
-            if meetings.route(hub, first).is_none() {
-                meetings.add((hub, first), false);
+            if checks.route(hub, first).is_none() {
+                checks.add((hub, first), false);
             }
         }
-        meetings
+        checks
     }
 
     fn add(&mut self, hubs: (usize, usize), is_wanted: bool) {
@@ -157,45 +157,45 @@ mod tests {
     #[test]
     fn hubs_whose_cpus_halt_do_not_meet_those_whose_cpus_do_not() {
         let hubs = [(0, Idle::Halt), (1, Idle::Busy), (2, Idle::Halt), (3, Idle::Busy)];
-        let pairs: Vec<_> = Meetings::among(&hubs, &[]).pairs.iter().map(|pair| pair.hubs).collect();
+        let pairs: Vec<_> = HubCrossCheck::among(&hubs, &[]).pairs.iter().map(|pair| pair.hubs).collect();
         assert_eq!(pairs, [(2, 0), (3, 1)]);
     }
 
     #[test]
     fn pairs_that_comparisons_need_come_first_and_all_hubs_are_joined() {
-        let meetings = Meetings::among(&halting(&[0, 0, 1, 2, 3, 3]), &[(1, 2), (2, 1), (0, 0)]);
-        let pairs: Vec<_> = meetings.pairs.iter().map(|pair| (pair.hubs, pair.is_wanted)).collect();
+        let checks = HubCrossCheck::among(&halting(&[0, 0, 1, 2, 3, 3]), &[(1, 2), (2, 1), (0, 0)]);
+        let pairs: Vec<_> = checks.pairs.iter().map(|pair| (pair.hubs, pair.is_wanted)).collect();
         assert_eq!(pairs, [((1, 2), true), ((1, 0), false), ((3, 0), false)]);
-        assert!(Meetings::among(&halting(&[4, 4]), &[(4, 4)]).pairs.is_empty());
-        assert!(Meetings::among(&[], &[]).pairs.is_empty());
+        assert!(HubCrossCheck::among(&halting(&[4, 4]), &[(4, 4)]).pairs.is_empty());
+        assert!(HubCrossCheck::among(&[], &[]).pairs.is_empty());
     }
 
     #[test]
     fn a_wanted_pair_meets_before_every_round_and_the_others_once_in_a_while_until_there_are_enough() {
-        let mut meetings = Meetings::among(&halting(&[0, 1, 2, 3]), &[(1, 2)]);
+        let mut checks = HubCrossCheck::among(&halting(&[0, 1, 2, 3]), &[(1, 2)]);
         let mut met = [0; 3];
         for round in 0..40 {
-            for pair in meetings.due(round * 5) {
-                meetings.keep(pair, Some(0.1));
+            for pair in checks.due(round * 5) {
+                checks.keep(pair, Some(0.1));
                 met[pair] += 1;
             }
         }
         assert_eq!(met, [ENOUGH; 3]);
-        let mut meetings = Meetings::among(&halting(&[0, 1, 2, 3]), &[(1, 2)]);
-        assert_eq!(meetings.due(4), [0], "five runs are too few for the others");
-        meetings.give_up(0);
-        assert_eq!(meetings.due(7), [0usize; 0]);
-        assert_eq!(meetings.due(8), [1]);
+        let mut checks = HubCrossCheck::among(&halting(&[0, 1, 2, 3]), &[(1, 2)]);
+        assert_eq!(checks.due(4), [0], "five runs are too few for the others");
+        checks.give_up(0);
+        assert_eq!(checks.due(7), [0usize; 0]);
+        assert_eq!(checks.due(8), [1]);
     }
 
     #[test]
     fn ratios_are_turned_round_on_the_way_and_a_way_without_sets_is_none() {
-        let mut meetings = Meetings::among(&halting(&[0, 1, 2]), &[(1, 2)]);
-        meetings.keep(0, Some(0.5));
-        assert_eq!(meetings.path(1, 2), Some(vec![vec![0.5]]));
-        assert_eq!(meetings.path(2, 1), Some(vec![vec![-0.5]]));
-        assert_eq!(meetings.path(2, 0), None);
-        meetings.keep(1, Some(0.25));
-        assert_eq!(meetings.path(0, 2), Some(vec![vec![-0.25], vec![0.5]]));
+        let mut checks = HubCrossCheck::among(&halting(&[0, 1, 2]), &[(1, 2)]);
+        checks.keep(0, Some(0.5));
+        assert_eq!(checks.path(1, 2), Some(vec![vec![0.5]]));
+        assert_eq!(checks.path(2, 1), Some(vec![vec![-0.5]]));
+        assert_eq!(checks.path(2, 0), None);
+        checks.keep(1, Some(0.25));
+        assert_eq!(checks.path(0, 2), Some(vec![vec![-0.25], vec![0.5]]));
     }
 }

@@ -1,0 +1,216 @@
+//! The start of a run: turnstile and spinners, then the parties, then a process for each role or for all roles of a party.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_os::process::{Child, Spawn};
+use causeway_os::{sched, socket};
+use weighbridge_probe::counters::SystemNoise;
+
+use super::running::{Party, Peer, Running, State};
+use super::{Coordinator, Deadlines, PeerStart, SliceTiming};
+use crate::axis::{Idle, Peers};
+use crate::calls::Watch;
+use crate::contract::{EndResources, Prepared};
+use crate::duet::turnstile;
+use crate::idle::Spinners;
+use crate::marks::Marks;
+use crate::peer::{self, Assignment};
+use crate::planner::Timing;
+use crate::shared::Shared;
+use crate::{allocator, placement};
+
+/// The longest variable that pads the environment of a peer.
+const MOST_PADDING: usize = 4096;
+
+/// What all peers of a party are started with.
+struct PartyStart<'s> {
+    case: &'s Prepared,
+    start: &'s PeerStart,
+    timing: Timing,
+    turns: Option<Turns<'s>>,
+}
+
+/// The place of a party among those that take turns.
+#[derive(Clone, Copy)]
+struct Turns<'s> {
+    turnstile: &'s OwnedFd,
+    party: turnstile::Party,
+}
+
+/// A party that could not be started.
+pub(super) struct NotStarted {
+    pub(super) party: usize,
+    pub(super) error: io::Error,
+}
+
+impl From<io::Error> for NotStarted {
+    /// What holds for all parties is said of the first.
+    fn from(error: io::Error) -> NotStarted {
+        NotStarted { party: 0, error }
+    }
+}
+
+impl Coordinator<'_> {
+    /// Starts the peers of all parties, which take turns where there are `slices`.
+    pub(super) fn start(
+        &mut self,
+        cases: &[(&Prepared, &PeerStart)],
+        timing: Timing,
+        slices: Option<SliceTiming>,
+    ) -> Result<Running, NotStarted> {
+        let cpus: Vec<u32> = cases.iter().flat_map(|(case, _)| &case.params.cpus).copied().collect();
+        self.stay_off(&cpus)?;
+        let spinners = Spinners::start(&self.program, &self.cpus_to_keep_busy(cases))?;
+        let noise = SystemNoise::read();
+        let turnstile = slices.map(|slices| turnstile::create(slices.blocks)).transpose()?;
+        let largest = cases.iter().map(|(case, _)| case.params.payload_bytes).max().unwrap_or(0);
+        let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
+        let deadlines = self.deadlines.for_case(largest, roles);
+        let mut running =
+            Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, grace: deadlines.grace };
+        for (index, (case, start)) in cases.iter().enumerate() {
+            let turns = turnstile.as_ref().zip(slices).map(|(turnstile, slices)| {
+                let SliceTiming { blocks, slice_ns, seed } = slices;
+                Turns {
+                    turnstile,
+                    party: turnstile::Party { index, parties: cases.len(), blocks, slice_ns, seed },
+                }
+            });
+            self.start_party(&PartyStart { case, start, timing, turns }, deadlines, &mut running)
+                .map_err(|error| NotStarted { party: index, error })?;
+        }
+        Ok(running)
+    }
+
+    fn start_party(
+        &mut self,
+        of: &PartyStart<'_>,
+        deadlines: Deadlines,
+        running: &mut Running,
+    ) -> io::Result<()> {
+        let shared = Arc::new(Shared::create()?);
+        shared.set_run_deadline(deadlines.run + Duration::from_nanos(of.timing.run_ns * 4));
+        shared.deadline().set(deadlines.setup)?;
+        let mut resources_by_role = (of.case.target.create)(self.host, &of.case.params)?;
+        let guards = resources_by_role.iter_mut().filter_map(|resources| resources.guard.take()).collect();
+        let role_names = of.case.role_names();
+        if resources_by_role.is_empty() {
+            resources_by_role.resize_with(role_names.len(), EndResources::default);
+        }
+        assert_eq!(
+            resources_by_role.len(),
+            role_names.len(),
+            "a target creates something for every role, or for none"
+        );
+        let roles = resources_by_role.into_iter().enumerate();
+        let processes: Vec<Vec<(usize, EndResources)>> = match of.case.params.choice() {
+            Peers::Thread => vec![roles.collect()],
+            Peers::Process => roles.map(|role| vec![role]).collect(),
+        };
+        let marks = of.start.marked.then(|| Marks::create(role_names.len())).transpose()?;
+        let index = running.parties.len();
+        // The guards are held from here on, whatever fails.
+        running.parties.push(Party { shared, marks, role_names, guards });
+        for roles in processes {
+            let peer = self.start_peer(of, &running.parties[index], roles)?;
+            running.peers.push(Peer { party: index, ..peer });
+        }
+        Ok(())
+    }
+
+    fn start_peer(
+        &mut self,
+        of: &PartyStart<'_>,
+        party: &Party,
+        roles: Vec<(usize, EndResources)>,
+    ) -> io::Result<Peer> {
+        let (control, theirs) = socket::seqpacket_pair()?;
+        let child = self.spawn(of, theirs)?;
+        if let Some(cgroup) = &of.start.cgroup {
+            move_to(cgroup, &child)?;
+        }
+        // Before it knows what it is to do, so that no call is missed.
+        let watch =
+            of.start.traced.then(|| Watch::begin(child.pid(), roles[0].0, &party.shared)).transpose()?;
+        let events = of.start.events.as_ref();
+        let sizes =
+            |(role, resources): &(usize, EndResources)| (*role, resources.fds.len(), resources.words.clone());
+        let assignment = Assignment {
+            case: of.case.params.id.clone(),
+            cpus: of.case.params.cpus.clone(),
+            allowed_cpus: self.host.measured_cpus.clone(),
+            coordinator: std::process::id(),
+            role_count: party.role_names.len(),
+            roles: roles.iter().map(sizes).collect(),
+            timing: of.timing,
+            party: of.turns.map(|turns| turns.party),
+            events: events.map(|events| events.fds().len()),
+            is_marked: party.marks.is_some(),
+        };
+        let (indices, resources_by_role): (Vec<usize>, Vec<EndResources>) = roles.into_iter().unzip();
+        let turnstile = of.turns.map(|turns| turns.turnstile.as_fd());
+        let of_run = peer::OfRun { shared: &party.shared, marks: party.marks.as_ref(), turnstile, events };
+        peer::send_assignment(control.as_fd(), assignment, of_run, &resources_by_role)?;
+        // From here on only the peer holds its ends, so that its death is seen at the other end.
+        drop(resources_by_role);
+        Ok(Peer { child, control, party: 0, roles: indices, state: State::Working, watch })
+    }
+
+    /// A fresh process. Its environment is padded by a random length: the layout of a process becomes variance instead of bias (Mytkowicz
+    /// et al., "Producing Wrong Data Without Doing Anything Obviously Wrong!", 2009).
+    fn spawn(&mut self, of: &PartyStart<'_>, control: OwnedFd) -> io::Result<Child> {
+        let mut spawn = Spawn::new(of.start.program.as_ref().unwrap_or(&self.program))
+            .arg(peer::ARGUMENT)
+            .arg(std::process::id().to_string())
+            .env("WEIGHBRIDGE_PADDING", "x".repeat(self.paddings.usize(..MOST_PADDING)))
+            .fd(control);
+        for (name, value) in &of.start.environment {
+            spawn = spawn.env(name, value);
+        }
+        // The linker takes a list.
+        let preloaded = of.start.preload.iter().cloned().chain(allocator::library(&of.case.params));
+        let preloaded: Vec<OsString> = preloaded.map(OsString::from).collect();
+        if !preloaded.is_empty() {
+            spawn = spawn.env(allocator::PRELOAD, preloaded.join(OsStr::new(":")));
+        }
+        Ok(Child::spawn(spawn)?)
+    }
+
+    /// The CPUs that run a spinner while no role runs on them.
+    fn cpus_to_keep_busy(&self, cases: &[(&Prepared, &PeerStart)]) -> Vec<u32> {
+        let is_busy = |case: &Prepared| case.params.choice_if_declared() == Some(Idle::Busy);
+        let of_case = |case: &Prepared| match &case.params.cpus[..] {
+            [] => self.host.measured_cpus.clone(),
+            cpus => cpus.to_vec(),
+        };
+        let busy = cases.iter().filter(|(case, _)| is_busy(case));
+        let mut cpus: Vec<u32> = busy.flat_map(|(case, _)| of_case(case)).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        cpus
+    }
+
+    /// Moves this process off the measured CPUs, where there are others.
+    fn stay_off(&mut self, measured: &[u32]) -> io::Result<()> {
+        let cpus = placement::coordinator_cpus(self.host, measured);
+        if cpus != self.pinned_to && self.host.pin_refused.is_none() {
+            sched::pin(&cpus)?;
+            self.pinned_to = cpus;
+        }
+        Ok(())
+    }
+}
+
+/// Moves a process into a control group.
+fn move_to(cgroup: &Path, child: &Child) -> io::Result<()> {
+    let processes = cgroup.join("cgroup.procs");
+    std::fs::write(&processes, child.pid().to_string()).map_err(|error| {
+        let why = format!("no process can be moved to {}: {error}", processes.display());
+        io::Error::new(error.kind(), why)
+    })
+}
