@@ -36,7 +36,7 @@ pub fn detach() -> Result<(), String> {
     let failed = |error: rustix::io::Errno| format!("cannot run in the background: {error}");
     // What `ps`, `pgrep` and lists of connections show.
     rustix::thread::set_name(c"causewayd").map_err(failed)?;
-    // It is no leader of its process group, unless somebody has made it one.
+    // It is not the leader of its process group, unless somebody has made it one.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
     let null = File::options().read(true).write(true).open("/dev/null").map_err(|error| error.to_string())?;

@@ -134,7 +134,7 @@ fn listen_all(
     }
 }
 
-/// Where native members join: at the socket of a service manager; where the command line says; for a session beside the first socket that has a file, or in the folder of
+/// Where native members join: at the socket of a service manager; where the command line says; for a session next to the first socket that has a file, or in the folder of
 /// the session.
 fn native_place(
     args: &Args,

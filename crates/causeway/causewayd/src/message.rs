@@ -24,7 +24,7 @@ impl Message {
     /// Its header.
     ///
     /// # Panics
-    /// The bytes are no message.
+    /// The bytes are not a message.
     pub fn header(&self) -> Header<'_> {
         Header::parse(&self.bytes).expect("only valid messages are accepted")
     }

@@ -46,7 +46,7 @@ impl Connection {
     pub fn name_owner(&self, name: &str) -> Option<String> {
         let directory = self.port.directory();
         match unique_number(name) {
-            // The number of the bus itself is no name of a connection.
+            // The number of the bus itself is not the name of a connection.
             Some(AUTHORITY_ID) => None,
             Some(id) => directory.find(id).map(|_| name.to_owned()),
             None if name == DRIVER => Some(DRIVER.to_owned()),

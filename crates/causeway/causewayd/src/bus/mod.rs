@@ -53,7 +53,7 @@ pub enum Action {
     },
     /// Show something to native members, as it is now.
     UpdateDirectory(DirectoryUpdate),
-    /// End a member, for this reason. It is no member any more.
+    /// End a member, for this reason. It is not a member any more.
     Disconnect(MemberId, &'static str),
     /// Start a program that provides a name, and say what becomes of it under this number.
     Start {

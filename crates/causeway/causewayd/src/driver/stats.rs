@@ -48,7 +48,7 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
     Ok(Some(numbers(&entries).into_body("a{sv}")))
 }
 
-/// What a connection holds, by the names of D-Bus, each beside its peak.
+/// What a connection holds, by the names of D-Bus, each with its peak.
 const OF_CONNECTION: [([&str; 2], Resource); 6] = [
     (["MatchRules", "PeakMatchRules"], Resource::Matches),
     (["BusNames", "PeakBusNames"], Resource::Names),

@@ -74,12 +74,11 @@ pub fn trials_of(
     })
 }
 
-/// Tests by name, in a group.
-pub fn named(
-    host: &'static Host,
-    group: &str,
-    tests: &'static [(&'static str, fn(&Host))],
-) -> impl Iterator<Item = Trial> {
+/// Tests of the host, by name.
+pub type Named = &'static [(&'static str, fn(&Host))];
+
+/// Such tests, in a group.
+pub fn named(host: &'static Host, group: &str, tests: Named) -> impl Iterator<Item = Trial> {
     tests.iter().map(move |(name, test)| trial(format!("{group}/{name}"), move || test(host)))
 }
 
