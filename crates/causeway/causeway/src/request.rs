@@ -21,15 +21,15 @@ pub enum Part {
     Doorbell,
 }
 
-/// How the files of a pool are used.
+/// How the files of a pool are used; the numbers are those of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolKind {
     /// Each again and again.
-    Reused,
+    Reused = 0,
     /// Each once, sealed when it is published.
-    Sealed,
+    Sealed = 1,
     /// As the trust of the group says.
-    ByTrust,
+    ByTrust = 2,
 }
 
 /// A request. Where this version does not know a value that a request has, that is `None`.

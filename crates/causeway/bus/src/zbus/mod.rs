@@ -165,13 +165,7 @@ impl WriteHalf for Writer {
                 Progress::Begun => self.handshake = None,
             }
         }
-        loop {
-            let bytes = match message_bytes(&self.unsent) {
-                Ok(bytes) if bytes <= self.unsent.len() => bytes,
-                Ok(_) | Err(Fault::Cut) => break,
-                Err(fault) => return Err(state::invalid(&format!("invalid message: {fault}"))),
-            };
-            let message: Vec<u8> = self.unsent.drain(..bytes).collect();
+        while let Some(message) = whole_message(&mut self.unsent)? {
             self.member.shared.send(&message, &[] as &[OwnedFd]).await?;
         }
         Ok(buffer.len())
@@ -188,5 +182,39 @@ impl WriteHalf for Writer {
 
     async fn peer_credentials(&mut self) -> io::Result<ConnectionCredentials> {
         Ok(self.member.shared.credentials())
+    }
+}
+
+/// Takes the first message out of bytes that were cut anywhere, once all of it is there.
+fn whole_message(unsent: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    match message_bytes(unsent) {
+        Ok(bytes) if bytes <= unsent.len() => Ok(Some(unsent.drain(..bytes).collect())),
+        Ok(_) | Err(Fault::Cut) => Ok(None),
+        Err(fault) => Err(state::invalid(&format!("invalid message: {fault}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_whole_however_their_bytes_are_cut() {
+        let hello = causeway_dbus_wire::wire::Builder::call("/", "Hello")
+            .destination("org.freedesktop.DBus")
+            .build(1)
+            .unwrap();
+        let all = [&hello[..], &hello[..]].concat();
+        for piece in [1, 7, all.len()] {
+            let (mut unsent, mut messages) = (Vec::new(), Vec::new());
+            for bytes in all.chunks(piece) {
+                unsent.extend_from_slice(bytes);
+                while let Some(message) = whole_message(&mut unsent).unwrap() {
+                    messages.push(message);
+                }
+            }
+            assert_eq!(messages, [hello.clone(), hello.clone()]);
+        }
+        assert!(whole_message(&mut b"neither nor message".to_vec()).is_err());
     }
 }

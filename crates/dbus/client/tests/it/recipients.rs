@@ -46,7 +46,8 @@ fn drain(connection: &mut Client, mut each: impl FnMut(&Header<'_>, &[u8])) {
 /// A broker, where its program is installed.
 fn start(program: Program) -> Option<Broker> {
     match Broker::start(program, &Limits::default()) {
-        Err(error @ brokers::Error::Missing(_)) => {
+        // The one of this project is built with its tests.
+        Err(error @ brokers::Error::Missing(_)) if std::env::var_os("CI_FEATURES").is_none() => {
             println!("skipped: {error}");
             None
         }

@@ -53,6 +53,7 @@ pub const ROLES: &[(&str, Role)] = &[
     ("without-passrights", descriptors::without_passrights),
     ("launch", invited::launch),
     ("change-directory", path::change_directory),
+    ("scribble", page::scribble),
     ("with-1024-files", places::with_1024_files),
 ];
 

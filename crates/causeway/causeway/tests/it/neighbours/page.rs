@@ -4,15 +4,20 @@
 //! new page, at the publisher's charge, one fault for each publish, and out of memory it was killed.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use causeway::GroupOptions;
+use causeway::{Group, GroupOptions, Policy, Received};
 use causeway_os::memory::{Access, Mapping, Seals, add_seals};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 
 use super::public_group;
 use crate::common::wire::{Joined, ask, connect, message};
+use crate::common::{LONG, Peer, Rng, eventually};
 
 fn punch(page: &OwnedFd) -> Result<(), Errno> {
     fallocate(page, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096)
@@ -57,5 +62,59 @@ fn a_subscriber_whose_page_is_not_sealed_or_has_a_hole_is_refused_and_nobody_kno
         for _ in 0..200 {
             publisher.try_publish(b"on").unwrap();
         }
+    }
+}
+
+/// The attacker's process: writes at random into its page and sends at random on its sockets, until it is killed.
+pub fn scribble(socket: &Path, seed: u64) {
+    let joined = Joined::new(socket, 3);
+    rustix::io::ioctl_fionbio(&joined.doorbell, false).unwrap();
+    let _ = rustix::net::send(&joined.doorbell, &[0; 4096], SendFlags::DONTWAIT);
+    let mut random = Rng::with_seed(seed);
+    loop {
+        let value = random.u64(..);
+        match random.u32(..4) {
+            0 => joined.page.atomic_u64(0).store(value, Ordering::Relaxed),
+            1 => joined.page.atomic_u32(128).store(value as u32 | 1, Ordering::Relaxed),
+            _ => joined.page.atomic_u64(random.usize(..512) * 8).store(value, Ordering::Relaxed),
+        }
+        if random.u32(..1024) == 0 {
+            // Not empty: an empty message is the end of the connection.
+            let junk: Vec<u8> = (0..random.usize(1..=100)).map(|_| random.u8(..)).collect();
+            let request = message(random.u32(..24), &[0, 0]);
+            for bytes in [&junk[..], &request] {
+                let _ = rustix::net::send(&joined.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            }
+        }
+    }
+}
+
+/// With the trust that a group has by default, a subscriber's page is all that it can damage.
+#[test]
+fn subscribers_that_scribble_neither_stop_nor_confuse_anybody() {
+    for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("group");
+        let group = Group::create("scribbled", options.capacity_bytes(16 << 10)).unwrap();
+        group.serve_at(&socket).unwrap();
+        let mut publisher = group.publisher().unwrap();
+        let mut honest = group.subscribe(Policy::Reliable).unwrap();
+        let attackers = [77, 78].map(|seed| Peer::start("scribble", &socket, seed));
+        eventually("no attacker joins", || group.report().unwrap().subscribers.len() == 3);
+        let end = Instant::now() + Duration::from_millis(1500);
+        for number in (0u64..).take_while(|_| Instant::now() < end) {
+            let payload = vec![number as u8; (number % 3000) as usize];
+            publisher
+                .publish_timeout(&payload, LONG)
+                .unwrap_or_else(|error| panic!("message {number}: {error}"));
+            match honest.try_recv().unwrap() {
+                Received::Message(message) => assert!(message.bytes == payload, "message {number}"),
+                other => panic!("{other:?} in place of message {number}"),
+            }
+        }
+        // The door is still open.
+        let _late = group.subscribe(Policy::Lossy).unwrap();
+        assert!(group.report().is_ok());
+        drop(attackers);
     }
 }

@@ -128,5 +128,7 @@ fn a_file_that_is_not_a_socket_is_called_that_and_left_alone() {
     }
     assert_eq!(std::fs::read(&file).unwrap(), b"1,2");
     assert!(group.serve_at(dir.path()).unwrap_err().to_string().contains("is a directory"));
+    let error = Group::join(dir.path()).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Invalid { what: "path", .. }), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
