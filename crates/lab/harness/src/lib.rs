@@ -2,7 +2,7 @@
 //!
 //! The way of a case through this crate: [`plan`] makes a list of case ids · [`catalogue::prepare`] checks each against this
 //! machine · [`session`] orders their runs and decides when a case has enough · [`coordinator`] makes one run by starting
-//! [`peer`]s · a peer attaches its end of a [`mechanism`] and drives a [`pattern`] with it · [`summary`] turns what came back
+//! [`peer`]s · a peer attaches its end of a [mechanism](contract::Mechanism) and drives a [`pattern`] with it · [`summary`] turns what came back
 //! into lines of the record.
 //!
 //! Tables and pages are made in `weighbridge-report`, statistics in `weighbridge-stats`.

@@ -2,7 +2,7 @@
 //!
 //! While one is there, every message that the bus accepts or makes is put into the log before it is delivered to anybody
 //! ([`Action::Append`]), so that all see one order. What members read without asking (who is there, who has which name, which signals
-//! wake whom) is written into the directory ([`Action::Show`]).
+//! wake whom) is written into the directory ([`Action::UpdateDirectory`]).
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
