@@ -297,7 +297,7 @@ fn only_those_who_want_a_signal_hold_its_space() {
             assert!(signal(member).text().unwrap().starts_with(&format!("{round} ")));
         }
     }
-    assert_eq!(stopped.next_now().unwrap(), None, "it was put out");
+    assert_eq!(stopped.next_now().unwrap(), None, "it was evicted");
 }
 
 /// Several stopped members delay a sender once, not one after the other.

@@ -22,7 +22,7 @@ fn role() {
     }
 }
 
-/// Exit code of a process that the bus put out.
+/// Exit code of a process that the bus evicted.
 const EVICTED: i32 = 7;
 
 /// Has the name and answers nothing.

@@ -144,7 +144,7 @@ fn a_stopped_member_is_evicted_and_clients_go_on() {
     });
     watcher.join().unwrap();
     stopped.resume();
-    assert!(stopped.wait().success(), "once it goes on, it learns that it was put out");
+    assert!(stopped.wait().success(), "once it goes on, it learns that it was evicted");
 }
 
 #[test]

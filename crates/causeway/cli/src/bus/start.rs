@@ -29,7 +29,7 @@ pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<
         let complaint = String::from_utf8_lossy(&output.stderr);
         let why = complaint.lines().next().unwrap_or("causewayd has ended and does not say why");
         let why = why.trim_start_matches("causewayd: ");
-        let is_busy = why.contains("another bus listens there");
+        let is_busy = why.contains("another process serves there");
         let way_out = if is_busy { of_running(&address, native.as_deref()) } else { String::new() };
         return Err(Failure::Usage(format!("{why}{way_out}")));
     };

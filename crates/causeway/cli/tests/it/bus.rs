@@ -522,7 +522,7 @@ fn a_bus_starts_in_the_background_and_says_where() {
     let second = start(&["--json"]);
     assert_eq!(second.status.code(), Some(2));
     let why = String::from_utf8(second.stderr).unwrap();
-    assert!(why.contains("another bus listens there") && why.lines().count() == 1, "{why}");
+    assert!(why.contains("another process serves there") && why.lines().count() == 1, "{why}");
     let ways = [format!("--socket {} uses it", value("CAUSEWAY_BUS")), format!("`kill {pid}` ends it")];
     assert!(ways.iter().all(|way| why.contains(way)) && why.contains("starts another one"), "{why}");
     let mut lost = causeway(&["bus", "list"]);
