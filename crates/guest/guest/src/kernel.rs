@@ -196,7 +196,7 @@ mod tests {
         let of = |bytes: Vec<u8>| version(&mut Cursor::new(bytes));
         assert_eq!(of(image("6.1.0 (a@b) #1 SMP")).unwrap(), "6.1.0 (a@b) #1 SMP");
         assert!(of(b"\x7fELF and so on".to_vec()).unwrap_err().contains("bzImage of the same build"));
-        assert!(of(b"short".to_vec()).unwrap_err().contains("no bzImage"));
+        assert!(of(b"short".to_vec()).unwrap_err().contains("not a bzImage"));
         let mut arm = vec![0; 0x400];
         arm[56..60].copy_from_slice(b"ARMd");
         assert!(of(arm).unwrap_err().contains("arm64"));

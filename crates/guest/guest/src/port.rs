@@ -138,8 +138,8 @@ mod tests {
     fn nonsense_and_damage_are_told() {
         let told = |bytes: &[u8]| Reader::default().push(bytes).unwrap_err();
         assert!(told(b"login: \n").contains("`login: \\n`"), "{}", told(b"login: \n"));
-        assert!(told(&[0xff; 5000]).contains("no answer of this program"));
-        assert!(told(b"weighbridge-guest record 99999999999999 0\n").contains("no answer"));
+        assert!(told(&[0xff; 5000]).contains("not an answer of this program"));
+        assert!(told(b"weighbridge-guest record 99999999999999 0\n").contains("not an answer"));
         let mut damaged = write(&Answer::Record(b"hello".to_vec()));
         *damaged.last_mut().unwrap() ^= 1;
         assert_eq!(told(&damaged), "the record arrived damaged");

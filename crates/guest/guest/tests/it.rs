@@ -146,7 +146,7 @@ fn nonsense_on_the_port_is_shown() {
         why(Emulator::that("echo 'login:' >&4; exec sleep 1000").boot(LONG)).contains("wrote `login:\\n`")
     );
     let endless = Emulator::that("exec cat /dev/zero >&4");
-    assert!(why(endless.boot(LONG)).contains("no answer of this program"));
+    assert!(why(endless.boot(LONG)).contains("not an answer of this program"));
 }
 
 #[test]
