@@ -261,8 +261,13 @@ impl State {
 
     pub fn admit_no_more_local_publishers(&mut self) {
         self.publishers.admits_local = false;
-        let status = self.pages.status.words();
-        if self.pages.is_sealed() && status.publishers.load(Ordering::Relaxed) | self.joiners() == 0 {
+        self.end_if_nobody_is_left();
+    }
+
+    /// Ends a group that admits no more publishers of this process, once there is none and nobody joins as one.
+    pub fn end_if_nobody_is_left(&mut self) {
+        let publishers = self.pages.status.words().publishers.load(Ordering::Relaxed);
+        if !self.publishers.admits_local && self.pages.is_sealed() && publishers | self.joiners() == 0 {
             self.pages.end();
             self.wake_all_subscribers();
         }

@@ -372,6 +372,8 @@ impl State {
             Role::LatePublisher { slot } => {
                 self.forget_joiner(token);
                 self.disconnect_mapper_of(slot);
+                // It may have been the last for which a group without its creator waited.
+                self.end_if_nobody_is_left();
             }
             Role::Mapper { .. } => self.await_no_longer(token),
             Role::Pool { number } => self.end_pool(number),
