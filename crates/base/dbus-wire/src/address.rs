@@ -1,11 +1,10 @@
-//! Values in addresses of buses, where some bytes are written as `%2f`.
+//! Addresses of buses, `unix:path=/run/bus,guid=…`, in whose values some bytes are written as `%2f`.
 //!
 //! Source: D-Bus Specification, section "Server Addresses".
 
 use std::fmt::Write;
 
 /// A value as it stands in an address: bytes that are not letters, digits or one of `-_/.\*` are escaped.
-#[must_use]
 pub fn escaped(value: &[u8]) -> String {
     value.iter().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-_/.\\*".contains(byte) {
@@ -17,8 +16,20 @@ pub fn escaped(value: &[u8]) -> String {
     })
 }
 
+/// The value of a key in an address of this transport; nothing if it has none, or an escape is not complete.
+pub fn value(address: &str, transport: &str, key: &str) -> Option<Vec<u8>> {
+    let keys = address.strip_prefix(transport)?.strip_prefix(':')?;
+    let (_, value) =
+        keys.split(',').filter_map(|pair| pair.split_once('=')).find(|(known, _)| *known == key)?;
+    unescaped(value)
+}
+
+/// As [`value`], as text; nothing if it is not UTF-8.
+pub fn text(address: &str, transport: &str, key: &str) -> Option<String> {
+    String::from_utf8(value(address, transport, key)?).ok()
+}
+
 /// The bytes that a value of an address stands for; nothing if an escape is not complete.
-#[must_use]
 pub fn unescaped(value: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut rest = value.as_bytes();

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// The beginning of every document.
 const DOCTYPE: &str = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n\
     \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n";
 
@@ -20,14 +19,11 @@ impl Objects {
     }
 
     /// Is there no object?
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The document of the object at a path: the interfaces that all objects have, its own, and the next steps to the objects below it.
-    /// `None` if there is no object at or below the path.
-    #[must_use]
+    /// The document of an object: the interfaces of all, its own, and the next steps to objects below; `None` if there is none.
     pub fn document(&self, path: &str, of_all: &str) -> Option<String> {
         let below = if path == "/" { path.to_owned() } else { format!("{path}/") };
         let steps = self.0.keys().filter_map(|object| object.strip_prefix(&below)?.split('/').next());
@@ -42,7 +38,6 @@ impl Objects {
 }
 
 /// The document of an object with these interfaces and these steps to the objects below it.
-#[must_use]
 pub fn document<'a>(interfaces: &[&str], children: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = format!("{DOCTYPE}<node>\n");
     for interface in interfaces.iter().map(|interface| interface.trim_end()).filter(|text| !text.is_empty()) {

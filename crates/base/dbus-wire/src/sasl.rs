@@ -10,10 +10,8 @@ const MOST_FAILURES: u32 = 6;
 
 const ENDLESS: &str = "a line of the authentication does not end";
 
-/// The first line of `input` without its end, and the bytes that it takes; `None` if it is not complete.
-///
-/// # Errors
-/// In a sentence: it is too long.
+/// The first line of `input` without its end, and the bytes that it takes; `None` if it is not complete. Fails, in a
+/// sentence, if it is too long.
 pub fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, &'static str> {
     match input.windows(2).position(|two| two == b"\r\n") {
         Some(end) => Ok(Some((&input[..end], end + 2))),
@@ -41,7 +39,6 @@ pub enum Next {
 
 impl Client {
     /// A client of this user, and the bytes that it sends first.
-    #[must_use]
     pub fn new(uid: u32) -> (Client, Vec<u8>) {
         let digits: String = uid.to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
         (Client { is_accepted: false }, format!("\0AUTH EXTERNAL {digits}\r\n").into_bytes())
@@ -93,21 +90,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that has received nothing yet. The kernel says that the client is this user; with `None` it accepts every client, because
-    /// it was authenticated in another way.
-    #[must_use]
+    /// A server that has received nothing yet, for a client that is this user by the kernel; with `None` it accepts every
+    /// client.
     pub fn new(uid: Option<u32>) -> Server {
         Server { state: State::Silent, uid, passes_descriptors: false, failures: 0 }
     }
 
     /// Has the client asked for descriptors to be passed?
-    #[must_use]
     pub fn passes_descriptors(&self) -> bool {
         self.passes_descriptors
     }
 
-    /// Takes the complete lines from the start of `input`, of which what stays is not complete or comes after BEGIN, and writes the
-    /// answers.
+    /// Takes the complete lines from the start of `input`, up to BEGIN, and writes the answers.
     pub fn advance(&mut self, input: &mut Vec<u8>, guid: &str, output: &mut Vec<u8>) -> Progress {
         let mut at = 0;
         if self.state == State::Silent {

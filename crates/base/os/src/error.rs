@@ -64,9 +64,6 @@ impl From<Error> for io::Error {
 /// Adds what was tried to a bare kernel error.
 pub trait Context<T> {
     /// The error that reads "cannot `op` `on`: …".
-    ///
-    /// # Errors
-    /// Where `self` is one.
     fn context<S: Into<String>>(self, op: &'static str, on: impl FnOnce() -> S) -> Result<T>;
 }
 

@@ -14,6 +14,8 @@ use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use crate::memory::LoadU32;
+
 /// How a wait ended. All four are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -31,10 +33,6 @@ pub enum Outcome {
 /// Sleeps until woken if `word` holds `expected`, at most for `timeout`.
 ///
 /// The kernel compares and goes to sleep in one step: a [`wake`] after a store that changed the word is never lost.
-///
-/// # Errors
-///
-/// Errors of the kernel that are not an [`Outcome`]: `EFAULT` for memory that is not mapped.
 #[inline]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> io::Result<Outcome> {
     // A timeout that does not fit is longer than any machine runs.
@@ -42,11 +40,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> io::R
     outcome(futex::wait(word, Flags::empty(), expected, timeout.as_ref()))
 }
 
-/// As [`wait`], woken by [`wake`] and by a [`wake_bitset`] that has a bit in common with `bits`.
-///
-/// # Errors
-///
-/// As [`wait`]; `EINVAL` when `bits` is 0.
+/// As [`wait`], woken also by a [`wake_bitset`] that has a bit in common with `bits`, which are not 0.
 #[inline]
 pub fn wait_bitset(
     word: &AtomicU32,
@@ -55,19 +49,17 @@ pub fn wait_bitset(
     bits: u32,
 ) -> io::Result<Outcome> {
     let bits = NonZeroU32::new(bits).ok_or(Errno::INVAL)?;
-    // Unlike the plain wait, this system call takes the end of the wait, not its length.
-    let end = timeout.and_then(|timeout| {
-        let timeout = Timespec::try_from(timeout).ok()?;
-        clock_gettime(ClockId::Monotonic).checked_add(timeout)
-    });
-    outcome(futex::wait_bitset(word, Flags::empty(), expected, end.as_ref(), bits))
+    outcome(futex::wait_bitset(word, Flags::empty(), expected, end_of(timeout).as_ref(), bits))
+}
+
+/// When a wait ends, for the system calls that take that and not its length. A time that does not fit is longer than any machine runs.
+#[inline]
+fn end_of(timeout: Option<Duration>) -> Option<Timespec> {
+    timeout
+        .and_then(|timeout| clock_gettime(ClockId::Monotonic).checked_add(Timespec::try_from(timeout).ok()?))
 }
 
 /// As [`wait`], at most until `end`, in nanoseconds of `CLOCK_MONOTONIC`: no clock is read before the sleep.
-///
-/// # Errors
-///
-/// As [`wait`].
 #[inline]
 pub fn wait_until(word: &AtomicU32, expected: u32, end_ns: Option<u64>) -> io::Result<Outcome> {
     let end = end_ns
@@ -76,38 +68,57 @@ pub fn wait_until(word: &AtomicU32, expected: u32, end_ns: Option<u64>) -> io::R
     outcome(futex::wait_bitset(word, Flags::empty(), expected, end.as_ref(), all))
 }
 
-/// Sleeps while `shared` and `private` hold the expected values, at most for `timeout`. A [`wake`] of `shared` ends the
-/// sleep. No other process can wake `private`, even one that maps it: the kernel compares it once, and queues this thread for
-/// this process only.
+/// Sleeps while `shared` and `private` hold these values, at most for `timeout`. A [`wake`] of `shared` ends it. No other
+/// process can wake `private`, even one that maps it: the kernel compares it once, and queues this thread for this process
+/// only.
 ///
-/// So one word says that something has changed, in memory that others may read, and another is where the thread is woken.
-///
-/// # Errors
-///
-/// `ENOSYS` before Linux 5.16; otherwise as [`wait`].
+/// So one word says that something has changed, in memory that others may read, and another is where the thread is
+/// woken. Fails with `ENOSYS` before Linux 5.16.
 #[inline]
 pub fn wait_and_compare(
     (shared, expected): (&AtomicU32, u32),
     (private, unchanged): (&AtomicU32, u32),
     timeout: Option<Duration>,
 ) -> io::Result<Outcome> {
-    let entry = |word: &AtomicU32, value: u32, flags| {
-        let mut entry = Wait::new();
-        entry.val = u64::from(value);
-        entry.uaddr = WaitPtr::new(word.as_ptr().cast());
-        entry.flags = WaitFlags::SIZE_U32 | flags;
-        entry
-    };
     // In this order: the kernel queues the thread on the first word before it compares the second.
-    let words = [entry(shared, expected, WaitFlags::empty()), entry(private, unchanged, WaitFlags::PRIVATE)];
-    // This system call takes the end of the wait too.
-    let end = timeout
-        .and_then(|timeout| clock_gettime(ClockId::Monotonic).checked_add(Timespec::try_from(timeout).ok()?));
-    outcome(futex::waitv(&words, WaitvFlags::empty(), end.as_ref(), ClockId::Monotonic).map(drop))
+    wait_all(
+        &[waiter(shared, expected, WaitFlags::empty()), waiter(private, unchanged, WaitFlags::PRIVATE)],
+        timeout,
+    )
+}
+
+/// The most words that [`wait_any`] waits for; more are left out.
+pub const WAIT_ANY_MAX: usize = 127;
+
+/// Sleeps until `own` or one of `words` is woken, while each holds the value beside it, at most for `timeout`.
+pub fn wait_any(
+    (own, expected): (&AtomicU32, u32),
+    words: &[(LoadU32<'_>, u32)],
+    timeout: Option<Duration>,
+) -> io::Result<Outcome> {
+    let others = words.iter().take(WAIT_ANY_MAX).map(|(word, value)| (word.0, *value));
+    let all = std::iter::once((own, expected)).chain(others);
+    let waiters: Vec<Wait> = all.map(|(word, value)| waiter(word, value, WaitFlags::empty())).collect();
+    wait_all(&waiters, timeout)
 }
 
 #[inline]
-pub(crate) fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
+fn waiter(word: &AtomicU32, expected: u32, flags: WaitFlags) -> Wait {
+    let mut waiter = Wait::new();
+    waiter.val = u64::from(expected);
+    waiter.uaddr = WaitPtr::new(word.as_ptr().cast());
+    waiter.flags = WaitFlags::SIZE_U32 | flags;
+    waiter
+}
+
+#[inline]
+fn wait_all(waiters: &[Wait], timeout: Option<Duration>) -> io::Result<Outcome> {
+    let end = end_of(timeout);
+    outcome(futex::waitv(waiters, WaitvFlags::empty(), end.as_ref(), ClockId::Monotonic).map(drop))
+}
+
+#[inline]
+fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
     match result {
         Ok(()) => Ok(Outcome::Woken),
         Err(Errno::AGAIN) => Ok(Outcome::Changed),
@@ -117,12 +128,8 @@ pub(crate) fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
     }
 }
 
-/// Wakes up to `count` threads that wait on `word`; returns how many it woke.
-///
-/// # Errors
-///
-/// `EINVAL` when a thread waits on the word in another way (a priority-inheriting lock), which only a faulty or hostile
-/// peer does. `EFAULT` for memory that is not mapped.
+/// Wakes up to `count` threads that wait on `word`; returns how many. Fails with `EINVAL` when a thread waits there in another
+/// way (a priority-inheriting lock), which only a faulty or hostile peer does.
 #[inline]
 pub fn wake(word: &AtomicU32, count: u32) -> io::Result<u32> {
     match kernel_count(count) {
@@ -131,11 +138,7 @@ pub fn wake(word: &AtomicU32, count: u32) -> io::Result<u32> {
     }
 }
 
-/// Wakes up to `count` threads that wait on `word` with a bit in common with `bits`; returns how many it woke.
-///
-/// # Errors
-///
-/// As [`wake`]; `EINVAL` when `bits` is 0.
+/// As [`wake`], of threads that wait with a bit in common with `bits`, which are not 0.
 #[inline]
 pub fn wake_bitset(word: &AtomicU32, count: u32, bits: u32) -> io::Result<u32> {
     let bits = NonZeroU32::new(bits).ok_or(Errno::INVAL)?;

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 pub const FILES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
 /// The number of this machine, as 32 hexadecimal digits; `None` if no file has one.
-#[must_use]
 pub fn machine_id() -> Option<String> {
     FILES.into_iter().map(PathBuf::from).find_map(|file| id_in(&std::fs::read_to_string(file).ok()?))
 }

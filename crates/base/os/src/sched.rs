@@ -1,10 +1,8 @@
 //! Where and how the calling thread runs: CPUs, scheduling policy, nice value.
 //!
-//! Everything here is about the calling thread, not the process, but for [`allowed_cpus_of`], [`pin_process`] and [`set_process_nice`]. New threads and processes
-//! inherit it.
+//! All is about the calling thread, whose new threads and processes inherit it, but where a `pid` is given.
 //!
 //! # Safety
-//!
 //! The calls pass local buffers with their true size.
 #![allow(unsafe_code)]
 
@@ -21,19 +19,11 @@ use crate::error::{Context, Error, Result};
 const MASK_WORDS: usize = 8192 / u64::BITS as usize;
 
 /// The CPUs that the calling thread may run on, in order.
-///
-/// # Errors
-///
-/// The kernel's; none is known for the calling thread.
 pub fn allowed_cpus() -> Result<Vec<u32>> {
     affinity(0).context("read", || "the CPUs of this thread")
 }
 
-/// The CPUs that the first thread of another process may run on, in order.
-///
-/// # Errors
-///
-/// `ESRCH` where the process is gone.
+/// As [`allowed_cpus`], of the first thread of another process; `ESRCH` where that is gone.
 pub fn allowed_cpus_of(pid: u32) -> Result<Vec<u32>> {
     affinity(pid.cast_signed()).context("read", || format!("the CPUs of process {pid}"))
 }
@@ -51,26 +41,19 @@ fn affinity(thread: libc::pid_t) -> io::Result<Vec<u32>> {
     Ok((0..MASK_WORDS as u32 * u64::BITS).filter(set).collect())
 }
 
-/// Restricts the calling thread to `cpus`. When the call returns, it runs on one of them.
-///
-/// # Errors
-///
-/// `EINVAL` when none of `cpus` is online and inside the thread's cpuset, or one is above 8191.
+/// Restricts the calling thread to `cpus`. When the call returns, it runs on one of them. Fails with `EINVAL` when none
+/// of `cpus` is online and inside the thread's cpuset, or one is above 8191.
 pub fn pin(cpus: &[u32]) -> Result<()> {
     set_affinity(0, cpus).context("pin", || format!("this thread to CPUs {cpus:?}"))
 }
 
-/// Restricts every thread that another process has now to `cpus`; those that it starts later inherit that.
-///
-/// # Errors
-///
-/// As [`pin`], and where the process is gone or belongs to another user.
+/// Restricts every thread that another process has now to `cpus`; those that it starts later inherit that. Fails as
+/// [`pin`], and where the process is gone or belongs to another user.
 pub fn pin_process(pid: u32, cpus: &[u32]) -> Result<()> {
     each_thread(pid, |thread| set_affinity(thread, cpus))
         .context("pin", || format!("process {pid} to CPUs {cpus:?}"))
 }
 
-/// Calls `set` for every thread that a process has.
 fn each_thread(pid: u32, mut set: impl FnMut(libc::pid_t) -> io::Result<()>) -> io::Result<()> {
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         if let Some(thread) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
@@ -129,47 +112,29 @@ impl fmt::Display for Policy {
     }
 }
 
-/// The text is no policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParsePolicyError(String);
-
-impl fmt::Display for ParsePolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no scheduling policy: {:?}; use other, batch, idle, fifo:1 to fifo:99, or rr:1 to rr:99",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for ParsePolicyError {}
-
 impl FromStr for Policy {
-    type Err = ParsePolicyError;
+    /// A sentence that names what is possible.
+    type Err = String;
 
-    fn from_str(text: &str) -> std::result::Result<Policy, ParsePolicyError> {
-        let wrong = || ParsePolicyError(text.to_string());
-        let priority = |digits: &str| match digits.parse() {
-            Ok(priority @ 1..=99) => Ok(priority),
-            _ => Err(wrong()),
+    fn from_str(text: &str) -> std::result::Result<Policy, String> {
+        let priority = |digits: &str| digits.parse().ok().filter(|priority| (1..=99).contains(priority));
+        let policy = match text.split_once(':') {
+            None => [Policy::Other, Policy::Batch, Policy::Idle]
+                .into_iter()
+                .find(|policy| policy.to_string() == text),
+            Some(("fifo", digits)) => priority(digits).map(Policy::Fifo),
+            Some(("rr", digits)) => priority(digits).map(Policy::RoundRobin),
+            Some(_) => None,
         };
-        match text.split_once(':') {
-            None if text == "other" => Ok(Policy::Other),
-            None if text == "batch" => Ok(Policy::Batch),
-            None if text == "idle" => Ok(Policy::Idle),
-            Some(("fifo", digits)) => Ok(Policy::Fifo(priority(digits)?)),
-            Some(("rr", digits)) => Ok(Policy::RoundRobin(priority(digits)?)),
-            _ => Err(wrong()),
-        }
+        policy.ok_or_else(|| {
+            format!(
+                "no scheduling policy: {text:?}; use other, batch, idle, fifo:1 to fifo:99, or rr:1 to rr:99"
+            )
+        })
     }
 }
 
-/// Sets the policy of the calling thread.
-///
-/// # Errors
-///
-/// `EPERM` where the privilege or the `rtprio` limit is missing, `EINVAL` for a priority outside 1 to 99.
+/// Sets it. Fails with `EPERM` where privilege or the `rtprio` limit is missing, `EINVAL` for a priority beyond 1 to 99.
 pub fn set_policy(policy: Policy) -> Result<()> {
     let (number, priority) = match policy {
         Policy::Other => (libc::SCHED_OTHER, 0),
@@ -185,11 +150,7 @@ pub fn set_policy(policy: Policy) -> Result<()> {
     if done < 0 { Err(Error::last("set the scheduling policy to", policy.to_string())) } else { Ok(()) }
 }
 
-/// The policy of the calling thread.
-///
-/// # Errors
-///
-/// `Unsupported` for a policy that is none of [`Policy`], such as deadline.
+/// The policy of the calling thread; `Unsupported` for one that is none of [`Policy`], such as deadline.
 pub fn policy() -> Result<Policy> {
     let on = || "the scheduling policy of this thread";
     let mut parameter: libc::c_int = 0;
@@ -218,29 +179,19 @@ pub fn policy() -> Result<Policy> {
 }
 
 /// Sets the nice value of the calling thread: -20 (most) to 19 (least). The kernel takes what lies beyond as the end.
-///
-/// # Errors
-///
-/// `EACCES` or `EPERM` where the privilege or the `nice` limit is missing.
+/// Fails with `EACCES` or `EPERM` where the privilege or the `nice` limit is missing.
 pub fn set_nice(nice: i32) -> Result<()> {
     setpriority_process(Some(gettid()), nice).context("set the nice value to", || nice.to_string())
 }
 
-/// Sets the nice value of every thread that another process has now; those that it starts later inherit that.
-///
-/// # Errors
-///
-/// As [`set_nice`], and where the process is gone or belongs to another user.
+/// Sets the nice value of every thread that another process has now; those that it starts later inherit that. Fails as
+/// [`set_nice`], and where the process is gone or belongs to another user.
 pub fn set_process_nice(pid: u32, nice: i32) -> Result<()> {
     let set = |thread| Ok(setpriority_process(rustix::process::Pid::from_raw(thread), nice)?);
     each_thread(pid, set).context("set the nice value to", || format!("{nice} in process {pid}"))
 }
 
 /// The nice value of the calling thread.
-///
-/// # Errors
-///
-/// The kernel's; none is known for the calling thread.
 pub fn nice() -> Result<i32> {
     getpriority_process(Some(gettid())).context("read", || "the nice value of this thread")
 }

@@ -36,11 +36,7 @@ pub enum ServeError {
 }
 
 impl ServedPath {
-    /// Binds `socket` to `path` with a mode, and listens. A socket of this user that a dead server left is replaced; no other
-    /// file is.
-    ///
-    /// # Errors
-    /// See [`ServeError`].
+    /// Binds `socket` to `path` with a mode, and listens. Only a socket of this user that a dead server left is replaced.
     pub fn listen(
         socket: impl AsFd,
         path: &Path,
@@ -120,17 +116,14 @@ impl std::error::Error for ServeError {}
 
 /// A file that this process made. Its drop removes it, unless another file has taken its place.
 #[derive(Debug)]
-pub struct OwnFile {
+struct OwnFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
 impl OwnFile {
     /// The file that is at a path now, which must be absolute: the process may change its folder.
-    ///
-    /// # Errors
-    /// There is none, or its folder cannot be searched.
-    pub fn at(path: PathBuf) -> Result<OwnFile> {
+    fn at(path: PathBuf) -> Result<OwnFile> {
         let found = fs::lstat(&path).context("find", || path.display().to_string())?;
         Ok(OwnFile { identity: identity(&found), path })
     }
@@ -153,7 +146,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
 ///
 /// A server that finds an abandoned socket replaces it, and two of them must not replace each other's.
 #[derive(Debug)]
-pub struct PathLock {
+struct PathLock {
     /// Removed while the lock is held, so that no other process has it by then.
     _file: OwnFile,
     _fd: OwnedFd,
@@ -161,10 +154,7 @@ pub struct PathLock {
 
 impl PathLock {
     /// Takes the lock of an absolute path; `None` if another holder has it.
-    ///
-    /// # Errors
-    /// The file cannot be opened, locked or looked at.
-    pub fn take(path: &Path) -> Result<Option<PathLock>> {
+    fn take(path: &Path) -> Result<Option<PathLock>> {
         let mut lock = path.as_os_str().to_owned();
         lock.push(".lock");
         let lock = PathBuf::from(lock);

@@ -29,24 +29,15 @@ pub use traced::{Call, Traced};
 /// How long a test waits for what must come: long enough for a machine that does ten other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How soon is looked again.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits until `is_so`.
-///
-/// # Panics
-///
-/// With `what` after [`PATIENCE`].
 #[track_caller]
-pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    eventually_seen(what, is_so, |is_so| *is_so);
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    eventually_some(what, || is_so().then_some(()));
 }
 
 /// Waits until `look` finds something.
-///
-/// # Panics
-///
-/// With `what` after [`PATIENCE`].
 #[track_caller]
 pub fn eventually_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -62,7 +53,6 @@ pub fn eventually_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 /// Looks until `is_it` accepts what is seen, which it returns.
 ///
 /// # Panics
-///
 /// With `what` and what was seen last, after [`PATIENCE`].
 #[track_caller]
 pub fn eventually_seen<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_it: impl Fn(&T) -> bool) -> T {
@@ -77,12 +67,7 @@ pub fn eventually_seen<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_it:
     }
 }
 
-/// An empty folder below the system's folder for temporary files. It is removed when it is dropped; `name` tells whose it is. The path is short
-/// enough for a socket in it.
-///
-/// # Panics
-///
-/// If it cannot be made.
+/// An empty folder for temporary files, removed when dropped, whose path is short enough for a socket. `name` tells whose.
 pub fn temp_dir(name: &str) -> TempDir {
     tempfile::Builder::new().prefix(&format!("{name}-")).tempdir().unwrap()
 }

@@ -32,12 +32,6 @@ pub fn children(pid: u32) -> Vec<u32> {
     processes.filter(|child| parent(*child) == Some(pid)).collect()
 }
 
-/// The time that its threads have run, in the kernel and outside, in ticks of 10 ms.
-pub fn cpu_ticks(pid: u32) -> Option<u64> {
-    let fields = stat(&format!("/proc/{pid}/stat"))?;
-    Some(fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?)
-}
-
 /// The name of its program, at most 15 bytes.
 pub fn name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().into())
@@ -84,7 +78,7 @@ mod tests {
             |words| *words == ["sleep", "1000"],
         );
         assert_eq!(name(child.pid()).as_deref(), Some("sleep"));
-        assert!(open_files(us) > 2 && thread_states(us).len() > 1 && cpu_ticks(us).is_some());
+        assert!(open_files(us) > 2 && thread_states(us).len() > 1);
         assert_eq!(status(us, "Pid"), Some(us.to_string()));
         assert!(status_number(us, "VmRSS").unwrap() > 100);
         assert_eq!(state(u32::MAX), None);

@@ -9,10 +9,6 @@ use crate::{eventually, eventually_some, proc};
 
 /// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test `role` of the same module.
 /// What the test does there, it reads from variables of the environment; without them it returns.
-///
-/// # Panics
-///
-/// If the program's own path is unknown.
 pub fn rerun(module: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &test_name(module, test), "--nocapture", "--test-threads=1"]);
@@ -26,10 +22,6 @@ fn test_name(module: &str, test: &str) -> String {
 }
 
 /// That a test program has run one test, which passed: a name that no test has passes, too, but runs none.
-///
-/// # Panics
-///
-/// With what the program wrote, if not.
 #[track_caller]
 pub fn assert_ran(output: &Output) {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -43,10 +35,6 @@ pub struct Running(pub Child);
 
 impl Running {
     /// Starts it.
-    ///
-    /// # Panics
-    ///
-    /// If it cannot be started.
     #[track_caller]
     pub fn start(command: &mut Command) -> Running {
         Running(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
@@ -58,10 +46,6 @@ impl Running {
     }
 
     /// Sends it a signal; to one that is reaped already, none is sent.
-    ///
-    /// # Errors
-    ///
-    /// As `kill(2)`.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.0), signal)?)
     }
@@ -73,10 +57,6 @@ impl Running {
     }
 
     /// Stops it, and returns when all its threads stand still.
-    ///
-    /// # Panics
-    ///
-    /// If it is gone, or still runs after [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn stop(&self) {
         self.signal(Signal::STOP).unwrap();
@@ -84,20 +64,12 @@ impl Running {
     }
 
     /// Lets one that was stopped go on.
-    ///
-    /// # Panics
-    ///
-    /// If it is gone.
     #[track_caller]
     pub fn resume(&self) {
         self.signal(Signal::CONT).unwrap();
     }
 
     /// Waits for its end.
-    ///
-    /// # Panics
-    ///
-    /// If it still runs after [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         let pid = self.pid();

@@ -3,7 +3,6 @@
 //! A tracer is a thread: what one thread has seized, only that thread can step, inspect and reap.
 //!
 //! # Safety
-//!
 //! The kernel says what a system call stop is about in a union, and beside it which of its members it filled. Only that
 //! one is read.
 #![allow(unsafe_code)]
@@ -53,13 +52,11 @@ impl Traced {
             let in_stop = |task: &PathBuf| read(&task.join("status")).contains("State:\tT");
             let number = |task: PathBuf| task.file_name()?.to_str()?.parse().ok();
             // A thread has the name of the one that started it until it has set its own.
-            stopped = match named.is_empty() {
-                true => others.into_iter().filter(in_stop).filter_map(number).max(),
-                false => named
-                    .into_iter()
-                    .filter_map(number)
-                    .min()
-                    .filter(|first: &i32| in_stop(&Path::new(&tasks).join(first.to_string()))),
+            stopped = if named.is_empty() {
+                others.into_iter().filter(in_stop).filter_map(number).max()
+            } else {
+                let first = named.into_iter().filter_map(number).min();
+                first.filter(|first: &i32| in_stop(&Path::new(&tasks).join(first.to_string())))
             };
             stopped.is_some()
         });
@@ -103,19 +100,13 @@ impl Traced {
 
     /// Lets it run until it stops itself again; its exit code if it ends before.
     pub fn run(&self) -> Option<i32> {
-        let mut status = {
-            ptrace::cont(self.thread, None).unwrap();
-            self.wait()
-        };
         loop {
-            match status {
+            ptrace::cont(self.thread, None).unwrap();
+            match self.wait() {
                 WaitStatus::Stopped(_, Signal::SIGSTOP) => return None,
                 WaitStatus::Exited(_, code) => return Some(code),
                 // What is left of the first stop and of its end.
-                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {
-                    ptrace::cont(self.thread, None).unwrap();
-                    status = self.wait();
-                }
+                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {}
                 other => panic!("while running: {other:?}"),
             }
         }

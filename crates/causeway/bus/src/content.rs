@@ -19,13 +19,11 @@ pub struct Payload {
 
 impl Payload {
     /// These arguments, among them indices of these descriptors.
-    #[must_use]
     pub fn new(body: Body, descriptors: Vec<OwnedFd>) -> Payload {
         Payload { body, descriptors }
     }
 
     /// Appends an argument of type `h` with its descriptor.
-    #[must_use]
     pub fn descriptor(mut self, descriptor: OwnedFd) -> Payload {
         self.body = self.body.descriptor_index(self.descriptors.len() as u32);
         self.descriptors.push(descriptor);
@@ -51,7 +49,6 @@ enum Place {
 
 impl Bytes {
     /// Do they lie in a file of their own, so that they were not copied?
-    #[must_use]
     pub fn are_mapped(&self) -> bool {
         matches!(self.0, Place::Mapped(_))
     }
@@ -88,14 +85,12 @@ impl PartialEq for Bytes {
 
 impl Eq for Bytes {}
 
-/// The descriptors of a message that was received. Clones of the message share them: who takes them first has them, and those that
-/// nobody takes are closed with the last clone.
+/// The descriptors of a received message. Its clones share them: who takes them first has them; the others are closed.
 #[derive(Clone, Debug, Default)]
 pub struct FileDescriptors(Option<Arc<Mutex<Vec<OwnedFd>>>>);
 
 impl FileDescriptors {
     /// Takes all; empty where there are none any more.
-    #[must_use]
     pub fn take(&self) -> Vec<OwnedFd> {
         self.0.as_ref().map_or_else(Vec::new, |shared| {
             std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner))
@@ -103,7 +98,6 @@ impl FileDescriptors {
     }
 
     /// How many have not been taken.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.0.as_ref().map_or(0, |shared| shared.lock().unwrap_or_else(PoisonError::into_inner).len())
     }

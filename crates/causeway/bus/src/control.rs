@@ -9,12 +9,9 @@ use rustix::fs::OFlags;
 
 use crate::error::{Error, Result};
 
-/// Longest packet.
 const PACKET_BYTES: usize = 1024;
-/// Descriptors of one packet at most.
 pub const FDS_MAX: usize = socket::MAX_FDS;
 
-/// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A process joins as a member (second word 0, with its outbox) or as a monitor (1). First word: the version.
@@ -47,20 +44,10 @@ pub enum Kind {
     Disconnected = 20,
 }
 
-const KINDS: [Kind; 12] = [
-    Kind::Join,
-    Kind::Outbox,
-    Kind::Doorbell,
-    Kind::SetDoorbell,
-    Kind::Stage,
-    Kind::Take,
-    Kind::Sent,
-    Kind::Welcome,
-    Kind::Descriptor,
-    Kind::None,
-    Kind::Refused,
-    Kind::Disconnected,
-];
+const KINDS: [Kind; 12] = {
+    use Kind::*;
+    [Join, Outbox, Doorbell, SetDoorbell, Stage, Take, Sent, Welcome, Descriptor, None, Refused, Disconnected]
+};
 
 /// The first word of `Refused`: what the one who asked can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +60,8 @@ pub enum Refusal {
     NoDestination = 2,
 }
 
-/// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What it is.
     pub kind: Kind,
     /// Numbers, by kind.
     pub words: [u64; 4],
@@ -85,17 +70,14 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A packet of numbers.
     pub fn new(kind: Kind, words: [u64; 4]) -> Packet {
         Packet { kind, words, text: String::new() }
     }
 
-    /// A packet with a sentence.
     pub fn text(kind: Kind, text: impl Into<String>) -> Packet {
         Packet { text: text.into(), ..Packet::new(kind, [0; 4]) }
     }
 
-    /// A refusal with its reason.
     pub fn refused(why: Refusal, text: impl Into<String>) -> Packet {
         Packet { text: text.into(), ..Packet::new(Kind::Refused, [why as u64, 0, 0, 0]) }
     }
@@ -109,10 +91,10 @@ impl Packet {
 
     fn decode(bytes: &[u8]) -> Option<Packet> {
         let (words, text) = bytes.split_at_checked(40)?;
-        let word = |index: usize| words[index * 8..].first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
-        let kind = word(0)?;
-        let kind = KINDS.into_iter().find(|known| *known as u64 == kind)?;
-        let words = [word(1)?, word(2)?, word(3)?, word(4)?];
+        let (words, _) = words.as_chunks::<8>();
+        let word = |index: usize| u64::from_ne_bytes(words[index]);
+        let kind = KINDS.into_iter().find(|known| *known as u64 == word(0))?;
+        let words = [1, 2, 3, 4].map(word);
         Some(Packet { kind, words, text: String::from_utf8_lossy(text).into_owned() })
     }
 }
@@ -130,12 +112,9 @@ pub fn slots_text(slots: &[u16]) -> String {
 /// The slots of such a text, up to the first character that is not a digit.
 pub fn slots_of(text: &str) -> Vec<u16> {
     let digits = text.chars().map_while(|digit| digit.to_digit(16));
-    let slots = (0u16..).step_by(4).zip(digits);
-    slots
-        .flat_map(|(first, digit)| {
-            (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| first + bit)
-        })
-        .collect()
+    let digits = (0u16..).step_by(4).zip(digits);
+    let bits = digits.flat_map(|(first, digit)| (0..4).map(move |bit| (first + bit, digit >> bit & 1)));
+    bits.filter(|(_, bit)| *bit == 1).map(|(slot, _)| slot).collect()
 }
 
 /// Can this be rung as a doorbell, by anybody and without waiting? That is an eventfd that does not block.
@@ -145,18 +124,12 @@ pub fn is_doorbell(fd: &OwnedFd) -> bool {
     does_not_block && std::fs::read_link(link).is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
 }
 
-/// Sends a packet.
-///
-/// # Errors
-/// The peer is gone or does not read.
 pub fn send(socket: impl AsFd, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<()> {
     Ok(socket::send_with_fds(socket, &packet.encode(), fds)?)
 }
 
-/// Receives a packet; `None` at the end of the connection.
-///
-/// # Errors
-/// The kernel's, also that nothing is there yet on a socket that does not wait; [`Error::Refused`] for bytes that are not a packet.
+/// Receives a packet; `None` at the end of the connection. Fails also if nothing is there yet on a socket that does not
+/// wait, and with [`Error::Refused`] for bytes that are not a packet.
 pub fn receive(socket: impl AsFd) -> Result<Option<(Packet, Vec<OwnedFd>)>> {
     let mut bytes = [0; PACKET_BYTES];
     let (count, fds) = socket::recv_with_fds(socket, &mut bytes, FDS_MAX)?;

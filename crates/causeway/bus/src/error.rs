@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use causeway_dbus_wire::wire::Fault;
+use rustix::io::Errno;
+
 /// The result of a call on a bus.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -25,6 +28,13 @@ pub mod name {
     pub const MATCH_RULE_INVALID: &str = "org.freedesktop.DBus.Error.MatchRuleInvalid";
     /// There is no such rule to remove.
     pub const MATCH_RULE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.MatchRuleNotFound";
+}
+
+/// Bytes that should be a message are none.
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Error {
+        Error::Invalid(format!("invalid message: {fault}"))
+    }
 }
 
 /// A call on a bus failed.
@@ -67,13 +77,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error reply.
     pub(crate) fn method(name: &str, message: impl Into<String>) -> Error {
         Error::Method { name: name.into(), message: message.into() }
     }
 
+    /// Has the kernel refused a call with this number?
+    pub(crate) fn is(&self, errno: Errno) -> bool {
+        matches!(self, Error::Os(error) if error.raw_os_error() == Some(errno.raw_os_error()))
+    }
+
     /// The name under which D-Bus knows a failed call, where it has one.
-    #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
             Error::Method { name, .. } => Some(name),

@@ -35,8 +35,6 @@ pub mod port;
 #[cfg(not(loom))]
 mod session;
 #[cfg(not(loom))]
-pub use port::AUTHORITY_ID;
-#[cfg(not(loom))]
 mod share;
 #[doc(hidden)]
 pub mod shared;
@@ -46,22 +44,18 @@ pub mod zbus;
 #[cfg(all(not(loom), feature = "tokio"))]
 pub use asynchronous::{AsyncConnection, Calls, Signals};
 #[cfg(not(loom))]
-pub use authority::{
-    ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, BUS_INTERFACE, DO_NOT_QUEUE, Event,
-    InboundMessage, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket,
-    TransferLimits, TransferRef,
+pub use {
+    authority::{
+        ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, BUS_INTERFACE, DO_NOT_QUEUE, Event,
+        InboundMessage, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket,
+        TransferLimits, TransferRef,
+    },
+    causeway_dbus_wire::{rule::MatchRule, wire},
+    connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics},
+    content::{Bytes, FileDescriptors, Payload},
+    error::{Error, Result, name},
+    monitor::{Monitor, Observed},
+    port::AUTHORITY_ID,
+    session::{ADDRESS_VARIABLE, native_socket_beside, native_socket_name, session_socket},
+    share::Share,
 };
-#[cfg(not(loom))]
-pub use causeway_dbus_wire::{rule::MatchRule, wire};
-#[cfg(not(loom))]
-pub use connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics};
-#[cfg(not(loom))]
-pub use content::{Bytes, FileDescriptors, Payload};
-#[cfg(not(loom))]
-pub use error::{Error, Result, name};
-#[cfg(not(loom))]
-pub use monitor::{Monitor, Observed};
-#[cfg(not(loom))]
-pub use session::{ADDRESS_VARIABLE, native_socket_beside, native_socket_name, session_socket};
-#[cfg(not(loom))]
-pub use share::Share;

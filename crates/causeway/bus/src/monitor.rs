@@ -1,7 +1,7 @@
 //! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses and counts. While
 //! there is one, what clients send goes through the order log, too.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,12 @@ use causeway_dbus_wire::rule::{MatchRule, Owners};
 use causeway_os::memory::Access;
 
 use crate::authority::{name_of, unique_name};
-use crate::connection::{Link, Message, Statistics};
+use crate::connection::{Link, Message, Statistics, descriptors};
 use crate::content::FileDescriptors;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::port::{Descriptors, Received, broken_by};
 use crate::shared::directory::{Directory, Peer, State};
+use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::{ForeignOutbox, Found};
 use crate::shared::ring::{self, Cells, Entry};
@@ -27,16 +28,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub enum Observed {
     /// A message, in the order of the bus.
     Message(Message),
-    /// So many messages were overwritten before they were read, or came from a member that had left some time before; the filter may not
-    /// have wanted some of them.
+    /// So many messages were overwritten before they were read, or of a member that had left; some may not have been wanted.
     Lost {
         /// How many.
         messages: u64,
     },
 }
 
-/// Reads all messages of a bus. Of messages that are too long for an outbox it shows the header and the length
-/// ([`Message::is_header_only`]); descriptors it never gets.
+/// Reads all messages of a bus, without descriptors, and of those too long for an outbox the header
+/// ([`Message::is_header_only`]).
 #[derive(Debug)]
 pub struct Monitor {
     link: Link,
@@ -51,38 +51,22 @@ pub struct Monitor {
 
 impl Monitor {
     /// Watches the bus that is served at a path, from now on.
-    ///
-    /// # Errors
-    /// Nobody serves there, or the bus refuses.
     pub fn open(path: impl AsRef<Path>) -> Result<Monitor> {
         let (link, _, fds) = Link::join(path.as_ref(), None)?;
-        let Ok([order, directory]) = <[OwnedFd; 2]>::try_from(fds) else {
-            return Err(Error::Refused("incomplete welcome from the bus: descriptors are missing".into()));
-        };
-        let order = OrderLog::open(&order, Access::ReadOnly)?;
-        let directory = Directory::open(&directory)?;
+        let [order, directory] = descriptors(fds)?;
+        let (order, directory) = (OrderLog::open(&order, Access::ReadOnly)?, Directory::open(&directory)?);
         let outboxes = (0..order.slots()).map(|_| None).collect();
-        let mut monitor = Monitor {
-            link,
-            cursor: order.load_hint(),
-            order,
-            directory,
-            outboxes,
-            rules: Vec::new(),
-            lost: 0,
-        };
+        let mut monitor = Monitor { link, cursor: 0, order, directory, outboxes, rules: Vec::new(), lost: 0 };
         monitor.cursor = monitor.end();
         Ok(monitor)
     }
 
     /// The GUID of this bus, 32 hexadecimal digits.
-    #[must_use]
     pub fn bus_id(&self) -> String {
         self.directory.bus_id()
     }
 
     /// Reads only what this match rule matches, or another one that was given before.
-    #[must_use]
     pub fn filter(mut self, rule: MatchRule) -> Monitor {
         self.rules.push(rule);
         self
@@ -101,9 +85,6 @@ impl Monitor {
     }
 
     /// The next message, or a loss, at most after `timeout` (`None`: however long it takes). `Ok(None)` when the time is over.
-    ///
-    /// # Errors
-    /// The bus has ended.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Observed>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
@@ -115,7 +96,7 @@ impl Monitor {
                 }
             } else if found == lap.wrapping_sub(1) {
                 if self.lost > 0 {
-                    return Ok(Some(Observed::Lost { messages: std::mem::take(&mut self.lost) }));
+                    return Ok(Some(self.take_lost()));
                 }
                 let left = end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
                 if left.is_zero() {
@@ -128,6 +109,10 @@ impl Monitor {
                 self.skip_lost()?;
             }
         }
+    }
+
+    fn take_lost(&mut self) -> Observed {
+        Observed::Lost { messages: std::mem::take(&mut self.lost) }
     }
 
     /// Goes on at the hint after the log was overwritten.
@@ -153,19 +138,17 @@ impl Monitor {
             return Err(broken_by(&self.directory, Broken { slot: None, position: self.cursor }));
         }
         let found = self.read(entry)?;
-        if self.lost > 0 && matches!(found, Some((..))) {
+        if self.lost > 0 && found.is_some() {
             // The loss first; the message next time.
-            return Ok(Some(Observed::Lost { messages: std::mem::take(&mut self.lost) }));
+            return Ok(Some(self.take_lost()));
         }
         let position = self.cursor;
         self.cursor += 1;
-        let Some((header, bytes)) = found else {
-            self.lost += 1;
-            return Ok(None);
-        };
-        let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
-        let received = Received { position, slot, header, bytes, descriptors };
-        let Some(message) = Message::checked(received).filter(|_| header.is_possible()) else {
+        let message = found.filter(|(header, _)| header.is_possible()).and_then(|(header, bytes)| {
+            let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
+            Message::checked(Received { position, slot, header, bytes, descriptors })
+        });
+        let Some(message) = message else {
             self.lost += 1;
             return Ok(None);
         };
@@ -176,16 +159,13 @@ impl Monitor {
         Ok(is_wanted.then_some(Observed::Message(message)))
     }
 
-    fn read(&mut self, entry: Entry) -> Result<Option<(crate::shared::header::BusHeader, Vec<u8>)>> {
+    fn read(&mut self, entry: Entry) -> Result<Option<(BusHeader, Vec<u8>)>> {
         let slot = entry.sender;
         let (id, _) = self.directory.id_and_state(slot);
         let known = &mut self.outboxes[usize::from(slot)];
         if known.as_ref().is_none_or(|(has, _)| *has != id) {
-            let fd = self.link.outbox(slot, id)?;
-            *known = match fd {
-                Some(fd) => Some((id, ForeignOutbox::open(&fd)?)),
-                None => None,
-            };
+            let opened = self.link.outbox(slot, id)?.map(|fd| ForeignOutbox::open(&fd)).transpose()?;
+            *known = opened.map(|outbox| (id, outbox));
         }
         match known.as_ref().map(|(_, outbox)| outbox.read(entry.place)) {
             Some(Found::Message(header, bytes)) => Ok(Some((header, bytes))),
@@ -194,40 +174,28 @@ impl Monitor {
     }
 
     /// Who is on the bus, and what each member has done.
-    #[must_use]
     pub fn members(&self) -> Vec<(Peer, Vec<String>, Statistics)> {
-        let end = self.end();
-        let names: Vec<(String, u64)> = self
-            .directory
-            .all_names()
-            .into_iter()
-            .filter_map(|name| Some((name.clone(), self.directory.owner(&name)?.id)))
-            .collect();
-        let peers =
-            (0..self.directory.peers() as u16).filter_map(|index| Some((index, self.directory.peer(index)?)));
-        peers
-            .filter(|(_, peer)| peer.state == State::Active)
-            .map(|(index, peer)| {
-                let own = names.iter().filter(|(_, id)| *id == peer.id).map(|(name, _)| name.clone());
-                let own = own.chain((index == 0).then(|| name_of(peer.id))).collect();
-                let statistics = if usize::from(index) < self.order.slots() {
-                    Statistics::of(&self.order, index, end)
-                } else {
-                    Statistics::default()
-                };
-                (peer, own, statistics)
-            })
-            .collect()
+        let (end, directory) = (self.end(), &self.directory);
+        let owned = |name: String| Some((directory.owner(&name)?.id, name));
+        let names: Vec<(u64, String)> = directory.all_names().into_iter().filter_map(owned).collect();
+        let peers = (0..directory.peers() as u16).filter_map(|index| Some((index, directory.peer(index)?)));
+        let active = peers.filter(|(_, peer)| peer.state == State::Active);
+        let described = active.map(|(index, peer)| {
+            let own = names.iter().filter(|(id, _)| *id == peer.id).map(|(_, name)| name.clone());
+            let own = own.chain((index == 0).then(|| name_of(peer.id))).collect();
+            let is_member = usize::from(index) < self.order.slots();
+            let statistics = is_member.then(|| Statistics::of(&self.order, index, end));
+            (peer, own, statistics.unwrap_or_default())
+        });
+        described.collect()
     }
 
     /// Entries that the order log holds.
-    #[must_use]
     pub fn order_entries(&self) -> u64 {
         self.order.capacity()
     }
 
     /// Messages that were sent on this bus.
-    #[must_use]
     pub fn messages(&self) -> u64 {
         self.end()
     }

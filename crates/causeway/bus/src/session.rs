@@ -11,7 +11,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use causeway_dbus_wire::address::unescaped;
+use causeway_dbus_wire::address::text;
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
@@ -26,7 +26,6 @@ const DBUS_VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
 /// ```
 /// assert_eq!(causeway_bus::native_socket_beside("/run/bus".as_ref()).as_os_str(), "/run/bus.native");
 /// ```
-#[must_use]
 pub fn native_socket_beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".native");
@@ -34,16 +33,13 @@ pub fn native_socket_beside(path: &Path) -> PathBuf {
 }
 
 /// The name, in `$XDG_RUNTIME_DIR`, of the native socket of a bus with this GUID whose D-Bus socket has no file.
-#[must_use]
 pub fn native_socket_name(guid: &str) -> String {
     format!("causeway-{guid}.native")
 }
 
-/// The native socket of the session's bus, from `DBUS_SESSION_BUS_ADDRESS`, `CAUSEWAY_BUS` and `XDG_RUNTIME_DIR`, in this order; nothing if they name none.
-/// A socket that `CAUSEWAY_BUS` names need not be served.
-///
-/// # Errors
-/// `CAUSEWAY_BUS` names another bus than `DBUS_SESSION_BUS_ADDRESS`.
+/// The native socket of the session's bus as the environment names it, in the order above; nothing if it names none.
+/// One that `CAUSEWAY_BUS` names need not be served. Fails if `CAUSEWAY_BUS` names another bus than
+/// `DBUS_SESSION_BUS_ADDRESS`.
 pub fn session_socket() -> Result<Option<PathBuf>> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let addresses = variable(DBUS_VARIABLE).and_then(|text| text.into_string().ok());
@@ -56,13 +52,12 @@ pub fn session_socket() -> Result<Option<PathBuf>> {
     let candidates: Vec<Candidate> =
         addresses.split(';').filter_map(|address| Candidate::of(address, runtime.as_deref())).collect();
     let is_same = |guid: &Option<String>, served: &str| guid.as_ref().is_none_or(|guid| guid == served);
-    for Candidate { path, guid } in &candidates {
-        if let Some(path) = path
-            && is_own(path)
-            && served_guid(path).is_some_and(|served| is_same(guid, &served))
-        {
-            return Ok(Some(path.clone()));
-        }
+    let served = candidates.iter().find_map(|Candidate { path, guid }| {
+        let path = path.as_ref().filter(|path| is_own(path))?;
+        served_guid(path).filter(|served| is_same(guid, served)).map(|_| path.clone())
+    });
+    if served.is_some() {
+        return Ok(served);
     }
     let Some(named) = named else { return Ok(None) };
     match served_guid(&named) {
@@ -77,10 +72,7 @@ pub fn session_socket() -> Result<Option<PathBuf>> {
 }
 
 impl Connection {
-    /// Joins the bus of the session: the one whose native socket [`session_socket`] finds by `DBUS_SESSION_BUS_ADDRESS` and `CAUSEWAY_BUS`.
-    ///
-    /// # Errors
-    /// The environment names none, or two; otherwise as [`Connection::open`].
+    /// Joins the bus of the session, whose native socket [`session_socket`] finds. Fails if the environment names none, or two.
     pub fn session() -> Result<Connection> {
         Connection::open(session_path()?)
     }
@@ -88,15 +80,11 @@ impl Connection {
 
 impl Monitor {
     /// Watches the bus of the session; see [`Connection::session`].
-    ///
-    /// # Errors
-    /// As [`Connection::session`] and [`Monitor::open`].
     pub fn session() -> Result<Monitor> {
         Monitor::open(session_path()?)
     }
 }
 
-/// The path of [`session_socket`].
 fn session_path() -> Result<PathBuf> {
     session_socket()?.ok_or_else(|| {
         Error::Invalid(format!(
@@ -116,13 +104,11 @@ struct Candidate {
 impl Candidate {
     /// Reads an address such as `unix:path=/run/bus,guid=…`; nothing for one of no Unix socket.
     fn of(address: &str, runtime: Option<&Path>) -> Option<Candidate> {
-        let keys = address.strip_prefix("unix:")?;
-        let value = |wanted: &str| {
-            let (_, value) =
-                keys.split(',').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == wanted)?;
-            String::from_utf8(unescaped(value)?).ok()
-        };
-        let is_guid = |text: &String| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !address.starts_with("unix:") {
+            return None;
+        }
+        let value = |key: &str| text(address, "unix", key);
+        let is_guid = |guid: &String| guid.len() == 32 && guid.bytes().all(|byte| byte.is_ascii_hexdigit());
         let guid = value("guid").filter(is_guid).map(|guid| guid.to_ascii_lowercase());
         let beside = match (value("path"), value("runtime").as_deref()) {
             (Some(path), _) => Some(PathBuf::from(path)),

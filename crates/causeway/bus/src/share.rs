@@ -13,20 +13,17 @@ pub struct Share {
 
 impl Share {
     /// What a holder of `own` may have now, while all together hold `held`, its own included.
-    #[must_use]
     pub fn most(self, own: u64, held: u64) -> u64 {
         let left = self.budget.saturating_sub(held);
         self.limit.min(left.saturating_add(own) / 2)
     }
 
     /// May it take `more`?
-    #[must_use]
     pub fn allows(self, own: u64, held: u64, more: u64) -> bool {
         more == 0 || own.saturating_add(more) <= self.most(own, held)
     }
 
     /// The same for a message, of any size for a holder of nothing as long as anything is left: no limit delays a message for ever.
-    #[must_use]
     pub fn allows_message(self, own: u64, held: u64, more: u64) -> bool {
         own == 0 && held < self.budget || self.allows(own, held, more)
     }

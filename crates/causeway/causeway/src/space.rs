@@ -10,7 +10,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
-use causeway_os::memory::wait_any;
+use causeway_os::futex::wait_any;
 
 use crate::error::{Error, Result};
 use crate::log::Memory;

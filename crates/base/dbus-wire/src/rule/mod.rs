@@ -15,8 +15,7 @@ use crate::wire::{Arg, Header, Kind};
 /// Greatest index of an argument that a rule can name.
 pub const MAX_ARG: u8 = 63;
 
-/// All conditions of one rule; a message matches when all that are there hold. Two rules are equal when a bus takes them
-/// for the same, however they were written.
+/// All conditions of one rule, all of which must hold. Two rules are equal when a bus takes them for the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MatchRule {
     /// `type`
@@ -71,9 +70,7 @@ impl Owners for () {
 }
 
 impl MatchRule {
-    /// Does a message satisfy all conditions? Whom it is for is not asked here: a bus gives a message with a destination to
-    /// that destination, and to rules with `eavesdrop`.
-    #[must_use]
+    /// Does a message satisfy all conditions? Whom it is for is the bus's matter, and that of `eavesdrop`.
     pub fn matches(&self, header: &Header<'_>, args: &[Arg<'_>], owners: &dyn Owners) -> bool {
         let same = |wanted: &Option<String>, is: Option<&str>| wanted.is_none() || wanted.as_deref() == is;
         let names = |wanted: &Option<String>, is: Option<&str>| {
@@ -94,7 +91,6 @@ impl MatchRule {
     }
 
     /// The equal-string condition on the first argument, if there is one.
-    #[must_use]
     pub fn arg0(&self) -> Option<&str> {
         match self.args.first() {
             Some((0, ArgMatch::Text(text))) => Some(text),
@@ -103,7 +99,6 @@ impl MatchRule {
     }
 
     /// Has it no condition that tells one signal from another?
-    #[must_use]
     pub fn matches_every_signal(&self) -> bool {
         let bare = MatchRule { kind: self.kind, eavesdrop: self.eavesdrop, ..MatchRule::default() };
         *self == bare && self.kind.is_none_or(|kind| kind == Kind::Signal)
@@ -121,7 +116,6 @@ impl PathMatch {
 
 impl ArgMatch {
     /// Does an argument satisfy it?
-    #[must_use]
     pub fn matches(&self, arg: Arg<'_>) -> bool {
         match (self, arg) {
             (ArgMatch::Text(wanted), Arg::Text(is)) => is == wanted,
@@ -139,38 +133,30 @@ impl ArgMatch {
 /// The rule as text, in one spelling for equal rules.
 impl fmt::Display for MatchRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut comma = "";
-        let mut put = |key: &str, value: &str| {
+        let text = |key, text: &'_ Option<String>| text.as_deref().map(|text| (key, text.to_owned()));
+        let path = self.path.as_ref().map(|path| match path {
+            PathMatch::Exact(path) => ("path", path.clone()),
+            PathMatch::Namespace(path) => ("path_namespace", path.clone()),
+        });
+        let fields = [
+            self.eavesdrop.then(|| ("eavesdrop", "true".to_owned())),
+            self.kind.map(|kind| ("type", kind.word().to_owned())),
+            text("sender", &self.sender),
+            text("interface", &self.interface),
+            text("member", &self.member),
+            path,
+            text("destination", &self.destination),
+        ];
+        let fields = fields.into_iter().flatten().map(|(key, value)| (key.to_owned(), value));
+        let args = self.args.iter().map(|(index, arg)| match arg {
+            ArgMatch::Text(text) => (format!("arg{index}"), text.clone()),
+            ArgMatch::Path(path) => (format!("arg{index}path"), path.clone()),
+            ArgMatch::Namespace(name) => ("arg0namespace".to_owned(), name.clone()),
+        });
+        fields.chain(args).enumerate().try_for_each(|(index, (key, value))| {
+            let comma = if index > 0 { "," } else { "" };
             // An apostrophe cannot stand inside a quoted part; outside, a backslash lets it.
-            write!(f, "{comma}{key}='{}'", value.replace('\'', r"'\''"))?;
-            comma = ",";
-            Ok(())
-        };
-        if self.eavesdrop {
-            put("eavesdrop", "true")?;
-        }
-        if let Some(kind) = self.kind {
-            put("type", kind.word())?;
-        }
-        let texts = [("sender", &self.sender), ("interface", &self.interface), ("member", &self.member)];
-        for (key, text) in texts.into_iter().filter_map(|(key, text)| Some((key, text.as_ref()?))) {
-            put(key, text)?;
-        }
-        match &self.path {
-            Some(PathMatch::Exact(path)) => put("path", path)?,
-            Some(PathMatch::Namespace(path)) => put("path_namespace", path)?,
-            None => {}
-        }
-        if let Some(destination) = &self.destination {
-            put("destination", destination)?;
-        }
-        for (index, arg) in &self.args {
-            match arg {
-                ArgMatch::Text(text) => put(&format!("arg{index}"), text)?,
-                ArgMatch::Path(path) => put(&format!("arg{index}path"), path)?,
-                ArgMatch::Namespace(name) => put("arg0namespace", name)?,
-            }
-        }
-        Ok(())
+            write!(f, "{comma}{key}='{}'", value.replace('\'', r"'\''"))
+        })
     }
 }

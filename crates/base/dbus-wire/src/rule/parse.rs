@@ -37,17 +37,13 @@ pub struct Part<'a> {
     pub at: Range<usize>,
 }
 
-/// Splits the text of a rule. Neither keys nor values are checked.
-///
-/// # Errors
-/// A part has no `=`, or a quote is not closed.
+/// Splits the text of a rule. Neither keys nor values are checked. Fails if a part has no `=`, or a quote is not
+/// closed.
 pub fn parts(text: &str) -> Result<Vec<Part<'_>>, BadRule> {
     let mut parts = Vec::new();
     let mut at = 0;
     loop {
-        let rest = &text[at..];
-        let blank = rest.len() - rest.trim_start().len();
-        at += blank;
+        at = text.len() - text[at..].trim_start().len();
         if at == text.len() {
             return Ok(parts);
         }
@@ -60,8 +56,7 @@ pub fn parts(text: &str) -> Result<Vec<Part<'_>>, BadRule> {
     }
 }
 
-/// The value that starts at `start`, and where it ends. Inside apostrophes all is literal; outside, `\'` is an apostrophe
-/// and a comma ends the value.
+/// The value from `start` on, and its end. Between apostrophes all is literal; outside, `\'` is one and a comma ends the value.
 fn value(text: &str, start: usize) -> Result<(String, usize), BadRule> {
     let (mut value, mut quoted) = (String::new(), false);
     let mut letters = text[start..].char_indices().peekable();
@@ -94,22 +89,18 @@ impl FromStr for MatchRule {
                 "sender" => once(&mut rule.sender, key, checked(key, value, names::is_bus_name)?)?,
                 "interface" => once(&mut rule.interface, key, checked(key, value, names::is_interface)?)?,
                 "member" => once(&mut rule.member, key, checked(key, value, names::is_member)?)?,
-                "path" => {
-                    once_path(&mut rule.path, key, PathMatch::Exact(checked(key, value, names::is_path)?))?
-                }
-                "path_namespace" => {
-                    once_path(
-                        &mut rule.path,
-                        key,
-                        PathMatch::Namespace(checked(key, value, names::is_path)?),
-                    )?;
+                "path" | "path_namespace" => {
+                    let path = checked(key, value, names::is_path)?;
+                    let kind = if key == "path" { PathMatch::Exact } else { PathMatch::Namespace };
+                    once_path(&mut rule.path, key, kind(path))?;
                 }
                 "destination" => once(&mut rule.destination, key, checked(key, value, names::is_bus_name)?)?,
-                "eavesdrop" => match value.as_str() {
-                    "true" => once(&mut eavesdrop, key, true)?,
-                    "false" => once(&mut eavesdrop, key, false)?,
-                    _ => return Err(bad(format!("eavesdrop is true or false, not `{value}`"))),
-                },
+                "eavesdrop" => {
+                    let wanted = value.parse();
+                    let wanted =
+                        wanted.map_err(|_| bad(format!("eavesdrop is true or false, not `{value}`")))?;
+                    once(&mut eavesdrop, key, wanted)?;
+                }
                 _ => rule.add_arg(key, value)?,
             }
         }
@@ -165,11 +156,8 @@ fn checked(key: &str, value: String, is_valid: fn(&str) -> bool) -> Result<Strin
 }
 
 fn kind(word: &str) -> Result<Kind, BadRule> {
-    let kinds = [Kind::MethodCall, Kind::MethodReturn, Kind::Error, Kind::Signal];
-    kinds
-        .into_iter()
-        .find(|kind| kind.word() == word)
-        .ok_or_else(|| bad(format!("`{word}` is not a type of message")))
+    let mut kinds = [Kind::MethodCall, Kind::MethodReturn, Kind::Error, Kind::Signal].into_iter();
+    kinds.find(|kind| kind.word() == word).ok_or_else(|| bad(format!("`{word}` is not a type of message")))
 }
 
 #[cfg(test)]

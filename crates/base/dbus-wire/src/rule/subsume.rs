@@ -7,7 +7,6 @@ use crate::wire::names::{is_below_name, is_below_path};
 impl MatchRule {
     /// Does this rule match every message that `other` matches? If it says so, that holds for all messages and owners of
     /// names; it may miss a case that follows only from several conditions together. A rule subsumes itself.
-    #[must_use]
     pub fn subsumes(&self, other: &MatchRule) -> bool {
         (self.eavesdrop || !other.eavesdrop)
             && (self.kind.is_none() || self.kind == other.kind)

@@ -1,5 +1,4 @@
-//! The body of a message, walked without building values: enough for match rules, for the driver's replies, and for
-//! taking out what is secret.
+//! The body of a message, walked without building values: for match rules, for replies of the driver, to take out secrets.
 
 use super::cursor::{Cursor, Endian};
 use super::{Fault, Header, MAX_ARRAY_BYTES, MAX_DEPTH, names, signature};
@@ -39,14 +38,12 @@ pub struct Args<'a> {
 
 impl<'a> Args<'a> {
     /// The arguments in `body`, which may be cut.
-    #[must_use]
     pub fn new(header: &Header<'a>, body: &'a [u8]) -> Args<'a> {
         let body = &body[..body.len().min(header.body_bytes)];
         Args { cursor: Cursor::new(body, 0, header.endian), signature: header.signature }
     }
 
     /// The arguments of a whole message; none of bytes that are not one.
-    #[must_use]
     pub fn of(message: &'a [u8]) -> Args<'a> {
         match Header::parse(message) {
             Ok(header) => Args::new(&header, message.get(header.header_bytes..).unwrap_or_default()),
@@ -55,7 +52,6 @@ impl<'a> Args<'a> {
     }
 
     /// The first argument, if it is a string.
-    #[must_use]
     pub fn first_text(mut self) -> Option<&'a str> {
         match self.next() {
             Some(Ok(Arg::Text(text))) => Some(text),
@@ -64,7 +60,6 @@ impl<'a> Args<'a> {
     }
 
     /// The first argument, if it is an unsigned number of 32 bits.
-    #[must_use]
     pub fn first_u32(mut self) -> Option<u32> {
         match self.next() {
             Some(Ok(Arg::U32(number))) => Some(number),
@@ -101,10 +96,8 @@ impl<'a> Iterator for Args<'a> {
     }
 }
 
-/// Visits every leaf of a body with the number of containers around it, and checks the whole of it.
-///
-/// # Errors
-/// The body is cut or breaks the specification, or bytes are left over. What was visited before stands.
+/// Visits every leaf of a body with the number of containers around it, and checks the whole of it. Fails if the body
+/// is cut or breaks the specification, or bytes are left over. What was visited before stands.
 pub fn walk<'a>(
     header: &Header<'a>,
     body: &'a [u8],
@@ -155,7 +148,8 @@ pub(super) fn value<'a>(
         b'a' => array(cursor, &types[1..], depth, visit)?,
         b'(' | b'{' => {
             cursor.align(8)?;
-            for field in signature_fields(&types[1..types.len() - 1]) {
+            // Depth was checked with the whole signature.
+            for field in signature::types(&types[1..types.len() - 1]) {
                 value(cursor, field, depth + 1, visit)?;
             }
         }
@@ -166,11 +160,6 @@ pub(super) fn value<'a>(
         }
     }
     Ok(())
-}
-
-/// The fields of a struct or dict entry. Depth was checked with the whole signature.
-fn signature_fields(fields: &str) -> impl Iterator<Item = &str> {
-    signature::types(fields)
 }
 
 fn array<'a>(
@@ -220,7 +209,6 @@ fn fixed<'a>(
 
 impl Leaf<'_> {
     /// The number, where this is a single `u`.
-    #[must_use]
     pub fn as_u32(&self, endian: Endian) -> Option<u32> {
         match *self {
             Leaf::Fixed(b'u', &[a, b, c, d]) => Some(endian.u32([a, b, c, d])),

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::driver::{DRIVER, DRIVER_PATH};
 
+use super::layout::SIGNATURE;
 use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
 
 /// A message in the making. Names are checked when it is built.
@@ -21,6 +22,7 @@ use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Builder<'a> {
     pub(super) kind: Kind,
     pub(super) flags: u8,
@@ -53,7 +55,6 @@ impl std::error::Error for TooLong {}
 impl<'a> Builder<'a> {
     /// A message of any type, with nothing in it.
     #[inline]
-    #[must_use]
     pub fn new(kind: Kind) -> Builder<'a> {
         Builder {
             kind,
@@ -72,7 +73,6 @@ impl<'a> Builder<'a> {
 
     /// A message with all fields of another one but its sender, its signature and its descriptors.
     #[inline]
-    #[must_use]
     pub fn like(header: &Header<'a>) -> Builder<'a> {
         Builder {
             flags: header.flags,
@@ -88,41 +88,35 @@ impl<'a> Builder<'a> {
 
     /// A method call.
     #[inline]
-    #[must_use]
     pub fn call(path: &'a str, member: &'a str) -> Builder<'a> {
         Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::MethodCall) }
     }
 
     /// A method call of the bus itself.
-    #[must_use]
     pub fn of_driver(member: &'a str) -> Builder<'a> {
         Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER)
     }
 
     /// A signal.
     #[inline]
-    #[must_use]
     pub fn signal(path: &'a str, interface: &'a str, member: &'a str) -> Builder<'a> {
         Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::Signal) }.interface(interface)
     }
 
     /// The answer to a call.
     #[inline]
-    #[must_use]
     pub fn reply(reply_serial: u32) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), ..Builder::new(Kind::MethodReturn) }
     }
 
     /// The answer to a call that failed.
     #[inline]
-    #[must_use]
     pub fn error(reply_serial: u32, name: &'a str) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), error_name: Some(name), ..Builder::new(Kind::Error) }
     }
 
     /// Its type.
     #[inline]
-    #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -134,70 +128,60 @@ impl<'a> Builder<'a> {
 
     /// Sets all flags.
     #[inline]
-    #[must_use]
     pub fn flags(self, flags: u8) -> Builder<'a> {
         Builder { flags, ..self }
     }
 
     /// Sets the object.
     #[inline]
-    #[must_use]
     pub fn path(self, path: &'a str) -> Builder<'a> {
         Builder { path: Some(path), ..self }
     }
 
     /// Sets the interface.
     #[inline]
-    #[must_use]
     pub fn interface(self, interface: &'a str) -> Builder<'a> {
         Builder { interface: Some(interface), ..self }
     }
 
     /// Sets the method or signal.
     #[inline]
-    #[must_use]
     pub fn member(self, member: &'a str) -> Builder<'a> {
         Builder { member: Some(member), ..self }
     }
 
     /// Sets the name of the error.
     #[inline]
-    #[must_use]
     pub fn error_name(self, error_name: &'a str) -> Builder<'a> {
         Builder { error_name: Some(error_name), ..self }
     }
 
     /// Sets the serial of the call that this answers.
     #[inline]
-    #[must_use]
     pub fn reply_serial(self, reply_serial: u32) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), ..self }
     }
 
     /// Sets how many file descriptors travel with it.
     #[inline]
-    #[must_use]
     pub fn unix_fds(self, unix_fds: u32) -> Builder<'a> {
         Builder { unix_fds, ..self }
     }
 
     /// Sets who gets it.
     #[inline]
-    #[must_use]
     pub fn destination(self, destination: &'a str) -> Builder<'a> {
         Builder { destination: Some(destination), ..self }
     }
 
     /// Sets who sent it. On a bus, the bus does that.
     #[inline]
-    #[must_use]
     pub fn sender(self, sender: &'a str) -> Builder<'a> {
         Builder { sender: Some(sender), ..self }
     }
 
     /// Sets the arguments. Their byte order becomes that of the message.
     #[inline]
-    #[must_use]
     pub fn body(self, body: Body) -> Builder<'a> {
         Builder { body, ..self }
     }
@@ -222,8 +206,7 @@ impl<'a> Builder<'a> {
         Ok(out)
     }
 
-    /// The bytes of the header, in a buffer in which the message fits, and their layout. Names are not checked, nor what fields must be
-    /// there.
+    /// The header, in a buffer in which the message fits, and its layout. Neither names nor what must be there is checked.
     pub(super) fn header(&self, serial: u32) -> (Layout, Vec<u8>) {
         assert!(serial > 0, "a serial is never zero");
         let bytes = Vec::with_capacity(self.bytes_at_most());
@@ -232,20 +215,7 @@ impl<'a> Builder<'a> {
         (layout, message.bytes)
     }
 
-    /// The fields that are texts, in the order in which they are written: code, type, text.
-    fn coded_texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
-        let [path, interface, member, error_name, destination, sender] = self.texts();
-        [
-            (1, b'o', path),
-            (2, b's', interface),
-            (3, b's', member),
-            (4, b's', error_name),
-            (6, b's', destination),
-            (7, b's', sender),
-        ]
-    }
-
-    /// The same without code and type.
+    /// The fields that are texts, in the order in which they are written.
     #[inline]
     pub(super) fn texts(&self) -> [Option<&'a str>; 6] {
         [self.path, self.interface, self.member, self.error_name, self.destination, self.sender]
@@ -264,8 +234,9 @@ impl<'a> Builder<'a> {
         out.push_u32(serial);
         out.push_u32(0);
         let mut layout = Layout::empty(endian, self.kind, self.unix_fds);
-        for (index, (code, letter, text)) in self.coded_texts().into_iter().enumerate() {
+        for (index, text) in self.texts().into_iter().enumerate() {
             if let Some(text) = text {
+                let (code, letter) = CODES_AND_TYPES[index];
                 out.push_field(code, letter);
                 // Behind its length.
                 layout.set_text(index, out.bytes.len() + 4, text.len());
@@ -274,7 +245,7 @@ impl<'a> Builder<'a> {
         }
         if let Some(reply_serial) = self.reply_serial {
             out.push_field(5, b'u');
-            layout.set_reply_serial(out.bytes.len());
+            layout.reply_serial_at = out.bytes.len() as u32;
             out.push_u32(reply_serial);
         }
         if self.unix_fds > 0 {
@@ -283,13 +254,13 @@ impl<'a> Builder<'a> {
         }
         if !self.body.signature.is_empty() {
             out.push_field(8, b'g');
-            layout.set_signature(out.bytes.len() + 1, self.body.signature.len());
+            layout.set_text(SIGNATURE, out.bytes.len() + 1, self.body.signature.len());
             out.push_signature(&self.body.signature);
         }
         let fields = u32::try_from(out.bytes.len() - 16).unwrap_or(u32::MAX);
         out.bytes[12..16].copy_from_slice(&endian.bytes(fields));
         out.align(8);
-        layout.set_header_bytes(out.bytes.len());
+        layout.header_bytes = out.bytes.len() as u32;
         layout
     }
 
@@ -307,8 +278,12 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Of the fields of [`Builder::texts`].
+const CODES_AND_TYPES: [(u8, u8); 6] = [(1, b'o'), (2, b's'), (3, b's'), (4, b's'), (6, b's'), (7, b's')];
+
 /// Arguments, marshalled one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Body {
     pub(super) endian: Endian,
     /// Most bodies have one argument, whose type needs no memory of its own.
@@ -324,7 +299,6 @@ impl Default for Body {
 
 impl Body {
     /// No arguments yet, in this byte order.
-    #[must_use]
     pub fn in_order(endian: Endian) -> Body {
         Body { endian, signature: Cow::Borrowed(""), bytes: Vec::new() }
     }
@@ -333,14 +307,12 @@ impl Body {
     ///
     /// # Panics
     /// The signature is not valid.
-    #[must_use]
     pub fn marshalled(endian: Endian, signature: &str, bytes: &[u8]) -> Body {
         assert!(signature::check(signature).is_ok(), "{signature:?} is not a signature");
         Body { endian, signature: signature.to_owned().into(), bytes: bytes.into() }
     }
 
     /// Appends a string.
-    #[must_use]
     pub fn text(mut self, text: &str) -> Body {
         self.add_type("s");
         self.push_text(text);
@@ -351,7 +323,6 @@ impl Body {
     ///
     /// # Panics
     /// It is none.
-    #[must_use]
     pub fn object(mut self, path: &str) -> Body {
         assert!(names::is_path(path), "{path:?} is not an object path");
         self.add_type("o");
@@ -360,7 +331,6 @@ impl Body {
     }
 
     /// Appends a number.
-    #[must_use]
     pub fn u32(mut self, number: u32) -> Body {
         self.add_type("u");
         self.push_u32(number);
@@ -368,7 +338,6 @@ impl Body {
     }
 
     /// Appends a descriptor: its index among those that travel with the message.
-    #[must_use]
     pub fn descriptor_index(mut self, index: u32) -> Body {
         self.add_type("h");
         self.push_u32(index);
@@ -376,7 +345,6 @@ impl Body {
     }
 
     /// Appends an array of strings.
-    #[must_use]
     pub fn texts(mut self, texts: &[&str]) -> Body {
         self.add_type("as");
         self.push_u32(0);
@@ -390,7 +358,6 @@ impl Body {
     }
 
     /// Appends an array of bytes.
-    #[must_use]
     pub fn blob(mut self, bytes: &[u8]) -> Body {
         self.add_type("ay");
         self.make_room(bytes.len() + 8);
@@ -400,7 +367,6 @@ impl Body {
     }
 
     /// Appends a variant that holds a string.
-    #[must_use]
     pub fn variant_text(mut self, text: &str) -> Body {
         self.add_type("v");
         self.push_signature("s");

@@ -16,7 +16,6 @@ impl Endian {
     pub const NATIVE: Endian = if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little };
 
     /// The first byte of a message in this order.
-    #[must_use]
     pub const fn mark(self) -> u8 {
         match self {
             Endian::Little => b'l',
@@ -25,7 +24,6 @@ impl Endian {
     }
 
     /// The order that a message's first byte stands for.
-    #[must_use]
     pub const fn from_mark(mark: u8) -> Option<Endian> {
         match mark {
             b'l' => Some(Endian::Little),
@@ -35,7 +33,6 @@ impl Endian {
     }
 
     /// A number of two bytes.
-    #[must_use]
     pub const fn u16(self, bytes: [u8; 2]) -> u16 {
         match self {
             Endian::Little => u16::from_le_bytes(bytes),
@@ -44,7 +41,6 @@ impl Endian {
     }
 
     /// A number of four bytes.
-    #[must_use]
     pub const fn u32(self, bytes: [u8; 4]) -> u32 {
         match self {
             Endian::Little => u32::from_le_bytes(bytes),
@@ -53,7 +49,6 @@ impl Endian {
     }
 
     /// A number of eight bytes.
-    #[must_use]
     pub const fn u64(self, bytes: [u8; 8]) -> u64 {
         match self {
             Endian::Little => u64::from_le_bytes(bytes),
@@ -62,7 +57,6 @@ impl Endian {
     }
 
     /// The four bytes of a number.
-    #[must_use]
     pub const fn bytes(self, number: u32) -> [u8; 4] {
         match self {
             Endian::Little => number.to_le_bytes(),
@@ -108,22 +102,21 @@ impl<'a> Cursor<'a> {
         Ok(self.take(1)?[0])
     }
 
-    pub fn u32(&mut self) -> Result<u32, Fault> {
-        self.align(4)?;
-        let bytes = self.take(4)?;
-        Ok(self.endian.u32([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    pub fn u16(&mut self) -> Result<u16, Fault> {
+        self.aligned().map(|bytes| self.endian.u16(bytes))
     }
 
-    pub fn u16(&mut self) -> Result<u16, Fault> {
-        self.align(2)?;
-        let bytes = self.take(2)?;
-        Ok(self.endian.u16([bytes[0], bytes[1]]))
+    pub fn u32(&mut self) -> Result<u32, Fault> {
+        self.aligned().map(|bytes| self.endian.u32(bytes))
     }
 
     pub fn u64(&mut self) -> Result<u64, Fault> {
-        self.align(8)?;
-        let bytes = self.take(8)?;
-        Ok(self.endian.u64(bytes.try_into().expect("eight bytes")))
+        self.aligned().map(|bytes| self.endian.u64(bytes))
+    }
+
+    fn aligned<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Fault> {
+        self.align(BYTES)?;
+        self.take(BYTES).map(|bytes| bytes.try_into().expect("as many bytes as were taken"))
     }
 
     /// A string or an object path.

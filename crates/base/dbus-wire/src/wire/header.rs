@@ -25,7 +25,6 @@ pub enum Kind {
 
 impl Kind {
     /// The number in a message.
-    #[must_use]
     pub const fn number(self) -> u8 {
         match self {
             Kind::MethodCall => 1,
@@ -37,7 +36,6 @@ impl Kind {
     }
 
     /// The word for it in match rules.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Kind::MethodCall => "method_call",
@@ -95,38 +93,32 @@ pub struct Header<'a> {
     pub unix_fds: u32,
 }
 
-/// The bytes of the message that starts here, header and body, from its first sixteen bytes.
-///
-/// # Errors
-/// [`Fault::Cut`] with fewer than sixteen bytes; [`Fault::Invalid`] where no message starts, or one above the limits.
+/// The bytes of the message that starts here, header and body, from its first sixteen bytes. Fails with [`Fault::Cut`]
+/// below sixteen bytes, with [`Fault::Invalid`] where no message starts, or one above the limits.
 pub fn message_bytes(start: &[u8]) -> Result<usize, Fault> {
-    Fixed::parse(start).map(|fixed| fixed.header_bytes + fixed.body_bytes)
+    fixed(start).map(|(header, _)| header.message_bytes())
 }
 
 impl<'a> Header<'a> {
     /// Kind, interface and member, or the name of the error: `method_call org.example.Garden.Water`.
-    #[must_use]
     pub fn title(&self) -> String {
         let member = self.member.or(self.error_name).unwrap_or_default();
         let interface = self.interface.map(|interface| format!("{interface}."));
         format!("{} {}{member}", self.kind.word(), interface.unwrap_or_default()).trim_end().to_owned()
     }
 
-    /// Reads the header at the start of these bytes. The body need not be there.
-    ///
-    /// # Errors
-    /// [`Fault::Cut`] when the header is not complete, [`Fault::Invalid`] when it breaks the specification.
+    /// Reads the header at the start of these bytes. The body need not be there. Fails with [`Fault::Cut`] when the
+    /// header is not complete, [`Fault::Invalid`] when it breaks the specification.
     pub fn parse(bytes: &'a [u8]) -> Result<Header<'a>, Fault> {
-        let fixed = Fixed::parse(bytes)?;
-        let bytes = bytes.get(..fixed.header_bytes).ok_or(Fault::Cut)?;
-        let mut header = fixed.header();
-        let mut fields = Cursor::new(&bytes[..fixed.fields_end], 16, fixed.endian);
+        let (mut header, fields_end) = fixed(bytes)?;
+        let bytes = bytes.get(..header.header_bytes).ok_or(Fault::Cut)?;
+        let mut fields = Cursor::new(&bytes[..fields_end], 16, header.endian);
         let mut seen = 0_u16;
-        while fields.at < fixed.fields_end {
+        while fields.at < fields_end {
             fields.align(8)?;
             header.read_field(&mut fields, &mut seen)?;
         }
-        if bytes[fixed.fields_end..].iter().any(|byte| *byte != 0) {
+        if bytes[fields_end..].iter().any(|byte| *byte != 0) {
             return Err(Fault::Invalid("padding is not zero"));
         }
         header.check()?;
@@ -134,19 +126,16 @@ impl<'a> Header<'a> {
     }
 
     /// Bytes of the whole message.
-    #[must_use]
     pub const fn message_bytes(&self) -> usize {
         self.header_bytes + self.body_bytes
     }
 
     /// Does the caller wait for an answer?
-    #[must_use]
     pub fn expects_reply(&self) -> bool {
         self.kind == Kind::MethodCall && self.flags & FLAG_NO_REPLY_EXPECTED == 0
     }
 
     /// Is it for all connections with a matching rule?
-    #[must_use]
     pub fn is_broadcast(&self) -> bool {
         self.kind == Kind::Signal && self.destination.is_none()
     }
@@ -197,10 +186,8 @@ impl<'a> Header<'a> {
         if is_valid(text) { Ok(()) } else { Err(Fault::Invalid(why)) }
     }
 
-    /// Are the fields there that its type of message must have, and no value that is reserved? A parsed header has been checked.
-    ///
-    /// # Errors
-    /// [`Fault::Invalid`]: no bus would pass it on.
+    /// Are the fields there that its type of message must have, and no value that is reserved? A parsed header has been
+    /// checked. [`Fault::Invalid`] says why no bus would pass it on.
     pub fn check(&self) -> Result<(), Fault> {
         let is_complete = match self.kind {
             Kind::MethodCall => self.path.is_some() && self.member.is_some(),
@@ -229,59 +216,43 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The part of a header that has the same place in every message.
-struct Fixed {
-    endian: Endian,
-    kind: Kind,
-    flags: u8,
-    serial: u32,
-    fields_end: usize,
-    header_bytes: usize,
-    body_bytes: usize,
-}
-
-impl Fixed {
-    fn parse(bytes: &[u8]) -> Result<Fixed, Fault> {
-        let Some((bytes, _)) = bytes.split_first_chunk::<16>() else { return Err(Fault::Cut) };
-        let endian =
-            Endian::from_mark(bytes[0]).ok_or(Fault::Invalid("the first byte names no byte order"))?;
-        let kind = Kind::from_number(bytes[1]).ok_or(Fault::Invalid("the type of message is 0"))?;
-        if bytes[3] != 1 {
-            return Err(Fault::Invalid("the protocol version is not 1"));
-        }
-        let number = |at: usize| endian.u32([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let (body_bytes, serial, fields) = (number(4) as usize, number(8), number(12) as usize);
-        if serial == 0 {
-            return Err(Fault::Invalid("the serial is zero"));
-        }
-        if fields > MAX_ARRAY_BYTES {
-            return Err(Fault::Invalid("the header fields are larger than 64 MiB"));
-        }
-        let fields_end = 16 + fields;
-        let header_bytes = fields_end.next_multiple_of(8);
-        if header_bytes.saturating_add(body_bytes) > MAX_MESSAGE_BYTES {
-            return Err(Fault::Invalid("the message is larger than 128 MiB"));
-        }
-        Ok(Fixed { endian, kind, flags: bytes[2], serial, fields_end, header_bytes, body_bytes })
+/// The part of a header that has the same place in every message, and where its fields end.
+fn fixed<'a>(bytes: &[u8]) -> Result<(Header<'a>, usize), Fault> {
+    let Some((bytes, _)) = bytes.split_first_chunk::<16>() else { return Err(Fault::Cut) };
+    let endian = Endian::from_mark(bytes[0]).ok_or(Fault::Invalid("the first byte names no byte order"))?;
+    let kind = Kind::from_number(bytes[1]).ok_or(Fault::Invalid("the type of message is 0"))?;
+    if bytes[3] != 1 {
+        return Err(Fault::Invalid("the protocol version is not 1"));
     }
-
-    fn header<'a>(&self) -> Header<'a> {
-        Header {
-            endian: self.endian,
-            kind: self.kind,
-            flags: self.flags,
-            serial: self.serial,
-            header_bytes: self.header_bytes,
-            body_bytes: self.body_bytes,
-            path: None,
-            interface: None,
-            member: None,
-            error_name: None,
-            reply_serial: None,
-            destination: None,
-            sender: None,
-            signature: "",
-            unix_fds: 0,
-        }
+    let number = |at: usize| endian.u32([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let (body_bytes, serial, fields) = (number(4) as usize, number(8), number(12) as usize);
+    if serial == 0 {
+        return Err(Fault::Invalid("the serial is zero"));
     }
+    if fields > MAX_ARRAY_BYTES {
+        return Err(Fault::Invalid("the header fields are larger than 64 MiB"));
+    }
+    let fields_end = 16 + fields;
+    let header_bytes = fields_end.next_multiple_of(8);
+    if header_bytes.saturating_add(body_bytes) > MAX_MESSAGE_BYTES {
+        return Err(Fault::Invalid("the message is larger than 128 MiB"));
+    }
+    let header = Header {
+        endian,
+        kind,
+        flags: bytes[2],
+        serial,
+        header_bytes,
+        body_bytes,
+        path: None,
+        interface: None,
+        member: None,
+        error_name: None,
+        reply_serial: None,
+        destination: None,
+        sender: None,
+        signature: "",
+        unix_fds: 0,
+    };
+    Ok((header, fields_end))
 }

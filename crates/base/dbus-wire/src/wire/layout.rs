@@ -1,5 +1,7 @@
 //! Where the fields of a header lie in its message, so that neither it nor one like it needs to be parsed again.
 
+use std::ops::Range;
+
 use super::cursor::Cursor;
 use super::{Endian, Header, Kind, MAX_MESSAGE_BYTES, body};
 
@@ -43,7 +45,7 @@ pub struct Numbers {
 pub struct Layout {
     pub(super) endian: Endian,
     pub(super) kind: Kind,
-    header_bytes: u32,
+    pub(super) header_bytes: u32,
     /// 0 without one.
     pub(super) reply_serial_at: u32,
     pub(super) unix_fds: u32,
@@ -53,10 +55,6 @@ pub struct Layout {
 
 impl Layout {
     /// The layout of a header that was parsed from `message`.
-    ///
-    /// # Panics
-    /// It was not.
-    #[must_use]
     pub fn of(header: &Header<'_>, message: &[u8]) -> Layout {
         let start = message.as_ptr() as usize;
         let range = |text: &str| {
@@ -64,6 +62,7 @@ impl Layout {
             assert!(at < header.header_bytes, "the header is of other bytes");
             (at as u32, text.len() as u32)
         };
+        let reply_serial = fields(header, message).find(|(code, _)| *code == REPLY_SERIAL);
         let signature = Some(header.signature).filter(|signature| !signature.is_empty());
         let texts = [
             header.path,
@@ -78,7 +77,8 @@ impl Layout {
             endian: header.endian,
             kind: header.kind,
             header_bytes: header.header_bytes as u32,
-            reply_serial_at: header.reply_serial.map_or(0, |_| reply_serial_at(header, message)),
+            // Behind code and type.
+            reply_serial_at: reply_serial.map_or(0, |(_, at)| at.start as u32 + 4),
             unix_fds: header.unix_fds,
             texts: texts.map(|text| text.map_or((0, 0), range)),
         }
@@ -89,38 +89,22 @@ impl Layout {
         Layout { endian, kind, header_bytes: 0, reply_serial_at: 0, unix_fds, texts: [(0, 0); 7] }
     }
 
-    /// Path, interface, member, name of the error, destination and sender are 0 to 5.
+    /// Path, interface, member, name of the error, destination, sender and signature are 0 to 6.
     pub(super) fn set_text(&mut self, index: usize, at: usize, bytes: usize) {
         self.texts[index] = (at as u32, bytes as u32);
     }
 
-    pub(super) fn set_signature(&mut self, at: usize, bytes: usize) {
-        self.set_text(SIGNATURE, at, bytes);
-    }
-
-    pub(super) fn set_reply_serial(&mut self, at: usize) {
-        self.reply_serial_at = at as u32;
-    }
-
-    pub(super) fn set_header_bytes(&mut self, bytes: usize) {
-        self.header_bytes = bytes as u32;
-    }
-
     /// Bytes of the header, its padding included.
-    #[must_use]
     pub const fn header_bytes(&self) -> usize {
         self.header_bytes as usize
     }
 
     /// How many file descriptors travel with each message of this layout.
-    #[must_use]
     pub const fn unix_fds(&self) -> u32 {
         self.unix_fds
     }
 
-    /// Has `message` a valid header that differs from that of `known`, from which this layout is, in its serial, the length of its
-    /// body and the serial that it answers at most?
-    #[must_use]
+    /// Has `message` a valid header that differs from that of `known`, from which this layout is, in its numbers at most?
     pub fn is_of(&self, known: &[u8], message: &[u8]) -> bool {
         let (end, reply) = (self.header_bytes as usize, self.reply_serial_at as usize);
         let (Some(known), Some(message)) = (known.get(..end), message.get(..end)) else { return false };
@@ -139,11 +123,7 @@ impl Layout {
     }
 
     /// The numbers of a message of this layout.
-    ///
-    /// # Panics
-    /// The message is not of this layout.
     #[inline]
-    #[must_use]
     pub fn numbers(&self, message: &[u8]) -> Numbers {
         let number = |bytes: &[u8], at: usize| match bytes[at..].first_chunk() {
             Some(bytes) => self.endian.u32(*bytes),
@@ -161,10 +141,6 @@ impl Layout {
     }
 
     /// The sender that a message of this layout names.
-    ///
-    /// # Panics
-    /// The message is not of this layout.
-    #[must_use]
     pub fn sender<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
         self.text(SENDER, message)
     }
@@ -176,10 +152,6 @@ impl Layout {
     }
 
     /// The header of a message of this layout.
-    ///
-    /// # Panics
-    /// The message is not of this layout.
-    #[must_use]
     pub fn header<'a>(&self, message: &'a [u8]) -> Header<'a> {
         let text = |index| self.text(index, message);
         let Numbers { kind, flags, serial, body_bytes, reply_serial, unix_fds } = self.numbers(message);
@@ -203,17 +175,22 @@ impl Layout {
     }
 }
 
-fn reply_serial_at(header: &Header<'_>, message: &[u8]) -> u32 {
-    let mut fields = Cursor::new(&message[..header.header_bytes], 16, header.endian);
-    loop {
-        fields.align(8).expect("the header was parsed");
-        let (start, code) = (fields.at, fields.u8().expect("the header was parsed"));
-        if code == REPLY_SERIAL {
-            return start as u32 + 4;
+/// The fields of a header that was parsed from `message`: the code of each, and where it lies.
+pub(super) fn fields(header: &Header<'_>, message: &[u8]) -> impl Iterator<Item = (u8, Range<usize>)> {
+    const PARSED: &str = "the header was parsed";
+    let number = message[12..].first_chunk().expect(PARSED);
+    let end = 16 + header.endian.u32(*number) as usize;
+    let mut fields = Cursor::new(&message[..end], 16, header.endian);
+    std::iter::from_fn(move || {
+        if fields.at >= end {
+            return None;
         }
-        let types = fields.signature().expect("the header was parsed");
-        body::value(&mut fields, types, 1, &mut |_, _| {}).expect("the header was parsed");
-    }
+        fields.align(8).expect(PARSED);
+        let (start, code) = (fields.at, fields.u8().expect(PARSED));
+        let types = fields.signature().expect(PARSED);
+        body::value(&mut fields, types, 1, &mut |_, _| {}).expect(PARSED);
+        Some((code, start..fields.at))
+    })
 }
 
 #[cfg(test)]
@@ -225,27 +202,13 @@ mod tests {
     fn a_layout_finds_every_field_again() {
         for endian in [Endian::Little, Endian::Big] {
             let body = |text| Body::in_order(endian).text(text);
+            let call = Builder::call("/a/b", "M").interface("a.b").destination("c.d").sender(":1.7");
+            let reply = |serial| Builder::reply(serial).sender(":1.12").unix_fds(3);
+            let error = |serial, text| Builder::error(serial, "a.b").body(body(text));
             for (first, second) in [
-                (
-                    Builder::call("/a/b", "M")
-                        .interface("a.b")
-                        .destination("c.d")
-                        .sender(":1.7")
-                        .body(body("")),
-                    Builder::call("/a/b", "M")
-                        .interface("a.b")
-                        .destination("c.d")
-                        .sender(":1.7")
-                        .body(body("x")),
-                ),
-                (
-                    Builder::reply(9).sender(":1.12").unix_fds(3),
-                    Builder::reply(10).sender(":1.12").unix_fds(3),
-                ),
-                (
-                    Builder::error(1, "a.b").body(body("x")),
-                    Builder::error(u32::MAX, "a.b").body(body("long")),
-                ),
+                (call.clone().body(body("")), call.body(body("x"))),
+                (reply(9), reply(10)),
+                (error(1, "x"), error(u32::MAX, "long")),
             ] {
                 let (first, second) = (first.build(5).unwrap(), second.build(6).unwrap());
                 let layout = Layout::of(&Header::parse(&first).unwrap(), &first);

@@ -2,8 +2,7 @@
 
 use super::{Body, Endian};
 
-/// Marshalled values in the byte order of this machine. The caller writes them in the order of the signature that it gives at
-/// the end; nothing compares the two.
+/// Marshalled values in native byte order. Nothing compares them with the signature that the caller gives at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Marshal(Vec<u8>);
 
@@ -12,7 +11,6 @@ impl Marshal {
     ///
     /// # Panics
     /// The signature is not valid.
-    #[must_use]
     pub fn into_body(self, signature: &str) -> Body {
         Body::marshalled(Endian::NATIVE, signature, &self.0)
     }
@@ -46,9 +44,6 @@ impl Marshal {
     }
 
     /// Writes an `s` or `o`.
-    ///
-    /// # Panics
-    /// The text has 4 GiB.
     pub fn text(&mut self, text: &str) {
         self.u32(u32::try_from(text.len()).expect("a text below the limit of a message"));
         self.0.extend(text.as_bytes());
@@ -56,9 +51,6 @@ impl Marshal {
     }
 
     /// Writes a `g`.
-    ///
-    /// # Panics
-    /// The signature is longer than 255 bytes.
     pub fn signature(&mut self, signature: &str) {
         self.0.push(u8::try_from(signature.len()).expect("a signature has at most 255 bytes"));
         self.0.extend(signature.as_bytes());
@@ -66,9 +58,6 @@ impl Marshal {
     }
 
     /// Writes an array; its elements, which `elements` writes, begin on this boundary.
-    ///
-    /// # Panics
-    /// The array has 4 GiB.
     pub fn array(&mut self, element_alignment: usize, elements: impl FnOnce(&mut Marshal)) {
         self.u32(0);
         let length_at = self.0.len() - 4;

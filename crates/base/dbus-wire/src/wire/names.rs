@@ -3,13 +3,11 @@
 use super::MAX_NAME_BYTES;
 
 /// A unique name such as `:1.42` or a well-known name.
-#[must_use]
 pub fn is_bus_name(name: &str) -> bool {
     is_unique(name) || is_well_known(name)
 }
 
 /// A unique name: a colon, then at least two elements, which may start with a digit.
-#[must_use]
 pub fn is_unique(name: &str) -> bool {
     name.strip_prefix(':').is_some_and(|rest| {
         name.len() <= MAX_NAME_BYTES
@@ -18,32 +16,27 @@ pub fn is_unique(name: &str) -> bool {
 }
 
 /// A well-known name such as `org.freedesktop.DBus`: at least two elements.
-#[must_use]
 pub fn is_well_known(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES
         && elements::<b'.'>(name, WORD | HYPHEN, false).is_some_and(|count| count > 1)
 }
 
 /// What `arg0namespace` takes: a well-known name, or the first elements of one.
-#[must_use]
 pub fn is_namespace(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD | HYPHEN, false).is_some()
 }
 
 /// An interface name, or the name of an error: at least two elements without hyphens.
-#[must_use]
 pub fn is_interface(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD, false).is_some_and(|count| count > 1)
 }
 
 /// The name of a method or a signal.
-#[must_use]
 pub fn is_member(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD, false) == Some(1)
 }
 
 /// An object path. The specification sets no limit but that of a message.
-#[must_use]
 pub fn is_path(path: &str) -> bool {
     path == "/" || path.strip_prefix('/').is_some_and(|rest| elements::<b'/'>(rest, WORD, true).is_some())
 }
@@ -53,7 +46,6 @@ const WORD: u8 = 1;
 const HYPHEN: u8 = 2;
 const DIGIT: u8 = 4;
 
-/// What each byte is.
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0;
@@ -73,8 +65,7 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// How many elements a name has; nothing if one is empty, has a byte that it must not have, or starts with a digit where
-/// that is not allowed.
+/// How many elements a name has; nothing if it is not one.
 fn elements<const SEPARATOR: u8>(name: &str, allowed: u8, may_start_with_digit: bool) -> Option<usize> {
     let not_first = if may_start_with_digit { 0 } else { DIGIT };
     let (mut count, mut is_start) = (1, true);
@@ -93,13 +84,11 @@ fn elements<const SEPARATOR: u8>(name: &str, allowed: u8, may_start_with_digit: 
 }
 
 /// Is a path the named one, or below it?
-#[must_use]
 pub fn is_below_path(path: &str, namespace: &str) -> bool {
     namespace == "/" || is_below(path, namespace, '/')
 }
 
 /// Is a name the namespace, or below it?
-#[must_use]
 pub fn is_below_name(name: &str, namespace: &str) -> bool {
     is_below(name, namespace, '.')
 }

@@ -5,10 +5,7 @@ pub const MAX_SIGNATURE_BYTES: usize = 255;
 /// Most arrays inside each other, and most structs inside each other.
 const MAX_NESTING: u32 = 32;
 
-/// Checks a signature of any number of complete types.
-///
-/// # Errors
-/// Which rule it breaks.
+/// Checks a signature of any number of complete types. The error says which rule it breaks.
 pub fn check(signature: &str) -> Result<(), &'static str> {
     if signature.len() > MAX_SIGNATURE_BYTES {
         return Err("a signature is longer than 255 bytes");
@@ -44,7 +41,6 @@ pub(super) fn split(signature: &str) -> Option<(&str, &str)> {
 }
 
 /// The boundary on which values of a type begin, by the type's first letter.
-#[must_use]
 pub const fn alignment(code: u8) -> usize {
     match code {
         b'n' | b'q' => 2,
@@ -66,7 +62,6 @@ pub(super) const fn fixed_bytes(code: u8) -> Option<usize> {
 }
 
 /// Is every value of this complete type a number or a boolean, so that an array of it has a multiple of its size?
-#[must_use]
 pub fn is_fixed(complete_type: &str) -> bool {
     matches!(complete_type.as_bytes(), [code] if fixed_bytes(*code).is_some())
 }

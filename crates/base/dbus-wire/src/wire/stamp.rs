@@ -1,9 +1,8 @@
 //! The sender of a message, filled in by the bus that it passes.
 
-use super::cursor::Cursor;
-use super::{Header, MAX_MESSAGE_BYTES, body, names};
+use super::layout::fields;
+use super::{Header, MAX_MESSAGE_BYTES, names};
 
-/// The field that names the sender.
 const SENDER: u8 = 7;
 /// The last field that this version of the specification knows.
 const LAST_KNOWN: u8 = 9;
@@ -17,25 +16,15 @@ const LAST_KNOWN: u8 = 9;
 ///
 /// # Panics
 /// `header` is not that of `message`, the message is cut, or the sender is not a bus name.
-#[must_use]
 pub fn stamped(message: &[u8], header: &Header<'_>, sender: &str) -> Option<Vec<u8>> {
     assert!(names::is_bus_name(sender), "{sender:?} is not a bus name");
     let message = &message[..header.message_bytes()];
-    let fields_end = 16 + header.endian.u32(message[12..16].try_into().expect("four bytes")) as usize;
     let mut out = Vec::with_capacity(message.len() + sender.len() + 24);
     out.extend_from_slice(&message[..16]);
-    let mut fields = Cursor::new(&message[..fields_end], 16, header.endian);
-    while fields.at < fields_end {
-        fields.align(8).expect("the header was parsed");
-        let start = fields.at;
-        let code = fields.u8().expect("the header was parsed");
-        let types = fields.signature().expect("the header was parsed");
-        body::value(&mut fields, types, 1, &mut |_, _| {}).expect("the header was parsed");
-        if code != SENDER && code <= LAST_KNOWN {
-            pad(&mut out);
-            // Every field starts on a boundary of eight, so that padding inside it stays right.
-            out.extend_from_slice(&message[start..fields.at]);
-        }
+    for (_, at) in fields(header, message).filter(|(code, _)| *code != SENDER && *code <= LAST_KNOWN) {
+        pad(&mut out);
+        // Every field starts on a boundary of eight, so that padding inside it stays right.
+        out.extend_from_slice(&message[at]);
     }
     pad(&mut out);
     out.extend([SENDER, 1, b's', 0]);
@@ -64,11 +53,7 @@ mod tests {
             for claimed in [None, Some(":1.99"), Some("org.example.SomebodyElse")] {
                 let body = Body::in_order(endian).text("hello").u32(7);
                 let call = Builder::call("/a/b", "Member").interface("a.B").destination(":1.3").body(body);
-                let call = match claimed {
-                    Some(name) => call.sender(name),
-                    None => call,
-                };
-                let before = call.build(5).unwrap();
+                let before = claimed.map_or(call.clone(), |name| call.sender(name)).build(5).unwrap();
                 let header = Header::parse(&before).unwrap();
                 let after = stamped(&before, &header, ":1.4").unwrap();
                 let stamped = Header::parse(&after).unwrap();

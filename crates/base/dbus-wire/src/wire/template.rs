@@ -50,9 +50,6 @@ impl std::error::Error for Unbuildable {}
 impl Templates {
     /// Replaces what is in `out` by the bytes of a message; returns the layout of its header.
     ///
-    /// # Errors
-    /// [`Unbuildable`] says which.
-    ///
     /// # Panics
     /// The serial is zero.
     pub fn build(

@@ -14,10 +14,8 @@ use std::str::FromStr;
 
 use super::{Body, MAX_DEPTH, Marshal, names, signature};
 
-/// The arguments of a message, of these types and in the byte order of this machine.
-///
-/// # Errors
-/// In a sentence: which word is not a value of its type, or that there are too few or too many.
+/// The arguments of a message, of these types and in the byte order of this machine. The error is a sentence: which
+/// word is not a value of its type, or that there are too few or too many.
 pub fn marshalled(types: &str, words: &[String]) -> Result<Body, String> {
     signature::check(types).map_err(|why| format!("{types:?} is not a signature: {why}"))?;
     let mut reader = Reader { words: words.iter(), out: Marshal::default() };
@@ -62,42 +60,27 @@ impl<'a> Reader<'a> {
             return Err("more than 64 containers are inside each other".into());
         }
         match types.as_bytes()[0] {
-            b'y' => {
-                let number = self.number(types, "a whole number from 0 to 255")?;
-                self.out.byte(number);
-            }
-            b'b' => {
-                let value = match self.word(types)? {
-                    "true" | "yes" | "on" | "1" => 1,
-                    "false" | "no" | "off" | "0" => 0,
-                    word => return Err(format!("{word:?} is not a boolean; write true or false")),
-                };
-                self.out.u32(value);
-            }
+            b'y' => self.number(types, "a whole number from 0 to 255").map(|number| self.out.byte(number))?,
+            b'b' => match self.word(types)? {
+                "true" | "yes" | "on" | "1" => self.out.u32(1),
+                "false" | "no" | "off" | "0" => self.out.u32(0),
+                word => return Err(format!("{word:?} is not a boolean; write true or false")),
+            },
             b'n' => {
                 let number: i16 = self.number(types, "a whole number of 16 bits")?;
                 self.out.u16(number.cast_unsigned());
             }
-            b'q' => {
-                let number = self.number(types, "an unsigned number of 16 bits")?;
-                self.out.u16(number);
-            }
+            b'q' => self.number(types, "an unsigned number of 16 bits").map(|number| self.out.u16(number))?,
             b'i' => {
                 let number: i32 = self.number(types, "a whole number of 32 bits")?;
                 self.out.u32(number.cast_unsigned());
             }
-            b'u' => {
-                let number = self.number(types, "an unsigned number of 32 bits")?;
-                self.out.u32(number);
-            }
+            b'u' => self.number(types, "an unsigned number of 32 bits").map(|number| self.out.u32(number))?,
             b'x' => {
                 let number: i64 = self.number(types, "a whole number of 64 bits")?;
                 self.out.u64(number.cast_unsigned());
             }
-            b't' => {
-                let number = self.number(types, "an unsigned number of 64 bits")?;
-                self.out.u64(number);
-            }
+            b't' => self.number(types, "an unsigned number of 64 bits").map(|number| self.out.u64(number))?,
             b'd' => {
                 let word = self.word(types)?;
                 let number: f64 = word.parse().map_err(|_| format!("{word:?} is not a number"))?;
@@ -107,10 +90,7 @@ impl<'a> Reader<'a> {
                 self.out.u64(number.to_bits());
             }
             b's' => self.out.text(self.words.next().ok_or("a value of type \"s\" is missing")?),
-            b'o' => {
-                let path = self.checked(types, names::is_path, "an object path")?;
-                self.out.text(path);
-            }
+            b'o' => self.checked(types, names::is_path, "an object path").map(|path| self.out.text(path))?,
             b'g' => {
                 let text = self.checked(types, |text| signature::check(text).is_ok(), "a signature")?;
                 self.out.signature(text);

@@ -7,49 +7,35 @@ use super::{Fault, Header, body, signature};
 
 /// A value of any type. Text is borrowed from the message.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "most are called as their types")]
 pub enum Value<'a> {
-    /// `y`
     Byte(u8),
-    /// `b`
     Bool(bool),
-    /// `n`
     I16(i16),
-    /// `q`
     U16(u16),
-    /// `i`
     I32(i32),
-    /// `u`
     U32(u32),
-    /// `x`
     I64(i64),
-    /// `t`
     U64(u64),
-    /// `d`
     F64(f64),
-    /// `h`: which of the descriptors that travel with the message.
+    /// Which of the descriptors that travel with the message.
     Descriptor(u32),
-    /// `s`
     Text(&'a str),
-    /// `o`
     Path(&'a str),
-    /// `g`
     Signature(&'a str),
-    /// `ay`
+    /// An array of bytes.
     Bytes(&'a [u8]),
     /// Any other array but a dictionary.
     Array(Vec<Value<'a>>),
     /// An array of dictionary entries: keys and values.
     Dictionary(Vec<(Value<'a>, Value<'a>)>),
-    /// A struct.
     Struct(Vec<Value<'a>>),
-    /// A variant: the type of its value, and the value.
+    /// The type of its value, and the value.
     Variant(&'a str, Box<Value<'a>>),
 }
 
-/// All arguments of a message, which is checked as [`walk`](super::walk) does.
-///
-/// # Errors
-/// The body is cut or breaks the specification, or bytes are left over.
+/// All arguments of a message, which is checked as [`walk`](super::walk) does. Fails if the body is cut or breaks the
+/// specification, or bytes are left over.
 pub fn values<'a>(header: &Header<'a>, body: &'a [u8]) -> Result<Vec<Value<'a>>, Fault> {
     // Lengths and depths hold from here on.
     body::walk(header, body, &mut |_, _| {})?;
@@ -109,6 +95,12 @@ fn array<'a>(cursor: &mut Cursor<'a>, element: &'a str) -> Result<Value<'a>, Fau
     Ok(Value::Array(elements))
 }
 
+/// How many there are, and each.
+fn counted(f: &mut fmt::Formatter<'_>, elements: &[impl fmt::Display]) -> fmt::Result {
+    write!(f, "{}", elements.len())?;
+    elements.iter().try_for_each(|element| write!(f, " {element}"))
+}
+
 /// As [`text::marshalled`](super::text::marshalled) reads it again: text is quoted and its control characters are escaped, an array
 /// begins with the number of its elements, a variant with its type.
 impl fmt::Display for Value<'_> {
@@ -124,14 +116,8 @@ impl fmt::Display for Value<'_> {
             Value::U64(number) => write!(f, "{number}"),
             Value::F64(number) => write!(f, "{number}"),
             Value::Text(text) | Value::Path(text) | Value::Signature(text) => write!(f, "{text:?}"),
-            Value::Bytes(bytes) => {
-                write!(f, "{}", bytes.len())?;
-                bytes.iter().try_for_each(|byte| write!(f, " {byte}"))
-            }
-            Value::Array(elements) => {
-                write!(f, "{}", elements.len())?;
-                elements.iter().try_for_each(|element| write!(f, " {element}"))
-            }
+            Value::Bytes(bytes) => counted(f, bytes),
+            Value::Array(elements) => counted(f, elements),
             Value::Dictionary(entries) => {
                 write!(f, "{}", entries.len())?;
                 entries.iter().try_for_each(|(key, value)| write!(f, " {key} {value}"))

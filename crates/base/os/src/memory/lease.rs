@@ -13,12 +13,8 @@ use crate::error::{Error, Result};
 /// Whether a process has opened the file of `fd` besides, or maps it through another open file. `fd` was opened for reading. Copies of
 /// `fd` itself and memory files as `memfd_create` returned them do not count; so hand out descriptors of files that were opened again.
 ///
-/// The kernel tells when it is asked for a lease on the file (fcntl(2), `F_SETLEASE`), which it grants only to the one user
-/// of a file. The lease is given back at once.
-///
-/// # Errors
-///
-/// The kernel's, if it grants no leases: `EACCES` for a file of another user, `EINVAL` where `fs.leases-enable` is 0.
+/// The kernel grants a lease on a file (fcntl(2), `F_SETLEASE`) only to its one user. It is given back at once. Fails with
+/// `EACCES` for a file of another user, with `EINVAL` where `fs.leases-enable` is 0.
 pub fn is_open_elsewhere(fd: impl AsFd) -> Result<bool> {
     let fd = fd.as_fd().as_raw_fd();
     let lease = |kind: libc::c_int| {

@@ -1,10 +1,8 @@
 //! A range of memory that belongs to its value: mapped when made, unmapped when dropped.
 //!
-//! A [`Mapping`] hands out atomics safely and everything else only to code that says why it may: bytes that another
-//! process can change at any moment are no `&[u8]`.
+//! It hands out atomics; everything else only to code that says why it may: bytes that others can change are no `&[u8]`.
 //!
 //! # Safety
-//!
 //! The promise relied on is ownership: `base .. base + len` was returned by `mmap` to this value and no other
 //! unmaps it or maps over it until `drop`. Every access is checked against `len`. A mapping of a file is only made
 //! inside the length that the file has at that moment; if the file is made shorter afterwards, access raises SIGBUS,
@@ -44,7 +42,7 @@ impl Access {
     }
 }
 
-/// A mapped range of memory, unmapped when dropped.
+/// A mapped range of memory. Asked for words or bytes that are not all inside it, or for words not aligned, it panics.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -59,36 +57,27 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of file `fd`, shared with everybody who maps it.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's, among them `EPERM` where a seal and `EACCES` where the descriptor's mode forbids the access;
-    /// `UnexpectedEof` when a regular file is shorter; `EINVAL` for no bytes at all.
+    /// Maps the first `len` bytes of a file, shared with all who map it. Fails with `EPERM` where a seal and `EACCES` where the
+    /// descriptor's mode forbids it, with `UnexpectedEof` when a regular file is shorter, with `EINVAL` for no bytes.
     pub fn shared(fd: impl AsFd, len: usize, access: Access) -> Result<Mapping> {
         Mapping::shared_at(fd, 0, len, access)
     }
 
-    /// Maps `len` bytes of file `fd` from `offset` on, which is a multiple of the page size.
-    ///
-    /// # Errors
-    ///
-    /// As [`Mapping::shared`], and `EINVAL` for an `offset` inside a page.
+    /// Maps `len` bytes of file `fd` from `offset` on, which is a multiple of the page size. Fails as
+    /// [`Mapping::shared`], and `EINVAL` for an `offset` inside a page.
     pub fn shared_at(fd: impl AsFd, offset: u64, len: usize, access: Access) -> Result<Mapping> {
-        let fd = fd.as_fd();
+        Mapping::file(fd.as_fd(), offset, len, access, MapFlags::SHARED)
+    }
+
+    fn file(fd: BorrowedFd<'_>, offset: u64, len: usize, access: Access, flags: MapFlags) -> Result<Mapping> {
         check_length(fd, offset, len)?;
         // SAFETY: the kernel chooses the address, so nothing that exists is mapped over.
-        let base =
-            unsafe { mm::mmap(std::ptr::null_mut(), len, access.protection(), MapFlags::SHARED, fd, offset) }
-                .context("map", || describe(len, access))?;
+        let base = unsafe { mm::mmap(std::ptr::null_mut(), len, access.protection(), flags, fd, offset) }
+            .context("map", || describe(len, access))?;
         Ok(Mapping::own(base, len, access))
     }
 
-    /// Maps `len` zero bytes that belong to this process alone, starting at a page boundary.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's: `ENOMEM`, or `EINVAL` for no bytes at all.
+    /// Maps `len` zero bytes, at least one, that belong to this process alone, starting at a page boundary.
     pub fn anonymous(len: usize) -> Result<Mapping> {
         Mapping::private(len, Access::ReadWrite.protection())
     }
@@ -96,11 +85,8 @@ impl Mapping {
     /// Maps the same `len` bytes of file `fd`, from `offset` on, twice, back to back.
     ///
     /// What lies across the end of the first copy continues at the beginning, so a record never has to be split. `len`
-    /// and `offset` are multiples of the page size; [`Mapping::len`] is twice `len`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Mapping::shared`], and `EINVAL` for a `len` or `offset` that is no multiple of the page size.
+    /// and `offset` are multiples of the page size; [`Mapping::len`] is twice `len`. Fails as [`Mapping::shared`], and
+    /// `EINVAL` for a `len` or `offset` that is no multiple of the page size.
     pub fn ring(fd: impl AsFd, offset: u64, len: usize, access: Access) -> Result<Mapping> {
         let fd = fd.as_fd();
         let on = || format!("{} twice", describe(len, access));
@@ -127,18 +113,8 @@ impl Mapping {
     /// before Linux 6.7 on files that are sealed against writing, too.
     ///
     /// What others write to a file without [`Seals::WRITE`](super::Seals::WRITE) may be seen here or not.
-    ///
-    /// # Errors
-    ///
-    /// As [`Mapping::shared`].
     pub fn view(fd: impl AsFd, len: usize) -> Result<Mapping> {
-        let (fd, access) = (fd.as_fd(), Access::ReadOnly);
-        check_length(fd, 0, len)?;
-        // SAFETY: the kernel chooses the address, so nothing that exists is mapped over.
-        let base =
-            unsafe { mm::mmap(std::ptr::null_mut(), len, access.protection(), MapFlags::PRIVATE, fd, 0) }
-                .context("map", || describe(len, access))?;
-        Ok(Mapping::own(base, len, access))
+        Mapping::file(fd.as_fd(), 0, len, Access::ReadOnly, MapFlags::PRIVATE)
     }
 
     fn private(len: usize, protection: ProtFlags) -> Result<Mapping> {
@@ -169,11 +145,7 @@ impl Mapping {
         if self.writable_len > 0 { Access::ReadWrite } else { Access::ReadOnly }
     }
 
-    /// Keeps all pages in memory (mlock).
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` or `EPERM` when that is more than the `memlock` limit allows.
+    /// Keeps all pages in memory (mlock). Fails with `ENOMEM` or `EPERM` beyond the `memlock` limit.
     pub fn lock(&self) -> Result<()> {
         // SAFETY: the range is ours; locking changes no byte of it.
         unsafe { mm::mlock(self.raw(), self.len) }.context("lock", || describe(self.len, self.access()))
@@ -181,10 +153,6 @@ impl Mapping {
 
     /// Brings every page into this process's page tables now, so that no later access takes a fault: for writing
     /// where the mapping is writable, else for reading. The bytes do not change.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's, such as `ENOMEM`.
     pub fn prefault(&self) -> Result<()> {
         let advice = match self.access() {
             Access::ReadOnly => Advice::LinuxPopulateRead,
@@ -210,8 +178,8 @@ impl Mapping {
             if self.access() == Access::ReadOnly {
                 continue;
             }
-            // A compare-exchange with the value itself is a write to the processor and none to a reader. An
-            // addition of 0 would be less: compilers turn it into a load.
+            // A compare-exchange with the value itself is a write to the processor; an addition of 0 compilers turn into a
+            // load.
             while let Err(now) = byte.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed) {
                 value = now;
             }
@@ -223,11 +191,7 @@ impl Mapping {
         self.advise(Advice::LinuxDontFork)
     }
 
-    /// Asks for huge pages, or for none. What comes of it depends on the kernel's settings.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` where the kernel was built without transparent huge pages.
+    /// Asks for huge pages, or for none. Fails with `EINVAL` where the kernel was built without transparent ones.
     pub fn advise_huge(&self, huge: bool) -> Result<()> {
         self.advise(if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage })
     }
@@ -245,7 +209,6 @@ impl Mapping {
     /// with the caller: all sides use the same width for the same word.
     ///
     /// # Panics
-    ///
     /// When the word does not lie inside the mapping, `offset` is no multiple of 4, or the mapping is for reading: see
     /// [`Mapping::load_u32`].
     #[inline]
@@ -256,10 +219,6 @@ impl Mapping {
     }
 
     /// The 64-bit word at byte `offset`, as an atomic. The promise is that of [`Mapping::atomic_u32`].
-    ///
-    /// # Panics
-    ///
-    /// As [`Mapping::atomic_u32`]; `offset` is a multiple of 8.
     #[inline]
     #[track_caller]
     pub fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
@@ -268,10 +227,6 @@ impl Mapping {
     }
 
     /// The 32-bit word at byte `offset`, to be looked at or waited for. Works whatever the mapping is for.
-    ///
-    /// # Panics
-    ///
-    /// When the word does not lie inside the mapping or `offset` is no multiple of 4.
     #[inline]
     #[track_caller]
     pub fn load_u32(&self, offset: usize) -> LoadU32<'_> {
@@ -281,10 +236,6 @@ impl Mapping {
     }
 
     /// The 64-bit word at byte `offset`, to be looked at. Works whatever the mapping is for.
-    ///
-    /// # Panics
-    ///
-    /// When the word does not lie inside the mapping or `offset` is no multiple of 8.
     #[inline]
     #[track_caller]
     pub fn load_u64(&self, offset: usize) -> LoadU64<'_> {
@@ -293,10 +244,6 @@ impl Mapping {
     }
 
     /// `count` 64-bit words from byte `offset` on, as atomics. The promise is that of [`Mapping::atomic_u32`].
-    ///
-    /// # Panics
-    ///
-    /// As [`Mapping::atomic_u64`], for each of the words.
     #[inline]
     #[track_caller]
     pub fn atomic_u64s(&self, offset: usize, count: usize) -> &[AtomicU64] {
@@ -305,10 +252,6 @@ impl Mapping {
     }
 
     /// The values of `count` 64-bit words from byte `offset` on, each loaded when it is asked for. Works whatever the mapping is for.
-    ///
-    /// # Panics
-    ///
-    /// As [`Mapping::load_u64`], for each of the words.
     #[inline]
     #[track_caller]
     pub fn load_u64s(&self, offset: usize, count: usize) -> impl Iterator<Item = u64> {
@@ -316,14 +259,8 @@ impl Mapping {
         unsafe { self.words(offset, count, self.len) }.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// A copy of `bytes` bytes from byte `offset` on, loaded as 64-bit words, and so torn at most between words. Works whatever the
-    /// mapping is for. The memory of the copy is not zeroed before.
-    ///
-    /// # Panics
-    ///
-    /// As [`Mapping::load_u64`], for each of the words that the bytes are in.
+    /// A copy of `bytes` bytes from `offset` on, loaded as words of 8 bytes, so torn between words at most. Not zeroed before.
     #[inline]
-    #[must_use]
     #[track_caller]
     pub fn copy(&self, offset: usize, bytes: usize) -> Vec<u8> {
         // SAFETY: inside and aligned (checked), alive as long as the reference, and nothing stores through it here.
@@ -343,7 +280,6 @@ impl Mapping {
     /// The words from byte `offset` on, inside the first `end` bytes: [`Mapping::len`], or less.
     ///
     /// # Safety
-    ///
     /// Nothing stores through the reference if the mapping is for reading.
     #[inline]
     #[track_caller]
@@ -385,12 +321,7 @@ impl Mapping {
     /// `len` bytes from `offset` on, to be read.
     ///
     /// # Safety
-    ///
     /// No process and no thread writes these bytes, under this address or another, while the slice exists.
-    ///
-    /// # Panics
-    ///
-    /// When the bytes do not lie inside the mapping.
     #[track_caller]
     pub unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
         self.check_range(offset, len);
@@ -401,12 +332,7 @@ impl Mapping {
     /// `len` bytes from `offset` on, to be written.
     ///
     /// # Safety
-    ///
     /// No process and no thread reads or writes these bytes, under this address or another, while the slice exists.
-    ///
-    /// # Panics
-    ///
-    /// When the bytes do not lie inside the mapping, or it is read-only.
     #[track_caller]
     #[expect(clippy::mut_from_ref, reason = "the caller promises to be alone")]
     pub unsafe fn slice_mut(&self, offset: usize, len: usize) -> &mut [u8] {

@@ -28,52 +28,28 @@ pub enum Stderr {
 }
 
 /// What to start. Standard input and output of the child are `/dev/null`, unless it inherits ours.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Spawn {
-    /// The file to run; not searched for in `PATH`. `/proc/self/exe` is this program.
-    pub program: PathBuf,
-    /// Its arguments, without the name of the program.
-    pub args: Vec<OsString>,
-    /// Variables added to the environment; the last one of a name counts.
-    pub env: Vec<(OsString, OsString)>,
-    /// Variables of our environment that it does not get.
-    pub without_env: Vec<OsString>,
-    /// Whether the child gets only the variables in `env` and none of ours.
-    pub clear_env: bool,
-    /// Descriptors that the child finds as 3, 4, … in this order. Closed here when it has started.
-    pub fds: Vec<OwnedFd>,
-    /// Where its standard error goes.
-    pub stderr: Stderr,
-    /// Whether its standard input and output are ours, and descriptors that this process has itself inherited are open in it, except
-    /// where `fds` puts another.
-    pub inherits: bool,
-    /// Whether it leads a session of its own: then signals of our terminal do not reach it.
-    pub own_session: bool,
-    /// The signal that the kernel sends it when the thread that starts it ends: for programs that do not see to that themselves.
-    pub death_signal: Option<i32>,
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    without_env: Vec<OsString>,
+    fds: Vec<OwnedFd>,
+    stderr: Stderr,
+    inherits: bool,
+    own_session: bool,
+    death_signal: Option<i32>,
 }
 
 impl Spawn {
-    /// The file at `program`, with no arguments, our environment, no further descriptors.
+    /// The file at `program` (`/proc/self/exe` is this program; `PATH` is not searched), with our environment and nothing else.
     pub fn new(program: impl Into<PathBuf>) -> Spawn {
-        Spawn {
-            program: program.into(),
-            args: Vec::new(),
-            env: Vec::new(),
-            without_env: Vec::new(),
-            clear_env: false,
-            fds: Vec::new(),
-            stderr: Stderr::Inherit,
-            inherits: false,
-            own_session: false,
-            death_signal: None,
-        }
+        Spawn { program: program.into(), ..Spawn::default() }
     }
 
     /// Adds an argument.
-    pub fn arg(mut self, arg: impl Into<OsString>) -> Spawn {
-        self.args.push(arg.into());
-        self
+    pub fn arg(self, arg: impl Into<OsString>) -> Spawn {
+        self.args([arg])
     }
 
     /// Adds several arguments.
@@ -82,7 +58,7 @@ impl Spawn {
         self
     }
 
-    /// Adds a variable to the environment.
+    /// Adds a variable to the environment; the last one of a name counts.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Spawn {
         self.env.push((name.into(), value.into()));
         self
@@ -94,22 +70,15 @@ impl Spawn {
         self
     }
 
-    /// Leaves our environment out.
-    pub fn clear_env(mut self) -> Spawn {
-        self.clear_env = true;
-        self
-    }
-
-    /// Hands over a descriptor; the first one is 3 in the child.
+    /// Hands over a descriptor; the child finds them as 3, 4, … in this order. They are closed here when it has started.
     pub fn fd(mut self, fd: OwnedFd) -> Spawn {
         self.fds.push(fd);
         self
     }
 
     /// Says where standard error goes.
-    pub fn stderr(mut self, stderr: Stderr) -> Spawn {
-        self.stderr = stderr;
-        self
+    pub fn stderr(self, stderr: Stderr) -> Spawn {
+        Spawn { stderr, ..self }
     }
 
     /// Has the kernel kill it when the thread that starts it ends, however that happens; see [`super::die_with`].
@@ -118,21 +87,18 @@ impl Spawn {
     }
 
     /// Has the kernel send it this signal when the thread that starts it ends, so that it can clean up.
-    pub fn told_of_parents_death(mut self, signal: i32) -> Spawn {
-        self.death_signal = Some(signal);
-        self
+    pub fn told_of_parents_death(self, signal: i32) -> Spawn {
+        Spawn { death_signal: Some(signal), ..self }
     }
 
-    /// Gives it our standard input and output, and what this process has inherited.
-    pub fn inherits(mut self) -> Spawn {
-        self.inherits = true;
-        self
+    /// Gives it our standard input and output, and what we have inherited ourselves, except where [`Spawn::fd`] puts another.
+    pub fn inherits(self) -> Spawn {
+        Spawn { inherits: true, ..self }
     }
 
-    /// Makes it the leader of a session of its own.
-    pub fn own_session(mut self) -> Spawn {
-        self.own_session = true;
-        self
+    /// Makes it the leader of a session of its own: then signals of our terminal do not reach it.
+    pub fn own_session(self) -> Spawn {
+        Spawn { own_session: true, ..self }
     }
 
     fn into_launch(self) -> io::Result<Launch> {
@@ -152,10 +118,8 @@ impl Spawn {
         };
         let mut fds = vec![stdin, stdout, stderr];
         fds.extend(self.fds);
-        let mut args = vec![program.clone()];
-        for arg in self.args {
-            args.push(c_string(arg)?);
-        }
+        let args = std::iter::once(Ok(program.clone())).chain(self.args.into_iter().map(c_string));
+        let args = args.collect::<io::Result<_>>()?;
         let death_signal = self.death_signal.map(|signal| (std::process::id(), signal));
         Ok(Launch {
             program,
@@ -169,7 +133,7 @@ impl Spawn {
     }
 
     fn environment(&self) -> io::Result<Vec<CString>> {
-        let is_kept = |name: &OsString| !self.clear_env && !self.without_env.contains(name);
+        let is_kept = |name: &OsString| !self.without_env.contains(name);
         let ours = std::env::vars_os().filter(|(name, _)| is_kept(name));
         let mut all: Vec<(OsString, OsString)> = Vec::new();
         for (name, value) in ours.chain(self.env.iter().cloned()) {
@@ -218,12 +182,9 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a process. In it no signal is blocked, SIGPIPE has its default action, and unless it inherits others no descriptor is open
-    /// but those it was given (before Linux 5.11 also those that this process itself inherited).
-    ///
-    /// # Errors
-    ///
-    /// What kept it from starting, a program that cannot be executed included: there is then no process.
+    /// Starts a process. In it no signal is blocked, SIGPIPE has its default action, and unless it inherits others no
+    /// descriptor is open but those it was given (before Linux 5.11 also those that this process itself inherited). If
+    /// it does not start, be it that the program cannot be executed, there is no process.
     pub fn spawn(spawn: Spawn) -> Result<Child> {
         let program = spawn.program.display().to_string();
         let ready = spawn.into_launch().context("start", || program.as_str())?;
@@ -249,19 +210,11 @@ impl Child {
     }
 
     /// Whether it has ended. Its exit is still there for [`Child::wait`].
-    ///
-    /// # Errors
-    ///
-    /// As [`poll`].
     pub fn has_exited(&self) -> Result<bool> {
         Ok(self.exit.is_some() || poll(&[self.pidfd()], Some(Duration::ZERO))?[0])
     }
 
-    /// Sends a signal.
-    ///
-    /// # Errors
-    ///
-    /// `ESRCH` once its end was waited for, `EINVAL` for a number that is no signal.
+    /// Sends a signal. Fails with `ESRCH` once its end was waited for, `EINVAL` for a number that is no signal.
     pub fn kill(&self, signal: i32) -> Result<()> {
         let on = || format!("signal {signal} to process {}", self.pid);
         // Number 0 would be a question, not a signal; real-time signals of the C library are not ours to send.
@@ -270,11 +223,7 @@ impl Child {
     }
 
     /// Waits for its end, at most for `timeout`; `None` when the time was over first. Once it has ended, every further
-    /// call says the same.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's; `ECHILD` when somebody else has reaped it.
+    /// call says the same. Fails with `ECHILD` when somebody else has reaped it.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Exit>> {
         if self.exit.is_some() {
             return Ok(self.exit);
@@ -322,7 +271,7 @@ fn kill_and_reap(pid: u32) {
 mod tests {
     use super::*;
     use crate::memory::memfd;
-    use crate::socket::{recv_with_fds, send_with_fds, stream_pair};
+    use crate::socket::{recv_with_fds, stream_pair};
     use rustix::io::Errno;
     use std::os::fd::AsRawFd;
 
@@ -434,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_is_ours_or_cleared_and_added_to() {
+    fn the_environment_is_ours_with_what_was_added_and_without_what_was_left_out() {
         let script = "echo \"$ADDED,$CARGO_MANIFEST_DIR\" >&3";
         let added = |spawn: Spawn| spawn.env("ADDED", "old").env("ADDED", "new value");
         // Cargo sets this for tests; where somebody runs the file by hand it is empty both times.
         let ours = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
         assert_eq!(output_of(script, added), format!("new value,{ours}\n"));
-        assert_eq!(output_of(script, |spawn| added(spawn).clear_env()), "new value,\n");
+        assert_eq!(output_of(script, |spawn| added(spawn).without_env("CARGO_MANIFEST_DIR")), "new value,\n");
     }
 
     #[test]
@@ -467,19 +416,6 @@ mod tests {
         assert_eq!(in_child, "SigBlk:\t0000000000000000\n");
         // Ours is as it was before: those two and no more.
         assert!(here.contains("SigBlk:\t0000000000004200\n"), "{here}");
-    }
-
-    #[test]
-    fn a_dropped_child_is_gone_and_leaves_nothing_to_reap() {
-        let (ours, theirs) = stream_pair().unwrap();
-        let child = Child::spawn(shell("echo up >&3; exec sleep 1000").fd(theirs)).unwrap();
-        assert_eq!(recv_with_fds(&ours, &mut [0; 8], 0).unwrap().0, 3);
-        let pid = Pid::from_raw(child.pid() as i32).unwrap();
-        drop(child);
-        assert_eq!(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).unwrap_err(), Errno::CHILD);
-        // The other end of the socket was only in the child.
-        assert_eq!(poll(&[ours.as_fd()], Some(LONG)).unwrap(), [true]);
-        assert_eq!(send_with_fds(&ours, b"x", &[]).unwrap_err().raw_os_error(), Some(libc::EPIPE));
     }
 
     #[test]

@@ -1,12 +1,9 @@
 //! fork, arrange descriptors, exec: what [`Child`](super::Child) needs and the standard library cannot promise.
 //!
-//! `std::process::Command` keeps a pipe of its own open in the child, at whatever number was free, to report a failed
-//! exec. Code that puts descriptors at 3, 4, … there may overwrite that pipe, and a failure would then be lost, or be
-//! written into the descriptor that was handed over. Here the report goes through a pipe whose number is known to lie
-//! above all that is handed over.
+//! `std::process::Command` reports a failed exec through a pipe at whatever number was free. Code that puts descriptors at 3,
+//! 4, … in the child may overwrite it, and the failure is lost. Here that pipe lies above all that is handed over.
 //!
 //! # Safety
-//!
 //! Between fork and exec only functions that are safe in a signal handler run: other threads do not exist in the child
 //! and may have held any lock. Everything that allocates happens before. All pointers point into values that live until
 //! exec or exit.
@@ -29,7 +26,6 @@ pub(super) struct Launch {
     pub fds: Vec<OwnedFd>,
     /// Do descriptors stay open that this process has inherited?
     pub keeps_others: bool,
-    /// Is it to lead a session of its own?
     pub own_session: bool,
     /// Our process id, and the signal that the child is to get when the calling thread ends.
     pub death_signal: Option<(u32, c_int)>,
@@ -120,7 +116,6 @@ fn failed_with(report: OwnedFd) -> Option<io::Error> {
 /// In the child: puts `numbers[i]` at `i`, and runs the program.
 ///
 /// # Safety
-///
 /// Only to be called in a freshly forked child. `argv` and `envp` end with null.
 unsafe fn become_program(
     launch: &Launch,
@@ -152,7 +147,6 @@ unsafe fn become_program(
 /// Asks for a signal when the parent ends; false, with the error number, where the parent has ended already.
 ///
 /// # Safety
-///
 /// Only to be called in a freshly forked child.
 unsafe fn tie_to(parent: u32, signal: c_int) -> bool {
     // SAFETY: both are plain system calls, and `__errno_location` is this thread's.
@@ -172,7 +166,6 @@ unsafe fn tie_to(parent: u32, signal: c_int) -> bool {
 /// Gives the new program no signal blocked and SIGPIPE as it was before the Rust runtime ignored it.
 ///
 /// # Safety
-///
 /// Only to be called in a freshly forked child.
 unsafe fn reset_signals() -> bool {
     // Exec resets what has a handler. Until then the handlers are ours, and with the mask opened a signal would run

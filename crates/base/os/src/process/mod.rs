@@ -1,11 +1,8 @@
 //! Processes: starting one with chosen descriptors, knowing when it is gone, taking it along when we go.
 //!
-//! A process is held by a pidfd, never by its number alone: the number may belong to somebody else a moment later.
-//! [`Child`] starts and reaps; [`poll`] waits for several at once; [`block_signals`] turns signals into something to
-//! poll for.
+//! A process is held by a pidfd, never by its number alone, which may belong to somebody else a moment later.
 //!
 //! # Safety
-//!
 //! `prctl` and `fcntl` are only given numbers here. A descriptor that was inherited is taken over at most once, so it has
 //! one owner.
 #![allow(unsafe_code)]
@@ -33,12 +30,9 @@ use crate::error::{Context, Error, Result};
 
 /// A descriptor of process `pid` that becomes readable when the process ends. Closed on exec.
 ///
-/// It means the process that has this number now. For a process that is not our child, that may be another one than
-/// the caller had in mind; see [`peer_pidfd`](crate::socket::peer_pidfd).
-///
-/// # Errors
-///
-/// `ESRCH` for no such process, `EINVAL` for 0 or a number that is none of a process, `ENOSYS` before Linux 5.3.
+/// It means the process that has this number now. For a process that is not our child, that may be another one than the
+/// caller had in mind; see [`peer_pidfd`](crate::socket::peer_pidfd). Fails with `ESRCH` for no such process, `EINVAL`
+/// for 0 or a number that is none of a process, `ENOSYS` before Linux 5.3.
 pub fn pidfd_open(pid: u32) -> Result<OwnedFd> {
     let number = i32::try_from(pid).ok().filter(|&pid| pid > 0).and_then(Pid::from_raw);
     number
@@ -47,11 +41,8 @@ pub fn pidfd_open(pid: u32) -> Result<OwnedFd> {
         .context("open a descriptor of", || format!("process {pid}"))
 }
 
-/// Takes over descriptor `number` that the parent handed to this process (see [`Spawn::fds`]), and closes it on exec.
-///
-/// # Errors
-///
-/// `EBADF` when there is no such descriptor, when it is none of 3 … 34, or when it was taken before.
+/// Takes over descriptor `number` that the parent handed to this process (see [`Spawn::fd`]), and closes it on exec.
+/// Fails with `EBADF` when there is no such descriptor, when it is none of 3 … 34, or when it was taken before.
 pub fn inherited_fd(number: i32) -> Result<OwnedFd> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let on = || format!("inherited descriptor {number}");
@@ -72,16 +63,10 @@ pub fn inherited_fd(number: i32) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Ties the calling process to its parent: it is killed when the parent ends, and ends at once (exit code 1) when it
-/// has another parent than `parent_pid` already.
+/// Ties the calling process to its parent: it is killed when that ends, and exits with code 1 when it has another already.
 ///
-/// The kernel's rule is about threads: the signal comes when the *thread* that started this process ends. A parent
-/// starts such children from a thread that lives as long as they shall. A program with changed privileges (setuid) is
-/// not tied.
-///
-/// # Errors
-///
-/// The kernel's; none is known.
+/// The signal comes when the *thread* that started this process ends: a parent starts such children from one that lives as long
+/// as they shall. A program with changed privileges (setuid) is not tied.
 pub fn die_with(parent_pid: u32) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .context("die with", || format!("parent {parent_pid}"))?;
@@ -93,11 +78,6 @@ pub fn die_with(parent_pid: u32) -> Result<()> {
 }
 
 /// Lets every process of this user trace the calling one, where the Yama security module would only let its ancestors.
-/// Does nothing where there is no Yama.
-///
-/// # Errors
-///
-/// The kernel's; none is known.
 pub fn allow_tracing_by_any() -> Result<()> {
     match rustix::process::set_ptracer(rustix::process::PTracer::Any) {
         Err(Errno::INVAL) => Ok(()),
@@ -105,12 +85,8 @@ pub fn allow_tracing_by_any() -> Result<()> {
     }
 }
 
-/// Waits until one of `fds` can be read (or is at its end, or broken), at most for `timeout`. Says of each whether it
-/// is. All are false when the time is over, and when a signal came.
-///
-/// # Errors
-///
-/// The kernel's, such as `EINVAL` for more descriptors than the `nofile` limit.
+/// Waits until one of `fds` can be read, is at its end or broken, at most for `timeout`, and says which. All are false when the
+/// time is over, and when a signal came.
 pub fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Vec<bool>> {
     let mut set: Vec<PollFd<'_>> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();

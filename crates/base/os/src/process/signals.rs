@@ -1,7 +1,6 @@
 //! Signals as something to poll for.
 //!
 //! # Safety
-//!
 //! Signal sets are initialised by `sigemptyset` before use; the structure read from a signalfd is plain numbers, and
 //! only used when all of it was read.
 #![allow(unsafe_code)]
@@ -16,11 +15,7 @@ use crate::error::{Error, Result};
 /// readable when one of them waits, for [`read_signal`]. Non-blocking, closed on exec.
 ///
 /// A signal sent to the process is still taken by any other thread that has not blocked it: call this before there are
-/// others. A signal that is ignored never waits.
-///
-/// # Errors
-///
-/// `EINVAL` for a number that is no signal; the kernel's, out of descriptors.
+/// others. A signal that is ignored never waits. Fails with `EINVAL` for a number that is no signal.
 pub fn block_signals(signals: &[i32]) -> Result<OwnedFd> {
     let on = || format!("signals {signals:?}");
     let set = signal_set(signals).map_err(|error| Error::new("block", on(), error))?;
@@ -58,11 +53,7 @@ pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// The next waiting signal, or `None` when none waits.
-///
-/// # Errors
-///
-/// The kernel's; `UnexpectedEof` when `fd` is no descriptor of [`block_signals`].
+/// The next waiting signal, if one waits. Fails with `UnexpectedEof` for what is no descriptor of [`block_signals`].
 pub fn read_signal(fd: impl AsFd) -> Result<Option<i32>> {
     Ok(read_signal_and_origin(fd)?.map(|(signal, _)| signal))
 }
@@ -77,10 +68,6 @@ pub enum Origin {
 }
 
 /// As [`read_signal`], with the origin of the signal.
-///
-/// # Errors
-///
-/// As [`read_signal`].
 pub fn read_signal_and_origin(fd: impl AsFd) -> Result<Option<(i32, Origin)>> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
     let size = size_of_val(&info);

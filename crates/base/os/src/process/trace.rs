@@ -1,7 +1,6 @@
 //! System calls of a child, seen one by one (ptrace).
 //!
-//! A traced process stops twice at each system call, for several microseconds, so its times mean nothing. What it calls is exact, also
-//! where tracepoints are not allowed.
+//! A traced process stops twice at each system call, so its times mean nothing. Its calls are exact, also without tracepoints.
 
 use std::marker::PhantomData;
 
@@ -20,12 +19,9 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Begins to trace the child `pid`, which goes on until its next system call. It is killed if the calling thread ends first.
-    ///
-    /// # Errors
-    ///
-    /// `EPERM` where tracing is forbidden (`kernel.yama.ptrace_scope` of 2 without `CAP_SYS_PTRACE`, or 3; a container's filter) or
-    /// another tracer is there; `ESRCH` for no such process.
+    /// Begins to trace the child `pid`, which goes on until its next system call. It is killed if the calling thread
+    /// ends first. Fails with `EPERM` where tracing is forbidden (`kernel.yama.ptrace_scope` of 2 without
+    /// `CAP_SYS_PTRACE`, or 3; a container's filter) or another tracer is there; `ESRCH` for no such process.
     pub fn seize(pid: u32) -> Result<Tracer> {
         let on = || format!("process {pid}");
         let child = Pid::from_raw(pid as i32);
@@ -36,12 +32,8 @@ impl Tracer {
         Ok(Tracer { child, of_this_thread: PhantomData })
     }
 
-    /// Tells the number of each system call and its first argument when a thread of the child begins it, until the child has ended. The child's end is
-    /// still there to be waited for.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's; before Linux 5.3 it does not say which call it is (`EIO`).
+    /// Tells the number and first argument of each system call when a thread begins it, until the child has ended, whose end is
+    /// left to be waited for. Before Linux 5.3 the kernel does not say which call it is (`EIO`).
     pub fn run(self, mut on_call: impl FnMut(u64, u64)) -> Result<()> {
         let on = || format!("process {}", self.child);
         // Tracees of this thread alone, clones included. A child is left to whom it belongs.

@@ -1,8 +1,7 @@
 //! Unix sockets as a way to hand over descriptors; what the kernel says about the process at the other end.
 //!
 //! # Safety
-//!
-//! `setsockopt` is given a local structure with its true size, and `ioctl` a local `int`, as its request asks.
+//! `setsockopt` is given a structure with its true size, and `ioctl` a local `int`, as its request asks.
 #![allow(unsafe_code)]
 
 mod peer;
@@ -25,29 +24,17 @@ use crate::error::{Context, Error, Result};
 /// The most descriptors that the kernel takes in one message.
 pub const MAX_FDS: usize = 253;
 
-/// Two connected sockets that keep message boundaries and say when the other end is gone. Closed on exec.
-///
-/// # Errors
-///
-/// The kernel's: out of descriptors or memory.
+/// Two connected sockets that keep message boundaries and say when the other end is gone, closed on exec.
 pub fn seqpacket_pair() -> Result<(OwnedFd, OwnedFd)> {
     pair(SocketType::SEQPACKET, "seqpacket socket pair")
 }
 
-/// Two connected sockets that carry a stream of bytes. Closed on exec.
-///
-/// # Errors
-///
-/// The kernel's: out of descriptors or memory.
+/// As [`seqpacket_pair`], for a stream of bytes.
 pub fn stream_pair() -> Result<(OwnedFd, OwnedFd)> {
     pair(SocketType::STREAM, "stream socket pair")
 }
 
-/// Two connected sockets that carry datagrams. Closed on exec.
-///
-/// # Errors
-///
-/// The kernel's: out of descriptors or memory.
+/// As [`seqpacket_pair`], for datagrams.
 pub fn datagram_pair() -> Result<(OwnedFd, OwnedFd)> {
     pair(SocketType::DGRAM, "datagram socket pair")
 }
@@ -75,15 +62,10 @@ impl Control {
     }
 }
 
-/// Sends all of `bytes` and, with the first of them, copies of `fds`. Never raises SIGPIPE.
-///
-/// # Errors
-///
-/// The kernel's: `EPIPE` when the other end is gone, `EAGAIN` on a full non-blocking socket (on a stream, a part may
-/// have been sent then), `ETOOMANYREFS` when too
-/// many sent descriptors wait to be received, `EMSGSIZE`. `EINVAL` for more than [`MAX_FDS`] descriptors, or for
-/// descriptors without a byte to carry them: a stream loses them, and on the others the receiver takes the message for
-/// the end.
+/// Sends all of `bytes` and, with the first of them, copies of `fds`. Never raises SIGPIPE. Fails with `EPIPE` when the other
+/// end is gone, `EAGAIN` on a full non-blocking socket (a stream may have taken a part), `ETOOMANYREFS` when too many sent
+/// descriptors wait to be received, `EMSGSIZE`; `EINVAL` for more than [`MAX_FDS`] descriptors, or without a byte to carry
+/// them.
 pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
     let socket = socket.as_fd();
     let on = || format!("{} bytes and {} descriptors", bytes.len(), fds.len());
@@ -116,12 +98,10 @@ pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) ->
 /// The socket must not have asked for other control data (`SO_PASSCRED` and the like): there is no room for it.
 ///
 /// # Errors
-///
 /// The kernel's; `EMSGSIZE` when the message or its descriptors did not fit, `EMFILE` when this process is out of
 /// descriptors. The message is then lost, and all descriptors that came with it are closed.
 ///
 /// # Panics
-///
 /// When `max_fds` is above [`MAX_FDS`].
 pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Result<(usize, Vec<OwnedFd>)> {
     assert!(max_fds <= MAX_FDS, "no message carries {max_fds} descriptors");
@@ -135,13 +115,12 @@ pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Resul
         rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buf)], &mut control, RecvFlags::CMSG_CLOEXEC)
     })
     .context("receive", || text.as_str())?;
-    let fds: Vec<OwnedFd> = control
-        .drain()
-        .flat_map(|item| match item {
-            RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
-            _ => Vec::new(),
-        })
-        .collect();
+    let mut fds = Vec::new();
+    for item in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = item {
+            fds.extend(received);
+        }
+    }
     if message.flags.contains(ReturnFlags::CTRUNC) && fds.len() < max_fds {
         // There was room for them here, but not in the table of this process.
         return Err(Error::new("receive", text, Errno::MFILE));
@@ -152,25 +131,16 @@ pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Resul
     Ok((message.bytes, fds))
 }
 
-/// Makes the kernel refuse descriptors that a peer sends to this Unix socket: its `sendmsg` fails with `EPERM`
-/// (SO_PASSRIGHTS, Linux 6.16). Connections that a listening socket accepts inherit this. Returns false where the kernel
-/// cannot do it.
+/// Makes the kernel refuse descriptors that a peer sends to this Unix socket (SO_PASSRIGHTS, Linux 6.16): its `sendmsg` fails
+/// with `EPERM`. What a listening socket accepts inherits this. False where the kernel cannot do it.
 ///
-/// Without it a peer can make this process close a descriptor of the peer's choice, and closing some blocks: a TCP socket
-/// with SO_LINGER waits for its peer.
-///
-/// # Errors
-///
-/// The kernel's; `EOPNOTSUPP` when this is no Unix socket.
+/// Without it a peer can make this process close a descriptor of the peer's choice, and closing some blocks: a TCP
+/// socket with SO_LINGER waits for its peer. Fails with `EOPNOTSUPP` when this is no Unix socket.
 pub fn refuse_descriptors(socket: impl AsFd) -> Result<bool> {
     set_descriptors(socket.as_fd(), false)
 }
 
 /// Reverts [`refuse_descriptors`], which a connection inherits from the socket that accepted it.
-///
-/// # Errors
-///
-/// As [`refuse_descriptors`].
 pub fn take_descriptors(socket: impl AsFd) -> Result<()> {
     set_descriptors(socket.as_fd(), true).map(drop)
 }
@@ -178,52 +148,38 @@ pub fn take_descriptors(socket: impl AsFd) -> Result<()> {
 fn set_descriptors(socket: BorrowedFd<'_>, taken: bool) -> Result<bool> {
     // Not in every version of libc's headers; 83 on all architectures that this crate is built for.
     const SO_PASSRIGHTS: libc::c_int = 83;
-    let value = libc::c_int::from(taken);
-    // SAFETY: the kernel reads as many bytes from `value` as it has.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
-            std::ptr::from_ref(&value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    match (done, io::Error::last_os_error()) {
-        (0, _) => Ok(true),
-        (_, error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
-        (_, error) => Err(Error::new("say whether to take descriptors on", "a socket", error)),
+    // SAFETY: the option takes an `int`.
+    match unsafe { set_option(socket, SO_PASSRIGHTS, &libc::c_int::from(taken)) } {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        Err(error) => Err(Error::new("say whether to take descriptors on", "a socket", error)),
     }
 }
 
+/// Sets a socket option of level SOL_SOCKET.
+///
+/// # Safety
+/// The option takes a value of this layout, whose pointers are valid.
+unsafe fn set_option<T>(socket: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<()> {
+    let bytes = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_ref(value).cast();
+    // SAFETY: the kernel reads as many bytes from `value` as it has, and what they mean is the caller's promise.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value, bytes) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// From now on the kernel discards every packet that arrives for this socket: a filter that keeps none of their bytes.
-///
-/// # Errors
-///
-/// The kernel's: out of memory.
 pub fn discard_arrivals(socket: impl AsFd) -> Result<()> {
     // One instruction of classic BPF (`include/uapi/linux/filter.h`): return 0 bytes.
     let mut program = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 };
     let filter = libc::sock_fprog { len: 1, filter: &raw mut program };
-    // SAFETY: the kernel reads as many bytes from `filter` as it has, and one instruction from where that points, which lives.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            std::ptr::from_ref(&filter).cast(),
-            size_of_val(&filter) as libc::socklen_t,
-        )
-    };
-    if done < 0 { Err(Error::last("attach a filter to", "a socket")) } else { Ok(()) }
+    // SAFETY: the option takes such a filter, and the one instruction to which it points lives.
+    unsafe { set_option(socket.as_fd(), libc::SO_ATTACH_FILTER, &filter) }
+        .context("attach a filter to", || "a socket")
 }
 
-/// Binds a Unix socket to `path`, where its file has exactly `mode` from the first moment on, whatever the umask of this
-/// process. The mode is never set by path: in a directory that others can write, that path may lead elsewhere by then.
-///
-/// # Errors
-///
-/// The kernel's: `EADDRINUSE` when there is a file at `path`.
+/// Binds a Unix socket to `path`, whose file has exactly `mode` from the first moment on, whatever the umask. The mode is never
+/// set by path, which may lead elsewhere by then. Fails with `EADDRINUSE` when there is a file.
 pub fn bind_with_mode(socket: impl AsFd, path: &std::path::Path, mode: u32) -> Result<()> {
     use rustix::fs::Mode;
     let socket = socket.as_fd();
@@ -270,8 +226,7 @@ pub fn send_buffer_bytes(socket: impl AsFd) -> Result<usize> {
     sockopt::socket_send_buffer_size(socket).context("read", || "the send buffer of a socket")
 }
 
-/// Asks for a send buffer of `bytes`. The kernel doubles the number for its bookkeeping and stays below
-/// `net.core.wmem_max` without saying so: read it back.
+/// Asks for a send buffer of `bytes`, which the kernel doubles and silently limits to `net.core.wmem_max`: read it back.
 pub fn set_send_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_send_buffer_size(socket, bytes)
         .context("set the send buffer of a socket to", || format!("{bytes} bytes"))
@@ -383,10 +338,9 @@ mod tests {
     #[test]
     fn a_bound_socket_has_the_mode_that_was_asked_for() {
         use std::os::unix::fs::PermissionsExt;
-        let dir = std::env::temp_dir().join(format!("causeway-os-bind-{}", std::process::id()));
-        std::fs::create_dir(&dir).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for mode in [0o600, 0o666] {
-            let path = dir.join(format!("{mode:o}"));
+            let path = dir.path().join(format!("{mode:o}"));
             let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
             bind_with_mode(&socket, &path, mode).unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
@@ -395,7 +349,6 @@ mod tests {
             chmod_socket(&path, rustix::fs::Mode::from_raw_mode(0o640)).unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         }
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What the kernel says about the process at the other end of a socket.
 //!
 //! # Safety
-//!
 //! `getsockopt` is given local plain numbers with their true size.
 #![allow(unsafe_code)]
 
@@ -23,11 +22,7 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// Credentials of the process that connected, listened, or made the pair (SO_PEERCRED).
-///
-/// # Errors
-///
-/// `ENOTCONN` and the like; `ENODATA` from kernels for which an unconnected socket has no peer.
+/// Credentials of the process that connected, listened, or made the pair (SO_PEERCRED); `ENOTCONN` or `ENODATA` without one.
 pub fn peer_credentials(socket: impl AsFd) -> Result<Credentials> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     option(socket.as_fd(), libc::SO_PEERCRED, &mut peer)
@@ -40,11 +35,8 @@ pub fn peer_credentials(socket: impl AsFd) -> Result<Credentials> {
 }
 
 /// A descriptor of the process that connected, listened, or made the pair (SO_PEERPIDFD, Linux 6.5). Unlike the number
-/// in [`peer_credentials`] it can never mean another process.
-///
-/// # Errors
-///
-/// `ENOPROTOOPT` on older kernels, `ENODATA` without a peer, `ESRCH` when the process has been reaped (before 6.16).
+/// in [`peer_credentials`] it can never mean another process. Fails with `ENOPROTOOPT` on older kernels, `ENODATA`
+/// without a peer, `ESRCH` when the process has been reaped (before 6.16).
 pub fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd> {
     // Not in every version of libc's headers; 77 on all architectures that this crate is built for.
     const SO_PEERPIDFD: libc::c_int = 77;
@@ -64,15 +56,13 @@ pub fn peer_security_label(socket: impl AsFd) -> Result<Option<String>> {
     Ok((!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned()))
 }
 
-/// The supplementary groups of the process that connected, listened, or made the pair (SO_PEERGROUPS, Linux 4.13). `None` where the
-/// kernel does not say them.
+/// The supplementary groups of the peer (SO_PEERGROUPS, Linux 4.13); `None` where the kernel does not say them.
 pub fn peer_groups(socket: impl AsFd) -> Result<Option<Vec<u32>>> {
     long_option(socket.as_fd(), libc::SO_PEERGROUPS, vec![0u32; 64])
         .context("read", || "the groups of a socket's peer")
 }
 
-/// Reads a socket option of level SOL_SOCKET that has any number of plain numbers; `numbers` is room for the usual ones. `None` where the
-/// kernel does not have it for this socket.
+/// Reads an option of SOL_SOCKET of any number of numbers; `numbers` is room for the usual ones. `None` where there is none.
 fn long_option<T: Copy + Default>(
     socket: BorrowedFd<'_>,
     name: libc::c_int,
@@ -80,16 +70,9 @@ fn long_option<T: Copy + Default>(
 ) -> io::Result<Option<Vec<T>>> {
     loop {
         let mut len = size_of_val(numbers.as_slice()) as libc::socklen_t;
+        let room = numbers.as_mut_ptr().cast();
         // SAFETY: the kernel writes at most `len` bytes into `numbers`, which has them; the callers' types are plain numbers.
-        let done = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                name,
-                numbers.as_mut_ptr().cast(),
-                &mut len,
-            )
-        };
+        let done = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, room, &mut len) };
         let count = len as usize / size_of::<T>();
         if done == 0 {
             numbers.truncate(count);
@@ -111,16 +94,9 @@ fn long_option<T: Copy + Default>(
 /// Reads a socket option of level SOL_SOCKET into plain data of the kernel's layout.
 fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
+    let room = std::ptr::from_mut(value).cast();
     // SAFETY: the kernel writes at most `len` bytes into `value`, which has them; the callers' types are plain numbers.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            std::ptr::from_mut(value).cast(),
-            &mut len,
-        )
-    };
+    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, room, &mut len) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

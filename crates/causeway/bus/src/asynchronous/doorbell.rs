@@ -15,17 +15,11 @@ use crate::error::Result;
 
 /// Tells a task that something may have come for a connection.
 #[derive(Debug)]
-pub(crate) struct Doorbell(AsyncFd<OwnedFd>);
+pub(super) struct Doorbell(AsyncFd<OwnedFd>);
 
 impl Doorbell {
     /// Registers the descriptor of a connection with the present runtime.
-    ///
-    /// # Errors
-    /// The kernel lacks descriptors, or the authority is gone.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime, and in one without I/O.
-    pub(crate) fn register(connection: &mut Connection) -> Result<Doorbell> {
+    pub(super) fn register(connection: &mut Connection) -> Result<Doorbell> {
         let failed = |error| causeway_os::Error::new("register", "the doorbell of a connection", error);
         connection.use_descriptor()?;
         let copy = connection.as_fd().try_clone_to_owned().map_err(failed)?;
@@ -35,7 +29,7 @@ impl Doorbell {
     }
 
     /// Takes messages, and sleeps when there are none, until `turn` says that this is over. `None`: the runtime shuts down.
-    pub(crate) fn poll_turns<T>(
+    pub(super) fn poll_turns<T>(
         &self,
         cx: &mut Context<'_>,
         mut turn: impl FnMut() -> Turn<T>,
@@ -58,9 +52,7 @@ impl Doorbell {
     }
 }
 
-/// What a turn has come to.
-pub(crate) enum Turn<T> {
-    /// It is over, with this value.
+pub(super) enum Turn<T> {
     Over(T),
     /// There is more to take, after other tasks of the runtime.
     More,

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use super::AsyncConnection;
-use super::state::{DeferredSend, State};
 use crate::connection::{Call, Message};
 use crate::error::Result;
 
@@ -27,9 +26,9 @@ pub struct Signals {
 impl Signals {
     pub(super) fn new(connection: AsyncConnection, rule: &str) -> Result<Signals> {
         let key = {
-            let mut state = connection.0.shared.open()?;
-            let key = state.connection.insert_rule(rule)?;
-            state.signals.insert(key, Default::default());
+            let mut state = connection.0.driven.state();
+            let key = state.open()?.insert_rule(rule)?;
+            state.waiting.signals.insert(key, Default::default());
             key
         };
         Ok(Signals { connection, rule: rule.to_owned(), key, is_registered: false })
@@ -47,7 +46,7 @@ impl Signals {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let key = self.key;
-        self.connection.0.shared.state().poll_queue(|state: &mut State| state.signals.get_mut(&key), cx)
+        self.connection.0.driven.state().poll_queue(|waiters| waiters.signals.get_mut(&key), cx)
     }
 }
 
@@ -61,11 +60,8 @@ impl Stream for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        let mut state = self.connection.0.shared.state();
-        state.drop_signals(self.key);
-        if self.is_registered {
-            state.defer(DeferredSend::RemoveMatch(std::mem::take(&mut self.rule)));
-        }
+        let registered = Some(&*self.rule).filter(|_| self.is_registered);
+        self.connection.0.driven.state().drop_signals(self.key, registered);
     }
 }
 
@@ -78,7 +74,7 @@ pub struct Calls {
 
 impl Calls {
     pub(super) fn new(connection: AsyncConnection) -> Calls {
-        connection.0.shared.state().servers += 1;
+        connection.0.driven.state().waiting.servers += 1;
         Calls { connection }
     }
 
@@ -88,7 +84,7 @@ impl Calls {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Call>>> {
-        self.connection.0.shared.state().poll_queue(|state: &mut State| Some(&mut state.incoming), cx)
+        self.connection.0.driven.state().poll_queue(|waiters| Some(&mut waiters.incoming), cx)
     }
 }
 
@@ -102,6 +98,6 @@ impl Stream for Calls {
 
 impl Drop for Calls {
     fn drop(&mut self) {
-        self.connection.0.shared.state().drop_server();
+        self.connection.0.driven.state().drop_server();
     }
 }

@@ -8,7 +8,7 @@ use causeway_dbus_wire::rule::MatchRule;
 
 use super::{Authority, Connection, Leaving, PeerId, Process};
 use crate::port::AUTHORITY;
-use crate::shared::directory::{Owner, Peer, State};
+use crate::shared::directory::{Owner, State};
 use crate::shared::filter::Filter;
 use crate::shared::ring;
 
@@ -24,18 +24,7 @@ impl Authority {
             self.port.directory().set_partial(true);
             return false;
         };
-        let credentials = process.credentials;
-        directory.set_peer(
-            index,
-            &Peer {
-                id,
-                carrier: AUTHORITY,
-                state: State::Active,
-                pid: credentials.pid,
-                uid: credentials.uid,
-                label: process.label.clone().unwrap_or_default(),
-            },
-        );
+        directory.set_peer(index, &process.peer(id, AUTHORITY));
         self.connections.insert(id, Connection { index, link: None, wants_signals: false });
         true
     }
@@ -48,7 +37,6 @@ impl Authority {
         };
         let is_member = link.is_some();
         if wants_signals && !is_member {
-            self.listening_clients -= 1;
             self.listen_to_signals();
         }
         let order = Arc::clone(self.port.order());
@@ -113,14 +101,8 @@ impl Authority {
             return;
         };
         self.port.directory().set_filter(connection.index, &filter);
-        let wanted = connection.wants_signals;
-        connection.wants_signals = wants;
-        if connection.link.is_none() && wanted != wants {
-            if wants {
-                self.listening_clients += 1;
-            } else {
-                self.listening_clients -= 1;
-            }
+        let has_changed = std::mem::replace(&mut connection.wants_signals, wants) != wants;
+        if connection.link.is_none() && has_changed {
             self.listen_to_signals();
         }
     }
@@ -138,7 +120,8 @@ impl Authority {
     fn listen_to_signals(&mut self) {
         let has_unlisted = self.unlisted.values().any(|wants| *wants);
         let wakes_for_all = has_unlisted || self.port.wants_everything;
-        self.port.wants_signals = self.listening_clients > 0 || wakes_for_all;
+        let mut clients = self.connections.values().filter(|connection| connection.link.is_none());
+        self.port.wants_signals = wakes_for_all || clients.any(|client| client.wants_signals);
         if self.wakes_for_all != wakes_for_all {
             self.wakes_for_all = wakes_for_all;
             let filter = if wakes_for_all { Filter::all() } else { Filter::default() };

@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use causeway_os::Context;
 use causeway_os::serving::{ServeError, ServedPath};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::error::{Error, Result};
 
-/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
 /// A listening socket; a file that was made for it goes when it is dropped.
@@ -20,16 +20,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`, for processes of this user.
-    ///
-    /// # Errors
-    /// Another process serves there, a file is there that is not a socket of this user, or the path cannot be used. Nothing is left then.
+    /// Listens at `path`, for processes of this user. Fails if another process serves there, a file is there that is
+    /// not a socket of this user, or the path cannot be used. Nothing is left then.
     pub fn bind(path: &Path) -> Result<Listener> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .map_err(|error| {
-                causeway_os::Error::new("make a socket for", path.display().to_string(), error)
-            })?;
+            .context("make a socket for", || path.display().to_string())?;
         let path = ServedPath::listen(&socket, path, 0o600, BACKLOG).map_err(|error| match error {
             ServeError::Os(error) => Error::Os(error),
             refused => Error::Refused(refused.to_string()),
@@ -37,10 +33,7 @@ impl Listener {
         Ok(Listener { socket, _path: Some(path) })
     }
 
-    /// A socket that listens already.
-    ///
-    /// # Errors
-    /// It is not a listening Unix socket of type `SOCK_SEQPACKET`.
+    /// A socket that listens already. Fails if it is not a listening Unix socket of type `SOCK_SEQPACKET`.
     pub fn inherited(socket: OwnedFd) -> Result<Listener> {
         use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
         let is_ours = socket_domain(&socket) == Ok(AddressFamily::UNIX)
@@ -49,15 +42,10 @@ impl Listener {
         if !is_ours {
             return Err(Error::Refused("not a listening Unix socket of type SOCK_SEQPACKET".into()));
         }
-        rustix::io::ioctl_fionbio(&socket, true)
-            .map_err(|error| causeway_os::Error::new("listen at", "a socket of a service manager", error))?;
+        rustix::io::ioctl_fionbio(&socket, true).context("listen at", || "a socket of a service manager")?;
         Ok(Listener { socket, _path: None })
     }
 
-    /// The next process that connects, if one does.
-    ///
-    /// # Errors
-    /// There are no descriptors or no memory left.
     pub fn accept(&self) -> rustix::io::Result<Option<OwnedFd>> {
         match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Ok(Some(socket)),

@@ -30,7 +30,6 @@ pub struct InboundMessage {
 
 impl InboundMessage {
     /// Is it for the bus itself?
-    #[must_use]
     pub fn is_for_bus(&self) -> bool {
         self.to == Some(AUTHORITY_ID)
     }
@@ -58,16 +57,12 @@ pub enum Appended {
 
 impl Authority {
     /// The position behind the last entry of the log, as of now.
-    #[must_use]
     pub fn end(&mut self) -> u64 {
         self.port.find_end()
     }
 
-    /// The next message of a member for the host, if its entry is before `end`. Own messages are not read. When it returns nothing, the
-    /// log has been read up to `end`, or there is no further entry.
-    ///
-    /// # Errors
-    /// The bus is broken: it has ended, and all members get the same error.
+    /// The next message of a member for the host, if its entry is before `end`. Nothing means that the log has been
+    /// read that far. Fails if the bus is broken: it has ended, and all members get the same error.
     pub fn next(&mut self, end: u64) -> Result<Option<InboundMessage>> {
         if self.read_ahead.is_none() {
             if self.port.cursor() >= end {
@@ -83,9 +78,6 @@ impl Authority {
 
     /// Appends a message of a client, of a member or of the bus itself (sender `None`), whose sender is filled in, and wakes those
     /// it is for: `to`, or all who want it. The staged transfer is that of [`Authority::stage_for`] or [`Authority::stage_header_only`].
-    ///
-    /// # Errors
-    /// The bus is broken.
     pub fn append(
         &mut self,
         sender: Option<PeerId>,
@@ -93,8 +85,7 @@ impl Authority {
         bytes: &[u8],
         transfer: TransferRef,
     ) -> Result<Appended> {
-        let header =
-            Header::parse(bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
+        let header = Header::parse(bytes)?;
         let (sender, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
         let outbound = Outbound::new(to, sender, &header, bytes);
         let slot = match self.port.send(&mut self.fds, &outbound, transfer) {
@@ -140,8 +131,7 @@ impl Authority {
         ring::disarm(self.port.order().armed(AUTHORITY));
     }
 
-    /// Takes the rings of the doorbell, and counts the first ones after a sleep: a member that has rung may be stopped before it marks
-    /// the sleep as ended, so the mark tells nothing.
+    /// Takes the rings of the doorbell, and counts the first after a sleep: the mark tells nothing, its member may be stopped.
     pub(super) fn take_rings(&mut self) {
         let was_rung = rustix::io::read(&self.doorbell, &mut [0; 8]).is_ok();
         if was_rung && std::mem::take(&mut self.is_asleep) {

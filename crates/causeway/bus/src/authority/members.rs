@@ -10,16 +10,17 @@ use causeway_os::epoll::Token;
 use causeway_os::fences::full_fence;
 use causeway_os::socket;
 use rustix::event::epoll;
+use rustix::io::Errno;
 
 use super::{
     ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, Leaving, Link, MONITORS_MAX, PROCESS, PeerId,
     Process, Ticket, UNJOINED_MAX, watch,
 };
-use crate::control::{self, Packet};
+use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result};
 use crate::port::AUTHORITY;
 use crate::shared::ABI;
-use crate::shared::directory::{Peer, State};
+use crate::shared::directory::State;
 use crate::shared::outbox::ForeignOutbox;
 
 /// After so long, those who sleep are woken to read past the end of a member that left.
@@ -45,17 +46,16 @@ impl Authority {
         if credentials.uid != own {
             let uid = credentials.uid;
             let text = format!("this bus accepts processes of user {own} only, not of user {uid}");
-            let _ = control::send(&socket, &Packet::text(control::Kind::Refused, text), &[]);
+            let _ = control::send(&socket, &Packet::text(Kind::Refused, text), &[]);
             return;
         }
         if self.unjoined.len() >= UNJOINED_MAX {
-            let links = &self.links;
-            self.unjoined.retain(|(link, _)| links.get(link).is_some_and(Link::is_unjoined));
-        }
-        if self.unjoined.len() >= UNJOINED_MAX
-            && let Some((oldest, _)) = self.unjoined.pop_front()
-        {
-            self.reject(oldest, "too many connections had not asked to join", events);
+            self.unjoined.retain(|(link, _)| self.links.get(link).is_some_and(Link::is_unjoined));
+            if self.unjoined.len() >= UNJOINED_MAX
+                && let Some((oldest, _)) = self.unjoined.pop_front()
+            {
+                self.reject(oldest, "too many connections had not asked to join", events);
+            }
         }
         // The number of the process may be another process's by now; the descriptor of the peer cannot.
         let pidfd =
@@ -71,9 +71,9 @@ impl Authority {
         let groups = socket::peer_groups(&socket).ok().flatten();
         let label = socket::peer_security_label(&socket).ok().flatten();
         let process = Process { credentials, groups, label };
-        let link_of =
+        let unjoined =
             Link { socket, pidfd, process, outbox: None, member: None, has_joined: false, holds: None };
-        self.links.insert(link, link_of);
+        self.links.insert(link, unjoined);
         self.unjoined.push_back((link, Instant::now()));
     }
 
@@ -101,7 +101,6 @@ impl Authority {
         self.close(link, Some(why.to_owned()), events);
     }
 
-    /// Accepts again, after a pause.
     pub(super) fn listen_again(&mut self) -> Result<()> {
         if self.paused_until.is_some_and(|until| until <= Instant::now())
             && let Some(listener) = &self.listener
@@ -130,32 +129,17 @@ impl Authority {
                 }
             },
             Ok(None) => None,
-            Err(Error::Os(error))
-                if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) =>
-            {
-                // What it sent with its packet is closed, and the packet lost. All that carry descriptors are answered.
-                let text = "the bus process is out of file descriptors";
-                let refusal = Packet::refused(control::Refusal::Limit, text);
-                match self.links.get(&link).map(|link| control::send(&link.socket, &refusal, &[])) {
-                    Some(Err(error)) => Some(error.to_string()),
-                    _ => return,
-                }
-            }
+            Err(error) if error.is(Errno::AGAIN) => return,
             // Killed, it may leave what it has not read: that is an end like others.
-            Err(Error::Os(error))
-                if error.raw_os_error() == Some(rustix::io::Errno::CONNRESET.raw_os_error()) =>
-            {
-                None
-            }
-            Err(Error::Os(error))
-                if error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error()) =>
-            {
-                return;
-            }
+            Err(error) if error.is(Errno::CONNRESET) => None,
+            // What it sent with its packet is closed, and the packet lost. All that carry descriptors are answered.
+            Err(error) if error.is(Errno::MFILE) => match self.answer(link, &out_of_descriptors(), &[]) {
+                Ok(()) => return,
+                Err(error) => Some(error.to_string()),
+            },
             Err(error) => Some(error.to_string()),
         };
-        let member = self.links.get(&link).and_then(|link| link.member).filter(|_| !has_hung_up);
-        let Some((id, index)) = member.and_then(|id| Some((id, self.connections.get(&id)?.index))) else {
+        let Some((id, index)) = self.member(link).filter(|_| !has_hung_up) else {
             return self.close(link, why, events);
         };
         // One that has ended what it sends itself waits for nothing. Both ends together would look as if it had closed its socket.
@@ -164,6 +148,11 @@ impl Authority {
         }
         self.detach(id, link, index);
         events.push(Event::Left { peer: id, why });
+    }
+
+    pub(super) fn member(&self, link: u64) -> Option<(PeerId, u16)> {
+        let id = self.links.get(&link)?.member?;
+        Some((id, self.connections.get(&id)?.index))
     }
 
     /// Nothing more is sent to this process: it sees the end.
@@ -185,10 +174,10 @@ impl Authority {
         let has_joined = self.links.get(&link).is_some_and(|link| link.has_joined);
         let unexpected = || Error::Refused("unexpected request, or its descriptor is missing".into());
         match packet.kind {
-            control::Kind::Join if !has_joined && first != u64::from(ABI) => Err(Error::Refused(format!(
+            Kind::Join if !has_joined && first != u64::from(ABI) => Err(Error::Refused(format!(
                 "the bus uses version {ABI} of the shared memory, the program version {first}; install both from one release, or use the D-Bus socket of the bus"
             ))),
-            control::Kind::Join if !has_joined && second == 0 => {
+            Kind::Join if !has_joined && second == 0 => {
                 let outbox = fds.next().ok_or_else(unexpected)?;
                 ForeignOutbox::open(&outbox)?;
                 let Some(found) = self.links.get_mut(&link) else { return Ok(()) };
@@ -197,40 +186,26 @@ impl Authority {
                 }
                 Ok(())
             }
-            control::Kind::Join if !has_joined => self.welcome_monitor(link),
-            control::Kind::Outbox if has_joined => {
-                self.send_descriptor(link, &self.fds.outboxes, slot, second)
-            }
-            control::Kind::Doorbell if has_joined => {
-                self.send_descriptor(link, &self.fds.doorbells, slot, second)
-            }
-            control::Kind::SetDoorbell => {
+            Kind::Join if !has_joined => self.welcome_monitor(link),
+            Kind::Outbox if has_joined => self.send_descriptor(link, &self.fds.outboxes, slot, second),
+            Kind::Doorbell if has_joined => self.send_descriptor(link, &self.fds.doorbells, slot, second),
+            Kind::SetDoorbell => {
                 let doorbell = fds.next().filter(control::is_doorbell).ok_or_else(unexpected)?;
-                let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
-                let index = self.connections.get(&id).ok_or_else(unexpected)?.index;
+                let (id, index) = self.member(link).ok_or_else(unexpected)?;
                 let Ok(copy) = doorbell.try_clone() else {
-                    let why = "the bus process is out of file descriptors";
-                    return self.answer(link, &Packet::refused(control::Refusal::Limit, why), &[]);
+                    return self.answer(link, &out_of_descriptors(), &[]);
                 };
                 self.port.set_doorbell(index, copy);
                 self.fds.doorbells.insert(index, (id, doorbell));
-                self.answer_with(link, None)
+                self.answer_none(link)
             }
-            control::Kind::Stage | control::Kind::Take | control::Kind::Sent => {
-                self.transfer(link, packet, fds.collect())
-            }
+            Kind::Stage | Kind::Take | Kind::Sent => self.transfer(link, packet, fds.collect()),
             _ => Err(unexpected()),
         }
     }
 
-    pub(super) fn answer_with(&mut self, link: u64, fd: Option<OwnedFd>) -> Result<()> {
-        let Some(link) = self.links.get(&link) else { return Ok(()) };
-        match fd {
-            Some(fd) => {
-                control::send(&link.socket, &Packet::new(control::Kind::Descriptor, [0; 4]), &[fd.as_fd()])
-            }
-            None => control::send(&link.socket, &Packet::new(control::Kind::None, [0; 4]), &[]),
-        }
+    pub(super) fn answer_none(&self, link: u64) -> Result<()> {
+        self.answer(link, &Packet::new(Kind::None, [0; 4]), &[])
     }
 
     pub(super) fn welcome_monitor(&mut self, link: u64) -> Result<()> {
@@ -241,13 +216,11 @@ impl Authority {
         link.has_joined = true;
         self.readers += 1;
         let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd()];
-        control::send(&link.socket, &Packet::new(control::Kind::Welcome, [0; 4]), &fds)
+        control::send(&link.socket, &Packet::new(Kind::Welcome, [0; 4]), &fds)
     }
 
-    /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it.
-    ///
-    /// # Errors
-    /// All slots are in use, or the process is gone. It was told, and is not a member.
+    /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it. Fails
+    /// if all slots are in use, or the process is gone: it was told, and is not a member.
     pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
         let joined = self.join(ticket.0, id);
         if let Err(error) = &joined {
@@ -271,13 +244,13 @@ impl Authority {
         id: u64,
     ) -> Result<()> {
         let fd = table.get(&slot).filter(|(has, _)| *has == id).map(|(_, fd)| fd.as_fd());
-        let kind = if fd.is_some() { control::Kind::Descriptor } else { control::Kind::None };
+        let kind = if fd.is_some() { Kind::Descriptor } else { Kind::None };
         self.answer(link, &Packet::new(kind, [0; 4]), fd.as_slice())
     }
 
     fn send_refusal(&self, link: u64, why: &str) {
         let Some(link) = self.links.get(&link) else { return };
-        let refusal = if self.leaving.is_empty() { control::Refusal::Final } else { control::Refusal::Limit };
+        let refusal = if self.leaving.is_empty() { Refusal::Final } else { Refusal::Limit };
         let _ = control::send(&link.socket, &Packet::refused(refusal, why), &[]);
     }
 
@@ -289,14 +262,12 @@ impl Authority {
         self.dismiss(id, link, index, why);
     }
 
-    /// Gives a process a slot.
     fn join(&mut self, link: u64, id: PeerId) -> Result<()> {
         let Some(found) = self.links.get_mut(&link) else { return Err(Error::AuthorityGone) };
         let Some(outbox) = found.outbox.take() else { return Err(Error::AuthorityGone) };
         // Opened here, so that a lack of descriptors later refuses nobody's messages.
         let opened = ForeignOutbox::open(&outbox)?;
-        let credentials = found.process.credentials;
-        let label = found.process.label.clone().unwrap_or_default();
+        let process = found.process.clone();
         self.free_slots();
         let slots = self.options.members as u16;
         let is_free = |slot: &u16| self.port.directory().id_and_state(*slot).1 == State::Free;
@@ -309,9 +280,7 @@ impl Authority {
         // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
         let end = self.port.find_end();
         self.port.order().reset_line(slot, end);
-        let (uid, pid) = (credentials.uid, credentials.pid);
-        let peer = Peer { id, carrier: slot, state: State::Active, pid, uid, label };
-        self.port.directory().set_peer(slot, &peer);
+        self.port.directory().set_peer(slot, &process.peer(id, slot));
         full_fence();
         let cursor = self.port.find_end();
         self.port.order().cursor(slot).store(cursor, Ordering::Release);
@@ -327,12 +296,9 @@ impl Authority {
             let words = [u64::from(slot), id, cursor, u64::from(place)];
             let deadline = self.options.laggard_deadline.as_millis().to_string();
             let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
-            // One that does not take its welcome is gone, and its end comes as that of a member.
-            let _ = control::send(
-                &link.socket,
-                &Packet { words, ..Packet::text(control::Kind::Welcome, deadline) },
-                &fds,
-            );
+            let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
+            // One that does not take it is gone, and its end comes as that of a member.
+            let _ = control::send(&link.socket, &welcome, &fds);
         }
         Ok(())
     }
@@ -349,29 +315,29 @@ impl Authority {
         if since.elapsed() < self.options.laggard_deadline {
             return;
         }
-        for slot in self.port.directory().present().filter(|slot| *slot != AUTHORITY).collect::<Vec<_>>() {
-            if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
-                self.port.evict(&mut self.fds, slot);
-            }
+        for slot in self.before(end).into_iter().filter(|slot| *slot != AUTHORITY) {
+            self.port.evict(&mut self.fds, slot);
         }
     }
 
     /// Wakes those who sleep before the end of a member whose place is needed.
     pub(super) fn ring_behind(&mut self) {
-        let Some(end) = self.leaving.iter().filter_map(|one| one.end).max() else { return };
-        for slot in self.port.directory().present().collect::<Vec<_>>() {
-            if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
-                self.port.ring(&mut self.fds, slot);
-            }
+        let end = self.leaving.iter().filter_map(|one| one.end).max();
+        for slot in end.map_or_else(Vec::new, |end| self.before(end)) {
+            self.port.ring(&mut self.fds, slot);
         }
+    }
+
+    /// Slots of the members that have not read up to this position.
+    pub(super) fn before(&self, end: u64) -> Vec<u16> {
+        let is_before = |slot: &u16| self.port.order().cursor(*slot).load(Ordering::Acquire) < end;
+        self.port.directory().present().filter(is_before).collect()
     }
 
     /// When to wake those who sleep before the end of a member that left. Reading does not free a slot whose process may write its line.
     pub(super) fn leaving_timeout(&self) -> Option<Duration> {
-        self.leaving
-            .iter()
-            .any(|one| one.end.is_some())
-            .then(|| LEAVING.saturating_sub(self.leaving_since.elapsed()))
+        let is_awaited = self.leaving.iter().any(|one| one.end.is_some());
+        is_awaited.then(|| LEAVING.saturating_sub(self.leaving_since.elapsed()))
     }
 
     /// What a member that left had open stays for [`LEAVING`] at most, although others sleep.
@@ -383,10 +349,8 @@ impl Authority {
     }
 
     fn monitors(&self) -> usize {
-        self.links
-            .values()
-            .filter(|link| link.has_joined && link.member.is_none() && link.holds.is_none())
-            .count()
+        let is_monitor = |link: &&Link| link.has_joined && link.member.is_none() && link.holds.is_none();
+        self.links.values().filter(is_monitor).count()
     }
 
     /// Frees the places of those who left, once all members have read what they sent. Monitors, which nobody waits for, have a moment.
@@ -418,16 +382,10 @@ impl Authority {
             return;
         }
         self.evictions = evictions;
-        let out: Vec<(PeerId, u64, u16)> = self
-            .connections
-            .iter()
-            .filter(|(id, connection)| {
-                connection.link.is_some()
-                    && self.port.order().evicted(connection.index).load(Ordering::Acquire) == **id
-            })
-            .filter_map(|(id, connection)| Some((*id, connection.link?, connection.index)))
-            .collect();
-        for (id, link, index) in out {
+        let order = self.port.order();
+        let members = self.connections.iter().filter_map(|(id, of)| Some((*id, of.link?, of.index)));
+        let evicted = members.filter(|(id, _, index)| order.evicted(*index).load(Ordering::Acquire) == *id);
+        for (id, link, index) in evicted.collect::<Vec<_>>() {
             let why = "it did not read within the laggard deadline";
             if self.dismiss(id, link, index, why) {
                 events.push(Event::Left { peer: id, why: Some(why.into()) });
@@ -440,14 +398,14 @@ impl Authority {
         let Some(found) = self.links.get(&link).filter(|link| link.member == Some(id)) else {
             return false;
         };
-        let _ = control::send(&found.socket, &Packet::text(control::Kind::Disconnected, why), &[]);
+        let _ = control::send(&found.socket, &Packet::text(Kind::Disconnected, why), &[]);
         self.end_answers(link);
         self.detach(id, link, index);
         true
     }
 
-    /// Ends a membership while its process may still write into its line: its slot is held until that has closed its socket or
-    /// ended. What it sends until then is not read.
+    /// Ends a membership. Its process may still write into its line: the slot is held until that has closed its socket or
+    /// ended.
     fn detach(&mut self, id: PeerId, link: u64, index: u16) {
         if let Some(link_of) = self.links.get_mut(&link) {
             (link_of.member, link_of.holds) = (None, Some(index));
@@ -481,6 +439,10 @@ impl Authority {
     }
 }
 
+fn out_of_descriptors() -> Packet {
+    Packet::refused(Refusal::Limit, "the bus process is out of file descriptors")
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -491,7 +453,6 @@ mod tests {
     use crate::authority::AuthorityOptions;
     use crate::shared::outbox::Outbox;
 
-    /// The next event of the control sockets.
     fn event(authority: &mut Authority) -> Event {
         let start = Instant::now();
         loop {
@@ -508,7 +469,7 @@ mod tests {
         let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
         let (outbox, _) = Outbox::create(4096).unwrap();
-        let request = Packet::new(control::Kind::Join, [u64::from(ABI), 0, 0, 0]);
+        let request = Packet::new(Kind::Join, [u64::from(ABI), 0, 0, 0]);
         control::send(&socket, &request, &[outbox.as_fd()]).unwrap();
         let Event::Joining(ticket, _) = event(authority) else { panic!("it does not ask to join") };
         (socket, authority.admit(ticket, id))

@@ -1,9 +1,8 @@
 //! What carries a bus: members join here, their deaths are noticed here, and the bus writes into the order log from here.
 //!
-//! The authority decides nothing. The program that embeds it (the *host*) says who may join and under which number, who owns which
-//! name, and who wants which signals; the authority publishes that in the directory. It is a member itself, in slot 0, and appends
-//! what the host sends: messages of the bus itself, and those of its *clients*, connections without shared memory. Nothing here
-//! waits:
+//! The authority decides nothing. The program that embeds it (the *host*) says who may join and under which number, who owns
+//! which name, who wants which signals, and the authority publishes that in the directory. A member itself, in slot 0, it
+//! appends what the host sends for the bus and for its *clients*, connections without shared memory. Nothing here waits:
 //!
 //! | the host calls | when |
 //! |---|---|
@@ -37,6 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::Context;
 use causeway_os::epoll::Token;
 use causeway_os::socket::Credentials;
 use rustix::event::{EventfdFlags, epoll};
@@ -71,8 +71,7 @@ pub struct AuthorityOptions {
     pub join_deadline: Duration,
     /// How much may be in flight outside of the log.
     pub transfers: TransferLimits,
-    /// Closes descriptors of messages that no receiver has taken: drops them, or lets another thread do that, because closing may wait for
-    /// somebody (a socket that lingers).
+    /// Closes descriptors that no receiver has taken, here or in another thread: closing a socket that lingers waits.
     pub close: fn(Vec<OwnedFd>),
 }
 
@@ -107,14 +106,20 @@ pub struct Process {
     pub label: Option<String>,
 }
 
+impl Process {
+    fn peer(&self, id: PeerId, carrier: u16) -> Peer {
+        let (pid, uid) = (self.credentials.pid, self.credentials.uid);
+        Peer { id, carrier, state: State::Active, pid, uid, label: self.label.clone().unwrap_or_default() }
+    }
+}
+
 /// What happened at the control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A process asks to join. Answer with [`Authority::admit`] or [`Authority::refuse`].
     Joining(Ticket, Process),
-    /// A member left, died or was evicted. All that it has sent stands in the log: read up to [`Authority::end`], announce its end,
-    /// and call [`Authority::remove`].
+    /// A member left, died or was evicted. Read up to [`Authority::end`], announce its end, and call [`Authority::remove`].
     Left {
         /// Which.
         peer: PeerId,
@@ -138,7 +143,6 @@ struct Link {
 }
 
 impl Link {
-    /// Has its process not asked for anything yet?
     fn is_unjoined(&self) -> bool {
         !self.has_joined && self.outbox.is_none()
     }
@@ -153,7 +157,6 @@ struct Connection {
     wants_signals: bool,
 }
 
-/// Descriptors of members.
 #[derive(Debug, Default)]
 struct Fds {
     outboxes: HashMap<u16, (u64, OwnedFd)>,
@@ -162,8 +165,7 @@ struct Fds {
 
 fn copy_of(table: &HashMap<u16, (u64, OwnedFd)>, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
     let Some((_, fd)) = table.get(&slot).filter(|(has, _)| *has == id) else { return Ok(None) };
-    let copy =
-        fd.try_clone().map_err(|error| causeway_os::Error::new("copy", "a descriptor of a member", error))?;
+    let copy = fd.try_clone().context("copy", || "a descriptor of a member")?;
     Ok(Some(copy))
 }
 
@@ -195,8 +197,6 @@ pub struct Authority {
     connections: HashMap<PeerId, Connection>,
     /// Clients for which the directory has no place, and whether each wants signals.
     unlisted: HashMap<PeerId, bool>,
-    /// Clients that the directory shows and that want signals.
-    listening_clients: usize,
     /// Is the authority woken for each signal of a member?
     wakes_for_all: bool,
     staging: StagingArea,
@@ -243,10 +243,8 @@ const MONITORS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Authority {
-    /// A new bus with this GUID, at which nobody can join yet.
-    ///
-    /// # Errors
-    /// An option is out of bounds, or the kernel lacks memory, descriptors or a feature.
+    /// A new bus with this GUID, at which nobody can join yet. Fails if an option is out of bounds, or the kernel lacks
+    /// memory, descriptors or a feature.
     pub fn create(options: AuthorityOptions, guid: u128) -> Result<Authority> {
         let (order_fd, order) = OrderLog::create(options.order_entries, options.members)?;
         let peers = options.members + options.clients;
@@ -254,22 +252,13 @@ impl Authority {
         let (directory_fd, directory) = Directory::create(options.members, peers, options.names, halves)?;
         let (outbox_fd, outbox) = Outbox::create(options.outbox_bytes)?;
         let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| causeway_os::Error::new("make", "a doorbell", error))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| causeway_os::Error::new("make", "an epoll instance", error))?;
+            .context("make", || "a doorbell")?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("make", || "an epoll instance")?;
         watch(&epoll, &doorbell, DOORBELL)?;
         order.reset_line(AUTHORITY, 0);
-        directory.set_peer(
-            AUTHORITY,
-            &Peer {
-                id: AUTHORITY_ID,
-                carrier: AUTHORITY,
-                state: State::Active,
-                pid: std::process::id(),
-                uid: rustix::process::geteuid().as_raw(),
-                label: String::new(),
-            },
-        );
+        let (pid, uid) = (std::process::id(), rustix::process::geteuid().as_raw());
+        let own = Peer { id: AUTHORITY_ID, state: State::Active, pid, uid, ..Peer::default() };
+        directory.set_peer(AUTHORITY, &own);
         let mut fds = Fds::default();
         let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, AUTHORITY, AUTHORITY_ID, 0);
         port.skips_own = true;
@@ -290,7 +279,6 @@ impl Authority {
             readers: 0,
             connections: HashMap::new(),
             unlisted: HashMap::new(),
-            listening_clients: 0,
             wakes_for_all: false,
             leaving: Vec::new(),
             leaving_since: Instant::now(),
@@ -307,17 +295,12 @@ impl Authority {
     }
 
     /// Lets processes of this user join at a socket with this path. The file goes when the authority is dropped.
-    ///
-    /// # Errors
-    /// Another process serves there, or the path cannot be used.
     pub fn serve_at(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.listen(Listener::bind(path.as_ref())?)
     }
 
-    /// Lets processes of this user join at a socket that listens already, such as one of a service manager (`ListenSequentialPacket=`).
-    ///
-    /// # Errors
-    /// It is not a listening Unix socket of type `SOCK_SEQPACKET`.
+    /// Lets processes of this user join at a socket that listens already, such as one of a service manager
+    /// (`ListenSequentialPacket=`). Fails if it is not a listening Unix socket of type `SOCK_SEQPACKET`.
     pub fn serve_on(&mut self, socket: OwnedFd) -> Result<()> {
         self.listen(Listener::inherited(socket)?)
     }
@@ -329,13 +312,11 @@ impl Authority {
     }
 
     /// Does any process have the order log in its memory? As long as none has, nothing needs to be appended.
-    #[must_use]
     pub fn has_readers(&self) -> bool {
         self.readers > 0
     }
 
     /// When to call [`Authority::dispatch`] although the descriptor is not readable.
-    #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         let pause = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
         [pause, self.sweep_timeout(), self.leaving_timeout(), self.unjoined_timeout()]
@@ -345,7 +326,6 @@ impl Authority {
     }
 
     /// Must [`Authority::dispatch`] be called although the descriptor is not readable?
-    #[must_use]
     pub fn is_due(&self) -> bool {
         self.has_evictions()
             || self.paused_until.is_some_and(|until| until <= Instant::now())
@@ -358,9 +338,6 @@ impl Authority {
     }
 
     /// Serves the control sockets, without waiting.
-    ///
-    /// # Errors
-    /// The kernel's errors of epoll.
     pub fn dispatch(&mut self) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         self.listen_again()?;
@@ -408,5 +385,6 @@ impl AsFd for Authority {
 
 fn watch(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> Result<()> {
     epoll::add(epoll, fd, token.data(), epoll::EventFlags::IN)
-        .map_err(|error| causeway_os::Error::new("watch", "a descriptor", error).into())
+        .context("watch", || "a descriptor")
+        .map_err(Into::into)
 }

@@ -16,7 +16,6 @@ pub const PASSED_ON: &str = "PassedOn";
 /// nobody has any more, and has skipped a message. It will skip all others, too.
 pub(crate) const UNREAD: &str = "Unread";
 
-/// The unique name of a number.
 pub fn unique_name(id: u64) -> String {
     format!(":1.{id}")
 }

@@ -11,6 +11,7 @@ use super::PeerId;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, To};
 use crate::share::Share;
+use causeway_os::Context;
 
 /// How much may be in flight outside of the log. A connection has its [`Share`]; what is above is refused with `LimitsExceeded`.
 #[derive(Clone, Debug)]
@@ -22,8 +23,8 @@ pub struct TransferLimits {
 }
 
 impl Default for TransferLimits {
-    /// 512 descriptors and 256 MiB of each connection; of all connections 1 GiB, and a quarter of the descriptors that this process may
-    /// have now.
+    /// 512 descriptors and 256 MiB of each connection; of all 1 GiB, and a quarter of the descriptors that this process may
+    /// have.
     fn default() -> TransferLimits {
         let (soft, _) = causeway_os::limits::nofile();
         TransferLimits {
@@ -41,7 +42,6 @@ pub type Close = fn(Vec<OwnedFd>);
 pub struct StagedTransfer {
     /// Whose limits it counts against.
     pub charged: PeerId,
-    /// For whom it is.
     pub to: To,
     /// Bytes of the message in the file that is the first descriptor; 0 if the message is in the outbox.
     pub body_bytes: u64,
@@ -61,7 +61,6 @@ impl Drop for StagedTransfer {
     }
 }
 
-/// Who has not taken a staged transfer.
 #[derive(Debug)]
 struct WaitsFor {
     slots: Vec<u16>,
@@ -70,7 +69,6 @@ struct WaitsFor {
 }
 
 impl StagedTransfer {
-    /// A staged transfer that nobody has taken.
     pub fn new(
         charged: PeerId,
         to: To,
@@ -81,13 +79,9 @@ impl StagedTransfer {
         StagedTransfer { charged, to, body_bytes, descriptors, taken: Vec::new(), waits_for: None, close }
     }
 
-    /// Copies of its descriptors.
-    ///
-    /// # Errors
-    /// This process has no descriptors left.
     pub fn copies(&self) -> Result<Vec<OwnedFd>> {
         let copies = self.descriptors.iter().map(OwnedFd::try_clone).collect::<std::io::Result<_>>();
-        Ok(copies.map_err(|error| causeway_os::Error::new("copy", "descriptors", error))?)
+        Ok(copies.context("copy", || "descriptors")?)
     }
 
     /// The only receiver needs it no more, and the authority may until it has read up to `end`.
@@ -106,7 +100,6 @@ pub struct StagingArea {
 }
 
 impl StagingArea {
-    /// No staged transfers.
     pub fn new(limits: TransferLimits) -> StagingArea {
         StagingArea { limits, held: BTreeMap::new(), last: 0 }
     }
@@ -117,10 +110,7 @@ impl StagingArea {
         self.last
     }
 
-    /// Holds a staged transfer.
-    ///
-    /// # Errors
-    /// `LimitsExceeded`; the token is 0 or has a staged transfer.
+    /// Holds a staged transfer. Fails with `LimitsExceeded`, or if the token is 0 or has a staged transfer.
     pub fn stage(&mut self, owner: PeerId, token: u32, staged: StagedTransfer) -> Result<()> {
         if token == 0 || self.held.contains_key(&(owner, token)) {
             return Err(Error::Refused(format!("token {token} is in use")));
@@ -178,8 +168,8 @@ impl StagingArea {
         None
     }
 
-    /// The only receiver, the member in `slot`, has taken a staged transfer. It stays until the authority has read up to `end`, to show the message to
-    /// those that watch the bus.
+    /// The only receiver, in `slot`, has taken it. It stays until the authority has read up to `end`, for those that watch the
+    /// bus.
     pub fn taken_and_watched(&mut self, owner: PeerId, token: u32, slot: u16, end: u64) {
         if let Some(staged) = self.held.get_mut(&(owner, token)) {
             staged.keep_for_authority(slot, end);
@@ -199,8 +189,7 @@ impl StagingArea {
         }
     }
 
-    /// A member that staged transfers has ended; its last message is before `end`. Returns who may still take what it left, of those that
-    /// are `present`.
+    /// A sender has ended; its last message is before `end`. Returns who of those `present` may still take what it left.
     pub fn owner_left(&mut self, owner: PeerId, end: u64, present: &[u16]) -> Vec<u16> {
         let mut waiting = Vec::new();
         for (_, staged) in self.held.range_mut((owner, 0)..=(owner, u32::MAX)) {
@@ -216,8 +205,8 @@ impl StagingArea {
         waiting
     }
 
-    /// A connection has ended: `slot` if it was a member. It takes nothing any more. What was for that member stays, if the authority shows it to those
-    /// that watch the bus, until it has read up to `watched`.
+    /// A connection has ended, in `slot` if it was a member. What was for it stays, if the bus is watched, until the authority
+    /// has read up to `watched`.
     pub fn receiver_left(&mut self, id: PeerId, slot: Option<u16>, watched: Option<u64>) {
         self.held.retain(|_, staged| match (staged.to, &mut staged.waits_for) {
             (To::Peer { id: to, slot }, _) if to == id && slot != AUTHORITY => match watched {

@@ -20,27 +20,21 @@ use crate::shared::order::Statistic;
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 impl Authority {
-    /// Serves a request of a member about its staged transfers.
-    ///
-    /// # Errors
-    /// No correct member sends it; the member does not read.
+    /// Serves a request of a member about its staged transfers. Fails for one that no correct member sends.
     pub(super) fn transfer(&mut self, link: u64, packet: &Packet, fds: Vec<OwnedFd>) -> Result<()> {
         let unexpected = || Error::Refused("invalid request about a staged transfer".into());
-        let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
-        let slot = self.connections.get(&id).ok_or_else(unexpected)?.index;
+        let (id, slot) = self.member(link).ok_or_else(unexpected)?;
         let [first, second, third, _] = packet.words;
         match packet.kind {
             Kind::Stage => {
                 let token = u32::try_from(first).map_err(|_| unexpected())?;
-                match self.take_in(id, token, (second, third), fds)? {
-                    Ok(()) => self.answer_with(link, None),
-                    Err((refusal, why)) => self.answer(link, &Packet::refused(refusal, why), &[]),
-                }
+                let answer = self.take_in(id, token, (second, third), fds)?;
+                self.answer(link, &answer, &[])
             }
             Kind::Take => {
                 let (owner, token) = (first, u32::try_from(second).map_err(|_| unexpected())?);
                 let Some(staged) = self.staging.find(owner, token, slot, id) else {
-                    return self.answer_with(link, None);
+                    return self.answer_none(link);
                 };
                 let fds: Vec<BorrowedFd<'_>> = staged.descriptors.iter().map(AsFd::as_fd).collect();
                 let packet = Packet::new(Kind::Descriptor, [staged.body_bytes, 0, 0, 0]);
@@ -51,7 +45,7 @@ impl Authority {
                     None => drop(self.staging.taken(owner, token, slot)),
                 }
                 // The kernel limits how many descriptors a user may have in flight. Beyond that the receiver gets none, and reports it.
-                answered.or_else(|_| self.answer_with(link, None))
+                answered.or_else(|_| self.answer_none(link))
             }
             Kind::Sent => {
                 let token = u32::try_from(first).map_err(|_| unexpected())?;
@@ -71,14 +65,14 @@ impl Authority {
         self.links.get(&link).map_or(Ok(()), |link| control::send(&link.socket, packet, fds))
     }
 
-    /// Takes a staged transfer in, or says to its sender why not.
+    /// Takes a staged transfer in; returns the answer to its sender.
     fn take_in(
         &mut self,
         id: PeerId,
         token: u32,
         (destination, body_bytes): (PeerId, u64),
         fds: Vec<OwnedFd>,
-    ) -> Result<std::result::Result<(), (Refusal, String)>> {
+    ) -> Result<Packet> {
         let file =
             fds.first().ok_or_else(|| Error::Refused("a staged transfer needs a descriptor".into()))?;
         if body_bytes > 0
@@ -91,23 +85,20 @@ impl Authority {
             AUTHORITY_ID => To::Peer { slot: AUTHORITY, id: AUTHORITY_ID },
             id => match self.connections.get(&id) {
                 Some(connection) => To::Peer { slot: self.port.directory().carrier(connection.index), id },
-                None => return Ok(Err((Refusal::NoDestination, "the destination is gone".into()))),
+                None => return Ok(Packet::refused(Refusal::NoDestination, "the destination is gone")),
             },
         };
         self.sweep_staged();
-        match self.staging.stage(id, token, StagedTransfer::new(id, to, body_bytes, fds, self.options.close))
-        {
-            Ok(()) => Ok(Ok(())),
-            Err(Error::Method { message, .. }) => Ok(Err((Refusal::Limit, message))),
+        let staged = StagedTransfer::new(id, to, body_bytes, fds, self.options.close);
+        match self.staging.stage(id, token, staged) {
+            Ok(()) => Ok(Packet::new(Kind::None, [0; 4])),
+            Err(Error::Method { message, .. }) => Ok(Packet::refused(Refusal::Limit, message)),
             Err(error) => Err(error),
         }
     }
 
-    /// Prepares a message for [`Authority::append`] to receivers that are members: stages its descriptors, and the message itself if
-    /// it is long, on account of its sender.
-    ///
-    /// # Errors
-    /// `LimitsExceeded`; the kernel lacks memory or descriptors.
+    /// Prepares a message for [`Authority::append`] to members: stages its descriptors, and itself if it is long, on account of
+    /// its sender. Fails with `LimitsExceeded`.
     pub fn stage_for(
         &mut self,
         sender: Option<PeerId>,
@@ -116,8 +107,7 @@ impl Authority {
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<TransferRef> {
         let (charged, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
-        let header =
-            Header::parse(bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
+        let header = Header::parse(bytes)?;
         let (longest, named) = (self.port.longest_message(), header.unix_fds as usize);
         if named != descriptors.len() {
             let came = descriptors.len();
@@ -140,7 +130,6 @@ impl Authority {
     }
 
     /// The staged transfer of a message that no member takes: of one that is too long for the outbox the log has the header, and monitors see its length.
-    #[must_use]
     pub fn stage_header_only(&mut self, bytes: &[u8]) -> TransferRef {
         if bytes.len() > self.port.longest_message() {
             TransferRef { token: self.staging.next_token(), is_in_file: true }
@@ -239,7 +228,6 @@ impl Authority {
     }
 
     /// Descriptors that this process holds for members, and bytes in files among them: of one connection, or of all.
-    #[must_use]
     pub fn in_flight(&self, id: Option<PeerId>) -> (usize, u64) {
         self.staging.in_flight(id)
     }

@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 
-use causeway_dbus_wire::address::{escaped, unescaped};
+use causeway_dbus_wire::address::{escaped, text, value};
 
 use super::Error;
 
@@ -21,9 +21,6 @@ pub enum Address {
 }
 
 /// The addresses of the session bus of this user: `DBUS_SESSION_BUS_ADDRESS`, or `$XDG_RUNTIME_DIR/bus` if that is not set or empty.
-///
-/// # Errors
-/// The environment names none.
 pub fn session() -> Result<String, Error> {
     session_in(std::env::var_os("DBUS_SESSION_BUS_ADDRESS"), std::env::var_os("XDG_RUNTIME_DIR"))
 }
@@ -45,15 +42,13 @@ fn session_in(address: Option<OsString>, runtime: Option<OsString>) -> Result<St
 }
 
 /// The addresses of the system bus: `DBUS_SYSTEM_BUS_ADDRESS`, or the standard one if that is not set or empty.
-#[must_use]
 pub fn system() -> String {
     let standard = || "unix:path=/run/dbus/system_bus_socket".into();
     let named = std::env::var("DBUS_SYSTEM_BUS_ADDRESS").ok();
     named.filter(|address| !address.is_empty()).unwrap_or_else(standard)
 }
 
-/// The path at which native members join the bus of an address (`causeway:path=PATH`), escaped as other addresses are; nothing for one of
-/// sockets.
+/// The path at which native members join the bus of an address (`causeway:path=PATH`); nothing for one of sockets.
 ///
 /// ```
 /// use causeway_bus::client::native_path;
@@ -61,35 +56,23 @@ pub fn system() -> String {
 /// assert_eq!(native_path("causeway:path=/tmp/a%20bus").unwrap().as_os_str(), "/tmp/a bus");
 /// assert_eq!(native_path("unix:path=/tmp/bus"), None);
 /// ```
-#[must_use]
 pub fn native_path(addresses: &str) -> Option<PathBuf> {
-    let value = |address: &str| {
-        let keys = address.strip_prefix("causeway:")?;
-        let path = keys.split(',').find_map(|pair| pair.strip_prefix("path="))?;
-        String::from_utf8(unescaped(path)?).ok()
-    };
-    addresses.split(';').find_map(value).map(PathBuf::from)
+    addresses.split(';').find_map(|address| text(address, "causeway", "path")).map(PathBuf::from)
 }
 
 impl Address {
-    /// Reads a list of addresses; those that are not of a Unix socket are left out.
-    ///
-    /// # Errors
-    /// None of them can be used.
-    pub fn list(text: &str) -> Result<Vec<Address>, Error> {
-        let found: Vec<Address> = text.split(';').filter_map(one).collect();
+    /// Reads a list of addresses; those that are not of a Unix socket are left out, and one at least must be.
+    pub fn list(addresses: &str) -> Result<Vec<Address>, Error> {
+        let found: Vec<Address> = addresses.split(';').filter_map(one).collect();
         if found.is_empty() {
             return Err(Error::Address(format!(
-                "`{text}` is not an address of a Unix socket; write unix:path=PATH or unix:abstract=NAME"
+                "`{addresses}` is not an address of a Unix socket; write unix:path=PATH or unix:abstract=NAME"
             )));
         }
         Ok(found)
     }
 
-    /// Connects; nothing is said yet.
-    ///
-    /// # Errors
-    /// Nothing listens there, or this user may not connect.
+    /// Connects; nothing is said yet. Fails if nothing listens there, or this user may not connect.
     pub fn connect(&self) -> std::io::Result<UnixStream> {
         match self {
             Address::Path(path) => UnixStream::connect(path),
@@ -98,19 +81,14 @@ impl Address {
     }
 }
 
-fn one(text: &str) -> Option<Address> {
-    let keys = text.strip_prefix("unix:")?;
-    keys.split(',').find_map(|pair| match pair.split_once('=')? {
-        ("path", value) => {
-            let path = String::from_utf8(unescaped(value)?).ok()?;
-            Some(Address::Path(path.into()))
-        }
-        ("abstract", value) => Some(Address::Abstract(unescaped(value)?)),
-        ("runtime", "yes") => {
-            Some(Address::Path(PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bus")))
-        }
-        _ => None,
-    })
+fn one(address: &str) -> Option<Address> {
+    let path = || text(address, "unix", "path").map(PathBuf::from);
+    let of_user = || {
+        let asks = text(address, "unix", "runtime")? == "yes";
+        Some(PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").filter(|_| asks)?).join("bus"))
+    };
+    let name = || value(address, "unix", "abstract").map(Address::Abstract);
+    path().map(Address::Path).or_else(name).or_else(|| of_user().map(Address::Path))
 }
 
 #[cfg(test)]
@@ -121,12 +99,8 @@ mod tests {
     fn addresses_are_read_with_their_escapes_and_others_left_out() {
         let list = Address::list("tcp:host=x,port=1;unix:path=/a%20b,guid=12;unix:abstract=/tmp/c").unwrap();
         assert_eq!(list, [Address::Path("/a b".into()), Address::Abstract(b"/tmp/c".to_vec())]);
-        assert!(
-            Address::list("tcp:host=x")
-                .unwrap_err()
-                .to_string()
-                .starts_with("`tcp:host=x` is not an address")
-        );
+        let refused = Address::list("tcp:host=x").unwrap_err().to_string();
+        assert!(refused.starts_with("`tcp:host=x` is not an address"), "{refused}");
         assert!(Address::list("unix:path=%zz").is_err());
     }
 

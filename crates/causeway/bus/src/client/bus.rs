@@ -30,7 +30,6 @@ pub struct Bus {
     observer: Option<Box<dyn Observer>>,
 }
 
-/// What messages travel over.
 #[derive(Debug)]
 enum Link {
     Socket(Socket),
@@ -49,17 +48,11 @@ pub trait Layer: fmt::Debug + Send {
     fn below(&mut self) -> &mut Bus;
 
     /// Sends a message, as [`Bus::send_with_fds`].
-    ///
-    /// # Errors
-    /// Those of the connection below.
     fn send(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         self.below().send_with_fds(message, fds)
     }
 
     /// Receives a message, as [`Bus::receive`].
-    ///
-    /// # Errors
-    /// Those of the connection below.
     fn receive(&mut self, timeout: Duration) -> Result<Option<Vec<u8>>, Error>;
 }
 
@@ -83,19 +76,13 @@ pub struct Seen<'a> {
 }
 
 impl Bus {
-    /// Connects to the bus at an address: as a native member at one of those (`causeway:path=PATH`), else over the first socket of the
-    /// list that answers.
-    ///
-    /// # Errors
-    /// No address can be used, or the bus does not accept the connection.
+    /// Connects to a bus: as a native member where one of the addresses is native, else over the first socket that
+    /// answers. Fails if no address can be used, or the bus does not accept the connection.
     pub fn open(addresses: &str) -> Result<Bus, Error> {
         Bus::open_with(addresses, ConnectionOptions::default())
     }
 
     /// As [`open`](Bus::open); the options are those of a native member.
-    ///
-    /// # Errors
-    /// As [`open`](Bus::open).
     pub fn open_with(addresses: &str, options: ConnectionOptions) -> Result<Bus, Error> {
         match native_path(addresses) {
             Some(path) => Bus::join(&path, options),
@@ -104,9 +91,6 @@ impl Bus {
     }
 
     /// Joins the bus with this native socket.
-    ///
-    /// # Errors
-    /// Nobody serves there, or the bus refuses.
     pub fn join(path: &Path, options: ConnectionOptions) -> Result<Bus, Error> {
         let connection = Connection::open_with(path, options)
             .map_err(|source| Error::Join { path: path.into(), source })?;
@@ -114,11 +98,7 @@ impl Bus {
         Ok(Bus::over(Link::Member { connection: Box::new(connection), path: path.into() }, unique_name))
     }
 
-    /// Connects to the first socket of a list of addresses that answers, authenticates as this user, and says Hello. Native addresses
-    /// are passed over.
-    ///
-    /// # Errors
-    /// As [`open`](Bus::open).
+    /// Connects to the first socket that answers, authenticates as this user, and says Hello. Native addresses are passed over.
     pub fn connect(addresses: &str) -> Result<Bus, Error> {
         let mut failed = None;
         for address in Address::list(addresses)? {
@@ -135,16 +115,13 @@ impl Bus {
         Err(failed.expect("a list of addresses is not empty"))
     }
 
-    /// Authenticates on a stream. Nothing is said to the driver: the other end may be no bus.
-    ///
-    /// # Errors
-    /// The other end does not accept this user, or not in time.
+    /// Authenticates on a stream. Nothing is said to the driver: the other end may be no bus. Fails if the other end
+    /// does not accept this user, or not in time.
     pub fn authenticated(stream: UnixStream) -> Result<Bus, Error> {
         Ok(Bus::over(Link::Socket(Socket::authenticated(stream)?), String::new()))
     }
 
     /// A connection through a layer, with this unique name.
-    #[must_use]
     pub fn layered(layer: Box<dyn Layer>, unique_name: &str) -> Bus {
         Bus::over(Link::Layer(layer), unique_name.into())
     }
@@ -154,35 +131,22 @@ impl Bus {
     }
 
     /// This connection's name on the bus; empty where there is no bus.
-    #[must_use]
     pub fn unique_name(&self) -> &str {
         &self.unique_name
     }
 
     /// Is this a native member, or a monitor of a native bus?
-    #[must_use]
     pub fn is_native(&self) -> bool {
         matches!(self.link, Link::Member { .. } | Link::Monitor(_))
     }
 
     /// Sends a message and returns its serial. A native member waits for space until other members have read.
-    ///
-    /// # Errors
-    /// It cannot be written, or is too long.
-    ///
-    /// # Panics
-    /// As [`Builder::build`], for names that are not valid.
     pub fn send(&mut self, message: &Builder<'_>) -> Result<u32, Error> {
         self.send_with_fds(message, &[])
     }
 
-    /// Sends a message with copies of descriptors, whose number the message says itself, and returns its serial.
-    ///
-    /// # Errors
-    /// As [`send`](Bus::send), and where the descriptors are not passed on.
-    ///
-    /// # Panics
-    /// As [`send`](Bus::send).
+    /// Sends a message with copies of descriptors, whose number the message says itself, and returns its serial. Fails
+    /// as [`send`](Bus::send), and where the descriptors are not passed on.
     pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         let since = Instant::now();
         let built = |serial| message.build(serial).map_err(|too_long| Error::Io(io::Error::other(too_long)));
@@ -207,10 +171,7 @@ impl Bus {
         Ok(self.last_serial)
     }
 
-    /// Sends bytes as they are, over a socket.
-    ///
-    /// # Errors
-    /// They cannot be written; a native member has no stream of bytes.
+    /// Sends bytes as they are, over a socket. A native member has no stream of bytes.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let since = Instant::now();
         match &mut self.link {
@@ -223,7 +184,6 @@ impl Bus {
     }
 
     /// The serial of the message that was sent last.
-    #[must_use]
     pub fn last_serial(&self) -> u32 {
         self.last_serial
     }
@@ -258,24 +218,13 @@ impl Bus {
         }
     }
 
-    /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`receive`](Bus::receive).
-    ///
-    /// # Errors
-    /// The reply is an error or does not come in time.
-    ///
-    /// # Panics
-    /// As [`send`](Bus::send).
+    /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`receive`](Bus::receive). Fails
+    /// if the reply is an error or does not come in time.
     pub fn call(&mut self, message: &Builder<'_>, timeout: Duration) -> Result<Vec<u8>, Error> {
         self.call_with_fds(message, &[], timeout)
     }
 
     /// Calls with copies of descriptors and waits for the reply, in the manner of [`call`](Bus::call).
-    ///
-    /// # Errors
-    /// As [`call`](Bus::call) and [`send_with_fds`](Bus::send_with_fds).
-    ///
-    /// # Panics
-    /// As [`send`](Bus::send).
     pub fn call_with_fds(
         &mut self,
         message: &Builder<'_>,
@@ -303,17 +252,11 @@ impl Bus {
     }
 
     /// Calls a method of the bus itself and waits for the reply.
-    ///
-    /// # Errors
-    /// As [`call`](Bus::call).
     pub fn ask_driver(&mut self, member: &str, body: Body) -> Result<Vec<u8>, Error> {
         self.call(&Builder::of_driver(member).body(body), TIMEOUT)
     }
 
     /// From now on signals come that a match rule selects.
-    ///
-    /// # Errors
-    /// The bus refuses the rule, or as [`call`](Bus::call).
     pub fn add_match(&mut self, rule: &str) -> Result<(), Error> {
         if let Link::Member { connection, .. } = &mut self.link {
             return Ok(connection.add_match(rule)?);
@@ -322,18 +265,12 @@ impl Bus {
     }
 
     /// Asks for a name, with the flags of D-Bus; returns the number of the answer.
-    ///
-    /// # Errors
-    /// As [`call`](Bus::call).
     pub fn request_name(&mut self, name: &str, flags: u32) -> Result<u32, Error> {
         let reply = self.ask_driver("RequestName", Body::default().text(name).u32(flags))?;
         Ok(Args::of(&reply).first_u32().unwrap_or_default())
     }
 
     /// The unique name of the owner of a name, if it has one.
-    ///
-    /// # Errors
-    /// As [`call`](Bus::call).
     pub fn name_owner(&mut self, name: &str) -> Result<Option<String>, Error> {
         if let Link::Member { connection, .. } = &self.link {
             return Ok(connection.name_owner(name));
@@ -345,10 +282,8 @@ impl Bus {
         }
     }
 
-    /// From now on this connection receives every message of the bus and sends none.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] where the bus does not let it; the connection failed.
+    /// From now on this connection receives every message of the bus and sends none. Fails with [`Error::Refused`]
+    /// where the bus does not let it.
     pub fn become_monitor(&mut self) -> Result<(), Error> {
         match &mut self.link {
             Link::Socket(_) => {
@@ -367,10 +302,8 @@ impl Bus {
         }
     }
 
-    /// The next message, or nothing if none comes within `timeout`. Zero looks without waiting.
-    ///
-    /// # Errors
-    /// The bus closed the connection, or sent an invalid message.
+    /// The next message, or nothing if none comes within `timeout`. Zero looks without waiting. Fails if the bus closed
+    /// the connection, or sent an invalid message.
     pub fn receive(&mut self, timeout: Duration) -> Result<Option<Vec<u8>>, Error> {
         match self.kept.pop_front() {
             Some(kept) => Ok(Some(kept)),
@@ -400,9 +333,6 @@ impl Bus {
     }
 
     /// Makes the descriptor of a native member, which its program waits for; that of a socket is always there.
-    ///
-    /// # Errors
-    /// The kernel's, or the bus has ended.
     pub fn use_descriptor(&mut self) -> Result<(), Error> {
         match &mut self.link {
             Link::Member { connection, .. } => Ok(connection.use_descriptor()?),
@@ -411,9 +341,6 @@ impl Bus {
     }
 
     /// To be called before the descriptor is waited for; false if there is something to receive already.
-    ///
-    /// # Panics
-    /// [`use_descriptor`](Bus::use_descriptor) was not called before.
     pub fn prepare_to_wait(&mut self) -> bool {
         self.kept.is_empty()
             && match &mut self.link {
@@ -423,11 +350,9 @@ impl Bus {
             }
     }
 
-    /// Gives up the connection for its socket: with what was read from it and not handed out yet, message by message as far as they
-    /// are whole, and the serial that was used last. The socket waits without a limit then.
-    ///
-    /// # Errors
-    /// A native member has no socket.
+    /// Gives up the connection for its socket: with what was read from it and not handed out yet, message by message as
+    /// far as they are whole, and the serial that was used last. The socket waits without a limit then. A native member
+    /// has none.
     pub fn into_parts(self) -> Result<(UnixStream, Vec<u8>, u32), Error> {
         let Link::Socket(socket) = self.link else { return Err(no_stream()) };
         let mut unread: Vec<u8> = self.kept.into_iter().flatten().collect();

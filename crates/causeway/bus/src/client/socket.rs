@@ -1,25 +1,18 @@
 //! The bytes of a connection over a Unix socket: authentication, messages out and in, descriptors with them.
 
-use std::io::{self, IoSlice, IoSliceMut, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::sasl::{self, Next};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+use causeway_os::socket::{MAX_FDS, recv_with_fds, send_with_fds};
 
 use super::{Error, TIMEOUT};
 use crate::wire::{Fault, message_bytes};
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// Most descriptors of one message, by the limit of the kernel.
-const MOST_FDS: usize = 253;
 
-/// A stream that is authenticated.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub stream: UnixStream,
@@ -29,7 +22,6 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Authenticates as this user.
     pub fn authenticated(stream: UnixStream) -> Result<Socket, Error> {
         stream.set_write_timeout(Some(TIMEOUT))?;
         let mut socket = Socket { stream, received: Vec::new(), used: 0 };
@@ -66,20 +58,7 @@ impl Socket {
 
     /// Writes bytes, the descriptors with the first of them.
     pub fn write(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
-        let mut rest = bytes;
-        if !fds.is_empty() {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            if !control.push(SendAncillaryMessage::ScmRights(fds)) {
-                return Err(Error::Io(rustix::io::Errno::TOOMANYREFS.into()));
-            }
-            let parts = [IoSlice::new(rest)];
-            let sent = rustix::io::retry_on_intr(|| {
-                sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL)
-            });
-            rest = &rest[sent.map_err(io::Error::from)?..];
-        }
-        Ok(self.stream.write_all(rest)?)
+        Ok(send_with_fds(&self.stream, bytes, fds).map_err(io::Error::from)?)
     }
 
     /// The next message. Descriptors that come meanwhile are put into `kept`, or closed.
@@ -105,7 +84,6 @@ impl Socket {
         }
     }
 
-    /// The next line of the authentication protocol.
     fn line(&mut self) -> Result<Vec<u8>, Error> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -131,26 +109,18 @@ impl Socket {
         self.stream.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
         let start = self.received.len();
         self.received.resize(start + CHUNK_BYTES, 0);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
-        let mut descriptors = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut self.received[start..])];
-        let got = recvmsg(&self.stream, &mut parts, &mut descriptors, RecvFlags::CMSG_CLOEXEC);
-        // Dropping closes those that are not wanted.
-        if let Some(kept) = kept {
-            for item in descriptors.drain() {
-                if let RecvAncillaryMessage::ScmRights(fds) = item {
-                    kept.extend(fds);
-                }
-            }
-        }
-        drop(descriptors);
-        let count = got.as_ref().map_or(0, |got| got.bytes);
-        self.received.truncate(start + count);
+        let got = recv_with_fds(&self.stream, &mut self.received[start..], MAX_FDS);
+        self.received.truncate(start + got.as_ref().map_or(0, |(count, _)| *count));
         match got {
-            Ok(_) if count == 0 => Err(Error::Closed),
-            Ok(_) => Ok(true),
-            Err(rustix::io::Errno::AGAIN) => Ok(false),
-            Err(rustix::io::Errno::INTR) => Ok(Instant::now() < deadline),
+            Ok((0, _)) => Err(Error::Closed),
+            Ok((_, descriptors)) => {
+                // Those that are not wanted are closed here.
+                if let Some(kept) = kept {
+                    kept.extend(descriptors);
+                }
+                Ok(true)
+            }
+            Err(error) if error.os().kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(io::Error::from(error).into()),
         }
     }

@@ -1,9 +1,7 @@
-//! Values by the serials of messages. The value that was added last lies apart: a program that makes one call after the other finds it
-//! without a hash.
+//! Values by serials. What was added last lies apart: a program that makes one call after the other finds it without a hash.
 
 use rustc_hash::FxHashMap;
 
-/// A map from serials.
 #[derive(Debug)]
 pub(super) struct BySerial<V> {
     /// What was added last, unless it was removed.

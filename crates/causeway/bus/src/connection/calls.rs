@@ -10,11 +10,30 @@ use super::pending::Pending;
 use super::sending::{Outgoing, check};
 use super::sleep::{end_after, has_passed};
 use super::{Call, Connection, Message, Reply};
+use crate::authority::{DRIVER, DRIVER_PATH};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, To};
 use crate::shared::filter::unique_number;
 use crate::shared::order::Statistic;
+
+/// What a call goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Callee<'a> {
+    pub destination: &'a str,
+    pub path: &'a str,
+    pub interface: &'a str,
+    pub member: &'a str,
+}
+
+impl<'a> Callee<'a> {
+    pub fn driver(member: &'a str) -> Callee<'a> {
+        Callee { destination: DRIVER, path: DRIVER_PATH, interface: DRIVER, member }
+    }
+}
+
+/// How a call is answered: with a payload, or with the name and the text of an error.
+type Answer<'a> = std::result::Result<Payload, (&'a str, &'a str)>;
 
 impl Connection {
     /// Calls a method and waits for the reply.
@@ -30,15 +49,17 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<Reply> {
-        let serial = self.start_call(destination, path, interface, member, body)?;
+        self.call_and_wait(&Callee { destination, path, interface, member }, body.into())
+    }
+
+    #[inline]
+    pub(super) fn call_and_wait(&mut self, callee: &Callee<'_>, payload: Payload) -> Result<Reply> {
+        let serial = self.send_call(0, callee, payload)?;
         self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
     }
 
     /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,
     /// the bus gets the call: it may start a service that takes the name, and passes the call on then.
-    ///
-    /// # Errors
-    /// As [`Connection::call`], as far as it is known at once.
     pub fn start_call(
         &mut self,
         destination: &str,
@@ -47,13 +68,10 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<u32> {
-        self.send_call(0, destination, path, (interface, member), body.into())
+        self.send_call(0, &Callee { destination, path, interface, member }, body.into())
     }
 
     /// Calls a method and wants no reply.
-    ///
-    /// # Errors
-    /// As [`Connection::start_call`].
     pub fn call_without_reply(
         &mut self,
         destination: &str,
@@ -62,19 +80,12 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let flags = FLAG_NO_REPLY_EXPECTED;
-        self.send_call(flags, destination, path, (interface, member), body.into()).map(drop)
+        let callee = Callee { destination, path, interface, member };
+        self.send_call(FLAG_NO_REPLY_EXPECTED, &callee, body.into()).map(drop)
     }
 
-    fn send_call(
-        &mut self,
-        flags: u8,
-        destination: &str,
-        path: &str,
-        (interface, member): (&str, &str),
-        payload: Payload,
-    ) -> Result<u32> {
-        let call = self.prepare_call(flags, destination, path, (interface, member), payload)?;
+    fn send_call(&mut self, flags: u8, callee: &Callee<'_>, payload: Payload) -> Result<u32> {
+        let call = self.prepare_call(flags, callee, payload)?;
         let serial = call.serial;
         if let Err(error) = self.send(call) {
             self.drop_call(serial);
@@ -89,9 +100,7 @@ impl Connection {
     pub(crate) fn prepare_call(
         &mut self,
         flags: u8,
-        destination: &str,
-        path: &str,
-        (interface, member): (&str, &str),
+        &Callee { destination, path, interface, member }: &Callee<'_>,
         Payload { body, descriptors }: Payload,
     ) -> Result<Outgoing> {
         let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
@@ -128,10 +137,7 @@ impl Connection {
         Err(Error::method(name::LIMITS_EXCEEDED, format!("too many pending calls: {open} of at most {most}")))
     }
 
-    /// Waits for the reply to a call, at most for `timeout`.
-    ///
-    /// # Errors
-    /// As [`Connection::call`]; [`Error::Invalid`] if no such call is under way.
+    /// Waits for the reply to a call, at most for `timeout`; [`Error::Invalid`] if no such call is under way.
     pub fn finish_call(&mut self, serial: u32, timeout: Duration) -> Result<Reply> {
         self.await_reply(serial, clock::monotonic_ns(), timeout)
     }
@@ -166,8 +172,7 @@ impl Connection {
         }
     }
 
-    /// Is there no reply of this connection without the authority? It carries the bus itself and clients, and hands out the outboxes of
-    /// members that have exchanged nothing yet.
+    /// Is there no reply of this connection without the authority? It carries the bus and clients, and hands out new outboxes.
     pub(super) fn needs_authority(&self, id: u64) -> bool {
         let directory = self.port.directory();
         let carrier = directory.find(id).and_then(|peer| directory.active_carrier(peer, id));
@@ -175,9 +180,6 @@ impl Connection {
     }
 
     /// Is the reply there already, so that [`Connection::finish_call`] does not wait?
-    ///
-    /// # Errors
-    /// The bus or this connection has ended.
     pub fn is_finished(&mut self, serial: u32) -> Result<bool> {
         self.drain(usize::MAX)?;
         Ok(self.replies.get(serial).is_some() || self.pending.get(serial).is_none())
@@ -190,30 +192,20 @@ impl Connection {
         self.publish_pending();
     }
 
-    /// Answers a call.
-    ///
-    /// # Errors
-    /// The bus or this connection has ended. A caller that is gone is not an error.
+    /// Answers a call. A caller that is gone is not an error.
     pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
         self.answer(call, Ok(body.into()))
     }
 
-    /// Answers a call with an error. One that is refused with `UnknownMethod` and that this library can answer itself gets that answer instead:
-    /// `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, and `Introspect` as [`Connection::serve`] answers it.
-    ///
-    /// # Errors
-    /// As [`Connection::reply`]; [`Error::Invalid`] for an invalid error name.
+    /// Answers a call with an error of a valid name. Where this library can answer what is refused with `UnknownMethod` it
+    /// does: `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, `Introspect` as for [`Connection::serve`].
     pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
         self.answer(call, Err((error, text)))
     }
 
     #[inline]
-    pub(super) fn answer(
-        &mut self,
-        call: &Call,
-        outcome: std::result::Result<Payload, (&str, &str)>,
-    ) -> Result<()> {
-        match self.prepare_answer(call, outcome)? {
+    fn answer(&mut self, call: &Call, answer: Answer<'_>) -> Result<()> {
+        match self.prepare_answer(call, answer)? {
             Some(answer) => self.send(answer),
             None => Ok(()),
         }
@@ -221,12 +213,8 @@ impl Connection {
 
     /// An answer, ready to be sent; `None` if the caller wants none or is gone.
     #[inline]
-    pub(crate) fn prepare_answer(
-        &mut self,
-        call: &Call,
-        outcome: std::result::Result<Payload, (&str, &str)>,
-    ) -> Result<Option<Outgoing>> {
-        if let Err((error, _)) = outcome {
+    pub(crate) fn prepare_answer(&mut self, call: &Call, answer: Answer<'_>) -> Result<Option<Outgoing>> {
+        if let Err((error, _)) = answer {
             check(error, names::is_interface, "error name")?;
         }
         if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
@@ -236,14 +224,15 @@ impl Connection {
         let caller = call.sender_name();
         let to = self.find_sender(call, caller);
         let serial = self.next_serial();
-        let (reply, descriptors) = match outcome {
+        let (reply, descriptors) = match answer {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
             Err((error, text)) => {
                 let is_unknown = error == name::UNKNOWN_METHOD;
-                match is_unknown.then(|| self.answer_to_refused(&call.header())).flatten() {
-                    Some(body) => (Builder::reply(answered).body(body), Vec::new()),
-                    None => (Builder::error(answered, error).body(Body::default().text(text)), Vec::new()),
-                }
+                let reply = match is_unknown.then(|| self.answer_to_refused(&call.header())).flatten() {
+                    Some(body) => Builder::reply(answered).body(body),
+                    None => Builder::error(answered, error).body(Body::default().text(text)),
+                };
+                (reply, Vec::new())
             }
         };
         let reply = reply.destination(caller).sender(&self.name);
@@ -268,24 +257,23 @@ impl Connection {
         }
         self.pending.remove(serial);
         self.publish_pending();
-        if let Some(call) = self.raw.remove(serial) {
-            return self.put_reply(call, message);
+        match self.raw.remove(serial) {
+            Some(call) => self.put_reply(call, message),
+            None => self.keep_reply(serial, Ok(message)),
         }
+    }
+
+    #[inline]
+    fn keep_reply(&mut self, serial: u32, reply: Result<Message>) {
         self.delivered += 1;
-        self.replies.insert(serial, Ok(message));
+        self.replies.insert(serial, reply);
     }
 
     /// Ends a call of the one that was called, because its reply cannot be had.
-    pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
+    pub(super) fn fail_call(&mut self, serial: u32, callee: u64, why: &str) {
         if self.pending.get(serial).is_some_and(|pending| pending.callee == callee || pending.is_passed_on) {
-            self.pending.remove(serial);
+            self.end_call(serial, name::LIMITS_EXCEEDED, why, self.port.cursor());
             self.publish_pending();
-            if let Some(call) = self.raw.remove(serial) {
-                let (name, position) = (error.name().unwrap_or(name::NO_REPLY), self.port.cursor());
-                return self.put_error(call, serial, name, &error.to_string(), position);
-            }
-            self.delivered += 1;
-            self.replies.insert(serial, Err(error));
         }
     }
 
@@ -307,15 +295,18 @@ impl Connection {
 
     pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {
         for serial in self.pending.serials(which) {
-            self.pending.remove(serial);
-            if let Some(call) = self.raw.remove(serial) {
-                self.put_error(call, serial, name::NO_REPLY, why, position);
-                continue;
-            }
-            self.delivered += 1;
-            self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
+            self.end_call(serial, name::NO_REPLY, why, position);
         }
         self.publish_pending();
+    }
+
+    /// Ends a call without a reply, as of this position in the log.
+    fn end_call(&mut self, serial: u32, error: &str, why: &str, position: u64) {
+        self.pending.remove(serial);
+        match self.raw.remove(serial) {
+            Some(call) => self.put_error(call, serial, error, why, position),
+            None => self.keep_reply(serial, Err(Error::method(error, why))),
+        }
     }
 }
 

@@ -23,10 +23,7 @@ pub(super) struct Undeliverable {
 }
 
 impl Connection {
-    /// Leaves with the authority what of a message does not go into the outbox. After this it can be sent.
-    ///
-    /// # Errors
-    /// `LimitsExceeded`; `ServiceUnknown` if the destination is gone; the authority is.
+    /// Leaves with the authority what of a message does not go into the outbox: then it can be sent.
     pub(super) fn stage(
         &mut self,
         to: To,
@@ -39,12 +36,8 @@ impl Connection {
         if !is_in_file && descriptors.is_empty() {
             return Ok(TransferRef::default());
         }
-        check_staged(
-            &layout.header(bytes),
-            descriptors.len() + usize::from(is_in_file),
-            longest,
-            is_in_file,
-        )?;
+        let count = descriptors.len() + usize::from(is_in_file);
+        check_staged(&layout.header(bytes), count, longest, is_in_file)?;
         let file = if is_in_file { Some(body::write(bytes)?) } else { None };
         let fds: Vec<BorrowedFd<'_>> = file.iter().chain(descriptors).map(AsFd::as_fd).collect();
         self.last_token = self.last_token.wrapping_add(1).max(1);
@@ -112,12 +105,8 @@ impl Connection {
                 self.undeliverable.push(Undeliverable { caller, serial, why: error.to_string() });
             }
             RETURN | ERROR => {
-                let text = format!("the reply came without its descriptors or its body: {error}");
-                self.fail_call(
-                    header.reply_serial,
-                    header.sender,
-                    Error::method(name::LIMITS_EXCEEDED, text),
-                );
+                let why = format!("the reply came without its descriptors or its body: {error}");
+                self.fail_call(header.reply_serial, header.sender, &why);
             }
             _ => {}
         }

@@ -45,7 +45,7 @@ impl Destination {
         let (peer, id, owner) = match unique_number(name) {
             Some(id) => (directory.find(id)?, id, None),
             None => {
-                let owner = directory.read_owner(name)?;
+                let owner = directory.owner(name)?;
                 (owner.peer, owner.id, Some(owner))
             }
         };

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use causeway_os::Context;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -14,12 +15,12 @@ use crate::error::{Error, Result, name};
 use crate::port::Descriptors;
 use crate::shared::ABI;
 
+const CONNECT: &str = "connect to the bus at";
 /// How long the authority may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a bus may be full before a process that wants to join gives up.
 const JOIN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A connection to the authority.
 #[derive(Debug)]
 pub struct Link {
     socket: OwnedFd,
@@ -32,9 +33,6 @@ pub struct Link {
 
 impl Link {
     /// Connects and joins, as a member with its outbox, or as a monitor. Returns the welcome and its descriptors.
-    ///
-    /// # Errors
-    /// Nobody serves there, or the bus refuses.
     pub fn join(path: &Path, outbox: Option<BorrowedFd<'_>>) -> Result<(Link, Packet, Vec<OwnedFd>)> {
         let start = Instant::now();
         loop {
@@ -42,7 +40,7 @@ impl Link {
             let words = [u64::from(ABI), u64::from(outbox.is_none()), 0, 0];
             match control::send(&link.socket, &Packet::new(Kind::Join, words), outbox.as_slice()) {
                 // It was refused before it asked: the reason can be read.
-                Err(Error::Os(error)) if is(&error, Errno::PIPE) || is(&error, Errno::CONNRESET) => {}
+                Err(error) if error.is(Errno::PIPE) || error.is(Errno::CONNRESET) => {}
                 sent => sent?,
             }
             match link.answer() {
@@ -64,12 +62,11 @@ impl Link {
     }
 
     fn connect(path: &Path) -> Result<Link> {
-        let os = |error| causeway_os::Error::new("connect to the bus at", path.display().to_string(), error);
-        let flags = SocketFlags::CLOEXEC;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(os)?;
-        let address = SocketAddrUnix::new(path).map_err(os)?;
-        rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address)).map_err(os)?;
+        let (on, flags) = (|| path.display().to_string(), SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let socket = socket.context(CONNECT, on)?;
+        let address = SocketAddrUnix::new(path).context(CONNECT, on)?;
+        rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address)).context(CONNECT, on)?;
         Ok(Link { socket, why: None, is_gone: false, watched: None })
     }
 
@@ -78,22 +75,18 @@ impl Link {
         self.watched = Some(watched);
     }
 
-    /// The socket.
     pub fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// Sends a request and waits for its answer.
-    ///
-    /// # Errors
-    /// [`Error::AuthorityGone`], [`Error::Disconnected`], or no answer in time.
+    /// Sends a request and waits for its answer, which must come in time.
     pub fn ask(&mut self, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<(Packet, Vec<OwnedFd>)> {
         if self.is_gone {
             return Err(self.end());
         }
         match control::send(&self.socket, packet, fds) {
             Ok(()) => self.answer(),
-            Err(Error::Os(error)) if is(&error, Errno::TOOMANYREFS) => {
+            Err(error) if error.is(Errno::TOOMANYREFS) => {
                 let text = "too many file descriptors of this user are in flight";
                 Err(Error::method(name::LIMITS_EXCEEDED, text))
             }
@@ -134,9 +127,9 @@ impl Link {
                 Ok(Some((Packet { kind: Kind::Disconnected, text, .. }, _))) => self.why = Some(text),
                 Ok(Some(answer)) => return Ok(answer),
                 // An answer whose descriptors did not fit into the table of this process.
-                Err(Error::Os(error)) if is(&error, Errno::MFILE) => return Err(Error::Os(error)),
+                Err(error) if error.is(Errno::MFILE) => return Err(error),
                 // The authority has not read all that was sent. What it said before can be read after that.
-                Err(Error::Os(error)) if is(&error, Errno::CONNRESET) && !was_reset => was_reset = true,
+                Err(error) if error.is(Errno::CONNRESET) && !was_reset => was_reset = true,
                 // A reset is an end, too.
                 Ok(None) | Err(Error::Os(_)) => {
                     self.is_gone = true;
@@ -165,8 +158,12 @@ impl Link {
     }
 }
 
-fn is(error: &causeway_os::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
+pub fn descriptors<const COUNT: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; COUNT]> {
+    fds.try_into().map_err(|_| incomplete("descriptors are missing"))
+}
+
+pub fn incomplete(what: &str) -> Error {
+    Error::Refused(format!("incomplete welcome from the bus: {what}"))
 }
 
 impl Descriptors for Link {

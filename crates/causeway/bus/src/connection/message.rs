@@ -48,32 +48,27 @@ impl Message {
     }
 
     /// Its header.
-    #[must_use]
     pub fn header(&self) -> Header<'_> {
         self.0.layout.header(&self.0.received.bytes)
     }
 
     /// Its arguments, marshalled.
-    #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.0.received.bytes[self.0.layout.header_bytes()..]
     }
 
     /// The byte order of its arguments.
-    #[must_use]
     pub fn endian(&self) -> Endian {
         self.header().endian
     }
 
     /// Its arguments as far as they are strings, object paths and unsigned numbers; up to the first that is not valid.
-    #[must_use]
     pub fn args(&self) -> Vec<Arg<'_>> {
         let header = self.header();
         Args::new(&header, &self.0.received.bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
     }
 
     /// Its first argument, if that is a string.
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         match Args::new(&self.header(), self.body()).next() {
             Some(Ok(Arg::Text(text))) => Some(text),
@@ -83,32 +78,27 @@ impl Message {
 
     /// Takes the descriptors that came with it, in the order in which arguments of type `h` count them. Clones of the message share
     /// them: they are taken once. Those that are not taken are closed with the message.
-    #[must_use]
     pub fn take_descriptors(&self) -> Vec<OwnedFd> {
         self.0.received.descriptors.take()
     }
 
     /// Are its arguments out of reach? Only a [`Monitor`](crate::Monitor) gets such messages: those that are too long for an outbox.
     /// [`Message::body`] and [`Message::args`] are empty then; [`Header::message_bytes`] says how long it is.
-    #[must_use]
     pub fn is_header_only(&self) -> bool {
         self.0.received.is_header_only()
     }
 
     /// All its bytes. Those of a message that was too long for an outbox lie where its sender has put them: they are mapped, not copied.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0.received.bytes
     }
 
     /// Its position in the one order of the bus.
-    #[must_use]
     pub fn position(&self) -> u64 {
         self.0.received.position
     }
 
     /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
-    #[must_use]
     pub fn sent_ns(&self) -> u64 {
         self.0.received.header.sent_ns
     }
@@ -177,7 +167,6 @@ pub enum Incoming {
 
 impl Incoming {
     /// The message, if it is one.
-    #[must_use]
     pub fn message(&self) -> Option<&Message> {
         match self {
             Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message) => {

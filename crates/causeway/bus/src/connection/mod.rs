@@ -1,18 +1,4 @@
 //! A member of a bus: calls, replies, signals, names, matches.
-//!
-//! | file | what it has |
-//! |---|---|
-//! | `options` | settings and statistics |
-//! | `calls`, `pending`, `by_serial` | calls and replies; calls without a reply; both by their serials |
-//! | `message` | messages as programs see them |
-//! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
-//! | `raw` | whole messages, for programs that build and read them themselves |
-//! | `descriptors` | what of a message is staged outside of the log |
-//! | `names`, `rules` | names and match rules |
-//! | `standard` | what this library answers in the place of the program |
-//! | `destinations` | where messages for a name go |
-//! | `headers` | headers that were checked before |
-//! | `link`, `watcher` | the control socket, and the thread that sees its end |
 
 mod by_serial;
 mod calls;
@@ -35,15 +21,16 @@ mod watcher;
 pub use message::{Call, Incoming, Message, Reply};
 pub use options::{ConnectionOptions, Statistics};
 
+pub(crate) use link::{Link, descriptors};
+#[cfg(feature = "zbus")]
+pub(crate) use raw::is_for_driver;
 #[cfg(feature = "tokio")]
-pub(crate) use calls::outcome;
-pub(crate) use link::Link;
-#[cfg(feature = "tokio")]
-pub(crate) use names::{name_reply, release_reply};
-#[cfg(feature = "tokio")]
-pub(crate) use receiving::Taken;
-#[cfg(feature = "tokio")]
-pub(crate) use sending::Outgoing;
+pub(crate) use {
+    calls::{Callee, outcome},
+    names::{name_reply, release_reply},
+    receiving::Taken,
+    sending::Outgoing,
+};
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,7 +43,7 @@ use causeway_os::memory::Access;
 use causeway_os::sched;
 
 use crate::authority::unique_name;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::port::{AUTHORITY, Port};
 use crate::shared::directory::Directory;
 use crate::shared::order::OrderLog;
@@ -70,7 +57,7 @@ use rules::Rule;
 use sending::Writer;
 use watcher::Watched;
 
-/// A member of a bus.
+/// A member of a bus. What it is asked to do fails when the bus or this connection has ended.
 ///
 /// ```no_run
 /// use causeway_bus::{Connection, Incoming, wire::Body};
@@ -94,7 +81,6 @@ pub struct Connection {
     next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
-    /// Headers of received messages.
     headers: KnownHeaders,
     /// What the program has said of its objects.
     objects: Objects,
@@ -123,33 +109,23 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Joins the bus that is served at a path.
-    ///
-    /// # Errors
-    /// Nobody serves there, the bus refuses, or the kernel lacks memory or descriptors.
+    /// Joins the bus that is served at a path. Fails if nobody serves there, the bus refuses, or the kernel lacks memory or descriptors.
     pub fn open(path: impl AsRef<Path>) -> Result<Connection> {
         Connection::open_with(path, ConnectionOptions::default())
     }
 
     /// As [`Connection::open`], with settings.
-    ///
-    /// # Errors
-    /// As [`Connection::open`]; an option that is not possible.
     pub fn open_with(path: impl AsRef<Path>, options: ConnectionOptions) -> Result<Connection> {
         let (outbox_fd, mut outbox) = Outbox::create(options.outbox_bytes)?;
         let (mut link, welcome, fds) = Link::join(path.as_ref(), Some(outbox_fd.as_fd()))?;
         let [slot, id, cursor, place] = welcome.words;
-        let Ok([order, directory, authority]) = <[OwnedFd; 3]>::try_from(fds) else {
-            return Err(Error::Refused("incomplete welcome from the bus: descriptors are missing".into()));
-        };
-        let Ok(laggard_deadline) = welcome.text.parse().map(Duration::from_millis) else {
-            return Err(Error::Refused("incomplete welcome from the bus: no laggard deadline".into()));
-        };
+        let [order, directory, authority] = link::descriptors(fds)?;
+        let laggard_deadline = welcome.text.parse().map(Duration::from_millis);
+        let laggard_deadline = laggard_deadline.map_err(|_| link::incomplete("no laggard deadline"))?;
         let order = Arc::new(OrderLog::open(&order, Access::ReadWrite)?);
         let directory = Arc::new(Directory::open(&directory)?);
         let slot = u16::try_from(slot).ok().filter(|slot| usize::from(*slot) < order.slots());
-        let slot =
-            slot.ok_or_else(|| Error::Refused("incomplete welcome from the bus: no valid slot".into()))?;
+        let slot = slot.ok_or_else(|| link::incomplete("no valid slot"))?;
         outbox.begin_at(place as u32);
         let watched = watcher::watch(link.socket(), Arc::clone(&order), slot)?;
         link.set_watched(Arc::clone(&watched));
@@ -191,13 +167,11 @@ impl Connection {
     }
 
     /// The unique name of this connection.
-    #[must_use]
     pub fn unique_name(&self) -> &str {
         &self.name
     }
 
     /// What this connection has done.
-    #[must_use]
     pub fn statistics(&mut self) -> Statistics {
         let end = self.port.find_end();
         self.port.publish_cursor();
@@ -206,7 +180,6 @@ impl Connection {
 
     /// The order log itself, for tests that damage it.
     #[doc(hidden)]
-    #[must_use]
     pub fn order_log(&self) -> &Arc<OrderLog> {
         self.port.order()
     }
@@ -220,9 +193,6 @@ impl Drop for Connection {
 
 impl AsFd for Connection {
     /// Readable when something has come after [`Connection::prepare_to_wait`].
-    ///
-    /// # Panics
-    /// [`Connection::use_descriptor`] was not called before.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.doorbell {
             Some(doorbell) => doorbell.as_fd(),

@@ -2,9 +2,10 @@
 
 use causeway_dbus_wire::wire::{Arg, Body, FLAG_NO_AUTO_START, names};
 
+use super::calls::Callee;
 use super::sending::check;
 use super::{Connection, Message, Reply};
-use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
+use crate::authority::{DRIVER, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
 use crate::shared::directory::State;
@@ -12,25 +13,18 @@ use crate::shared::filter::unique_number;
 
 impl Connection {
     /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
-    ///
-    /// # Errors
-    /// As [`Connection::call`].
     pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
         let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
         Ok(name_reply(&reply))
     }
 
     /// Gives a name up.
-    ///
-    /// # Errors
-    /// As [`Connection::call`].
     pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
         let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
         Ok(release_reply(&reply))
     }
 
     /// All names of the bus, from the directory: no message is sent. Unique names of clients that it does not show are missing.
-    #[must_use]
     pub fn list_names(&self) -> Vec<String> {
         let directory = self.port.directory();
         let unique = (1..directory.peers() as u16).filter_map(|peer| directory.peer(peer));
@@ -42,7 +36,6 @@ impl Connection {
     }
 
     /// The unique name of the owner of a name, from the directory; a unique name, and the name of the bus, own themselves.
-    #[must_use]
     pub fn name_owner(&self, name: &str) -> Option<String> {
         let directory = self.port.directory();
         match unique_number(name) {
@@ -55,23 +48,21 @@ impl Connection {
     }
 
     pub(super) fn call_driver(&mut self, member: &str, body: Body) -> Result<Reply> {
-        self.call(DRIVER, DRIVER_PATH, DRIVER, member, body)
+        self.call_and_wait(&Callee::driver(member), body.into())
     }
 
     /// The GUID of this bus, 32 hexadecimal digits.
-    #[must_use]
     pub fn bus_id(&self) -> String {
         self.port.directory().bus_id()
     }
 
-    /// User and process that serve the bus.
     #[cfg(feature = "zbus")]
     pub(crate) fn credentials_of_bus(&self) -> Option<(u32, u32)> {
         self.port.directory().peer(crate::port::AUTHORITY).map(|authority| (authority.uid, authority.pid))
     }
 
-    /// Where messages for a connection go, from its unique name or one that it owns, without a system call; `None` if the directory does
-    /// not show it.
+    /// Where messages for a unique name, or one that it owns, go, without a system call; `None` if the directory does not show
+    /// it.
     pub(super) fn find(&mut self, name: &str) -> Option<To> {
         if name == DRIVER {
             return Some(TO_BUS);
@@ -97,7 +88,7 @@ impl Connection {
         }
         check(name, names::is_bus_name, "bus name")?;
         let (directory, is_unique) = (self.port.directory(), unique_number(name).is_some());
-        let may_be_unlisted = directory.is_partial() && (is_unique || directory.read_owner(name).is_some());
+        let may_be_unlisted = directory.is_partial() && (is_unique || directory.owner(name).is_some());
         if may_be_unlisted || flags & FLAG_NO_AUTO_START == 0 && !is_unique {
             return Ok(TO_BUS);
         }
@@ -105,7 +96,6 @@ impl Connection {
     }
 }
 
-/// What the reply to `RequestName` says.
 pub(crate) fn name_reply(reply: &Reply) -> NameReply {
     match reply.args().first() {
         Some(Arg::U32(1)) => NameReply::PrimaryOwner,
@@ -115,7 +105,6 @@ pub(crate) fn name_reply(reply: &Reply) -> NameReply {
     }
 }
 
-/// What the reply to `ReleaseName` says.
 pub(crate) fn release_reply(reply: &Reply) -> ReleaseReply {
     match reply.args().first() {
         Some(Arg::U32(1)) => ReleaseReply::Released,

@@ -16,8 +16,7 @@ pub struct ConnectionOptions {
     pub laggard_deadline: Option<Duration>,
     /// How long to poll before sleeping, at most. Nothing on a machine or a process with one CPU.
     pub spin: Duration,
-    /// Bytes of messages that may wait in this process until the program takes them; beyond, the connection fails. One message may
-    /// always wait, however long.
+    /// Bytes of messages that may wait until the program takes them; beyond, the connection fails. One message always may.
     pub inbox_bytes: usize,
     /// May the bus start a service for a call to a name without owner? Otherwise such a call fails without a system call.
     pub auto_start: bool,
@@ -60,8 +59,8 @@ pub struct Statistics {
     pub calls_open: u64,
     /// Messages that were not delivered, because their descriptors or their file could not be had.
     pub incomplete: u64,
-    /// Signals whose space was used again before it looked, because its filter did not ask for them, and messages out of reach since
-    /// the authority is gone.
+    /// Signals that its filter did not ask for and that were overwritten, and messages out of reach since the authority is
+    /// gone.
     pub gone: u64,
 }
 

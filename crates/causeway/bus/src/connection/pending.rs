@@ -59,7 +59,6 @@ impl PendingCalls {
         }
     }
 
-    /// Serials of the calls that `which` selects.
     pub fn serials(&self, which: impl Fn(&Pending) -> bool) -> Vec<u32> {
         self.calls.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| serial).collect()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use causeway_dbus_wire::rule::MatchRule;
 use causeway_dbus_wire::wire::{
-    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, Layout, stamped,
+    Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, Layout, stamped,
 };
 
 use super::sending::Outgoing;
@@ -15,7 +15,6 @@ use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Received, TO_BUS, To};
 use crate::shared::header::BusHeader;
 
-/// Where the flags of a message lie in its bytes.
 const FLAGS_AT: usize = 2;
 
 /// A call that the program has built, until its reply comes.
@@ -39,28 +38,18 @@ enum Change {
 impl Connection {
     /// Sends a message that the program has built, and returns its serial. The `SENDER` is filled in, whatever the message says.
     ///
-    /// The reply to a call comes as [`Incoming::Reply`], in its place among the other messages. That is also what says that nobody has
-    /// the name (`ServiceUnknown`), or that the callee has left (`NoReply`); a call has no timeout. `AddMatch` and
-    /// `RemoveMatch` change the rules of this connection as [`Connection::add_match`] and [`Connection::remove_match`] do, also without
-    /// a reply.
+    /// The reply to a call comes as [`Incoming::Reply`], in its place among other messages, also where nobody has the name
+    /// (`ServiceUnknown`) or the callee has left (`NoReply`); there is no timeout. `AddMatch` and `RemoveMatch` change the
+    /// rules of this connection as [`Connection::add_match`] and [`Connection::remove_match`] do.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an invalid message, or one without destination that is not a signal; [`Error::Method`] with `LimitsExceeded` for what
-    /// is too long, for too many pending calls or too much in flight outside of the log; the bus or this connection has ended.
-    ///
-    /// # Panics
-    /// As [`Builder::build`], for names that are none.
+    /// [`Error::Invalid`] for an invalid message, or one without destination that is not a signal; [`Error::Method`] with
+    /// `LimitsExceeded` for what is too long, for too many pending calls or too much in flight outside of the log.
     pub fn send_message(&mut self, message: &Builder<'_>) -> Result<u32> {
         self.send_message_with_descriptors(message, Vec::new())
     }
 
     /// As [`Connection::send_message`], with descriptors. How many there are is filled in, too.
-    ///
-    /// # Errors
-    /// As [`Connection::send_message`].
-    ///
-    /// # Panics
-    /// As [`Connection::send_message`].
     pub fn send_message_with_descriptors(
         &mut self,
         message: &Builder<'_>,
@@ -70,8 +59,7 @@ impl Connection {
         let message = message.clone().unix_fds(descriptors.len() as u32);
         let bytes = message.sender(&self.name).build(serial);
         let bytes = bytes.map_err(|long| Error::method(name::LIMITS_EXCEEDED, long.to_string()))?;
-        let header =
-            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
+        let header = Header::parse(&bytes)?;
         if header.destination.is_none() && header.kind != Kind::Signal {
             return Err(Error::Invalid("only a signal may have no destination".into()));
         }
@@ -129,9 +117,7 @@ impl Connection {
         if rule.is_some() {
             bytes[FLAGS_AT] &= !FLAG_NO_REPLY_EXPECTED;
         }
-        let stamped =
-            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("invalid message: {fault}")))?;
-        let layout = Layout::of(&stamped, &bytes);
+        let layout = Layout::of(&Header::parse(&bytes)?, &bytes);
         if needs_reply {
             let change = match rule {
                 None => Change::Nothing,
@@ -154,9 +140,6 @@ impl Connection {
     }
 
     /// The next message of any kind, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
-    ///
-    /// # Errors
-    /// The bus or this connection has ended.
     pub fn next_message(&mut self, timeout: Option<Duration>) -> Result<Option<Message>> {
         match self.next(timeout)? {
             None => Ok(None),
@@ -217,16 +200,17 @@ enum Method {
 
 /// The rule that a call of the bus adds or removes.
 fn rule_of(header: &Header<'_>, bytes: &[u8]) -> Option<(Method, MatchRule)> {
-    let is_for_bus = header.kind == Kind::MethodCall
-        && header.destination.is_none_or(|name| name == DRIVER)
-        && header.interface.is_none_or(|interface| interface == DRIVER);
-    let method = match header.member.filter(|_| is_for_bus)? {
+    let method = match header.member.filter(|_| is_for_driver(header))? {
         "AddMatch" => Method::AddMatch,
         "RemoveMatch" => Method::RemoveMatch,
         _ => return None,
     };
-    match Args::new(header, &bytes[header.header_bytes..]).next() {
-        Some(Ok(Arg::Text(text))) => Some((method, text.parse().ok()?)),
-        _ => None,
-    }
+    Some((method, Args::of(bytes).first_text()?.parse().ok()?))
+}
+
+/// Is this a call of the bus itself?
+pub(crate) fn is_for_driver(header: &Header<'_>) -> bool {
+    header.kind == Kind::MethodCall
+        && header.destination.is_none_or(|name| name == DRIVER)
+        && header.interface.is_none_or(|interface| interface == DRIVER)
 }

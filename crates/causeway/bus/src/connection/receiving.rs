@@ -20,11 +20,7 @@ const TAKEN_AT_ONCE: usize = 256;
 const AHEAD_BYTES: usize = 8 << 20;
 
 impl Connection {
-    /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over. Zero looks without
-    /// waiting, as [`Connection::next_now`].
-    ///
-    /// # Errors
-    /// The bus or this connection has ended.
+    /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             // No polling for what comes soon, and no sleep.
@@ -45,9 +41,6 @@ impl Connection {
     ///
     /// Each call also drains the log, up to 8 MiB that the program has not taken yet: nobody
     /// waits for a program that comes back, however long it works on what it has.
-    ///
-    /// # Errors
-    /// As [`Connection::next`].
     pub fn next_now(&mut self) -> Result<Option<Incoming>> {
         self.disarm();
         let ahead_bytes = AHEAD_BYTES.min(self.options.inbox_bytes).max(1);
@@ -86,12 +79,11 @@ impl Connection {
         }
     }
 
-    /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message. Signals
-    /// are discarded. Calls of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were [described](Connection::describe), are answered
-    /// here; of a program that has described none, `Introspect` is answered where `handle` does not know it ([`Connection::reply_error`]).
-    ///
-    /// # Errors
-    /// The bus or this connection has ended. An error of `handle` is the caller's reply.
+    /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message.
+    /// Signals are discarded. Calls of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were
+    /// [described](Connection::describe), are answered here; of a program that has described none, `Introspect` is
+    /// answered where `handle` does not know it ([`Connection::reply_error`]). An error of `handle` is the caller's
+    /// reply.
     pub fn serve(
         &mut self,
         stop: &AtomicBool,
@@ -114,8 +106,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes what is there: some hundred messages at most, for others may send faster than this reads, and none while `ahead_bytes`
-    /// wait for the program. Returns how many.
+    /// Takes what is there: some hundred messages at most, and none while `ahead_bytes` wait for the program. Returns how many.
     pub(super) fn drain(&mut self, ahead_bytes: usize) -> Result<usize> {
         let mut count = 0;
         while count < TAKEN_AT_ONCE && self.inbox_bytes < ahead_bytes {
@@ -198,7 +189,6 @@ impl Connection {
 /// For the tasks of a runtime, which take one message after the other.
 #[cfg(feature = "tokio")]
 impl Connection {
-    /// How long a call waits for its reply.
     pub(crate) fn call_timeout(&self) -> Duration {
         self.options.call_timeout
     }
@@ -237,7 +227,6 @@ impl Connection {
     }
 }
 
-/// What was taken from the bus.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub(crate) enum Taken {

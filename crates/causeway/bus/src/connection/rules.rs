@@ -1,6 +1,6 @@
 //! Match rules of a connection, and which signals they want.
 
-use causeway_dbus_wire::rule::{MatchRule, Owners};
+use causeway_dbus_wire::rule::{BadRule, MatchRule, Owners};
 use causeway_dbus_wire::wire::{Arg, Body, Header};
 
 use super::{Connection, Message};
@@ -37,10 +37,8 @@ impl Rule {
 }
 
 impl Connection {
-    /// From the return of this call on, signals that the rule matches are received ([`Connection::next`]).
-    ///
-    /// # Errors
-    /// As [`Connection::call`], with `MatchRuleInvalid`.
+    /// From the return of this call on, signals that the rule matches are received ([`Connection::next`]). Fails as
+    /// [`Connection::call`], also with `MatchRuleInvalid`.
     pub fn add_match(&mut self, rule: &str) -> Result<()> {
         // First the rule, then its registration: a signal between both is received.
         let key = self.insert_rule(rule)?;
@@ -51,10 +49,7 @@ impl Connection {
         added.map(drop)
     }
 
-    /// Removes a rule that was added.
-    ///
-    /// # Errors
-    /// As [`Connection::call`], with `MatchRuleNotFound`.
+    /// Removes a rule that was added. Fails as [`Connection::call`], also with `MatchRuleNotFound`.
     pub fn remove_match(&mut self, rule: &str) -> Result<()> {
         self.call_driver("RemoveMatch", Body::default().text(rule))?;
         if let Ok(rule) = rule.parse() {
@@ -65,10 +60,10 @@ impl Connection {
 
     /// Adds a rule to those that this connection matches itself; returns its key. The authority does not know it yet.
     pub(crate) fn insert_rule(&mut self, rule: &str) -> Result<u64> {
-        let rule: MatchRule = rule.parse().map_err(|error| {
-            Error::method(name::MATCH_RULE_INVALID, format!("invalid match rule {rule:?}: {error}"))
-        })?;
-        Ok(self.keep_rule(rule))
+        let invalid = |error| format!("invalid match rule {rule:?}: {error}");
+        let parsed =
+            rule.parse().map_err(|error: BadRule| Error::method(name::MATCH_RULE_INVALID, invalid(error)))?;
+        Ok(self.keep_rule(parsed))
     }
 
     /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender is what the directory says now.
@@ -102,21 +97,23 @@ impl Connection {
     #[cfg(feature = "tokio")]
     pub(crate) fn matching_rules(&self, signal: &Message) -> Vec<u64> {
         let (header, args) = (signal.header(), signal.args());
-        let rules = self.rules.iter().filter(|rule| rule.from <= signal.position());
+        let rules = self.rules_at(signal.position());
         rules.filter(|rule| rule.matches(&header, &args)).map(|rule| rule.key).collect()
     }
 
     pub(super) fn wants(&self, message: &Message) -> bool {
-        let args = message.args();
-        let header = message.header();
-        let mut rules = self.rules.iter().filter(|rule| rule.from <= message.position());
-        rules.any(|rule| rule.matches(&header, &args))
+        let (header, args) = (message.header(), message.args());
+        self.rules_at(message.position()).any(|rule| rule.matches(&header, &args))
+    }
+
+    /// The rules that were there when this position was taken.
+    fn rules_at(&self, position: u64) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| rule.from <= position)
     }
 
     /// As [`Connection::wants`], as far as the header tells, without its sender.
     pub(super) fn may_want(&self, header: &Header<'_>, position: u64) -> bool {
-        let mut rules = self.rules.iter().filter(|rule| rule.from <= position);
-        rules.any(|Rule { rule, .. }| {
+        self.rules_at(position).any(|Rule { rule, .. }| {
             let coarse = MatchRule { sender: None, args: Vec::new(), ..rule.clone() };
             coarse.matches(header, &[], &())
         })
@@ -133,12 +130,8 @@ impl Connection {
         }
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {
             self.port.forget_member(id);
-            let position = message.position();
-            self.end_calls(
-                |pending| pending.callee == id,
-                "the callee disconnected without replying",
-                position,
-            );
+            let why = "the callee disconnected without replying";
+            self.end_calls(|pending| pending.callee == id, why, message.position());
         }
     }
 }

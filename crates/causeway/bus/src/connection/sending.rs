@@ -16,9 +16,7 @@ const BUFFER_BYTES_KEPT: usize = 1 << 16;
 /// A message that is ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// For whom it is.
     pub to: To,
-    /// Its serial.
     pub serial: u32,
     bytes: Vec<u8>,
     /// Where in `bytes` the fields of its header lie.
@@ -26,7 +24,6 @@ pub(crate) struct Outgoing {
     descriptors: Vec<OwnedFd>,
     /// What of it lies with the authority, once that was asked to keep it.
     transfer: Option<TransferRef>,
-    /// Who blocks it.
     blocked: Option<Blocked>,
 }
 
@@ -52,11 +49,8 @@ impl Outgoing {
 /// Where messages of a connection are built.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// The serial of the last message.
     serial: u32,
-    /// Headers of sent messages.
     templates: Templates,
-    /// For the bytes of the next message.
     buffer: Vec<u8>,
 }
 
@@ -66,7 +60,6 @@ impl Writer {
         self.serial
     }
 
-    /// A message with its sender, ready to be sent.
     #[inline]
     pub(super) fn prepare(
         &mut self,
@@ -108,7 +101,6 @@ impl Connection {
         self.send(signal)
     }
 
-    /// A signal, ready to be sent.
     pub(crate) fn prepare_signal(
         &mut self,
         path: &str,
@@ -122,8 +114,7 @@ impl Connection {
         self.writer.prepare(To::All, &signal, descriptors, serial)
     }
 
-    /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
-    /// get on; a member that does not is evicted.
+    /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two that send to each other get on.
     pub(super) fn send(&mut self, mut message: Outgoing) -> Result<()> {
         while !self.try_send(&mut message)? {
             self.drain(usize::MAX)?;
@@ -135,8 +126,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends if there is space. Otherwise wakes the members that block it, and evicts them after the deadline; the caller drains
-    /// received messages, and tries again.
+    /// Sends if there is space. Otherwise wakes those that block it, and evicts them after the deadline; drain, and try again.
     pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
         let Outgoing { to, bytes, layout, descriptors, transfer, .. } = message;
         let to = *to;

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::Context;
 use causeway_os::{clock, futex};
 use rustix::event::EventfdFlags;
 
@@ -22,30 +23,23 @@ pub(super) struct Asleep {
 
 impl Connection {
     /// Makes the descriptor that becomes readable when something comes.
-    ///
-    /// # Errors
-    /// The kernel's; the authority is gone.
     pub fn use_descriptor(&mut self) -> Result<()> {
         if self.doorbell.is_some() {
             return Ok(());
         }
-        let copy_error = |error| causeway_os::Error::new("copy", "a doorbell", error);
         let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| causeway_os::Error::new("make", "a doorbell", error))?;
+            .context("make", || "a doorbell")?;
         match self.link.ask(&Packet::new(control::Kind::SetDoorbell, [0; 4]), &[doorbell.as_fd()])? {
             (Packet { kind: control::Kind::None, .. }, _) => {}
             (Packet { text, .. }, _) => return Err(Error::method(name::LIMITS_EXCEEDED, text)),
         }
-        let _ = self.watched.doorbell.set(doorbell.try_clone().map_err(copy_error)?);
+        let _ = self.watched.doorbell.set(doorbell.try_clone().context("copy", || "a doorbell")?);
         self.doorbell = Some(doorbell);
         Ok(())
     }
 
     /// To be called before the program waits for the descriptor; false if there is something to take already. To be followed by
     /// [`Connection::next_now`] until that returns nothing.
-    ///
-    /// # Panics
-    /// [`Connection::use_descriptor`] was not called before.
     pub fn prepare_to_wait(&mut self) -> bool {
         let Some(doorbell) = &self.doorbell else { panic!("use_descriptor() makes the descriptor") };
         // A sender that has rung may be stopped before it marks the sleep as ended, so the mark tells nothing.
@@ -97,8 +91,7 @@ impl Connection {
         self.watched.has_ended.load(Ordering::Acquire)
     }
 
-    /// Sleeps until something may have come; false when `end_ns`, of `CLOCK_MONOTONIC`, has passed and nothing has come. The clock is
-    /// the kernel's matter as long as this sleeps.
+    /// Sleeps until something may have come; false when `end_ns`, of `CLOCK_MONOTONIC`, has passed and nothing has come.
     pub(super) fn sleep_until(&mut self, end_ns: Option<u64>) -> Result<bool> {
         if self.has_ended() && !self.has_noticed_end {
             self.has_noticed_end = true;
@@ -112,7 +105,7 @@ impl Connection {
         let outcome = if self.is_ready() { None } else { Some(futex::wait_until(armed, value, end_ns)) };
         ring::disarm(armed);
         let Some(outcome) = outcome else { return Ok(!has_passed(end_ns)) };
-        match outcome.map_err(|error| causeway_os::Error::new("sleep", "on the bus", error))? {
+        match outcome.context("sleep", || "on the bus")? {
             futex::Outcome::Woken => self.note_woken(),
             // What has come in the same moment is taken.
             futex::Outcome::TimedOut => return Ok(self.is_ready()),
@@ -121,8 +114,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Polls for a short time; polling that finds nothing halves that time, polling that finds something
-    /// restores it, and so does every 32nd sleep.
+    /// Polls for a short time. What finds nothing halves that time; what finds something restores it, as every 32nd sleep does.
     pub(super) fn spin_a_while(&mut self) -> bool {
         self.sleeps = self.sleeps.wrapping_add(1);
         if self.sleeps.is_multiple_of(32) {

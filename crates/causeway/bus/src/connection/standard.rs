@@ -1,5 +1,5 @@
-//! What this library answers in the place of the program: who is there (`org.freedesktop.DBus.Peer`), and which objects there are
-//! (`org.freedesktop.DBus.Introspectable`).
+//! What this library answers in the place of the program: `org.freedesktop.DBus.Peer` and
+//! `org.freedesktop.DBus.Introspectable`.
 
 use causeway_dbus_wire::introspection::document;
 use causeway_dbus_wire::wire::{Body, Header, names};
@@ -23,13 +23,11 @@ const OF_ALL: &str = r#"  <interface name="org.freedesktop.DBus.Peer">
   </interface>
 "#;
 
-/// An answer of this library.
 pub(crate) type StandardAnswer = std::result::Result<Body, (&'static str, &'static str)>;
 
 impl Connection {
-    /// Says which interfaces an object of this program has, for `Introspect`: elements `<interface>` of the introspection format of D-Bus,
-    /// one after the other, which are sent as they are. The library adds its own interfaces, and the way to the object. What was said of the
-    /// same object before is forgotten.
+    /// Says which interfaces an object of this program has, for `Introspect`: elements `<interface>` one after the other, sent
+    /// as they are. The library adds its own interfaces, and the way to the object. The last word on an object counts.
     ///
     /// `Introspect` of such an object, and of those above it, is answered by [`Connection::serve`]; calls of the others go to the program.
     ///
@@ -54,8 +52,8 @@ impl Connection {
         peer_answer(call)
     }
 
-    /// What is answered to a call that the program refuses because it has no such method: an object of a program that has described none has
-    /// at least the interfaces of this library.
+    /// What is answered to a call of an unknown method: an object of a program that described none has the library's
+    /// interfaces.
     pub(super) fn answer_to_refused(&self, call: &Header<'_>) -> Option<Body> {
         if is_introspect(call) && self.objects.is_empty() {
             return Some(Body::default().text(&document(&[OF_ALL], [])));

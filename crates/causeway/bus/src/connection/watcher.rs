@@ -1,11 +1,11 @@
-//! One thread of the process watches the control sockets of all its connections: a thread that sleeps on a futex cannot see that
-//! the authority is gone.
+//! One thread of the process watches the control sockets of all its connections: one that sleeps on a futex sees no end.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use causeway_os::Context;
 use causeway_os::futex;
 use rustix::event::epoll;
 
@@ -49,9 +49,6 @@ struct Watcher {
 static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
 
 /// Watches a control socket until [`forget`].
-///
-/// # Errors
-/// The kernel's: out of descriptors or threads.
 pub fn watch(socket: &OwnedFd, order: Arc<OrderLog>, slot: u16) -> Result<Arc<Watched>> {
     let watched = Watched { order, slot, has_ended: AtomicBool::new(false), doorbell: OnceLock::new() };
     let watched = Arc::new(watched);
@@ -59,12 +56,13 @@ pub fn watch(socket: &OwnedFd, order: Arc<OrderLog>, slot: u16) -> Result<Arc<Wa
     let watcher = match &*global {
         Some(watcher) => Arc::clone(watcher),
         None => {
-            let watcher = Arc::new(start()?);
+            let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("make", || "an epoll instance")?;
+            let watcher = Arc::new(Watcher { epoll, watched: Mutex::default() });
             let theirs = Arc::clone(&watcher);
             causeway_os::process::without_signals(|| {
                 std::thread::Builder::new().name("causeway-bus".into()).spawn(move || run(&theirs))
             })
-            .map_err(|error| causeway_os::Error::new("start", "a thread that watches the bus", error))?;
+            .context("start", || "a thread that watches the bus")?;
             global.insert(watcher).clone()
         }
     };
@@ -74,7 +72,7 @@ pub fn watch(socket: &OwnedFd, order: Arc<OrderLog>, slot: u16) -> Result<Arc<Wa
     // Only the end: packets are read by the connection itself. Once, or an end would be reported for ever.
     let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
     epoll::add(&watcher.epoll, socket, epoll::EventData::new_u64(key), flags)
-        .map_err(|error| causeway_os::Error::new("watch", "the control socket", error))?;
+        .context("watch", || "the control socket")?;
     Ok(watched)
 }
 
@@ -83,12 +81,6 @@ pub fn forget(socket: &OwnedFd) {
     let Some(watcher) = lock(&WATCHER).clone() else { return };
     let _ = epoll::delete(&watcher.epoll, socket);
     lock(&watcher.watched).remove(&(socket.as_raw_fd() as u64));
-}
-
-fn start() -> Result<Watcher> {
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-        .map_err(|error| causeway_os::Error::new("make", "an epoll instance", error))?;
-    Ok(Watcher { epoll, watched: Mutex::default() })
 }
 
 fn run(watcher: &Watcher) {

@@ -1,16 +1,6 @@
 //! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on it.
 //!
 //! Nothing here waits. What blocks is returned as a value, and the caller decides how long to try.
-//!
-//! | file | what it has |
-//! |---|---|
-//! | `outbound` | a message to be sent |
-//! | `send` | a message into the outbox, its entry into the order log, space that is free again |
-//! | `receive` | entries in their order, checked, and the messages that they refer to |
-//! | `wake` | sleeping members are woken, members that block others are evicted |
-//! | `subscribers` | which members want a signal |
-//! | `staged` | messages of which a part is staged outside of the log |
-//! | `others` | outboxes and doorbells of the other members |
 
 mod others;
 mod outbound;
@@ -221,7 +211,6 @@ impl Port {
         if self.is_evicted() { Err(self.evicted_error()) } else { Ok(()) }
     }
 
-    /// Fails if the bus is broken.
     #[inline]
     fn check_whole(&self) -> Result<()> {
         self.order.broken().map_or(Ok(()), |broken| Err(broken_by(&self.directory, broken)))

@@ -56,10 +56,8 @@ impl Port {
         }
     }
 
-    /// The next message that may concern this member; `None` when there is no further entry.
-    ///
-    /// # Errors
-    /// The bus is broken, this member was evicted, or a descriptor that is needed is out of reach.
+    /// The next message that may concern this member; `None` when there is no further entry. Fails if the bus is
+    /// broken, this member was evicted, or a descriptor that is needed is out of reach.
     pub fn next(&mut self, descriptors: &mut dyn Descriptors) -> Result<Option<Received>> {
         loop {
             let position = self.cursor;

@@ -22,7 +22,6 @@ const MANY: u64 = 128;
 pub(super) struct Outstanding {
     /// Where the next message begins.
     end: u64,
-    /// Its entry.
     pub(super) entry: u64,
     /// Members that must pass the entry.
     pub(super) holders: Holders,
@@ -31,7 +30,6 @@ pub(super) struct Outstanding {
 /// Members that must pass an entry before its message may be overwritten.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Holders {
-    /// The member in this slot.
     One(u16),
     /// So many, whose slots are in the queue of holders.
     Queued(usize),

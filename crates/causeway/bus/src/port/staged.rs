@@ -20,7 +20,6 @@ pub struct TransferRef {
 }
 
 impl TransferRef {
-    /// The form that the header before the message names.
     pub(super) fn form(self) -> u16 {
         if self.is_in_file { BODY_IN_FILE } else { INLINE }
     }
@@ -51,9 +50,6 @@ impl Received {
     }
 
     /// Adds what came under its token. All of it is input from another process, and checked.
-    ///
-    /// # Errors
-    /// [`Error::Refused`]: it is not what the message needs.
     pub fn complete(mut self, mut descriptors: Vec<OwnedFd>) -> Result<Received> {
         let refuse = |why: &str| Err(Error::Refused(why.to_owned()));
         if self.header.form == BODY_IN_FILE {

@@ -3,7 +3,6 @@
 use crate::shared::directory::Directory;
 use crate::shared::filter::{SignalKeys, SignalTexts};
 
-/// Signals that are remembered.
 const REMEMBERED: usize = 8;
 
 /// The signals that were sent last, and the slots of the members that want them.

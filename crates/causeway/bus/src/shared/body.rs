@@ -1,46 +1,35 @@
 //! A message that is too long for the outbox: a memory file of its own, which nobody can change any more.
 //!
 //! # Safety
-//!
 //! The file is sealed against writing before it is mapped, which the kernel only allows while no writable mapping exists, and
 //! against getting shorter. So its bytes never change, and every byte of the mapping is there.
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
+use causeway_os::Context;
 use causeway_os::memory::{self as os_memory, Mapping, Seals};
 
 use super::memory;
 use crate::error::{Error, Result};
 
 /// What such a file is sealed against: changes of its bytes and its length, and further seals.
-pub const SEALS: &[Seals] = &[Seals::WRITE, Seals::SHRINK, Seals::GROW, Seals::SEAL];
+pub const SEALS: Seals = memory::LENGTH.union(Seals::WRITE).union(Seals::SEAL);
 
 /// Puts a message into a sealed file.
-///
-/// # Errors
-/// The kernel lacks memory or descriptors, or a limit on the length of files prevents it.
 pub fn write(message: &[u8]) -> Result<OwnedFd> {
-    let fd = os_memory::memfd("causeway-message", 0)?;
-    let os = |error| {
-        causeway_os::Error::new("write", format!("{} bytes into a memory file", message.len()), error)
-    };
-    let mut written = 0;
-    while written < message.len() {
-        let count =
-            rustix::io::retry_on_intr(|| rustix::io::pwrite(&fd, &message[written..], written as u64))
-                .map_err(os)?;
-        written += count;
-    }
-    memory::seal(&fd, SEALS)?;
+    let file = File::from(os_memory::memfd("causeway-message", 0)?);
+    file.write_all_at(message, 0)
+        .context("write", || format!("{} bytes into a memory file", message.len()))?;
+    let fd = OwnedFd::from(file);
+    os_memory::add_seals(&fd, SEALS)?;
     Ok(fd)
 }
 
-/// Bytes of a file that holds a message, which must have [`SEALS`].
-///
-/// # Errors
-/// [`Error::Refused`]: a seal or some of its memory is missing, or it is not a memory file.
+/// Bytes of a file that holds a message, which must be a memory file with [`SEALS`] and all its memory.
 pub fn checked_bytes(fd: &OwnedFd) -> Result<u64> {
     memory::checked_bytes(fd, "file of a message", SEALS)
 }
@@ -52,10 +41,7 @@ pub struct SealedBody {
 }
 
 impl SealedBody {
-    /// Maps a message of `bytes` bytes.
-    ///
-    /// # Errors
-    /// As [`checked_bytes`], or the file has another length; the kernel lacks address space.
+    /// Maps a message of `bytes` bytes. Fails as [`checked_bytes`], or if the file has another length.
     pub fn open(fd: &OwnedFd, bytes: u64) -> Result<SealedBody> {
         let found = checked_bytes(fd)?;
         if found != bytes || bytes == 0 {
@@ -92,12 +78,12 @@ mod tests {
     #[test]
     fn a_file_that_can_still_change_is_refused() {
         let fd = os_memory::memfd("test", 4096).unwrap();
-        for seals in [&SEALS[..0], &SEALS[1..], &SEALS[..3]] {
-            memory::seal(&fd, &seals[..seals.len().min(2)]).unwrap();
+        for seals in [Seals::empty(), memory::LENGTH, Seals::WRITE] {
+            os_memory::add_seals(&fd, seals).unwrap();
             assert!(SealedBody::open(&fd, 4096).unwrap_err().to_string().contains("seal is missing"));
         }
         let sparse = os_memory::memfd("test", 1 << 20).unwrap();
-        memory::seal(&sparse, SEALS).unwrap();
+        os_memory::add_seals(&sparse, SEALS).unwrap();
         let refused = SealedBody::open(&sparse, 1 << 20).unwrap_err().to_string();
         assert!(refused.contains("is allocated"), "{refused}");
         let (pipe, _other) = rustix::pipe::pipe().unwrap();

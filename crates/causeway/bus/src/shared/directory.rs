@@ -1,15 +1,19 @@
 //! The directory: who is on the bus, under which names, and which signals each wants to be woken for.
 //!
-//! Only the authority writes it; members map it for reading. An entry has a sequence number that is odd while the entry changes;
-//! a reader that finds it odd or changed reads again. What a reader gets is checked all the same: indices and lengths before
-//! they are used.
+//! Only the authority writes it. An entry has a sequence number that is odd while the entry changes; a reader that finds it odd
+//! or changed reads again, and checks indices and lengths all the same.
+
+mod names;
+
+pub use names::{NAME_BYTES, Owner, OwnerRead, QUEUE_SHOWN};
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
 
-use causeway_os::memory::{Access, Mapping};
+use causeway_os::memory::{Access, Mapping, add_seals};
 
-use super::filter::{FILTER_WORDS, Filter, SignalKeys, hash, says_yes};
+use super::filter::{FILTER_WORDS, Filter, SignalKeys, says_yes};
+use super::memory::invalid;
 use super::{ABI, memory};
 use crate::error::{Error, Result};
 
@@ -29,22 +33,16 @@ pub const PRESENT: usize = 512;
 pub const PEERS: usize = 4096;
 /// Bytes of a peer.
 pub const PEER_BYTES: usize = 1024;
-/// Bytes of a name.
-pub const NAME_BYTES: usize = 512;
 /// Peers at most, members and clients together.
 pub const PEERS_MAX: usize = 8192;
 /// Names at most.
 pub const NAMES_MAX: usize = 65536;
-/// Waiting owners of a name that the directory shows.
-pub const QUEUE_SHOWN: usize = 24;
 /// Bytes of a label that are kept.
 pub const LABEL_BYTES: usize = 64;
 
 const FILTER_AT: usize = 128;
 const _: () = assert!(FILTER_AT + FILTER_WORDS * 8 <= PEER_BYTES);
 const LABEL_AT: usize = 64;
-const QUEUE_AT: usize = 64;
-const TEXT_AT: usize = 256;
 /// Tries to read an entry that changes; an authority that died while it wrote leaves one odd for ever.
 const TRIES: usize = 100_000;
 
@@ -77,28 +75,6 @@ pub struct Peer {
     pub label: String,
 }
 
-/// Who has a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Entry of the owner.
-    pub peer: u16,
-    /// Number in its unique name.
-    pub id: u64,
-    /// Numbers of those who wait for the name, at most [`QUEUE_SHOWN`].
-    pub queue: Vec<u64>,
-}
-
-/// Who has a well-known name, and in which state of its entry that was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnerRead {
-    /// Entry of the owner.
-    pub peer: u16,
-    /// Number in its unique name.
-    pub id: u64,
-    /// Offset of the entry, and its sequence number.
-    state: (usize, u64),
-}
-
 /// A directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -109,12 +85,10 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A new directory, and the descriptor through which members can only read it.
-    ///
-    /// # Errors
-    /// More peers or names than are possible; the kernel lacks memory or a seal.
+    /// A new directory, and the descriptor through which members can only read it. Fails for more peers or names than are
+    /// possible.
     pub fn create(slots: usize, peers: usize, names: usize, bus: [u64; 2]) -> Result<(OwnedFd, Directory)> {
-        if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
+        if !is_possible(slots, peers, names) {
             return Err(Error::Invalid(format!(
                 "a directory has at most {PEERS_MAX} peers and from 1 to {NAMES_MAX} names, not {peers} and {names}"
             )));
@@ -126,31 +100,26 @@ impl Directory {
         for (index, word) in words.into_iter().enumerate() {
             memory.atomic_u64(index * 8).store(word, Ordering::Relaxed);
         }
-        memory::seal(&fd, memory::ONE_WRITER)?;
+        add_seals(&fd, memory::ONE_WRITER)?;
         Ok((fd, Directory { memory, slots, peers, names }))
     }
 
-    /// Maps the directory of a bus.
-    ///
-    /// # Errors
-    /// It is not sealed, its length and header disagree, or it is of another version.
+    /// Maps the directory of a bus. Fails if it is not sealed, its length and header disagree, or it is of another
+    /// version.
     pub fn open(fd: &OwnedFd) -> Result<Directory> {
-        let refuse = |why: String| Error::Refused(format!("invalid directory: {why}"));
-        let bytes = memory::checked_bytes(fd, "directory", memory::ONE_WRITER)?;
+        const WHAT: &str = "directory";
+        let bytes = memory::checked_bytes(fd, WHAT, memory::ONE_WRITER)?;
         if bytes < PEERS as u64 {
-            return Err(refuse(format!("it has {bytes} bytes")));
+            return Err(invalid(WHAT, format!("it has {bytes} bytes")));
         }
-        let memory = memory::map(fd, bytes, Access::ReadOnly)?;
+        let (memory, _) = memory::open(fd, WHAT, MAGIC, bytes, Access::ReadOnly)?;
         let word = |index: usize| memory.load_u64(index * 8).load(Ordering::Relaxed);
-        if word(0) != MAGIC || word(1) != u64::from(ABI) {
-            return Err(refuse(format!("not a directory of version {ABI}")));
-        }
         let [slots, peers, names] = [2, 3, 4].map(|index| usize::try_from(word(index)).unwrap_or(usize::MAX));
-        if slots > peers || peers > PEERS_MAX || names == 0 || names > NAMES_MAX {
-            return Err(refuse("its sizes are out of range".into()));
+        if !is_possible(slots, peers, names) {
+            return Err(invalid(WHAT, "its sizes are out of range"));
         }
         if bytes != Directory::bytes(peers, names) {
-            return Err(refuse(format!("{bytes} bytes do not fit {peers} peers and {names} names")));
+            return Err(invalid(WHAT, format!("{bytes} bytes do not fit {peers} peers and {names} names")));
         }
         Ok(Directory { memory, slots, peers, names })
     }
@@ -172,14 +141,14 @@ impl Directory {
 
     /// The GUID of the bus, 32 hexadecimal digits.
     pub fn bus_id(&self) -> String {
-        let [first, second] = [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed));
+        let [first, second] = [40, 48].map(|offset| self.load(offset));
         format!("{first:016x}{second:016x}")
     }
 
     /// Must the authority see messages between two members too, because somebody monitors the bus through it?
     #[inline]
     pub fn is_watched(&self) -> bool {
-        self.memory.load_u64(WATCHED).load(Ordering::Relaxed) != 0
+        self.load(WATCHED) != 0
     }
 
     /// Says so, or that it need not any more.
@@ -189,7 +158,7 @@ impl Directory {
 
     /// Are there clients that this directory does not show, so that a number that is not here may still be that of one?
     pub fn is_partial(&self) -> bool {
-        self.memory.load_u64(PARTIAL).load(Ordering::Relaxed) != 0
+        self.load(PARTIAL) != 0
     }
 
     /// Says so, or that all are shown. To be called before anybody can learn of the client.
@@ -201,10 +170,6 @@ impl Directory {
     fn peer_at(&self, peer: u16, offset: usize) -> usize {
         assert!(usize::from(peer) < self.peers, "peer {peer} of {}", self.peers);
         PEERS + usize::from(peer) * PEER_BYTES + offset
-    }
-
-    fn name_at(&self, name: usize, offset: usize) -> usize {
-        PEERS + self.peers * PEER_BYTES + (name % self.names) * NAME_BYTES + offset
     }
 
     #[inline]
@@ -360,7 +325,7 @@ impl Directory {
         };
     }
 
-    /// How often filters, or the peers that have them, have changed. Who loads a number here finds the filters that go with it, or later
+    /// How often filters, or their peers, have changed. Who loads a number here finds the filters that go with it, or later
     /// ones.
     #[inline]
     pub fn filter_version(&self) -> u64 {
@@ -426,122 +391,10 @@ impl Directory {
         self.set_bit(LISTENERS, index, !filter.is_empty());
         self.raise_filter_version();
     }
-
-    /// Who has a well-known name.
-    pub fn owner(&self, name: &str) -> Option<Owner> {
-        let entry = self.find_name(name)?;
-        let at = |offset| self.name_at(entry, offset);
-        self.read(at(0), || {
-            let (lengths, owner) = (self.load(at(16)), self.load(at(24)));
-            let queued = ((lengths >> 32) as usize).min(QUEUE_SHOWN);
-            (self.is_named(entry, lengths, name) && usize::from(owner as u16) < self.peers).then(|| Owner {
-                peer: owner as u16,
-                id: self.load(at(32)),
-                queue: (0..queued).map(|index| self.load(at(QUEUE_AT + index * 8))).collect(),
-            })
-        })
-        .flatten()
-    }
-
-    /// Entry and number of the owner of a well-known name, to be remembered.
-    pub fn read_owner(&self, name: &str) -> Option<OwnerRead> {
-        let entry = self.find_name(name)?;
-        let at = |offset| self.name_at(entry, offset);
-        let (sequence, owner) = self.read_state(at(0), || {
-            let (lengths, peer, id) = (self.load(at(16)), self.load(at(24)) as u16, self.load(at(32)));
-            (self.is_named(entry, lengths, name) && usize::from(peer) < self.peers).then_some((peer, id))
-        })?;
-        owner.map(|(peer, id)| OwnerRead { peer, id, state: (at(0), sequence) })
-    }
-
-    /// Does the directory still say what was read?
-    #[inline]
-    pub fn is_owner_still(&self, read: &OwnerRead) -> bool {
-        let (at, sequence) = read.state;
-        self.memory.load_u64(at).load(Ordering::Acquire) == sequence
-    }
-
-    /// Has an entry, with these lengths, this name?
-    fn is_named(&self, entry: usize, lengths: u64, name: &str) -> bool {
-        let mut words = self.memory.load_u64s(self.name_at(entry, TEXT_AT), (NAME_BYTES - TEXT_AT) / 8);
-        let mut chunks = name.as_bytes().chunks(8);
-        lengths as u32 as usize == name.len()
-            && !name.is_empty()
-            && chunks.all(|chunk| words.next().is_some_and(|word| word.to_ne_bytes().starts_with(chunk)))
-    }
-
-    fn text(&self, entry: usize, lengths: u64) -> Vec<u8> {
-        let bytes = (lengths as u32 as usize).min(NAME_BYTES - TEXT_AT);
-        self.memory.copy(self.name_at(entry, TEXT_AT), bytes)
-    }
-
-    /// All well-known names.
-    pub fn all_names(&self) -> Vec<String> {
-        let names = (0..self.names).filter_map(|entry| {
-            let at = self.name_at(entry, 0);
-            let text = self.read(at, || self.text(entry, self.load(at + 16)))?;
-            (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
-        });
-        names.collect()
-    }
-
-    /// The entry of a name, if it has one.
-    fn find_name(&self, name: &str) -> Option<usize> {
-        let wanted = name_hash(name);
-        for step in 0..self.names {
-            let entry = (wanted as usize).wrapping_add(step) % self.names;
-            let at = self.name_at(entry, 0);
-            let found = self.memory.load_u64(at + 8).load(Ordering::Acquire);
-            if found == 0 {
-                return None;
-            }
-            if found == wanted && self.read(at, || self.is_named(entry, self.load(at + 16), name))? {
-                return Some(entry);
-            }
-        }
-        None
-    }
-
-    /// Writes who has a name; without an owner the name goes. False if there is no entry left.
-    pub fn set_owner(&self, name: &str, owner: Option<&Owner>) -> bool {
-        let entry = match (self.find_name(name), owner) {
-            (Some(entry), _) => entry,
-            (None, None) => return true,
-            (None, Some(_)) => {
-                let first = name_hash(name) as usize;
-                let is_free = |entry: &usize| self.load(self.name_at(*entry, 16)) as u32 == 0;
-                match (0..self.names).map(|step| first.wrapping_add(step) % self.names).find(is_free) {
-                    Some(entry) => entry,
-                    None => return false,
-                }
-            }
-        };
-        let at = |offset| self.name_at(entry, offset);
-        self.write(at(0), |store| {
-            let Some(owner) = owner else {
-                // The hash stays, so that searches go on behind it.
-                return store(at(16), 0);
-            };
-            let queued = owner.queue.len().min(QUEUE_SHOWN);
-            store(at(8), name_hash(name));
-            store(at(16), name.len() as u64 | (queued as u64) << 32);
-            store(at(24), u64::from(owner.peer));
-            store(at(32), owner.id);
-            owner
-                .queue
-                .iter()
-                .take(queued)
-                .enumerate()
-                .for_each(|(index, id)| store(at(QUEUE_AT + index * 8), *id));
-            memory::copy_in(&self.memory, at(TEXT_AT), name.as_bytes());
-        });
-        true
-    }
 }
 
-/// Never 0, which marks an entry that was never used.
-fn name_hash(name: &str) -> u64 {
-    u64::from(hash(name)) | 1 << 32
+fn is_possible(slots: usize, peers: usize, names: usize) -> bool {
+    slots <= peers && peers <= PEERS_MAX && (1..=NAMES_MAX).contains(&names)
 }
 
 fn state(word: u64) -> State {
@@ -556,7 +409,7 @@ fn state(word: u64) -> State {
 mod tests {
     use super::*;
 
-    fn pair() -> (Directory, Directory) {
+    pub(super) fn pair() -> (Directory, Directory) {
         let (fd, ours) = Directory::create(4, 8, 16, [1, 2]).unwrap();
         (ours, Directory::open(&fd).unwrap())
     }
@@ -578,26 +431,6 @@ mod tests {
         assert_eq!(theirs.id_and_state(3), (9, State::Leaving));
         assert!(theirs.present().next().is_none() && theirs.listeners().next().is_none());
         assert_eq!(theirs.bus_id(), format!("{:016x}{:016x}", 1, 2));
-    }
-
-    #[test]
-    fn names_come_and_go_and_their_table_can_be_full() {
-        let (ours, theirs) = pair();
-        let owner = |id| Owner { peer: 1, id, queue: vec![7, 8] };
-        let names: Vec<String> = (0..16).map(|number| format!("com.example.n{number}")).collect();
-        for round in 0..5 {
-            for name in &names {
-                assert!(ours.set_owner(name, Some(&owner(round))));
-            }
-            assert!(!ours.set_owner("one.more", Some(&owner(1))));
-            assert!(names.iter().all(|name| theirs.owner(name) == Some(owner(round))));
-            assert_eq!(theirs.all_names().len(), 16);
-            for name in &names {
-                assert!(ours.set_owner(name, None) && theirs.owner(name).is_none());
-            }
-            assert!(theirs.all_names().is_empty());
-        }
-        assert!(ours.set_owner("never.there", None));
     }
 
     #[test]

@@ -93,8 +93,8 @@ impl<'a> SignalKeys<'a> {
     }
 }
 
-/// Which conditions of a further rule go into the set: the first of these that it has. Bit n of a filter's [`KEYS_USED`] says that
-/// the set has one of kind n.
+/// Which conditions of a further rule go into the set: the first that it has. Bit n of [`KEYS_USED`] says that one of kind n
+/// is.
 const KEYS: [u8; 9] =
     [PATH | ARG0, MEMBER | ARG0, MEMBER | PATH, ARG0, PATH, INTERFACE | MEMBER, MEMBER, INTERFACE, SENDER];
 

@@ -125,20 +125,9 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_from_its_words() {
-        let header = BusHeader {
-            position: 1 << 40,
-            sender: 2,
-            destination: 3,
-            serial: 4,
-            reply_serial: u32::MAX,
-            message_bytes: 6,
-            body_offset: 7,
-            kind: 8,
-            flags: 9,
-            form: 10,
-            token: 11,
-            sent_ns: 12,
-        };
-        assert_eq!(BusHeader::of(header.words()), header);
+        let mut words = [0, 1, 2, 3, 4, 5, 6, 7].map(|word| 0x0102_0304_0506_0708 << word);
+        // The upper half of the 16 bits of the form is in use; the last word is free.
+        words[7] = 0;
+        assert_eq!(BusHeader::of(words).words(), words);
     }
 }

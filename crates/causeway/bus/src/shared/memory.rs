@@ -1,46 +1,46 @@
 //! Memory files of a bus: reserved before they are shared, checked before they are mapped, copied word by word.
 
+use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use causeway_os::Context;
 use causeway_os::memory::{self, Access, Mapping, Seals};
 use rustix::fs::FallocateFlags;
 
+use super::ABI;
 use crate::error::{Error, Result};
 
 /// The length is fixed: no process gets SIGBUS.
-pub const LENGTH: &[Seals] = &[Seals::SHRINK, Seals::GROW];
+pub const LENGTH: Seals = Seals::SHRINK.union(Seals::GROW);
 /// And no further process can write.
-pub const ONE_WRITER: &[Seals] = &[Seals::SHRINK, Seals::GROW, Seals::FUTURE_WRITE, Seals::SEAL];
+pub const ONE_WRITER: Seals = LENGTH.union(Seals::FUTURE_WRITE).union(Seals::SEAL);
 
 /// A new memory file whose pages all exist.
 pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
     let fd = memory::memfd(name, bytes)?;
     rustix::io::retry_on_intr(|| rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes))
-        .map_err(|error| causeway_os::Error::new("reserve", format!("{bytes} bytes of memory"), error))?;
+        .context("reserve", || format!("{bytes} bytes of memory"))?;
     Ok(fd)
 }
 
-/// Adds seals; nobody can change the length, and with [`ONE_WRITER`] nobody else can map for writing from now on.
-pub fn seal(fd: &OwnedFd, seals: &[Seals]) -> Result<()> {
-    let all = seals.iter().fold(Seals::NONE, |all, seal| all | *seal);
-    Ok(memory::add_seals(fd, all)?)
-}
-
 /// Length of a file from another process, which must have these seals, and memory behind every byte.
-pub fn checked_bytes(fd: &OwnedFd, what: &str, seals: &[Seals]) -> Result<u64> {
-    let refuse = |why: &str| Error::Refused(format!("invalid {what}: {why}"));
-    let found = memory::seals(fd).map_err(|_| refuse("not a memory file that can be sealed"))?;
-    if seals.iter().any(|seal| !found.contains(*seal)) {
-        return Err(refuse("a seal is missing"));
+pub fn checked_bytes(fd: &OwnedFd, what: &str, seals: Seals) -> Result<u64> {
+    let found = memory::seals(fd).map_err(|_| invalid(what, "not a memory file that can be sealed"))?;
+    if !found.contains(seals) {
+        return Err(invalid(what, "a seal is missing"));
     }
-    let stat =
-        rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", what.to_owned(), error))?;
+    let stat = rustix::fs::fstat(fd).context("stat", || what)?;
     let bytes = u64::try_from(stat.st_size).unwrap_or(0);
     if (stat.st_blocks as u64) * 512 < bytes {
-        return Err(refuse("not all of its memory is allocated"));
+        return Err(invalid(what, "not all of its memory is allocated"));
     }
     Ok(bytes)
+}
+
+/// The error of a file from another process that is not what it should be.
+pub fn invalid(what: &str, why: impl Display) -> Error {
+    Error::Refused(format!("invalid {what}: {why}"))
 }
 
 /// Maps the start of a file; a forked child does not get the mapping.
@@ -48,6 +48,17 @@ pub fn map(fd: &OwnedFd, bytes: u64, access: Access) -> Result<Mapping> {
     let mapping = Mapping::shared(fd, bytes as usize, access)?;
     mapping.dont_fork()?;
     Ok(mapping)
+}
+
+/// As [`map`], of a file from another process, which is of this kind and of the version of this program. Returns also
+/// what stands behind the number of the version.
+pub fn open(fd: &OwnedFd, what: &str, magic: u64, bytes: u64, access: Access) -> Result<(Mapping, u32)> {
+    let mapping = map(fd, bytes, access)?;
+    let [first, second] = [0, 8].map(|offset| mapping.load_u64(offset).load(Ordering::Relaxed));
+    if first != magic || second as u32 != ABI {
+        return Err(invalid(what, format!("it is not of version {ABI}")));
+    }
+    Ok((mapping, (second >> 32) as u32))
 }
 
 /// Copies out of shared memory what others may change meanwhile; the copy may then be torn. `from` is a multiple of 8, and

@@ -6,8 +6,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use causeway_os::memory::{Access, LoadU64, Mapping};
+use causeway_os::memory::{Access, LoadU64, Mapping, add_seals};
 
+use super::memory::invalid;
 use super::ring::{self, Cells, SLOTS_MAX};
 use super::{ABI, memory};
 use crate::error::{Error, Result};
@@ -31,8 +32,8 @@ pub const LINE_BYTES: usize = 256;
 
 /// Offsets in the line of a member.
 pub mod line {
-    /// 4 bytes: 0 in the low two bits awake, 1 asleep on this word, 2 asleep on the doorbell. Written by the member, and by
-    /// who wakes it.
+    /// 4 bytes, in the low two bits 0 awake, 1 asleep on this word, 2 asleep on the doorbell. Written by who sleeps and who
+    /// wakes.
     pub const ARMED: usize = 0;
     /// 8 bytes: number of the member that was evicted because it did not read. Written by senders and the authority.
     pub const EVICTED: usize = 8;
@@ -110,10 +111,8 @@ impl Cells for OrderLog {
 }
 
 impl OrderLog {
-    /// A new order log, and the descriptor for members.
-    ///
-    /// # Errors
-    /// `entries` is not a power of two from 16 to 2²⁴, `slots` more than [`SLOTS_MAX`]; the kernel lacks memory or a seal.
+    /// A new order log of a power of two from 16 to 2²⁴ entries and [`SLOTS_MAX`] slots at most, and the descriptor for
+    /// members.
     pub fn create(entries: u64, slots: usize) -> Result<(OwnedFd, OrderLog)> {
         if !entries.is_power_of_two() || !ENTRIES_LOG2.contains(&entries.trailing_zeros()) {
             return Err(Error::Invalid(format!(
@@ -131,30 +130,24 @@ impl OrderLog {
         word(8, u64::from(ABI) | u64::from(entries.trailing_zeros()) << 32);
         word(16, slots as u64);
         ring::raise_limit(&log, 0);
-        memory::seal(&fd, memory::LENGTH)?;
+        add_seals(&fd, memory::LENGTH)?;
         Ok((fd, log))
     }
 
-    /// Maps the order log of a bus. A monitor maps it for reading, and then must not call what writes.
-    ///
-    /// # Errors
-    /// It is not sealed, its length and header disagree, or it is of another version.
+    /// Maps the order log of a bus. A monitor maps it for reading, and then must not call what writes. Fails if it is
+    /// not sealed, its length and header disagree, or it is of another version.
     pub fn open(fd: &OwnedFd, access: Access) -> Result<OrderLog> {
-        let refuse = |why: String| Error::Refused(format!("invalid order log: {why}"));
-        let bytes = memory::checked_bytes(fd, "order log", memory::LENGTH)?;
+        const WHAT: &str = "order log";
+        let bytes = memory::checked_bytes(fd, WHAT, memory::LENGTH)?;
         if bytes < LINES as u64 {
-            return Err(refuse(format!("it has {bytes} bytes")));
+            return Err(invalid(WHAT, format!("it has {bytes} bytes")));
         }
-        let memory = memory::map(fd, bytes, access)?;
-        let word = |offset| memory.load_u64(offset).load(Ordering::Relaxed);
-        let (second, slots) = (word(8), word(16));
-        if word(0) != MAGIC || second as u32 != ABI {
-            return Err(refuse(format!("not an order log of version {ABI}")));
-        }
-        let log2 = (second >> 32) as u32;
+        let (memory, log2) = memory::open(fd, WHAT, MAGIC, bytes, access)?;
+        let slots = memory.load_u64(16).load(Ordering::Relaxed);
         let is_possible = ENTRIES_LOG2.contains(&log2) && (1..=SLOTS_MAX as u64).contains(&slots);
         if !is_possible || bytes != OrderLog::bytes(1 << log2, slots as usize) {
-            return Err(refuse(format!("{bytes} bytes do not fit 2^{log2} entries and {slots} lines")));
+            let why = format!("{bytes} bytes do not fit 2^{log2} entries and {slots} lines");
+            return Err(invalid(WHAT, why));
         }
         Ok(OrderLog { memory, entries: 1 << log2, slots: slots as usize })
     }

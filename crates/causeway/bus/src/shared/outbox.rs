@@ -1,14 +1,15 @@
 //! The outbox: a ring in which one member writes its messages, and that all others map for reading.
 //!
-//! A message is published by its entry in the order log, not by anything here. `floor` says below which position bytes may have
-//! been overwritten; a reader compares it after it has copied.
+//! A message is published by its entry in the order log. Bytes below `floor` may have been overwritten: readers look after a
+//! copy.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
 
-use causeway_os::memory::{Access, Mapping};
+use causeway_os::memory::{Access, Mapping, add_seals};
 
 use super::header::{BusHeader, HEADER_BYTES, INLINE};
+use super::memory::invalid;
 use super::ring::PLACES;
 use super::{ABI, memory};
 use crate::error::{Error, Result};
@@ -30,16 +31,12 @@ pub struct Outbox {
     words: Mapping,
     ring: Mapping,
     capacity: u64,
-    /// Position of the next message.
     head: u64,
     floor: u64,
 }
 
 impl Outbox {
-    /// A new outbox and the descriptor for others, who can only read it.
-    ///
-    /// # Errors
-    /// `capacity_bytes` is not a power of two from 4 KiB to 1 GiB; the kernel lacks memory or a seal.
+    /// A new outbox of a power of two from 4 KiB to 1 GiB, and the descriptor for others, who can only read it.
     pub fn create(capacity_bytes: u64) -> Result<(OwnedFd, Outbox)> {
         if !capacity_bytes.is_power_of_two() || !CAPACITY_LOG2.contains(&capacity_bytes.trailing_zeros()) {
             return Err(Error::Invalid(format!(
@@ -53,7 +50,7 @@ impl Outbox {
         words.atomic_u64(0).store(MAGIC, Ordering::Relaxed);
         let log2 = u64::from(capacity_bytes.trailing_zeros());
         words.atomic_u64(8).store(u64::from(ABI) | log2 << 32, Ordering::Relaxed);
-        memory::seal(&fd, memory::ONE_WRITER)?;
+        add_seals(&fd, memory::ONE_WRITER)?;
         Ok((fd, Outbox { words, ring, capacity: capacity_bytes, head: 0, floor: 0 }))
     }
 
@@ -143,24 +140,16 @@ pub enum Found {
 }
 
 impl ForeignOutbox {
-    /// Maps the outbox of another process.
-    ///
-    /// # Errors
-    /// It is not sealed against changes by others, its length and header disagree, or it is of another version.
+    /// Maps the outbox of another process, which must be sealed against changes by others, whole and of this version.
     pub fn open(fd: &OwnedFd) -> Result<ForeignOutbox> {
-        let refuse = |why: String| Error::Refused(format!("invalid outbox: {why}"));
-        let bytes = memory::checked_bytes(fd, "outbox", memory::ONE_WRITER)?;
+        const WHAT: &str = "outbox";
+        let bytes = memory::checked_bytes(fd, WHAT, memory::ONE_WRITER)?;
         if bytes <= PREFIX_BYTES {
-            return Err(refuse(format!("it has {bytes} bytes")));
+            return Err(invalid(WHAT, format!("it has {bytes} bytes")));
         }
-        let words = memory::map(fd, PREFIX_BYTES, Access::ReadOnly)?;
-        let second = words.load_u64(8).load(Ordering::Relaxed);
-        if words.load_u64(0).load(Ordering::Relaxed) != MAGIC || second as u32 != ABI {
-            return Err(refuse(format!("not an outbox of version {ABI}")));
-        }
-        let log2 = (second >> 32) as u32;
+        let (words, log2) = memory::open(fd, WHAT, MAGIC, PREFIX_BYTES, Access::ReadOnly)?;
         if !CAPACITY_LOG2.contains(&log2) || bytes != PREFIX_BYTES + (1 << log2) {
-            return Err(refuse(format!("it has {bytes} bytes but announces 2^{log2}")));
+            return Err(invalid(WHAT, format!("it has {bytes} bytes but announces 2^{log2}")));
         }
         let capacity = 1u64 << log2;
         let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, Access::ReadOnly)?;
@@ -233,7 +222,7 @@ mod tests {
     fn an_outbox_that_its_owner_did_not_seal_is_refused() {
         let fd = memory::create("test", PREFIX_BYTES + 4096).unwrap();
         assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("seal"));
-        memory::seal(&fd, memory::ONE_WRITER).unwrap();
+        add_seals(&fd, memory::ONE_WRITER).unwrap();
         assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("version"));
     }
 

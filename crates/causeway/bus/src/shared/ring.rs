@@ -1,5 +1,5 @@
-//! The protocol of the order log: a ring of 8-byte entries, each put there by one compare-and-swap, and the words on which a
-//! member sleeps.
+//! The protocol of the order log, a ring of 8-byte entries each put there by one exchange, and the words on which members
+//! sleep.
 //!
 //! An entry is there whole or not at all, so no member can stop in the middle of one. What it refers to lies in the sender's
 //! outbox and was written before. Positions count entries from 0 and are taken modulo the capacity; an entry carries the low
@@ -13,9 +13,7 @@
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence_after_exchange, full_fence};
 
-/// Bits of the place in the sender's outbox.
 const PLACE_BITS: u32 = 26;
-/// Bits of a slot.
 const SLOT_BITS: u32 = 11;
 /// Places wrap here.
 pub const PLACES: u32 = 1 << PLACE_BITS;
@@ -232,37 +230,40 @@ pub fn mark_woken(armed: &AtomicU32, value: u32) -> bool {
     armed.compare_exchange(value, value & !3, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
+/// An order log on the heap, for models and tests.
+#[derive(Debug)]
+pub struct Heap {
+    entries: Vec<AtomicU64>,
+    hint: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl Heap {
+    /// An empty one of so many entries, all of which can be written.
+    pub fn new(capacity: u64) -> Heap {
+        let entries = (0..capacity).map(|_| AtomicU64::new(0)).collect();
+        Heap { entries, hint: AtomicU64::new(0), limit: AtomicU64::new(capacity) }
+    }
+}
+
+impl Cells for Heap {
+    fn capacity(&self) -> u64 {
+        self.entries.len() as u64
+    }
+    fn entry(&self, position: u64) -> &AtomicU64 {
+        &self.entries[(position % self.capacity()) as usize]
+    }
+    fn hint(&self) -> &AtomicU64 {
+        &self.hint
+    }
+    fn limit(&self) -> &AtomicU64 {
+        &self.limit
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    struct Heap {
-        entries: Vec<AtomicU64>,
-        hint: AtomicU64,
-        limit: AtomicU64,
-    }
-
-    impl Heap {
-        fn new(capacity: u64) -> Heap {
-            let entries = (0..capacity).map(|_| AtomicU64::new(0)).collect();
-            Heap { entries, hint: AtomicU64::new(0), limit: AtomicU64::new(capacity) }
-        }
-    }
-
-    impl Cells for Heap {
-        fn capacity(&self) -> u64 {
-            self.entries.len() as u64
-        }
-        fn entry(&self, position: u64) -> &AtomicU64 {
-            &self.entries[(position % self.capacity()) as usize]
-        }
-        fn hint(&self) -> &AtomicU64 {
-            &self.hint
-        }
-        fn limit(&self) -> &AtomicU64 {
-            &self.limit
-        }
-    }
 
     #[test]
     fn an_entry_comes_back_from_its_word() {

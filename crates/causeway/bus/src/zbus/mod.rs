@@ -18,7 +18,7 @@
 //! as that takes.
 
 mod bus_object;
-mod state;
+mod unread;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -31,44 +31,31 @@ use ::zbus::export::async_trait::async_trait;
 use ::zbus::fdo::ConnectionCredentials;
 use causeway_dbus_wire::sasl::{Progress, Server};
 use causeway_dbus_wire::wire::{Fault, message_bytes};
-use tokio::task::AbortHandle;
 
+use crate::asynchronous::driver::Driven;
 use crate::asynchronous::{join, join_session};
-use crate::connection::{Connection, ConnectionOptions};
+use crate::connection::Connection;
 use crate::error::Result;
-use state::Shared;
+use unread::{Unread, invalid};
 
-/// Begins a connection of zbus to the bus that is served at a path.
-///
-/// # Errors
-/// As [`Connection::open`] and [`Socket::new`].
-///
-/// # Panics
-/// As [`Socket::new`].
+/// Begins a connection of zbus to the bus that is served at a path, as [`Connection::open`] and [`Socket::new`] do.
 pub async fn builder(path: impl AsRef<Path>) -> Result<Builder<'static>> {
-    let connection = join(path.as_ref(), ConnectionOptions::default()).await?;
-    Ok(Builder::socket(Socket::new(connection)?))
+    Ok(Builder::socket(Socket::new(join(path.as_ref()).await?)?))
 }
 
-/// Begins a connection of zbus to the bus of the session, as [`Connection::session`] finds it.
-///
-/// # Errors
-/// As [`Connection::session`] and [`Socket::new`].
-///
-/// # Panics
-/// As [`Socket::new`].
+/// Begins a connection of zbus to the bus of the session, as [`Connection::session`] and [`Socket::new`] do.
 pub async fn session() -> Result<Builder<'static>> {
     Ok(Builder::socket(Socket::new(join_session().await?)?))
 }
 
 /// A member of the bus as a socket of zbus, for [`Builder::socket`].
 #[derive(Debug)]
-pub struct Socket(Arc<Member>);
+pub struct Socket(Arc<Driven<Unread>>);
 
 /// The half that zbus reads from.
 #[derive(Debug)]
 pub struct Reader {
-    member: Arc<Member>,
+    member: Arc<Driven<Unread>>,
     /// The message that is read, and how far.
     message: Vec<u8>,
     at: usize,
@@ -77,23 +64,10 @@ pub struct Reader {
 /// The half that zbus writes to.
 #[derive(Debug)]
 pub struct Writer {
-    member: Arc<Member>,
+    member: Arc<Driven<Unread>>,
     /// Until messages begin. The kernel has authenticated this process when it joined the bus.
     handshake: Option<Server>,
     unsent: Vec<u8>,
-}
-
-/// What both halves hold. The task that waits for messages holds only `shared`, and ends with this.
-#[derive(Debug)]
-struct Member {
-    shared: Arc<Shared>,
-    driver: AbortHandle,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
 }
 
 impl Socket {
@@ -105,9 +79,7 @@ impl Socket {
     /// # Panics
     /// Outside a tokio runtime, and in one without I/O. Sending panics in a runtime without time.
     pub fn new(connection: Connection) -> Result<Socket> {
-        let (shared, doorbell) = Shared::new(connection)?;
-        let driver = tokio::spawn(state::drive(Arc::clone(&shared), doorbell)).abort_handle();
-        Ok(Socket(Arc::new(Member { shared, driver })))
+        Ok(Socket(Arc::new(Driven::new(connection, Unread::default())?)))
     }
 }
 
@@ -127,7 +99,7 @@ impl ReadHalf for Reader {
     async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
         let mut descriptors = Vec::new();
         if self.at == self.message.len() {
-            (self.message, descriptors) = self.member.shared.receive().await?;
+            (self.message, descriptors) = self.member.receive().await?;
             self.at = 0;
         }
         let left = &self.message[self.at..];
@@ -142,14 +114,14 @@ impl ReadHalf for Reader {
     }
 
     async fn peer_credentials(&mut self) -> io::Result<ConnectionCredentials> {
-        Ok(self.member.shared.credentials())
+        Ok(self.member.credentials())
     }
 }
 
 #[async_trait]
 impl WriteHalf for Writer {
     async fn send_message(&mut self, message: &::zbus::Message) -> ::zbus::Result<()> {
-        Ok(self.member.shared.send(message.data(), message.data().fds()).await?)
+        Ok(self.member.send_bytes(message.data(), message.data().fds()).await?)
     }
 
     /// What zbus sends before it has a name: the handshake, and its first call.
@@ -157,16 +129,16 @@ impl WriteHalf for Writer {
         self.unsent.extend_from_slice(buffer);
         if let Some(server) = &mut self.handshake {
             let mut answers = Vec::new();
-            let progress = server.advance(&mut self.unsent, &self.member.shared.bus_id(), &mut answers);
-            self.member.shared.give(answers);
+            let progress = server.advance(&mut self.unsent, &self.member.bus_id(), &mut answers);
+            self.member.give(answers);
             match progress {
                 Progress::Unfinished => return Ok(buffer.len()),
-                Progress::Failed(why) => return Err(state::invalid(why)),
+                Progress::Failed(why) => return Err(invalid(why)),
                 Progress::Begun => self.handshake = None,
             }
         }
         while let Some(message) = whole_message(&mut self.unsent)? {
-            self.member.shared.send(&message, &[] as &[OwnedFd]).await?;
+            self.member.send_bytes(&message, &[] as &[OwnedFd]).await?;
         }
         Ok(buffer.len())
     }
@@ -176,12 +148,12 @@ impl WriteHalf for Writer {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.member.shared.close();
+        self.member.close();
         Ok(())
     }
 
     async fn peer_credentials(&mut self) -> io::Result<ConnectionCredentials> {
-        Ok(self.member.shared.credentials())
+        Ok(self.member.credentials())
     }
 }
 
@@ -190,7 +162,7 @@ fn whole_message(unsent: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     match message_bytes(unsent) {
         Ok(bytes) if bytes <= unsent.len() => Ok(Some(unsent.drain(..bytes).collect())),
         Ok(_) | Err(Fault::Cut) => Ok(None),
-        Err(fault) => Err(state::invalid(&format!("invalid message: {fault}"))),
+        Err(fault) => Err(invalid(&format!("invalid message: {fault}"))),
     }
 }
 

@@ -276,7 +276,7 @@ mod tests {
     fn a_file_that_lacks_a_seal_or_its_memory_is_not_mapped() {
         let length = Seals::SHRINK | Seals::GROW;
         for (seals, kind) in [
-            (Seals::NONE, Seals::WRITE),
+            (Seals::empty(), Seals::WRITE),
             (length, Seals::WRITE),
             (length | Seals::WRITE, Seals::WRITE),
             (length | Seals::FUTURE_WRITE | Seals::SEAL, Seals::WRITE),
@@ -284,7 +284,7 @@ mod tests {
             (Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL, Seals::FUTURE_WRITE),
         ] {
             let fd = reservation::memory_file("payload", 8192).unwrap();
-            if seals != Seals::NONE {
+            if !seals.is_empty() {
                 memory::add_seals(&fd, seals).unwrap();
             }
             assert!(is_refused(map_for_reading(&fd, kind, 1)), "{seals:?}");

@@ -183,20 +183,9 @@ fn a_locked_mapping_is_listed_as_locked() {
     assert!(flags.contains(" lo") && flags.contains(" dc"), "{flags}");
 }
 
-/// The `VmFlags` line of the mapping that begins at or before `address`.
+/// The `VmFlags` line of the mapping that begins at `address`.
 fn vm_flags(address: usize) -> String {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut inside = false;
-    for line in smaps.lines() {
-        let range = line.split(' ').next().and_then(|first| first.split_once('-'));
-        if let Some((start, end)) = range {
-            let parse = |text| usize::from_str_radix(text, 16);
-            if let (Ok(start), Ok(end)) = (parse(start), parse(end)) {
-                inside = (start..end).contains(&address);
-            }
-        } else if inside && line.starts_with("VmFlags:") {
-            return line.to_string();
-        }
-    }
-    panic!("no mapping at {address:#x}");
+    let (_, of_it) = smaps.split_once(&format!("{address:x}-")).expect("a mapping begins there");
+    of_it.lines().find(|line| line.starts_with("VmFlags:")).expect("it has flags").to_owned()
 }
