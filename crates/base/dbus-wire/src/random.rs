@@ -70,19 +70,3 @@ impl Random {
         Builder::signal(path, interface, member).body(body.u32(number))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rule::MatchRule;
-
-    #[test]
-    fn rules_are_valid_and_keep_the_interface_that_is_asked_for() {
-        let mut random = Random(7);
-        for _ in 0..500 {
-            let (any, one) = (random.rule(None, &[":1.0"]), random.rule(Some("q.R"), &["org.a"]));
-            assert!(any.parse::<MatchRule>().is_ok(), "{any}");
-            assert!(one.parse::<MatchRule>().is_ok() && one.starts_with("interface='q.R'"), "{one}");
-        }
-    }
-}

@@ -102,21 +102,14 @@ pub fn measure() -> Measured {
 
 fn smallest_step() -> f64 {
     const READINGS: u32 = 4096;
-    let mut smallest = u64::MAX;
-    let mut last = now_ns();
-    for _ in 0..READINGS {
+    let (mut smallest, mut readings, mut last) = (u64::MAX, 0, now_ns());
+    // A clock may be so coarse that all of them are equal: then it is waited for.
+    while readings < READINGS || smallest == u64::MAX {
         let now = now_ns();
         if now > last {
             smallest = smallest.min(now - last);
         }
-        last = now;
-    }
-    while smallest == u64::MAX {
-        // A clock so coarse that all readings were equal: wait for it to move.
-        let now = now_ns();
-        if now > last {
-            smallest = now - last;
-        }
+        (readings, last) = (readings + 1, now);
     }
     smallest as f64
 }

@@ -79,21 +79,14 @@ mod tests {
     use std::error::Error as _;
 
     #[test]
-    fn an_error_says_what_was_tried_on_what_and_why_not() {
+    fn an_error_says_what_was_tried_on_what_and_why_not_also_as_an_io_error() {
         let error = Error::new("open", "/nowhere", io::Error::from_raw_os_error(libc::ENOENT));
         assert_eq!(error.to_string(), "cannot open /nowhere: No such file or directory (os error 2)");
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
         assert!(error.source().is_some());
+        let (text, io) = (error.to_string(), io::Error::from(error));
+        assert_eq!((io.kind(), io.to_string()), (io::ErrorKind::NotFound, text));
         let bare = Error::new("pause", "", io::Error::from_raw_os_error(libc::EPERM));
         assert_eq!(bare.to_string(), "cannot pause: Operation not permitted (os error 1)");
-    }
-
-    #[test]
-    fn an_error_keeps_its_text_and_kind_as_an_io_error() {
-        let error = Error::new("open", "/nowhere", io::Error::from_raw_os_error(libc::ENOENT));
-        let text = error.to_string();
-        let io: io::Error = error.into();
-        assert_eq!(io.kind(), io::ErrorKind::NotFound);
-        assert_eq!(io.to_string(), text);
     }
 }

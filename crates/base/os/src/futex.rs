@@ -132,20 +132,16 @@ fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
 /// way (a priority-inheriting lock), which only a faulty or hostile peer does.
 #[inline]
 pub fn wake(word: &AtomicU32, count: u32) -> io::Result<u32> {
-    match kernel_count(count) {
-        Some(count) => Ok(futex::wake(word, Flags::empty(), count)? as u32),
-        None => Ok(0),
-    }
+    let Some(count) = kernel_count(count) else { return Ok(0) };
+    Ok(futex::wake(word, Flags::empty(), count)? as u32)
 }
 
 /// As [`wake`], of threads that wait with a bit in common with `bits`, which are not 0.
 #[inline]
 pub fn wake_bitset(word: &AtomicU32, count: u32, bits: u32) -> io::Result<u32> {
     let bits = NonZeroU32::new(bits).ok_or(Errno::INVAL)?;
-    match kernel_count(count) {
-        Some(count) => Ok(futex::wake_bitset(word, Flags::empty(), count, bits)? as u32),
-        None => Ok(0),
-    }
+    let Some(count) = kernel_count(count) else { return Ok(0) };
+    Ok(futex::wake_bitset(word, Flags::empty(), count, bits)? as u32)
 }
 
 /// The count for the kernel, which takes a signed number and, asked to wake none or a negative number, wakes one.

@@ -88,13 +88,4 @@ mod tests {
         assert_eq!(eventually_some("above five", || numbers.next().filter(|number| *number > 5)), 6);
         eventually("seven", || numbers.next() == Some(7));
     }
-
-    #[test]
-    fn a_folder_ends_with_its_owner() {
-        let folder = temp_dir("testkit");
-        let path = folder.path().to_owned();
-        assert!(path.is_dir() && path.file_name().unwrap().to_str().unwrap().starts_with("testkit-"));
-        drop(folder);
-        assert!(!path.exists());
-    }
 }

@@ -109,11 +109,4 @@ mod tests {
         drop(running);
         assert_eq!(proc::state(pid), None);
     }
-
-    #[test]
-    fn the_end_of_a_process_is_waited_for() {
-        let mut running = Running::start(Command::new("sh").args(["-c", "exit 3"]));
-        assert_eq!(running.wait().code(), Some(3));
-        running.kill();
-    }
 }

@@ -1,19 +1,12 @@
 //! A client: asks `com.example.Clock` and then prints who comes and goes. `clock_client SOCKET`, or with `CAUSEWAY_BUS` set.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
+#![allow(clippy::print_stdout, reason = "this is a command")]
 
 use causeway_bus::wire::{Arg, Body};
 use causeway_bus::{Connection, Error, Incoming};
 
 const CLOCK: &str = "com.example.Clock";
 
-fn main() {
-    if let Err(error) = run() {
-        eprintln!("clock_client: {error}");
-        std::process::exit(1);
-    }
-}
-
-fn run() -> Result<(), Error> {
+fn main() -> Result<(), Error> {
     let mut bus = match std::env::args().nth(1) {
         Some(path) => Connection::open(path)?,
         None => Connection::session()?,

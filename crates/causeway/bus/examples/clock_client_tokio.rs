@@ -1,9 +1,7 @@
 //! The client of `clock_service` and `clock_service_tokio` in a tokio program: several calls at once, then the signals.
 //!
 //! `cargo run -p causeway-bus --features tokio --example clock_client_tokio -- SOCKET`
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
-
-use std::process::ExitCode;
+#![allow(clippy::print_stdout, reason = "this is a command")]
 
 use causeway_bus::wire::{Arg, Body};
 use causeway_bus::{AsyncConnection, Error, Message};
@@ -11,17 +9,7 @@ use causeway_bus::{AsyncConnection, Error, Message};
 const CLOCK: &str = "com.example.Clock";
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("clock_client_tokio: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run() -> Result<(), Error> {
+async fn main() -> Result<(), Error> {
     let bus = match std::env::args().nth(1) {
         Some(path) => AsyncConnection::open(path).await?,
         None => AsyncConnection::session().await?,

@@ -1,5 +1,5 @@
 //! A service: `com.example.Clock` tells the time since it started. `clock_service SOCKET`, or with `CAUSEWAY_BUS` set.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
+#![allow(clippy::print_stdout, reason = "this is a command")]
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -14,14 +14,7 @@ const INTERFACE: &str = r#"
     <method name="Seconds"><arg name="seconds" type="u" direction="out"/></method>
   </interface>"#;
 
-fn main() {
-    if let Err(error) = run() {
-        eprintln!("clock_service: {error}");
-        std::process::exit(1);
-    }
-}
-
-fn run() -> Result<(), Error> {
+fn main() -> Result<(), Error> {
     let mut bus = match std::env::args().nth(1) {
         Some(path) => Connection::open(path)?,
         None => Connection::session()?,

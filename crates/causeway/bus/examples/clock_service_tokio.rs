@@ -1,9 +1,8 @@
 //! The service of `clock_service` in a tokio program; it also emits a signal each second.
 //!
 //! `cargo run -p causeway-bus --features tokio --example clock_service_tokio -- SOCKET`
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
+#![allow(clippy::print_stdout, reason = "this is a command")]
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use causeway_bus::wire::Body;
@@ -18,17 +17,7 @@ const INTERFACE: &str = r#"
   </interface>"#;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("clock_service_tokio: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run() -> Result<(), Error> {
+async fn main() -> Result<(), Error> {
     let bus = match std::env::args().nth(1) {
         Some(path) => AsyncConnection::open(path).await?,
         None => AsyncConnection::session().await?,

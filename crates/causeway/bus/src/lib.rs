@@ -30,8 +30,7 @@ mod error;
 #[cfg(not(loom))]
 mod monitor;
 #[cfg(not(loom))]
-#[doc(hidden)]
-pub mod port;
+mod port;
 #[cfg(not(loom))]
 mod session;
 #[cfg(not(loom))]

@@ -57,7 +57,7 @@ impl Monitor {
         let (order, directory) = (OrderLog::open(&order, Access::ReadOnly)?, Directory::open(&directory)?);
         let outboxes = (0..order.slots()).map(|_| None).collect();
         let mut monitor = Monitor { link, cursor: 0, order, directory, outboxes, rules: Vec::new(), lost: 0 };
-        monitor.cursor = monitor.end();
+        monitor.cursor = monitor.messages();
         Ok(monitor)
     }
 
@@ -72,7 +72,8 @@ impl Monitor {
         self
     }
 
-    fn end(&self) -> u64 {
+    /// Messages that were sent on this bus.
+    pub fn messages(&self) -> u64 {
         let mut end = self.order.load_hint();
         while self.is_present(end) {
             end += 1;
@@ -175,7 +176,7 @@ impl Monitor {
 
     /// Who is on the bus, and what each member has done.
     pub fn members(&self) -> Vec<(Peer, Vec<String>, Statistics)> {
-        let (end, directory) = (self.end(), &self.directory);
+        let (end, directory) = (self.messages(), &self.directory);
         let owned = |name: String| Some((directory.owner(&name)?.id, name));
         let names: Vec<(u64, String)> = directory.all_names().into_iter().filter_map(owned).collect();
         let peers = (0..directory.peers() as u16).filter_map(|index| Some((index, directory.peer(index)?)));
@@ -193,11 +194,6 @@ impl Monitor {
     /// Entries that the order log holds.
     pub fn order_entries(&self) -> u64 {
         self.order.capacity()
-    }
-
-    /// Messages that were sent on this bus.
-    pub fn messages(&self) -> u64 {
-        self.end()
     }
 }
 

@@ -5,7 +5,7 @@
 mod parse;
 mod subsume;
 
-pub use parse::{BadRule, MAX_RULE_BYTES, Part, parts};
+pub use parse::{MAX_RULE_BYTES, Part, parts};
 
 use std::fmt;
 

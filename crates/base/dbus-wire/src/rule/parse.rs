@@ -1,6 +1,5 @@
 //! Text to a rule.
 
-use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -9,22 +8,6 @@ use crate::wire::{Kind, names};
 
 /// Most bytes of a rule. The reference implementation refuses longer ones; the specification names no limit.
 pub const MAX_RULE_BYTES: usize = 1024;
-
-/// Why a text is no rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadRule(String);
-
-impl fmt::Display for BadRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadRule {}
-
-fn bad(why: impl Into<String>) -> BadRule {
-    BadRule(why.into())
-}
 
 /// One `key='value'` of a rule: the key, the value without quotes, and where the value stands in the text, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +22,7 @@ pub struct Part<'a> {
 
 /// Splits the text of a rule. Neither keys nor values are checked. Fails if a part has no `=`, or a quote is not
 /// closed.
-pub fn parts(text: &str) -> Result<Vec<Part<'_>>, BadRule> {
+pub fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
     let mut parts = Vec::new();
     let mut at = 0;
     loop {
@@ -47,7 +30,7 @@ pub fn parts(text: &str) -> Result<Vec<Part<'_>>, BadRule> {
         if at == text.len() {
             return Ok(parts);
         }
-        let equals = text[at..].find('=').ok_or_else(|| bad(format!("`{}` has no value", &text[at..])))?;
+        let equals = text[at..].find('=').ok_or_else(|| format!("`{}` has no value", &text[at..]))?;
         let key = text[at..at + equals].trim_end();
         let start = at + equals + 1;
         let (value, end) = value(text, start)?;
@@ -57,7 +40,7 @@ pub fn parts(text: &str) -> Result<Vec<Part<'_>>, BadRule> {
 }
 
 /// The value from `start` on, and its end. Between apostrophes all is literal; outside, `\'` is one and a comma ends the value.
-fn value(text: &str, start: usize) -> Result<(String, usize), BadRule> {
+fn value(text: &str, start: usize) -> Result<(String, usize), String> {
     let (mut value, mut quoted) = (String::new(), false);
     let mut letters = text[start..].char_indices().peekable();
     while let Some((at, letter)) = letters.next() {
@@ -71,15 +54,16 @@ fn value(text: &str, start: usize) -> Result<(String, usize), BadRule> {
             _ => value.push(letter),
         }
     }
-    if quoted { Err(bad("a quote is not closed")) } else { Ok((value, text.len())) }
+    if quoted { Err("a quote is not closed".to_owned()) } else { Ok((value, text.len())) }
 }
 
 impl FromStr for MatchRule {
-    type Err = BadRule;
+    /// A sentence.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<MatchRule, BadRule> {
+    fn from_str(text: &str) -> Result<MatchRule, String> {
         if text.len() > MAX_RULE_BYTES {
-            return Err(bad(format!("a rule of {} bytes is longer than {MAX_RULE_BYTES}", text.len())));
+            return Err(format!("a rule of {} bytes is longer than {MAX_RULE_BYTES}", text.len()));
         }
         let mut rule = MatchRule::default();
         let mut eavesdrop = None;
@@ -97,8 +81,7 @@ impl FromStr for MatchRule {
                 "destination" => once(&mut rule.destination, key, checked(key, value, names::is_bus_name)?)?,
                 "eavesdrop" => {
                     let wanted = value.parse();
-                    let wanted =
-                        wanted.map_err(|_| bad(format!("eavesdrop is true or false, not `{value}`")))?;
+                    let wanted = wanted.map_err(|_| format!("eavesdrop is true or false, not `{value}`"))?;
                     once(&mut eavesdrop, key, wanted)?;
                 }
                 _ => rule.add_arg(key, value)?,
@@ -111,8 +94,8 @@ impl FromStr for MatchRule {
 }
 
 impl MatchRule {
-    fn add_arg(&mut self, key: &str, value: String) -> Result<(), BadRule> {
-        let unknown = || bad(format!("`{key}` is not a key of a match rule"));
+    fn add_arg(&mut self, key: &str, value: String) -> Result<(), String> {
+        let unknown = || format!("`{key}` is not a key of a match rule");
         let (index, arg) = if key == "arg0namespace" {
             (0, ArgMatch::Namespace(checked(key, value, names::is_namespace)?))
         } else {
@@ -125,39 +108,39 @@ impl MatchRule {
                 return Err(unknown());
             }
             let index = digits.parse().ok().filter(|index| *index <= MAX_ARG);
-            (index.ok_or_else(|| bad(format!("`{key}` is beyond argument {MAX_ARG}")))?, arg)
+            (index.ok_or_else(|| format!("`{key}` is beyond argument {MAX_ARG}"))?, arg)
         };
         if self.args.iter().any(|(other, _)| *other == index) {
-            return Err(bad(format!("argument {index} is matched twice")));
+            return Err(format!("argument {index} is matched twice"));
         }
         self.args.push((index, arg));
         Ok(())
     }
 }
 
-fn once<T>(place: &mut Option<T>, key: &str, value: T) -> Result<(), BadRule> {
+fn once<T>(place: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
     match place.replace(value) {
-        Some(_) => Err(bad(format!("`{key}` is given twice"))),
+        Some(_) => Err(format!("`{key}` is given twice")),
         None => Ok(()),
     }
 }
 
-fn once_path(place: &mut Option<PathMatch>, key: &str, value: PathMatch) -> Result<(), BadRule> {
+fn once_path(place: &mut Option<PathMatch>, key: &str, value: PathMatch) -> Result<(), String> {
     match place {
         Some(before) if std::mem::discriminant(before) != std::mem::discriminant(&value) => {
-            Err(bad("`path` and `path_namespace` exclude each other"))
+            Err("`path` and `path_namespace` exclude each other".to_owned())
         }
         _ => once(place, key, value),
     }
 }
 
-fn checked(key: &str, value: String, is_valid: fn(&str) -> bool) -> Result<String, BadRule> {
-    if is_valid(&value) { Ok(value) } else { Err(bad(format!("`{value}` is not valid for {key}"))) }
+fn checked(key: &str, value: String, is_valid: fn(&str) -> bool) -> Result<String, String> {
+    if is_valid(&value) { Ok(value) } else { Err(format!("`{value}` is not valid for {key}")) }
 }
 
-fn kind(word: &str) -> Result<Kind, BadRule> {
+fn kind(word: &str) -> Result<Kind, String> {
     let mut kinds = [Kind::MethodCall, Kind::MethodReturn, Kind::Error, Kind::Signal].into_iter();
-    kinds.find(|kind| kind.word() == word).ok_or_else(|| bad(format!("`{word}` is not a type of message")))
+    kinds.find(|kind| kind.word() == word).ok_or_else(|| format!("`{word}` is not a type of message"))
 }
 
 #[cfg(test)]

@@ -96,13 +96,12 @@ impl<'a> Iterator for Args<'a> {
     }
 }
 
+/// What is called with each leaf and the number of containers around it.
+type Visit<'a, 'v> = dyn FnMut(Leaf<'a>, u32) + 'v;
+
 /// Visits every leaf of a body with the number of containers around it, and checks the whole of it. Fails if the body
 /// is cut or breaks the specification, or bytes are left over. What was visited before stands.
-pub fn walk<'a>(
-    header: &Header<'a>,
-    body: &'a [u8],
-    visit: &mut dyn FnMut(Leaf<'a>, u32),
-) -> Result<(), Fault> {
+pub fn walk<'a>(header: &Header<'a>, body: &'a [u8], visit: &mut Visit<'a, '_>) -> Result<(), Fault> {
     let mut cursor = Cursor::new(body, 0, header.endian);
     for types in signature::types(header.signature) {
         value(&mut cursor, types, 0, visit)?;
@@ -121,7 +120,7 @@ pub(super) fn value<'a>(
     cursor: &mut Cursor<'a>,
     types: &str,
     depth: u32,
-    visit: &mut dyn FnMut(Leaf<'a>, u32),
+    visit: &mut Visit<'a, '_>,
 ) -> Result<(), Fault> {
     let code = types.as_bytes()[0];
     if depth > MAX_DEPTH {
@@ -166,7 +165,7 @@ fn array<'a>(
     cursor: &mut Cursor<'a>,
     element: &str,
     depth: u32,
-    visit: &mut dyn FnMut(Leaf<'a>, u32),
+    visit: &mut Visit<'a, '_>,
 ) -> Result<(), Fault> {
     let bytes = cursor.u32()? as usize;
     if bytes > MAX_ARRAY_BYTES {
@@ -193,7 +192,7 @@ fn fixed<'a>(
     code: u8,
     bytes: usize,
     depth: u32,
-    visit: &mut dyn FnMut(Leaf<'a>, u32),
+    visit: &mut Visit<'a, '_>,
 ) -> Result<(), Fault> {
     let taken = cursor.take(bytes)?;
     let is_true_or_false = |four: &[u8]| {

@@ -99,6 +99,15 @@ pub fn message_bytes(start: &[u8]) -> Result<usize, Fault> {
     fixed(start).map(|(header, _)| header.message_bytes())
 }
 
+/// As [`message_bytes`], of a message that is there to its end; `None` as long as it is not.
+pub fn whole_message(start: &[u8]) -> Result<Option<usize>, Fault> {
+    match message_bytes(start) {
+        Ok(bytes) => Ok(Some(bytes).filter(|bytes| *bytes <= start.len())),
+        Err(Fault::Cut) => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
 impl<'a> Header<'a> {
     /// Kind, interface and member, or the name of the error: `method_call org.example.Garden.Water`.
     pub fn title(&self) -> String {

@@ -18,7 +18,7 @@ mod value;
 pub use body::{Arg, Args, Leaf, walk};
 pub use build::{Body, Builder, TooLong};
 pub use cursor::Endian;
-pub use header::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, message_bytes};
+pub use header::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, message_bytes, whole_message};
 pub use layout::{Layout, Numbers};
 pub use marshal::Marshal;
 pub use stamp::stamped;

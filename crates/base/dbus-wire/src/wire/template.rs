@@ -1,9 +1,7 @@
 //! Headers that were built before: the header of a message with the same fields is a copy, in which numbers are changed.
 
-use std::fmt;
-
 use super::layout::SIGNATURE;
-use super::{Builder, Fault, Layout, MAX_MESSAGE_BYTES, TooLong};
+use super::{Builder, Layout, MAX_MESSAGE_BYTES, TooLong};
 
 /// Places for headers; a power of two.
 const PLACES: usize = 64;
@@ -16,7 +14,7 @@ const PLACES: usize = 64;
 /// let (mut templates, mut bytes) = (Templates::default(), Vec::new());
 /// let call = |text| Builder::call("/", "Get").destination("a.b").body(Body::default().text(text));
 /// for (serial, text) in [(1, "x"), (2, "longer")] {
-///     templates.build(&call(text), serial, &mut bytes)?;
+///     templates.build(&call(text), serial, &mut bytes).unwrap();
 ///     assert_eq!(bytes, call(text).build(serial)?);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -27,25 +25,11 @@ pub struct Templates(Vec<Option<Template>>);
 /// Why a message cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unbuildable {
-    /// This text is not what the second says, such as an object path.
-    Name(String, &'static str),
-    /// A field is missing, or has a value that is reserved.
-    Header(Fault),
+    /// A name is not valid, a field is missing, or has a value that is reserved: in a sentence.
+    Invalid(String),
     /// It would be longer than the specification allows.
     TooLong(TooLong),
 }
-
-impl fmt::Display for Unbuildable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unbuildable::Name(text, what) => write!(f, "{text:?} is not {what}"),
-            Unbuildable::Header(fault) => write!(f, "invalid message: {fault}"),
-            Unbuildable::TooLong(too_long) => too_long.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Unbuildable {}
 
 impl Templates {
     /// Replaces what is in `out` by the bytes of a message; returns the layout of its header.
@@ -97,10 +81,11 @@ struct Template {
 impl Template {
     fn new(message: &Builder<'_>) -> Result<Template, Unbuildable> {
         if let Some((text, what)) = message.invalid_name() {
-            return Err(Unbuildable::Name(text.to_owned(), what));
+            return Err(Unbuildable::Invalid(format!("{text:?} is not {what}")));
         }
         let (layout, header) = message.header(1);
-        layout.header(&header).check().map_err(Unbuildable::Header)?;
+        let checked = layout.header(&header).check();
+        checked.map_err(|fault| Unbuildable::Invalid(format!("invalid message: {fault}")))?;
         Ok(Template { header: header.into(), layout })
     }
 
@@ -200,7 +185,7 @@ mod tests {
             let (mut templates, mut bytes) = (Templates::default(), Vec::new());
             for _ in 0..2 {
                 let error = templates.build(&bad, 1, &mut bytes).unwrap_err();
-                assert!(error.to_string().starts_with(why), "{error}");
+                assert!(matches!(&error, Unbuildable::Invalid(text) if text.starts_with(why)), "{error:?}");
                 templates.build(&good, 1, &mut bytes).unwrap();
                 templates.build(&good.clone().reply_serial(5), 1, &mut bytes).unwrap();
             }

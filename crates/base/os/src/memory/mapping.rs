@@ -365,17 +365,12 @@ impl Drop for Mapping {
 }
 
 fn writable_len(len: usize, access: Access) -> usize {
-    match access {
-        Access::ReadOnly => 0,
-        Access::ReadWrite => len,
-    }
+    if access == Access::ReadWrite { len } else { 0 }
 }
 
 fn describe(len: usize, access: Access) -> String {
-    match access {
-        Access::ReadOnly => format!("{len} shared bytes for reading"),
-        Access::ReadWrite => format!("{len} shared bytes for writing"),
-    }
+    let what_for = if access == Access::ReadWrite { "writing" } else { "reading" };
+    format!("{len} shared bytes for {what_for}")
 }
 
 /// Refuses what would raise SIGBUS at the first access. Devices have no length to check.

@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 
 use super::launch::{Launch, launch};
-use super::{own_program, pidfd_open, poll};
+use super::{own_program, pidfd_open, poll, wait_readable};
 use crate::error::{Context, Result};
 
 /// Where a child's standard error goes.
@@ -229,14 +229,8 @@ impl Child {
             return Ok(self.exit);
         }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            if poll(&[self.pidfd()], left)?[0] {
-                break;
-            }
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
+        if !wait_readable(self.pidfd(), end)? {
+            return Ok(None);
         }
         let status = rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(self.pidfd()), WaitIdOptions::EXITED))
             .context("wait for", || format!("process {}", self.pid))?;

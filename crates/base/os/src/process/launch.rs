@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::pipe::PipeFlags;
 
 /// What to run, in the kernel's terms. The first three of `fds` are standard input, output and error.
@@ -45,7 +46,8 @@ pub(super) fn launch(launch: &Launch) -> io::Result<u32> {
     let argv = null_ended(&launch.args);
     let envp = null_ended(&launch.environment);
 
-    let mask = block_all_signals();
+    // Our handlers must not run in the child, where our threads and locks are not what they take them for.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     // SAFETY: the child runs `become_program` only, which keeps to the rule in the module's text.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
@@ -53,8 +55,7 @@ pub(super) fn launch(launch: &Launch) -> io::Result<u32> {
         unsafe { become_program(launch, &argv, &envp, &numbers, failure.as_raw_fd()) }
     }
     let forked = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) };
-    // SAFETY: `mask` was filled by `block_all_signals`.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, ptr::null_mut()) };
+    mask.thread_set_mask().expect("it fails only for another way to change a mask");
     let pid = forked?;
 
     drop(failure);
@@ -76,37 +77,18 @@ fn null_ended(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// Our handlers must not run in the child, where our threads and locks are not what they take them for.
-fn block_all_signals() -> libc::sigset_t {
-    let mut old = MaybeUninit::uninit();
-    // SAFETY: sigfillset initialises `all`, and pthread_sigmask fills `old`; neither fails for these arguments.
-    unsafe {
-        let mut all = MaybeUninit::uninit();
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
-        old.assume_init()
-    }
-}
-
 /// From fork to exec, a few system calls. Who takes longer was stopped by somebody.
 const EXEC_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The number that the child wrote before it gave up; nothing when exec closed the pipe.
 fn failed_with(report: OwnedFd) -> Option<io::Error> {
-    let deadline = Instant::now() + EXEC_DEADLINE;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match super::poll(&[report.as_fd()], Some(left)) {
-            Ok(ready) if ready[0] => break,
-            Ok(_) if left.is_zero() => {
-                return Some(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "the new process was stopped before it ran",
-                ));
-            }
-            Ok(_) => {}
-            Err(error) => return Some(error.into()),
+    match super::wait_readable(report.as_fd(), Some(Instant::now() + EXEC_DEADLINE)) {
+        Ok(true) => {}
+        Ok(false) => {
+            let why = "the new process was stopped before it ran";
+            return Some(io::Error::new(io::ErrorKind::TimedOut, why));
         }
+        Err(error) => return Some(error.into()),
     }
     let mut number = [0; size_of::<c_int>()];
     std::fs::File::from(report).read_exact(&mut number).ok()?;

@@ -19,7 +19,7 @@ pub use trace::Tracer;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -96,6 +96,19 @@ pub fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Vec<boo
         Ok(_) => Ok(set.iter().map(|fd| !fd.revents().is_empty()).collect()),
         Err(Errno::INTR) => Ok(vec![false; fds.len()]),
         Err(error) => Err(Error::new("wait for", format!("{} descriptors", fds.len()), error)),
+    }
+}
+
+/// Waits until a descriptor can be read, is at its end or broken; false when `end` comes first.
+pub fn wait_readable(fd: BorrowedFd<'_>, end: Option<Instant>) -> Result<bool> {
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if poll(&[fd], left)?[0] {
+            return Ok(true);
+        }
+        if left == Some(Duration::ZERO) {
+            return Ok(false);
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 //! Signals as something to poll for.
 //!
 //! # Safety
-//! Signal sets are initialised by `sigemptyset` before use; the structure read from a signalfd is plain numbers, and
-//! only used when all of it was read.
+//! The structure read from a signalfd is plain numbers, and only used when all of it was read.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use crate::error::{Error, Result};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::error::{Context, Error, Result};
 
 /// Blocks `signals` for the calling thread, and threads that it starts from now on; returns a descriptor that is
 /// readable when one of them waits, for [`read_signal`]. Non-blocking, closed on exec.
@@ -18,38 +20,26 @@ use crate::error::{Error, Result};
 /// others. A signal that is ignored never waits. Fails with `EINVAL` for a number that is no signal.
 pub fn block_signals(signals: &[i32]) -> Result<OwnedFd> {
     let on = || format!("signals {signals:?}");
-    let set = signal_set(signals).map_err(|error| Error::new("block", on(), error))?;
-    // SAFETY: `set` is initialised and outlives the calls; a null pointer asks for no old set.
-    let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-    if blocked != 0 {
-        return Err(Error::new("block", on(), io::Error::from_raw_os_error(blocked)));
-    }
-    // SAFETY: as above.
-    let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(Error::last("open a descriptor of", on()));
-    }
-    // SAFETY: the kernel has just made this descriptor for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let set: nix::Result<SigSet> = signals.iter().map(|signal| Signal::try_from(*signal)).collect();
+    let set = set.context("block", on)?;
+    set.thread_block().context("block", on)?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    Ok(SignalFd::with_flags(&set, flags).context("open a descriptor of", on)?.into())
 }
 
 /// Runs `start` with every signal blocked that is not a fault of the thread itself: a thread that is started there runs no
 /// signal handler of the program. Afterwards this thread's signals are as before.
 pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset initialises the whole set; the numbers are those of signals; both sets outlive the calls, which fail
-    // only for a first argument that is none of the three.
-    unsafe {
-        libc::sigfillset(set.as_mut_ptr());
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS] {
-            libc::sigdelset(set.as_mut_ptr(), fault);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+    let mut set = SigSet::all();
+    for fault in
+        [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGTRAP, Signal::SIGSYS]
+    {
+        set.remove(fault);
     }
+    let before =
+        set.thread_swap_mask(SigmaskHow::SIG_BLOCK).expect("it fails only for another way to change a mask");
     let started = start();
-    // SAFETY: the call above has written the set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    before.thread_set_mask().expect("as above");
     started
 }
 
@@ -87,22 +77,6 @@ pub fn read_signal_and_origin(fd: impl AsFd) -> Result<Option<(i32, Origin)>> {
             error => Err(Error::new("read", "a signal", error)),
         },
     }
-}
-
-fn signal_set(signals: &[i32]) -> io::Result<libc::sigset_t> {
-    let mut set = MaybeUninit::uninit();
-    // SAFETY: sigemptyset initialises the whole set, and never fails for a valid pointer.
-    let mut set = unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        set.assume_init()
-    };
-    for &signal in signals {
-        // SAFETY: `set` is initialised; a number that is no signal is refused.
-        if unsafe { libc::sigaddset(&mut set, signal) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(set)
 }
 
 #[cfg(test)]

@@ -41,20 +41,15 @@ impl Signals {
 
     /// The next signal; waits for it. Cancel-safe: a future that is dropped before it is ready has taken nothing.
     pub async fn next(&mut self) -> Option<Result<Message>> {
-        poll_fn(|cx| self.poll(cx)).await
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
-        let key = self.key;
-        self.connection.0.driven.state().poll_queue(|waiters| waiters.signals.get_mut(&key), cx)
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 }
 
 impl Stream for Signals {
     type Item = Result<Message>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll(cx)
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.connection.0.driven.state().poll_queue(|waiters| waiters.signals.get_mut(&self.key), cx)
     }
 }
 
@@ -80,19 +75,15 @@ impl Calls {
 
     /// The next call; waits for it. Cancel-safe: a future that is dropped before it is ready has taken nothing.
     pub async fn next(&mut self) -> Option<Result<Call>> {
-        poll_fn(|cx| self.poll(cx)).await
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Call>>> {
-        self.connection.0.driven.state().poll_queue(|waiters| Some(&mut waiters.incoming), cx)
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 }
 
 impl Stream for Calls {
     type Item = Result<Call>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll(cx)
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.connection.0.driven.state().poll_queue(|waiters| Some(&mut waiters.incoming), cx)
     }
 }
 

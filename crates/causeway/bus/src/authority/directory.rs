@@ -1,6 +1,5 @@
 //! What the host has decided, written where members read it without a system call.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -39,15 +38,12 @@ impl Authority {
         if wants_signals && !is_member {
             self.listen_to_signals();
         }
-        let order = Arc::clone(self.port.order());
         ring::fence_after_append();
+        let order = self.port.order();
         let was_sending = is_member && order.sending(index).load(Ordering::Acquire) != 0;
-        for slot in self.port.directory().present().collect::<Vec<_>>() {
-            let waits_for = order.waiting_for(slot).load(Ordering::Acquire);
-            if was_sending || waits_for == id || waits_for == u64::MAX {
-                self.port.ring(&mut self.fds, slot);
-            }
-        }
+        let waits_for = |slot: &u16| order.waiting_for(*slot).load(Ordering::Acquire);
+        let is_concerned = |slot: &u16| was_sending || [id, u64::MAX].contains(&waits_for(slot));
+        self.ring(self.port.directory().present().filter(is_concerned).collect());
         // Also what came for it since it is a member no more.
         let watched = self.watched_end();
         self.staging.receiver_left(id, is_member.then_some(index), watched);

@@ -9,7 +9,7 @@ use crate::content::Bytes;
 use crate::error::{Error, Result};
 use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Outbound, To, TransferRef};
 use crate::shared::order::Statistic;
-use crate::shared::ring::{self, Cells, Sleep};
+use crate::shared::ring::{self, Sleep};
 
 /// A message of a member, as it stands in the order log.
 #[derive(Debug)]
@@ -150,9 +150,7 @@ impl Authority {
         let (before, now) = (self.asleep, self.progress());
         let was_woken = std::mem::take(&mut self.was_woken);
         if was_woken && (before.received, before.evictions) == (now.received, now.evictions) {
-            let order = self.port.order();
-            let is_far = now.cursor - before.cursor >= order.capacity() / 4;
-            order.count(AUTHORITY, if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes }, 1);
+            self.port.count_idle_wake(before.cursor);
         }
     }
 }

@@ -322,9 +322,8 @@ impl Authority {
 
     /// Wakes those who sleep before the end of a member whose place is needed.
     pub(super) fn ring_behind(&mut self) {
-        let end = self.leaving.iter().filter_map(|one| one.end).max();
-        for slot in end.map_or_else(Vec::new, |end| self.before(end)) {
-            self.port.ring(&mut self.fds, slot);
+        if let Some(end) = self.leaving.iter().filter_map(|one| one.end).max() {
+            self.ring(self.before(end));
         }
     }
 

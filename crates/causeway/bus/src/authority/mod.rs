@@ -370,7 +370,12 @@ impl Authority {
 
     /// Wakes all members, so that they learn that the bus has ended.
     pub fn wake_all(&mut self) {
-        for slot in self.port.directory().present().collect::<Vec<_>>() {
+        self.ring(self.port.directory().present().collect());
+    }
+
+    /// Wakes the members in these slots, as far as they sleep.
+    fn ring(&mut self, slots: Vec<u16>) {
+        for slot in slots {
             self.port.ring(&mut self.fds, slot);
         }
     }

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
+use causeway_os::Context;
+
 use super::PeerId;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, To};
 use crate::share::Share;
-use causeway_os::Context;
 
 /// How much may be in flight outside of the log. A connection has its [`Share`]; what is above is refused with `LimitsExceeded`.
 #[derive(Clone, Debug)]
@@ -273,43 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_one_goes_when_that_one_has_taken_it_or_is_gone() {
-        let mut staging = staging();
-        staging.stage(SENDER, 1, staged(ONE, 2, 0)).unwrap();
-        staging.stage(SENDER, 2, staged(ONE, 1, 0)).unwrap();
-        for (token, slot, id) in [(3, 2, 7), (1, 3, 7), (1, 2, 8), (0, 2, 7)] {
-            assert!(staging.find(SENDER, token, slot, id).is_none(), "{token} {slot} {id}");
-        }
-        assert!(staging.find(SENDER + 1, 1, 2, 7).is_none());
-        assert_eq!(staging.find(SENDER, 1, 2, 7).unwrap().descriptors.len(), 2);
-        assert_eq!(staging.taken(SENDER, 1, 2).unwrap().descriptors.len(), 2);
-        staging.receiver_left(8, Some(3), None);
-        assert_eq!(staging.in_flight(None), (1, 0));
-        staging.receiver_left(7, Some(2), None);
-        assert_eq!(staging.in_flight(None), (0, 0));
-    }
-
-    #[test]
-    fn what_is_watched_stays_until_the_authority_has_read_its_message() {
-        let mut staging = staging();
-        staging.stage(SENDER, 1, staged(ONE, 1, 0)).unwrap();
-        staging.stage(SENDER, 2, staged(ONE, 1, 0)).unwrap();
-        let for_client = To::Peer { slot: AUTHORITY, id: 7 };
-        staging.stage(SENDER, 3, staged(for_client, 1, 0)).unwrap();
-        staging.taken_and_watched(SENDER, 1, 2, 10);
-        assert!(staging.find(SENDER, 1, 2, 7).is_none(), "taken twice");
-        assert!(staging.any(SENDER, 1).is_some());
-        // The receiver leaves, and its end is announced later.
-        staging.receiver_left(7, Some(2), Some(20));
-        staging.receiver_left(7, Some(2), Some(30));
-        assert_eq!(staging.in_flight(None), (2, 0));
-        staging.sweep(|slot| if slot == AUTHORITY { 10 } else { 0 });
-        assert!(staging.any(SENDER, 1).is_none() && staging.any(SENDER, 2).is_some());
-        staging.sweep(|slot| if slot == AUTHORITY { 20 } else { 0 });
-        assert_eq!(staging.in_flight(None), (0, 0));
-    }
-
-    #[test]
     fn what_is_for_several_goes_with_the_last_of_them() {
         let mut staging = staging();
         staging.stage(SENDER, 1, staged(To::All, 1, 0)).unwrap();
@@ -327,19 +291,6 @@ mod tests {
         // Nobody wants it.
         staging.stage(SENDER, 2, staged(To::All, 1, 0)).unwrap();
         staging.sent(SENDER, 2, 10, Vec::new());
-        assert_eq!(staging.in_flight(None), (0, 0));
-    }
-
-    #[test]
-    fn what_a_dead_sender_left_goes_when_its_end_is_passed() {
-        let mut staging = staging();
-        staging.stage(SENDER, 1, staged(ONE, 1, 0)).unwrap();
-        staging.stage(SENDER, 2, staged(To::All, 1, 0)).unwrap();
-        assert_eq!(staging.owner_left(SENDER, 20, &[0, 2, 3]), [0, 2, 3]);
-        assert!(staging.find(SENDER, 1, 2, 7).is_some(), "its message may be there");
-        staging.sweep(|slot| if slot == 3 { 19 } else { 20 });
-        assert_eq!(staging.in_flight(None), (1, 0));
-        staging.sweep(|_| 20);
         assert_eq!(staging.in_flight(None), (0, 0));
     }
 

@@ -203,11 +203,10 @@ impl Authority {
     /// After the last message of a member: those that may still take what it staged read on.
     pub(super) fn end_staged_by(&mut self, id: PeerId, end: u64) {
         let present: Vec<u16> = self.port.directory().present().collect();
-        for slot in self.staging.owner_left(id, end, &present) {
-            if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
-                self.port.ring(&mut self.fds, slot);
-            }
-        }
+        let mut behind = self.before(end);
+        let concerned = self.staging.owner_left(id, end, &present);
+        behind.retain(|slot| concerned.contains(slot));
+        self.ring(behind);
     }
 
     /// Ends the staged transfers that those they are for have passed. Members that read on do not tell: call it now and then.

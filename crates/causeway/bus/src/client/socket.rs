@@ -9,7 +9,7 @@ use causeway_dbus_wire::sasl::{self, Next};
 use causeway_os::socket::{MAX_FDS, recv_with_fds, send_with_fds};
 
 use super::{Error, TIMEOUT};
-use crate::wire::{Fault, message_bytes};
+use crate::wire::whole_message;
 
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -49,11 +49,7 @@ impl Socket {
 
     /// Is there something to hand out, a message or what is not one?
     pub fn has_message(&self) -> bool {
-        let there = self.unread();
-        match message_bytes(there) {
-            Ok(bytes) => bytes <= there.len(),
-            Err(fault) => fault != Fault::Cut,
-        }
+        whole_message(self.unread()) != Ok(None)
     }
 
     /// Writes bytes, the descriptors with the first of them.
@@ -68,15 +64,10 @@ impl Socket {
         kept: &mut Option<Vec<OwnedFd>>,
     ) -> Result<Option<Vec<u8>>, Error> {
         loop {
-            let there = self.unread();
-            match message_bytes(there) {
-                Ok(bytes) if bytes <= there.len() => {
-                    let message = there[..bytes].to_vec();
-                    self.used += bytes;
-                    return Ok(Some(message));
-                }
-                Ok(_) | Err(Fault::Cut) => {}
-                Err(fault) => return Err(Error::Protocol(fault)),
+            if let Some(bytes) = whole_message(self.unread()).map_err(Error::Protocol)? {
+                let message = self.unread()[..bytes].to_vec();
+                self.used += bytes;
+                return Ok(Some(message));
             }
             if !self.fill(deadline, kept)? {
                 return Ok(None);

@@ -96,19 +96,13 @@ impl Connection {
     }
 
     fn end_incomplete(&mut self, header: &BusHeader, error: &Error) {
-        const CALL: u8 = MessageKind::MethodCall.number();
-        const RETURN: u8 = MessageKind::MethodReturn.number();
-        const ERROR: u8 = MessageKind::Error.number();
-        match header.kind {
-            CALL if header.flags & FLAG_NO_REPLY_EXPECTED == 0 => {
-                let (caller, serial) = (header.sender, header.serial);
-                self.undeliverable.push(Undeliverable { caller, serial, why: error.to_string() });
-            }
-            RETURN | ERROR => {
-                let why = format!("the reply came without its descriptors or its body: {error}");
-                self.fail_call(header.reply_serial, header.sender, &why);
-            }
-            _ => {}
+        let is_call = header.kind == MessageKind::MethodCall.number();
+        if is_call && header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
+            let (caller, serial) = (header.sender, header.serial);
+            self.undeliverable.push(Undeliverable { caller, serial, why: error.to_string() });
+        } else if header.reply_serial != 0 {
+            let why = format!("the reply came without its descriptors or its body: {error}");
+            self.fail_call(header.reply_serial, header.sender, &why);
         }
     }
 

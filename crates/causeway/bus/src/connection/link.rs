@@ -104,24 +104,20 @@ impl Link {
     }
 
     fn answer(&mut self) -> Result<(Packet, Vec<OwnedFd>)> {
-        let start = Instant::now();
+        let deadline = Instant::now() + PATIENCE;
         let mut was_reset = false;
         loop {
-            let left = PATIENCE.saturating_sub(start.elapsed());
-            let ready = causeway_os::process::poll(&[self.socket.as_fd()], Some(left));
-            // A late answer would be taken for the next one.
-            if !ready.inspect_err(|_| self.is_gone = true)?[0] {
-                if left.is_zero() {
-                    self.is_gone = true;
-                    // Both sides learn it: the program that the authority is gone, the authority that this member is. The socket is
-                    // not closed for it: as long as it is open, nobody else gets the slot, whose line this process writes.
-                    let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
-                    if let Some(watched) = &self.watched {
-                        watched.end();
-                    }
-                    return Err(Error::Refused("the process that serves the bus does not answer".into()));
+            let is_there = causeway_os::process::wait_readable(self.socket.as_fd(), Some(deadline));
+            if !is_there.inspect_err(|_| self.is_gone = true)? {
+                // A late answer would be taken for the next one.
+                self.is_gone = true;
+                // Both sides learn it: the program that the authority is gone, the authority that this member is. The socket is
+                // not closed for it: as long as it is open, nobody else gets the slot, whose line this process writes.
+                let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+                if let Some(watched) = &self.watched {
+                    watched.end();
                 }
-                continue;
+                return Err(Error::Refused("the process that serves the bus does not answer".into()));
             }
             match control::receive(&self.socket) {
                 Ok(Some((Packet { kind: Kind::Disconnected, text, .. }, _))) => self.why = Some(text),

@@ -70,10 +70,7 @@ impl Message {
 
     /// Its first argument, if that is a string.
     pub fn text(&self) -> Option<&str> {
-        match Args::new(&self.header(), self.body()).next() {
-            Some(Ok(Arg::Text(text))) => Some(text),
-            _ => None,
-        }
+        Args::new(&self.header(), self.body()).first_text()
     }
 
     /// Takes the descriptors that came with it, in the order in which arguments of type `h` count them. Clones of the message share

@@ -1,6 +1,6 @@
 //! Match rules of a connection, and which signals they want.
 
-use causeway_dbus_wire::rule::{BadRule, MatchRule, Owners};
+use causeway_dbus_wire::rule::{MatchRule, Owners};
 use causeway_dbus_wire::wire::{Arg, Body, Header};
 
 use super::{Connection, Message};
@@ -60,9 +60,9 @@ impl Connection {
 
     /// Adds a rule to those that this connection matches itself; returns its key. The authority does not know it yet.
     pub(crate) fn insert_rule(&mut self, rule: &str) -> Result<u64> {
-        let invalid = |error| format!("invalid match rule {rule:?}: {error}");
-        let parsed =
-            rule.parse().map_err(|error: BadRule| Error::method(name::MATCH_RULE_INVALID, invalid(error)))?;
+        let parsed = rule.parse().map_err(|error: String| {
+            Error::method(name::MATCH_RULE_INVALID, format!("invalid match rule {rule:?}: {error}"))
+        })?;
         Ok(self.keep_rule(parsed))
     }
 

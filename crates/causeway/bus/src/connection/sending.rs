@@ -71,7 +71,7 @@ impl Writer {
         let mut bytes = std::mem::take(&mut self.buffer);
         let layout = self.templates.build(message, serial, &mut bytes).map_err(|why| match why {
             Unbuildable::TooLong(too_long) => Error::method(name::LIMITS_EXCEEDED, too_long.to_string()),
-            why => Error::Invalid(why.to_string()),
+            Unbuildable::Invalid(why) => Error::Invalid(why),
         })?;
         Ok(Outgoing::parsed(to, layout, bytes, descriptors, serial))
     }

@@ -12,7 +12,7 @@ use super::Connection;
 use crate::control::{self, Packet};
 use crate::error::{Error, Result, name};
 use crate::shared::order::Statistic;
-use crate::shared::ring::{self, Cells, Sleep};
+use crate::shared::ring::{self, Sleep};
 
 /// How far this connection was when it announced its last sleep.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,10 +60,8 @@ impl Connection {
 
     /// Announces a sleep, now that everything was taken; returns the armed word.
     fn arm(&mut self, how: Sleep) -> u32 {
-        let (order, slot) = (self.port.order(), self.port.slot());
         if std::mem::take(&mut self.was_woken) && self.asleep.delivered == self.delivered {
-            let is_far = self.port.cursor() - self.asleep.cursor >= order.capacity() / 4;
-            order.count(slot, if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes }, 1);
+            self.port.count_idle_wake(self.asleep.cursor);
         }
         self.port.publish_cursor();
         self.asleep = Asleep { cursor: self.port.cursor(), delivered: self.delivered };

@@ -47,18 +47,10 @@ pub trait Descriptors {
 /// For whom a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// All who want it.
     All,
-    /// One peer.
-    Peer {
-        /// Its slot, or that of its carrier.
-        slot: u16,
-        /// Its number.
-        id: u64,
-    },
+    Peer { slot: u16, id: u64 },
 }
 
-/// To the bus itself.
 pub const TO_BUS: To = To::Peer { slot: AUTHORITY, id: AUTHORITY_ID };
 
 /// Why a message was not sent. Nothing of it can be seen by others then.
@@ -76,14 +68,11 @@ impl From<Error> for NotSent {
     }
 }
 
-/// A message that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Position in the order log.
     pub position: u64,
     /// Slot that inbound it.
     pub slot: u16,
-    /// What precedes it.
     pub header: BusHeader,
     /// The D-Bus message, or of one in a file that was not taken yet its header.
     pub bytes: Bytes,
@@ -91,7 +80,6 @@ pub struct Received {
     pub descriptors: FileDescriptors,
 }
 
-/// One member's access to the bus.
 #[derive(Debug)]
 pub struct Port {
     order: Arc<OrderLog>,
@@ -155,30 +143,25 @@ impl Port {
         }
     }
 
-    /// The order log.
     #[inline]
     pub fn order(&self) -> &Arc<OrderLog> {
         &self.order
     }
 
-    /// The directory.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 
-    /// Own slot.
     #[inline]
     pub fn slot(&self) -> u16 {
         self.slot
     }
 
-    /// Own number.
     #[inline]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Was this member evicted?
     #[inline]
     pub fn is_evicted(&self) -> bool {
         !is_member(&self.order, &self.directory, self.slot, self.id)
@@ -204,7 +187,6 @@ impl Port {
         broken_by(&self.directory, first)
     }
 
-    /// Fails if the bus is broken or this member was evicted.
     #[inline]
     pub fn check(&self) -> Result<()> {
         self.check_whole()?;

@@ -33,13 +33,12 @@ impl Port {
     /// The outbox of the member that has the slot now; `None` if there is none.
     pub(super) fn open_outbox(
         &mut self,
-        descriptors: &mut dyn Descriptors,
+        fds: &mut dyn Descriptors,
         slot: u16,
     ) -> Result<Option<&ForeignOutbox>> {
-        let other = self.other(slot);
-        if other.outbox.is_none() {
-            let id = other.id;
-            let Some(fd) = descriptors.outbox(slot, id)? else { return Ok(None) };
+        let id = self.other(slot).id;
+        if self.others[usize::from(slot)].outbox.is_none() {
+            let Some(fd) = fds.outbox(slot, id)? else { return Ok(None) };
             self.others[usize::from(slot)].outbox = Some(ForeignOutbox::open(&fd)?);
         }
         Ok(self.others[usize::from(slot)].outbox.as_ref())
@@ -56,7 +55,6 @@ impl Port {
         self.other(slot).outbox = Some(outbox);
     }
 
-    /// Remembers the doorbell of a member.
     pub fn set_doorbell(&mut self, slot: u16, doorbell: OwnedFd) {
         self.other(slot).doorbell = Some(doorbell);
     }
@@ -90,7 +88,6 @@ impl Port {
         self.unread.pop()
     }
 
-    /// Is there one?
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }

@@ -10,20 +10,15 @@ use crate::shared::filter::SignalTexts;
 pub struct Outbound<'a> {
     /// For whom it is.
     pub to: To,
-    /// Number of its sender.
     pub sender: u64,
     /// What decides who wants it, if it is for all.
     pub signal: Option<SignalTexts<'a>>,
-    /// The numbers of its header.
     pub numbers: Numbers,
-    /// Bytes of its header.
     pub header_bytes: usize,
-    /// All its bytes.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Outbound<'a> {
-    /// A message whose header was parsed from its bytes.
     pub fn new(to: To, sender: u64, header: &Header<'a>, bytes: &'a [u8]) -> Outbound<'a> {
         let Header { kind, flags, serial, header_bytes, body_bytes, reply_serial, unix_fds, .. } = *header;
         let numbers = Numbers { kind, flags, serial, body_bytes, reply_serial, unix_fds };

@@ -16,7 +16,6 @@ const CURSOR_EVERY: u64 = 64;
 const CURSOR_EVERY_BYTES: usize = 16 << 10;
 
 impl Port {
-    /// Position of the next entry that it reads.
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
@@ -33,7 +32,6 @@ impl Port {
             || self.is_evicted()
     }
 
-    /// Is there an entry that was not read yet?
     #[inline]
     pub fn has_entry(&self) -> bool {
         matches!(ring::look(&*self.order, self.cursor), Cell::Present(_))
@@ -58,7 +56,7 @@ impl Port {
 
     /// The next message that may concern this member; `None` when there is no further entry. Fails if the bus is
     /// broken, this member was evicted, or a descriptor that is needed is out of reach.
-    pub fn next(&mut self, descriptors: &mut dyn Descriptors) -> Result<Option<Received>> {
+    pub fn next(&mut self, fds: &mut dyn Descriptors) -> Result<Option<Received>> {
         loop {
             let position = self.cursor;
             let entry = match ring::look(&*self.order, position) {
@@ -74,7 +72,7 @@ impl Port {
                     return Err(self.broken(Some(Entry::of(word).sender), position));
                 }
             };
-            let received = self.take(descriptors, position, entry)?;
+            let received = self.take(fds, position, entry)?;
             self.cursor = position + 1;
             if let Some(received) = &received {
                 self.unpublished_bytes += received.bytes.len();
@@ -95,12 +93,7 @@ impl Port {
     }
 
     /// Checks an entry, and reads what it refers to if that may concern this member.
-    fn take(
-        &mut self,
-        descriptors: &mut dyn Descriptors,
-        position: u64,
-        entry: Entry,
-    ) -> Result<Option<Received>> {
+    fn take(&mut self, fds: &mut dyn Descriptors, position: u64, entry: Entry) -> Result<Option<Received>> {
         let Entry { sender: slot, destination, place } = entry;
         let slots = self.order.slots() as u16;
         if slot >= slots || destination >= slots && destination != BROADCAST {
@@ -122,7 +115,7 @@ impl Port {
         if !is_wanted || self.skips_own && slot == self.slot {
             return Ok(None);
         }
-        let found = match self.open_outbox(descriptors, slot) {
+        let found = match self.open_outbox(fds, slot) {
             Ok(Some(outbox)) => outbox.read(place),
             Ok(None) => Found::Damaged("there is no such member"),
             Err(Error::AuthorityGone) => {

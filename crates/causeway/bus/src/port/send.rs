@@ -23,7 +23,6 @@ pub(super) struct Outstanding {
     /// Where the next message begins.
     end: u64,
     pub(super) entry: u64,
-    /// Members that must pass the entry.
     pub(super) holders: Holders,
 }
 
@@ -46,7 +45,6 @@ impl Port {
         self.sent_ns
     }
 
-    /// The end of the log, as of now.
     pub fn find_end(&mut self) -> u64 {
         self.end = self.end.max(self.cursor);
         ring::skip_to_hint(&*self.order, &mut self.end);
@@ -59,7 +57,7 @@ impl Port {
     /// Sends a message, and wakes those it is for. What is staged must be with the authority already.
     pub fn send(
         &mut self,
-        descriptors: &mut dyn Descriptors,
+        fds: &mut dyn Descriptors,
         message: &Outbound<'_>,
         transfer: TransferRef,
     ) -> std::result::Result<u64, NotSent> {
@@ -100,11 +98,11 @@ impl Port {
             self.outbox.advance(inline.len());
             ring::fence_after_append();
             let holders = match to {
-                To::All => self.ring_subscribers(descriptors, cached),
+                To::All => self.ring_subscribers(fds, cached),
                 To::Peer { slot, .. } => {
-                    self.ring(descriptors, slot);
+                    self.ring(fds, slot);
                     if slot != AUTHORITY && self.directory.is_watched() {
-                        self.ring(descriptors, AUTHORITY);
+                        self.ring(fds, AUTHORITY);
                         self.holders.extend([slot, AUTHORITY]);
                         Holders::Queued(2)
                     } else {
@@ -114,7 +112,7 @@ impl Port {
             };
             self.outstanding.push_back(Outstanding { end: self.outbox.head(), entry: position, holders });
             if ring::is_one_in(position, self.order.capacity() / 2) {
-                self.ring_laggards(descriptors, position);
+                self.ring_laggards(fds, position);
             }
             self.order.count(self.slot, Statistic::Sent, 1);
             self.order.count(self.slot, Statistic::SentBytes, bytes.len() as u64);
@@ -221,11 +219,11 @@ impl Port {
     }
 
     /// Wakes the members that a signal is for; returns who holds its space.
-    fn ring_subscribers(&mut self, descriptors: &mut dyn Descriptors, signal: usize) -> Holders {
+    fn ring_subscribers(&mut self, fds: &mut dyn Descriptors, signal: usize) -> Holders {
         let mut subscribers = std::mem::take(&mut self.subscribers);
         let slots = subscribers.slots(signal, &self.directory);
         for slot in slots {
-            self.ring(descriptors, *slot);
+            self.ring(fds, *slot);
         }
         let holders = Holders::Queued(slots.len());
         self.holders.extend(slots);

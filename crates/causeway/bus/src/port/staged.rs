@@ -39,7 +39,6 @@ impl Port {
 }
 
 impl Received {
-    /// Number of the member in whose outbox it was.
     pub fn owner(&self) -> u64 {
         if self.slot == AUTHORITY { AUTHORITY_ID } else { self.header.sender }
     }

@@ -7,6 +7,7 @@ use causeway_os::futex;
 
 use super::send::Holders;
 use super::{AUTHORITY, Descriptors, Port};
+use crate::shared::order::Statistic;
 use crate::shared::ring::{self, Cells, Sleep};
 
 /// Members that blocked a message at one moment, and where their cursors were then.
@@ -21,7 +22,7 @@ impl Port {
     /// member has not moved for `deadline`, evicts all of them that have not: several stopped members delay a sender no longer than one.
     pub fn wake_or_evict(
         &mut self,
-        descriptors: &mut dyn Descriptors,
+        fds: &mut dyn Descriptors,
         slot: u16,
         blocked: &mut Option<Blocked>,
         deadline: Duration,
@@ -31,12 +32,12 @@ impl Port {
         if let Some(Blocked { since, members }) =
             blocked.as_ref().filter(|it| it.members.contains(&(slot, at)))
         {
-            self.ring(descriptors, slot);
+            self.ring(fds, slot);
             if since.elapsed() >= deadline {
                 // Still: one that has moved meanwhile, or no longer blocked anybody when its cursor was noted, stays.
                 for slot in self.in_the_way(slot) {
                     if members.contains(&(slot, cursor(self, slot))) {
-                        self.evict(descriptors, slot);
+                        self.evict(fds, slot);
                     }
                 }
                 *blocked = None;
@@ -45,7 +46,7 @@ impl Port {
         }
         let slots = self.in_the_way(slot);
         for slot in &slots {
-            self.ring(descriptors, *slot);
+            self.ring(fds, *slot);
         }
         let members = slots.into_iter().map(|slot| (slot, cursor(self, slot))).collect();
         *blocked = Some(Blocked { since: Instant::now(), members });
@@ -74,18 +75,18 @@ impl Port {
 
     /// Wakes a member if it sleeps. Returns whether it did.
     #[inline]
-    pub fn ring(&mut self, descriptors: &mut dyn Descriptors, slot: u16) -> bool {
+    pub fn ring(&mut self, fds: &mut dyn Descriptors, slot: u16) -> bool {
         match ring::asleep(self.order.armed(slot)) {
-            Some((value, how)) => self.wake(descriptors, slot, value, how),
+            Some((value, how)) => self.wake(fds, slot, value, how),
             None => false,
         }
     }
 
     /// Wakes a member that has announced its sleep with this value.
-    fn wake(&mut self, descriptors: &mut dyn Descriptors, slot: u16, value: u32, how: Sleep) -> bool {
+    fn wake(&mut self, fds: &mut dyn Descriptors, slot: u16, value: u32, how: Sleep) -> bool {
         let is_awake = match how {
             Sleep::Futex => futex::wake(self.order.armed(slot), u32::MAX).is_ok_and(|woken| woken > 0),
-            Sleep::Doorbell if self.ring_doorbell(descriptors, slot) => true,
+            Sleep::Doorbell if self.ring_doorbell(fds, slot) => true,
             // It stays announced: the next sender may have its doorbell.
             Sleep::Doorbell => return false,
         };
@@ -97,11 +98,11 @@ impl Port {
         is_marked
     }
 
-    fn ring_doorbell(&mut self, descriptors: &mut dyn Descriptors, slot: u16) -> bool {
+    fn ring_doorbell(&mut self, fds: &mut dyn Descriptors, slot: u16) -> bool {
         let other = self.other(slot);
         if other.doorbell.is_none() {
             let id = other.id;
-            other.doorbell = descriptors.doorbell(slot, id).ok().flatten();
+            other.doorbell = fds.doorbell(slot, id).ok().flatten();
         }
         let Some(doorbell) = &self.others[usize::from(slot)].doorbell else { return false };
         // A counter that is full has been rung.
@@ -109,21 +110,27 @@ impl Port {
         true
     }
 
+    /// Counts a wake-up that brought nothing since this member had read up to `cursor`: did it free space for others at least?
+    pub fn count_idle_wake(&self, cursor: u64) {
+        let is_far = self.cursor - cursor >= self.order.capacity() / 4;
+        self.order.count(self.slot, if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes }, 1);
+    }
+
     /// Evicts a member: nobody waits for it any more, and the authority announces its end.
-    pub fn evict(&mut self, descriptors: &mut dyn Descriptors, slot: u16) {
+    pub fn evict(&mut self, fds: &mut dyn Descriptors, slot: u16) {
         let (id, _) = self.directory.id_and_state(slot);
         self.order.evicted(slot).store(id, Ordering::SeqCst);
         self.order.evictions().fetch_add(1, Ordering::SeqCst);
-        self.ring(descriptors, slot);
-        self.ring(descriptors, AUTHORITY);
+        self.ring(fds, slot);
+        self.ring(fds, AUTHORITY);
     }
 
     /// Wakes those who sleep half a log behind, so that they skip what is not for them.
-    pub(super) fn ring_laggards(&mut self, descriptors: &mut dyn Descriptors, position: u64) {
+    pub(super) fn ring_laggards(&mut self, fds: &mut dyn Descriptors, position: u64) {
         let behind = position.saturating_sub(self.order.capacity() / 4);
         for slot in self.directory.present().collect::<Vec<_>>() {
             if self.order.cursor(slot).load(Ordering::Relaxed) < behind {
-                self.ring(descriptors, slot);
+                self.ring(fds, slot);
             }
         }
     }

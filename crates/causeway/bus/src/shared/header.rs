@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_header_comes_back_from_its_words() {
         let mut words = [0, 1, 2, 3, 4, 5, 6, 7].map(|word| 0x0102_0304_0506_0708 << word);
-        // The upper half of the 16 bits of the form is in use; the last word is free.
+        // It is kept free.
         words[7] = 0;
         assert_eq!(BusHeader::of(words).words(), words);
     }

@@ -30,7 +30,7 @@ use ::zbus::connection::socket::{ReadHalf, Split, WriteHalf};
 use ::zbus::export::async_trait::async_trait;
 use ::zbus::fdo::ConnectionCredentials;
 use causeway_dbus_wire::sasl::{Progress, Server};
-use causeway_dbus_wire::wire::{Fault, message_bytes};
+use causeway_dbus_wire::wire;
 
 use crate::asynchronous::driver::Driven;
 use crate::asynchronous::{join, join_session};
@@ -159,11 +159,8 @@ impl WriteHalf for Writer {
 
 /// Takes the first message out of bytes that were cut anywhere, once all of it is there.
 fn whole_message(unsent: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
-    match message_bytes(unsent) {
-        Ok(bytes) if bytes <= unsent.len() => Ok(Some(unsent.drain(..bytes).collect())),
-        Ok(_) | Err(Fault::Cut) => Ok(None),
-        Err(fault) => Err(invalid(&format!("invalid message: {fault}"))),
-    }
+    let whole = wire::whole_message(unsent).map_err(|fault| invalid(&format!("invalid message: {fault}")))?;
+    Ok(whole.map(|bytes| unsent.drain(..bytes).collect()))
 }
 
 #[cfg(test)]
