@@ -141,7 +141,7 @@ pub struct Noise {
 }
 
 /// One measurement of a case by freshly started peers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The case.
     pub case: CaseId,
