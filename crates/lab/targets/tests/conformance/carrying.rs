@@ -141,7 +141,7 @@ pub fn fresh_memory_faults_and_warm_does_not(host: &Host, target: &'static Targe
         let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
         let receiver = &measured.roles[1].counted;
         let mapped = if target.caps.has(Caps::MAPS) { receiver.ops * message_pages } else { 0 };
-        let (faults, pages) = (receiver.minor_faults, receiver.ops * message_pages);
+        let (faults, pages) = (receiver.task.minor_faults, receiver.ops * message_pages);
         match memory {
             "fresh" => {
                 assert!(
