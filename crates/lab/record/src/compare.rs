@@ -47,7 +47,7 @@ pub struct SideOfSet {
 }
 
 /// What may be said of B against A in one case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseVerdict {
     /// The case as it was selected.
     pub case: CaseId,

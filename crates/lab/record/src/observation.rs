@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{CaseId, SystemCalls};
 
 /// Events of the kernel per operation of a case, and what it cost to count them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// The case.
     pub case: CaseId,
@@ -76,7 +76,7 @@ pub struct RefusedMeans {
 
 /// Where the time of the observed CPUs went, by samples of them. Good to rank; a sample that falls where interrupts are off is taken where
 /// they come back on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// The case.
     pub case: CaseId,

@@ -119,7 +119,7 @@ pub fn no_faults_when_warm(host: &Host, target: &'static Target) {
     let id = CaseId::new("roundtrip", target.id, 4096, placement);
     let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
     for role in &measured.roles {
-        let (faults, ops) = (role.counted.minor_faults, role.counted.ops);
+        let (faults, ops) = (role.counted.task.minor_faults, role.counted.ops);
         if target.caps.has(Caps::MAPS) {
             assert!(faults >= ops, "{id}: {faults} faults in {ops} operations, each of which maps")
         } else {
@@ -163,7 +163,7 @@ pub fn to_itself(host: &Host, target: &'static Target) {
                 let Outcome::Measured(measured) = run(host, &case, SHORT) else { panic!("{id}: no figure") };
                 let [role] = &measured.roles[..] else { panic!("{id}: one role") };
                 assert_eq!(role.counted.received_bytes, 2 * role.counted.ops * size, "{id}: there and back");
-                let switches = role.counted.voluntary_switches as f64 / role.counted.ops as f64;
+                let switches = role.counted.task.voluntary_switches as f64 / role.counted.ops as f64;
                 assert!(switches < 0.01, "{id}: {switches} voluntary switches");
             }
             Err(why) if why.contains("has no `self`: ") => eprintln!("skipped: {id}: {why}"),
