@@ -146,7 +146,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
 ///
 /// A server that finds an abandoned socket replaces it, and two of them must not replace each other's.
 #[derive(Debug)]
-struct PathLock {
+pub struct PathLock {
     /// Removed while the lock is held, so that no other process has it by then.
     _file: OwnFile,
     _fd: OwnedFd,
@@ -154,7 +154,7 @@ struct PathLock {
 
 impl PathLock {
     /// Takes the lock of an absolute path; `None` if another holder has it.
-    fn take(path: &Path) -> Result<Option<PathLock>> {
+    pub fn take(path: &Path) -> Result<Option<PathLock>> {
         let mut lock = path.as_os_str().to_owned();
         lock.push(".lock");
         let lock = PathBuf::from(lock);

@@ -13,7 +13,7 @@ pub(super) fn rule(text: &str) -> Result<MatchRule, Refusal> {
         let why = format!("a match rule has at most {MAX_RULE_BYTES} bytes, not {}", text.len());
         return refused(error::LIMITS_EXCEEDED, why);
     }
-    text.parse().map_err(|why| Refusal(error::MATCH_RULE_INVALID, format!("{why}")))
+    text.parse().map_err(|why| Refusal(error::MATCH_RULE_INVALID, why))
 }
 
 pub fn add_match(bus: &mut Bus, request: Request<'_>) -> Answer {
