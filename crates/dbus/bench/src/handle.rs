@@ -9,9 +9,7 @@ use weighbridge_harness::params::CaseParams;
 /// What a role knows of its bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerHandle {
-    /// Process of the broker.
     pub pid: u32,
-    /// Its version, in its own words.
     pub version: String,
     /// Unique name of the connection to which this role sends, where it sends to one.
     pub partner: String,
@@ -30,7 +28,6 @@ impl BrokerHandle {
         words
     }
 
-    /// Back from numbers.
     pub fn of(resources: &EndResources) -> io::Result<BrokerHandle> {
         BrokerHandle::of_words(&resources.words)
     }
