@@ -76,6 +76,7 @@ mod tests {
     fn every_property_has_a_word_and_a_question_of_its_own() {
         let ids: HashSet<&str> = properties().map(|property| property.id).collect();
         assert_eq!(ids.len(), properties().count());
+        assert!(NOT_EXAMINED.iter().all(|(id, _)| ids.contains(id)), "{NOT_EXAMINED:?}");
         for property in properties() {
             let is_word = property.id.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase());
             assert!(is_word && property.question.ends_with('?'), "{}", property.id);

@@ -26,15 +26,3 @@ pub const NOT_EXAMINED: &[(&str, &str)] = &[
     ("missing-descriptors", "the library of a native member says how many descriptors come with a message"),
     ("equal-serials", "the library of a native member gives its messages their serials"),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_examined_natively_is_a_property() {
-        for (id, _) in NOT_EXAMINED {
-            assert!(crate::properties().any(|property| property.id == *id), "{id}");
-        }
-    }
-}

@@ -31,7 +31,6 @@ impl<'a> Bus<'a> {
         Bus { address, private_pid, quiet: QUIET, connect: native::connect, notes: None }
     }
 
-    /// Are its experiments made with native members?
     pub(crate) fn is_native(&self) -> bool {
         native_path(self.address).is_some()
     }
@@ -84,12 +83,10 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// An answer that breaks nothing.
     pub(crate) fn fine(answer: impl Into<String>, evidence: impl Into<String>) -> Seen {
         Seen { answer: answer.into(), is_violation: false, evidence: evidence.into() }
     }
 
-    /// An answer that breaks a promise.
     pub(crate) fn broken(answer: impl Into<String>, evidence: impl Into<String>) -> Seen {
         Seen { answer: answer.into(), is_violation: true, evidence: evidence.into() }
     }
@@ -162,22 +159,18 @@ impl Property {
         Property { id, group, question: "", basis: Basis::Nothing, needs_private: false, run }
     }
 
-    /// With this question.
     pub(crate) const fn asks(self, question: &'static str) -> Property {
         Property { question, ..self }
     }
 
-    /// A section of the specification decides.
     pub(crate) const fn specification(self, section: &'static str) -> Property {
         Property { basis: Basis::Specification(section), ..self }
     }
 
-    /// Programs rely on it.
     pub(crate) const fn practice(self, why: &'static str) -> Property {
         Property { basis: Basis::Practice(why), ..self }
     }
 
-    /// Only for a private bus.
     pub(crate) const fn private(self) -> Property {
         Property { needs_private: true, ..self }
     }

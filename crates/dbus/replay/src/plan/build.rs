@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use weighbridge_dbus_traffic::bus::Bus;
 
 use super::names::Names;
-use super::{Action, Connection, Counts, Destination, Item, LeftOut, Plan, Setup, Step, Wait};
+use super::{Action, Connection, Counts, Destination, Item, LeftOut, Plan, Step, Wait};
 use crate::tape::{HAS_NAME, Index, State, Tape};
 
 /// The sender of a connection that has not said Hello yet, in captures of dbus-daemon.
@@ -63,18 +63,6 @@ pub(super) struct Building<'a> {
 
 impl<'a> Building<'a> {
     fn new(tape: &'a Tape, headers: &'a [Header<'a>]) -> Building<'a> {
-        let plan = Plan {
-            connections: Vec::new(),
-            setup: Setup::default(),
-            steps: Vec::new(),
-            queues: Vec::new(),
-            inboxes: Vec::new(),
-            rule_changes: Vec::new(),
-            broadcasts: Vec::new(),
-            names: Vec::new(),
-            bytes: Vec::new(),
-            counts: Counts::default(),
-        };
         let mut building = Building {
             tape,
             headers,
@@ -85,13 +73,10 @@ impl<'a> Building<'a> {
             bus: Bus::new(),
             step_of: FxHashMap::default(),
             added: FxHashMap::default(),
-            plan,
+            plan: Plan::default(),
             counts: Counts::default(),
         };
-        let mut owners: Vec<(&str, &str)> =
-            building.index.first_owners.iter().map(|(name, owner)| (*name, *owner)).collect();
-        owners.sort_unstable();
-        for (name, owner) in owners {
+        for (name, owner) in building.index.first_owners.clone() {
             let owner = building.meet(owner);
             building.names.get(name).give(owner, Vec::new());
             building.plan.setup.names.push((owner, name.into()));
@@ -179,12 +164,11 @@ impl<'a> Building<'a> {
     fn driver_sent(&mut self, at: usize, header: &Header<'a>) {
         let texts = self.tape.texts(at, header);
         match (header.kind, header.member, texts.as_slice()) {
-            (Kind::Signal, Some("NameOwnerChanged"), &[name, old, new]) if name.starts_with(':') => {
-                if new.is_empty() {
-                    self.leave(old, at);
-                } else {
-                    self.begin(new, at);
-                }
+            (Kind::Signal, Some("NameOwnerChanged"), &[name, old, ""]) if name.starts_with(':') => {
+                self.leave(old, at);
+            }
+            (Kind::Signal, Some("NameOwnerChanged"), &[name, _, new]) if name.starts_with(':') => {
+                self.begin(new, at);
             }
             (Kind::Signal, Some("NameOwnerChanged"), &[name, old, new]) => self.owner_changed(name, old, new),
             (Kind::Signal, Some("NameAcquired"), &[name]) if header.destination == Some(name) => {
@@ -209,15 +193,14 @@ impl<'a> Building<'a> {
     }
 
     fn owner_changed(&mut self, name: &'a str, old: &'a str, new: &'a str) {
-        let new = (!new.is_empty()).then(|| self.meet(new));
-        match new {
-            None => self.names.get(name).free(),
-            Some(new) if self.names.get(name).owner == Some(new) => {}
-            Some(new) => {
-                let mut ready = vec![self.inbox(new)];
-                ready.extend(self.ids.get(old).map(|old| self.inbox(*old)));
-                self.names.get(name).give(new, ready);
-            }
+        if new.is_empty() {
+            return self.names.get(name).free();
+        }
+        let new = self.meet(new);
+        if self.names.get(name).owner != Some(new) {
+            let mut ready = vec![self.inbox(new)];
+            ready.extend(self.ids.get(old).map(|old| self.inbox(*old)));
+            self.names.get(name).give(new, ready);
         }
     }
 
@@ -358,13 +341,12 @@ impl<'a> Building<'a> {
         let waits = vec![Wait::Rules(self.plan.rule_changes.len())];
         let send = Action::Send { flags: header.flags, to: Destination::AsCaptured, answers: None };
         let step = self.add_message(at, from, send, waits);
-        let recipients = self.bus.recipients(header, self.tape.body(at, header));
+        let names = self.bus.recipients(header, self.tape.body(at, header));
         let mut recipients: Vec<usize> =
-            recipients.into_iter().filter_map(|name| self.ids.get(name).copied()).collect();
+            names.into_iter().filter_map(|name| self.ids.get(name).copied()).collect();
+        recipients.retain(|recipient| !self.has_left[*recipient]);
         recipients.sort_unstable();
-        for recipient in
-            recipients.into_iter().filter(|recipient| !self.has_left[*recipient]).collect::<Vec<_>>()
-        {
+        for recipient in recipients {
             let place = self.expect(recipient, step, true);
             self.plan.steps[step].deliveries.push((recipient, place));
             self.counts.broadcast_deliveries += 1;

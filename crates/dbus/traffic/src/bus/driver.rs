@@ -11,19 +11,15 @@ const PRIMARY_OWNER: u32 = 1;
 /// What a connection asked the driver; the reply decides what it means.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
-    /// `RequestName`
     Name(Sym),
     /// `AddMatch`; done already, and undone if it is refused.
     AddMatch(RuleId),
     /// `RemoveMatch`; done already, and undone if it is refused.
     RemoveMatch(RuleId),
-    /// `GetNameOwner`
     Owner(Sym),
     /// `GetConnectionUnixProcessID` or `GetConnectionCredentials`
     Process(Sym),
-    /// `ListNames`
     Names,
-    /// `GetAllMatchRules`
     Rules,
 }
 
