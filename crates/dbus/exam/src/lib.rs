@@ -17,7 +17,6 @@ mod limits;
 mod matching;
 mod messages;
 mod names;
-mod native;
 mod order;
 mod perturb;
 mod property;
@@ -28,8 +27,7 @@ use causeway_bus::client::Error;
 
 use client::{Client, call, well_known};
 
-pub use native::{NOT_EXAMINED, connect};
-pub use property::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, Seen};
+pub use property::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, Seen, connect};
 
 /// By what they belong to, in the order of a report.
 const PROPERTIES: &[&[Property]] = &[
@@ -76,7 +74,6 @@ mod tests {
     fn every_property_has_a_word_and_a_question_of_its_own() {
         let ids: HashSet<&str> = properties().map(|property| property.id).collect();
         assert_eq!(ids.len(), properties().count());
-        assert!(NOT_EXAMINED.iter().all(|(id, _)| ids.contains(id)), "{NOT_EXAMINED:?}");
         for property in properties() {
             let is_word = property.id.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase());
             assert!(is_word && property.question.ends_with('?'), "{}", property.id);

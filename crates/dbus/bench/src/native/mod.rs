@@ -102,6 +102,7 @@ pub fn payload(received: &Incoming) -> io::Result<&[u8]> {
     let body = received.message().map(Message::body).unwrap_or_default();
     match body.split_first_chunk() {
         Some((len, bytes)) if u32::from_ne_bytes(*len) as usize == bytes.len() => Ok(bytes),
+        _ if *received == Incoming::AuthorityGone => Err(failed(Error::AuthorityGone)),
         _ => Err(io::Error::other(format!("the body of {received:?} is not an array of bytes"))),
     }
 }

@@ -9,6 +9,7 @@
 mod driver;
 mod rulebook;
 
+pub use driver::listed_rules;
 pub use rulebook::Unmatched;
 pub(crate) use rulebook::{Found, RuleId, Rulebook, Use};
 
