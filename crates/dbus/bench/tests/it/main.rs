@@ -1,4 +1,4 @@
-//! How often wake filters are wrong. What starts peers has a program of its own: `brokers`, `libraries`.
+//! How often wake filters are wrong. What starts peers has a program of its own, `brokers`.
 #![allow(clippy::print_stdout, reason = "figures, with --nocapture")]
 
 mod wake_filter;
