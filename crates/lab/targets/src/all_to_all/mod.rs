@@ -7,33 +7,22 @@
 //! end of each receiver's pair. The first receiver leads; an interval's messages are those that all receivers counted.
 //! It cannot show the latency of a message.
 
-mod noop;
-mod receiver;
-mod sender;
-
-use std::io;
-use std::os::fd::OwnedFd;
+mod roles;
 
 use causeway_os::socket;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::descriptors;
+use crate::many::{Nothing, no_faults, number_axis, with_counters};
+use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
-use weighbridge_harness::axis::{Axis, TOUCH_BYTES, Values};
-use weighbridge_harness::contract::{
-    Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported,
-};
-use weighbridge_harness::counter_check;
-use weighbridge_harness::ctx::Ctx;
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
-use weighbridge_harness::shared::Step;
+use weighbridge_harness::axis::TOUCH_BYTES;
 
 /// Everything that several may write to at once.
 pub const ALL: &[Target] = &[
     PIPE.harness(
         "the harness itself: the leading receiver's counting and its clock, without a call",
-        |_, _, _, cx| noop::drive(cx),
+        |_, _, params, cx| harness(params).drive(cx),
     ),
     PIPE,
     target(
@@ -61,7 +50,7 @@ const fn target(
         fit,
         create,
         drive,
-        counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
     }
 }
@@ -80,30 +69,16 @@ const ALL_TO_ALL: PatternInfo = PatternInfo {
     is_symmetric: true,
 };
 
-const GROUPS: Axis = Axis {
-    name: "groups",
-    default: "1",
-    values: Values::AtLeast(1),
-    about: "number of groups; no message leaves its group",
-};
-const SENDERS: Axis = Axis {
-    name: "senders",
-    default: "20",
-    values: Values::AtLeast(1),
-    about: "number of senders in a group",
-};
-const RECEIVERS: Axis = Axis {
-    name: "receivers",
-    default: "20",
-    values: Values::AtLeast(1),
-    about: "number of receivers in a group; each gets every message of every sender of its group",
-};
+const GROUPS: Axis = number_axis("groups", "1", "number of groups; no message leaves its group");
+const SENDERS: Axis = number_axis("senders", "20", "number of senders in a group");
+const RECEIVERS: Axis = number_axis(
+    "receivers",
+    "20",
+    "number of receivers in a group; each gets every message of every sender of its group",
+);
 
 /// The longest message that the kernel keeps whole while others write to the same end: PIPE_BUF.
 const LONGEST_BYTES: usize = 4096;
-/// Of each role, in the coordinator: process, control socket, counters.
-const FDS_OF_A_ROLE: usize = 8;
-const OTHER_FDS: usize = 64;
 
 /// How many there are of whom. Receivers come first among the roles, group by group, then senders, group by group.
 #[derive(Clone, Copy, Debug)]
@@ -127,12 +102,10 @@ impl Concurrent {
         self.groups * self.receivers
     }
 
-    /// The roles that receive.
     fn receiver_roles(self) -> std::ops::Range<usize> {
         0..self.all_receivers()
     }
 
-    /// The roles that send.
     fn sender_roles(self) -> std::ops::Range<usize> {
         self.all_receivers()..self.roles()
     }
@@ -152,7 +125,7 @@ fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let concurrent = Concurrent::of(params);
     let ends = concurrent.groups * concurrent.receivers * (concurrent.senders + 1);
     let roles = concurrent.roles();
-    descriptors::fit(ends + roles * FDS_OF_A_ROLE + OTHER_FDS, &format!("{roles} roles"))
+    descriptors::fit(roles, ends, &format!("{roles} roles"))
 }
 
 fn create_pipes(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
@@ -166,10 +139,7 @@ fn create(
     pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>,
 ) -> io::Result<Vec<EndResources>> {
     let concurrent = Concurrent::of(params);
-    let counters = SharedCounters::create(concurrent.roles())?;
-    let own = |_| counters.try_clone().map(|counters| EndResources::of([counters]));
-    let mut resources_by_role =
-        (0..concurrent.roles()).map(own).collect::<io::Result<Vec<EndResources>>>()?;
+    let mut resources_by_role = with_counters(concurrent.roles())?;
     let (receivers, senders) = resources_by_role.split_at_mut(concurrent.all_receivers());
     for (receivers, senders) in
         receivers.chunks_mut(concurrent.receivers).zip(senders.chunks_mut(concurrent.senders))
@@ -195,10 +165,19 @@ fn drive(
     let concurrent = Concurrent::of(params);
     let counters = SharedCounters::open(resources.take_fd(), concurrent.roles())?;
     if concurrent.sender_roles().contains(&cx.role) {
-        sender::drive(resources.fds, &counters, params, cx)
+        roles::send(resources.fds, &counters, cx)
     } else {
-        receiver::drive(resources.take_fd(), &counters, params, cx)
+        roles::receive(resources.take_fd(), &counters, cx)
     }
+}
+
+/// What the leading receiver does beside its calls.
+fn harness(params: &CaseParams) -> Nothing<impl FnMut(&mut u64) -> u64> {
+    let step = |messages: &mut u64| {
+        *messages = std::hint::black_box(*messages + 1);
+        1
+    };
+    Nothing { step, event_bytes: params.payload_bytes as u64, warm_ops: 1, events: 0 }
 }
 
 #[cfg(test)]

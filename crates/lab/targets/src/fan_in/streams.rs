@@ -1,8 +1,6 @@
 //! Makes the streams, in the reader, and hands their other ends to the writers.
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use causeway_os::socket;
@@ -12,10 +10,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::limits::explain;
 use crate::mechanism::tcp::Nodelay;
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::params::CaseParams;
 
-/// What a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Pipe,
@@ -75,10 +72,7 @@ pub(super) fn receive(socket: OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>>
     while ends.len() < count {
         let (len, more) = socket::recv_with_fds(&socket, &mut [0], FDS_PER_MESSAGE)?;
         if len == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the reader ended before all streams were made",
-            ));
+            return Err(sys::end_of_stream("the reader ended before all streams were made"));
         }
         ends.extend(more);
     }

@@ -7,20 +7,15 @@
 //! The number lies in the page, away from the lock, and only the role that holds the lock accesses it.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use weighbridge_record::PerOp;
 
 use super::Lock;
-use crate::signal::page::Page;
-use weighbridge_harness::axis::{Axis, ROLES, Values};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, PatternInfo, Prepared, Unit, role_names};
-use weighbridge_harness::counter_check;
-use weighbridge_harness::ctx::{Concurrent, Ctx};
-use weighbridge_harness::params::{CaseParams, Wait};
-use weighbridge_harness::shared::Step;
+use crate::page::Page;
+use crate::prelude::*;
+use weighbridge_harness::axis::ROLES;
+use weighbridge_harness::contract::role_names;
+use weighbridge_harness::ctx::Concurrent;
 
-/// The pattern.
 pub(super) const INFO: PatternInfo = PatternInfo {
     id: "contend",
     about: "roles that all take one lock, add 1 to a number and give it up: how often in a second, and how evenly",
@@ -34,7 +29,6 @@ pub(super) const INFO: PatternInfo = PatternInfo {
 /// Where the number lies: the last line but one of the page is far from every lock.
 const NUMBER: usize = 3840;
 
-/// Attaches and drives one role.
 pub(super) fn drive_contend<L: Lock>(
     _pattern: &str,
     mut resources: EndResources,

@@ -9,7 +9,7 @@ use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
 use weighbridge_harness::summary;
 
-use crate::runs::{prepare_or_skip, run};
+use crate::runs::{self, prepare_or_skip, run};
 
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 8, least_samples: 5, run_ns: 16_000_000 };
 
@@ -23,10 +23,8 @@ pub const TESTS: &[crate::Test] = &[
 
 fn measured(host: &Host, id: &str) -> Option<(Prepared, Measured)> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
-    match run(host, &case, TIMING) {
-        Outcome::Measured(measured) => Some((case, *measured)),
-        other => panic!("{id}: {other:?}"),
-    }
+    let measured = runs::measured(host, &case, TIMING);
+    Some((case, measured))
 }
 
 fn sound(host: &Host) {
@@ -59,15 +57,11 @@ fn damages_late(host: &Host) {
     {
         let id = format!("{pattern}/defective/64/same-cpu/defect=damages-late/touch={touch}");
         let case = prepare_or_skip(host, &id.parse().unwrap()).expect("every machine has one CPU");
-        match run(host, &case, TIMING) {
-            Outcome::Failed { why, .. } if touch == "all" => {
-                assert!(why.contains("arrived damaged"), "{id}: {why}")
-            }
-            Outcome::Failed { why, .. } => {
-                assert!(why.contains("after the timed part: message 0 does not hold"), "{id}: {why}");
-            }
-            other => panic!("{id}: {other:?}"),
-        }
+        let outcome = run(host, &case, TIMING);
+        let Outcome::Failed { why, .. } = outcome else { panic!("{id}: {outcome:?}") };
+        let words =
+            if touch == "all" { "arrived damaged" } else { "after the timed part: message 0 does not hold" };
+        assert!(why.contains(words), "{id}: {why}");
     }
 }
 
@@ -89,12 +83,7 @@ fn faster_than_a_copy(host: &Host) {
 }
 
 fn reads_the_clock(host: &Host) {
-    let case = prepare_or_skip(host, &"roundtrip/defective-harness/1/free".parse().unwrap()).unwrap();
-    match run(host, &case, TIMING) {
-        Outcome::Measured(measured) => {
-            let flags = summary::run_line(&case, *measured, 0, 0).flags;
-            assert!(flags.iter().any(|flag| flag.contains("the harness itself takes")), "{flags:?}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let (case, measured) = measured(host, "roundtrip/defective-harness/1/free").unwrap();
+    let flags = summary::run_line(&case, measured, 0, 0).flags;
+    assert!(flags.iter().any(|flag| flag.contains("the harness itself takes")), "{flags:?}");
 }

@@ -1,11 +1,11 @@
 //! What comes before samples: a warm-up by time on two CPUs, pauses where the case asks for bursts.
 
-use weighbridge_harness::coordinator::{Measured, Outcome};
+use weighbridge_harness::coordinator::Measured;
 use weighbridge_harness::ctx::Discarded;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
 
-use crate::runs::{prepare_or_skip, run};
+use crate::runs::{self, prepare_or_skip};
 
 pub const TESTS: &[crate::Test] = &[
     ("roles_on_two_cpus_warm_up_by_time_and_tell_what_was_discarded", by_time),
@@ -16,11 +16,7 @@ pub const TESTS: &[crate::Test] = &[
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 10, least_samples: 5, run_ns: 40_000_000 };
 
 fn measured(host: &Host, id: &str) -> Option<Measured> {
-    let case = prepare_or_skip(host, &id.parse().unwrap())?;
-    match run(host, &case, TIMING) {
-        Outcome::Measured(measured) => Some(*measured),
-        other => panic!("{id}: {other:?}"),
-    }
+    prepare_or_skip(host, &id.parse().unwrap()).map(|case| runs::measured(host, &case, TIMING))
 }
 
 fn discarded(measured: &Measured) -> Option<Discarded> {
@@ -37,9 +33,8 @@ fn by_time(host: &Host) {
         let Some(measured) = measured(host, id) else { continue };
         let Some(discarded) = discarded(&measured) else { panic!("{id}: no warm-up") };
         // Four times what the samples take.
-        let is_enough =
-            if discarded.is_steady { discarded.ns >= 100_000_000 } else { discarded.ns >= 160_000_000 };
-        assert!(is_enough && discarded.batches > 0, "{id}: {discarded:?}");
+        let least_ns = if discarded.is_steady { 100_000_000 } else { 160_000_000 };
+        assert!(discarded.ns >= least_ns && discarded.batches > 0, "{id}: {discarded:?}");
     }
 }
 
