@@ -210,9 +210,9 @@ fn counts(host: &Host, of: Of) {
     for role in &measured.roles {
         let counted = &role.counted;
         let switches =
-            (counted.voluntary_switches + counted.involuntary_switches) as f64 / counted.ops as f64;
+            (counted.task.voluntary_switches + counted.task.involuntary_switches) as f64 / counted.ops as f64;
         assert!(switches >= least, "{id}: {switches} switches of the {}", role.role);
-        assert!(counted.cpu_ns > counted.ops * 1000, "{id}: {counted:?}");
+        assert!(counted.task.cpu_ns > counted.ops * 1000, "{id}: {counted:?}");
     }
 }
 

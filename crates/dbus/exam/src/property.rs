@@ -94,11 +94,20 @@ impl Seen {
         Seen { answer: answer.into(), is_violation: true, evidence: evidence.into() }
     }
 
-    /// `kept` with the first text, or `broken` with what was found.
+    /// `kept` with the second text, or `broken` with what was found.
     pub(crate) fn unless(violation: Option<String>, otherwise: impl Into<String>) -> Seen {
         match violation {
             None => Seen::fine("kept", otherwise),
             Some(found) => Seen::broken("broken", found),
+        }
+    }
+
+    /// What became of a message that a bus should not pass on, of which so many came, and of its sender.
+    pub(crate) fn fate(came: usize, is_connected: bool, evidence: impl Into<String>) -> Seen {
+        match (came, is_connected) {
+            (1.., _) => Seen::broken("delivered", evidence),
+            (0, false) => Seen::fine("disconnected", evidence),
+            (0, true) => Seen::fine("discarded", evidence),
         }
     }
 }
@@ -143,8 +152,9 @@ impl Outcome {
     }
 }
 
-/// An experiment.
-type Experiment = fn(&Bus<'_>) -> Result<Seen, Error>;
+/// What an experiment ends with.
+pub(crate) type Answer = Result<Seen, Error>;
+type Experiment = fn(&Bus<'_>) -> Answer;
 
 impl Property {
     /// A property of a group, where brokers may differ.
@@ -184,9 +194,6 @@ impl Property {
         if let Some((_, why)) = not_examined {
             return Outcome::Skipped(why);
         }
-        match (self.run)(bus) {
-            Ok(seen) => Outcome::Seen(seen),
-            Err(error) => Outcome::Failed(error.to_string()),
-        }
+        (self.run)(bus).map_or_else(|error| Outcome::Failed(error.to_string()), Outcome::Seen)
     }
 }

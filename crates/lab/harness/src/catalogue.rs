@@ -3,6 +3,9 @@
 //! The harness has no targets of its own. Crates that have some hand over their families at the start of a program with
 //! [`add`]. What a target is stands in [`contract`](crate::contract).
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use weighbridge_record::CaseId;
 
 use crate::axis::{self, Choice, Idle, Peers};
@@ -45,13 +48,8 @@ pub fn same_code(case: &CaseId) -> Option<CaseId> {
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static PatternInfo> {
-    let mut patterns: Vec<&PatternInfo> = Vec::new();
-    for pattern in all().flat_map(|target| target.patterns) {
-        if !patterns.iter().any(|known| known.id == pattern.id) {
-            patterns.push(pattern);
-        }
-    }
-    patterns
+    let mut seen = BTreeSet::new();
+    all().flat_map(|target| target.patterns).filter(|pattern| seen.insert(pattern.id)).collect()
 }
 
 /// Why there is no such case, or not here.
@@ -61,6 +59,13 @@ pub enum Refusal {
     NoSuchCase(String),
     /// The case exists, but not on this machine or with these limits.
     NotHere(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refusal::NoSuchCase(why) | Refusal::NotHere(why)) = self;
+        f.write_str(why)
+    }
 }
 
 /// Parses names, axes and placement of an id, without asking whether the machine can.
@@ -90,16 +95,11 @@ pub fn resolve(id: &CaseId) -> Result<(&'static Target, &'static PatternInfo, Ca
 }
 
 /// A case on this machine.
-///
-/// # Errors
-/// See [`Refusal`].
 pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
     let (target, pattern, mut params) = resolve(id).map_err(Refusal::NoSuchCase)?;
     if !target.caps.has(pattern.needs) {
-        return Err(Refusal::NotHere(format!(
-            "{} cannot {}: it does not carry what that needs",
-            target.id, pattern.id
-        )));
+        let why = format!("{} cannot {}: it does not carry what that needs", target.id, pattern.id);
+        return Err(Refusal::NotHere(why));
     }
     let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
     // One for each CPU, unless the case says how many.
@@ -108,9 +108,8 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
     }
     let roles = (pattern.roles)(&params).len();
     if roles > MAX_ROLES {
-        return Err(Refusal::NotHere(format!(
-            "{roles} roles are more than the {MAX_ROLES} that a run can have"
-        )));
+        let why = format!("{roles} roles are more than the {MAX_ROLES} that a run can have");
+        return Err(Refusal::NotHere(why));
     }
     params.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
     if target.caps.has(Caps::ONE_PROCESS) {
@@ -129,16 +128,13 @@ fn fits(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
         return Err(Unsupported(format!("{what} cannot carry an empty message; the smallest is 1 byte")));
     }
     if params.wait == Wait::Spin && params.same_cpu() && params.cpus.len() > 1 {
-        return Err(Unsupported(
-            "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
-                .into(),
-        ));
+        let why = "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait";
+        return Err(Unsupported(why.into()));
     }
     let policies = params.axes.get(axis::SCHED.name).map_or("", String::as_str);
     if params.choice_if_declared() == Some(Idle::Busy) && policies.split(':').any(|policy| policy == "idle") {
-        return Err(Unsupported(
-            "idle=busy has a spinner of the policy SCHED_IDLE on each CPU, with which a role of sched=idle would share it".into(),
-        ));
+        let why = "idle=busy has a spinner of the policy SCHED_IDLE on each CPU, with which a role of sched=idle would share it";
+        return Err(Unsupported(why.into()));
     }
     if prepared.pattern.id == pattern::Stream::ID {
         pattern::working_set::fit(params)?;

@@ -13,6 +13,8 @@
 //! of concurrent roles begin and end in each role at another time. Of a stream the messages that arrived are also compared with those that
 //! its sender counts.
 
+use std::collections::BTreeSet;
+
 use crate::axis::{self, Peers, Wait};
 use crate::contract::{Caps, Prepared};
 use crate::coordinator::Measured;
@@ -54,15 +56,11 @@ pub fn violations(case: &Prepared, measured: &Measured) -> Vec<String> {
     let mut found = Vec::new();
     let names = case.role_names();
     for report in &measured.roles {
-        let name = names.get(report.role).copied().unwrap_or("a role");
+        let name = names[report.role];
         found.extend(misplaced(case, report, name));
         found.extend(mislabelled(case, report, name));
     }
-    found.extend(not_apart(case, measured));
-    found.extend(uncounted(case, measured));
-    found.extend(unsent(case, measured));
-    found.extend(overspent(case, measured));
-    found.extend(awake(case, measured));
+    found.extend([not_apart, uncounted, unsent, overspent, awake].iter().filter_map(|of| of(case, measured)));
     found
 }
 
@@ -83,33 +81,28 @@ fn mislabelled(case: &Prepared, report: &RoleReport, name: &str) -> Option<Strin
         let (is, wanted) = (report.facts.get(*axis)?, case.params.axes.get(*axis)?);
         (is != wanted).then(|| format!("{name} has {axis} {is}; its case says {axis}={wanted}"))
     };
-    if let Some(why) = READ_BACK.iter().find_map(differs) {
-        return Some(why);
-    }
-    ["nice", "policy"].into_iter().find_map(|fact| {
-        let axis = if fact == "policy" { "sched" } else { fact };
+    let of_role = |(fact, axis): (&str, &str)| {
         let wanted = axis::of_role(case.params.axis(axis), report.role);
         // The kernel's policy is written with a colon where an axis, which a colon would divide by roles, has a dash.
         let is = report.facts.get(fact)?.replace(':', "-");
         (is != wanted).then(|| format!("{name} has {fact} {is}; its case says {axis}={wanted}"))
-    })
+    };
+    READ_BACK
+        .iter()
+        .find_map(differs)
+        .or_else(|| [("nice", "nice"), ("policy", "sched")].into_iter().find_map(of_role))
 }
 
 /// Threads where the case says processes, or the other way round.
 fn not_apart(case: &Prepared, measured: &Measured) -> Option<String> {
-    let mut processes: Vec<u32> = measured.roles.iter().map(|report| report.process).collect();
-    processes.sort_unstable();
-    processes.dedup();
+    let processes: BTreeSet<u32> = measured.roles.iter().map(|report| report.process).collect();
     let (roles, processes) = (measured.roles.len(), processes.len());
-    match case.params.choice() {
-        Peers::Process if processes < roles => {
-            Some(format!("{roles} roles ran in {processes} processes; the case says one process each"))
-        }
-        Peers::Thread if processes > 1 => {
-            Some(format!("{roles} roles ran in {processes} processes; the case says threads of one"))
-        }
-        _ => None,
-    }
+    let said = match case.params.choice() {
+        Peers::Process if processes < roles => "one process each",
+        Peers::Thread if processes > 1 => "threads of one",
+        _ => return None,
+    };
+    Some(format!("{roles} roles ran in {processes} processes; the case says {said}"))
 }
 
 /// Samples with more operations than the leading role has counted.
@@ -127,8 +120,7 @@ fn uncounted(case: &Prepared, measured: &Measured) -> Option<String> {
     let report = measured.roles.iter().find(differs)?;
     Some(format!(
         "the samples have {sampled} operations, of which {} has counted {}",
-        names.get(report.role).copied().unwrap_or("a role"),
-        report.counted.sampled.ops
+        names[report.role], report.counted.sampled.ops
     ))
 }
 
@@ -209,9 +201,7 @@ fn overspent(case: &Prepared, measured: &Measured) -> Option<String> {
             )
         })
     };
-    let each = |report: &RoleReport| {
-        over(names.get(report.role).copied().unwrap_or("a role"), cpu_ns_per_op(report), "")
-    };
+    let each = |report: &RoleReport| over(names[report.role], cpu_ns_per_op(report), "");
     measured.roles.iter().find_map(each).or_else(|| {
         let all_ns = measured.roles.iter().map(cpu_ns_per_op).sum();
         over("all roles together", all_ns, ", on one CPU").filter(|_| case.params.same_cpu())
@@ -234,8 +224,9 @@ fn awake(case: &Prepared, measured: &Measured) -> Option<String> {
         return None;
     }
     let spent = Spent::of(case, measured).filter(|spent| spent.ops >= ENOUGH_OPS)?;
-    let switches_of =
-        |report: &RoleReport| report.counted.voluntary_switches as f64 / report.counted.ops.max(1) as f64;
+    let switches_of = |report: &RoleReport| {
+        report.counted.task.voluntary_switches as f64 / report.counted.ops.max(1) as f64
+    };
     let switches: f64 = measured.roles.iter().map(switches_of).sum();
     let cpu_ns: f64 = measured.roles.iter().map(cpu_ns_per_op).sum();
     let cpus = if case.params.same_cpu() { 1.0 } else { measured.roles.len() as f64 };

@@ -56,7 +56,7 @@ mod turns;
 mod warm_up;
 mod windows;
 
-pub use concurrent::Concurrent;
+pub use concurrent::{Chunks, Concurrent};
 pub use counted::{Auxiliary, Counted, CountedAuxiliary, Sampled, Whereabouts};
 pub use each::{RATE, TimedUnit};
 pub use end_of_run::Balance;
@@ -95,6 +95,16 @@ impl Batch {
         self.first..self.first + self.ops
     }
 }
+
+/// What a role does in a batch.
+pub trait Work: FnMut(Batch) -> io::Result<Tally> {}
+
+impl<F: FnMut(Batch) -> io::Result<Tally>> Work for F {}
+
+/// What a batch must have received; nothing where that is not known.
+pub trait Expect: Fn(Batch) -> Option<Tally> {}
+
+impl<F: Fn(Batch) -> Option<Tally>> Expect for F {}
 
 /// A batch that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,7 +315,6 @@ impl<'a> Ctx<'a> {
         self.shared.await_finish()
     }
 
-    /// Waits for the other roles and for the common beginning.
     fn barrier(&mut self) -> io::Result<()> {
         self.set_step(Step::Ready);
         let begin_ns = self.shared.barrier(self.roles, || clock::now_ns() + LEAD_IN_NS)?;

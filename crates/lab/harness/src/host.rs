@@ -6,6 +6,8 @@ use causeway_os::sched;
 use weighbridge_probe::namespace;
 use weighbridge_probe::topology::Topology;
 
+use crate::params::CaseParams;
+
 /// What is known about this machine.
 #[derive(Debug)]
 pub struct Host {
@@ -51,6 +53,12 @@ impl Host {
             uring_refused,
             has_private_ipc: namespace::private_ipc().is_ok(),
         })
+    }
+
+    /// The CPUs that roles of a case run on.
+    pub fn cpus_of<'a>(&'a self, params: &'a CaseParams) -> impl Iterator<Item = u32> + 'a {
+        let cpus = if params.cpus.is_empty() { &self.measured_cpus } else { &params.cpus };
+        cpus.iter().copied()
     }
 
     /// A number under `/proc/sys`, by its path there.

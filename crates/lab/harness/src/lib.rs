@@ -39,6 +39,7 @@ pub mod planner;
 mod registry;
 mod rounds;
 pub mod session;
+mod set;
 pub mod shared;
 pub mod summary;
 #[cfg(test)]

@@ -77,9 +77,6 @@ impl CaseParams {
     }
 
     /// The value of an axis of numbers; `None` where it stands at `default`.
-    ///
-    /// # Panics
-    /// As [`CaseParams::axis`].
     pub fn number(&self, name: &str) -> Option<usize> {
         self.axis(name).parse().ok()
     }
@@ -133,20 +130,17 @@ mod tests {
     const WAITS: &[Wait] = &[Wait::Block, Wait::Poll];
 
     #[test]
-    fn defaults_are_filled_in_and_the_mechanisms_own_way_to_wait_is_named() {
-        let params =
-            CaseParams::new(&CaseId::new("roundtrip", "pipe", 1, "free"), axis::COMMON, WAITS).unwrap();
-        assert_eq!(params.wait, Wait::Block);
-        assert_eq!(params.axis("wait"), "block");
-        assert_eq!(params.axis("touch"), "all");
-    }
-
-    #[test]
-    fn an_axis_or_a_wait_that_the_case_does_not_have_is_refused_with_what_it_has() {
+    fn defaults_are_filled_in_and_what_the_case_does_not_have_is_refused_with_what_it_has() {
+        let of = |id: CaseId| CaseParams::new(&id, axis::COMMON, WAITS);
         let id = CaseId::new("roundtrip", "pipe", 1, "free");
-        let why = CaseParams::new(&id.clone().with("colour", "red"), axis::COMMON, WAITS).unwrap_err();
-        assert!(why.contains("no axis `colour`") && why.contains("wait, touch"), "{why}");
-        let why = CaseParams::new(&id.with("wait", "uring"), axis::COMMON, WAITS).unwrap_err();
-        assert!(why.contains("does not wait by uring; it offers block, poll"), "{why}");
+        let params = of(id.clone()).unwrap();
+        assert_eq!((params.wait, params.axis("wait"), params.axis("touch")), (Wait::Block, "block", "all"));
+        for (axis, value, words) in [
+            ("colour", "red", ["no axis `colour`", "wait, touch"]),
+            ("wait", "uring", ["does not wait by uring", "it offers block, poll"]),
+        ] {
+            let why = of(id.clone().with(axis, value)).unwrap_err();
+            assert!(words.iter().all(|word| why.contains(word)), "{why}");
+        }
     }
 }

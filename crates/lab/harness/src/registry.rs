@@ -2,7 +2,6 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Entries of type `T`, which other crates add.
 pub(crate) struct Registry<T: 'static> {
     what: &'static str,
     added: Mutex<Vec<&'static T>>,
@@ -10,7 +9,6 @@ pub(crate) struct Registry<T: 'static> {
 }
 
 impl<T> Registry<T> {
-    /// An empty list of `what`.
     pub(crate) const fn new(what: &'static str) -> Registry<T> {
         Registry { what, added: Mutex::new(Vec::new()), list: OnceLock::new() }
     }

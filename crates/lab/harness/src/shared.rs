@@ -11,7 +11,7 @@ pub use words::{Pace, Phase, Planned, Progress, Sample, Step};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::time::Duration;
 
@@ -58,21 +58,12 @@ impl Shared {
     pub const FDS: usize = 2;
 
     /// In the coordinator: all words zero, no deadline.
-    ///
-    /// # Errors
-    /// The kernel refuses memory or a descriptor.
     pub fn create() -> io::Result<Shared> {
         let deadline = Some(Deadline::create()?);
         Ok(Shared { deadline, ..Shared::open(memory::memfd("weighbridge-run", LEN as u64)?)? })
     }
 
     /// In a peer: from what [`Shared::fds`] are there.
-    ///
-    /// # Errors
-    /// The kernel refuses the mapping.
-    ///
-    /// # Panics
-    /// If there are fewer than [`Shared::FDS`] descriptors.
     pub fn join(fds: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Shared> {
         let mut next = || fds.next().expect("as many descriptors were received");
         let shared = Shared::open(next())?;
@@ -80,26 +71,17 @@ impl Shared {
     }
 
     /// The memory alone, to look at.
-    ///
-    /// # Errors
-    /// The kernel refuses the mapping.
     pub fn open(fd: OwnedFd) -> io::Result<Shared> {
         let map = Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?;
         Ok(Shared { fd, map, deadline: None })
     }
 
     /// To pass on to peers.
-    ///
-    /// # Panics
-    /// If this is the memory alone.
     pub fn fds(&self) -> [BorrowedFd<'_>; Shared::FDS] {
         [self.fd.as_fd(), self.deadline().fd()]
     }
 
     /// When the coordinator gives up waiting: what it has set, and after the barrier what [`Shared::set_run_deadline`] said.
-    ///
-    /// # Panics
-    /// If this is the memory alone.
     pub fn deadline(&self) -> &Deadline {
         self.deadline.as_ref().expect("this process takes part in the run")
     }
@@ -111,9 +93,6 @@ impl Shared {
     }
 
     /// Touches every page, so that no sample pays for it.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn prefault(&self) -> io::Result<()> {
         Ok(self.map.prefault()?)
     }
@@ -135,8 +114,7 @@ impl Shared {
     /// Where a role is, or was when it died.
     pub fn step(&self, role: usize) -> Step {
         assert!(role < MAX_ROLES);
-        let word = self.u32(STEPS + role * 128).load(Relaxed) as usize;
-        Step::ALL.get(word).copied().unwrap_or(Step::Hello)
+        Step::from_word(self.u32(STEPS + role * 128).load(Relaxed))
     }
 
     /// When everybody was ready, in the time of [`causeway_os::clock::now_ns`]; 0 before.
@@ -144,49 +122,49 @@ impl Shared {
         self.u64(START_NS).load(Relaxed)
     }
 
+    /// Sets a word, and wakes all who sleep on it.
+    fn tell(&self, offset: usize, value: u32) -> io::Result<()> {
+        let word = self.u32(offset);
+        word.store(value, Release); // PAIR told
+        futex::wake(word, u32::MAX)?;
+        Ok(())
+    }
+
+    /// Sleeps until a word is at least `least`.
+    fn await_told(&self, offset: usize, least: u32) -> io::Result<()> {
+        let word = self.u32(offset);
+        loop {
+            let told = word.load(Acquire); // PAIR told
+            if told >= least {
+                return Ok(());
+            }
+            let _ = futex::wait(word, told, None)?;
+        }
+    }
+
     /// Meets the other roles, and returns the time at which all begin. The last to come decides it.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn barrier(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
-        let go = self.u32(GO);
-        // PAIR barrier: Acquire of `go` below. AcqRel, so that what every role did before is seen by all after.
-        if self.u32(READY).fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1 == roles as u32 {
-            if let (Some(deadline), 1..) = (&self.deadline, self.u64(RUN_DEADLINE_NS).load(Relaxed)) {
-                deadline.set(Duration::from_nanos(self.u64(RUN_DEADLINE_NS).load(Relaxed)))?;
+        // AcqRel: what every role did before is seen by the last, and after it is told by all.
+        if self.u32(READY).fetch_add(1, AcqRel) + 1 == roles as u32 {
+            let length_ns = self.u64(RUN_DEADLINE_NS).load(Relaxed);
+            if let (Some(deadline), 1..) = (&self.deadline, length_ns) {
+                deadline.set(Duration::from_nanos(length_ns))?;
             }
             self.u64(START_NS).store(begin_ns(), Relaxed);
-            go.store(1, Release); // PAIR barrier
-            futex::wake(go, u32::MAX >> 1)?;
+            self.tell(GO, 1)?;
         }
-        while go.load(Acquire) == 0 {
-            let _ = futex::wait(go, 0, None)?;
-        }
+        self.await_told(GO, 1)?;
         Ok(self.start_ns())
     }
 
     /// The leading role has read its counters.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn finish(&self) -> io::Result<()> {
-        let finished = self.u32(FINISHED);
-        finished.store(1, Release); // PAIR finish
-        futex::wake(finished, u32::MAX >> 1)?;
-        Ok(())
+        self.tell(FINISHED, 1)
     }
 
     /// Waits for that.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn await_finish(&self) -> io::Result<()> {
-        let finished = self.u32(FINISHED);
-        while finished.load(Acquire) == 0 {
-            // PAIR finish
-            let _ = futex::wait(finished, 0, None)?;
-        }
-        Ok(())
+        self.await_told(FINISHED, 1)
     }
 
     /// Decides what followers do in batch `index`. Called before the batch in front of it begins.
@@ -207,29 +185,13 @@ impl Shared {
     }
 
     /// The leading role begins the slice whose first batch is `index`: wakes the roles that wait for it.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn begin_slice(&self, index: usize) -> io::Result<()> {
-        let slice = self.u32(SLICE);
-        slice.store(index as u32 + 1, Release); // PAIR slice
-        futex::wake(slice, u32::MAX)?;
-        Ok(())
+        self.tell(SLICE, index as u32 + 1)
     }
 
     /// Sleeps until the leading role begins the slice whose first batch is `index`.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn await_slice(&self, index: usize) -> io::Result<()> {
-        let slice = self.u32(SLICE);
-        loop {
-            let begun = slice.load(Acquire); // PAIR slice
-            if begun > index as u32 {
-                return Ok(());
-            }
-            let _ = futex::wait(slice, begun, None)?;
-        }
+        self.await_told(SLICE, index as u32 + 1)
     }
 
     /// A role that works for a time has seen that its slice is over, and is about to sleep until the next one.
@@ -347,9 +309,10 @@ impl Shared {
             return;
         }
         let Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra } = sample;
+        let place = SAMPLES + index * COLUMNS * 8;
         for (column, value) in [start_ns, elapsed_ns, ops, bytes, preemptions, extra].into_iter().enumerate()
         {
-            self.u64(SAMPLES + (index * COLUMNS + column) * 8).store(value, Relaxed);
+            self.u64(place + column * 8).store(value, Relaxed);
         }
         count.store(index as u64 + 1, Release); // PAIR samples
     }
@@ -357,18 +320,12 @@ impl Shared {
     /// All samples, in the order of time.
     pub fn samples(&self) -> Vec<Sample> {
         let count = (self.u64(SAMPLE_COUNT).load(Acquire) as usize).min(MAX_SAMPLES); // PAIR samples
-        let word =
-            |index: usize, column: usize| self.u64(SAMPLES + (index * COLUMNS + column) * 8).load(Relaxed);
-        (0..count)
-            .map(|index| Sample {
-                start_ns: word(index, 0),
-                elapsed_ns: word(index, 1),
-                ops: word(index, 2),
-                bytes: word(index, 3),
-                preemptions: word(index, 4),
-                extra: word(index, 5),
-            })
-            .collect()
+        let sample = |index: usize| {
+            let word = |column: usize| self.u64(SAMPLES + (index * COLUMNS + column) * 8).load(Relaxed);
+            let [start_ns, elapsed_ns, ops, bytes, preemptions, extra] = std::array::from_fn(word);
+            Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra }
+        };
+        (0..count).map(sample).collect()
     }
 }
 
@@ -377,21 +334,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_undecided_until_it_is_decided() {
+    fn plan_and_pace_come_back_as_they_were_set() {
         let shared = Shared::create().unwrap();
-        assert_eq!(shared.batch_at(3), None);
-        shared.publish_batch(3, Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false });
-        assert_eq!(
-            shared.batch_at(3),
-            Some(Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false })
-        );
-        shared.publish_batch(4, Planned::Batch { ops: 0, counted: false, timed: true, parks: false });
-        assert_eq!(
-            shared.batch_at(4),
-            Some(Planned::Batch { ops: 0, counted: false, timed: true, parks: false })
-        );
-        shared.publish_batch(5, Planned::End);
-        assert_eq!(shared.batch_at(5), Some(Planned::End));
+        assert_eq!((shared.batch_at(3), shared.pace()), (None, Pace::Go { ops: 1, counted: false }));
+        for planned in [
+            Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false },
+            Planned::Batch { ops: 0, counted: false, timed: true, parks: true },
+            Planned::End,
+        ] {
+            shared.publish_batch(3, planned);
+            assert_eq!(shared.batch_at(3), Some(planned));
+        }
+        for pace in [Pace::Go { ops: 300, counted: true }, Pace::Park, Pace::Stop] {
+            shared.set_pace(pace);
+            assert_eq!(shared.pace(), pace);
+        }
     }
 
     #[test]
@@ -400,9 +357,7 @@ mod tests {
         for ops in 0..MAX_SAMPLES as u64 + 10 {
             shared.push_sample(Sample { ops, ..Sample::default() });
         }
-        let samples = shared.samples();
-        assert_eq!(samples.len(), MAX_SAMPLES);
-        assert!(samples.iter().enumerate().all(|(index, sample)| sample.ops == index as u64));
+        assert!(shared.samples().iter().map(|sample| sample.ops).eq(0..MAX_SAMPLES as u64));
     }
 
     #[test]
@@ -424,25 +379,5 @@ mod tests {
                 }
             }
         });
-    }
-
-    #[test]
-    fn a_crowd_goes_one_at_a_time_until_told_otherwise() {
-        let shared = Shared::create().unwrap();
-        assert_eq!(shared.pace(), Pace::Go { ops: 1, counted: false });
-        for pace in [Pace::Go { ops: 300, counted: true }, Pace::Park, Pace::Stop] {
-            shared.set_pace(pace);
-            assert_eq!(shared.pace(), pace);
-        }
-    }
-
-    #[test]
-    fn a_role_keeps_the_step_it_died_in() {
-        let shared = Shared::create().unwrap();
-        let other = Shared::open(shared.fd.try_clone().unwrap()).unwrap();
-        for step in Step::ALL {
-            other.set_step(7, step);
-            assert_eq!(shared.step(7), step);
-        }
     }
 }

@@ -94,9 +94,6 @@ pub struct Counters {
 
 impl Counters {
     /// Opens `events` on `cpus`. An event that the kernel does not know is left out.
-    ///
-    /// # Errors
-    /// The kernel's: it refuses an event for another reason, or knows none of them.
     pub fn open(events: &'static [Counted], cpus: &[u32], tracefs: Option<&Tracefs>) -> io::Result<Counters> {
         let mut open = Vec::new();
         let mut unknown = None;
@@ -116,18 +113,12 @@ impl Counters {
     }
 
     /// What starts and stops them.
-    ///
-    /// # Errors
-    /// The kernel refuses further descriptors.
     pub fn switch(&self) -> io::Result<EventSwitch> {
         let fds = self.open.iter().map(|(_, _, counter)| counter.file().as_fd().try_clone_to_owned());
         Ok(EventSwitch::new(fds.collect::<io::Result<_>>()?))
     }
 
     /// The counts of all CPUs together, by name. A counter that shared the processor's with others is scaled up to the whole time.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn read(&self) -> io::Result<Vec<(&'static str, f64)>> {
         let mut counts: Vec<(&'static str, f64)> = Vec::new();
         for (name, each, counter) in &self.open {

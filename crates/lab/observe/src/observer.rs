@@ -122,14 +122,11 @@ impl<'a> Observer<'a> {
     }
 
     /// Observes a case by all probes that can be used.
-    ///
-    /// # Errors
-    /// The signals that end the program cannot be read.
     pub fn observe(&mut self, case: &Prepared) -> io::Result<Outcome> {
         let looks = || Probe::ALL.into_iter().filter(|probe| is_a_look(*probe) && self.probes.has(*probe));
         let order: Vec<Option<Probe>> = std::iter::once(None).chain(looks().map(Some)).collect();
         let mut rounds = Rounds::default();
-        self.cpus = self.cpus_of_roles(case);
+        self.cpus = self.coordinator.host().cpus_of(&case.params).collect();
         for round in 0..self.settings.rounds {
             let mut order = order.clone();
             self.random.shuffle(&mut order);
@@ -164,30 +161,22 @@ impl<'a> Observer<'a> {
                 return Ok(Outcome::Failed(Skipped { case: case.params.id.clone(), step, why }));
             }
         };
-        let system_calls = match self.count_calls(case, &mut rounds) {
-            Ok(calls) => calls,
-            Err(Interrupted) => return Ok(Outcome::Interrupted),
-        };
+        let Some(system_calls) = self.count_calls(case, &mut rounds) else { return Ok(Outcome::Interrupted) };
         Ok(Outcome::Observed(Box::new(self.observed(case, &rounds, &unobserved, system_calls))))
     }
 
-    fn count_calls(
-        &mut self,
-        case: &Prepared,
-        rounds: &mut Rounds,
-    ) -> Result<Option<SystemCalls>, Interrupted> {
+    /// The system calls, where they can be counted; nothing when the user has had enough.
+    fn count_calls(&mut self, case: &Prepared, rounds: &mut Rounds) -> Option<Option<SystemCalls>> {
         if !self.settings.count_calls || !self.probes.has(Probe::SystemCalls) {
-            return Ok(None);
+            return Some(None);
         }
         match self.coordinator.count_calls(case, &PeerStart::default()) {
-            Counted::Calls(calls) => Ok(Some(calls)),
-            Counted::Threads => Ok(None),
-            Counted::Failed { step, why } => {
-                rounds.fail(Some(Probe::SystemCalls), Failure { step, why });
-                Ok(None)
-            }
-            Counted::Interrupted => Err(Interrupted),
+            Counted::Calls(calls) => return Some(Some(calls)),
+            Counted::Interrupted => return None,
+            Counted::Threads => {}
+            Counted::Failed { step, why } => rounds.fail(Some(Probe::SystemCalls), Failure { step, why }),
         }
+        Some(None)
     }
 
     /// One run, with what `look` opens for it.
@@ -257,14 +246,6 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// The CPUs that roles of the case run on.
-    fn cpus_of_roles(&self, case: &Prepared) -> BTreeSet<u32> {
-        match &case.params.cpus[..] {
-            [] => self.coordinator.host().measured_cpus.iter().copied().collect(),
-            cpus => cpus.iter().copied().collect(),
-        }
-    }
-
     fn observed(
         &self,
         case: &Prepared,
@@ -292,9 +273,6 @@ impl<'a> Observer<'a> {
         Observed { observation, profile, folded: rounds.stacks.folded() }
     }
 }
-
-/// By the user.
-struct Interrupted;
 
 /// Where processes beside the roles may run, as an observed run reports it.
 fn cpus_beside(measured: &Measured) -> impl Iterator<Item = u32> {

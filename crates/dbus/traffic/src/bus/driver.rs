@@ -28,16 +28,13 @@ pub(super) enum Question {
 }
 
 pub(super) fn observe(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
-    match header.kind {
-        Kind::MethodCall if header.destination == Some(DRIVER) => call(bus, header, body),
-        Kind::MethodReturn if header.sender == Some(DRIVER) => reply(bus, header, body),
-        Kind::Error if header.sender == Some(DRIVER) => refusal(bus, header),
-        Kind::Signal if header.sender == Some(DRIVER) && header.member == Some("NameOwnerChanged") => {
-            owner_changed(bus, header, body);
-        }
-        Kind::Signal if header.sender == Some(DRIVER) && header.member == Some("NameLost") => {
-            name_lost(bus, header, body);
-        }
+    let is_from_driver = header.sender == Some(DRIVER);
+    match (header.kind, header.member) {
+        (Kind::MethodCall, _) if header.destination == Some(DRIVER) => call(bus, header, body),
+        (Kind::MethodReturn, _) if is_from_driver => reply(bus, header, body),
+        (Kind::Error, _) if is_from_driver => refusal(bus, header),
+        (Kind::Signal, Some("NameOwnerChanged")) if is_from_driver => owner_changed(bus, header, body),
+        (Kind::Signal, Some("NameLost")) if is_from_driver => name_lost(bus, header, body),
         _ => {}
     }
 }
@@ -109,23 +106,19 @@ fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
             bus.set_owner(&name, &owner);
         }
         Some(Question::Owner(name)) => {
+            let name = bus.names.symbols.text(name).to_owned();
             if let Some(Ok(Arg::Text(owner))) = first
                 && names::is_unique(owner)
+                && name != owner
             {
-                let name = bus.names.symbols.text(name).to_owned();
-                if name != owner {
-                    bus.set_owner(&name, owner);
-                }
+                bus.set_owner(&name, owner);
             }
         }
         Some(Question::Process(name)) => set_process(bus, name, header, body),
         Some(Question::Names) => {
-            let _ = walk(header, body, &mut |leaf, _| {
-                if let Leaf::Text(name) = leaf
-                    && names::is_unique(name)
-                {
-                    bus.meet(name);
-                }
+            let _ = walk(header, body, &mut |leaf, _| match leaf {
+                Leaf::Text(name) if names::is_unique(name) => _ = bus.meet(name),
+                _ => {}
             });
         }
         Some(Question::Rules) => all_rules(bus, header, body),
@@ -202,12 +195,8 @@ fn name_lost(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
 }
 
 fn owner_changed(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
-    let mut args = Args::new(header, body);
-    let (Some(Ok(Arg::Text(name))), Some(Ok(Arg::Text(old))), Some(Ok(Arg::Text(new)))) =
-        (args.next(), args.next(), args.next())
-    else {
-        return;
-    };
+    let args: Vec<&str> = Args::new(header, body).texts().collect();
+    let [name, old, new] = args[..] else { return };
     if !name.starts_with(':') {
         bus.set_owner(name, new);
     } else if new.is_empty() {

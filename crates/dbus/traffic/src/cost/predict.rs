@@ -69,7 +69,7 @@ pub struct Predictor<'c> {
     all_asleep: Quantity,
     full_speed: FullSpeed,
     switches_at_most: f64,
-    parts: Vec<Part>,
+    parts: BTreeMap<Work, Part>,
     paced: Vec<PacedSum>,
 }
 
@@ -104,7 +104,7 @@ impl<'c> Predictor<'c> {
             all_asleep: Quantity::ZERO,
             full_speed: FullSpeed::default(),
             switches_at_most: 0.0,
-            parts: Vec::new(),
+            parts: BTreeMap::new(),
             paced: curves.placements().into_iter().map(PacedSum::new).collect(),
         }
     }
@@ -124,13 +124,8 @@ impl<'c> Predictor<'c> {
         let after_sleep = self.curves.after_sleep(handled.work, handled.body_bytes);
         self.all_asleep = self.all_asleep.plus(after_sleep);
         self.full_speed.take(handled, after_sleep);
-        let part = match self.parts.iter_mut().find(|part| part.work == handled.work) {
-            Some(part) => part,
-            None => {
-                self.parts.push(Part { work: handled.work, messages: 0, cpu_ns: 0.0 });
-                self.parts.last_mut().expect("just added")
-            }
-        };
+        let work = handled.work;
+        let part = self.parts.entry(work).or_insert(Part { work, messages: 0, cpu_ns: 0.0 });
         part.messages += 1;
         part.cpu_ns += busy.value;
     }
@@ -138,10 +133,9 @@ impl<'c> Predictor<'c> {
     /// What all of them cost.
     #[must_use]
     pub fn finish(mut self) -> Cost {
-        self.parts.sort_by_key(|part| part.work);
         let sleeps = self.full_speed.finish();
         // Only they differ in price.
-        if let Some(relayed) = self.parts.iter_mut().find(|part| part.work == Work::Relay) {
+        if let Some(relayed) = self.parts.get_mut(&Work::Relay) {
             relayed.cpu_ns += sleeps.cpu_ns.value;
         }
         let cpu_ns = self.busy.plus(sleeps.cpu_ns);
@@ -152,7 +146,7 @@ impl<'c> Predictor<'c> {
             cpu_ns_bounds: [self.busy.value, self.busy.plus(self.all_asleep).value],
             switches_at_most: self.switches_at_most,
             at_recorded_speed: self.paced.into_iter().map(PacedSum::finish).collect(),
-            parts: self.parts,
+            parts: self.parts.into_values().collect(),
         }
     }
 }
@@ -190,23 +184,16 @@ impl Queue {
     fn take(&mut self, handled: &Handled<'_>, busy_ns: f64, waking_ns: f64) -> bool {
         let first_ns = *self.first_ns.get_or_insert(handled.time_ns);
         let recorded_ns = handled.time_ns.saturating_sub(first_ns) as f64;
-        let is_asleep = match handled.work {
-            // Made by the broker in the middle of its work for the message before.
-            Work::DriverSignal => self.was_asleep,
-            _ => {
-                let cause_ns = self.received_ns.get(&handled.sender).copied().unwrap_or(0.0);
-                let arrival_ns = recorded_ns.max(cause_ns);
-                let is_asleep = arrival_ns >= self.done_ns;
-                self.done_ns = self.done_ns.max(arrival_ns);
-                is_asleep
-            }
-        };
-        self.was_asleep = is_asleep;
-        self.done_ns += busy_ns + if is_asleep { waking_ns } else { 0.0 };
-        for receiver in handled.receivers {
-            self.received_ns.insert(*receiver, self.done_ns);
+        // The broker makes signals of its own in the middle of its work for the message before.
+        if handled.work != Work::DriverSignal {
+            let cause_ns = self.received_ns.get(&handled.sender).copied().unwrap_or(0.0);
+            let arrival_ns = recorded_ns.max(cause_ns);
+            self.was_asleep = arrival_ns >= self.done_ns;
+            self.done_ns = self.done_ns.max(arrival_ns);
         }
-        is_asleep
+        self.done_ns += busy_ns + if self.was_asleep { waking_ns } else { 0.0 };
+        self.received_ns.extend(handled.receivers.iter().map(|receiver| (*receiver, self.done_ns)));
+        self.was_asleep
     }
 }
 

@@ -148,23 +148,63 @@ pub fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
             }
         })
         .collect();
-    let is_claimed = |verdict: &&CaseVerdict| verdict.is_regression() || verdict.verdict == "improved";
-    let claimed = verdicts.iter().filter(is_claimed).count();
     let resolutions: Vec<f64> = verdicts.iter().filter_map(|verdict| verdict.resolution).collect();
-    let claims = Claims {
-        margin: rules.margin,
-        fdr: rules.fdr,
-        cases: measured.len() as u32,
-        claimed: claimed as u32,
-        expected_by_chance: rules.fdr * claimed as f64,
-        resolution: (!resolutions.is_empty()).then(|| median(&resolutions)),
-        differences: Vec::new(),
-        remarks: Vec::new(),
-    };
+    let resolution = (!resolutions.is_empty()).then(|| median(&resolutions));
+    let claims = Claims { resolution, ..claims_of(&verdicts, rules, measured.len()) };
     (verdicts, claims)
 }
 
-/// The verdict on one case of so many.
+/// What holds of all verdicts together, of which so many cases could be tested.
+pub(super) fn claims_of(verdicts: &[CaseVerdict], rules: Rules, cases: usize) -> Claims {
+    let is_claimed = |verdict: &&CaseVerdict| verdict.is_regression() || verdict.verdict == "improved";
+    let claimed = verdicts.iter().filter(is_claimed).count();
+    Claims {
+        margin: rules.margin,
+        fdr: rules.fdr,
+        cases: cases as u32,
+        claimed: claimed as u32,
+        expected_by_chance: rules.fdr * claimed as f64,
+        ..Claims::default()
+    }
+}
+
+/// A difference that does not hold among so many cases is none, which is said.
+pub(super) fn unless_by_chance(found: Verdict, holds: bool, remarks: &mut Vec<String>) -> Verdict {
+    if holds || !matches!(found, Verdict::Regressed(_) | Verdict::Improved(_)) {
+        return found;
+    }
+    remarks
+        .push("a difference that would be claimed of this case alone, but not of one among so many".into());
+    Verdict::Inconclusive { settled_by: None }
+}
+
+/// The line of a verdict on so many sets, with nothing in it that only one way of comparing knows.
+pub(super) fn line(
+    case: &CaseId,
+    [a, b]: [&str; 2],
+    found: Verdict,
+    interval: Option<Interval>,
+    sets: usize,
+) -> CaseVerdict {
+    CaseVerdict {
+        case: case.clone(),
+        a: a.into(),
+        b: b.into(),
+        ci95: interval.map(|interval| [interval.low, interval.high]),
+        verdict: found.as_str().into(),
+        beyond_margin: match found {
+            Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
+            _ => None,
+        },
+        sets: sets as u32,
+        settled_by: match found {
+            Verdict::Inconclusive { settled_by } => settled_by.map(|sets| sets as u32),
+            _ => None,
+        },
+        ..CaseVerdict::default()
+    }
+}
+
 fn case_verdict(
     case: &Judged,
     claim: Option<&Claim>,
@@ -193,12 +233,7 @@ fn case_verdict(
         }
         (found, _) => found,
     };
-    if matches!(found, Verdict::Regressed(_) | Verdict::Improved(_)) && !holds {
-        remarks.push(
-            "a difference that would be claimed of this case alone, but not of one among so many".into(),
-        );
-        found = Verdict::Inconclusive { settled_by: None };
-    }
+    found = unless_by_chance(found, holds, &mut remarks);
     if let [a, b] = &case.values
         && a.iter().chain(b).all(|value| *value > 0.0)
         && let Some(change) = shape_changed(a, b, margin, rules.fdr / cases as f64)
@@ -218,23 +253,12 @@ fn case_verdict(
         found = Verdict::Void;
     }
     let middle = |values: &Vec<f64>| (!values.is_empty()).then(|| median(values));
+    let [a_value, b_value] = case.values.each_ref().map(middle);
+    let [a_per_op, b_per_op] = case.per_op.clone();
+    let [a_system_calls, b_system_calls] = case.system_calls.clone();
     CaseVerdict {
-        case: case.case.clone(),
-        a: case.labels[0].clone(),
-        b: case.labels[1].clone(),
         ratio: case.evidence.ratio(),
-        ci95: interval.map(|interval| [interval.low, interval.high]),
-        verdict: found.as_str().into(),
-        beyond_margin: match found {
-            Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
-            _ => None,
-        },
-        sets: sets as u32,
         failed_sets: case.failed_sets as u32,
-        settled_by: match found {
-            Verdict::Inconclusive { settled_by } => settled_by.map(|sets| sets as u32),
-            _ => None,
-        },
         margin,
         p: (sets > 0).then(|| case.evidence.p()),
         control: case.control.ratio().map(|ratio| Control {
@@ -244,16 +268,15 @@ fn case_verdict(
             has_moved: moved,
         }),
         resolution: case.resolution().map(f64::exp_m1),
-        raw_ratio: None,
         unit: case.unit.clone(),
-        a_value: middle(&case.values[0]),
-        b_value: middle(&case.values[1]),
-        a_per_op: case.per_op[0].clone(),
-        b_per_op: case.per_op[1].clone(),
-        a_system_calls: case.system_calls[0].clone(),
-        b_system_calls: case.system_calls[1].clone(),
-        made_of: Vec::new(),
+        a_value,
+        b_value,
+        a_per_op,
+        b_per_op,
+        a_system_calls,
+        b_system_calls,
         remarks,
+        ..line(&case.case, case.labels.each_ref().map(String::as_str), found, interval, sets)
     }
 }
 
@@ -289,14 +312,10 @@ mod tests {
         let found = [1.2, 1.0 / 1.2, 1.0].map(|ratio| verdict_of(case(ratio, 18, 1.0)));
         let words = found.each_ref().map(|verdict| (verdict.verdict.as_str(), verdict.beyond_margin));
         assert_eq!(words, [("regressed", Some(true)), ("improved", Some(true)), ("equivalent", None)]);
-        assert!(found[0].is_regression() && (found[0].ratio.unwrap() - 1.2).abs() < 0.01, "{:?}", found[0]);
+        assert!((found[0].ratio.unwrap() - 1.2).abs() < 0.01, "{:?}", found[0]);
         assert!(found[0].ci95.unwrap()[0] > 1.15);
-    }
-
-    #[test]
-    fn a_control_that_moves_makes_the_verdict_void() {
-        let found = verdict_of(case(1.2, 18, 1.1));
-        assert!(found.is_void() && found.control.unwrap().has_moved, "{found:?}");
+        let moved = verdict_of(case(1.2, 18, 1.1));
+        assert!(moved.is_void() && moved.control.unwrap().has_moved);
     }
 
     #[test]
@@ -313,27 +332,30 @@ mod tests {
 
     #[test]
     fn few_sets_and_failed_sets_say_nothing() {
-        assert!(verdict_of(case(1.5, 5, 1.0)).is_inconclusive());
-        let half = verdict_of(Judged { failed_sets: 12, ..case(1.5, 12, 1.0) });
-        assert!(half.is_inconclusive() && failed_too_often(&half));
-        let one = verdict_of(Judged { failed_sets: 1, ..case(1.5, 12, 1.0) });
-        assert!(one.is_regression() && !failed_too_often(&one));
-        let none = verdict_of(case(1.5, 0, 1.0));
-        assert_eq!((none.ratio, none.verdict.as_str()), (None, "inconclusive"));
+        for (sets, failed_sets, verdict, too_often) in [
+            (5, 0, "inconclusive", false),
+            (12, 12, "inconclusive", true),
+            (12, 1, "regressed", false),
+            (0, 0, "inconclusive", false),
+        ] {
+            let found = verdict_of(Judged { failed_sets, ..case(1.5, sets, 1.0) });
+            let of = (found.verdict.as_str(), failed_too_often(&found), found.ratio.is_some());
+            assert_eq!(of, (verdict, too_often, sets > 0), "{failed_sets} of {sets} sets failed");
+        }
     }
 
     #[test]
     fn a_case_is_clear_at_a_look_only_and_among_many_only_if_it_holds_there() {
-        let (rules, looks) = (Rules::default(), Looks::default());
-        assert!(
-            is_clear(&case(1.2, 12, 1.0), rules, &looks, 1)
-                && !is_clear(&case(1.2, 13, 1.0), rules, &looks, 1)
-        );
-        assert!(
-            !is_clear(&case(1.2, 8, 1.0), rules, &looks, 90)
-                && is_clear(&case(1.2, 18, 1.0), rules, &looks, 90)
-        );
-        assert!(is_clear(&case(1.0, 40, 1.0), rules, &looks, 1));
+        for (ratio, sets, cases, clear) in [
+            (1.2, 12, 1, true),
+            (1.2, 13, 1, false),
+            (1.2, 8, 90, false),
+            (1.2, 18, 90, true),
+            (1.0, 40, 1, true),
+        ] {
+            let found = is_clear(&case(ratio, sets, 1.0), Rules::default(), &Looks::default(), cases);
+            assert_eq!(found, clear, "{ratio} in {sets} sets among {cases}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A process of its own, the guardian, knows what there was before. It waits for the end of a pipe that only this process holds
 //! open, and puts everything back when that comes, however this process ends.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -36,22 +37,17 @@ impl MachineSettings {
     /// # Errors
     /// A sentence: there is no such sysctl, this user may not write it, or it does not take a value. Everything is as it was.
     pub fn new(program: &Path, [a, b]: [&[Sysctl]; 2]) -> Result<Option<MachineSettings>, String> {
-        let mut names: Vec<&str> = a.iter().chain(b).map(|(name, _)| name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<&str> = a.iter().chain(b).map(|(name, _)| name.as_str()).collect();
         if names.is_empty() {
             return Ok(None);
         }
         let paths: Vec<PathBuf> = names.iter().map(|name| path_of(name)).collect::<Result<_, _>>()?;
         let before: Vec<String> = paths.iter().map(|path| value_of(path)).collect::<Result<_, _>>()?;
         let of = |side: &[Sysctl]| -> Vec<String> {
-            let typed =
-                |name: &str| side.iter().rfind(|(typed, _)| typed == name).map(|(_, value)| value.clone());
-            names
-                .iter()
-                .zip(&before)
-                .map(|(name, before)| typed(name).unwrap_or_else(|| before.clone()))
-                .collect()
+            let value = |(name, before): (&&str, &String)| {
+                side.iter().rfind(|(typed, _)| typed == *name).map_or(before, |(_, value)| value).clone()
+            };
+            names.iter().zip(&before).map(value).collect()
         };
         let values = [of(a), of(b)];
         let (guardian, lifeline) = start_guardian(program, &paths, &before)
@@ -64,9 +60,6 @@ impl MachineSettings {
     }
 
     /// Sets the values of side A (0) or B (1).
-    ///
-    /// # Errors
-    /// A sentence: a value was not taken.
     pub fn apply(&mut self, side: usize) -> Result<(), String> {
         self.paths.iter().zip(&self.values[side]).try_for_each(|(path, value)| set(path, value))
     }

@@ -31,10 +31,10 @@ use crate::planner::Timing;
 use crate::rounds::{self, Extent, InRounds};
 use crate::session::{Ended, Sink};
 
+use crate::set::NoSet;
 pub use judge::{Judged, Rules, failed_too_often, judge};
 use machine::MachineSettings;
 pub use records::{SideRecords, compare as compare_records};
-use set::Outcome;
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]
@@ -91,6 +91,7 @@ fn has_control(set: usize) -> bool {
 /// A case that has failed so often, and in half of its sets, gets no further ones.
 const FAILURES_TO_CLOSE: usize = 3;
 
+/// A case, as far as it is measured.
 struct Open {
     pair: Pair,
     sets: Vec<ComparedSet>,
@@ -101,13 +102,25 @@ struct Open {
     /// Was it the budget that ended it?
     is_out_of_time: bool,
     cost: Option<Duration>,
-    /// What the roles of A and of B call.
     system_calls: [Option<record::SystemCalls>; 2],
-    /// Why they were not counted.
     not_counted: Option<String>,
 }
 
 impl Open {
+    fn new(pair: Pair) -> Open {
+        Open {
+            pair,
+            sets: Vec::new(),
+            failed: [0; 2],
+            last_failure: None,
+            is_open: true,
+            is_out_of_time: false,
+            cost: None,
+            system_calls: [None, None],
+            not_counted: None,
+        }
+    }
+
     fn attempts(&self) -> usize {
         self.sets.len() + self.failures()
     }
@@ -139,21 +152,10 @@ impl<'a> Comparison<'a> {
         interrupt: &'a Interrupt,
         pairs: Vec<Pair>,
     ) -> Comparison<'a> {
-        let open = |pair| Open {
-            pair,
-            sets: Vec::new(),
-            failed: [0; 2],
-            last_failure: None,
-            is_open: true,
-            is_out_of_time: false,
-            cost: None,
-            system_calls: [None, None],
-            not_counted: None,
-        };
         Comparison {
             random: Random::new(settings.seed),
             looks: Looks::up_to(*settings.sets.end()),
-            cases: pairs.into_iter().map(open).collect(),
+            cases: pairs.into_iter().map(Open::new).collect(),
             settings,
             sides,
             coordinator,
@@ -227,21 +229,20 @@ impl InRounds for Comparison<'_> {
         let count = self.cases.len();
         let open = &mut self.cases[index];
         let starts = [&self.sides[0].start, &self.sides[1].start];
-        let which = set::Which { number: open.sets.len(), has_control: has_control(open.attempts()) };
-        let seed = self.random.next_u64();
-        let outcome = set::measure(
-            &open.pair,
+        let planned = set::Planned {
+            pair: &open.pair,
             starts,
-            which,
-            self.settings.timing,
-            seed,
-            &mut self.coordinator,
-            self.machine.as_mut(),
-        );
+            number: open.sets.len(),
+            has_control: has_control(open.attempts()),
+            timing: self.settings.timing,
+            seed: self.random.next_u64(),
+        };
+        let outcome = planned.measure(&mut self.coordinator, self.machine.as_mut());
         self.sets += 1;
         match outcome {
-            Outcome::Interrupted => return Ok(false),
-            Outcome::Failed { side, step, why } => {
+            Err(NoSet::Interrupted) => return Ok(false),
+            Err(NoSet::Failed { party, step, why }) => {
+                let side = set::side_of(party);
                 open.failed[side] += 1;
                 let name = ["A", "B"][side];
                 let why = format!("side {name} ({}): {why}", self.sides[side].label);
@@ -252,9 +253,9 @@ impl InRounds for Comparison<'_> {
                     open.is_open = false;
                 }
             }
-            Outcome::Measured(set) => {
-                sink.line(Line::ComparedSet(set.clone()))?;
-                open.sets.push(*set);
+            Ok(set) => {
+                sink.line(Line::ComparedSet(Box::new(set.clone())))?;
+                open.sets.push(set);
                 let (sets, range) = (open.sets.len(), &self.settings.sets);
                 let judged = judged(open, &self.sides, &self.looks);
                 let is_clear = sets >= *range.start()

@@ -7,10 +7,9 @@ use weighbridge_stats::compare::{FEWEST_BOOTS, FEWEST_BOOTS_FOR_INTERVAL};
 use weighbridge_stats::discovery;
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 use weighbridge_stats::evidence::Evidence;
-use weighbridge_stats::verdict::{Size, Verdict};
 use weighbridge_stats::{BootComparison, compare_boots, median, verdict};
 
-use super::judge::Rules;
+use super::judge::{self, Rules};
 
 /// The records of one side, each with the name that it is called by.
 pub type SideRecords = Vec<(String, Reading)>;
@@ -22,7 +21,7 @@ struct BootOfCase {
     to_hub: Vec<(CaseId, f64)>,
 }
 
-/// Every case of one side, by boot.
+#[derive(Default)]
 struct Side {
     label: String,
     machines: Vec<Header>,
@@ -77,16 +76,10 @@ pub fn compare(
             of.verdict(claim, &a, &b, foreign.as_deref(), rules)
         })
         .collect();
-    let claimed = verdicts.iter().filter(|of| of.is_regression() || of.verdict == "improved").count();
     let claims = Claims {
-        margin: rules.margin,
-        fdr: rules.fdr,
-        cases: verdicts.len() as u32,
-        claimed: claimed as u32,
-        expected_by_chance: rules.fdr * claimed as f64,
-        resolution: None,
         differences: differences(&a, &b),
         remarks: remarks(&a, &b, common.len()),
+        ..judge::claims_of(&verdicts, rules, verdicts.len())
     };
     Ok((verdicts, claims))
 }
@@ -98,14 +91,7 @@ impl Side {
             [first, rest @ ..] if rest.len() > 2 => format!("{first} and {} more", rest.len()),
             names => names.join(", "),
         };
-        let mut side = Side {
-            label,
-            machines: Vec::new(),
-            boots: BTreeSet::new(),
-            cases: BTreeMap::new(),
-            units: BTreeMap::new(),
-            without_hub: BTreeSet::new(),
-        };
+        let mut side = Side { label, ..Side::default() };
         for (name, reading) in records {
             side.add(&name, reading);
         }
@@ -129,11 +115,8 @@ impl Side {
                     let is_rate = self.units.get(&run.case).is_some_and(|case| case.higher_is_better);
                     let of_boot = self.cases.entry(run.case).or_default().entry(boot.clone()).or_default();
                     of_boot.costs.push(if is_rate { 1.0 / run.value } else { run.value });
-                    match run
-                        .slices
-                        .as_ref()
-                        .and_then(|slices| Some((slices.hub.clone(), ratio_to_hub(slices)?)))
-                    {
+                    let to_hub = |slices: &Slices| Some((slices.hub.clone(), ratio_to_hub(slices)?));
+                    match run.slices.as_ref().and_then(to_hub) {
                         Some(to_hub) => of_boot.to_hub.push(to_hub),
                         None => _ = self.without_hub.insert(name.to_owned()),
                     }
@@ -169,12 +152,7 @@ fn ratio_to_hub(slices: &Slices) -> Option<f64> {
     let of = |series: &SliceSeries, party| -> Vec<Slice> {
         let each = series.start_ns.iter().zip(&series.elapsed_ns).zip(&series.ops);
         each.filter(|(_, ops)| **ops > 0)
-            .map(|((start_ns, elapsed_ns), ops)| Slice {
-                start_ns: *start_ns,
-                elapsed_ns: *elapsed_ns,
-                ops: *ops,
-                party,
-            })
+            .map(|((&start_ns, &elapsed_ns), &ops)| Slice { start_ns, elapsed_ns, ops, party })
             .collect()
     };
     let mut all = of(&slices.of_case, Party::Case(0));
@@ -183,7 +161,6 @@ fn ratio_to_hub(slices: &Slices) -> Option<f64> {
     set_log_ratio(&all, Party::Case(0), Party::Hub).map(f64::exp)
 }
 
-/// One case that both sides have.
 struct OfCase {
     case: CaseId,
     evidence: Evidence,
@@ -219,16 +196,11 @@ impl OfCase {
         let holds = claim.is_some_and(|claim| claim.holds);
         let chosen = claim.filter(|_| holds && boots >= FEWEST_BOOTS_FOR_INTERVAL);
         let interval = chosen.and_then(|claim| claim.interval).or(self.found.interval);
-        let mut found = match chosen {
+        let found = match chosen {
             Some(_) => verdict(interval, rules.margin, boots),
             None => self.found.verdict,
         };
-        if matches!(found, Verdict::Regressed(_) | Verdict::Improved(_)) && !holds {
-            remarks.push(
-                "a difference that would be claimed of this case alone, but not of one among so many".into(),
-            );
-            found = Verdict::Inconclusive { settled_by: None };
-        }
+        let found = judge::unless_by_chance(found, holds, &mut remarks);
         if let Some(what) = foreign {
             remarks.push(format!("across machines: {what}"));
         }
@@ -238,40 +210,20 @@ impl OfCase {
             let cost = median(&costs);
             if known.is_some_and(|case| case.higher_is_better) { 1.0 / cost } else { cost }
         };
+        let b_label = match foreign {
+            Some(_) => format!("{} (another machine)", b.label),
+            None => b.label.clone(),
+        };
         CaseVerdict {
-            case: self.case.clone(),
-            a: a.label.clone(),
-            b: match foreign {
-                Some(_) => format!("{} (another machine)", b.label),
-                None => b.label.clone(),
-            },
             ratio: Some(self.found.ratio),
-            ci95: interval.map(|interval| [interval.low, interval.high]),
-            verdict: found.as_str().into(),
-            beyond_margin: match found {
-                Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
-                _ => None,
-            },
-            sets: boots as u32,
-            failed_sets: 0,
-            settled_by: match found {
-                Verdict::Inconclusive { settled_by } => settled_by.map(|boots| boots as u32),
-                _ => None,
-            },
             margin: rules.margin,
             p: self.found.p,
-            control: None,
-            resolution: None,
             raw_ratio: self.raw_ratio,
             unit: known.map_or(String::new(), |case| case.unit.clone()),
             a_value: Some(value(a)),
             b_value: Some(value(b)),
-            a_per_op: None,
-            b_per_op: None,
-            a_system_calls: None,
-            b_system_calls: None,
-            made_of: Vec::new(),
             remarks,
+            ..judge::line(&self.case, [&a.label, &b_label], found, interval, boots)
         }
     }
 }
@@ -300,22 +252,23 @@ fn other_machine(a: &Side, b: &Side) -> Option<String> {
 
 /// Everything about a machine that changes results and may change from boot to boot or from build to build.
 fn facts(header: &Header) -> BTreeMap<String, String> {
-    let machine = &header.machine;
+    let (machine, tool) = (&header.machine, &header.tool);
     let mut facts: BTreeMap<String, String> =
         identity(header).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let mut fact = |name: &str, value: Option<&str>| {
-        facts.insert(name.into(), value.unwrap_or("unknown").to_owned());
-    };
-    fact("kernel", Some(&machine.kernel));
-    fact("kernel build", Some(&machine.kernel_build));
-    fact("kernel command line", machine.command_line.as_deref());
-    fact("microcode", machine.microcode.as_deref());
-    fact("virtualisation", Some(&machine.virtualisation));
-    fact("clock source", Some(&machine.clock.kernel_source));
-    fact("C library", machine.libc.as_deref());
-    fact("weighbridge", Some(&header.tool.version));
-    fact("commit of weighbridge", header.tool.commit.as_deref());
-    fact("build of weighbridge", Some(&header.tool.profile));
+    for (name, value) in [
+        ("kernel", Some(&machine.kernel)),
+        ("kernel build", Some(&machine.kernel_build)),
+        ("kernel command line", machine.command_line.as_ref()),
+        ("microcode", machine.microcode.as_ref()),
+        ("virtualisation", Some(&machine.virtualisation)),
+        ("clock source", Some(&machine.clock.kernel_source)),
+        ("C library", machine.libc.as_ref()),
+        ("weighbridge", Some(&tool.version)),
+        ("commit of weighbridge", tool.commit.as_ref()),
+        ("build of weighbridge", Some(&tool.profile)),
+    ] {
+        facts.insert(name.into(), value.map_or("unknown", String::as_str).to_owned());
+    }
     for (group, values) in
         [("mitigation of", &machine.mitigations), ("power", &machine.power), ("sysctl", &machine.sysctls)]
     {
@@ -379,7 +332,7 @@ fn remarks(a: &Side, b: &Side, common: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{Cpu, Machine, Noise, PerOp, Run, SCHEMA, Tool};
+    use weighbridge_record::{Cpu, Machine, Run};
 
     fn record(boot: &str, kernel: &str, cost: f64, has_hub: bool) -> Reading {
         let case = CaseId::new("roundtrip", "pipe", 64, "same-cpu");
@@ -390,15 +343,7 @@ mod tests {
             cpus: vec![Cpu { cpu: 0, core: 0, package: 0, llc: 0, node: 0 }],
             ..Machine::default()
         };
-        let header = Header {
-            schema: SCHEMA,
-            tool: Tool::default(),
-            started: String::new(),
-            command: Vec::new(),
-            seed: 1,
-            settings: BTreeMap::new(),
-            machine,
-        };
+        let header = Header { machine, ..Header::default() };
         let run = |index: u32| {
             let drift = 1.0 + 0.2 * f64::from(index);
             let series = |cost: f64, offset: u64| SliceSeries {
@@ -417,18 +362,8 @@ mod tests {
                 run: index,
                 round: index,
                 value: cost * drift,
-                samples: vec![cost * drift],
-                ops_per_sample: 1,
-                per_op: PerOp::default(),
-                roles: Vec::new(),
-                series: BTreeMap::new(),
-                latencies: None,
                 slices: has_hub.then_some(slices),
-                warm_up: None,
-                noise: Noise::default(),
-                startup_ms: 1.0,
-                elapsed_ms: 1.0,
-                flags: Vec::new(),
+                ..Run::default()
             })
         };
         let lines = std::iter::once(Line::Header(Box::new(header))).chain((0..3).map(run)).collect();
@@ -444,57 +379,62 @@ mod tests {
 
     const SIX: [f64; 6] = [200.0, 201.0, 199.0, 200.5, 198.5, 202.0];
 
+    fn compared(old: &SideRecords, new: &SideRecords) -> (CaseVerdict, Claims) {
+        let (mut verdicts, claims) = compare(old.clone(), new.clone(), Rules::default(), false).unwrap();
+        (verdicts.remove(0), claims)
+    }
+
     #[test]
     fn six_boots_a_side_find_a_regression_and_its_sign() {
         let slower = SIX.map(|cost| cost * 1.1);
         let (old, new) = (side("old", "6.1", &SIX, true), side("new", "6.2", &slower, true));
-        let (verdicts, claims) = compare(old.clone(), new.clone(), Rules::default(), false).unwrap();
-        let found = &verdicts[0];
+        let (found, claims) = compared(&old, &new);
         assert_eq!((found.verdict.as_str(), found.sets), ("regressed", 6), "{found:?}");
         assert!((found.ratio.unwrap() - 1.1).abs() < 0.01 && (found.raw_ratio.unwrap() - 1.1).abs() < 0.01);
         assert!(claims.differences.contains(&"kernel: A 6.1, B 6.2".to_owned()), "{claims:?}");
         assert_eq!(claims.claimed, 1);
-        let back = compare(new, old.clone(), Rules::default(), false).unwrap().0;
-        assert_eq!(back[0].verdict, "improved");
-        let same = compare(old.clone(), side("new", "6.1", &SIX, true), Rules::default(), false).unwrap().0;
-        assert_eq!(same[0].verdict, "equivalent", "{same:?}");
+        assert_eq!(compared(&new, &old).0.verdict, "improved");
+        assert_eq!(compared(&old, &side("new", "6.1", &SIX, true)).0.verdict, "equivalent");
     }
 
     #[test]
     fn one_boot_a_side_is_inconclusive_and_the_same_boot_is_named() {
         let one = side("x", "6.1", &[200.0], true);
-        let (verdicts, claims) = compare(one.clone(), one, Rules::default(), false).unwrap();
-        assert!(verdicts[0].is_inconclusive());
+        let (found, claims) = compared(&one, &one);
+        assert!(found.is_inconclusive());
         let remarks = claims.remarks.join("\n");
         assert!(remarks.contains("boot x-0 is on both sides") && remarks.contains("needs 4"), "{remarks}");
     }
 
     #[test]
     fn records_without_hub_are_compared_by_their_figures_and_that_is_said() {
-        let (old, new) = (side("old", "6.1", &SIX, true), side("new", "6.1", &SIX, false));
-        let (verdicts, claims) = compare(old, new, Rules::default(), false).unwrap();
-        assert_eq!(verdicts[0].raw_ratio, None);
+        let (found, claims) = compared(&side("old", "6.1", &SIX, true), &side("new", "6.1", &SIX, false));
+        assert_eq!(found.raw_ratio, None);
         assert!(claims.remarks[0].contains("not every run of new0.jsonl"), "{claims:?}");
     }
 
     #[test]
     fn other_machines_and_other_cases_are_refused() {
         let old = side("old", "6.1", &SIX, true);
-        let mut new = side("new", "6.1", &SIX, true);
-        for (_, reading) in &mut new {
-            let Line::Header(header) = &mut reading.lines[0] else { panic!("a record begins with a header") };
-            header.machine.hostname = "elsewhere".into();
-        }
-        let why = compare(old.clone(), new.clone(), Rules::default(), false).unwrap_err();
+        let changed = |change: fn(&mut Line)| {
+            let mut new = side("new", "6.1", &SIX, true);
+            new.iter_mut().flat_map(|(_, reading)| &mut reading.lines).for_each(change);
+            new
+        };
+        let elsewhere = changed(|line| {
+            if let Line::Header(header) = line {
+                header.machine.hostname = "elsewhere".into();
+            }
+        });
+        let why = compare(old.clone(), elsewhere.clone(), Rules::default(), false).unwrap_err();
         assert!(why.contains("hostname: host and elsewhere") && why.contains("--across-machines"), "{why}");
-        let (verdicts, _) = compare(old.clone(), new, Rules::default(), true).unwrap();
+        let (verdicts, _) = compare(old.clone(), elsewhere, Rules::default(), true).unwrap();
         assert!(verdicts[0].remarks.iter().any(|remark| remark.starts_with("across machines")));
-        let mut other = side("new", "6.1", &[1.0], true);
-        for line in &mut other[0].1.lines {
+        let other = changed(|line| {
             if let Line::Run(run) = line {
                 run.case.mechanism = "tcp".into();
             }
-        }
+        });
         let why = compare(old, other, Rules::default(), false).unwrap_err();
         assert!(why.contains("no case in common"), "{why}");
     }

@@ -154,9 +154,6 @@ impl Prepared {
 }
 
 /// Refuses a payload: the third part of the id of a case without one is 0.
-///
-/// # Errors
-/// The case has a payload.
 pub fn carries_nothing(params: &CaseParams) -> Result<(), Unsupported> {
     match params.payload_bytes {
         0 => Ok(()),

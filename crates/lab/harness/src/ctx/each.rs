@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use weighbridge_record::Latencies;
 
 use super::time::{Time, advance_virtual_time, now_ns};
-use super::{Batch, Ctx, Noted, Tally};
+use super::{Batch, Ctx, Expect, Noted, Tally};
 use crate::axis::{Axis, Values, choice};
 use crate::params::CaseParams;
 
@@ -47,7 +47,6 @@ const NEXT_TO_NOTHING: f64 = 400.0;
 const MOST_PENDING: usize = 4096;
 /// The longest time that can be told; longer ones count as this, and the longest is kept apart.
 const MOST_NS: u64 = 60_000_000_000;
-/// Significant digits of a time.
 const DIGITS: u8 = 2;
 
 /// A clock beside every operation.
@@ -207,13 +206,10 @@ impl Ctx<'_> {
     }
 
     /// As [`Ctx::lead_batches`], with each operation timed by itself, or as many as the case says: `op` does the one with the given sequence number.
-    ///
-    /// # Errors
-    /// As [`Ctx::lead`], and a sentence where operations are too short for that.
     pub fn lead_each(
         &mut self,
         mut op: impl FnMut(u64, &mut Tally) -> io::Result<()>,
-        expect: impl Fn(Batch) -> Option<Tally>,
+        expect: impl Expect,
     ) -> io::Result<()> {
         let stopwatch = RefCell::new(Stopwatch::new(self.params, self.time)?);
         let work = |batch: Batch| {

@@ -47,53 +47,32 @@ impl Ctx<'_> {
     /// At the end of a slice: takes what is still on its way, until all other roles have parked so many times.
     pub(super) fn drain_turn(&self, times: usize, leader: &mut impl Leader) -> io::Result<()> {
         let wanted = (self.roles - 1) * times;
-        let mut stall = Stall::new(Instant::now());
-        loop {
-            // Before the look: what a role has sent before it parked is there to be taken.
-            let parked = self.shared.parked() as usize;
-            let balance = leader.catch_up()?;
-            if parked == wanted && balance.arrived.0 >= balance.sent.0 {
-                return Ok(());
-            }
-            if stall.has_passed((parked, balance.sent.0, balance.arrived.0), Instant::now()) {
-                return Err(io::Error::other(format!(
-                    "nothing has moved for {} s at the end of a slice: {} of {} {} have arrived, and {} other roles still work",
-                    STALL_TIMEOUT.as_secs(),
-                    balance.arrived.0,
-                    balance.sent.0,
-                    balance.unit,
-                    wanted - parked
-                )));
-            }
-            thread::yield_now();
-        }
+        let Some((parked, balance)) = drain(wanted, || self.shared.parked(), || leader.catch_up())? else {
+            return Ok(());
+        };
+        Err(io::Error::other(format!(
+            "nothing has moved for {} s at the end of a slice: {} of {} {} have arrived, and {} other roles still work",
+            STALL_TIMEOUT.as_secs(),
+            balance.arrived.0,
+            balance.sent.0,
+            balance.unit,
+            wanted - parked
+        )))
     }
 
-    /// Takes what is still on its way, and checks that nothing is missing.
     pub(super) fn drain_until_balanced(&self, leader: &mut impl Leader) -> io::Result<()> {
         let followers = self.roles - 1;
-        let mut stall = Stall::new(Instant::now());
-        loop {
-            // Before the look: what a role has sent before it left is there to be taken.
-            let left = self.shared.left() as usize;
-            let balance = leader.balance()?;
-            if left == followers && balance.arrived.0 >= balance.sent.0 {
-                break;
+        match drain(followers, || self.shared.left(), || leader.balance())? {
+            Some((left, _)) if left < followers => Err(io::Error::other(format!(
+                "nothing has moved for {} s, and {} of {followers} other roles have not come to their end",
+                STALL_TIMEOUT.as_secs(),
+                followers - left
+            ))),
+            _ => {
+                leader.balance()?.check()?;
+                leader.check()
             }
-            if stall.has_passed((left, balance.sent.0, balance.arrived.0), Instant::now()) {
-                if left == followers {
-                    break;
-                }
-                return Err(io::Error::other(format!(
-                    "nothing has moved for {} s, and {} of {followers} other roles have not come to their end",
-                    STALL_TIMEOUT.as_secs(),
-                    followers - left
-                )));
-            }
-            thread::yield_now();
         }
-        leader.balance()?.check()?;
-        leader.check()
     }
 
     /// Works until the leading role has its last sample. The counters begin with the timed part; what `work` says that it has
@@ -113,6 +92,28 @@ impl Ctx<'_> {
                 self.count(ops, 0);
             }
         }
+    }
+}
+
+/// Takes what is still on its way, until so many roles are done and as much has arrived as was sent; where nothing moves any more, how
+/// many are done and what has arrived by then.
+fn drain(
+    wanted: usize,
+    done: impl Fn() -> u32,
+    mut take: impl FnMut() -> io::Result<Balance>,
+) -> io::Result<Option<(usize, Balance)>> {
+    let mut stall = Stall::new(Instant::now());
+    loop {
+        // Before the look: what a role has sent before it was done is there to be taken.
+        let done = done() as usize;
+        let balance = take()?;
+        if done == wanted && balance.arrived.0 >= balance.sent.0 {
+            return Ok(None);
+        }
+        if stall.has_passed((done, balance.sent.0, balance.arrived.0), Instant::now()) {
+            return Ok(Some((done, balance)));
+        }
+        thread::yield_now();
     }
 }
 

@@ -26,9 +26,6 @@ pub(super) const LATE_NS: u64 = 4_000_000_000;
 /// What the leading role does between two looks at the clock, and what it has done so far.
 pub trait Leader {
     /// A piece of work; returns how many system calls it made, about.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn step(&mut self) -> io::Result<u64>;
 
     /// Operations and bytes since the beginning.
@@ -41,24 +38,15 @@ pub trait Leader {
     fn edge(&mut self, now_ns: u64);
 
     /// The followers have been told to stop: takes what has arrived meanwhile, and says what was sent and has arrived so far.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn balance(&mut self) -> io::Result<Balance>;
 
     /// The followers have been told to sleep until the next slice: takes what has arrived meanwhile without waiting for more, as
     /// [`balance`](Leader::balance), but so that work can go on.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn catch_up(&mut self) -> io::Result<Balance> {
         self.balance()
     }
 
     /// Once as much has arrived as was sent: checks beyond that and the sum.
-    ///
-    /// # Errors
-    /// Something is missing.
     fn check(&self) -> io::Result<()> {
         Ok(())
     }
@@ -67,23 +55,14 @@ pub trait Leader {
 /// What a role does until the leading one has its last interval.
 pub trait Follower {
     /// A piece of work, and a note of how far it is where the leading role reads that.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn step(&mut self) -> io::Result<()>;
 
     /// The leading role has its last interval: finishes, and publishes what was done in all.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn end(&mut self) -> io::Result<()>;
 }
 
 impl Ctx<'_> {
     /// Times intervals: a warm-up, one interval that is dropped, then as many as there shall be samples.
-    ///
-    /// # Errors
-    /// That of the leader.
     pub fn lead_intervals(&mut self, leader: &mut impl Leader) -> io::Result<()> {
         if self.takes_turns() {
             return self.lead_interval_slices(leader);
@@ -136,9 +115,6 @@ impl Ctx<'_> {
 
     /// Works until the leading role has its last interval, and waits until that has counted everything. Then the operations of
     /// this role are those that the leading one has counted, so that counts per operation of all roles can be added up.
-    ///
-    /// # Errors
-    /// That of the follower.
     pub fn follow_intervals(&mut self, follower: &mut impl Follower) -> io::Result<()> {
         self.do_not_watch();
         self.barrier()?;

@@ -125,17 +125,15 @@ mod tests {
 
     #[test]
     fn a_slice_is_a_tenth_that_is_not_timed_and_a_timed_part_of_the_wanted_length() {
-        for op_ns in [1.0, 300.0, 5_000.0, 60_000.0] {
+        for op_ns in [1.0, 300.0, 5_000.0, 60_000.0, 50_000_000.0] {
             let batches = play(op_ns, false);
             assert_eq!(batches.len(), 20, "{op_ns} ns: ten slices of two batches");
             for slice in batches.chunks(2) {
                 let [(lead_in, false, true), (ops, ..)] = *slice else { panic!("{op_ns} ns: {slice:?}") };
                 assert_eq!(lead_in, (ops / 10).max(1));
                 let slice_ns = ops as f64 * op_ns;
-                assert!(
-                    (1_000_000.0..=3_000_000.0).contains(&slice_ns),
-                    "{op_ns} ns: a slice takes {slice_ns} ns"
-                );
+                let is_wanted = (1_000_000.0..=3_000_000.0).contains(&slice_ns);
+                assert!(is_wanted || (ops == 1 && slice_ns > 3e6), "{op_ns} ns: a slice takes {slice_ns} ns");
             }
             assert_eq!(batches.iter().filter(|(_, timed, _)| *timed).count(), 10 - WARM_BLOCKS);
         }
@@ -146,11 +144,5 @@ mod tests {
         for slice in play(1_000.0, true).chunks(3) {
             assert!(matches!(slice, [(_, false, true), (_, _, false), (_, false, false)]), "{slice:?}");
         }
-    }
-
-    #[test]
-    fn an_operation_longer_than_a_slice_is_a_slice() {
-        let batches = play(50_000_000.0, false);
-        assert!(batches.iter().all(|(ops, ..)| *ops == 1));
     }
 }

@@ -12,7 +12,7 @@ use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
 use serde::{Deserialize, Serialize};
 
-use super::Random;
+use super::{LEAST_BLOCKS, Random, WARM_BLOCKS};
 
 const POSITION: usize = 0;
 const BLOCKS: usize = 128;
@@ -35,9 +35,6 @@ pub struct Party {
 }
 
 /// The shared part, as the coordinator makes it.
-///
-/// # Errors
-/// That of the kernel.
 pub fn create(blocks: usize) -> io::Result<OwnedFd> {
     let fd = memory::memfd("weighbridge-turnstile", LEN as u64)?;
     let map = Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?;
@@ -56,9 +53,6 @@ pub struct Turnstile {
 
 impl Turnstile {
     /// Maps the shared part and draws the order of turns.
-    ///
-    /// # Errors
-    /// That of the kernel.
     pub fn open(fd: BorrowedFd<'_>, party: Party) -> io::Result<Turnstile> {
         let map = Mapping::shared(fd, LEN, Access::ReadWrite)?;
         map.prefault()?;
@@ -71,9 +65,6 @@ impl Turnstile {
     }
 
     /// Gives up the turn that this party may have, and sleeps until it has its next one.
-    ///
-    /// # Errors
-    /// That of the kernel.
     pub fn next_turn(&mut self) -> io::Result<()> {
         self.pass()?;
         let word = self.map.atomic_u32(POSITION);
@@ -88,9 +79,6 @@ impl Turnstile {
     }
 
     /// Gives up the turn, where this party has it.
-    ///
-    /// # Errors
-    /// That of the kernel.
     pub fn pass(&mut self) -> io::Result<()> {
         if !self.has_turn {
             return Ok(());
@@ -107,9 +95,6 @@ impl Turnstile {
 
     /// Gives up the turn for good, and sleeps until every party has done so: what a party does afterwards, as telling the
     /// coordinator, falls into no slice of another.
-    ///
-    /// # Errors
-    /// That of the kernel.
     pub fn finish(&mut self) -> io::Result<()> {
         self.pass()?;
         let word = self.map.atomic_u32(FINISHED);
@@ -126,6 +111,12 @@ impl Turnstile {
     /// first slice.
     pub fn limit_blocks(&self, blocks: usize) {
         self.map.atomic_u32(BLOCKS).fetch_min(blocks as u32, Relaxed);
+    }
+
+    /// As [`limit_blocks`](Turnstile::limit_blocks), to what all parties together can do in `run_ns` with slices of this length.
+    pub fn limit_time(&self, run_ns: u64, slice_ns: u64) {
+        let blocks = (run_ns / (slice_ns.max(1) * self.party.parties as u64)) as usize;
+        self.limit_blocks(blocks.max(LEAST_BLOCKS + WARM_BLOCKS));
     }
 
     /// Slices of each party.

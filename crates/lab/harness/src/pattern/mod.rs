@@ -34,9 +34,6 @@ pub trait Pattern {
     const UNIT: Unit;
 
     /// What one role does. `harness` is set where the mechanism exchanges nothing.
-    ///
-    /// # Errors
-    /// The endpoint's, or a message that arrived damaged.
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()>;
 }
 
@@ -55,12 +52,6 @@ macro_rules! patterns {
         }),+, to_itself::INFO];
 
         /// Attaches and drives one role of a pattern with a mechanism known at compile time.
-        ///
-        /// # Errors
-        /// The mechanism's or the pattern's.
-        ///
-        /// # Panics
-        /// If there is no such pattern: cases are checked before a peer is started.
         pub fn drive_mechanism<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
             match id {
                 $($pattern::ID => drive_pattern::<M, $pattern>(resources, params, cx),)+

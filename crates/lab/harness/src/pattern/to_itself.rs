@@ -13,7 +13,6 @@ use crate::ctx::{Batch, Ctx, Tally};
 use crate::params::CaseParams;
 use crate::shared::Step;
 
-/// The pattern.
 pub(super) const INFO: PatternInfo = PatternInfo {
     id: "self",
     about: "one role has both ends and sends a message there and back: a round trip without a wait",
@@ -47,7 +46,6 @@ pub(super) fn fit<M: Mechanism>(params: &CaseParams) -> Result<(), Unsupported> 
     }
 }
 
-/// Attaches both ends and drives the only role.
 pub(super) fn drive<M: Mechanism>(
     resources: EndResources,
     params: &CaseParams,
@@ -95,7 +93,6 @@ fn there_and_back(
     Ok(tally)
 }
 
-/// Some messages there and back, checked byte by byte.
 fn verify<E: Endpoint>(trip: &Trip, near: &mut E, far: &mut E, first: u64) -> io::Result<()> {
     for sequence in first..first + trip.verify_count() {
         trip.send_whole_request(near, sequence)?;

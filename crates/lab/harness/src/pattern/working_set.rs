@@ -101,9 +101,6 @@ pub struct Source(Walk);
 
 impl Source {
     /// The one that the case asks for.
-    ///
-    /// # Errors
-    /// The kernel has no memory left.
     pub fn of(params: &CaseParams) -> io::Result<Option<Source>> {
         let Some(bytes) = block_bytes(params) else { return Ok(None) };
         let mut walk = Walk::new(bytes, params.payload_bytes)?;
@@ -135,9 +132,6 @@ pub struct Store {
 
 impl Store {
     /// The one that the case asks for.
-    ///
-    /// # Errors
-    /// The kernel has no memory left.
     pub fn of(params: &CaseParams) -> io::Result<Option<Store>> {
         let (asked, is_fresh) = (block_bytes(params), is_fresh(params));
         if asked.is_none() && !is_fresh {
@@ -145,19 +139,17 @@ impl Store {
         }
         let bytes = asked.unwrap_or(DEFAULT_BYTES.max(params.payload_bytes));
         let mut walk = Walk::new(bytes, params.payload_bytes)?;
-        match is_fresh {
+        if is_fresh {
             // A kernel that knows only small pages refuses to be told so.
-            true => walk.block.use_small_pages().unwrap_or_default(),
-            false => walk.block.prefault()?,
+            walk.block.use_small_pages().unwrap_or_default();
+        } else {
+            walk.block.prefault()?;
         }
         Ok(Some(Store { walk, is_fresh, is_known: asked.is_some(), is_full: false }))
     }
 
     /// Copies a message to its place. A fresh block is given back to the kernel before it is filled once more, and that is
     /// timed with the rest.
-    ///
-    /// # Errors
-    /// The kernel's, or a message of another length.
     #[inline]
     pub fn keep(&mut self, message: &[u8]) -> io::Result<()> {
         let (place, begins_again) = self.walk.step();
@@ -179,9 +171,6 @@ impl Store {
     }
 
     /// When all is over: is everything where it must be?
-    ///
-    /// # Errors
-    /// A sentence that says where it is not.
     pub fn check(&self) -> io::Result<()> {
         let Walk { block, len, end, at } = &self.walk;
         if !self.is_known || *len == 0 {
@@ -213,6 +202,7 @@ mod tests {
     }
 
     fn ends(memory: &str) -> (Source, Store) {
+        // A block holds ten messages.
         let params = params("10500", memory);
         (Source::of(&params).unwrap().unwrap(), Store::of(&params).unwrap().unwrap())
     }
@@ -221,7 +211,6 @@ mod tests {
     fn what_is_kept_stands_where_it_came_from_also_the_second_time_around() {
         for memory in ["warm", "fresh"] {
             let (mut source, mut store) = ends(memory);
-            // A block holds ten messages.
             for _ in 0..27 {
                 store.keep(source.next()).unwrap();
                 store.check().unwrap();

@@ -2,13 +2,14 @@
 //!
 //! The harness has no suites of its own: crates with targets hand over theirs with [`add`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weighbridge_record::CaseId;
 
 use crate::axis::{Choice, Idle};
 use crate::catalogue;
-use crate::contract::InSuites;
+use crate::contract::{InSuites, Target};
 use crate::planner::Timing;
 use crate::registry::Registry;
 use crate::session::expected_run;
@@ -64,14 +65,12 @@ impl Which {
             Which::EveryAtLargeSizes => part == InSuites::AtEverySize,
             _ => !matches!(part, InSuites::Never(_)),
         };
-        match self {
-            Which::These(names) => names.to_vec(),
-            _ => catalogue::all()
-                .filter(|target| target.patterns.iter().any(|known| known.id == pattern))
-                .filter(|target| is_in(target.in_suites))
-                .map(|target| target.id)
-                .collect(),
-        }
+        let Which::These(names) = self else {
+            let drives = |target: &&Target| target.patterns.iter().any(|known| known.id == pattern);
+            let all = catalogue::all().filter(drives).filter(|target| is_in(target.in_suites));
+            return all.map(|target| target.id).collect();
+        };
+        names.to_vec()
     }
 }
 
@@ -135,9 +134,6 @@ static SUITES: Registry<Suite> = Registry::new("suites");
 
 /// Adds the suites of another crate, whose targets the [catalogue](catalogue::add) was given. A program does so before it looks for a
 /// suite.
-///
-/// # Panics
-/// After suites were looked up.
 pub fn add(suites: &'static [Suite]) {
     SUITES.add(suites);
 }
@@ -160,9 +156,6 @@ pub struct Changes {
 
 impl Suite {
     /// The one that is measured where none is asked for: the first that was added.
-    ///
-    /// # Panics
-    /// If no crate has added any.
     pub fn first() -> &'static Suite {
         suites().next().expect("a program adds its suites at its start")
     }
@@ -175,15 +168,9 @@ impl Suite {
     /// The ids of its cases, in the order of the suite, each once. With changes to sizes or placements, the groups that
     /// had fixed ones of their own take the new ones; the harness stays as it is.
     pub fn cases(&self, changes: &Changes) -> Vec<CaseId> {
-        let mut ids: Vec<CaseId> = Vec::new();
-        for group in self.groups {
-            for id in group.cases(changes) {
-                if !ids.contains(&id) {
-                    ids.push(id);
-                }
-            }
-        }
-        ids
+        let mut seen = BTreeSet::new();
+        let ids = self.groups.iter().flat_map(|group| group.cases(changes));
+        ids.filter(|id| seen.insert(id.clone())).collect()
     }
 }
 
@@ -207,16 +194,13 @@ impl Group {
             for mechanism in self.mechanisms.names(pattern) {
                 for size in &sizes {
                     for placement in &placements {
-                        let id = CaseId::new(pattern, mechanism, *size, placement);
-                        let may_halt = !matches!(placement.as_str(), "same-cpu" | "free");
-                        let id = if self.is_without_halts && may_halt {
-                            id.with(Idle::AXIS.name, Idle::Busy.name())
-                        } else {
-                            id
-                        };
-                        for id in with_axes(id, &own) {
-                            ids.extend(with_axes(id, &changes.axes));
+                        let mut id = CaseId::new(pattern, mechanism, *size, placement);
+                        if self.is_without_halts && !matches!(placement.as_str(), "same-cpu" | "free") {
+                            id = id.with(Idle::AXIS.name, Idle::Busy.name());
                         }
+                        ids.extend(
+                            with_axes(id, &own).into_iter().flat_map(|id| with_axes(id, &changes.axes)),
+                        );
                     }
                 }
             }

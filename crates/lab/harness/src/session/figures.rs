@@ -14,11 +14,10 @@ use super::hubs::{self, Hubs};
 use super::open::Open;
 use crate::summary;
 
-/// The line of a case's end. `correlation` is that of its neighbouring runs.
 pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlation: f64) -> record::Summary {
     let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
     let interval = printed_interval(&open.evidence, stopped_by == StoppedBy::Precision, correlation);
-    let ci95 = interval.map(|interval| [interval.low, interval.high]);
+    let ci95 = ends(interval);
     match open.hub {
         Err(_) => line.ci95 = ci95,
         Ok(hub) if !open.evidence.is_empty() => scale_by_hub(open, hub, ci95, hubs, &mut line),
@@ -29,6 +28,10 @@ pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlati
     line.regimes = regimes(open, hubs, half_width).into_iter().map(record::Regime::from).collect();
     line.anomalies.extend(moved_by_doubled_slices(open, half_width));
     line
+}
+
+pub(super) fn ends(interval: Option<Interval>) -> Option<[f64; 2]> {
+    interval.map(|interval| [interval.low, interval.high])
 }
 
 /// The figures of a case that took turns: its ratio to the hub, and as its value that ratio times what the hub cost over
@@ -98,7 +101,7 @@ pub(super) fn doubled_slices<'a>(cases: impl Iterator<Item = &'a Open>) -> Optio
     let evidence = Evidence::Paired(cases.filter_map(difference).collect());
     Some(record::DoubledSlices {
         factor: evidence.ratio()?,
-        ci95: evidence.interval(0.95).map(|interval| [interval.low, interval.high]),
+        ci95: ends(evidence.interval(0.95)),
         cases: evidence.units() as u32,
     })
 }
@@ -122,18 +125,13 @@ pub(super) fn compare(
     if let (Ok(from), Ok(to)) = (&candidate.hub, &baseline.hub)
         && let Some((speedup, interval, units)) = through_hubs(baseline, candidate, cross_check, (*from, *to))
     {
-        let interval = interval.map(|interval| widened(interval, speedup, widening(units, correlation)));
-        return Some(record::Comparison {
-            case: b.clone(),
-            baseline: a.clone(),
-            speedup,
-            ci95: interval.map(|interval| [interval.low, interval.high]),
-            pairs: units as u32,
-        });
+        let ci95 = ends(interval.map(|of| widened(of, speedup, widening(units, correlation))));
+        let (case, baseline) = (b.clone(), a.clone());
+        return Some(record::Comparison { case, baseline, speedup, ci95, pairs: units as u32 });
     }
     let pairs = pairs(baseline, candidate);
     let higher_is_better = candidate.case.pattern.unit.higher_is_better();
-    (!pairs.is_empty()).then(|| summary::comparison_line(a, b, &pairs, higher_is_better))
+    (!pairs.is_empty()).then(|| record::derive::comparison(a, b, &pairs, higher_is_better))
 }
 
 /// The baseline's cost over the candidate's, its interval, and the number of sets behind it.
@@ -154,7 +152,6 @@ fn through_hubs(
     Some((1.0 / cost.ratio, cost.interval.map(inverse), cost.units))
 }
 
-/// The values of two cases in the rounds in which both ran.
 fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
     let of_round: BTreeMap<u32, f64> = baseline.runs.iter().map(|run| (run.round, run.value)).collect();
     let pair = |run: &record::Run| of_round.get(&run.round).map(|value| (*value, run.value));
@@ -171,24 +168,7 @@ mod tests {
     use crate::testing::case;
 
     fn run(number: u32) -> record::Run {
-        record::Run {
-            case: "roundtrip/unix-stream/64/same-cpu".parse().unwrap(),
-            run: number,
-            round: number,
-            value: 2000.0,
-            samples: vec![2000.0; 5],
-            ops_per_sample: 1000,
-            per_op: Default::default(),
-            roles: Vec::new(),
-            series: BTreeMap::new(),
-            latencies: None,
-            slices: None,
-            warm_up: None,
-            noise: Default::default(),
-            startup_ms: 1.0,
-            elapsed_ms: 1.0,
-            flags: Vec::new(),
-        }
+        record::Run { round: number, value: 2000.0, samples: vec![2000.0; 5], ..record::Run::default() }
     }
 
     /// Twenty-four sets of thirty blocks; costs in nanoseconds by set and block, every eighth set with slices of twice the length.

@@ -17,9 +17,6 @@ pub struct Deadline(OwnedFd);
 
 impl Deadline {
     /// A deadline that has not been set.
-    ///
-    /// # Errors
-    /// The kernel refuses a descriptor.
     pub fn create() -> io::Result<Deadline> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Deadline(timerfd_create(TimerfdClockId::Monotonic, flags)?))
@@ -32,9 +29,6 @@ impl Deadline {
 
     /// From now on the deadline is so far away, whatever it was; one that has passed unseen is forgotten. Zero is the next
     /// nanosecond.
-    ///
-    /// # Errors
-    /// A time that the kernel cannot hold.
     pub fn set(&self, length: Duration) -> io::Result<()> {
         let length = length.max(Duration::from_nanos(1));
         let it_value = Timespec::try_from(length).map_err(io::Error::other)?;
@@ -44,9 +38,6 @@ impl Deadline {
     }
 
     /// Has the time come? Says so once.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn take(&self) -> io::Result<bool> {
         match rustix::io::read(&self.0, &mut [0; 8]) {
             Ok(_) => Ok(true),
@@ -59,26 +50,5 @@ impl Deadline {
 impl From<OwnedFd> for Deadline {
     fn from(fd: OwnedFd) -> Deadline {
         Deadline(fd)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use causeway_os::process;
-
-    #[test]
-    fn a_deadline_passes_once_and_one_that_is_set_anew_is_forgotten() {
-        let deadline = Deadline::create().unwrap();
-        assert!(!deadline.take().unwrap());
-        deadline.set(Duration::ZERO).unwrap();
-        assert_eq!(process::poll(&[deadline.fd()], Some(Duration::from_secs(60))).unwrap(), [true]);
-        assert!(deadline.take().unwrap() && !deadline.take().unwrap());
-
-        deadline.set(Duration::ZERO).unwrap();
-        assert_eq!(process::poll(&[deadline.fd()], Some(Duration::from_secs(60))).unwrap(), [true]);
-        let elsewhere = Deadline::from(deadline.0.try_clone().unwrap());
-        elsewhere.set(Duration::from_secs(3600)).unwrap();
-        assert!(!deadline.take().unwrap());
     }
 }

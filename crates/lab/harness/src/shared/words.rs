@@ -1,58 +1,40 @@
 //! What the roles of a run tell each other, and how each of it is put into a word of shared memory.
 
+use crate::axis::words;
+
 const PACE_STOP: u64 = u64::MAX;
 const PACE_PARK: u64 = u64::MAX - 1;
 
-/// Where a peer is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Step {
-    /// Started, not yet heard of.
-    Hello,
-    /// Affinity, nice value, scheduling class.
-    Pin,
-    /// Opening its end of the mechanism.
-    Attach,
-    /// Touching and locking memory.
-    Prefault,
-    /// Exchanging messages that are checked byte by byte.
-    Verify,
-    /// Waiting for the others.
-    Ready,
-    /// Finding out how many operations make a sample.
-    Calibrate,
-    /// The batches are timed.
-    Batches,
-    /// Telling what it counted.
-    Report,
+words! {
+    /// Where a peer is in its life. The names are those in records.
+    #[derive(PartialOrd, Ord)]
+    #[repr(u32)]
+    pub enum Step {
+        /// Started, not yet heard of.
+        Hello = "hello",
+        /// Affinity, nice value, scheduling class.
+        Pin = "pin",
+        /// Opening its end of the mechanism.
+        Attach = "attach",
+        /// Touching and locking memory.
+        Prefault = "prefault",
+        /// Exchanging messages that are checked byte by byte.
+        Verify = "verify",
+        /// Waiting for the others.
+        Ready = "ready",
+        /// Finding out how many operations make a sample.
+        Calibrate = "calibrate",
+        /// The batches are timed.
+        Batches = "batches",
+        /// Telling what it counted.
+        Report = "report",
+    }
 }
 
 impl Step {
-    pub(super) const ALL: [Step; 9] = [
-        Step::Hello,
-        Step::Pin,
-        Step::Attach,
-        Step::Prefault,
-        Step::Verify,
-        Step::Ready,
-        Step::Calibrate,
-        Step::Batches,
-        Step::Report,
-    ];
-
-    /// The word for it in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Step::Hello => "hello",
-            Step::Pin => "pin",
-            Step::Attach => "attach",
-            Step::Prefault => "prefault",
-            Step::Verify => "verify",
-            Step::Ready => "ready",
-            Step::Calibrate => "calibrate",
-            Step::Batches => "batches",
-            Step::Report => "report",
-        }
+    /// What nobody wrote is the first step.
+    pub(super) fn from_word(word: u32) -> Step {
+        Step::NAMES.get(word as usize).and_then(|name| Step::parse(name)).unwrap_or(Step::Hello)
     }
 }
 

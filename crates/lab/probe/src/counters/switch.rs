@@ -28,10 +28,6 @@ impl EventSwitch {
     }
 
     /// Every event counts, or takes samples, from now on.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTTY` for a descriptor of something else.
     pub fn on(&self) -> Result<()> {
         const ENABLE: Opcode = opcode::none(b'$', 0);
         // SAFETY: the request takes no argument; it is that of `linux/perf_event.h`.
@@ -39,10 +35,6 @@ impl EventSwitch {
     }
 
     /// No event counts from now on.
-    ///
-    /// # Errors
-    ///
-    /// As [`EventSwitch::on`].
     pub fn off(&self) -> Result<()> {
         const DISABLE: Opcode = opcode::none(b'$', 1);
         // SAFETY: as above.

@@ -78,7 +78,7 @@ fn table(name: &str, verdict: Verdict, counters: &mut [u8]) -> Vec<u8> {
     let policy = || entry(None, &standard(Verdict::Accept));
     let rule = entry(Some(name), &standard(verdict));
     let (before_output, policy_bytes) = (rule.len() + policy().len(), policy().len());
-    let list = [rule, policy(), policy(), entry(None, &unreachable())];
+    let list = [rule, policy(), policy(), entry(None, &target(ERROR_BYTES, "ERROR", b"ERROR"))];
     let (count, size) = (list.len(), list.iter().map(Vec::len).sum::<usize>());
     // Where a hook begins, and where its policy is.
     let mut begins = [0_usize; HOOKS];
@@ -138,15 +138,8 @@ fn target(size: usize, name: &str, data: &[u8]) -> Vec<u8> {
 
 /// The target without a name is a verdict: the negative of what the kernel's hooks return, less one.
 fn standard(verdict: Verdict) -> Vec<u8> {
-    let code: i32 = match verdict {
-        Verdict::Drop => -1,
-        Verdict::Accept => -2,
-    };
+    let code: i32 = if verdict == Verdict::Drop { -1 } else { -2 };
     target(STANDARD_BYTES, "", &code.to_ne_bytes())
-}
-
-fn unreachable() -> Vec<u8> {
-    target(ERROR_BYTES, "ERROR", b"ERROR")
 }
 
 #[cfg(test)]

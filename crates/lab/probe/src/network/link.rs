@@ -80,9 +80,6 @@ pub fn bring_up(name: &str) -> Result<()> {
 }
 
 /// Gives an interface of the calling thread's network an address, and the route to its `prefix_bits`.
-///
-/// # Errors
-/// As [`bring_up`], and `EEXIST` where it has this address.
 pub fn add_address(name: &str, ip: Ipv4Addr, prefix_bits: u8) -> Result<()> {
     let mut fixed = vec![INET, prefix_bits, 0, 0];
     fixed.extend(index(name)?.to_ne_bytes());
@@ -93,9 +90,6 @@ pub fn add_address(name: &str, ip: Ipv4Addr, prefix_bits: u8) -> Result<()> {
 }
 
 /// Says at which address on the link `ip` is, so that no packet asks for it.
-///
-/// # Errors
-/// As [`bring_up`].
 pub fn add_neighbour(name: &str, ip: Ipv4Addr, mac: [u8; 6]) -> Result<()> {
     let mut fixed = vec![INET, 0, 0, 0];
     fixed.extend(index(name)?.to_ne_bytes());

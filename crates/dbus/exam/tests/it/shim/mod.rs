@@ -10,7 +10,6 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::wire::message_bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,29 +20,8 @@ use routing::Router;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// Now and then a broadcast overtakes the one before it of the same sender.
-    Reorders,
-    /// Now and then a broadcast overtakes one of another sender, at some receivers.
-    ReordersBetweenSenders,
-    /// A monitor sees two senders in another order.
-    ReordersForMonitors,
-    /// A cause comes after its effect, at connections that get both.
-    HoldsCauses,
-    /// A reply comes before the signals sent before it.
-    ReplyOvertakes,
-    /// A change of owner is told after the next signal.
-    HoldsOwnerChanges,
-    /// What a connection sent last comes after its departure.
-    HoldsLastWords,
-    Drops,
-    Duplicates,
-    /// Large bodies have one wrong byte.
-    Damages,
-    Delays,
     /// Directed signals also go to matching rules.
     ShowsDirected,
-    /// Now and then a message names another connection as its sender.
-    ForgesSender,
     /// The sender that a message claims is passed on.
     TrustsSender,
     /// Replies are passed on without a check that their sender received the call.
@@ -57,12 +35,27 @@ pub enum Fault {
     AcceptsAnyRemoval,
     /// A well-known name in a rule is that of its owner when the rule was added.
     FreezesNames,
-    ReusesUniqueNames,
-    LosesReplies,
     SkipsHello,
     /// What is no valid message is passed on.
     PassesInvalid,
 }
+
+/// A fault, and the property that finds it.
+pub const FOUND_BY: &[(Fault, &str)] = &[
+    (Fault::ShowsDirected, "directed-signal"),
+    (Fault::TrustsSender, "forged-sender"),
+    (Fault::TrustsSender, "forged-driver"),
+    (Fault::PassesReplies, "forged-reply"),
+    (Fault::ForgetsMatches, "missed-matches"),
+    (Fault::IgnoresArguments, "extra-matches"),
+    (Fault::RepeatsForEachRule, "overlapping-rules"),
+    (Fault::CollapsesRules, "duplicate-rules"),
+    (Fault::AcceptsAnyRemoval, "unknown-rule"),
+    (Fault::FreezesNames, "rule-follows-name"),
+    (Fault::SkipsHello, "before-hello"),
+    (Fault::PassesInvalid, "invalid-headers"),
+    (Fault::PassesInvalid, "invalid-bodies"),
+];
 
 /// A message on its way to a connection, or from one.
 pub(crate) type Bytes = Vec<u8>;
@@ -74,8 +67,6 @@ pub(crate) struct Peer {
     /// The authentication is over.
     is_open: bool,
     output: VecDeque<u8>,
-    /// What is sent later, with its time.
-    pub delayed: VecDeque<(Instant, Bytes)>,
     pub is_gone: bool,
 }
 
@@ -129,7 +120,6 @@ fn serve(listener: &UnixListener, fault: Fault, is_over: &AtomicBool) {
                 input: Vec::new(),
                 is_open: false,
                 output: VecDeque::new(),
-                delayed: VecDeque::new(),
                 is_gone: false,
             }));
         }
@@ -197,15 +187,7 @@ impl Peer {
         self.output.extend(message);
     }
 
-    pub fn put_later(&mut self, message: &[u8], by: Duration) {
-        self.delayed.push_back((Instant::now() + by, message.to_vec()));
-    }
-
     fn flush(&mut self) {
-        while self.delayed.front().is_some_and(|(at, _)| *at <= Instant::now()) {
-            let (_, message) = self.delayed.pop_front().unwrap();
-            self.put(&message);
-        }
         while !self.output.is_empty() {
             let (front, _) = self.output.as_slices();
             match self.stream.write(front) {
