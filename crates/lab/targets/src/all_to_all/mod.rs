@@ -28,18 +28,12 @@ pub const ALL: &[Target] = &[
     target(
         "unix-stream",
         "a Unix stream socket pair for each receiver, which all senders of its group write to",
-        |_, params| create(params, || Ok(socket::stream_pair()?)),
     ),
 ];
 
-const PIPE: Target =
-    target("pipe", "a pipe for each receiver, which all senders of its group write to", create_pipes);
+const PIPE: Target = target("pipe", "a pipe for each receiver, which all senders of its group write to");
 
-const fn target(
-    id: &'static str,
-    about: &'static str,
-    create: fn(&Host, &CaseParams) -> io::Result<Vec<EndResources>>,
-) -> Target {
+const fn target(id: &'static str, about: &'static str) -> Target {
     Target {
         id,
         about,
@@ -48,8 +42,8 @@ const fn target(
         axes: &[],
         patterns: &[ALL_TO_ALL],
         fit,
-        create,
-        drive,
+        create: |_, params| create(params),
+        drive: |_, resources, _, cx| drive(resources, cx),
         counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
     }
@@ -128,16 +122,8 @@ fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     descriptors::fit(roles, ends, &format!("{roles} roles"))
 }
 
-fn create_pipes(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
-    create(params, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
-}
-
-/// A pair for each receiver: one end for itself, and the other for each sender of its group. `pair` makes the end to read
-/// first.
-fn create(
-    params: &CaseParams,
-    pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>,
-) -> io::Result<Vec<EndResources>> {
+/// A pair for each receiver: the end to read for itself, and the other for each sender of its group.
+fn create(params: &CaseParams) -> io::Result<Vec<EndResources>> {
     let concurrent = Concurrent::of(params);
     let mut resources_by_role = with_counters(concurrent.roles())?;
     let (receivers, senders) = resources_by_role.split_at_mut(concurrent.all_receivers());
@@ -145,7 +131,10 @@ fn create(
         receivers.chunks_mut(concurrent.receivers).zip(senders.chunks_mut(concurrent.senders))
     {
         for receiver in receivers {
-            let (read, write) = pair()?;
+            let (read, write) = match params.id.mechanism.as_str() {
+                "pipe" => pipe_with(PipeFlags::CLOEXEC)?,
+                _ => socket::stream_pair()?,
+            };
             receiver.fds.push(read);
             for sender in &mut *senders {
                 sender.fds.push(write.try_clone()?);
@@ -155,14 +144,9 @@ fn create(
     Ok(resources_by_role)
 }
 
-fn drive(
-    _pattern: &str,
-    mut resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+fn drive(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let concurrent = Concurrent::of(params);
+    let concurrent = Concurrent::of(cx.params);
     let counters = SharedCounters::open(resources.take_fd(), concurrent.roles())?;
     if concurrent.sender_roles().contains(&cx.role) {
         roles::send(resources.fds, &counters, cx)
@@ -189,7 +173,7 @@ mod tests {
         let id = "all-to-all/pipe/1/free/groups=2/receivers=3/senders=2".parse().unwrap();
         crate::register();
         let (_, _, params) = weighbridge_harness::catalogue::resolve(&id).unwrap();
-        let resources_by_role = create_pipes(&Host::look().unwrap(), &params).unwrap();
+        let resources_by_role = create(&params).unwrap();
         let fds: Vec<usize> = resources_by_role.iter().map(|resources| resources.fds.len() - 1).collect();
         assert_eq!(fds, [1, 1, 1, 1, 1, 1, 3, 3, 3, 3]);
         // The last sender writes to its second receiver: the fifth of all.

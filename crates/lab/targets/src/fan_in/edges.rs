@@ -74,7 +74,8 @@ impl<'a> Edges<'a> {
             (b.reads.events - a.reads.events) as f64 / (b.reads.calls - a.reads.calls).max(1) as f64
         };
         cx.note_series("events_per_call", series(&per_call));
-        let per_second: [(&str, fn(&Edge) -> u64); 5] = [
+        type Of = fn(&Edge) -> u64;
+        let per_second: [(&str, Of); 5] = [
             ("bytes_per_s", |edge| edge.reads.bytes),
             ("writes_per_s", |edge| edge.writes),
             ("empty_reads_per_s", |edge| edge.reads.empty),

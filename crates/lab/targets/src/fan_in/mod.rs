@@ -25,21 +25,13 @@ use crate::mechanism::tcp::Nodelay;
 use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
 pub use edges::{Edges, Reads};
-use streams::Kind;
 use weighbridge_harness::axis::TOUCH_BYTES;
 
 /// Everything that can be read from by the thousand.
 pub const ALL: &[Target] = &[
     PIPE,
-    target("unix-stream", "a Unix stream socket pair for each stream", &[], |_, resources, params, cx| {
-        drive(Kind::UnixStream, resources, params, cx)
-    }),
-    target(
-        "tcp",
-        "a TCP connection over loopback for each stream",
-        &[Nodelay::AXIS],
-        |_, resources, params, cx| drive(Kind::Tcp, resources, params, cx),
-    ),
+    target("unix-stream", "a Unix stream socket pair for each stream", &[]),
+    target("tcp", "a TCP connection over loopback for each stream", &[Nodelay::AXIS]),
     causeway::ONE_WRITER,
     causeway::MANY_WRITERS,
     PIPE.harness(
@@ -48,16 +40,9 @@ pub const ALL: &[Target] = &[
     ),
 ];
 
-const PIPE: Target = target("pipe", "a pipe for each stream", &[], |_, resources, params, cx| {
-    drive(Kind::Pipe, resources, params, cx)
-});
+const PIPE: Target = target("pipe", "a pipe for each stream", &[]);
 
-const fn target(
-    id: &'static str,
-    about: &'static str,
-    axes: &'static [Axis],
-    drive: fn(&str, EndResources, &CaseParams, &mut Ctx<'_>) -> io::Result<Facts>,
-) -> Target {
+const fn target(id: &'static str, about: &'static str, axes: &'static [Axis]) -> Target {
     Target {
         id,
         about,
@@ -67,7 +52,7 @@ const fn target(
         patterns: &[FAN_IN],
         fit: limits::fit,
         create,
-        drive,
+        drive: |_, resources, _, cx| drive(resources, cx),
         counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
     }
@@ -152,18 +137,13 @@ fn create(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
     Ok(resources_by_role)
 }
 
-fn drive(
-    kind: Kind,
-    mut resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+fn drive(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let (streams, writers) = (params.count(STREAMS), writers(params));
+    let (streams, writers) = (cx.params.count(STREAMS), writers(cx.params));
     let counters = &SharedCounters::open(resources.take_fd(), writers + 1)?;
     match cx.role {
         0 => {
-            let ends = &streams::make(kind, streams, params, resources.fds)?;
+            let ends = &streams::make(streams, cx.params, resources.fds)?;
             reader::Role { ends, counters, cx }.drive()
         }
         role => {

@@ -13,13 +13,6 @@ use crate::mechanism::tcp::Nodelay;
 use crate::prelude::*;
 use crate::sys;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Pipe,
-    UnixStream,
-    Tcp,
-}
-
 /// Connections to one listener, from one address: far fewer than there are ports for them.
 const OF_ONE_LISTENER: usize = 4096;
 /// A handshake over loopback is over before `connect` returns, unless something stands in its way.
@@ -29,21 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const FDS_PER_MESSAGE: usize = 200;
 
 /// In the reader: makes all streams, sends the ends to write to the writers, each its part, and keeps the others.
-pub(super) fn make(
-    kind: Kind,
-    streams: usize,
-    params: &CaseParams,
-    writers: Vec<OwnedFd>,
-) -> io::Result<Vec<OwnedFd>> {
-    let nodelay = kind == Kind::Tcp && params.choice::<Nodelay>() == Nodelay::Yes;
+pub(super) fn make(streams: usize, params: &CaseParams, writers: Vec<OwnedFd>) -> io::Result<Vec<OwnedFd>> {
+    let nodelay = params.choice_if_declared() == Some(Nodelay::Yes);
     let mut connections = Connections { listener: None, nodelay };
     let mut unsent: Vec<Vec<OwnedFd>> = writers.iter().map(|_| Vec::new()).collect();
     let mut ends = Vec::with_capacity(streams);
     for index in 0..streams {
-        let made = match kind {
-            Kind::Pipe => pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from),
-            Kind::UnixStream => socket::stream_pair().map_err(io::Error::from),
-            Kind::Tcp => connections.next(index),
+        let made = match params.id.mechanism.as_str() {
+            "pipe" => pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from),
+            "unix-stream" => socket::stream_pair().map_err(io::Error::from),
+            _ => connections.next(index),
         };
         let (read, write) = made.map_err(|error| explain(error, index, streams))?;
         ends.push(read);

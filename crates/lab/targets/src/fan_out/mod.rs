@@ -59,7 +59,7 @@ pub const fn target<C: Multicast>() -> Target {
         patterns: &[FAN_OUT],
         fit: fit::<C>,
         create: create::<C>,
-        drive: drive::<C>,
+        drive: |_, resources, _, cx| drive::<C>(resources, cx),
         counter_check,
         in_suites: InSuites::AtEverySize,
     }
@@ -117,12 +117,8 @@ fn create<C: Multicast>(_host: &Host, params: &CaseParams) -> io::Result<Vec<End
     Ok(resources_by_role)
 }
 
-fn drive<C: Multicast>(
-    _pattern: &str,
-    mut resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+fn drive<C: Multicast>(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let params = cx.params;
     cx.set_step(Step::Attach);
     let receivers = receivers(params);
     let counters = SharedCounters::open(resources.take_fd(), receivers + 1)?;

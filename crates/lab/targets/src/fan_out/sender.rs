@@ -169,7 +169,8 @@ impl Notes<'_> {
             let sampled = self.batches.windows(2).filter(|pair| pair[1].is_sample);
             sampled.map(|pair| of(&pair[0], &pair[1])).collect()
         };
-        let per_message: [(&str, fn(&Note) -> u64); 4] = [
+        type Of = fn(&Note) -> u64;
+        let per_message: [(&str, Of); 4] = [
             ("sender_ns", |note| note.sender_ns),
             ("switches_per_message", |note| note.voluntary + note.involuntary),
             ("voluntary_switches_per_message", |note| note.voluntary),

@@ -49,7 +49,7 @@ const fn of<L: Lock>() -> Target {
         patterns: &[contend::INFO],
         fit,
         create: |_, params| Page::create((contend::INFO.roles)(params).len(), L::init),
-        drive: contend::drive_contend::<L>,
+        drive: |_, resources, _, cx| contend::drive_contend::<L>(resources, cx),
         counter_check: contend::counter_check,
         in_suites: L::IN_SUITES,
     }

@@ -19,31 +19,32 @@ const RCVBUF: Axis = Axis {
 
 pub(super) const AXES: &[Axis] = &[SNDBUF, RCVBUF];
 
-/// A buffer of a socket: its axis, the kernel's limit, and what sets and gets its size.
-type Of = (
-    Axis,
-    &'static str,
-    fn(BorrowedFd<'_>, usize) -> causeway_os::Result<()>,
-    fn(BorrowedFd<'_>) -> causeway_os::Result<usize>,
-);
-const BUFFERS: [Of; 2] = [
-    (
-        SNDBUF,
-        "net/core/wmem_max",
-        |fd, bytes| os::set_send_buffer_bytes(fd, bytes),
-        |fd| os::send_buffer_bytes(fd),
-    ),
-    (
-        RCVBUF,
-        "net/core/rmem_max",
-        |fd, bytes| os::set_receive_buffer_bytes(fd, bytes),
-        |fd| os::receive_buffer_bytes(fd),
-    ),
+/// One of the two buffers of a socket.
+struct Size {
+    axis: Axis,
+    limit: &'static str,
+    set: fn(BorrowedFd<'_>, usize) -> causeway_os::Result<()>,
+    get: fn(BorrowedFd<'_>) -> causeway_os::Result<usize>,
+}
+
+const SIZES: [Size; 2] = [
+    Size {
+        axis: SNDBUF,
+        limit: "net/core/wmem_max",
+        set: |socket, bytes| os::set_send_buffer_bytes(socket, bytes),
+        get: |socket| os::send_buffer_bytes(socket),
+    },
+    Size {
+        axis: RCVBUF,
+        limit: "net/core/rmem_max",
+        set: |socket, bytes| os::set_receive_buffer_bytes(socket, bytes),
+        get: |socket| os::receive_buffer_bytes(socket),
+    },
 ];
 
 /// May this case have buffers of the size that it asks for?
 pub(super) fn fits_buffers(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    BUFFERS.iter().try_for_each(|(axis, limit, ..)| match params.number(axis.name) {
+    SIZES.iter().try_for_each(|Size { axis, limit, .. }| match params.number(axis.name) {
         Some(bytes) => fits_sysctl(host, limit, bytes as u64, &format!("{}={bytes}", axis.name)),
         None => Ok(()),
     })
@@ -52,7 +53,7 @@ pub(super) fn fits_buffers(host: &Host, params: &CaseParams) -> Result<(), Unsup
 /// Sets the sizes that the case asks for. It is an error where the kernel gives another size than the double of what was asked for,
 /// as it does below its minimum.
 pub(super) fn set_buffers(socket: &OwnedFd, params: &CaseParams) -> io::Result<()> {
-    for (axis, _, set, get) in BUFFERS {
+    for Size { axis, set, get, .. } in SIZES {
         let Some(asked) = params.number(axis.name) else { continue };
         set(socket.as_fd(), asked)?;
         let given = get(socket.as_fd())?;

@@ -194,10 +194,11 @@ impl<S: Size> Op for Objects<S> {
     }
 
     fn part(&mut self, index: usize) -> io::Result<()> {
-        match index {
-            0 => self.allocate(),
-            _ => Ok(self.free()),
+        if index == 0 {
+            return self.allocate();
         }
+        self.free();
+        Ok(())
     }
 
     fn finish(&mut self) -> io::Result<Facts> {

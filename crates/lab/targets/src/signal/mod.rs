@@ -92,7 +92,7 @@ const fn of<S: Signal>() -> Target {
             S::fit(host, params)
         },
         create: |_, params| S::create(params).map(Vec::from),
-        drive: pingpong::drive_pingpong::<S>,
+        drive: |_, resources, _, cx| pingpong::drive_pingpong::<S>(resources, cx),
         counter_check: pingpong::counter_check,
         in_suites: S::IN_SUITES,
     }

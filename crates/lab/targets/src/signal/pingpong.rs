@@ -24,15 +24,10 @@ pub(super) const INFO: PatternInfo = PatternInfo {
 
 const HOPS_OF_A_ROUND: u64 = 2;
 
-pub(super) fn drive_pingpong<S: Signal>(
-    _pattern: &str,
-    resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+pub(super) fn drive_pingpong<S: Signal>(resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     let side = if cx.role == 0 { Side::Near } else { Side::Far };
     cx.set_step(Step::Attach);
-    let mut signal = S::attach(side, resources, params)?;
+    let mut signal = S::attach(side, resources, cx.params)?;
     cx.set_ops_each(HOPS_OF_A_ROUND);
     let marks = cx.marks(false);
     cx.set_step(Step::Verify);

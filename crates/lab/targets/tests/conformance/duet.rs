@@ -107,8 +107,12 @@ fn hubs_meet(host: &Host) {
         lines.iter().filter(|line| matches!(line, Line::Run(run) if run.case.to_string() == id)).count()
     };
     assert_eq!(ids.map(runs), [9, 9, 6], "the harness has no more runs than its first look needs");
-    let of_hub = |line| if let &Line::Hub(ref hub) = line { Some(&hub.meetings) } else { None };
-    let meetings: Vec<_> = lines.iter().filter_map(of_hub).flatten().collect();
+    let mut meetings = Vec::new();
+    for line in &lines {
+        if let Line::Hub(hub) = line {
+            meetings.extend(&hub.meetings);
+        }
+    }
     let [meeting] = meetings[..] else { panic!("two hubs meet in one pair: {meetings:?}") };
     assert_eq!(meeting.ratios.len(), 8, "{meeting:?}");
     let [low, high] = meeting.ci95.expect("eight sets");

@@ -148,6 +148,13 @@ pub fn measured(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     measured
 }
 
+/// The same; `None` and a printed reason where the machine has no place for the case.
+pub fn measured_or_skip(host: &Host, id: &str, timing: Timing) -> Option<(Prepared, Measured)> {
+    let case = prepare_or_skip(host, &id.parse().unwrap())?;
+    let measured = measured(host, &case, timing);
+    Some((case, measured))
+}
+
 /// One run of two ends: counts of both roles that agree with the payload, and facts.
 pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     let id = &case.params.id;

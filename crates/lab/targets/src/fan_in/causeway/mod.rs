@@ -46,7 +46,7 @@ const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -
         patterns: &[super::OF_MESSAGES],
         fit,
         create: super::create,
-        drive: |_, resources, params, cx| drive(resources, params, cx),
+        drive: |_, resources, _, cx| drive(resources, cx),
         counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
     }
@@ -87,7 +87,8 @@ fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     descriptors::fit(writers + 1, EACH_LOG * (logs + writers), &format!("{writers} writers"))
 }
 
-fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn drive(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let params = cx.params;
     cx.set_step(Step::Attach);
     let counters = SharedCounters::open(resources.take_fd(), writers(params) + 1)?;
     match cx.role {

@@ -154,7 +154,11 @@ mod tests {
         let (reads, _writes): (Vec<_>, Vec<_>) = (0..3).map(|_| pipe().unwrap()).unzip();
         let (mut cyclic, mut told) = (Cyclic::new(&reads), Vec::new());
         for _ in 0..7 {
-            assert_eq!(cyclic.wait_each(&mut |index| Ok(told.push(index))).unwrap(), 1);
+            let each = &mut |index| {
+                told.push(index);
+                Ok(())
+            };
+            assert_eq!(cyclic.wait_each(each).unwrap(), 1);
         }
         assert_eq!(told, [0, 1, 2, 0, 1, 2, 0]);
     }
