@@ -51,6 +51,7 @@ fn measure_all_roles(host: &Host, case: &Prepared, has_all: impl Fn(&Measured) -
 fn measure_for(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     let id = &case.params.id;
     let measured = runs::measured(host, case, timing);
+    assert!(!measured.samples.is_empty(), "{id}: no samples");
     assert_eq!(measured.roles.len(), case.role_names().len(), "{id}");
     for (name, values) in measured.roles.iter().flat_map(|role| &role.counted.series) {
         assert_eq!(values.len(), measured.samples.len(), "{id}: {name} has a value for each sample");
