@@ -28,7 +28,6 @@ use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTE
 use crate::credit::{Credit, DEPTH, depth};
 use crate::handle::BrokerHandle;
 
-/// See its sentence for users.
 pub const WRITERS: Axis = Axis {
     name: fan_in::WRITERS.name,
     default: "4",
@@ -53,15 +52,12 @@ pub trait Intake {
     fn whole(&self) -> &[u8];
 }
 
-/// A writer's end.
 pub trait Outlet {
     /// Where the payload of the next message is written.
     fn payload(&mut self) -> &mut [u8];
-    /// Sends it.
     fn send(&mut self) -> io::Result<()>;
 }
 
-/// A socket to a broker that is read from.
 struct SocketIntake {
     socket: OwnedFd,
     incoming: Incoming,
@@ -89,7 +85,6 @@ impl Intake for SocketIntake {
     }
 }
 
-/// A socket to a broker that is written to.
 struct SocketOutlet {
     socket: OwnedFd,
     outgoing: Outgoing,
@@ -108,7 +103,6 @@ impl Outlet for SocketOutlet {
     }
 }
 
-/// Writers through one broker.
 #[derive(Debug)]
 pub struct FanIn<K>(PhantomData<K>);
 

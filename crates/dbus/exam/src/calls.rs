@@ -1,14 +1,12 @@
 //! Calls and replies.
 
-use std::thread;
-use std::time::Duration;
-
 use causeway_bus::client::Error;
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind};
+use causeway_dbus_wire::wire::{Builder, FLAG_NO_REPLY_EXPECTED, Kind};
 
-use crate::client::{Client, Message, PATIENCE, call, short, unless_closed};
-use crate::flood::joined;
-use crate::property::{Bus, Property, Seen};
+use crate::client::{Client, Message, PATIENCE, call, number, owner_rule, short};
+use crate::flood::pipeline;
+use crate::perturb::Mode;
+use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Calls";
 
@@ -29,101 +27,68 @@ pub const PROPERTIES: &[Property] = &[
     Property::new(GROUP, "unwanted-reply", unwanted_reply)
         .asks("What becomes of a reply to a call that wants none?"),
     Property::new(GROUP, "equal-serials", equal_serials)
-        .asks("What becomes of two open calls with one serial?"),
+        .asks("What becomes of two open calls with one serial?")
+        .not_native("the library of a native member gives its messages their serials"),
 ];
 
-fn is_call(message: &Message) -> bool {
-    message.header().kind == Kind::MethodCall
-}
-
-fn pipelined(bus: &Bus<'_>) -> Result<Seen, Error> {
-    const CALLS: usize = 1_000;
-    let mut caller = Client::open(bus)?;
-    let mut callee = Client::open(bus)?;
-    let (caller_name, callee_name) = (caller.name(), callee.name());
-    let (serials, replies) = thread::scope(|scope| {
-        let serving = scope.spawn(|| {
-            for _ in 0..CALLS {
-                let Some(called) = callee.wait_for(PATIENCE, is_call)? else { break };
-                callee.send(&Builder::reply(called.header().serial).destination(&caller_name))?;
-            }
-            callee.barrier()
-        });
-        let (mut serials, mut replies) = (Vec::new(), Vec::new());
-        let mut take = |message: Option<Message>| {
-            let of_callee = |message: &Message| message.header().sender == Some(callee_name.as_str());
-            let is_there = message.is_some();
-            replies.extend(message.filter(of_callee).and_then(|message| message.header().reply_serial));
-            is_there
-        };
-        for _ in 0..CALLS {
-            serials.push(caller.send(&call(&callee_name, "Pipelined"))?);
-            // A caller that reads nothing meanwhile is one that stalls.
-            while take(caller.next(Duration::ZERO)?) {}
-        }
-        while !serving.is_finished() {
-            take(caller.next(Duration::from_millis(5))?);
-        }
-        joined(serving)?;
-        for message in caller.collect()? {
-            take(Some(message));
-        }
-        Ok::<_, Error>((serials, replies))
+fn pipelined(bus: &Bus<'_>) -> Answer {
+    const CALLS: u32 = 1_000;
+    let mut ends = Client::several(bus)?;
+    let caller = ends[0].name();
+    let (serials, came) = pipeline(&mut ends, CALLS, Mode::Free, |callee, _, called| {
+        callee.send(&Builder::reply(called).destination(&caller)).map(drop)
     })?;
+    let replies: Vec<u32> = came.iter().filter_map(|message| message.header().reply_serial).collect();
     let found = (serials != replies).then(|| match replies.len() {
-        CALLS => "the replies come in another order".to_owned(),
+        count if count == serials.len() => "the replies come in another order".to_owned(),
         count => format!("{count} replies to {CALLS} calls"),
     });
     Ok(Seen::unless(found, format!("{CALLS} calls")))
 }
 
 /// The error that answers a call, in one word.
-fn error_of(reply: Option<Message>) -> Seen {
-    match reply {
-        None => Seen::fine("no answer", "nothing came within 5 s"),
-        Some(reply) => match reply.header().error_name {
-            Some(error) => {
-                Seen::fine(short(error), format!("{error}: {}", reply.texts().first().unwrap_or(&"")))
-            }
-            None => Seen::fine("a reply", "a reply that is no error"),
-        },
-    }
+fn error_of(caller: &mut Client, serial: u32) -> Answer {
+    let Some(reply) = caller.reply(serial)? else {
+        return Ok(Seen::fine("no answer", "nothing came within 5 s"));
+    };
+    Ok(match reply.header().error_name {
+        Some(error) => Seen::fine(short(error), format!("{error}: {}", reply.texts().first().unwrap_or(&""))),
+        None => Seen::fine("a reply", "a reply that is no error"),
+    })
 }
 
-fn unknown_destination(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn unknown_destination(bus: &Bus<'_>) -> Answer {
     let mut caller = Client::open(bus)?;
     let serial = caller.send(&call("org.weighbridge.Exam.NobodyOwnsThis", "Hello"))?;
-    Ok(error_of(caller.reply(serial, PATIENCE / 4)?))
+    error_of(&mut caller, serial)
 }
 
 /// A caller with an open call to a callee that has received it.
 fn open_call(bus: &Bus<'_>, flags: u8) -> Result<(Client, Client, u32), Error> {
-    let mut caller = Client::open(bus)?;
-    let mut callee = Client::open(bus)?;
-    let serial = caller.send(&call(&callee.name(), "Open").flags(flags))?;
-    callee.wait_for(PATIENCE, is_call)?;
+    let [mut caller, mut callee] = Client::several(bus)?;
+    let serial = caller.send(&call(callee.unique_name(), "Open").flags(flags))?;
+    callee.wait_for(PATIENCE, Message::is_call)?;
     Ok((caller, callee, serial))
 }
 
-fn departed_callee(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn departed_callee(bus: &Bus<'_>) -> Answer {
     let (mut caller, callee, serial) = open_call(bus, 0)?;
     drop(callee);
-    Ok(error_of(caller.reply(serial, PATIENCE / 4)?))
+    error_of(&mut caller, serial)
 }
 
-fn departure_and_error(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn departure_and_error(bus: &Bus<'_>) -> Answer {
     const TIMES: usize = 20;
     let mut errors_first = 0;
     for _ in 0..TIMES {
         let (mut caller, callee, serial) = open_call(bus, 0)?;
         let name = callee.name();
-        caller.add_rule(&format!("type='signal',member='NameOwnerChanged',arg0='{name}'"))?;
+        caller.add_rule(&owner_rule(&name))?;
         drop(callee);
-        let is_error = |message: &Message| message.header().reply_serial == Some(serial);
         let is_either =
-            |message: &Message| is_error(message) || message.is_from_driver("NameOwnerChanged", &name);
+            |message: &Message| message.answers(serial) || message.is_from_driver("NameOwnerChanged", &name);
         let first = caller.wait_for(PATIENCE, is_either)?;
-        errors_first += usize::from(first.as_ref().is_some_and(is_error));
+        errors_first += usize::from(first.is_some_and(|first| first.answers(serial)));
     }
     let answer = match errors_first {
         0 => "NameOwnerChanged",
@@ -134,93 +99,77 @@ fn departure_and_error(bus: &Bus<'_>) -> Result<Seen, Error> {
 }
 
 /// What the sender of a message notices of what became of it.
-fn noticed(sender: &mut Client) -> Result<Seen, Error> {
-    if unless_closed(sender.is_connected())? != Some(true) {
+fn noticed(sender: &mut Client) -> Answer {
+    if !sender.is_connected()? {
         return Ok(Seen::fine("disconnected", "its sender is disconnected"));
     }
-    let all = sender.collect()?;
-    let error = all.iter().find_map(|message| message.header().error_name.map(str::to_owned));
-    Ok(match error {
-        Some(error) => Seen::fine(short(&error), format!("its sender gets {error}")),
+    Ok(match sender.collect_errors()?.first() {
+        Some(error) => Seen::fine(short(error), format!("its sender gets {error}")),
         None => Seen::fine("discarded", "its sender is told nothing"),
     })
 }
 
-fn departed_caller(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn departed_caller(bus: &Bus<'_>) -> Answer {
     let (caller, mut callee, serial) = open_call(bus, 0)?;
     let name = caller.name();
-    callee.add_rule(&format!("type='signal',member='NameOwnerChanged',arg0='{name}'"))?;
+    callee.add_rule(&owner_rule(&name))?;
     drop(caller);
-    callee.wait_for(PATIENCE, |message| message.is_from_driver("NameOwnerChanged", &name))?;
+    callee.await_owner_change(&name)?;
     callee.send(&Builder::reply(serial).destination(&name))?;
     noticed(&mut callee)
 }
 
-fn second_reply(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let (mut caller, mut callee, serial) = open_call(bus, 0)?;
-    let name = caller.name();
-    for _ in 0..2 {
-        callee.send(&Builder::reply(serial).destination(&name))?;
+fn second_reply(bus: &Bus<'_>) -> Answer {
+    replies(bus, 0, 2)
+}
+
+fn unwanted_reply(bus: &Bus<'_>) -> Answer {
+    replies(bus, FLAG_NO_REPLY_EXPECTED, 1)
+}
+
+/// A callee replies so many times: the caller gets all of them, or else what the callee notices.
+fn replies(bus: &Bus<'_>, flags: u8, count: usize) -> Answer {
+    let (mut caller, mut callee, serial) = open_call(bus, flags)?;
+    for _ in 0..count {
+        callee.send(&Builder::reply(serial).destination(caller.unique_name()))?;
     }
     let seen = noticed(&mut callee)?;
-    delivered_or(seen, &mut caller, serial, 2)
-}
-
-fn unwanted_reply(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let (mut caller, mut callee, serial) = open_call(bus, FLAG_NO_REPLY_EXPECTED)?;
-    callee.send(&Builder::reply(serial).destination(&caller.name()))?;
-    let seen = noticed(&mut callee)?;
-    delivered_or(seen, &mut caller, serial, 1)
-}
-
-/// The caller got that many replies, or else what the callee noticed.
-fn delivered_or(seen: Seen, caller: &mut Client, serial: u32, count: usize) -> Result<Seen, Error> {
-    let all = caller.collect()?;
-    let got = all.iter().filter(|message| message.header().reply_serial == Some(serial)).count();
+    let got = caller.collect()?.iter().filter(|message| message.answers(serial)).count();
+    let arrived = format!("replies that reach the caller: {got}");
     Ok(if got >= count {
-        Seen::fine("delivered", format!("replies that reach the caller: {got}"))
+        Seen::fine("delivered", arrived)
     } else {
-        Seen { evidence: format!("{}; replies that reach the caller: {got}", seen.evidence), ..seen }
+        Seen { evidence: format!("{}; {arrived}", seen.evidence), ..seen }
     })
 }
 
-fn equal_serials(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn equal_serials(bus: &Bus<'_>) -> Answer {
     const SERIAL: u32 = 4_000;
-    let mut caller = Client::open(bus)?;
-    let mut callee = Client::open(bus)?;
-    let caller_name = caller.name();
-    let bytes = call(&callee.name(), "Same").build(SERIAL).expect("a short message");
+    let [mut caller, mut callee] = Client::several(bus)?;
+    let bytes = call(callee.unique_name(), "Same").build(SERIAL).expect("a short message");
     for _ in 0..2 {
         caller.send_bytes(&bytes)?;
     }
-    let is_connected = unless_closed(caller.is_connected())? == Some(true);
-    let calls = callee.collect_ours()?.into_iter().filter(is_call).count();
-    for number in 0..calls {
-        let number = u32::try_from(number).expect("two at most");
-        callee.send(&Builder::reply(SERIAL).destination(&caller_name).body(Body::default().u32(number)))?;
+    let is_connected = caller.is_connected()?;
+    let came = callee.collect_ours()?;
+    let calls = came.iter().filter(|message| message.is_call()).count();
+    for answer in (0..).take(calls) {
+        callee.send(&Builder::reply(SERIAL).destination(caller.unique_name()).body(number(answer)))?;
     }
+    let reached = format!("calls that reach the callee: {calls}");
     if !is_connected {
-        return Ok(Seen::fine(
-            "disconnected",
-            format!("the caller is disconnected; calls that reach the callee: {calls}"),
-        ));
+        return Ok(Seen::fine("disconnected", format!("the caller is disconnected; {reached}")));
     }
     callee.barrier()?;
-    let all = caller.collect()?;
-    let answers = |kind| {
-        all.iter()
-            .filter(|message| message.header().reply_serial == Some(SERIAL) && message.header().kind == kind)
-            .count()
-    };
-    let (replies, errors) = (answers(Kind::MethodReturn), answers(Kind::Error));
+    let mut answers = caller.collect()?;
+    answers.retain(|message| message.answers(SERIAL));
+    let count = |kind| answers.iter().filter(|message| message.header().kind == kind).count();
+    let (replies, errors) = (count(Kind::MethodReturn), count(Kind::Error));
     let answer = match (calls, replies, errors) {
         (2, 2, 0) => "both answered",
         (2, 1, _) => "one reply",
         (1, 1, _) => "second refused",
         _ => "neither",
     };
-    Ok(Seen::fine(
-        answer,
-        format!("calls that reach the callee: {calls}; at the caller replies: {replies}, errors: {errors}"),
-    ))
+    Ok(Seen::fine(answer, format!("{reached}; at the caller replies: {replies}, errors: {errors}")))
 }

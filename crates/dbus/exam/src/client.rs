@@ -1,11 +1,12 @@
-//! A connection in an experiment.
+//! A connection in an experiment, with words for what experiments do.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::{self, Error};
 use causeway_dbus_wire::driver::DRIVER;
-use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header, Kind};
+use causeway_dbus_wire::random::Random;
+use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Endian, Header, Kind};
 
 use crate::property::Bus;
 
@@ -18,10 +19,22 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// After the driver's answer, how long nothing may come before all has come.
 const SETTLE: Duration = Duration::from_millis(40);
 
-/// A connection with words for what experiments do.
+/// A connection. What it does not do itself, the bus client does.
 #[derive(Debug)]
-pub struct Client {
-    bus: client::Bus,
+pub struct Client(client::Bus);
+
+impl Deref for Client {
+    type Target = client::Bus;
+
+    fn deref(&self) -> &client::Bus {
+        &self.0
+    }
+}
+
+impl DerefMut for Client {
+    fn deref_mut(&mut self) -> &mut client::Bus {
+        &mut self.0
+    }
 }
 
 /// A message that arrived. It has been parsed once.
@@ -29,25 +42,18 @@ pub struct Client {
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// Its header.
     pub fn header(&self) -> Header<'_> {
         Header::parse(&self.0).expect("was parsed before")
     }
 
-    /// Its body.
     pub fn body(&self) -> &[u8] {
         &self.0[self.header().header_bytes..]
     }
 
-    /// Its arguments, as far as they are valid.
-    pub fn args(&self) -> Vec<Arg<'_>> {
-        Args::of(&self.0).map_while(Result::ok).collect()
-    }
-
     /// An argument that is a number.
     pub fn number(&self, index: usize) -> Option<u32> {
-        match self.args().get(index) {
-            Some(Arg::U32(number)) => Some(*number),
+        match Args::of(&self.0).nth(index) {
+            Some(Ok(Arg::U32(number))) => Some(number),
             _ => None,
         }
     }
@@ -57,9 +63,22 @@ impl Message {
         Args::of(&self.0).texts().collect()
     }
 
+    /// The name of the error that it is.
+    pub fn error(&self) -> Option<String> {
+        self.header().error_name.map(str::to_owned)
+    }
+
     /// Is it of an experiment, and not of the driver?
     pub fn is_ours(&self) -> bool {
         self.header().interface == Some(INTERFACE)
+    }
+
+    pub fn is_call(&self) -> bool {
+        self.header().kind == Kind::MethodCall
+    }
+
+    pub fn answers(&self, serial: u32) -> bool {
+        self.header().reply_serial == Some(serial)
     }
 
     /// Is it the driver's signal with this member, about this name?
@@ -82,108 +101,78 @@ pub fn call<'a>(destination: &'a str, member: &'a str) -> Builder<'a> {
     Builder::call(PATH, member).interface(INTERFACE).destination(destination)
 }
 
+pub fn number(number: u32) -> Body {
+    Body::default().u32(number)
+}
+
+/// A body with a number and that many random bytes, which no fault copies from elsewhere unnoticed.
+pub fn blob(endian: Endian, number: u32, count: usize) -> Body {
+    let mut random = Random((u64::from(number) + 1) | 1);
+    let bytes: Vec<u8> = (0..count).map(|_| random.next_u64().to_le_bytes()[5]).collect();
+    Body::in_order(endian).u32(number).blob(&bytes)
+}
+
 /// A rule for the broadcasts of an experiment, of one sender.
 pub fn rule(sender: &str) -> String {
     format!("type='signal',sender='{sender}',interface='{INTERFACE}'")
 }
 
+/// A rule for what the driver tells of the owner of a name.
+pub fn owner_rule(name: &str) -> String {
+    format!("type='signal',member='NameOwnerChanged',arg0='{name}'")
+}
+
+/// A well-known name of this examination.
+pub fn well_known(of: &str) -> String {
+    format!("{INTERFACE}.{of}{}", std::process::id())
+}
+
 impl Client {
-    /// A new connection.
     pub fn open(bus: &Bus<'_>) -> Result<Client, Error> {
         let mut connection = (bus.connect)(bus.address)?;
         if let Some(notes) = bus.notes {
             connection.observe_with(Box::new(notes.clone()));
         }
-        Ok(Client { bus: connection })
+        Ok(Client(connection))
+    }
+
+    pub fn several<const N: usize>(bus: &Bus<'_>) -> Result<[Client; N], Error> {
+        let clients: Vec<Client> = (0..N).map(|_| Client::open(bus)).collect::<Result<_, _>>()?;
+        Ok(clients.try_into().expect("so many were opened"))
     }
 
     /// A new connection that gets the broadcasts of experiments from all of `senders`.
     pub fn listening(bus: &Bus<'_>, senders: &[&str]) -> Result<Client, Error> {
         let mut client = Client::open(bus)?;
-        for sender in senders {
-            client.add_rule(&rule(sender))?;
-        }
+        senders.iter().try_for_each(|sender| client.add_rule(&rule(sender)))?;
         Ok(client)
     }
 
-    /// Its unique name.
     pub fn name(&self) -> String {
-        self.bus.unique_name().to_owned()
+        self.unique_name().to_owned()
     }
 
-    /// Asks the driver.
-    pub fn driver(&mut self, member: &str, body: Body) -> Result<Message, Error> {
-        self.call(&Builder::of_driver(member).body(body), PATIENCE)
-    }
-
-    /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`next`](Client::next).
-    pub fn call(&mut self, message: &Builder<'_>, patience: Duration) -> Result<Message, Error> {
-        self.bus.call(message, patience).map(Message)
-    }
-
-    /// Adds a match rule.
+    /// Adds a match rule by a call of the driver, as every client of D-Bus does.
     pub fn add_rule(&mut self, rule: &str) -> Result<(), Error> {
-        self.driver("AddMatch", Body::default().text(rule)).map(|_| ())
+        self.ask_driver("AddMatch", Body::default().text(rule)).map(drop)
     }
 
-    /// Removes a match rule.
     pub fn remove_rule(&mut self, rule: &str) -> Result<(), Error> {
-        self.driver("RemoveMatch", Body::default().text(rule)).map(|_| ())
+        self.ask_driver("RemoveMatch", Body::default().text(rule)).map(drop)
     }
 
-    /// Asks for a name; the driver's number for what came of it.
-    pub fn request_name(&mut self, name: &str, flags: u32) -> Result<u32, Error> {
-        let reply = self.driver("RequestName", Body::default().text(name).u32(flags))?;
-        Ok(reply.number(0).unwrap_or_default())
-    }
-
-    /// Gives a name back.
     pub fn release_name(&mut self, name: &str) -> Result<(), Error> {
-        self.driver("ReleaseName", Body::default().text(name)).map(|_| ())
-    }
-
-    /// Sends.
-    pub fn send(&mut self, message: &Builder<'_>) -> Result<u32, Error> {
-        self.send_with_fds(message, &[])
-    }
-
-    /// Sends with copies of descriptors, whose number the message says itself.
-    pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
-        self.bus.send_with_fds(message, fds)
-    }
-
-    /// Sees every message of the bus from now on; false where the bus does not do that.
-    pub fn become_monitor(&mut self) -> Result<bool, Error> {
-        match self.bus.become_monitor() {
-            Ok(()) => Ok(true),
-            Err(Error::Refused { .. }) => Ok(false),
-            Err(other) => Err(other),
-        }
-    }
-
-    /// From now on descriptors that arrive are kept.
-    pub fn keep_descriptors(&mut self) {
-        self.bus.keep_descriptors();
-    }
-
-    /// The descriptors that arrived since the last call, in order.
-    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
-        self.bus.take_descriptors()
-    }
-
-    /// Sends bytes as they are, over a socket.
-    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.bus.send_bytes(bytes)
+        self.ask_driver("ReleaseName", Body::default().text(name)).map(drop)
     }
 
     /// Returns when the driver has answered, and so has dealt with everything that was sent before.
     pub fn barrier(&mut self) -> Result<(), Error> {
-        self.driver("GetId", Body::default()).map(|_| ())
+        self.ask_driver("GetId", Body::default()).map(drop)
     }
 
     /// The next message, or nothing within `patience`.
     pub fn next(&mut self, patience: Duration) -> Result<Option<Message>, Error> {
-        let Some(bytes) = self.bus.receive(patience)? else { return Ok(None) };
+        let Some(bytes) = self.receive(patience)? else { return Ok(None) };
         Header::parse(&bytes).map_err(Error::Protocol)?;
         Ok(Some(Message(bytes)))
     }
@@ -205,9 +194,14 @@ impl Client {
         }
     }
 
-    /// The answer to a call that was sent before; nothing if none comes.
-    pub fn reply(&mut self, serial: u32, patience: Duration) -> Result<Option<Message>, Error> {
-        self.wait_for(patience, |message| message.header().reply_serial == Some(serial))
+    /// Waits for the driver to tell of another owner of a name.
+    pub fn await_owner_change(&mut self, name: &str) -> Result<(), Error> {
+        self.wait_for(PATIENCE, |message| message.is_from_driver("NameOwnerChanged", name)).map(drop)
+    }
+
+    /// The answer to a call that was sent before; nothing if none comes within five seconds.
+    pub fn reply(&mut self, serial: u32) -> Result<Option<Message>, Error> {
+        self.wait_for(PATIENCE / 4, |message| message.answers(serial))
     }
 
     /// Everything that has come and is on its way.
@@ -227,10 +221,34 @@ impl Client {
         Ok(all)
     }
 
+    /// The names of the errors among those.
+    pub fn collect_errors(&mut self) -> Result<Vec<String>, Error> {
+        Ok(self.collect()?.iter().filter_map(Message::error).collect())
+    }
+
+    /// What a connection finds that has not read for a while: messages of experiments, and whether it is still connected.
+    pub fn read_again(&mut self, quiet: Duration) -> Result<(usize, bool), Error> {
+        let mut got = 0;
+        loop {
+            match unless_closed(self.next(quiet))? {
+                Some(Some(message)) => got += usize::from(message.is_ours()),
+                // A question before the queue is empty may be answered into the full queue, and lost.
+                Some(None) => return Ok((got, self.is_connected()?)),
+                None => return Ok((got, false)),
+            }
+        }
+    }
+
     /// What the bus did with what was sent before: is this connection still there?
     pub fn is_connected(&mut self) -> Result<bool, Error> {
-        match self.driver("GetId", Body::default()) {
-            Ok(_) | Err(Error::Refused { .. }) => Ok(true),
+        let answer = unless_closed(refusal(self.barrier()))?;
+        Ok(answer.is_some())
+    }
+
+    /// The same, where the bus may take what is asked for a part of what was sent before, and answer nothing.
+    pub fn stays_connected(&mut self) -> Result<bool, Error> {
+        match self.call(&Builder::of_driver("GetId"), Duration::from_secs(2)) {
+            Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => Ok(true),
             Err(Error::Closed) => Ok(false),
             Err(other) => Err(other),
         }
@@ -245,8 +263,15 @@ pub fn short(error: &str) -> &str {
 /// Like a clean answer, but a closed connection is nothing.
 pub fn unless_closed<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
-        Ok(value) => Ok(Some(value)),
         Err(Error::Closed) => Ok(None),
-        Err(other) => Err(other),
+        other => other.map(Some),
+    }
+}
+
+/// The name of the error with which the bus refuses what was asked for; nothing where it does not.
+pub fn refusal<T>(result: Result<T, Error>) -> Result<Option<String>, Error> {
+    match result {
+        Err(Error::Refused { name, .. }) => Ok(Some(name)),
+        other => other.map(|_| None),
     }
 }

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use causeway_bus::client::Error;
-use causeway_dbus_wire::wire::{Builder, Endian};
+use causeway_dbus_wire::wire::{Endian, FLAG_NO_REPLY_EXPECTED, Header};
 
-use crate::bodies::blob;
-use crate::client::{Client, INTERFACE, PATH, PATIENCE, broadcast};
+use crate::client::{Client, Message, PATIENCE, blob, broadcast, call};
 use crate::flood::{Arrivals, Flood};
-use crate::property::{Bus, Property, Seen};
+use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Delivery";
 
@@ -33,14 +32,14 @@ pub const PROPERTIES: &[Property] = &[
 
 const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, messages: 800 };
 
-fn loss(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn loss(bus: &Bus<'_>) -> Answer {
     let runs = FLOOD.run(bus)?;
     let lost: usize = counts(&runs).map(|seen| FLOOD.senders * FLOOD.messages as usize - seen.len()).sum();
     let found = (lost > 0).then(|| format!("{lost} deliveries are missing: {}", FLOOD.words(&runs)));
     Ok(Seen::unless(found, FLOOD.words(&runs)))
 }
 
-fn duplication(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn duplication(bus: &Bus<'_>) -> Answer {
     let runs = FLOOD.run(bus)?;
     let more: usize = counts(&runs).flat_map(|seen| seen.into_values().map(|count| count - 1)).sum();
     let found = (more > 0).then(|| format!("{more} deliveries were repeated: {}", FLOOD.words(&runs)));
@@ -52,38 +51,31 @@ fn counts(runs: &[Arrivals]) -> impl Iterator<Item = HashMap<(u32, u32), usize>>
     runs.iter().flat_map(|run| &run.by_receiver).map(|arrivals| {
         let mut seen = HashMap::new();
         for arrival in arrivals {
-            *seen.entry((arrival.sender, arrival.number)).or_default() += 1;
+            *seen.entry(arrival.id()).or_default() += 1;
         }
         seen
     })
 }
 
-fn content(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn content(bus: &Bus<'_>) -> Answer {
     const SIZES: &[usize] = &[0, 1, 7, 8, 9, 255, 4_095, 4_096, 65_535, 65_536, 1 << 20, 4 << 20];
-    let mut sender = Client::open(bus)?;
-    let mut receiver = Client::open(bus)?;
+    let [mut sender, mut receiver] = Client::several(bus)?;
     let to = receiver.name();
     let mut number = 0;
     let mut changed = Vec::new();
     for endian in [Endian::Little, Endian::Big] {
         for size in SIZES {
             number += 1;
-            let message = Builder::call(PATH, "Content").interface(INTERFACE).destination(&to);
-            let message = message
-                .flags(causeway_dbus_wire::wire::FLAG_NO_REPLY_EXPECTED)
-                .body(blob(endian, number, *size));
+            let message =
+                call(&to, "Content").flags(FLAG_NO_REPLY_EXPECTED).body(blob(endian, number, *size));
             let serial = sender.send(&message)?;
             let bytes = message.build(serial).expect("a message of 4 MiB is not too long");
-            let sent = causeway_dbus_wire::wire::Header::parse(&bytes).map_err(Error::Protocol)?;
-            let Some(got) = receiver.wait_for(PATIENCE, |message| message.is_ours())? else {
+            let sent = Header::parse(&bytes).map_err(Error::Protocol)?;
+            let Some(got) = receiver.wait_for(PATIENCE, Message::is_ours)? else {
                 changed.push(format!("{size} bytes did not arrive"));
                 continue;
             };
-            let header = got.header();
-            let same_header =
-                causeway_dbus_wire::wire::Header { sender: None, header_bytes: sent.header_bytes, ..header }
-                    == sent;
-            if !same_header {
+            if (Header { sender: None, header_bytes: sent.header_bytes, ..got.header() }) != sent {
                 changed.push(format!("the header of a message with {size} bytes"));
             }
             if got.body() != &bytes[sent.header_bytes..] {
@@ -96,16 +88,16 @@ fn content(bus: &Bus<'_>) -> Result<Seen, Error> {
 }
 
 /// The median decides: a busy machine delays some messages, a bus that waits for the next message delays each.
-fn promptness(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn promptness(bus: &Bus<'_>) -> Answer {
     const TIMES: usize = 9;
     const LIMIT_MS: f64 = 200.0;
     let mut sender = Client::open(bus)?;
-    let mut receiver = Client::listening(bus, &[&sender.name()])?;
+    let mut receiver = Client::listening(bus, &[sender.unique_name()])?;
     let mut times_ms = Vec::new();
     for _ in 0..TIMES {
         let start = Instant::now();
         sender.send(&broadcast("Alone"))?;
-        let came = receiver.wait_for(PATIENCE / 10, |message| message.is_ours())?;
+        let came = receiver.wait_for(PATIENCE / 10, Message::is_ours)?;
         times_ms.push(if came.is_some() { start.elapsed().as_secs_f64() * 1e3 } else { f64::INFINITY });
     }
     times_ms.sort_by(f64::total_cmp);
@@ -114,11 +106,10 @@ fn promptness(bus: &Bus<'_>) -> Result<Seen, Error> {
     Ok(Seen::unless((median > LIMIT_MS).then(|| evidence.clone()), evidence))
 }
 
-fn directed_signal(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let mut sender = Client::open(bus)?;
-    let mut meant = Client::open(bus)?;
-    let mut other = Client::listening(bus, &[&sender.name()])?;
-    sender.send(&broadcast("Directed").destination(&meant.name()))?;
+fn directed_signal(bus: &Bus<'_>) -> Answer {
+    let [mut sender, mut meant] = Client::several(bus)?;
+    let mut other = Client::listening(bus, &[sender.unique_name()])?;
+    sender.send(&broadcast("Directed").destination(meant.unique_name()))?;
     sender.barrier()?;
     let (meant, other) = (meant.collect_ours()?.len(), other.collect_ours()?.len());
     let found = ((meant, other) != (1, 0)).then(|| {

@@ -5,10 +5,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use causeway_bus::client::Error;
-use causeway_dbus_wire::wire::{Builder, FLAG_NO_REPLY_EXPECTED};
+use causeway_dbus_wire::wire::FLAG_NO_REPLY_EXPECTED;
 
-use crate::client::{Client, PATIENCE, call, unless_closed};
-use crate::property::{Bus, Property, Seen};
+use crate::client::{Client, Message, PATIENCE, call, unless_closed};
+use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Descriptors";
 
@@ -20,22 +20,21 @@ pub const PROPERTIES: &[Property] = &[
         .asks("Of 1, 16, 17, 64 and 253 descriptors in one message, how many arrive at most?"),
     Property::new(GROUP, "missing-descriptors", missing)
         .asks("What becomes of a sender whose message says more descriptors than come with it?")
-        .practice("a receiver would take another message's descriptors for those"),
+        .practice("a receiver would take another message's descriptors for those")
+        .not_native("the library of a native member says how many descriptors come with a message"),
     Property::new(GROUP, "descriptor-flood", flood)
         .asks("What becomes of 4,000 descriptors for a receiver that does not read?")
         .private(),
 ];
 
-fn pass(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let mut sender = Client::open(bus)?;
-    let mut receiver = Client::open(bus)?;
+fn pass(bus: &Bus<'_>) -> Answer {
+    let [mut sender, mut receiver] = Client::several(bus)?;
     receiver.keep_descriptors();
-    let (mut read, write) = std::io::pipe().map_err(Error::Io)?;
-    let to = receiver.name();
-    let message = call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(1);
+    let (mut read, write) = std::io::pipe()?;
+    let message = call(receiver.unique_name(), "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(1);
     sender.send_with_fds(&message, &[write.as_fd()])?;
     drop(write);
-    let Some(got) = receiver.wait_for(PATIENCE / 4, |message| message.is_ours())? else {
+    let Some(got) = receiver.wait_for(PATIENCE / 4, Message::is_ours)? else {
         return Ok(Seen::broken("broken", "the message did not arrive"));
     };
     let mut arrived = receiver.take_descriptors();
@@ -53,28 +52,24 @@ fn pass(bus: &Bus<'_>) -> Result<Seen, Error> {
     Ok(Seen::unless(found, "the writing end of a pipe; what the receiver wrote was read"))
 }
 
-fn most(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn most(bus: &Bus<'_>) -> Answer {
     let mut most = 0;
     let mut evidence = Vec::new();
     for count in [1, 16, 17, 64, 253] {
-        let mut sender = Client::open(bus)?;
-        let mut receiver = Client::open(bus)?;
+        let [mut sender, mut receiver] = Client::several(bus)?;
         receiver.keep_descriptors();
-        let (_read, write) = std::io::pipe().map_err(Error::Io)?;
+        let (_read, write) = std::io::pipe()?;
         let to = receiver.name();
-        let fds = vec![write.as_fd(); count];
-        let message = call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED);
-        let message = message.unix_fds(u32::try_from(count).expect("few"));
-        let sent = match sender.send_with_fds(&message, &fds) {
+        let message = call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(count);
+        let sent = match sender.send_with_fds(&message, &vec![write.as_fd(); count as usize]) {
             // A native member is told at once, and stays.
             Err(Error::Refused { .. }) => true,
             sent => unless_closed(sent)?.is_some(),
         };
-        let is_connected = sent && unless_closed(sender.is_connected())?.unwrap_or(false);
+        let is_connected = sent && sender.is_connected()?;
         let got = receiver.collect_ours()?.len();
-        let arrived = receiver.take_descriptors().len();
         let fate = match (got, is_connected) {
-            (1, _) if arrived == count => {
+            (1, _) if receiver.take_descriptors().len() == count as usize => {
                 most = count;
                 "arrive"
             }
@@ -87,40 +82,27 @@ fn most(bus: &Bus<'_>) -> Result<Seen, Error> {
     Ok(Seen::fine(most.to_string(), evidence.join(", ")))
 }
 
-fn missing(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let mut sender = Client::open(bus)?;
-    let mut receiver = Client::open(bus)?;
-    let to = receiver.name();
-    sender.send(&call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(2))?;
-    let is_connected = match sender.call(&Builder::of_driver("GetId"), Duration::from_secs(2)) {
-        Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => true,
-        Err(Error::Closed) => false,
-        Err(other) => return Err(other),
-    };
-    let got = receiver.collect_ours()?.len();
-    let evidence = "a message that says 2 descriptors and has none";
-    Ok(match (got, is_connected) {
-        (1.., _) => Seen::broken("delivered", evidence),
-        (0, false) => Seen::fine("disconnected", evidence),
-        (0, true) => Seen::fine("discarded", evidence),
-    })
+fn missing(bus: &Bus<'_>) -> Answer {
+    let [mut sender, mut receiver] = Client::several(bus)?;
+    sender.send(&call(receiver.unique_name(), "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(2))?;
+    let is_connected = sender.stays_connected()?;
+    let came = receiver.collect_ours()?.len();
+    Ok(Seen::fate(came, is_connected, "a message that says 2 descriptors and has none"))
 }
 
-fn flood(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn flood(bus: &Bus<'_>) -> Answer {
     const EACH: usize = 16;
     const MESSAGES: usize = 250;
-    let mut sender = Client::open(bus)?;
-    let mut stalled = Client::open(bus)?;
-    let (_read, write) = std::io::pipe().map_err(Error::Io)?;
+    let [mut sender, mut stalled] = Client::several(bus)?;
+    let (_read, write) = std::io::pipe()?;
     let to = stalled.name();
-    let fds = [write.as_fd(); EACH];
-    let (mut sent, mut refused_at_once) = (0, 0);
-    let message = call(&to, "Take").unix_fds(16);
+    let message = call(&to, "Take").unix_fds(EACH as u32);
+    let (mut sent, mut refused) = (0, 0);
     while sent < MESSAGES {
-        match sender.send_with_fds(&message, &fds) {
+        match sender.send_with_fds(&message, &[write.as_fd(); EACH]) {
             Ok(_) => sent += 1,
             Err(Error::Closed) => break,
-            Err(Error::Refused { .. }) => (sent, refused_at_once) = (sent + 1, refused_at_once + 1),
+            Err(Error::Refused { .. }) => (sent, refused) = (sent + 1, refused + 1),
             // The kernel limits how many may be on their way (ETOOMANYREFS) until the bus has read some.
             Err(Error::Io(error))
                 if error.raw_os_error() == Some(rustix::io::Errno::TOOMANYREFS.raw_os_error()) =>
@@ -130,30 +112,21 @@ fn flood(bus: &Bus<'_>) -> Result<Seen, Error> {
             Err(other) => return Err(other),
         }
     }
-    let sender_connected = unless_closed(sender.is_connected())?.unwrap_or(false);
-    let refused = if sender_connected {
-        let errors = sender.collect()?;
-        refused_at_once + errors.iter().filter(|message| message.header().error_name.is_some()).count()
-    } else {
-        refused_at_once
-    };
-    let mut got = 0;
-    let stalled_connected = loop {
-        match unless_closed(stalled.next(bus.quiet / 2))? {
-            Some(Some(message)) => got += usize::from(message.is_ours()),
-            Some(None) => break true,
-            None => break false,
-        }
-    };
+    let sender_connected = sender.is_connected()?;
+    if sender_connected {
+        refused += sender.collect_errors()?.len();
+    }
+    let (got, stalled_connected) = stalled.read_again(bus.quiet / 2)?;
     let evidence = format!(
         "{sent} messages with {EACH} descriptors sent, {got} received, {refused} refused with an error"
     );
-    Ok(match (sender_connected, stalled_connected) {
-        (true, true) if got == MESSAGES => Seen::fine("queued", evidence),
-        (true, true) if refused > 0 => Seen::fine("refused", evidence),
-        (true, true) => Seen::fine("lost", evidence),
-        (false, true) => Seen::fine("sender disconnected", evidence),
-        (true, false) => Seen::fine("receiver disconnected", evidence),
-        (false, false) => Seen::fine("both disconnected", evidence),
-    })
+    let answer = match (sender_connected, stalled_connected) {
+        (true, true) if got == MESSAGES => "queued",
+        (true, true) if refused > 0 => "refused",
+        (true, true) => "lost",
+        (false, true) => "sender disconnected",
+        (true, false) => "receiver disconnected",
+        (false, false) => "both disconnected",
+    };
+    Ok(Seen::fine(answer, evidence))
 }

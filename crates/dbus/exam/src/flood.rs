@@ -1,4 +1,4 @@
-//! Several senders broadcast at once to several receivers: what each receiver got, in its order.
+//! Many messages at once: broadcasts of several senders to several receivers, and calls that wait for no reply.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::Body;
 
-use crate::client::{Client, broadcast};
+use crate::client::{Client, Message, PATIENCE, broadcast, call, refusal};
 use crate::perturb::{Disturbed, Mode, join_cpu};
 use crate::property::Bus;
 
@@ -18,7 +18,6 @@ pub struct Flood {
     pub receivers: usize,
     /// The last receiver is a monitor.
     pub has_monitor: bool,
-    /// Messages of each sender.
     pub messages: u32,
 }
 
@@ -31,7 +30,14 @@ pub struct Arrival {
     pub has_true_sender: bool,
 }
 
-/// What all receivers got.
+impl Arrival {
+    /// Its sender, and its number among those of that.
+    pub fn id(&self) -> (u32, u32) {
+        (self.sender, self.number)
+    }
+}
+
+/// What all receivers got, each in its order.
 #[derive(Debug)]
 pub struct Arrivals {
     pub mode: Mode,
@@ -46,7 +52,6 @@ impl Flood {
         Mode::of(bus).iter().map(|mode| self.once(bus, *mode)).collect()
     }
 
-    /// Words for evidence.
     pub fn words(&self, runs: &[Arrivals]) -> String {
         let modes: Vec<&str> = runs.iter().map(|run| run.mode.words()).collect();
         format!(
@@ -66,7 +71,7 @@ impl Flood {
         for at in 0..self.receivers {
             let is_monitor = self.has_monitor && at + 1 == self.receivers;
             let mut client = Client::listening(bus, if is_monitor { &[] } else { &of })?;
-            if is_monitor && !client.become_monitor()? {
+            if is_monitor && refusal(client.become_monitor())?.is_some() {
                 return Err(Error::Authentication("the bus makes no connection a monitor".into()));
             }
             receivers.push((client, is_monitor));
@@ -75,31 +80,24 @@ impl Flood {
         let sending = AtomicUsize::new(senders.len());
         let by_receiver = thread::scope(|scope| {
             let (sending, names) = (&sending, &names);
-            let receiving: Vec<_> = receivers
-                .into_iter()
-                .map(|(client, is_monitor)| {
-                    scope.spawn(move || {
-                        join_cpu(mode);
-                        self.receive(client, is_monitor, names, sending, bus.quiet)
-                    })
+            let receive = |(client, is_monitor)| {
+                scope.spawn(move || {
+                    join_cpu(mode);
+                    self.receive(client, is_monitor, names, sending, bus.quiet)
                 })
-                .collect();
-            let senders: Vec<_> = senders
-                .into_iter()
-                .enumerate()
-                .map(|(index, client)| {
-                    scope.spawn(move || {
-                        join_cpu(mode);
-                        let client = self.send(client, index, mode);
-                        // PAIR flood-sent: Acquire in `receive`.
-                        sending.fetch_sub(1, Ordering::Release);
-                        client
-                    })
+            };
+            let send = |(client, index)| {
+                scope.spawn(move || {
+                    join_cpu(mode);
+                    let client = self.send(client, index, mode);
+                    // PAIR flood-sent: Acquire in `receive`.
+                    sending.fetch_sub(1, Ordering::Release);
+                    client
                 })
-                .collect();
-            if let Some(disturbed) = &disturbed {
-                disturbed.stop_and_continue();
-            }
+            };
+            let receiving: Vec<_> = receivers.into_iter().map(receive).collect();
+            let senders: Vec<_> = senders.into_iter().zip(0..).map(send).collect();
+            disturbed.stop_and_continue();
             // Senders stay connected until everything was received.
             let sent: Vec<_> = senders.into_iter().map(joined).collect();
             let received = receiving.into_iter().map(joined).collect::<Result<Vec<_>, _>>();
@@ -109,8 +107,7 @@ impl Flood {
         Ok(Arrivals { mode, by_receiver })
     }
 
-    fn send(&self, mut client: Client, index: usize, mode: Mode) -> Result<Client, Error> {
-        let index = u32::try_from(index).expect("few senders");
+    fn send(&self, mut client: Client, index: u32, mode: Mode) -> Result<Client, Error> {
         for number in 0..self.messages {
             client.send(&broadcast("Flood").body(Body::default().u32(index).u32(number)))?;
             mode.pause();
@@ -160,6 +157,43 @@ impl Flood {
             }
         }
     }
+}
+
+/// The first connection calls the second so many times without waiting, which answers in a thread of its own: `answer` is handed the
+/// callee, the number of the call and its serial. Returns the serials of the calls, and what came of the callee in its order.
+pub fn pipeline(
+    [caller, callee]: &mut [Client; 2],
+    calls: u32,
+    mode: Mode,
+    answer: impl Fn(&mut Client, u32, u32) -> Result<(), Error> + Send,
+) -> Result<(Vec<u32>, Vec<Message>), Error> {
+    let name = callee.name();
+    let (mut serials, mut came) = (Vec::new(), Vec::new());
+    thread::scope(|scope| {
+        let serving = scope.spawn(move || {
+            join_cpu(mode);
+            for number in 0..calls {
+                let Some(called) = callee.wait_for(PATIENCE, Message::is_call)? else { break };
+                answer(callee, number, called.header().serial)?;
+            }
+            callee.barrier()
+        });
+        for _ in 0..calls {
+            serials.push(caller.send(&call(&name, "Pipelined"))?);
+            mode.pause();
+            // A caller that reads nothing meanwhile is one that stalls.
+            while let Some(message) = caller.next(Duration::ZERO)? {
+                came.push(message);
+            }
+        }
+        while !serving.is_finished() {
+            came.extend(caller.next(Duration::from_millis(5))?);
+        }
+        joined(serving)
+    })?;
+    came.extend(caller.collect()?);
+    came.retain(|message| message.header().sender == Some(&name));
+    Ok((serials, came))
 }
 
 /// What a thread of an experiment returned.

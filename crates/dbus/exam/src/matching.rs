@@ -8,8 +8,8 @@ use causeway_dbus_wire::random::Random;
 use causeway_dbus_wire::rule::{MatchRule, Owners};
 use causeway_dbus_wire::wire::{Arg, Args, Header};
 
-use crate::client::{Client, INTERFACE, Message, PATH, broadcast, rule, short};
-use crate::property::{Bus, Property, Seen};
+use crate::client::{Client, INTERFACE, PATH, broadcast, refusal, rule, short, well_known};
+use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Match rules";
 
@@ -50,14 +50,14 @@ struct Compared {
     about: String,
 }
 
-fn missed(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let compared = compare(bus)?;
-    Ok(verdict(&compared.missed, "missed", &compared.about))
+fn missed(bus: &Bus<'_>) -> Answer {
+    let Compared { missed, about, .. } = compare(bus)?;
+    Ok(verdict(&missed, "missed", &about))
 }
 
-fn extra(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let compared = compare(bus)?;
-    Ok(verdict(&compared.extra, "extra", &compared.about))
+fn extra(bus: &Bus<'_>) -> Answer {
+    let Compared { extra, about, .. } = compare(bus)?;
+    Ok(verdict(&extra, "extra", &about))
 }
 
 fn verdict(wrong: &[String], word: &str, about: &str) -> Seen {
@@ -80,56 +80,51 @@ impl Owners for OneOwner {
 /// Random rules and random signals; what each connection got, against what the specification says of its rules.
 fn compare(bus: &Bus<'_>) -> Result<Compared, Error> {
     let mut random = Random(7);
-    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::open(bus)).collect::<Result<_, _>>()?;
-    let mut senders: Vec<Client> = (0..3).map(|_| Client::open(bus)).collect::<Result<_, _>>()?;
-    let name = format!("org.weighbridge.Exam.R{}", std::process::id());
-    let owners = OneOwner { name: name.clone(), owner: senders[1].name() };
-    senders[1].request_name(&name, 0)?;
-    let names: Vec<String> = senders.iter().map(Client::name).chain([name]).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut rules: Vec<Vec<(String, MatchRule)>> = vec![Vec::new(); CLIENTS];
+    let mut clients: [Client; CLIENTS] = Client::several(bus)?;
+    let mut senders: [Client; 3] = Client::several(bus)?;
+    let owners = OneOwner { name: well_known("R"), owner: senders[1].name() };
+    senders[1].request_name(&owners.name, 0)?;
+    let unique = senders.each_ref().map(Client::name);
+    let names: Vec<&str> = unique.iter().chain([&owners.name]).map(String::as_str).collect();
+    let mut rules: [Vec<MatchRule>; CLIENTS] = Default::default();
     let mut refused = 0;
     for at in 0..RULES {
         // Signals of others on the same bus have no business here.
         let text = random.rule(Some(INTERFACE), &names);
-        let parsed: MatchRule = text.parse().expect("a rule of the words above is valid");
-        match clients[at % CLIENTS].add_rule(&text) {
-            Ok(()) => rules[at % CLIENTS].push((text, parsed)),
-            Err(Error::Refused { .. }) => refused += 1,
-            Err(other) => return Err(other),
+        match refusal(clients[at % CLIENTS].add_rule(&text))? {
+            None => rules[at % CLIENTS].push(text.parse().expect("a rule of the words above is valid")),
+            Some(_) => refused += 1,
         }
     }
     let mut sent: HashMap<u32, Vec<u8>> = HashMap::new();
     for number in 0..SIGNALS {
         let sender = random.below(senders.len());
         let signal = random.signal(Some(INTERFACE), number);
-        let name = senders[sender].name();
         senders[sender].send(&signal)?;
-        sent.insert(number, signal.sender(&name).build(1).expect("a short message"));
+        sent.insert(number, signal.sender(&unique[sender]).build(1).expect("a short message"));
         if number % BATCH == BATCH - 1 {
             // Their answers come behind the signals, which are read with them: nobody stalls.
-            for client in senders.iter_mut().chain(&mut clients) {
-                client.barrier()?;
-            }
+            senders.iter_mut().chain(&mut clients).try_for_each(Client::barrier)?;
         }
-    }
-    for sender in &mut senders {
-        sender.barrier()?;
     }
     let mut compared = Compared { missed: Vec::new(), extra: Vec::new(), about: String::new() };
     let mut deliveries = 0;
     for (client, rules) in clients.iter_mut().zip(&rules) {
-        let got: BTreeSet<u32> = client.collect_ours()?.iter().filter_map(signal_number).collect();
+        let came = client.collect_ours()?;
+        let got: BTreeSet<u32> = came.iter().filter_map(|message| message.number(2)).collect();
         deliveries += got.len();
         for number in 0..SIGNALS {
-            let matching = matching(&sent[&number], rules, &owners);
-            let signal = || described(&sent[&number]);
-            match (matching, got.contains(&number)) {
-                (Some(rule), false) => compared.missed.push(format!("{rule} does not bring {}", signal())),
+            let signal = Signal::of(&sent[&number]);
+            match (signal.first_match(rules, &owners, |rule| rule), got.contains(&number)) {
+                (Some(rule), false) => {
+                    compared.missed.push(format!("{rule} does not bring {}", signal.words()));
+                }
                 (None, true) => {
-                    let near = nearest(&sent[&number], rules, &owners);
+                    let near = signal.nearest(rules, &owners);
                     let near = near.map_or(String::new(), |rule| format!("; the nearest is {rule}"));
-                    compared.extra.push(format!("no rule of the connection matches {}{near}", signal()));
+                    compared
+                        .extra
+                        .push(format!("no rule of the connection matches {}{near}", signal.words()));
                 }
                 _ => {}
             }
@@ -142,91 +137,86 @@ fn compare(bus: &Bus<'_>) -> Result<Compared, Error> {
     Ok(compared)
 }
 
-/// The first of the rules that matches.
-fn matching<'a>(signal: &[u8], rules: &'a [(String, MatchRule)], owners: &OneOwner) -> Option<&'a str> {
-    let header = Header::parse(signal).expect("was built here");
-    let args: Vec<Arg<'_>> =
-        Args::new(&header, &signal[header.header_bytes..]).map_while(Result::ok).collect();
-    let found = rules.iter().find(|(_, rule)| rule.matches(&header, &args, owners));
-    found.map(|(text, _)| text.as_str())
+/// A signal as it was sent.
+struct Signal<'a> {
+    header: Header<'a>,
+    args: Vec<Arg<'a>>,
 }
 
-/// A rule that would match were it not for its arguments, or else for its path.
-fn nearest<'a>(signal: &[u8], rules: &'a [(String, MatchRule)], owners: &OneOwner) -> Option<&'a str> {
-    let header = Header::parse(signal).expect("was built here");
-    let args: Vec<Arg<'_>> =
-        Args::new(&header, &signal[header.header_bytes..]).map_while(Result::ok).collect();
-    let without_path = |rule: &MatchRule| MatchRule { path: None, ..rule.clone() };
-    let without_args = |rule: &MatchRule| MatchRule { args: Vec::new(), ..rule.clone() };
-    let found = |looser: &dyn Fn(&MatchRule) -> MatchRule| {
-        rules
-            .iter()
-            .find(|(_, rule)| looser(rule).matches(&header, &args, owners))
-            .map(|(text, _)| text.as_str())
-    };
-    found(&without_args).or_else(|| found(&without_path))
-}
-
-fn described(signal: &[u8]) -> String {
-    let header = Header::parse(signal).expect("was built here");
-    let mut out = format!(
-        "{} {} of {}",
-        header.path.unwrap_or_default(),
-        header.member.unwrap_or_default(),
-        header.sender.unwrap_or_default()
-    );
-    for arg in Args::new(&header, &signal[header.header_bytes..]).map_while(Result::ok) {
-        let _ = match arg {
-            Arg::Text(text) => write!(out, " {text:?}"),
-            Arg::Path(path) => write!(out, " path {path:?}"),
-            _ => Ok(()),
-        };
+impl<'a> Signal<'a> {
+    fn of(bytes: &'a [u8]) -> Signal<'a> {
+        let header = Header::parse(bytes).expect("was built here");
+        Signal { header, args: Args::of(bytes).map_while(Result::ok).collect() }
     }
-    out
+
+    /// The first of the rules that matches when it is taken as `as_if`.
+    fn first_match<'r>(
+        &self,
+        rules: &'r [MatchRule],
+        owners: &OneOwner,
+        as_if: impl Fn(MatchRule) -> MatchRule,
+    ) -> Option<&'r MatchRule> {
+        rules.iter().find(|rule| as_if((*rule).clone()).matches(&self.header, &self.args, owners))
+    }
+
+    /// A rule that would match were it not for its arguments, or else for its path.
+    fn nearest<'r>(&self, rules: &'r [MatchRule], owners: &OneOwner) -> Option<&'r MatchRule> {
+        let without_args = |rule| MatchRule { args: Vec::new(), ..rule };
+        let without_path = |rule| MatchRule { path: None, ..rule };
+        self.first_match(rules, owners, without_args)
+            .or_else(|| self.first_match(rules, owners, without_path))
+    }
+
+    fn words(&self) -> String {
+        let Header { path, member, sender, .. } = self.header;
+        let [path, member, sender] = [path, member, sender].map(Option::unwrap_or_default);
+        let mut out = format!("{path} {member} of {sender}");
+        for arg in &self.args {
+            let _ = match arg {
+                Arg::Text(text) => write!(out, " {text:?}"),
+                Arg::Path(path) => write!(out, " path {path:?}"),
+                _ => Ok(()),
+            };
+        }
+        out
+    }
 }
 
-fn signal_number(message: &Message) -> Option<u32> {
-    message.number(2)
+/// How many times a receiver with these rules gets one signal of a sender.
+fn deliveries(sender: &mut Client, receiver: &mut Client, member: &str) -> Result<usize, Error> {
+    sender.send(&broadcast(member))?;
+    sender.barrier()?;
+    Ok(receiver.collect_ours()?.len())
 }
 
-fn overlapping(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn overlapping(bus: &Bus<'_>) -> Answer {
     let mut sender = Client::open(bus)?;
-    let mut receiver = Client::listening(bus, &[&sender.name()])?;
+    let mut receiver = Client::listening(bus, &[sender.unique_name()])?;
     receiver.add_rule(&format!("interface='{INTERFACE}',path='{PATH}'"))?;
     receiver.add_rule(&format!("type='signal',interface='{INTERFACE}',member='Twice'"))?;
-    sender.send(&broadcast("Twice"))?;
-    sender.barrier()?;
-    let got = receiver.collect_ours()?.len();
+    let got = deliveries(&mut sender, &mut receiver, "Twice")?;
     Ok(Seen::unless((got != 1).then(|| format!("it came {got} times")), "three rules that match one signal"))
 }
 
-fn duplicate(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn duplicate(bus: &Bus<'_>) -> Answer {
     let mut sender = Client::open(bus)?;
-    let rule = rule(&sender.name());
-    let mut receiver = Client::open(bus)?;
-    receiver.add_rule(&rule)?;
-    receiver.add_rule(&rule)?;
-    receiver.remove_rule(&rule)?;
-    sender.send(&broadcast("Still"))?;
-    sender.barrier()?;
-    let got = receiver.collect_ours()?.len();
+    let name = sender.name();
+    let mut receiver = Client::listening(bus, &[&name, &name])?;
+    receiver.remove_rule(&rule(&name))?;
+    let got = deliveries(&mut sender, &mut receiver, "Still")?;
     let evidence = format!("AddMatch twice, RemoveMatch once, one signal; deliveries: {got}");
     Ok(if got == 1 { Seen::fine("counted", evidence) } else { Seen::broken("collapsed", evidence) })
 }
 
-fn unknown(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let mut client = Client::open(bus)?;
-    Ok(match client.remove_rule("member='NeverAdded'") {
-        Err(Error::Refused { name, .. }) if short(&name) == "MatchRuleNotFound" => {
-            Seen::fine(short(&name), name.clone())
-        }
-        Err(Error::Refused { name, .. }) => Seen::broken(short(&name), name.clone()),
-        Err(other) => return Err(other),
-        Ok(()) => Seen::broken("accepted", "the driver answers as if the rule had been there"),
+fn unknown(bus: &Bus<'_>) -> Answer {
+    Ok(match refusal(Client::open(bus)?.remove_rule("member='NeverAdded'"))? {
+        Some(name) if short(&name) == "MatchRuleNotFound" => Seen::fine(short(&name), name.clone()),
+        Some(name) => Seen::broken(short(&name), name.clone()),
+        None => Seen::broken("accepted", "the driver answers as if the rule had been there"),
     })
 }
 
-fn invalid(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn invalid(bus: &Bus<'_>) -> Answer {
     const INVALID: [&str; 10] = [
         "type='nothing'",
         "sender='no name'",
@@ -242,24 +232,20 @@ fn invalid(bus: &Bus<'_>) -> Result<Seen, Error> {
     let mut client = Client::open(bus)?;
     let mut accepted = Vec::new();
     for rule in INVALID {
-        match client.add_rule(rule) {
-            Ok(()) => accepted.push(rule),
-            Err(Error::Refused { .. }) => {}
-            Err(other) => return Err(other),
+        if refusal(client.add_rule(rule))?.is_none() {
+            accepted.push(rule);
         }
     }
-    let refused = INVALID.len() - accepted.len();
-    let evidence = if accepted.is_empty() {
-        "all are refused".into()
-    } else {
-        format!("accepted: {}", accepted.join("; "))
+    let evidence = match &accepted[..] {
+        [] => "all are refused".into(),
+        some => format!("accepted: {}", some.join("; ")),
     };
-    Ok(Seen::fine(format!("{refused} of {}", INVALID.len()), evidence))
+    Ok(Seen::fine(format!("{} of {}", INVALID.len() - accepted.len(), INVALID.len()), evidence))
 }
 
-fn follows_name(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let name = format!("org.weighbridge.Exam.F{}", std::process::id());
-    let mut owners = [Client::open(bus)?, Client::open(bus)?];
+fn follows_name(bus: &Bus<'_>) -> Answer {
+    let name = well_known("F");
+    let mut owners: [Client; 2] = Client::several(bus)?;
     // One rule from before the name had an owner, and one from when it had its first.
     let mut receivers = vec![Client::listening(bus, &[&name])?];
     for owner in 0..2 {
@@ -269,9 +255,7 @@ fn follows_name(bus: &Bus<'_>) -> Result<Seen, Error> {
         }
         owners[owner].send(&broadcast("Owner"))?;
         owners[1 - owner].send(&broadcast("Other"))?;
-        for owner in &mut owners {
-            owner.barrier()?;
-        }
+        owners.iter_mut().try_for_each(Client::barrier)?;
         owners[owner].release_name(&name)?;
     }
     owners[0].send(&broadcast("Nobody"))?;
@@ -284,22 +268,16 @@ fn follows_name(bus: &Bus<'_>) -> Result<Seen, Error> {
             return Ok(Seen::broken("broken", evidence));
         }
     }
-    Ok(Seen::fine(
-        "kept",
-        "two owners in turn, each with a signal of its own and one of the other connection",
-    ))
+    let evidence = "two owners in turn, each with a signal of its own and one of the other connection";
+    Ok(Seen::fine("kept", evidence))
 }
 
-fn eavesdropping(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let mut sender = Client::open(bus)?;
-    let meant = Client::open(bus)?;
-    let mut curious = Client::open(bus)?;
-    match curious.add_rule(&format!("eavesdrop='true',interface='{INTERFACE}'")) {
-        Ok(()) => {}
-        Err(Error::Refused { name, .. }) => return Ok(Seen::fine("refused", name)),
-        Err(other) => return Err(other),
+fn eavesdropping(bus: &Bus<'_>) -> Answer {
+    let [mut sender, meant, mut curious] = Client::several(bus)?;
+    if let Some(name) = refusal(curious.add_rule(&format!("eavesdrop='true',interface='{INTERFACE}'")))? {
+        return Ok(Seen::fine("refused", name));
     }
-    sender.send(&broadcast("Secret").destination(&meant.name()))?;
+    sender.send(&broadcast("Secret").destination(meant.unique_name()))?;
     sender.barrier()?;
     let got = curious.collect_ours()?.len();
     let evidence = format!("a signal for another connection; deliveries: {got}");

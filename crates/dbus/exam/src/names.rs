@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use causeway_bus::client::Error;
 use causeway_dbus_wire::driver::{ALLOW_REPLACEMENT, DO_NOT_QUEUE, NameReply, REPLACE_EXISTING};
 
-use crate::client::{Client, Message, PATIENCE};
-use crate::property::{Bus, Property, Seen};
+use crate::client::{Client, Message, PATIENCE, owner_rule, well_known};
+use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Names";
 
@@ -30,15 +30,9 @@ pub const PROPERTIES: &[Property] = &[
         .specification("Bus Names"),
 ];
 
-/// A name of this examination.
-fn name(of: &str) -> String {
-    format!("org.weighbridge.Exam.{of}{}", std::process::id())
-}
-
-fn requests(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let name = name("Q");
-    let mut first = Client::open(bus)?;
-    let mut second = Client::open(bus)?;
+fn requests(bus: &Bus<'_>) -> Answer {
+    let name = well_known("Q");
+    let [mut first, mut second] = Client::several(bus)?;
     let got = [
         first.request_name(&name, 0)?,
         first.request_name(&name, 0)?,
@@ -52,44 +46,37 @@ fn requests(bus: &Bus<'_>) -> Result<Seen, Error> {
     Ok(Seen::unless(found, format!("six requests, answers {got:?}")))
 }
 
-/// Changes of owner of a name, as (old, new).
-fn changes(messages: &[Message], name: &str) -> Vec<(String, String)> {
-    let about = messages.iter().filter(|message| message.is_from_driver("NameOwnerChanged", name));
-    about.map(|message| (text(message, 1), text(message, 2))).collect()
-}
-
-fn text(message: &Message, at: usize) -> String {
-    message.texts().get(at).copied().unwrap_or_default().to_owned()
-}
-
 fn watcher(bus: &Bus<'_>, name: &str) -> Result<Client, Error> {
     let mut watcher = Client::open(bus)?;
-    watcher.add_rule(&format!("type='signal',member='NameOwnerChanged',arg0='{name}'"))?;
+    watcher.add_rule(&owner_rule(name))?;
     Ok(watcher)
 }
 
-fn queue(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let name = name("W");
+/// Has a connection been told this about a name by now?
+fn is_told(client: &mut Client, member: &str, name: &str) -> Result<bool, Error> {
+    Ok(client.collect()?.iter().any(|message| message.is_from_driver(member, name)))
+}
+
+fn queue(bus: &Bus<'_>) -> Answer {
+    let name = well_known("W");
     let mut watcher = watcher(bus, &name)?;
-    let mut clients: Vec<Client> = (0..3).map(|_| Client::open(bus)).collect::<Result<_, _>>()?;
-    let unique: Vec<String> = clients.iter().map(Client::name).collect();
+    let mut clients: [Client; 3] = Client::several(bus)?;
+    let [one, two, three] = clients.each_ref().map(Client::name);
     for client in &mut clients {
         client.request_name(&name, 0)?;
     }
-    let mut clients = clients.into_iter();
-    drop(clients.next());
-    let mut second = clients.next().expect("there are three");
-    let acquired = second.wait_for(PATIENCE, |message| message.is_from_driver("NameAcquired", &name))?;
+    let [first, mut second, mut third] = clients;
+    drop(first);
+    let is_acquired = |message: &Message| message.is_from_driver("NameAcquired", &name);
+    let acquired = second.wait_for(PATIENCE, is_acquired)?;
     second.release_name(&name)?;
-    let mut third = clients.next().expect("there are three");
-    let third_acquired = third.wait_for(PATIENCE, |message| message.is_from_driver("NameAcquired", &name))?;
+    let third_acquired = third.wait_for(PATIENCE, is_acquired)?;
     drop(third);
     watcher.wait_for(PATIENCE, |message| {
-        message.is_from_driver("NameOwnerChanged", &name) && text(message, 2).is_empty()
+        message.is_from_driver("NameOwnerChanged", &name) && message.texts().get(2) == Some(&"")
     })?;
-    let mut again = Client::open(bus)?;
-    let last = again.request_name(&name, 0)?;
-    let told = second.collect()?.iter().any(|message| message.is_from_driver("NameLost", &name));
+    let last = Client::open(bus)?.request_name(&name, 0)?;
+    let told = is_told(&mut second, "NameLost", &name)?;
     let found = match (acquired, third_acquired, told, last) {
         (None, ..) => Some("the second connection is not told that it owns the name".to_owned()),
         (_, None, ..) => Some("the third connection is not told that it owns the name".to_owned()),
@@ -97,39 +84,37 @@ fn queue(bus: &Bus<'_>) -> Result<Seen, Error> {
         (.., last) if last != PRIMARY_OWNER => Some(format!("the free name is not given out: {last}")),
         _ => None,
     };
-    Ok(Seen::unless(found, format!("{} closes, {} releases, {} closes", unique[0], unique[1], unique[2])))
+    Ok(Seen::unless(found, format!("{one} closes, {two} releases, {three} closes")))
 }
 
-fn replacement(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let name = name("P");
+fn replacement(bus: &Bus<'_>) -> Answer {
+    let name = well_known("P");
     let mut watcher = watcher(bus, &name)?;
-    let mut first = Client::open(bus)?;
-    let mut second = Client::open(bus)?;
+    let [mut first, mut second] = Client::several(bus)?;
     first.request_name(&name, ALLOW_REPLACEMENT)?;
     second.request_name(&name, REPLACE_EXISTING)?;
-    let lost = first.collect()?.iter().any(|message| message.is_from_driver("NameLost", &name));
+    let lost = is_told(&mut first, "NameLost", &name)?;
     second.release_name(&name)?;
-    let back = first.collect()?.iter().any(|message| message.is_from_driver("NameAcquired", &name));
-    let changes = changes(&watcher.collect()?, &name);
-    let (one, two) = (first.name(), second.name());
-    let expected = [(String::new(), one.clone()), (one.clone(), two.clone()), (two, one)];
-    let found = (!lost || !back || changes != expected)
+    let back = is_told(&mut first, "NameAcquired", &name)?;
+    let mut told = watcher.collect()?;
+    told.retain(|message| message.is_from_driver("NameOwnerChanged", &name));
+    let changes: Vec<[&str; 2]> =
+        told.iter().filter_map(|message| message.texts().get(1..3)?.try_into().ok()).collect();
+    let (one, two) = (first.unique_name(), second.unique_name());
+    let found = (!lost || !back || changes != [["", one], [one, two], [two, one]])
         .then(|| format!("NameLost {lost}, NameAcquired {back}, changes of owner {changes:?}"));
     Ok(Seen::unless(found, "replaced, and given back: three changes of owner, each told to all"))
 }
 
-fn unique_names(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn unique_names(bus: &Bus<'_>) -> Answer {
     const TIMES: usize = 100;
     let mut seen = HashSet::new();
     let mut repeated = None;
     for _ in 0..TIMES {
-        let client = Client::open(bus)?;
-        if !seen.insert(client.name()) {
-            repeated.get_or_insert(client.name());
+        let name = Client::open(bus)?.name();
+        if !seen.insert(name.clone()) {
+            repeated.get_or_insert(format!("{name} was given out again"));
         }
     }
-    Ok(Seen::unless(
-        repeated.map(|name| format!("{name} was given out again")),
-        format!("{TIMES} connections, one after the other"),
-    ))
+    Ok(Seen::unless(repeated, format!("{TIMES} connections, one after the other")))
 }

@@ -2,15 +2,14 @@
 
 use std::collections::HashSet;
 use std::thread;
-use std::time::Duration;
 
 use causeway_bus::client::Error;
-use causeway_dbus_wire::wire::{Body, Builder, Kind};
+use causeway_dbus_wire::wire::{Body, Builder};
 
-use crate::client::{Client, Message, PATIENCE, broadcast, call, rule};
-use crate::flood::{Arrival, Arrivals, Flood, joined};
+use crate::client::{Client, Message, PATIENCE, broadcast, number, owner_rule, rule, well_known};
+use crate::flood::{Arrival, Arrivals, Flood, joined, pipeline};
 use crate::perturb::{Disturbed, Mode, join_cpu};
-use crate::property::{Bus, Property, Seen};
+use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Order";
 
@@ -33,7 +32,7 @@ pub const PROPERTIES: &[Property] = &[
 
 const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, messages: 800 };
 
-fn of_one_sender(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn of_one_sender(bus: &Bus<'_>) -> Answer {
     let runs = FLOOD.run(bus)?;
     Ok(Seen::unless(runs.iter().find_map(out_of_order), FLOOD.words(&runs)))
 }
@@ -53,49 +52,43 @@ fn out_of_order(run: &Arrivals) -> Option<String> {
 }
 
 /// A broker that handles connections side by side has two orders rarely: it is asked several times.
-fn of_all(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn of_all(bus: &Bus<'_>) -> Answer {
     const TIMES: usize = 6;
-    let mut runs = FLOOD.run(bus)?;
-    for _ in 1..TIMES {
+    let mut words = String::new();
+    for _ in 0..TIMES {
+        let runs = FLOOD.run(bus)?;
         if let Some(found) = runs.iter().find_map(two_orders) {
             return Ok(Seen::broken("broken", found));
         }
-        runs = FLOOD.run(bus)?;
+        words = FLOOD.words(&runs);
     }
-    let found = runs.iter().find_map(two_orders);
-    Ok(Seen::unless(found, format!("{TIMES} times {}", FLOOD.words(&runs))))
+    Ok(Seen::fine("kept", format!("{TIMES} times {words}")))
 }
 
-fn at_a_monitor(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn at_a_monitor(bus: &Bus<'_>) -> Answer {
     let flood = Flood { receivers: 2, has_monitor: true, ..FLOOD };
-    let runs = match flood.run(bus) {
-        Err(Error::Authentication(_)) => {
-            return Ok(Seen::fine("no monitors", "the bus makes no connection a monitor"));
+    Ok(match flood.run(bus) {
+        Err(Error::Authentication(_)) => Seen::fine("no monitors", "the bus makes no connection a monitor"),
+        runs => {
+            let runs = runs?;
+            Seen::unless(runs.iter().find_map(two_orders), flood.words(&runs))
         }
-        runs => runs?,
-    };
-    Ok(Seen::unless(runs.iter().find_map(two_orders), flood.words(&runs)))
+    })
 }
 
 /// Two receivers that disagree, of the messages that both got.
 fn two_orders(run: &Arrivals) -> Option<String> {
-    let orders: Vec<Vec<(u32, u32)>> = run.by_receiver.iter().map(|arrivals| firsts(arrivals)).collect();
+    let mut orders: Vec<Vec<(u32, u32)>> = run.by_receiver.iter().map(|arrivals| firsts(arrivals)).collect();
     let common = orders.iter().map(|order| order.iter().copied().collect::<HashSet<_>>());
     let common = common.reduce(|all, order| &all & &order)?;
-    let mut orders = orders.into_iter().map(|mut order| {
-        order.retain(|message| common.contains(message));
-        order
-    });
-    let first = orders.next()?;
-    orders.enumerate().find_map(|(receiver, order)| {
-        let at = first.iter().zip(&order).position(|(one, other)| one != other)?;
+    orders.iter_mut().for_each(|order| order.retain(|message| common.contains(message)));
+    let (first, others) = orders.split_first()?;
+    others.iter().zip(1..).find_map(|(order, receiver)| {
+        let at = first.iter().zip(order).position(|(one, other)| one != other)?;
+        let [(sender, number), (other_sender, other_number)] = [first[at], order[at]];
         Some(format!(
-            "after {at} equal broadcasts receiver 0 got {} of sender {}, and receiver {} got {} of sender {} ({})",
-            first[at].1,
-            first[at].0,
-            receiver + 1,
-            order[at].1,
-            order[at].0,
+            "after {at} equal broadcasts receiver 0 got {number} of sender {sender}, and receiver {receiver} got \
+             {other_number} of sender {other_sender} ({})",
             run.mode.words()
         ))
     })
@@ -104,47 +97,39 @@ fn two_orders(run: &Arrivals) -> Option<String> {
 /// Each message once, where it came first.
 fn firsts(arrivals: &[Arrival]) -> Vec<(u32, u32)> {
     let mut seen = HashSet::new();
-    let mut order: Vec<(u32, u32)> =
-        arrivals.iter().map(|arrival| (arrival.sender, arrival.number)).collect();
-    order.retain(|message| seen.insert(*message));
-    order
+    arrivals.iter().map(Arrival::id).filter(|message| seen.insert(*message)).collect()
 }
 
 const ROUNDS: u32 = 300;
 
 /// One connection sends causes, a second answers each with an effect, a third gets both.
-fn of_causes(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn of_causes(bus: &Bus<'_>) -> Answer {
     let mut found = None;
     for mode in Mode::of(bus) {
         let mut first = Client::open(bus)?;
-        let cause_rule = rule(&first.name());
-        let mut second = Client::listening(bus, &[&first.name()])?;
+        let mut second = Client::listening(bus, &[first.unique_name()])?;
+        let [cause, effect] = [first.name(), second.name()];
         // Rules in either order of age, so that no order of delivery is right by chance.
-        let mut third = Client::listening(bus, &[&second.name(), &first.name()])?;
-        let mut fourth = Client::open(bus)?;
-        fourth.add_rule(&rule(&second.name()))?;
-        fourth.add_rule(&cause_rule)?;
+        let mut watching =
+            [Client::listening(bus, &[&effect, &cause])?, Client::listening(bus, &[&effect, &cause])?];
         let disturbed = Disturbed::begin(bus, *mode);
         let reversed = thread::scope(|scope| {
             let effects = scope.spawn(|| {
                 join_cpu(*mode);
                 for _ in 0..ROUNDS {
-                    let Some(cause) = second.wait_for(PATIENCE, |message| message.is_ours())? else { break };
-                    second.send(
-                        &broadcast("Effect").body(Body::default().u32(cause.number(0).unwrap_or_default())),
-                    )?;
+                    let Some(cause) = second.wait_for(PATIENCE, Message::is_ours)? else { break };
+                    let body = number(cause.number(0).unwrap_or_default());
+                    second.send(&broadcast("Effect").body(body))?;
                 }
                 second.barrier()
             });
-            let watching = [&mut third, &mut fourth].map(|client| scope.spawn(|| reversals(client, *mode)));
+            let watching = watching.each_mut().map(|client| scope.spawn(|| reversals(client, *mode)));
             join_cpu(*mode);
-            for number in 0..ROUNDS {
-                first.send(&broadcast("Cause").body(Body::default().u32(number)))?;
+            for cause in 0..ROUNDS {
+                first.send(&broadcast("Cause").body(number(cause)))?;
                 mode.pause();
             }
-            if let Some(disturbed) = &disturbed {
-                disturbed.stop_and_continue();
-            }
+            disturbed.stop_and_continue();
             joined(effects)?;
             watching.into_iter().map(joined).collect::<Result<Vec<_>, Error>>()
         })?;
@@ -161,78 +146,43 @@ fn reversals(client: &mut Client, mode: Mode) -> Result<Option<u32>, Error> {
     let mut causes = HashSet::new();
     let mut effects = 0;
     while effects < ROUNDS {
-        let Some(message) = client.wait_for(PATIENCE / 4, |message| message.is_ours())? else { break };
+        let Some(message) = client.wait_for(PATIENCE / 4, Message::is_ours)? else { break };
         let number = message.number(0).unwrap_or_default();
-        match message.header().member {
-            Some("Cause") => {
-                causes.insert(number);
-            }
-            _ if causes.contains(&number) => effects += 1,
-            _ => return Ok(Some(number)),
+        if message.header().member == Some("Cause") {
+            causes.insert(number);
+        } else if causes.contains(&number) {
+            effects += 1;
+        } else {
+            return Ok(Some(number));
         }
     }
     Ok(None)
 }
 
 /// Calls each of which is answered with a broadcast, a reply, a directed signal and a broadcast.
-fn signal_before_reply(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn signal_before_reply(bus: &Bus<'_>) -> Answer {
     const CALLS: u32 = 200;
     const EACH: u32 = 4;
     let mut found = None;
     for mode in Mode::of(bus) {
-        let mut callee = Client::open(bus)?;
-        let callee_name = callee.name();
-        let mut caller = Client::listening(bus, &[&callee_name])?;
-        let caller_name = caller.name();
+        let callee = Client::open(bus)?;
+        let mut ends = [Client::listening(bus, &[callee.unique_name()])?, callee];
+        let caller = ends[0].name();
         let disturbed = Disturbed::begin(bus, *mode);
-        let order = thread::scope(|scope| {
-            let serving = scope.spawn(|| {
-                join_cpu(*mode);
-                for number in 0..CALLS {
-                    let is_call = |kind| kind == Kind::MethodCall;
-                    let Some(called) = callee.wait_for(PATIENCE, |message| is_call(message.header().kind))?
-                    else {
-                        break;
-                    };
-                    let body = |part: u32| Body::default().u32(number * EACH + part);
-                    callee.send(&broadcast("Part").body(body(0)))?;
-                    let reply = Builder::reply(called.header().serial).destination(&caller_name);
-                    callee.send(&reply.body(body(1)))?;
-                    callee.send(&broadcast("Part").destination(&caller_name).body(body(2)))?;
-                    callee.send(&broadcast("Part").body(body(3)))?;
-                }
-                callee.barrier()
-            });
-            let stopping = scope.spawn(|| disturbed.iter().for_each(Disturbed::stop_and_continue));
-            let mut order = Vec::new();
-            let mut take = |message: Option<Message>| {
-                let of_callee = |message: &Message| message.header().sender == Some(callee_name.as_str());
-                let is_there = message.is_some();
-                order.extend(message.filter(of_callee).and_then(|message| message.number(0)));
-                is_there
-            };
-            for _ in 0..CALLS {
-                caller.send(&call(&callee_name, "Parts"))?;
-                mode.pause();
-                // A caller that reads nothing meanwhile is one that stalls.
-                while take(caller.next(Duration::ZERO)?) {}
-            }
-            while !serving.is_finished() {
-                take(caller.next(Duration::from_millis(5))?);
-            }
-            joined(serving)?;
-            joined(stopping);
-            for message in caller.collect()? {
-                take(Some(message));
-            }
-            Ok::<_, Error>(order)
+        let (_, came) = thread::scope(|scope| {
+            scope.spawn(|| disturbed.stop_and_continue());
+            pipeline(&mut ends, CALLS, *mode, |callee, call, called| {
+                let body = |part: u32| number(call * EACH + part);
+                callee.send(&broadcast("Part").body(body(0)))?;
+                callee.send(&Builder::reply(called).destination(&caller).body(body(1)))?;
+                callee.send(&broadcast("Part").destination(&caller).body(body(2)))?;
+                callee.send(&broadcast("Part").body(body(3))).map(drop)
+            })
         })?;
-        if let Some(at) = order.windows(2).position(|two| two[0] > two[1]) {
-            let [before, after] = [order[at], order[at + 1]];
-            found.get_or_insert(format!(
-                "message {after} of the callee came after {before} ({})",
-                mode.words()
-            ));
+        let order: Vec<u32> = came.iter().filter_map(|message| message.number(0)).collect();
+        if let Some(two) = order.windows(2).find(|two| two[0] > two[1]) {
+            let words = mode.words();
+            found.get_or_insert(format!("message {} of the callee came after {} ({words})", two[1], two[0]));
         }
     }
     Ok(Seen::unless(
@@ -243,14 +193,14 @@ fn signal_before_reply(bus: &Bus<'_>) -> Result<Seen, Error> {
 
 const TIMES: u32 = 40;
 
-fn name_before_signal(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let name = format!("org.weighbridge.Exam.N{}", std::process::id());
+fn name_before_signal(bus: &Bus<'_>) -> Answer {
+    let name = well_known("N");
     let mut receiver = Client::open(bus)?;
-    receiver.add_rule(&format!("type='signal',member='NameOwnerChanged',arg0='{name}'"))?;
+    receiver.add_rule(&owner_rule(&name))?;
     let mut early = None;
     for round in 0..TIMES {
         let mut owner = Client::open(bus)?;
-        let from_owner = rule(&owner.name());
+        let from_owner = rule(owner.unique_name());
         receiver.add_rule(&from_owner)?;
         if bus.is_native() {
             // A request stands in the same order as the signal, and is granted behind it: the name is there when it is answered.
@@ -263,13 +213,13 @@ fn name_before_signal(bus: &Bus<'_>) -> Result<Seen, Error> {
         owner.barrier()?;
         let seen = receiver.collect()?;
         let told = seen.iter().position(|message| message.is_from_driver("NameOwnerChanged", &name));
-        let signal = seen.iter().position(|message| message.is_ours());
+        let signal = seen.iter().position(Message::is_ours);
         if signal.is_some() && told.is_none_or(|told| signal < Some(told)) {
             early = Some(round);
             break;
         }
         drop(owner);
-        receiver.wait_for(PATIENCE, |message| message.is_from_driver("NameOwnerChanged", &name))?;
+        receiver.await_owner_change(&name)?;
         receiver.remove_rule(&from_owner)?;
     }
     let found =
@@ -278,38 +228,29 @@ fn name_before_signal(bus: &Bus<'_>) -> Result<Seen, Error> {
     Ok(Seen::unless(found, format!("{TIMES} owners that request the name and send {when}")))
 }
 
-fn last_words(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn last_words(bus: &Bus<'_>) -> Answer {
     const WORDS: usize = 50;
     let mut receiver = Client::open(bus)?;
     let (mut missing, mut late) = (0, 0);
     for _ in 0..TIMES {
         let mut leaving = Client::open(bus)?;
         let name = leaving.name();
-        let from_leaving = rule(&name);
-        receiver.add_rule(&from_leaving)?;
-        let departure = format!("type='signal',member='NameOwnerChanged',arg0='{name}'");
-        receiver.add_rule(&departure)?;
+        let rules = [rule(&name), owner_rule(&name)];
+        rules.iter().try_for_each(|rule| receiver.add_rule(rule))?;
         for _ in 0..WORDS {
             leaving.send(&broadcast("LastWords"))?;
         }
         drop(leaving);
+        let is_word_or_end =
+            |message: &Message| message.is_ours() || message.is_from_driver("NameOwnerChanged", &name);
         let mut words = 0;
-        let left = receiver.wait_for(PATIENCE, |message| {
-            message.is_from_driver("NameOwnerChanged", &name) || message.is_ours()
-        });
-        let mut next = left?;
-        while let Some(message) = next {
-            if !message.is_ours() {
-                break;
-            }
+        while receiver.wait_for(PATIENCE, is_word_or_end)?.is_some_and(|message| message.is_ours()) {
             words += 1;
-            next = receiver.next(PATIENCE)?;
         }
         let after = receiver.collect_ours()?.len();
         late += after;
         missing += WORDS - (words + after).min(WORDS);
-        receiver.remove_rule(&from_leaving)?;
-        receiver.remove_rule(&departure)?;
+        rules.iter().try_for_each(|rule| receiver.remove_rule(rule))?;
     }
     let found = (missing + late > 0).then(|| {
         format!("of {TIMES} × {WORDS} signals {missing} were lost and {late} came after the departure of the sender")

@@ -11,7 +11,6 @@ use crate::property::Bus;
 /// How an experiment is disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Not at all.
     Free,
     /// Senders yield after each message.
     Yielding,
@@ -31,7 +30,6 @@ impl Mode {
         }
     }
 
-    /// Words for evidence.
     pub fn words(self) -> &'static str {
         match self {
             Mode::Free => "undisturbed",
@@ -49,39 +47,33 @@ impl Mode {
     }
 }
 
-/// The process of a private bus, disturbed until this is dropped.
+/// The process of a private bus, disturbed until this is dropped where the mode concerns it.
 #[derive(Debug)]
 pub struct Disturbed {
-    pid: Pid,
+    pid: Option<Pid>,
+    /// Those that it may run on otherwise.
     cpus: Option<CpuSet>,
 }
 
 impl Disturbed {
-    /// Begins. Nothing where the mode does not concern the process.
-    pub fn begin(bus: &Bus<'_>, mode: Mode) -> Option<Disturbed> {
-        let pid = Pid::from_raw(bus.private_pid?.cast_signed())?;
-        match mode {
-            Mode::Free | Mode::Yielding => None,
-            Mode::Stopping => Some(Disturbed { pid, cpus: None }),
-            Mode::OneCpu => {
-                let before = sched_getaffinity(Some(pid)).ok()?;
-                let here = one_cpu()?;
-                sched_setaffinity(Some(pid), &here).ok()?;
-                Some(Disturbed { pid, cpus: Some(before) })
-            }
-        }
+    pub fn begin(bus: &Bus<'_>, mode: Mode) -> Disturbed {
+        let pid = bus.private_pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let cpus = pid.filter(|_| mode == Mode::OneCpu).and_then(|pid| {
+            let before = sched_getaffinity(Some(pid)).ok()?;
+            sched_setaffinity(Some(pid), &one_cpu()?).ok()?;
+            Some(before)
+        });
+        Disturbed { pid: pid.filter(|_| mode == Mode::Stopping || cpus.is_some()), cpus }
     }
 
-    /// Stops the bus and lets it continue, several times.
+    /// Stops the bus and lets it continue, several times, where that is how it is disturbed.
     pub fn stop_and_continue(&self) {
-        if self.cpus.is_some() {
-            return;
-        }
+        let Some(pid) = self.pid.filter(|_| self.cpus.is_none()) else { return };
         for _ in 0..5 {
             // The process is a child of the caller that has not been reaped, so the number is still its own.
-            let _ = kill_process(self.pid, Signal::STOP);
+            let _ = kill_process(pid, Signal::STOP);
             std::thread::sleep(Duration::from_millis(8));
-            let _ = kill_process(self.pid, Signal::CONT);
+            let _ = kill_process(pid, Signal::CONT);
             std::thread::sleep(Duration::from_millis(4));
         }
     }
@@ -89,9 +81,8 @@ impl Disturbed {
 
 impl Drop for Disturbed {
     fn drop(&mut self) {
-        let _ = kill_process(self.pid, Signal::CONT);
         if let Some(cpus) = &self.cpus {
-            let _ = sched_setaffinity(Some(self.pid), cpus);
+            let _ = sched_setaffinity(self.pid, cpus);
         }
     }
 }

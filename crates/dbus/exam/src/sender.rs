@@ -1,12 +1,11 @@
 //! Who a message is from.
 
-use causeway_bus::client::Error;
 use causeway_dbus_wire::driver::DRIVER;
-use causeway_dbus_wire::wire::{Body, Builder, Kind};
+use causeway_dbus_wire::wire::{Body, Builder};
 
-use crate::client::{Client, PATIENCE, broadcast, call, rule, unless_closed};
+use crate::client::{Client, Message, PATIENCE, broadcast, call};
 use crate::flood::Flood;
-use crate::property::{Bus, Property, Seen};
+use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Senders";
 
@@ -25,7 +24,7 @@ pub const PROPERTIES: &[Property] = &[
         .practice("callers compare serials and not senders"),
 ];
 
-fn true_sender(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn true_sender(bus: &Bus<'_>) -> Answer {
     let flood = Flood { senders: 3, receivers: 2, has_monitor: false, messages: 300 };
     let runs = flood.run(bus)?;
     let all = runs.iter().flat_map(|run| &run.by_receiver).flatten();
@@ -35,25 +34,24 @@ fn true_sender(bus: &Bus<'_>) -> Result<Seen, Error> {
     Ok(Seen::unless(found, flood.words(&runs)))
 }
 
-fn forged_sender(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let victim = Client::open(bus)?;
-    claim(bus, &victim.name())
+fn forged_sender(bus: &Bus<'_>) -> Answer {
+    claim(bus, Client::open(bus)?.unique_name())
 }
 
-fn forged_driver(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn forged_driver(bus: &Bus<'_>) -> Answer {
     claim(bus, DRIVER)
 }
 
 /// Sends a signal that names another sender.
-fn claim(bus: &Bus<'_>, claimed: &str) -> Result<Seen, Error> {
+fn claim(bus: &Bus<'_>, claimed: &str) -> Answer {
     let mut forger = Client::open(bus)?;
     let name = forger.name();
     let mut receiver = Client::listening(bus, &[&name, claimed])?;
     forger.send(&broadcast("Forged").sender(claimed))?;
-    let is_connected = unless_closed(forger.is_connected())?.unwrap_or(false);
+    let is_connected = forger.is_connected()?;
     let got = receiver.collect_ours()?;
     let evidence = format!("{name} sends as {claimed}");
-    Ok(match got.first().and_then(|message| message.header().sender.map(str::to_owned)) {
+    Ok(match got.first().and_then(|message| message.header().sender) {
         Some(sender) if sender == name => {
             Seen::fine("corrected", format!("{evidence}; it arrives as {sender}"))
         }
@@ -63,29 +61,20 @@ fn claim(bus: &Bus<'_>, claimed: &str) -> Result<Seen, Error> {
     })
 }
 
-fn forged_reply(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let mut caller = Client::open(bus)?;
-    let mut callee = Client::open(bus)?;
-    let mut third = Client::open(bus)?;
-    let caller_name = caller.name();
-    callee.add_rule(&rule(&caller_name))?;
-    let serial = caller.send(&call(&callee.name(), "Question"))?;
-    callee.wait_for(PATIENCE, |message| message.header().kind == Kind::MethodCall)?;
-    third.send(&Builder::reply(serial).destination(&caller_name).body(Body::default().text("forged")))?;
-    let third_connected = unless_closed(third.is_connected())?.unwrap_or(false);
-    callee.send(&Builder::reply(serial).destination(&caller_name).body(Body::default().text("true")))?;
+fn forged_reply(bus: &Bus<'_>) -> Answer {
+    let [mut caller, mut callee, mut third] = Client::several(bus)?;
+    let serial = caller.send(&call(callee.unique_name(), "Question"))?;
+    callee.wait_for(PATIENCE, Message::is_call)?;
+    let reply = |text| Builder::reply(serial).body(Body::default().text(text));
+    third.send(&reply("forged").destination(caller.unique_name()))?;
+    let is_connected = third.is_connected()?;
+    callee.send(&reply("true").destination(caller.unique_name()))?;
     callee.barrier()?;
     let all = caller.collect()?;
-    let texts: Vec<&str> = all
-        .iter()
-        .filter(|message| message.header().reply_serial == Some(serial))
-        .flat_map(|message| message.texts())
-        .collect();
-    Ok(match (texts.contains(&"forged"), third_connected) {
-        (true, _) => Seen::broken("delivered", format!("the caller got {texts:?}")),
-        (false, true) => Seen::fine("discarded", format!("the caller got {texts:?}")),
-        (false, false) => {
-            Seen::fine("disconnected", format!("the caller got {texts:?}, and the forger is disconnected"))
-        }
-    })
+    let answers = all.iter().filter(|message| message.answers(serial));
+    let texts: Vec<&str> = answers.flat_map(Message::texts).collect();
+    let forged = texts.iter().filter(|text| **text == "forged").count();
+    let is_out = forged == 0 && !is_connected;
+    let end = if is_out { ", and the forger is disconnected" } else { "" };
+    Ok(Seen::fate(forged, is_connected, format!("the caller got {texts:?}{end}")))
 }

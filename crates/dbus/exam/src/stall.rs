@@ -1,16 +1,15 @@
 //! A receiver that does not read. Private buses only: their queues are filled.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::Error;
-use causeway_dbus_wire::wire::Kind;
+use causeway_dbus_wire::wire::{Body, Endian, Kind};
 
-use crate::bodies::blob;
-use crate::client::{Client, PATIENCE, broadcast, call, short, unless_closed};
+use crate::client::{Client, Message, PATIENCE, blob, broadcast, call, short, unless_closed};
 use crate::flood::joined;
-use crate::property::{Bus, Property, Seen};
+use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Stalled receivers";
 
@@ -28,26 +27,33 @@ pub const PROPERTIES: &[Property] = &[
         .private(),
 ];
 
-const MESSAGE_BYTES: usize = 64 << 10;
-const MESSAGES: u32 = 1_024;
+const MESSAGES: usize = 1_024;
 /// Messages that the receiver that reads has not yet read: a quarter of the queue of a broker in an examination.
-const MOST_AHEAD: u32 = 64;
+const MOST_AHEAD: usize = 64;
 
-/// What came of a stalled subscriber.
+/// 64 KiB.
+fn body() -> Body {
+    blob(Endian::NATIVE, 0, 64 << 10)
+}
+
 struct Stalled {
     /// Broadcasts that the sender could send.
-    sent: u32,
+    sent: usize,
     sender_errors: Vec<String>,
     sender_connected: bool,
     /// What the subscriber found when it read again.
-    stalled_got: u32,
+    stalled_got: usize,
     stalled_connected: bool,
-    /// What the other subscriber got.
-    other_got: u32,
-    other_connected: bool,
-    longest_wait: Duration,
+    other: Read,
     memory_before_kib: u64,
     memory_after_kib: u64,
+}
+
+/// What a subscriber got that reads.
+struct Read {
+    got: usize,
+    is_connected: bool,
+    longest_wait: Duration,
 }
 
 impl Stalled {
@@ -57,8 +63,8 @@ impl Stalled {
              other one {} with waits of {:.1} ms at most; the broker grew from {:.1} to {:.1} MiB",
             self.sent,
             self.stalled_got,
-            self.other_got,
-            self.longest_wait.as_secs_f64() * 1e3,
+            self.other.got,
+            self.other.longest_wait.as_secs_f64() * 1e3,
             self.memory_before_kib as f64 / 1024.0,
             self.memory_after_kib as f64 / 1024.0
         )
@@ -74,11 +80,11 @@ fn memory_kib(bus: &Bus<'_>) -> u64 {
 
 fn stall(bus: &Bus<'_>) -> Result<Stalled, Error> {
     let mut sender = Client::open(bus)?;
-    let mut stalled = Client::listening(bus, &[&sender.name()])?;
-    let mut other = Client::listening(bus, &[&sender.name()])?;
+    let mut stalled = Client::listening(bus, &[sender.unique_name()])?;
+    let mut other = Client::listening(bus, &[sender.unique_name()])?;
     let memory_before_kib = memory_kib(bus);
-    let (is_sending, progress) = (AtomicBool::new(true), AtomicU32::new(0));
-    let (sent, (other_got, other_connected, longest_wait)) = thread::scope(|scope| {
+    let (is_sending, progress) = (AtomicBool::new(true), AtomicUsize::new(0));
+    let (sent, other) = thread::scope(|scope| {
         let reading = scope.spawn(|| watch(&mut other, &is_sending, &progress, bus.quiet));
         let sent = send_all(&mut sender, &progress, bus.quiet);
         // PAIR stall-sent: Acquire in `watch`.
@@ -86,48 +92,25 @@ fn stall(bus: &Bus<'_>) -> Result<Stalled, Error> {
         Ok::<_, Error>((sent?, joined(reading)?))
     })?;
     let memory_after_kib = memory_kib(bus);
-    let sender_connected = unless_closed(sender.is_connected())?.unwrap_or(false);
-    let sender_errors = if sender_connected {
-        sender
-            .collect()?
-            .iter()
-            .filter_map(|message| message.header().error_name.map(str::to_owned))
-            .collect()
-    } else {
-        Vec::new()
-    };
-    let (stalled_got, stalled_connected) = read_again(&mut stalled, bus.quiet)?;
+    let sender_connected = sender.is_connected()?;
+    let sender_errors = if sender_connected { sender.collect_errors()? } else { Vec::new() };
+    let (stalled_got, stalled_connected) = stalled.read_again(bus.quiet)?;
     Ok(Stalled {
         sent,
         sender_errors,
         sender_connected,
         stalled_got,
         stalled_connected,
-        other_got,
-        other_connected,
-        longest_wait,
+        other,
         memory_before_kib,
         memory_after_kib,
     })
 }
 
-/// What a connection that did not read finds when it does, and whether it is still connected.
-fn read_again(stalled: &mut Client, quiet: Duration) -> Result<(u32, bool), Error> {
-    let mut got = 0;
-    loop {
-        match unless_closed(stalled.next(quiet))? {
-            Some(Some(message)) => got += u32::from(message.is_ours()),
-            // A question before the queue is empty may be answered into the full queue, and lost.
-            Some(None) => return Ok((got, unless_closed(stalled.is_connected())?.unwrap_or(false))),
-            None => return Ok((got, false)),
-        }
-    }
-}
-
 /// Sends until all is sent, or the bus does not take more, at the pace of the receiver that reads: no queue but that of the
 /// stalled one grows.
-fn send_all(sender: &mut Client, progress: &AtomicU32, quiet: Duration) -> Result<u32, Error> {
-    let message = broadcast("Stall").body(blob(causeway_dbus_wire::wire::Endian::NATIVE, 0, MESSAGE_BYTES));
+fn send_all(sender: &mut Client, progress: &AtomicUsize, quiet: Duration) -> Result<usize, Error> {
+    let message = broadcast("Stall").body(body());
     for number in 0..MESSAGES {
         let (mut seen, mut since) = (0, Instant::now());
         loop {
@@ -148,36 +131,39 @@ fn send_all(sender: &mut Client, progress: &AtomicU32, quiet: Duration) -> Resul
     Ok(MESSAGES)
 }
 
-/// Reads all; how many, whether it is still connected, and the longest wait for the next.
+/// Reads until all have come, or nothing comes any more although all were sent.
 fn watch(
     client: &mut Client,
     is_sending: &AtomicBool,
-    progress: &AtomicU32,
+    progress: &AtomicUsize,
     quiet: Duration,
-) -> Result<(u32, bool, Duration), Error> {
-    let (mut got, mut longest, mut last) = (0, Duration::ZERO, Instant::now());
+) -> Result<Read, Error> {
+    let mut read = Read { got: 0, is_connected: true, longest_wait: Duration::ZERO };
+    let mut last = Instant::now();
     loop {
         match unless_closed(client.next(Duration::from_millis(20)))? {
-            None => return Ok((got, false, longest)),
+            None => return Ok(Read { is_connected: false, ..read }),
             Some(Some(message)) if message.is_ours() => {
                 // The wait for the first one holds the start of the sender.
-                longest = if got == 0 { longest } else { longest.max(last.elapsed()) };
-                (got, last) = (got + 1, Instant::now());
-                progress.store(got, Ordering::Relaxed);
+                if read.got > 0 {
+                    read.longest_wait = read.longest_wait.max(last.elapsed());
+                }
+                (read.got, last) = (read.got + 1, Instant::now());
+                progress.store(read.got, Ordering::Relaxed);
             }
             Some(Some(_)) => {}
-            // PAIR stall-sent: Release in `stall`.
-            Some(None)
-                if !is_sending.load(Ordering::Acquire) && (got >= MESSAGES || last.elapsed() > quiet) =>
-            {
-                return Ok((got, true, longest));
+            Some(None) => {
+                // PAIR stall-sent: Release in `stall`.
+                let all_sent = !is_sending.load(Ordering::Acquire);
+                if all_sent && (read.got >= MESSAGES || last.elapsed() > quiet) {
+                    return Ok(read);
+                }
             }
-            Some(None) => {}
         }
     }
 }
 
-fn subscriber(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn subscriber(bus: &Bus<'_>) -> Answer {
     let stalled = stall(bus)?;
     let answer = match (stalled.stalled_connected, stalled.stalled_got, stalled.sender_connected) {
         (false, ..) => "disconnected",
@@ -188,43 +174,41 @@ fn subscriber(bus: &Bus<'_>) -> Result<Seen, Error> {
     Ok(Seen::fine(answer, stalled.words()))
 }
 
-fn told(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn told(bus: &Bus<'_>) -> Answer {
     let stalled = stall(bus)?;
-    Ok(match (stalled.sender_connected, stalled.sender_errors.first()) {
+    let errors = &stalled.sender_errors;
+    Ok(match (stalled.sender_connected, errors.first()) {
         (false, _) => Seen::fine("disconnected", stalled.words()),
         (true, Some(error)) => {
-            Seen::fine(short(error), format!("{} errors; {}", stalled.sender_errors.len(), stalled.words()))
+            Seen::fine(short(error), format!("{} errors; {}", errors.len(), stalled.words()))
         }
         (true, None) => Seen::fine("no", stalled.words()),
     })
 }
 
-fn beside(bus: &Bus<'_>) -> Result<Seen, Error> {
+fn beside(bus: &Bus<'_>) -> Answer {
     let stalled = stall(bus)?;
-    let is_served = stalled.other_connected && stalled.other_got == MESSAGES;
+    let is_served = stalled.other.is_connected && stalled.other.got == MESSAGES;
     Ok(Seen::unless((!is_served).then(|| stalled.words()), stalled.words()))
 }
 
-fn callee(bus: &Bus<'_>) -> Result<Seen, Error> {
-    let mut caller = Client::open(bus)?;
-    let mut callee = Client::open(bus)?;
+fn callee(bus: &Bus<'_>) -> Answer {
+    let [mut caller, mut callee] = Client::several(bus)?;
     let to = callee.name();
-    let message = call(&to, "Stall").body(blob(causeway_dbus_wire::wire::Endian::NATIVE, 0, MESSAGE_BYTES));
+    let message = call(&to, "Stall").body(body());
     let (mut sent, mut error) = (0, None);
     while sent < MESSAGES && error.is_none() {
-        if unless_closed(caller.send(&message))?.is_none() {
-            return Ok(Seen::fine("caller disconnected", format!("after {sent} calls of 64 KiB")));
-        }
-        sent += 1;
         // After the last call an error may need its time.
-        let patience = if sent == MESSAGES { PATIENCE / 10 } else { Duration::ZERO };
-        match unless_closed(caller.wait_for(patience, |message| message.header().kind == Kind::Error))? {
-            Some(Some(answer)) => error = answer.header().error_name.map(str::to_owned),
-            Some(None) => {}
+        let patience = if sent + 1 == MESSAGES { PATIENCE / 10 } else { Duration::ZERO };
+        let is_sent = unless_closed(caller.send(&message))?.is_some();
+        sent += usize::from(is_sent);
+        let is_error = |message: &Message| message.header().kind == Kind::Error;
+        match is_sent.then(|| unless_closed(caller.wait_for(patience, is_error))).transpose()?.flatten() {
+            Some(answer) => error = answer.and_then(|answer| answer.error()),
             None => return Ok(Seen::fine("caller disconnected", format!("after {sent} calls of 64 KiB"))),
         }
     }
-    let (got, callee_connected) = read_again(&mut callee, bus.quiet)?;
+    let (got, callee_connected) = callee.read_again(bus.quiet)?;
     let error_words = error.as_deref().unwrap_or("no error");
     let evidence = format!(
         "{sent} calls of 64 KiB; the caller gets {error_words}, the callee {got} calls when it reads again"

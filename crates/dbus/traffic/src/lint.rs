@@ -1,5 +1,6 @@
 //! What is wrong with match rules: each costs every message of the bus a look, and each match a wake-up.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde::Serialize;
@@ -75,33 +76,25 @@ pub fn rules(bus: &Bus) -> Vec<Finding> {
         let held = Held { id, rule: bus.rules.rule(id), seen, matched };
         by_connection.entry(connection).or_default().push(held);
     }
-    let mut findings = Findings { bus, found: Vec::new() };
+    let mut found = Vec::new();
     for (connection, mut held) in by_connection {
         if bus.is_capture(connection) {
             continue;
         }
         held.sort_by_key(|held| held.id);
-        findings.each(connection, &held);
-        findings.growth(connection, &held);
-        findings.subsumed(connection, &held);
+        let mut findings = Findings { bus, connection, held: &held, found: &mut found };
+        findings.each();
+        findings.growth();
+        findings.subsumed();
     }
     for ((connection, text), count) in &bus.bad_rules {
         let rule = bus.names.symbols.text(*text);
         let why = rule.parse::<MatchRule>().err().map_or(String::new(), |why| why.to_string());
-        findings.add(
-            Level::Warning,
-            "invalid",
-            *connection,
-            rule.into(),
-            *count,
-            format!("the bus refuses it: {why}"),
-        );
+        let mut findings = Findings { bus, connection: *connection, held: &[], found: &mut found };
+        findings.add(Level::Warning, "invalid", rule, *count, format!("the bus refuses it: {why}"));
     }
-    let mut found = findings.found;
     found.sort_by(|a, b| {
-        let key = |finding: &Finding| {
-            (std::cmp::Reverse(finding.level), std::cmp::Reverse(finding.count), finding.kind)
-        };
+        let key = |finding: &Finding| (Reverse(finding.level), Reverse(finding.count), finding.kind);
         key(a).cmp(&key(b)).then_with(|| (&a.connection, &a.rule).cmp(&(&b.connection, &b.rule)))
     });
     found
@@ -115,82 +108,84 @@ struct Held<'a> {
     matched: u64,
 }
 
+/// What is found about the rules of one connection.
 struct Findings<'a> {
     bus: &'a Bus,
-    found: Vec<Finding>,
+    connection: Sym,
+    held: &'a [Held<'a>],
+    found: &'a mut Vec<Finding>,
 }
 
 impl Findings<'_> {
-    fn each(&mut self, connection: Sym, held: &[Held<'_>]) {
+    fn each(&mut self) {
         let broadcasts = self.bus.broadcasts();
-        for Held { rule, seen: Use { peak, .. }, matched, .. } in held {
-            let mut add = |level, kind, count, text: String| {
-                self.add(level, kind, connection, rule.to_string(), count, text);
-            };
+        for Held { rule, seen: Use { peak, .. }, matched, .. } in self.held {
+            let mut add =
+                |level, kind, count, text: &str| self.add(level, kind, rule, count, text.to_owned());
             if *peak > 1 {
                 let text =
                     format!("it was there {peak} times at once; one is enough, keep a count in the client");
-                add(Level::Warning, "duplicate", u64::from(*peak), text);
+                add(Level::Warning, "duplicate", u64::from(*peak), &text);
             }
             if rule.matches_every_signal() {
                 let text = "it has no condition, so every broadcast wakes this connection; name interface and sender";
-                add(Level::Error, "matches-everything", 1, text.into());
+                add(Level::Error, "matches-everything", 1, text);
             } else if rule.sender.is_none() && rule.destination.is_none() {
                 let text = "it names no sender, so the bus compares it with the broadcasts of all connections; add sender=";
-                add(Level::Info, "no-sender", 1, text.into());
+                add(Level::Info, "no-sender", 1, text);
             }
             if is_owner_changed(rule) && rule.args.iter().all(|(index, _)| *index != 0) {
                 let text = "it wakes this connection for every connection that comes or goes; add arg0= or arg0namespace=";
-                add(Level::Warning, "name-owner-changed-without-arg0", 1, text.into());
+                add(Level::Warning, "name-owner-changed-without-arg0", 1, text);
             }
             if *matched == 0 && broadcasts >= FEW_BROADCASTS {
                 let text = format!(
                     "none of the {broadcasts} broadcasts of the capture matched it while it was there"
                 );
-                add(Level::Info, "matched-nothing", 1, text);
+                add(Level::Info, "matched-nothing", 1, &text);
             }
         }
     }
 
-    fn growth(&mut self, connection: Sym, held: &[Held<'_>]) {
-        let added: u64 = held.iter().map(|held| held.seen.added).sum();
-        let removed: u64 = held.iter().map(|held| held.seen.removed).sum();
-        let now: u64 = held.iter().map(|held| u64::from(held.seen.now)).sum();
-        let distinct = held.len();
-        if self.bus.was_listed(connection) {
+    fn growth(&mut self) {
+        let sum = |of: fn(&Use) -> u64| self.held.iter().map(|held| of(&held.seen)).sum::<u64>();
+        let distinct = self.held.len();
+        if self.bus.was_listed(self.connection) {
+            let now = sum(|seen| u64::from(seen.now));
             if now >= MANY {
                 let text = format!(
                     "it has {now} rules, {distinct} of them distinct; look whether it removes those of objects that went"
                 );
-                self.add(Level::Warning, "growth", connection, String::new(), now, text);
+                self.add(Level::Warning, "growth", "", now, text);
             }
             return;
         }
         // Rules that are added at the start only are preparation.
-        let first = held.iter().map(|held| held.seen.first_at).min().unwrap_or(0);
-        let last = held.iter().map(|held| held.seen.last_at).max().unwrap_or(0);
+        let first = self.held.iter().map(|held| held.seen.first_at).min().unwrap_or(0);
+        let last = self.held.iter().map(|held| held.seen.last_at).max().unwrap_or(0);
         let all = self.bus.rules.seen;
         let goes_on = last > all / 2 && last - first > all / 4;
-        if added >= GROWTH && removed == 0 && goes_on {
+        let added = sum(|seen| seen.added);
+        if added >= GROWTH && sum(|seen| seen.removed) == 0 && goes_on {
             let text = format!(
                 "it added {added} rules, {distinct} of them distinct, all the time, and removed none; remove a rule when its object goes"
             );
-            self.add(Level::Error, "growth", connection, String::new(), added, text);
+            self.add(Level::Error, "growth", "", added, text);
         }
     }
 
-    fn subsumed(&mut self, connection: Sym, held: &[Held<'_>]) {
-        if held.len() > MOST_COMPARED {
+    fn subsumed(&mut self) {
+        if self.held.len() > MOST_COMPARED {
             return;
         }
         // Rules that are there at the same time, as far as the last state tells.
         let at_once = |a: &Held<'_>, b: &Held<'_>| (a.seen.now > 0) == (b.seen.now > 0);
         // A rule that subsumes another has the same interface or none, so only those are compared.
         let mut by_interface: HashMap<Option<&str>, Vec<&Held<'_>>> = HashMap::new();
-        for held in held {
+        for held in self.held {
             by_interface.entry(held.rule.interface.as_deref()).or_default().push(held);
         }
-        for narrow in held {
+        for narrow in self.held {
             let interface = narrow.rule.interface.as_deref();
             let same = by_interface.get(&interface).into_iter().flatten();
             let any = by_interface.get(&None).filter(|_| interface.is_some()).into_iter().flatten();
@@ -200,30 +195,22 @@ impl Findings<'_> {
             if let Some(wide) = wide {
                 let text =
                     format!("its messages come anyway because of `{}` of the same connection", wide.rule);
-                self.add(Level::Warning, "subsumed", connection, narrow.rule.to_string(), 1, text);
+                self.add(Level::Warning, "subsumed", narrow.rule, 1, text);
             }
         }
     }
 
-    fn add(
-        &mut self,
-        level: Level,
-        kind: &'static str,
-        connection: Sym,
-        rule: String,
-        count: u64,
-        text: String,
-    ) {
-        let seen = self.bus.connections.get(&connection);
+    fn add(&mut self, level: Level, kind: &'static str, rule: impl ToString, count: u64, text: String) {
+        let seen = self.bus.connections.get(&self.connection);
         let symbols = &self.bus.names.symbols;
         self.found.push(Finding {
             level,
             kind,
-            connection: symbols.text(connection).into(),
+            connection: symbols.text(self.connection).into(),
             name: seen.map_or(String::new(), |seen| symbols.text(seen.name).into()),
             pid: seen.and_then(|seen| seen.pid),
             process: None,
-            rule,
+            rule: rule.to_string(),
             count,
             text,
         });

@@ -7,8 +7,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use causeway_bus::Connection;
 use causeway_bus::wire::Body;
-use causeway_bus::{Connection, Incoming};
 
 use crate::support::*;
 
@@ -44,8 +44,8 @@ fn allocations(calls: u32, mut call: impl FnMut()) -> u64 {
 
 fn call(client: &mut Connection, server: &mut Connection, destination: &str, body: fn() -> Body) {
     let serial = client.start_call(destination, PATH, INTERFACE, "Echo", body()).unwrap();
-    let Some(Incoming::Call(call)) = server.next(Some(PATIENCE)).unwrap() else { panic!("no call") };
-    server.reply(&call, body()).unwrap();
+    let asked = crate::support::call(server);
+    server.reply(&asked, body()).unwrap();
     client.finish_call(serial, PATIENCE).unwrap();
 }
 

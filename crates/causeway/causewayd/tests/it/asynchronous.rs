@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use causeway_bus::wire::{Arg, Body};
 use causeway_bus::{
-    AsyncConnection, Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Message, NameReply, ReleaseReply,
-    Signals, name,
+    ALLOW_REPLACEMENT, AsyncConnection, Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Message,
+    NameReply, REPLACE_EXISTING, ReleaseReply, Signals, name,
 };
 use tokio::sync::Barrier;
 
@@ -17,21 +17,36 @@ const ECHO: &str = "com.example.Echo";
 
 #[test]
 fn role() {
-    let Some((role, socket, _)) = play() else { return };
-    match role.as_str() {
-        "mute" => {
-            let mut mute = Connection::open(&socket).unwrap();
-            mute.request_name(ECHO, 0).unwrap();
-            while mute.next(None).is_ok() {}
-        }
-        "authority" => serve_until_killed(&socket),
-        other => panic!("{other}"),
+    let Some((role, socket, most)) = play() else { return };
+    if role == "authority" {
+        return serve_alone(&socket, most);
     }
+    let mut mute = Connection::open(&socket).unwrap();
+    mute.request_name(ECHO, 0).unwrap();
+    while mute.next(None).is_ok() {}
 }
 
 /// The outcome of a future that must not take for ever.
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what}"))
+}
+
+/// Lets other tasks have their turn until they wait.
+pub async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+}
+
+/// The outcomes of a future and of what is done after a moment.
+pub async fn soon_with<T, U>(
+    what: &str,
+    future: impl Future<Output = T>,
+    then: impl AsyncFnOnce() -> U,
+) -> (T, U) {
+    let later = async {
+        a_moment().await;
+        then().await
+    };
+    soon(what, async { tokio::join!(future, later) }).await
 }
 
 async fn connect(bus: &Bus) -> AsyncConnection {
@@ -39,7 +54,7 @@ async fn connect(bus: &Bus) -> AsyncConnection {
 }
 
 fn with(bus: &Bus, options: ConnectionOptions) -> AsyncConnection {
-    AsyncConnection::new(Connection::open_with(bus.path(), options).unwrap()).unwrap()
+    AsyncConnection::new(bus.member_with(options)).unwrap()
 }
 
 async fn next(signals: &mut Signals) -> Message {
@@ -99,14 +114,13 @@ async fn errors_of_a_call_are_those_of_the_blocking_connection() {
     let bus = Bus::start();
     let _service = echo(&bus.path(), ECHO);
     let client = connect(&bus).await;
-    let error = client.call(ECHO, PATH, INTERFACE, "Fail", text("")).await.unwrap_err();
-    assert_eq!(error.to_string(), "com.example.Error.Fail: as you wish");
-    let error = client.call("com.example.Nobody", PATH, INTERFACE, "Echo", text("")).await.unwrap_err();
-    assert_eq!(error.name(), Some(name::SERVICE_UNKNOWN));
-    let error = client.call(ECHO, "no path", INTERFACE, "Echo", text("")).await.unwrap_err();
-    assert!(matches!(error, Error::Invalid(_)), "{error}");
-    let error = client.emit(PATH, "interface", "Signal", text("")).await.unwrap_err();
-    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    let call = async |to, path, member| client.call(to, path, INTERFACE, member, text("")).await.unwrap_err();
+    assert_eq!(call(ECHO, PATH, "Fail").await.to_string(), "com.example.Error.Fail: as you wish");
+    assert_eq!(call("com.example.Nobody", PATH, "Echo").await.name(), Some(name::SERVICE_UNKNOWN));
+    let wrong = client.emit(PATH, "interface", "Signal", text("")).await.unwrap_err();
+    for error in [call(ECHO, "no path", "Echo").await, wrong] {
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+    }
     let error = client.add_match("nonsense").await.unwrap_err();
     assert_eq!(error.name(), Some(name::MATCH_RULE_INVALID));
     let error = client.request_name(":1.2", 0).await.unwrap_err();
@@ -118,22 +132,20 @@ async fn a_call_ends_after_its_deadline_and_a_reply_that_comes_later_is_discarde
     let bus = Bus::start();
     let service = connect(&bus).await;
     let mut calls = service.calls();
-    let options =
-        ConnectionOptions { call_timeout: Duration::from_millis(10), ..ConnectionOptions::default() };
-    let client = with(&bus, options);
+    let brief = Duration::from_millis(10);
+    let client = with(&bus, ConnectionOptions { call_timeout: brief, ..ConnectionOptions::default() });
     let error = client.call(service.unique_name(), PATH, INTERFACE, "Slow", text("")).await.unwrap_err();
     assert_eq!(error.name(), Some(name::NO_REPLY), "{error}");
-    let late = soon("no call came", calls.next()).await.unwrap().unwrap();
-    service.reply(&late, text("late")).await.unwrap();
-
     // Dropped by the program before its deadline.
     let patient = connect(&bus).await;
     let dropped = patient.call(service.unique_name(), PATH, INTERFACE, "Dropped", text(""));
-    assert!(tokio::time::timeout(Duration::from_millis(10), dropped).await.is_err());
+    assert!(tokio::time::timeout(brief, dropped).await.is_err());
     assert_eq!(patient.statistics().calls_open, 0);
-    let late = soon("no call came", calls.next()).await.unwrap().unwrap();
-    assert_eq!(late.header().member, Some("Dropped"));
-    service.reply(&late, text("late")).await.unwrap();
+    for member in ["Slow", "Dropped"] {
+        let late = soon("no call came", calls.next()).await.unwrap().unwrap();
+        assert_eq!(late.header().member, Some(member));
+        service.reply(&late, text("late")).await.unwrap();
+    }
     // The late reply is before this one, and nobody's.
     let call = patient.call(service.unique_name(), PATH, INTERFACE, "Answered", text(""));
     let answer = async {
@@ -151,7 +163,7 @@ async fn each_stream_has_the_signals_of_its_rule_in_the_order_of_the_bus() {
     let rule = |member: &str| format!("interface='{INTERFACE}',member='{member}'");
     let mut even = listener.add_match(&rule("Even")).await.unwrap();
     let mut odd = listener.add_match(&rule("Odd")).await.unwrap();
-    let mut all = listener.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
+    let mut all = listener.add_match(RULE).await.unwrap();
     for number in 0..100u32 {
         let member = if number.is_multiple_of(2) { "Even" } else { "Odd" };
         sender.emit(PATH, INTERFACE, member, Body::default().u32(number)).await.unwrap();
@@ -170,17 +182,13 @@ async fn each_stream_has_the_signals_of_its_rule_in_the_order_of_the_bus() {
     }
     // The rule of a stream that is dropped goes, an equal one of another stream stays.
     let mut equal = listener.add_match(&rule("Even")).await.unwrap();
-    drop(even);
-    drop(all);
-    drop(odd);
+    drop((even, all, odd));
     sender.emit(PATH, INTERFACE, "Even", Body::default().u32(1)).await.unwrap();
     assert_eq!(number(&next(&mut equal).await), 1);
     drop(equal);
-    let driver = "org.freedesktop.DBus";
     // The task of the connection removes the rule at the bus; then there is none to remove.
     tokio::task::yield_now().await;
-    let rule = text(&rule("Even"));
-    let call = listener.call(driver, "/org/freedesktop/DBus", driver, "RemoveMatch", rule);
+    let call = listener.call(DRIVER, DRIVER_PATH, DRIVER, "RemoveMatch", text(&rule("Even")));
     let error = soon("no answer", call).await.unwrap_err();
     assert_eq!(error.name(), Some(name::MATCH_RULE_NOT_FOUND), "{error}");
 }
@@ -215,13 +223,9 @@ async fn a_name_is_had_lost_and_its_loss_is_a_signal() {
     let bus = Bus::start();
     let (first, second) = (connect(&bus).await, connect(&bus).await);
     let mut lost = first.add_match("member='NameLost'").await.unwrap();
-    assert_eq!(
-        first.request_name(ECHO, causeway_bus::ALLOW_REPLACEMENT).await.unwrap(),
-        NameReply::PrimaryOwner
-    );
+    assert_eq!(first.request_name(ECHO, ALLOW_REPLACEMENT).await.unwrap(), NameReply::PrimaryOwner);
     assert_eq!(second.request_name(ECHO, DO_NOT_QUEUE).await.unwrap(), NameReply::Exists);
-    let replaced = second.request_name(ECHO, causeway_bus::REPLACE_EXISTING).await.unwrap();
-    assert_eq!(replaced, NameReply::PrimaryOwner);
+    assert_eq!(second.request_name(ECHO, REPLACE_EXISTING).await.unwrap(), NameReply::PrimaryOwner);
     assert_eq!(next(&mut lost).await.text(), Some(ECHO));
     assert_eq!(first.name_owner(ECHO).as_deref(), Some(second.unique_name()));
     assert!(first.list_names().contains(&ECHO.to_owned()));
@@ -235,48 +239,38 @@ async fn calls_that_no_stream_takes_are_refused_and_a_ping_is_answered() {
     let ask = |interface, member| client.call(passive.unique_name(), PATH, interface, member, text(""));
     let refused = soon("no answer", ask(INTERFACE, "Echo")).await.unwrap_err();
     assert_eq!(refused.name(), Some(name::UNKNOWN_METHOD), "{refused}");
-    soon("no answer", ask("org.freedesktop.DBus.Peer", "Ping")).await.unwrap();
+    soon("no answer", ask(PEER, "Ping")).await.unwrap();
     // Refused when the last stream is dropped, if not before.
     let calls = passive.calls();
-    let call = ask(INTERFACE, "Echo");
-    let drop_later = async {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        drop(calls);
-    };
-    let (refused, ()) = soon("no answer", async { tokio::join!(call, drop_later) }).await;
+    let (refused, ()) = soon_with("no answer", ask(INTERFACE, "Echo"), async || drop(calls)).await;
     assert_eq!(refused.unwrap_err().name(), Some(name::UNKNOWN_METHOD));
 }
 
 #[tokio::test]
 async fn described_objects_are_answered_whether_a_stream_takes_calls_or_not() {
+    const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
     let bus = Bus::start();
     let (service, client) = (connect(&bus).await, connect(&bus).await);
-    let ask = |path| {
-        client.call(
-            service.unique_name(),
-            path,
-            "org.freedesktop.DBus.Introspectable",
-            "Introspect",
-            text(""),
-        )
+    let ask = |path| client.call(service.unique_name(), path, INTROSPECTABLE, "Introspect", text(""));
+    let described = async |path| {
+        let reply = soon("no answer", ask(path)).await;
+        reply.map(|reply| reply.text().unwrap().matches("<interface").count())
     };
-    let described = |reply: causeway_bus::Reply| reply.text().unwrap().matches("<interface").count();
-    let default = soon("no answer", ask(PATH)).await.unwrap();
-    assert_eq!(described(default), 2, "without a stream, and nothing is described");
+    assert_eq!(described(PATH).await.unwrap(), 2, "without a stream, and nothing is described");
     let mut calls = service.calls();
     let refuse = async {
         let call = calls.next().await.unwrap().unwrap();
         service.reply_error(&call, name::UNKNOWN_METHOD, "no").await.unwrap();
     };
-    let (default, ()) = soon("no answer", async { tokio::join!(ask("/"), refuse) }).await;
-    assert_eq!(described(default.unwrap()), 2, "the program does not know it, and nothing is described");
+    let (default, ()) = tokio::join!(described("/"), refuse);
+    assert_eq!(default.unwrap(), 2, "the program does not know it, and nothing is described");
     service.describe(PATH, "<interface name=\"com.example.Test\"/>").unwrap();
     for (path, interfaces) in [(PATH, 3), ("/", 2)] {
-        assert_eq!(described(soon("no answer", ask(path)).await.unwrap()), interfaces, "{path}");
+        assert_eq!(described(path).await.unwrap(), interfaces, "{path}");
     }
     drop(calls);
-    assert_eq!(described(soon("no answer", ask(PATH)).await.unwrap()), 3, "without a stream");
-    let refused = soon("no answer", ask("/nowhere")).await.unwrap_err();
+    assert_eq!(described(PATH).await.unwrap(), 3, "without a stream");
+    let refused = described("/nowhere").await.unwrap_err();
     assert_eq!(refused.name(), Some(name::UNKNOWN_METHOD), "{refused}");
 }
 
@@ -284,11 +278,6 @@ async fn described_objects_are_answered_whether_a_stream_takes_calls_or_not() {
 #[tokio::test(flavor = "current_thread")]
 async fn two_members_that_flood_each_other_in_one_thread_get_on() {
     let bus = Bus::start_small();
-    let small = || ConnectionOptions {
-        outbox_bytes: 4096,
-        laggard_deadline: Some(PATIENCE),
-        ..ConnectionOptions::default()
-    };
     let (one, two) = (with(&bus, small()), with(&bus, small()));
     let names = [one.unique_name().to_owned(), two.unique_name().to_owned()];
     let flood = |connection: AsyncConnection, other: String| {
@@ -329,12 +318,8 @@ async fn calls_end_when_their_callee_is_killed() {
         let mut victim = start_role(module_path!(), "mute", &bus.path(), round);
         has_owner(&client, ECHO).await;
         let ask = || client.call(ECHO, PATH, INTERFACE, "Never", text(""));
-        let kill = async {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            victim.kill();
-        };
-        let (one, two, ()) =
-            soon("the death goes unnoticed", async { tokio::join!(ask(), ask(), kill) }).await;
+        let both = async { tokio::join!(ask(), ask()) };
+        let ((one, two), ()) = soon_with("the death goes unnoticed", both, async || victim.kill()).await;
         for ended in [one, two] {
             assert_eq!(ended.unwrap_err().name(), Some(name::NO_REPLY));
         }
@@ -348,48 +333,43 @@ async fn members_go_on_when_the_bus_ends_and_are_told_once() {
     let (service, client) = (connect(&bus).await, connect(&bus).await);
     service.request_name(ECHO, 0).await.unwrap();
     let mut calls = service.calls();
-    let mut signals = client.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
+    let mut signals = client.add_match(RULE).await.unwrap();
     let mut other = client.add_match("member='Other'").await.unwrap();
     // Both know each other before the end, also how to wake each other: their tasks wait when the call comes.
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    a_moment().await;
     let serve = async |calls: &mut causeway_bus::Calls| {
         let call = calls.next().await.unwrap().unwrap();
         service.emit(PATH, INTERFACE, "Called", text("")).await.unwrap();
         service.reply(&call, text("answer")).await.unwrap();
     };
     let ask = || client.call(ECHO, PATH, INTERFACE, "Ask", text(""));
-    let (reply, ()) = soon("no reply", async { tokio::join!(ask(), serve(&mut calls)) }).await;
-    assert_eq!(reply.unwrap().text(), Some("answer"));
-    assert_eq!(next(&mut signals).await.header().member, Some("Called"));
-
-    tokio::task::spawn_blocking(move || drop(bus)).await.unwrap();
-    assert!(matches!(soon("not told", signals.next()).await, Some(Err(Error::AuthorityGone))));
-    assert!(matches!(soon("not told", other.next()).await, Some(Err(Error::AuthorityGone))));
-    assert!(matches!(soon("not told", calls.next()).await, Some(Err(Error::AuthorityGone))));
-    let (reply, ()) = soon("no reply", async { tokio::join!(ask(), serve(&mut calls)) }).await;
-    assert_eq!(reply.unwrap().text(), Some("answer"));
-    assert_eq!(next(&mut signals).await.header().member, Some("Called"));
-    let gone = soon("no answer", client.request_name(ECHO, 0)).await;
+    let mut bus = Some(bus);
+    for is_over in [false, true] {
+        let (reply, ()) = soon("no reply", async { tokio::join!(ask(), serve(&mut calls)) }).await;
+        assert_eq!(reply.unwrap().text(), Some("answer"), "is over: {is_over}");
+        assert_eq!(next(&mut signals).await.header().member, Some("Called"), "is over: {is_over}");
+        if let Some(bus) = bus.take() {
+            tokio::task::spawn_blocking(move || drop(bus)).await.unwrap();
+            assert!(matches!(soon("not told", signals.next()).await, Some(Err(Error::AuthorityGone))));
+            assert!(matches!(soon("not told", other.next()).await, Some(Err(Error::AuthorityGone))));
+            assert!(matches!(soon("not told", calls.next()).await, Some(Err(Error::AuthorityGone))));
+        }
+    }
+    let gone = soon("no answer", client.request_name(ECHO, 0)).await.map(drop);
     assert!(matches!(gone, Err(Error::AuthorityGone)), "{gone:?}");
-    let gone = soon("no answer", client.add_match("member='More'")).await;
+    let gone = soon("no answer", client.add_match("member='More'")).await.map(drop);
     assert!(matches!(gone, Err(Error::AuthorityGone)), "{gone:?}");
 }
 
 #[tokio::test]
 async fn a_call_of_the_bus_itself_ends_with_the_bus() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("bus");
-    let mut authority = start_role(module_path!(), "authority", &path, 0);
-    eventually("the bus does not come up", || Connection::open(&path).is_ok());
-    let client = AsyncConnection::open(&path).await.unwrap();
+    let mut served = Served::start(module_path!());
+    let client = AsyncConnection::open(served.path()).await.unwrap();
     client.request_name(ECHO, 0).await.unwrap();
     // It stands still, so that it cannot answer.
-    authority.stop();
-    let end = async {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        authority.kill();
-    };
-    let (gone, ()) = soon("no end", async { tokio::join!(client.release_name(ECHO), end) }).await;
+    served.process.stop();
+    let release = client.release_name(ECHO);
+    let (gone, ()) = soon_with("no end", release, async || served.process.kill()).await;
     assert!(matches!(gone, Err(Error::AuthorityGone)), "{gone:?}");
 }
 
@@ -398,7 +378,7 @@ async fn a_program_that_takes_nothing_loses_its_connection_and_all_its_tasks_lea
     let bus = Bus::start();
     let options = ConnectionOptions { inbox_bytes: 10_000, ..ConnectionOptions::default() };
     let lazy = with(&bus, options);
-    let mut signals = lazy.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
+    let mut signals = lazy.add_match(RULE).await.unwrap();
     let mute = connect(&bus).await;
     let _never = mute.calls();
     let waits = {
@@ -443,7 +423,7 @@ fn a_member_without_work_lets_its_thread_sleep() {
     runtime.block_on(async {
         let bus = Bus::start();
         let member = connect(&bus).await;
-        let mut signals = member.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
+        let mut signals = member.add_match(RULE).await.unwrap();
         let sleeps = async || {
             let before = tokio::runtime::Handle::current().metrics().worker_park_count(0);
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -3,20 +3,17 @@
 use std::os::fd::AsFd;
 
 use causeway_bus::client::Bus as Client;
-use causeway_bus::wire::{Body, Builder, Header};
+use causeway_bus::wire::{Body, Builder};
 use causeway_bus::{AuthorityOptions, Connection as Member, ConnectionOptions, name};
-use causewayd::config::Config;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::*;
 
 const NAME: &str = "com.example.Beyond";
-const RULE: &str = "type='signal',interface='com.example.Test'";
 
 /// A bus whose directory shows one client, that client, and one beyond it.
 fn beyond() -> (Bus, Client, Client) {
     let options = AuthorityOptions { clients: 1, ..AuthorityOptions::default() };
-    let bus = Bus::with_clients(Config::session, options);
+    let bus = Bus::start_with(options);
     let (shown, unlisted) = (bus.client(), bus.client());
     (bus, shown, unlisted)
 }
@@ -36,14 +33,14 @@ fn signals_of_members_reach_clients_beyond_the_directory() {
             let body = format!("{round} {number}");
             member.emit(PATH, INTERFACE, "Count", text(&body)).unwrap();
             // Each alone: causewayd sleeps before the next.
-            assert_eq!(texts(&client_signal(&mut unlisted, INTERFACE)), [body]);
+            assert_eq!(texts(&client_signal(&mut unlisted)), [body]);
         }
         unlisted.ask_driver("RemoveMatch", text(RULE)).unwrap();
         // After the last rule has gone, and with a rule that was there before the member.
         unlisted.add_match(RULE).unwrap();
         member = bus.member();
         member.emit(PATH, INTERFACE, "Count", text("late")).unwrap();
-        assert_eq!(texts(&client_signal(&mut unlisted, INTERFACE)), ["late"]);
+        assert_eq!(texts(&client_signal(&mut unlisted)), ["late"]);
         unlisted.ask_driver("RemoveMatch", text(RULE)).unwrap();
     }
 }
@@ -57,10 +54,8 @@ fn members_call_clients_beyond_the_directory_by_both_kinds_of_names() {
     assert_eq!(member.name_owner(NAME), Some(own.clone()));
     for destination in [&own, NAME] {
         let serial = member.start_call(destination, PATH, INTERFACE, "Ask", text("question")).unwrap();
-        let got = wait_for(&mut unlisted, |header| header.member == Some("Ask"));
-        let asked = Header::parse(&got).unwrap();
-        let reply = Builder::reply(asked.serial).destination(asked.sender.unwrap()).body(text("answer"));
-        unlisted.send(&reply).unwrap();
+        let asked = wait_for_member(&mut unlisted, "Ask");
+        answer(&mut unlisted, &asked, text("answer"));
         assert_eq!(member.finish_call(serial, PATIENCE).unwrap().text(), Some("answer"), "{destination}");
     }
     // The other way round, and a member that starts no services.
@@ -69,19 +64,17 @@ fn members_call_clients_beyond_the_directory_by_both_kinds_of_names() {
     let serial = unlisted.send(&asked).unwrap();
     let got = call(&mut member);
     member.reply(&got, text("answer")).unwrap();
-    let reply = wait_for(&mut unlisted, |header| header.reply_serial == Some(serial));
-    assert_eq!(texts(&reply), ["answer"]);
+    assert_eq!(texts(&wait_for_reply(&mut unlisted, serial)), ["answer"]);
     let serial = member.start_call(&own, PATH, INTERFACE, "Ask", Body::default()).unwrap();
-    wait_for(&mut unlisted, |header| header.member == Some("Ask"));
+    wait_for_member(&mut unlisted, "Ask");
     drop(unlisted);
     let error = member.finish_call(serial, PATIENCE).unwrap_err();
     assert_eq!(error.name(), Some(name::NO_REPLY), "{error}");
     // One that has gone is unknown, as long as the directory is not the whole truth and afterwards.
-    eventually_seen(
-        "the client stays",
-        || member.call(&own, PATH, INTERFACE, "Ask", Body::default()).unwrap_err().name().map(str::to_owned),
-        |error| error.as_deref() == Some(name::SERVICE_UNKNOWN),
-    );
+    eventually("the client stays", || {
+        let error = member.call(&own, PATH, INTERFACE, "Ask", Body::default()).unwrap_err();
+        error.name() == Some(name::SERVICE_UNKNOWN)
+    });
 }
 
 /// A rule of a member for signals of a name follows the name to a client beyond the directory.
@@ -103,8 +96,7 @@ fn role() {
     // From here on it knows the bus itself.
     member.request_name("com.example.Caller", 0).unwrap();
     let serial = member.start_call(&callee, PATH, INTERFACE, "Ask", Body::default()).unwrap();
-    let none = Rlimit { current: Some(1), ..getrlimit(Resource::Nofile) };
-    setrlimit(Resource::Nofile, none).unwrap();
+    limit_descriptors(Some(1));
     let error = member.finish_call(serial, PATIENCE).unwrap_err();
     assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "{error}");
 }
@@ -115,8 +107,8 @@ fn a_call_that_was_passed_on_ends_when_its_reply_cannot_be_had() {
     let (bus, _shown, mut unlisted) = beyond();
     let own = unlisted.unique_name().to_owned();
     let mut caller = Running::start(role_of(module_path!(), "caller", &bus.path()).env("CALLEE", &own));
-    let got = wait_for(&mut unlisted, |header| header.member == Some("Ask"));
-    let asked = Header::parse(&got).unwrap();
+    let got = wait_for_member(&mut unlisted, "Ask");
+    let asked = header(&got);
     let reply = Builder::reply(asked.serial).destination(asked.sender.unwrap()).unix_fds(1);
     let pipe = Pipe::new();
     unlisted.send_with_fds(&reply.body(Body::default().descriptor_index(0)), &[pipe.write.as_fd()]).unwrap();

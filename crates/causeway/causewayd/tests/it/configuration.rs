@@ -108,7 +108,7 @@ fn daemon_accepts(file: &Path) -> Option<bool> {
 
 #[test]
 fn what_dbus_daemon_refuses_is_refused_with_a_sentence() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::support::temp_dir("configuration");
     let file = folder.path().join("bus.conf");
     let mut is_installed = true;
     let policies = POLICIES

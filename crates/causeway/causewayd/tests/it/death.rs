@@ -1,163 +1,116 @@
 //! Members and the authority are killed, and stopped, in the middle of what they do. Each is a process of its own.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_bus::wire::{Arg, Body};
+use causeway_bus::wire::{Arg, Body, Builder};
 use causeway_bus::{AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, name};
 
 use crate::support::*;
 
 const NAME: &str = "com.example.Victim";
 
+/// Exit code of a process that the bus evicted.
+const EVICTED: i32 = 7;
+
 #[test]
 fn role() {
     let Some((role, socket, _)) = play() else { return };
     match role.as_str() {
-        "mute" => mute(&socket),
-        "authority" => serve_until_killed(&socket),
-        "flood" => flood(&socket),
+        "authority" => serve_alone(&socket, 0),
+        // Has the name and answers nothing.
+        "mute" => {
+            let mut member = Connection::open(&socket).unwrap();
+            // It may be stopped anywhere, also before it has the answer.
+            let mut outcome = member.add_match(RULE).and_then(|()| member.request_name(NAME, 0).map(drop));
+            while outcome.is_ok() {
+                outcome = member.next(None).map(drop);
+            }
+            assert!(matches!(outcome, Err(Error::Disconnected(_))), "{outcome:?}");
+            std::process::exit(EVICTED)
+        }
+        // Emits as fast as it can.
+        "flood" => {
+            let mut member = Connection::open(&socket).unwrap();
+            loop {
+                member.emit(PATH, INTERFACE, "Flood", text("x")).unwrap();
+            }
+        }
         other => panic!("{other}"),
-    }
-}
-
-/// Exit code of a process that the bus evicted.
-const EVICTED: i32 = 7;
-
-/// Has the name and answers nothing.
-fn mute(socket: &Path) {
-    let mut connection = Connection::open(socket).unwrap();
-    // It may be stopped anywhere, also before it has the answer.
-    let mut outcome = connection.request_name(NAME, 0).map(drop);
-    while outcome.is_ok() {
-        outcome = connection.next(None).map(drop);
-    }
-    match outcome {
-        Err(Error::Disconnected(_)) => std::process::exit(EVICTED),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Emits as fast as it can.
-fn flood(socket: &Path) {
-    let mut connection = Connection::open(socket).unwrap();
-    loop {
-        connection.emit(PATH, INTERFACE, "Flood", Body::default().text("x")).unwrap();
-    }
-}
-
-#[test]
-fn a_call_ends_with_no_reply_when_its_callee_is_killed_and_the_name_passes_on() {
-    let bus = Bus::start();
-    let mut client = bus.member();
-    let mut heir = bus.member();
-    for round in 0..5 {
-        let mut victim = start_role(module_path!(), "mute", &bus.path(), round);
-        eventually("the victim does not get its name", || client.name_owner(NAME).is_some());
-        heir.request_name(NAME, 0).unwrap();
-        let serial = client.start_call(NAME, PATH, INTERFACE, "Never", Body::default()).unwrap();
-        victim.kill();
-        let error = client.finish_call(serial, PATIENCE).unwrap_err();
-        assert!(
-            matches!(&error, Error::Method { name, message } if name == name::NO_REPLY && message.contains("disconnected")),
-            "{error}"
-        );
-        assert_eq!(client.name_owner(NAME).as_deref(), Some(heir.unique_name()));
-        heir.release_name(NAME).unwrap();
     }
 }
 
 #[test]
 fn members_go_on_when_the_authority_is_killed_and_are_told_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("bus");
-    let mut server = start_role(module_path!(), "authority", &socket, 0);
-    eventually("the bus does not come up", || Connection::open(&socket).is_ok());
-    let service = {
-        let mut service = Connection::open(&socket).unwrap();
-        service.request_name(NAME, 0).unwrap();
-        std::thread::spawn(move || {
-            let mut was_told = false;
-            loop {
-                match service.next(Some(PATIENCE)).unwrap() {
-                    Some(Incoming::Call(call)) if call.header().member == Some("Quit") => {
-                        service.reply(&call, Body::default()).unwrap();
+    let mut served = Served::start(module_path!());
+    let mut service = served.member();
+    service.request_name(NAME, 0).unwrap();
+    let service = std::thread::spawn(move || {
+        let mut was_told = false;
+        loop {
+            match service.next(Some(PATIENCE)).unwrap().expect("something comes") {
+                Incoming::Call(call) => {
+                    service.reply(&call, Body::default()).unwrap();
+                    if call.header().member == Some("Quit") {
                         return was_told;
                     }
-                    Some(Incoming::Call(call)) => service.reply(&call, Body::default()).unwrap(),
-                    Some(Incoming::AuthorityGone) => was_told = true,
-                    Some(_) => {}
-                    None => panic!("nothing came"),
                 }
+                Incoming::AuthorityGone => was_told = true,
+                _ => {}
             }
-        })
-    };
-    let mut client = Connection::open(&socket).unwrap();
+        }
+    });
+    let mut client = served.member();
     client.call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap();
-    let monitor = Monitor::open(&socket).unwrap();
-    server.kill();
-    server.wait();
+    let monitor = Monitor::open(served.path()).unwrap();
+    served.process.kill();
     assert!(matches!(client.next(Some(PATIENCE)).unwrap(), Some(Incoming::AuthorityGone)));
     for _ in 0..100 {
         client.call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap();
     }
-    let driver = "org.freedesktop.DBus";
-    let error = client.call(driver, "/", driver, "GetId", Body::default()).unwrap_err();
+    let error = client.call(DRIVER, "/", DRIVER, "GetId", Body::default()).unwrap_err();
     assert!(matches!(error, Error::AuthorityGone), "{error}");
     assert!(matches!(client.request_name("com.example.More", 0), Err(Error::AuthorityGone)));
-    assert!(Connection::open(&socket).is_err());
+    assert!(Connection::open(served.path()).is_err());
     drop(monitor);
     client.call(NAME, PATH, INTERFACE, "Quit", Body::default()).unwrap();
     assert!(service.join().unwrap(), "the service was not told");
-    // A new bus at the same place, beside what the killed one left.
-    let mut again = start_role(module_path!(), "authority", &socket, 0);
-    eventually("no new bus comes up", || Connection::open(&socket).is_ok());
-    again.kill();
+    served.start_again();
 }
 
 #[test]
 fn a_call_of_the_bus_itself_ends_when_the_authority_is_killed() {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("bus");
-    let mut server = start_role(module_path!(), "authority", &socket, 0);
-    eventually("the bus does not come up", || Connection::open(&socket).is_ok());
-    let mut client = Connection::open(&socket).unwrap();
+    let mut served = Served::start(module_path!());
+    let mut client = served.member();
     // From here on it knows the bus itself.
     ask_bus(&mut client);
-    server.stop();
-    let driver = "org.freedesktop.DBus";
-    let serial = client.start_call(driver, "/", driver, "GetId", Body::default()).unwrap();
+    served.process.stop();
+    let serial = client.start_call(DRIVER, "/", DRIVER, "GetId", Body::default()).unwrap();
     let order = std::sync::Arc::clone(client.order_log());
-    let killer = std::thread::spawn(move || {
-        let sleeps = |slot| order.armed(slot).load(Ordering::Relaxed) & 3 == 1;
-        eventually("the client sleeps", || (1..order.slots() as u16).any(sleeps));
-        server.kill();
-        server
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually("the client sleeps", || (1..order.slots() as u16).any(|slot| sleeps(&order, slot)));
+            served.process.kill();
+        });
+        let error = client.finish_call(serial, PATIENCE).unwrap_err();
+        assert!(matches!(error, Error::AuthorityGone), "{error}");
     });
-    let error = client.finish_call(serial, PATIENCE).unwrap_err();
-    assert!(matches!(error, Error::AuthorityGone), "{error}");
-    killer.join().unwrap().wait();
 }
 
 /// The first call between two members needs the authority, which hands out their outboxes.
 #[test]
 fn the_first_call_of_a_member_ends_when_the_authority_is_killed_during_it() {
     for knows_the_callee in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("bus");
-        let mut server = start_role(module_path!(), "authority", &socket, 0);
-        eventually("the bus does not come up", || Connection::open(&socket).is_ok());
-        let mut client = Connection::open(&socket).unwrap();
+        let mut served = Served::start(module_path!());
+        let (mut client, mut service) = (served.member(), served.member());
         client.add_match("member='Here'").unwrap();
-        let mut service = Connection::open(&socket).unwrap();
         service.request_name(NAME, 0).unwrap();
         if knows_the_callee {
             // The client has the outbox of the service then, and the service not that of the client.
             service.emit(PATH, INTERFACE, "Here", Body::default()).unwrap();
             assert_eq!(signal(&mut client).header().member, Some("Here"));
         }
-        server.stop();
+        served.process.stop();
         let serial = client.start_call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -167,30 +120,28 @@ fn the_first_call_of_a_member_ends_when_the_authority_is_killed_during_it() {
                     assert!(!matches!(incoming, Some(Incoming::Call(_))), "{incoming:?}");
                 }
             });
-            server.kill();
-            server.wait();
+            served.process.kill();
             let first = client.finish_call(serial, PATIENCE).unwrap_err();
             let second = client.call(NAME, PATH, INTERFACE, "Echo", Body::default()).unwrap_err();
             stop.store(true, Ordering::Relaxed);
-            match knows_the_callee {
-                false => assert!(matches!(first, Error::AuthorityGone), "{first}"),
-                true => {
-                    assert_eq!(first.name(), Some(name::NO_REPLY));
-                    assert!(first.to_string().contains("cannot read the call"), "{first}");
-                }
+            if knows_the_callee {
+                assert_eq!(first.name(), Some(name::NO_REPLY));
+                assert!(first.to_string().contains("cannot read the call"), "{first}");
+            } else {
+                assert!(matches!(first, Error::AuthorityGone), "{first}");
             }
             assert!(matches!(second, Error::AuthorityGone), "{second}");
         });
     }
 }
 
+/// Members fill the order log: they evict who stands in their way.
 #[test]
-fn a_stopped_member_is_evicted_and_announced_while_others_go_on() {
-    let options = AuthorityOptions { order_entries: 64, ..AuthorityOptions::default() };
-    let bus = Bus::start_with(options);
+fn a_stopped_member_is_evicted_and_announced_while_members_go_on() {
+    let bus = Bus::start_with(AuthorityOptions { order_entries: 64, ..AuthorityOptions::default() });
     let mut watcher = bus.member();
     watcher.add_match("member='NameOwnerChanged'").unwrap();
-    let victim = start_role(module_path!(), "mute", &bus.path(), 0);
+    let mut victim = start_role(module_path!(), "mute", &bus.path(), 0);
     eventually("the victim does not get its name", || watcher.name_owner(NAME).is_some());
     let unique = watcher.name_owner(NAME).unwrap();
     victim.stop();
@@ -198,17 +149,12 @@ fn a_stopped_member_is_evicted_and_announced_while_others_go_on() {
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
             let mut sender = bus.member();
-            let mut count = 0;
-            while !stop.load(Ordering::Relaxed) {
-                sender.emit(PATH, INTERFACE, "Go", Body::default()).unwrap();
-                count += 1;
-            }
-            count
+            let sent = (0..).take_while(|_| !stop.load(Ordering::Relaxed));
+            sent.inspect(|_| sender.emit(PATH, INTERFACE, "Go", Body::default()).unwrap()).count()
         });
         let mut gone = Vec::new();
         while gone.len() < 2 {
-            let message = signal(&mut watcher);
-            if let [Arg::Text(name), _, Arg::Text("")] = message.args()[..] {
+            if let [Arg::Text(name), _, Arg::Text("")] = signal(&mut watcher).args()[..] {
                 gone.push(name.to_owned());
             }
         }
@@ -218,25 +164,46 @@ fn a_stopped_member_is_evicted_and_announced_while_others_go_on() {
     });
     // Once it goes on, it is told.
     victim.resume();
-    let mut victim = victim;
     assert_eq!(victim.wait().code(), Some(EVICTED));
+}
+
+/// Clients exchange many times what the log and the outbox hold: the bus evicts who stands in its way.
+#[test]
+fn a_stopped_member_is_evicted_and_clients_go_on() {
+    const SIGNALS: usize = 3000;
+    let bus = Broker::native();
+    let mut stopped = start_role(module_path!(), "mute", &bus.path(), 0);
+    let (mut sender, mut receiver, mut watcher) = (bus.client(), bus.client(), bus.member());
+    eventually("the victim does not get its name", || watcher.name_owner(NAME).is_some());
+    watcher.add_match(&format!("member='NameOwnerChanged',arg0='{NAME}'")).unwrap();
+    receiver.add_match(RULE).unwrap();
+    stopped.stop();
+    std::thread::scope(|scope| {
+        // A member that does not read would be in the way, too: this one sleeps in the library.
+        scope.spawn(|| assert_eq!(signal(&mut watcher).text(), Some(NAME)));
+        scope.spawn(|| {
+            for round in 0..SIGNALS {
+                let body = text(&round.to_string()).blob(&[7; 8000]);
+                sender.send(&Builder::signal(PATH, INTERFACE, "Count").body(body)).unwrap();
+            }
+            sync(&mut sender);
+        });
+        for round in 0..SIGNALS {
+            assert_eq!(texts(&client_signal(&mut receiver)), [round.to_string()]);
+        }
+    });
+    stopped.resume();
+    assert_eq!(stopped.wait().code(), Some(EVICTED));
 }
 
 #[test]
 fn a_member_that_was_evicted_learns_why() {
-    let options = AuthorityOptions { order_entries: 32, ..AuthorityOptions::default() };
-    let bus = Bus::start_with(options);
-    let mut idle = bus.member();
-    let mut sender = bus.member();
+    let bus = Bus::start_with(AuthorityOptions { order_entries: 32, ..AuthorityOptions::default() });
+    let (mut idle, mut sender) = (bus.member(), bus.member());
     for _ in 0..64 {
         sender.emit(PATH, INTERFACE, "Go", Body::default()).unwrap();
     }
-    let error = loop {
-        match idle.next(Some(PATIENCE)) {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
+    let error = error_of(&mut idle);
     assert!(error.to_string().contains("did not read"), "{error}");
     assert!(matches!(idle.emit(PATH, INTERFACE, "Late", Body::default()), Err(Error::Disconnected(_))));
 }
@@ -244,36 +211,30 @@ fn a_member_that_was_evicted_learns_why() {
 /// Members are killed while they emit; the others see one order, and nothing of the dead stays.
 #[test]
 fn a_storm_of_kills_leaves_one_order_and_nothing_behind() {
+    const ECHO: &str = "com.example.Echo";
     own_process!();
     let bus = Bus::start_with(AuthorityOptions {
         members: 64,
         laggard_deadline: PATIENCE,
         ..AuthorityOptions::default()
     });
-    let _service = echo(&bus.path(), "com.example.Echo");
+    let _service = echo(&bus.path(), ECHO);
     let mut client = bus.member();
     let monitor = Monitor::open(bus.path()).unwrap();
-    let fds = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let maps = || std::fs::read_to_string("/proc/self/maps").unwrap().matches("causeway-outbox").count();
+    client.call(ECHO, PATH, INTERFACE, "Echo", text("x")).unwrap();
+    let held = || Held::by(std::process::id());
+    let before = held();
     let stop = AtomicBool::new(false);
-    let listen = |path: &Path| {
-        let options = ConnectionOptions { laggard_deadline: Some(PATIENCE), ..ConnectionOptions::default() };
-        let mut listener = Connection::open_with(path, options).unwrap();
-        listener.add_match(&format!("interface='{INTERFACE}'")).unwrap();
-        listener
-    };
-    client.call("com.example.Echo", PATH, INTERFACE, "Echo", Body::default().text("x")).unwrap();
-    let (before_fds, before_maps) = (fds(), maps());
-    let mut listeners = [listen(&bus.path()), listen(&bus.path())];
+    let patient = ConnectionOptions { laggard_deadline: Some(PATIENCE), ..ConnectionOptions::default() };
+    let mut listeners = [(); 2].map(|()| bus.member_with(patient.clone()));
+    listeners.iter_mut().for_each(|listener| listener.add_match(RULE).unwrap());
     std::thread::scope(|scope| {
         let threads = listeners.each_mut().map(|listener| {
-            let stop = &stop;
-            scope.spawn(move || {
+            scope.spawn(|| {
                 let mut seen = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    if let Some(Incoming::Signal(message)) =
-                        listener.next(Some(Duration::from_millis(5))).unwrap()
-                    {
+                    let incoming = listener.next(Some(Duration::from_millis(5))).unwrap();
+                    if let Some(Incoming::Signal(message)) = incoming {
                         seen.push((message.position(), message.header().sender.unwrap().to_owned()));
                     }
                 }
@@ -281,13 +242,12 @@ fn a_storm_of_kills_leaves_one_order_and_nothing_behind() {
             })
         });
         for round in 0..12 {
-            let mut victims: Vec<Running> =
-                (0..2).map(|_| start_role(module_path!(), "flood", &bus.path(), round)).collect();
+            let mut victims = [(); 2].map(|()| start_role(module_path!(), "flood", &bus.path(), round));
             // In the middle of it, each time later.
             let enough = monitor.messages() + 200 * (round + 1);
             eventually("the storm rages", || monitor.messages() > enough);
             victims.iter_mut().for_each(Running::kill);
-            let reply = client.call("com.example.Echo", PATH, INTERFACE, "Echo", Body::default().text("x"));
+            let reply = client.call(ECHO, PATH, INTERFACE, "Echo", text("x"));
             assert_eq!(reply.unwrap().text(), Some("x"));
         }
         stop.store(true, Ordering::Relaxed);
@@ -300,6 +260,6 @@ fn a_storm_of_kills_leaves_one_order_and_nothing_behind() {
     // What a dead member had open goes when all have read past its end.
     eventually("descriptors of dead members stay", || {
         client.next(Some(Duration::from_millis(1))).unwrap();
-        fds() <= before_fds && maps() <= before_maps
+        held().is_within(before)
     });
 }

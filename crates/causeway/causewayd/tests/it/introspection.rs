@@ -4,9 +4,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
-use causeway_bus::client;
-use causeway_bus::wire::{Arg, Args, Body, Builder, Header};
-use causeway_bus::{Call, Connection, Error, Incoming, name};
+use causeway_bus::wire::{Body, Builder};
+use causeway_bus::{Call, Connection, Error, name};
 
 use crate::support::*;
 
@@ -14,7 +13,6 @@ const CLOCK: &str = "com.example.Clock";
 const OBJECT: &str = "/com/example/Clock";
 const DESCRIPTION: &str = "<interface name=\"com.example.Clock\"><method name=\"Seconds\">\
     <arg type=\"u\" direction=\"out\"/></method></interface>";
-const PEER: &str = "org.freedesktop.DBus.Peer";
 const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
 
 type Answer = Result<Body, (String, String)>;
@@ -72,27 +70,23 @@ fn described_objects_are_found_from_the_root() {
 #[test]
 fn a_service_that_describes_nothing_has_the_interfaces_of_the_library() {
     let bus = Bus::start();
-    let service = serve(&bus, &[], refuse);
+    let _service = serve(&bus, &[], refuse);
     let document = introspect(&mut bus.member(), "/").unwrap();
     assert_eq!(named(&document, "interface"), [PEER, INTROSPECTABLE]);
     assert_eq!(named(&document, "method"), ["Ping", "GetMachineId", "Introspect"]);
     assert!(named(&document, "node").is_empty());
-    drop(bus);
-    service.join().unwrap();
 }
 
 #[test]
 fn a_program_may_describe_objects_when_it_is_asked() {
     let bus = Bus::start();
-    let service = serve(&bus, &[OBJECT], |call| match (call.header().member, call.header().path) {
-        (Some("Introspect"), Some("/own")) => Ok(Body::default().text("<node/>")),
+    let _service = serve(&bus, &[OBJECT], |call| match (call.header().member, call.header().path) {
+        (Some("Introspect"), Some("/own")) => Ok(text("<node/>")),
         _ => refuse(call),
     });
     let mut member = bus.member();
     assert_eq!(introspect(&mut member, "/own").unwrap(), "<node/>");
     assert_eq!(named(&introspect(&mut member, OBJECT).unwrap(), "interface").len(), 3);
-    drop(bus);
-    service.join().unwrap();
 }
 
 #[test]
@@ -102,10 +96,8 @@ fn a_program_with_a_loop_of_its_own_refuses_what_it_does_not_know_and_the_librar
     let callee = service.unique_name().to_owned();
     let mut ask = |interface, method| {
         let serial = member.start_call(&callee, "/", interface, method, Body::default()).unwrap();
-        let Some(Incoming::Call(call)) = service.next(Some(PATIENCE)).unwrap() else {
-            panic!("no call comes")
-        };
-        service.reply_error(&call, name::UNKNOWN_METHOD, "no").unwrap();
+        let asked = call(&mut service);
+        service.reply_error(&asked, name::UNKNOWN_METHOD, "no").unwrap();
         member.finish_call(serial, PATIENCE)
     };
     ask(PEER, "Ping").unwrap();
@@ -129,19 +121,15 @@ fn only_interfaces_of_an_object_describe_it() {
 
 #[test]
 fn clients_and_their_tools_see_the_objects_of_a_member() {
-    let bus = Bus::start_with_clients();
-    let service = serve(&bus, &[OBJECT], refuse);
-    let mut client = client::Bus::open(bus.address()).unwrap();
+    let bus = Bus::start();
+    let _service = serve(&bus, &[OBJECT], refuse);
+    let mut client = bus.client();
     let introspect = Builder::call(OBJECT, "Introspect").interface(INTROSPECTABLE).destination(CLOCK);
     let reply = client.call(&introspect, PATIENCE).unwrap();
-    let header = Header::parse(&reply).unwrap();
-    let Some(Ok(Arg::Text(document))) = Args::new(&header, &reply[header.header_bytes..]).next() else {
-        panic!("no document: {header:?}")
-    };
-    assert_eq!(named(document, "interface"), [PEER, INTROSPECTABLE, CLOCK]);
+    assert_eq!(named(&texts(&reply)[0], "interface"), [PEER, INTROSPECTABLE, CLOCK]);
     let ping = Builder::call("/nowhere", "Ping").interface(PEER).destination(CLOCK);
     client.call(&ping, PATIENCE).unwrap();
-    let address = format!("--address={}", bus.address());
+    let address = format!("--address={}", bus.address);
     let busctl = |args: &[&str]| {
         let mut command = Command::new("busctl");
         command.args([&address, "--no-pager", "--full"]).args(args).stdin(Stdio::null());
@@ -159,7 +147,4 @@ fn clients_and_their_tools_see_the_objects_of_a_member() {
             assert!(methods.lines().any(|line| line.starts_with(method)), "{methods}");
         }
     }
-    drop(client);
-    drop(bus);
-    service.join().unwrap();
 }

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use causeway_bus::wire::Body;
-use causeway_bus::{AuthorityOptions, Connection, Error, Monitor, Observed, Payload};
+use causeway_bus::{AuthorityOptions, Connection, Error, Monitor, Payload};
 use nix::sys::signal::{Signal, raise};
 
 use crate::support::*;
@@ -53,7 +53,7 @@ impl Scene {
         let listeners = (0..2)
             .map(|_| {
                 let mut listener = bus.member();
-                listener.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+                listener.add_match(RULE).unwrap();
                 std::thread::spawn(move || {
                     let mut seen = Vec::new();
                     while seen.last().map(String::as_str) != Some("End") {
@@ -74,9 +74,7 @@ impl Scene {
         let scene = Scene { victim, _peer: peer, monitor, survivor, listeners, _bus: bus };
         // Both listeners sleep: slots 2 and 3, behind the authority and the survivor.
         eventually("the listeners do not fall asleep", || {
-            (2..4).all(|slot| {
-                scene.survivor.order_log().armed(slot).load(std::sync::atomic::Ordering::Relaxed) & 3 == 1
-            })
+            (2..4).all(|slot| sleeps(scene.survivor.order_log(), slot))
         });
         scene
     }
@@ -134,15 +132,11 @@ fn kill_at_every_instruction(descriptors: u64) {
         // Up to the end of the victim in the log: is its signal there?
         let mut is_there = false;
         loop {
-            match scene.monitor.next(Some(PATIENCE)).unwrap() {
-                Some(Observed::Message(message)) => match message.header().member {
-                    Some("Victim") => is_there = true,
-                    Some("NameOwnerChanged") if message.args()[2] == causeway_bus::wire::Arg::Text("") => {
-                        break;
-                    }
-                    _ => {}
-                },
-                other => panic!("{other:?}"),
+            let message = observed(&mut scene.monitor);
+            match message.header().member {
+                Some("Victim") => is_there = true,
+                Some("NameOwnerChanged") if message.args()[2] == causeway_bus::wire::Arg::Text("") => break,
+                _ => {}
             }
         }
         if is_there {
@@ -184,7 +178,7 @@ fn stop_at_every_instruction(descriptors: u64) {
             descriptors,
         );
         scene.victim.step(k);
-        // Others send several laps of the log, and put the victim out.
+        // Others send several laps of the log, and evict the victim.
         for _ in 0..100 {
             scene.survivor.emit(PATH, INTERFACE, "Go", Body::default()).unwrap();
         }

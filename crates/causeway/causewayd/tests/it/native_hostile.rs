@@ -4,52 +4,19 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_testkit::{Rng, temp_dir};
-
-use crate::support::random::{generators, rounds};
 use causeway_bus::shared::ABI;
 use causeway_bus::shared::outbox::Outbox;
 use causeway_bus::wire::{Arg, Body};
-use causeway_bus::{AuthorityOptions, Connection as Member, Incoming};
+use causeway_bus::{AuthorityOptions, Connection as Member};
 use causeway_os::socket;
-use causewayd::config::Config;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use causeway_testkit::Rng;
 
+use crate::support::raw::{
+    JOIN, OUTBOX, REFUSED, SET_DOORBELL, WELCOME, answer, connect, join, packet, tell,
+};
 use crate::support::*;
-
-/// Kinds of packets, as the document numbers them.
-const JOIN: u64 = 1;
-const OUTBOX: u64 = 2;
-const SET_DOORBELL: u64 = 4;
-const WELCOME: u64 = 16;
-const REFUSED: u64 = 19;
-
-/// A connection to the control socket; nothing if the bus does not take it now.
-fn connect(path: &Path) -> Option<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).ok()?;
-    Some(socket)
-}
-
-fn packet(words: [u64; 5], text: &[u8]) -> Vec<u8> {
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    bytes.extend(text);
-    bytes
-}
-
-/// The next packet that the bus sends; nothing at the end of the connection.
-fn answer(socket: &OwnedFd) -> Option<(u64, String)> {
-    assert!(causeway_os::process::poll(&[socket.as_fd()], Some(PATIENCE)).unwrap()[0], "no answer");
-    let mut bytes = [0; 1024];
-    let (count, _fds) = socket::recv_with_fds(socket, &mut bytes, socket::MAX_FDS).ok()?;
-    let kind = bytes[..count].first_chunk().map(|word| u64::from_ne_bytes(*word))?;
-    Some((kind, String::from_utf8_lossy(&bytes[40..count.max(40)]).into_owned()))
-}
 
 /// Descriptors of every kind, most of them such as no correct member sends.
 fn palette() -> Vec<OwnedFd> {
@@ -116,35 +83,6 @@ fn send_something(random: &mut Rng, socket: &OwnedFd, palette: &[OwnedFd]) {
     let _ = socket::send_with_fds(socket, &bytes, &fds);
 }
 
-/// Joins with an outbox that is right, and never reads.
-fn join(socket: &OwnedFd) {
-    let (outbox, _) = Outbox::create(1 << 12).unwrap();
-    let _ = socket::send_with_fds(socket, &packet([JOIN, u64::from(ABI), 0, 0, 0], &[]), &[outbox.as_fd()]);
-}
-
-/// A member that answers calls with their text until it is told to stop.
-fn echo(path: &Path, stop: &AtomicBool) {
-    let mut member = Member::open(path).unwrap();
-    member.request_name("a.Echo", 0).unwrap();
-    // Relaxed: nothing else depends on it.
-    while !stop.load(Ordering::Relaxed) {
-        if let Some(Incoming::Call(call)) = member.next(Some(Duration::from_millis(50))).unwrap() {
-            let body = Body::default().text(call.text().unwrap());
-            member.reply(&call, body).unwrap();
-        }
-    }
-}
-
-/// Ends the other member also when the test fails.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        // Relaxed: nothing else depends on it.
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn random_packets_and_descriptors_never_stop_the_bus_nor_its_members() {
     generators().for_each(attack_beside_members);
@@ -152,68 +90,63 @@ fn random_packets_and_descriptors_never_stop_the_bus_nor_its_members() {
 
 fn attack_beside_members(mut random: Rng) {
     const STAY: usize = 16;
-    let mut bus = NativeBus::start();
+    const ECHO: &str = "com.example.Echo";
+    let mut bus = Broker::native();
     let path = bus.path();
-    let mut client = bus.client();
-    let stop = AtomicBool::new(false);
+    let (mut client, mut honest) = (bus.client(), bus.member());
+    let service = echo(&path, ECHO);
     let palette = palette();
-    let maps = |bus: &NativeBus| {
-        std::fs::read_to_string(format!("/proc/{}/maps", bus.broker.child.pid())).unwrap().lines().count()
+    let mut talk = |number: usize| {
+        let number = number.to_string();
+        let reply = honest.call(ECHO, PATH, INTERFACE, "Echo", text(&number));
+        assert_eq!(reply.unwrap().text(), Some(&*number));
+        sync(&mut client);
     };
-    let (mut descriptors, mut mappings) = (0, 0);
-    std::thread::scope(|scope| {
-        let _stop = Stop(&stop);
-        scope.spawn(|| echo(&path, &stop));
-        let mut honest = bus.member();
-        let mut talk = |number: usize| {
-            let text = number.to_string();
-            let reply = honest.call("a.Echo", "/", "a.Echo", "Say", Body::default().text(&text));
-            assert_eq!(reply.unwrap().text(), Some(&*text));
-            client.ask_driver("GetId", causeway_dbus_wire::wire::Body::default()).unwrap();
-        };
-        eventually_seen(
-            "the other member does not come",
-            || bus.member().name_owner("a.Echo").is_some(),
-            |is| *is,
-        );
-        talk(0);
-        let mut staying: VecDeque<OwnedFd> = VecDeque::new();
-        let done = rounds(200, |round| {
-            if let Some(socket) = connect(&path) {
-                if random.usize(..2) == 0 {
-                    join(&socket);
-                }
-                for _ in 0..random.usize(..6) {
-                    send_something(&mut random, &socket, &palette);
-                }
-                if random.usize(..3) == 0 {
-                    staying.push_back(socket);
-                    staying.drain(..staying.len().saturating_sub(STAY));
-                }
+    talk(0);
+    let pid = bus.child.pid();
+    let mut before = Held::by(pid);
+    let mut staying: VecDeque<OwnedFd> = VecDeque::new();
+    let done = rounds(200, |round| {
+        if let Some(socket) = connect(&path) {
+            if random.bool() {
+                join(&socket);
             }
-            if round % 10 == 0 {
-                talk(round);
+            for _ in 0..random.usize(..6) {
+                send_something(&mut random, &socket, &palette);
             }
-            // Once many have come and gone, as much is held as ever.
-            if round == 100 {
-                (descriptors, mappings) = (bus.broker.descriptors(), maps(&bus));
+            if random.usize(..3) == 0 {
+                staying.push_back(socket);
+                staying.drain(..staying.len().saturating_sub(STAY));
             }
-        });
-        println!("{done} rounds");
-        drop(staying);
-        // The places of those that have gone become free as the others read on.
-        let held = || {
-            talk(done);
-            (bus.broker.descriptors(), maps(&bus))
-        };
-        eventually_seen("it holds more than before", held, |now| now.0 <= descriptors && now.1 <= mappings);
+        }
+        if round % 10 == 0 {
+            talk(round);
+        }
+        // Once many have come and gone, as much is held as ever.
+        if round == 100 {
+            before = Held::by(pid);
+        }
     });
-    assert!(bus.broker.is_running());
+    drop(staying);
+    // The places of those that have gone become free as the others read on.
+    let held = || {
+        talk(done);
+        Held::by(pid)
+    };
+    eventually_seen("it holds more than before", held, |now| now.is_within(before));
+    assert!(bus.is_running());
+    honest.call_without_reply(ECHO, PATH, INTERFACE, "Quit", Body::default()).unwrap();
+    service.join().unwrap();
+}
+
+/// The kind and the text of the next packet that the bus sends; nothing at the end of the connection.
+fn said(socket: &OwnedFd) -> Option<(u64, String)> {
+    answer(socket).map(|answer| (answer.words[0], answer.text))
 }
 
 #[test]
 fn one_that_floods_the_socket_with_joins_does_not_keep_others_from_joining() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let path = bus.path();
     for _ in 0..2_000 {
         if let Some(socket) = connect(&path) {
@@ -226,12 +159,11 @@ fn one_that_floods_the_socket_with_joins_does_not_keep_others_from_joining() {
 
 #[test]
 fn a_member_of_another_version_is_told_both_versions() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let socket = connect(&bus.path()).unwrap();
-    let (outbox, _) = Outbox::create(1 << 12).unwrap();
     let other = u64::from(ABI) + 1;
-    socket::send_with_fds(&socket, &packet([JOIN, other, 0, 0, 0], &[]), &[outbox.as_fd()]).unwrap();
-    let (kind, text) = answer(&socket).unwrap();
+    assert!(tell(&socket, [JOIN, other, 0, 0, 0], &[Outbox::create(1 << 12).unwrap().0.as_fd()]));
+    let (kind, text) = said(&socket).unwrap();
     assert_eq!(kind, REFUSED);
     assert!(text.contains(&format!("version {ABI}")) && text.contains(&format!("version {other}")), "{text}");
     assert!(answer(&socket).is_none(), "it stays connected");
@@ -240,46 +172,46 @@ fn a_member_of_another_version_is_told_both_versions() {
 
 #[test]
 fn members_are_told_how_long_they_wait_for_one_that_does_not_read() {
-    let bus = NativeBus::with(&["--address", "unix:tmpdir=/tmp", "--laggard-deadline", "1234"]);
+    let bus = Broker::native_with(&["--address", "unix:tmpdir=/tmp", "--laggard-deadline", "1234"]);
     let socket = connect(&bus.path()).unwrap();
     join(&socket);
-    assert_eq!(answer(&socket), Some((WELCOME, "1234".into())));
+    assert_eq!(said(&socket), Some((WELCOME, "1234".into())));
     bus.member().request_name("a.Name", 0).unwrap();
 }
 
 #[test]
 fn processes_that_connect_and_say_nothing_keep_nobody_out_and_are_sent_away() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let silent: Vec<OwnedFd> = (0..300).map(|_| connect(&bus.path()).unwrap()).collect();
     bus.member().request_name("a.Name", 0).unwrap();
     let why = "too many connections had not asked to join";
-    assert_eq!(answer(&silent[0]), Some((REFUSED, why.into())));
+    assert_eq!(said(&silent[0]), Some((REFUSED, why.into())));
     assert!(answer(&silent[0]).is_none(), "it stays connected");
     // The last ones may still join.
     join(&silent[299]);
-    assert_eq!(answer(&silent[299]).map(|(kind, _)| kind), Some(WELCOME));
+    assert_eq!(said(&silent[299]).map(|(kind, _)| kind), Some(WELCOME));
 }
 
 #[test]
 fn a_process_that_connects_and_says_nothing_is_sent_away_in_time() {
     let folder = temp_dir("causewayd");
     let file = configuration(&folder, "<limit name='auth_timeout'>100</limit>");
-    let bus = NativeBus::with(&["--config-file", file.to_str().unwrap()]);
+    let bus = Broker::native_with(&["--config-file", &file]);
     let silent = connect(&bus.path()).unwrap();
-    assert_eq!(answer(&silent), Some((REFUSED, "it did not ask to join in time".into())));
+    assert_eq!(said(&silent), Some((REFUSED, "it did not ask to join in time".into())));
     bus.member().request_name("a.Name", 0).unwrap();
 }
 
 /// A doorbell that would block its writer: a pipe that is full.
 #[test]
 fn a_doorbell_that_could_block_ends_the_member_that_has_it() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let socket = connect(&bus.path()).unwrap();
     join(&socket);
     assert!(answer(&socket).is_some());
     let (_read, write) = std::io::pipe().unwrap();
-    socket::send_with_fds(&socket, &packet([SET_DOORBELL, 0, 0, 0, 0], &[]), &[write.as_fd()]).unwrap();
-    assert_eq!(answer(&socket).map(|(kind, _)| kind), Some(REFUSED));
+    assert!(tell(&socket, [SET_DOORBELL, 0, 0, 0, 0], &[write.as_fd()]));
+    assert_eq!(said(&socket).map(|(kind, _)| kind), Some(REFUSED));
     assert!(answer(&socket).is_none(), "it stays connected");
     bus.member().request_name("a.Name", 0).unwrap();
 }
@@ -309,12 +241,12 @@ fn a_slot_is_not_given_away_while_a_process_lives_that_may_write_its_line() {
             },
             ..AuthorityOptions::default()
         };
-        let bus = Bus::with_clients(Config::session, options);
+        let bus = Bus::start_with(options);
         let mut witness = bus.member();
         witness.add_match("member='NameOwnerChanged'").unwrap();
         let socket = connect(&bus.path()).unwrap();
         join(&socket);
-        assert_eq!(answer(&socket).map(|(kind, _)| kind), Some(WELCOME));
+        assert_eq!(said(&socket).map(|(kind, _)| kind), Some(WELCOME));
         match parting {
             Parting::GaveUp => rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap(),
             Parting::Erred => {
@@ -324,24 +256,19 @@ fn a_slot_is_not_given_away_while_a_process_lives_that_may_write_its_line() {
                 for _ in 0..40 {
                     witness.emit("/", "a.Flood", "Flood", Body::default()).unwrap();
                 }
-                let _ = socket::send_with_fds(&socket, &packet([OUTBOX, 0, 1, 0, 0], &[]), &[]);
+                tell(&socket, [OUTBOX, 0, 1, 0, 0], &[]);
             }
         }
-        loop {
-            let change = signal_of(&mut witness, "org.freedesktop.DBus");
-            if let [Arg::Text(_), Arg::Text(_), Arg::Text("")] = change.args()[..] {
-                break;
-            }
-        }
+        while !matches!(signal_of(&mut witness, DRIVER).args()[..], [_, _, Arg::Text("")]) {}
         // The witness has passed its end, and tells that.
         while witness.next(Some(Duration::ZERO)).unwrap().is_some() {}
         for _ in 0..20 {
             let other = connect(&bus.path()).unwrap();
             join(&other);
-            let (kind, text) = answer(&other).unwrap();
+            let (kind, text) = said(&other).unwrap();
             assert_eq!(kind, REFUSED, "{parting:?}: the slot is given away: {text}");
         }
         drop(socket);
-        eventually_seen("the slot is not free again", || Member::open(bus.path()).is_ok(), |is| *is);
+        eventually("the slot is not free again", || Member::open(bus.path()).is_ok());
     }
 }

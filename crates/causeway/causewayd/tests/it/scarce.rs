@@ -4,43 +4,31 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway_bus::wire::{Body, Builder, Header};
+use causeway_bus::wire::{Body, Builder};
 use causeway_bus::{AuthorityOptions, Connection as Member, NameReply, Payload, name};
 use causewayd::config::Config;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::support::*;
 
 const NAME: &str = "com.example.Name";
 
-fn process(bus: &NativeBus) -> Pid {
-    Pid::from_raw(bus.broker.child.pid() as i32).unwrap()
+fn set_limit(bus: &Broker, limit: Rlimit) -> Rlimit {
+    prlimit(Some(Pid::from_child(&bus.child.0)), Resource::Nofile, limit).unwrap()
 }
 
 /// Lets causewayd open `more` descriptors beyond those that it has. Returns what it may have otherwise.
-fn leave_descriptors(bus: &NativeBus, more: u64) -> Rlimit {
-    let open = std::fs::read_dir(format!("/proc/{}/fd", bus.broker.child.pid())).unwrap();
+fn leave_descriptors(bus: &Broker, more: u64) -> Rlimit {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", bus.child.pid())).unwrap();
     let open: Vec<u64> =
         open.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
     let first_free = (0..).find(|number| !open.contains(number)).unwrap();
     set_limit(bus, Rlimit { current: Some(first_free + more), ..getrlimit(Resource::Nofile) })
 }
 
-fn set_limit(bus: &NativeBus, limit: Rlimit) -> Rlimit {
-    rustix::process::prlimit(Some(process(bus)), Resource::Nofile, limit).unwrap()
-}
-
-/// One member calls another and gets its reply.
-fn exchange(caller: &mut Member, callee: &mut Member) {
-    let serial = caller.start_call(callee.unique_name(), PATH, INTERFACE, "Ask", Body::default()).unwrap();
-    let asked = call(callee);
-    callee.reply(&asked, Body::default().text("answer")).unwrap();
-    assert_eq!(caller.finish_call(serial, PATIENCE).unwrap().text(), Some("answer"));
-}
-
 #[test]
 fn members_meet_while_the_bus_has_no_descriptors_left() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let (mut one, mut two) = (bus.member(), bus.member());
     let before = leave_descriptors(&bus, 0);
     // The bus reads from a member that has sent nothing before, and the two ask for each other's outbox.
@@ -59,23 +47,31 @@ fn members_meet_while_the_bus_has_no_descriptors_left() {
     exchange(&mut one, &mut two);
 }
 
+#[test]
+fn members_join_once_there_are_descriptors_again_and_clients_go_on_meanwhile() {
+    let bus = Broker::native();
+    let (mut client, path) = (bus.client(), bus.path());
+    let before = leave_descriptors(&bus, 0);
+    let joining =
+        std::thread::spawn(move || Member::open(path).map(|mut member| member.request_name(NAME, 0)));
+    (0..200).for_each(|_| sync(&mut client));
+    set_limit(&bus, before);
+    joining.join().unwrap().unwrap().unwrap();
+}
+
 /// Both sides learn it: the member has no authority any more, and the bus has no such member.
 #[test]
 fn a_member_that_gave_up_on_a_stopped_bus_is_gone_when_the_bus_continues() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let (mut one, mut watcher) = (bus.member(), bus.member());
     watcher.add_match("member='NameOwnerChanged'").unwrap();
-    rustix::process::kill_process(process(&bus), Signal::STOP).unwrap();
-    let status = format!("/proc/{}/status", bus.broker.child.pid());
-    let is_stopped = |status: &String| status.contains("State:\tT");
-    eventually_seen("causewayd does not stop", || std::fs::read_to_string(&status).unwrap(), is_stopped);
     let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     let payload = Payload::default().descriptor(file);
-    let sent = one.call_without_reply(watcher.unique_name(), PATH, INTERFACE, "Take", payload);
-    rustix::process::kill_process(process(&bus), Signal::CONT).unwrap();
+    let sent =
+        bus.stopped(|| one.call_without_reply(watcher.unique_name(), PATH, INTERFACE, "Take", payload));
     assert!(sent.unwrap_err().to_string().contains("does not answer"));
     let name = one.unique_name().to_owned();
-    while texts(signal_of(&mut watcher, "org.freedesktop.DBus").bytes()) != [&name, &name, ""] {}
+    while texts(signal_of(&mut watcher, DRIVER).bytes()) != [&name, &name, ""] {}
     drop(one);
 }
 
@@ -84,9 +80,7 @@ fn a_member_that_gave_up_on_a_stopped_bus_is_gone_when_the_bus_continues() {
 fn clients_are_read_again_when_the_last_reader_of_a_full_log_has_gone() {
     // More than the log and all buffers of a socket hold.
     const SIGNALS: u64 = 20_000;
-    let options =
-        AuthorityOptions { order_entries: 32, laggard_deadline: PATIENCE, ..AuthorityOptions::default() };
-    let bus = Bus::with_clients(Config::session, options);
+    let bus = Bus::start_small();
     let (member, mut client) = (bus.member(), bus.client());
     let sent = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -96,31 +90,25 @@ fn clients_are_read_again_when_the_last_reader_of_a_full_log_has_gone() {
                 client.send(&filling).unwrap();
                 sent.fetch_add(1, Ordering::Relaxed);
             }
-            client.ask_driver("GetId", Body::default()).unwrap();
+            sync(&mut client);
         });
         let mut before = 0;
-        eventually_seen(
-            "the client still sends",
-            || {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-                let now = sent.load(Ordering::Relaxed);
-                std::mem::replace(&mut before, now) == now && now > 0
-            },
-            |stands| *stands,
-        );
+        eventually("the client still sends", || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let now = sent.load(Ordering::Relaxed);
+            std::mem::replace(&mut before, now) == now && now > 0
+        });
         assert!(sent.load(Ordering::Relaxed) < SIGNALS, "the log is never full");
         drop(member);
-        eventually_seen("the client is not read", || sender.is_finished(), |is_finished| *is_finished);
+        eventually("the client is not read", || sender.is_finished());
     });
 }
 
 #[test]
 fn the_place_of_a_member_that_left_is_free_again_when_no_process_reads_the_log() {
-    let options = AuthorityOptions { members: 2, ..AuthorityOptions::default() };
-    let bus = Bus::with_clients(Config::session, options);
+    let bus = Bus::start_with(AuthorityOptions { members: 2, ..AuthorityOptions::default() });
     for _ in 0..10 {
-        let mut member = bus.member();
-        assert_eq!(member.request_name(NAME, 0).unwrap(), NameReply::PrimaryOwner);
+        assert_eq!(bus.member().request_name(NAME, 0).unwrap(), NameReply::PrimaryOwner);
     }
 }
 
@@ -133,38 +121,34 @@ fn short_messages() -> Config {
 /// The limits of the configuration hold for what members send to clients, and not for what they send to each other.
 #[test]
 fn members_send_to_clients_what_clients_may_send() {
-    let bus = Bus::with_clients(short_messages, AuthorityOptions::default());
+    let bus = Bus::configured(short_messages, AuthorityOptions::default());
     let (mut member, mut other, mut client) = (bus.member(), bus.member(), bus.client());
     let payload = |bytes: usize, count: u32| {
-        let pipe = Pipe::new();
-        let payload = Payload::from(Body::default().blob(&vec![0; bytes]));
-        (0..count).fold(payload, |payload, _| payload.descriptor(pipe.write.try_clone().unwrap()))
+        let files = (0..count).map(|_| file("x")).collect();
+        Payload::new(Body::default().blob(&vec![0; bytes]), files)
     };
     for (bytes, count, fits) in [(200_000, 0, false), (10, 3, false), (90_000, 2, true)] {
-        let serial =
-            member.start_call(client.unique_name(), PATH, INTERFACE, "Ask", payload(bytes, count)).unwrap();
+        let (to_client, to_other) = (client.unique_name(), other.unique_name().to_owned());
+        let serial = member.start_call(to_client, PATH, INTERFACE, "Ask", payload(bytes, count)).unwrap();
         if fits {
-            wait_for(&mut client, |header| header.member == Some("Ask"));
+            wait_for_member(&mut client, "Ask");
         } else {
             let error = member.finish_call(serial, PATIENCE).unwrap_err();
             assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "{bytes} {count}: {error}");
         }
-        member
-            .call_without_reply(other.unique_name(), PATH, INTERFACE, "Take", payload(bytes, count))
-            .unwrap();
+        member.call_without_reply(&to_other, PATH, INTERFACE, "Take", payload(bytes, count)).unwrap();
         assert_eq!(call(&mut other).header().unix_fds, count);
     }
     // A reply ends the call of a client with an error.
     let serial = client.send(&Builder::call(PATH, "Ask").destination(member.unique_name())).unwrap();
     let asked = call(&mut member);
     member.reply(&asked, payload(200_000, 0)).unwrap();
-    let got = wait_for(&mut client, |header| header.reply_serial == Some(serial));
-    assert_eq!(Header::parse(&got).unwrap().error_name, Some(name::LIMITS_EXCEEDED));
+    assert_eq!(header(&wait_for_reply(&mut client, serial)).error_name, Some(name::LIMITS_EXCEEDED));
 }
 
 #[test]
 fn a_descriptor_that_lingers_and_no_member_takes_does_not_stop_the_bus() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let (mut sender, receiver, mut witness) = (bus.member(), bus.member(), bus.member());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (socket, _peer) = lingering(&listener);
@@ -173,9 +157,6 @@ fn a_descriptor_that_lingers_and_no_member_takes_does_not_stop_the_bus() {
     sender.call_without_reply(receiver.unique_name(), PATH, INTERFACE, "Take", payload).unwrap();
     let name = receiver.unique_name().to_owned();
     drop(receiver);
-    eventually_seen("the receiver stays", || witness.list_names(), |names| !names.contains(&name));
-    for _ in 0..10 {
-        let driver = "org.freedesktop.DBus";
-        witness.call(driver, "/", driver, "GetId", Body::default()).unwrap();
-    }
+    eventually("the receiver stays", || !witness.list_names().contains(&name));
+    (0..10).for_each(|_| ask_bus(&mut witness));
 }

@@ -1,150 +1,186 @@
-//! Services that are started by their `.service` files. The service is this test program, started again.
+//! Services that are started by their `.service` files, for clients and for members. The service is this test program, started again.
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 
 use causeway_bus::client::Bus as Client;
-use causeway_dbus_wire::wire::{Body, Builder, Header, Kind, Marshal};
+use causeway_bus::{Connection as Member, ConnectionOptions, name};
+use causeway_dbus_wire::wire::{Args, Body, Builder, Kind, Marshal};
 
 use crate::support::*;
 
-/// The variable by which a started test knows that it is a service.
-const IS_SERVICE: &str = "CAUSEWAYD_TEST_SERVICE";
+/// The variable that the bus is told to give to its services.
+const WORD: &str = "CAUSEWAYD_TEST_WORD";
 
-/// A bus with services `(name, program)`.
-fn broker(folder: &Path, services: &[(&str, &str)], settings: &str) -> Broker {
-    for (name, exec) in services {
-        let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\n");
-        std::fs::write(folder.join(format!("{name}.service")), text).unwrap();
+/// Takes its name and answers calls with their text, as a client or as a member; as a test it has nothing to do.
+#[test]
+fn role() {
+    let Some((role, ..)) = play() else { return };
+    let word = std::env::var(WORD).unwrap_or_default();
+    let client = || Client::open(&std::env::var("DBUS_STARTER_ADDRESS").unwrap()).unwrap();
+    match role.as_str() {
+        "client" => {
+            let mut client = client();
+            client.request_name("a.Client", 0).unwrap();
+            for _ in 0..2 {
+                let asked = wait_for_member(&mut client, "Ask");
+                answer(&mut client, &asked, text(&texts(&asked)[0]).text(&word));
+            }
+            // The bus has the last answer when it answers this.
+            sync(&mut client);
+        }
+        "member" => {
+            let mut member = Member::session().unwrap();
+            member.request_name("a.Member", 0).unwrap();
+            for _ in 0..2 {
+                let asked = call(&mut member);
+                member.reply(&asked, text(asked.text().unwrap()).text(&word)).unwrap();
+            }
+        }
+        "dies" => {
+            let mut client = client();
+            client.request_name("a.DiesWhenAsked", 0).unwrap();
+            wait_for_member(&mut client, "Ask");
+        }
+        other => panic!("{other}"),
     }
-    Broker::configured(&format!("<servicedir>{}</servicedir>{settings}", folder.display()))
 }
 
-/// Takes its name and answers one call with an argument of its environment, if it is started as a service; as a test it has nothing to do.
-#[test]
-fn the_service_itself() {
-    let Ok(word) = std::env::var(IS_SERVICE) else { return };
-    let mut connection = Client::open(&std::env::var("DBUS_STARTER_ADDRESS").unwrap()).unwrap();
-    connection.request_name("a.Service", 0).unwrap();
-    for _ in 0..2 {
-        let call = wait_for(&mut connection, |header| header.member == Some("Say"));
-        let header = Header::parse(&call).unwrap();
-        let body = Body::default().text(&word).text(texts(&call).first().map_or("", String::as_str));
-        connection
-            .send(&Builder::reply(header.serial).destination(header.sender.unwrap()).body(body))
-            .unwrap();
+fn write_service(folder: &Path, name: &str, exec: &str, more: &str) {
+    let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\n{more}");
+    std::fs::write(folder.join(format!("{name}.service")), text).unwrap();
+}
+
+/// A bus with these services, of which some are this program in a role.
+fn broker(folder: &TempDir, services: &[(&str, &str)], settings: &str) -> Broker {
+    for (name, exec) in services {
+        let role = exec.strip_prefix("role ").map(|role| role_as_service(module_path!(), role));
+        write_service(folder.path(), name, role.as_deref().unwrap_or(exec), "");
     }
-    // The bus has the last answer when it answers this.
-    connection.ask_driver("GetId", Body::default()).unwrap();
+    let settings = format!("<servicedir>{}</servicedir>{settings}", folder.path().display());
+    Broker::native_with(&["--config-file", &configuration(folder, &settings)])
 }
 
 #[test]
 fn a_call_starts_the_service_and_reaches_it_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    let own = std::env::current_exe().unwrap();
-    let exec = format!("'{}' --exact services::the_service_itself --test-threads 1", own.display());
-    let broker = broker(folder.path(), &[("a.Service", &exec)], "");
-    let mut client = broker.open();
+    let folder = temp_dir("services");
+    let services =
+        [("a.Client", "role client"), ("a.Member", "role member"), ("a.DiesWhenAsked", "role dies")];
+    let bus = broker(&folder, &services, "");
     let mut variables = Marshal::default();
     variables.array(8, |out| {
         out.align(8);
-        out.text(IS_SERVICE);
+        out.text(WORD);
         out.text("hello");
     });
     let update = driver_call("UpdateActivationEnvironment").body(variables.into_body("a{ss}"));
-    client.call(&update, PATIENCE).unwrap();
-    let names = client.ask_driver("ListActivatableNames", Body::default()).unwrap();
-    assert!(names.windows(9).any(|part| part == b"a.Service"));
-    // Two calls and a start wait for the same program.
-    let say =
-        |word: &str| Builder::call("/", "Say").destination("a.Service").body(Body::default().text(word));
-    let first = client.send(&say("one")).unwrap();
-    let start = client
-        .send(&driver_call("StartServiceByName").body(Body::default().text("a.Service").u32(0)))
-        .unwrap();
-    let second = client.send(&say("two")).unwrap();
-    let mut answers = Vec::new();
-    while answers.len() < 3 {
-        let answer = wait_for(&mut client, |header| header.reply_serial.is_some());
-        let header = Header::parse(&answer).unwrap();
-        assert_eq!(header.kind, Kind::MethodReturn, "{:?}", texts(&answer));
-        answers.push((header.reply_serial.unwrap(), texts(&answer), number(&answer)));
+    bus.client().call(&update, PATIENCE).unwrap();
+    for mut caller in bus.of_both_kinds() {
+        let names = caller.ask_driver("ListActivatableNames", Body::default());
+        assert!(contains(&names.unwrap(), "a.Member"));
+        for service in ["a.Client", "a.Member"] {
+            // Two calls and a start wait for the same program.
+            let ask = |word: &str| Builder::call(PATH, "Ask").destination(service).body(text(word));
+            let first = caller.send(&ask("one")).unwrap();
+            let start = driver_call("StartServiceByName").body(text(service).u32(0));
+            let start = caller.send(&start).unwrap();
+            let second = caller.send(&ask("two")).unwrap();
+            let mut answers = Vec::new();
+            while answers.len() < 3 {
+                let answer = wait_for(&mut caller, |header| header.reply_serial.is_some());
+                assert_eq!(header(&answer).kind, Kind::MethodReturn, "{:?}", texts(&answer));
+                let number = Args::of(&answer).first_u32();
+                answers.push((header(&answer).reply_serial.unwrap(), texts(&answer), number));
+            }
+            answers.sort();
+            let said = |word: &str| vec![word.to_owned(), "hello".to_owned()];
+            let expected =
+                [(first, said("one"), None), (start, vec![], Some(1)), (second, said("two"), None)];
+            assert_eq!(answers, expected, "{service}");
+            // It leaves once it has answered, so that the next caller starts it, too.
+            eventually("the service stays", || caller.name_owner(service).unwrap().is_none());
+        }
+        let dies = Builder::call(PATH, "Ask").destination("a.DiesWhenAsked");
+        assert_eq!(refusal(caller.call(&dies, PATIENCE)), "NoReply");
     }
-    answers.sort();
-    let said = |word: &str| vec!["hello".to_owned(), word.to_owned()];
-    assert_eq!(answers, [(first, said("one"), None), (start, vec![], Some(1)), (second, said("two"), None)]);
 }
 
 #[test]
-fn a_service_that_fails_is_an_error_to_all_that_wait_for_it() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_service_that_does_not_come_is_an_error_to_all_that_wait_for_it() {
+    let folder = temp_dir("services");
     let services = [
-        ("a.Dies", "/bin/sh -c 'exit 3'"),
+        ("a.Fails", "/bin/sh -c 'exit 3'"),
         ("a.IsKilled", "/bin/sh -c 'kill -9 $$'"),
         ("a.Missing", "/no/such/program"),
         ("a.TakesNoName", "/bin/sh -c 'exit 0'"),
         ("a.IsSlow", "/bin/sleep 1000"),
     ];
-    let broker = broker(folder.path(), &services, "<limit name='service_start_timeout'>300</limit>");
-    let mut client = broker.open();
-    for (name, error) in [
-        ("a.Dies", "Spawn.ChildExited"),
-        ("a.IsKilled", "Spawn.ChildSignaled"),
-        ("a.Missing", "Spawn.ExecFailed"),
-        ("a.TakesNoName", "TimedOut"),
-        ("a.IsSlow", "TimedOut"),
-        ("a.Unknown", "ServiceUnknown"),
-    ] {
-        let call = Builder::call("/", "M").destination(name);
-        let start = driver_call("StartServiceByName").body(Body::default().text(name).u32(0));
-        assert_eq!(refusal(client.call(&call, PATIENCE)), error, "{name}");
-        assert_eq!(refusal(client.call(&start, PATIENCE)), error, "{name}");
+    let bus = broker(&folder, &services, "<limit name='service_start_timeout'>300</limit>");
+    for mut caller in bus.of_both_kinds() {
+        for (service, error) in [
+            ("a.Fails", "Spawn.ChildExited"),
+            ("a.IsKilled", "Spawn.ChildSignaled"),
+            ("a.Missing", "Spawn.ExecFailed"),
+            ("a.TakesNoName", "TimedOut"),
+            ("a.IsSlow", "TimedOut"),
+            ("a.Unknown", "ServiceUnknown"),
+        ] {
+            let ask = Builder::call(PATH, "Ask").destination(service);
+            let asked = caller.send(&ask).unwrap();
+            let start = driver_call("StartServiceByName").body(text(service).u32(0));
+            assert_eq!(refusal(caller.call(&start, PATIENCE)), error, "{service}");
+            let answer = wait_for_reply(&mut caller, asked);
+            assert!(header(&answer).error_name.unwrap().ends_with(error), "{service}: {:?}", texts(&answer));
+        }
     }
-    end_sleepers(&broker);
+    let careful = ConnectionOptions { auto_start: false, ..ConnectionOptions::default() };
+    let mut careful = Member::open_with(bus.path(), careful).unwrap();
+    let error = careful.call("a.Fails", PATH, INTERFACE, "Ask", text("")).unwrap_err();
+    assert_eq!(error.name(), Some(name::SERVICE_UNKNOWN), "{error}");
+    // A service outlives its bus, as with other brokers; this one would stay for a while.
+    for child in causeway_testkit::proc::children(bus.child.pid()) {
+        let child = rustix::process::Pid::from_raw(child.cast_signed()).unwrap();
+        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    }
 }
 
 /// What a file says when the service is started counts, and not what it said when the bus was.
 #[test]
 fn service_files_that_come_change_and_go_are_noticed() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("late.service");
-    let broker = broker(folder.path(), &[], "");
-    let mut client = broker.open();
-    let mut look = |exec: Option<&str>| {
-        match exec {
-            Some(exec) => std::fs::write(&file, format!("[D-BUS Service]\nName=a.Late\nExec={exec}\n")),
-            None => std::fs::remove_file(&file),
-        }
-        .unwrap();
-        let listed = client.ask_driver("ListActivatableNames", Body::default()).unwrap();
-        let is_listed = listed.windows(6).any(|part| part == b"a.Late");
-        (is_listed, refusal(client.call(&Builder::call("/", "M").destination("a.Late"), PATIENCE)))
+    let folder = temp_dir("services");
+    let bus = broker(&folder, &[], "");
+    let mut client = bus.client();
+    let mut look = || {
+        let listed = client.ask_driver("ListActivatableNames", Body::default());
+        let call = Builder::call("/", "M").destination("a.Late");
+        (contains(&listed.unwrap(), "a.Late"), refusal(client.call(&call, PATIENCE)))
     };
-    assert_eq!(look(Some("/bin/false")), (true, "Spawn.ChildExited".into()));
-    assert_eq!(look(Some("/no/such/program")), (true, "Spawn.ExecFailed".into()));
-    assert_eq!(look(None), (false, "ServiceUnknown".into()));
+    write_service(folder.path(), "a.Late", "/bin/false", "");
+    assert_eq!(look(), (true, "Spawn.ChildExited".into()));
+    write_service(folder.path(), "a.Late", "/no/such/program", "");
+    assert_eq!(look(), (true, "Spawn.ExecFailed".into()));
+    std::fs::remove_file(folder.path().join("a.Late.service")).unwrap();
+    assert_eq!(look(), (false, "ServiceUnknown".into()));
 }
 
 /// What the bus has inherited names the native socket of another one.
 #[test]
 fn a_service_finds_the_native_socket_of_its_own_bus_or_none() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temp_dir("services");
     let native = folder.path().join("native");
-    let text = "[D-BUS Service]\nName=a.Service\nExec=/bin/sh -c 'echo \"<$CAUSEWAY_BUS>\" >&2; exit 1'\n";
-    std::fs::create_dir_all(folder.path().join("dbus-1/services")).unwrap();
-    std::fs::write(folder.path().join("dbus-1/services/a.service"), text).unwrap();
+    let services = folder.path().join("dbus-1/services");
+    std::fs::create_dir_all(&services).unwrap();
+    write_service(&services, "a.Service", "/bin/sh -c 'echo \"<$CAUSEWAY_BUS>\" >&2; exit 1'", "");
     for (args, expected) in [
         (vec![], "<>".to_owned()),
         (vec!["--native", native.to_str().unwrap()], format!("<{}>", native.display())),
     ] {
         let said = folder.path().join("said");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
-        command.args(["--address", "unix:tmpdir=/tmp"]).args(args);
-        command.env("XDG_DATA_HOME", folder.path()).env("CAUSEWAY_BUS", "/of/another/bus");
-        let broker = Broker::spawn(command.stderr(File::create(&said).unwrap()));
+        let mut command = causewayd(&["--address", "unix:tmpdir=/tmp"]);
+        command.args(args).env("XDG_DATA_HOME", folder.path()).env("CAUSEWAY_BUS", "/of/another/bus");
+        let bus = Broker::spawn(command.stderr(File::create(&said).unwrap()));
         let start = Builder::call("/", "M").destination("a.Service");
-        assert_eq!(refusal(broker.open().call(&start, PATIENCE)), "Spawn.ChildExited");
+        assert_eq!(refusal(bus.client().call(&start, PATIENCE)), "Spawn.ChildExited");
         let said = std::fs::read_to_string(&said).unwrap();
         assert!(said.lines().any(|line| line == expected), "{expected}: {said}");
     }
@@ -153,58 +189,38 @@ fn a_service_finds_the_native_socket_of_its_own_bus_or_none() {
 /// A bus that is no session's and has one user cannot start a program as another one.
 #[test]
 fn a_service_of_another_user_is_not_started_and_what_is_started_is_logged() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let write = |name: &str, exec: &str, user: &str| {
-        let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\nUser={user}\n");
-        std::fs::write(path(&format!("{name}.service")), text).unwrap();
-    };
+    let folder = temp_dir("services");
     let own = rustix::process::geteuid().as_raw();
-    write("a.Own", "/bin/false", &own.to_string());
-    write("a.Foreign", "/bin/false", &(own + 1).to_string());
+    write_service(folder.path(), "a.Own", "/bin/false", &format!("User={own}\n"));
+    write_service(folder.path(), "a.Foreign", "/bin/false", &format!("User={}\n", own + 1));
+    let services = format!("<servicedir>{}</servicedir>", folder.path().display());
     let configure = |kind: &str| {
-        let text = format!(
-            "<busconfig><type>{kind}</type><listen>unix:tmpdir=/tmp</listen><servicehelper>/bin/helper</servicehelper>\
-             <policy context='default'><allow send_destination='*'/><allow receive_type='*'/></policy>\
-             <servicedir>{}</servicedir></busconfig>",
-            folder.path().display()
-        );
-        std::fs::write(path("bus.conf"), text).unwrap();
+        let more = format!("<type>{kind}</type><servicehelper>/bin/helper</servicehelper>{services}");
+        configuration(&folder, &more)
     };
-    let text = || std::fs::read_to_string(path("said")).unwrap();
-    configure("system");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
-    command.arg("--config-file").arg(path("bus.conf")).stderr(File::create(path("said")).unwrap());
-    let broker = Broker::spawn(&mut command);
-    let mut client = broker.open();
+    let said = folder.path().join("said");
+    let log = || std::fs::read_to_string(&said).unwrap();
+    let mut command = causewayd(&["--config-file", &configure("system")]);
+    let bus = Broker::spawn(command.stderr(File::create(&said).unwrap()));
+    let mut client = bus.client();
     let mut call = |name: &str| refusal(client.call(&Builder::call("/", "M").destination(name), PATIENCE));
     assert_eq!(call("a.Own"), "Spawn.ChildExited");
     assert_eq!(call("a.Foreign"), "Spawn.PermissionsInvalid");
-    assert_eq!(text().matches("<servicehelper> is not supported").count(), 1);
+    assert_eq!(log().matches("<servicehelper> is not supported").count(), 1);
     let requester = format!("(user {own}, process {})", std::process::id());
     let starting: Vec<String> =
-        text().lines().filter(|line| line.contains("starting a.")).map(str::to_owned).collect();
-    assert!(
-        starting.len() == 1 && starting[0].contains("a.Own for :1.") && starting[0].contains(&requester),
-        "{starting:?}"
-    );
-    assert!(text().contains("the program that provides a.Own has ended with status 1"), "{}", text());
-    assert!(text().contains("must run as user"), "{}", text());
+        log().lines().filter(|line| line.contains("starting a.")).map(str::to_owned).collect();
+    let [starting] = &starting[..] else { panic!("{starting:?}") };
+    assert!(starting.contains("a.Own for :1.") && starting.contains(&requester), "{starting}");
+    for line in ["the program that provides a.Own has ended with status 1", "must run as user"] {
+        assert!(log().contains(line), "{}", log());
+    }
     // What is wrong is said again when the configuration is read again.
-    write("a.Broken", "'", "0");
+    write_service(folder.path(), "a.Broken", "'", "");
     configure("session");
     client.ask_driver("ReloadConfig", Body::default()).unwrap();
-    assert_eq!(text().matches("<servicehelper> is not supported").count(), 2);
-    assert!(text().contains("a.Broken.service: unbalanced quotes"), "{}", text());
+    assert_eq!(log().matches("<servicehelper> is not supported").count(), 2);
+    assert!(log().contains("a.Broken.service: unbalanced quotes"), "{}", log());
     let foreign = client.call(&Builder::call("/", "M").destination("a.Foreign"), PATIENCE);
     assert_eq!(refusal(foreign), "Spawn.ChildExited");
-}
-
-/// A service outlives its bus, as with other brokers; this one would stay for a while.
-fn end_sleepers(broker: &Broker) {
-    let children = format!("/proc/{0}/task/{0}/children", broker.child.pid());
-    for pid in std::fs::read_to_string(children).unwrap_or_default().split_whitespace() {
-        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-    }
 }

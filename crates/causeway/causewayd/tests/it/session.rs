@@ -1,7 +1,6 @@
 //! Which bus a native program of the session joins, by its environment.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use causeway_bus::{ADDRESS_VARIABLE, Connection, native_socket_beside};
 
@@ -22,13 +21,12 @@ fn the_program_itself() {
 
 #[test]
 fn the_address_of_dbus_counts_more_than_an_inherited_socket() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temp_dir("session");
     let path = |name: &str| folder.path().join(name);
-    let at = |name: &str| format!("unix:path={}", path(name).display());
+    let at = |name: &str| at(&path(name));
     let serve = |address: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
-        command.args(["--session", "--address", address]).env("XDG_RUNTIME_DIR", folder.path());
-        let broker = Broker::spawn(command.stderr(Stdio::null()));
+        let mut command = causewayd(&["--session", "--address", address]);
+        let broker = Broker::spawn(command.env("XDG_RUNTIME_DIR", folder.path()));
         let guid = broker.address.split_once("guid=").unwrap().1.to_owned();
         (broker, guid)
     };

@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use causeway_bus::client::Bus as Client;
 use causeway_dbus_wire::wire::Body;
@@ -31,7 +30,7 @@ fn packets(path: &Path) -> OwnedFd {
 
 #[test]
 fn it_serves_on_the_sockets_of_a_socket_unit() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temp_dir("systemd");
     let path = |name: &str| folder.path().join(name);
     let mut sockets: Vec<OwnedFd> = vec![UnixListener::bind(path("one")).unwrap().into()];
     sockets.push(packets(&path("native")));
@@ -39,23 +38,19 @@ fn it_serves_on_the_sockets_of_a_socket_unit() {
     let manager = UnixDatagram::bind(path("manager")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     // A client that connects before the bus is there waits for it, as with every socket unit.
-    let address = |name: &str| format!("unix:path={}", path(name).display());
-    let early = address("one");
-    let early =
-        std::thread::spawn(move || Client::open(&early).map(|client| client.unique_name().to_owned()));
+    let (early, native) = (at(&path("one")), path("native"));
+    let early = std::thread::spawn(move || Client::open(&early).unwrap().unique_name().to_owned());
     // So does a native member.
-    let native = path("native");
-    let member =
-        std::thread::spawn(move || causeway_bus::Connection::open(native).map(|member| member.bus_id()));
+    let member = std::thread::spawn(move || causeway_bus::Connection::open(native).unwrap().bus_id());
     let said = format!("NOTIFY_SOCKET='{}' LISTEN_PID=$$ LISTEN_FDS=3", path("manager").display());
     let mut bus = start(sockets, &said, "", Stderr::Inherit);
     let mut ready = [0; 64];
     let bytes = manager.recv(&mut ready).unwrap();
     assert_eq!(&ready[..bytes], b"READY=1\n");
-    let name = early.join().unwrap().unwrap();
-    let mut client = Client::open(&address("two")).unwrap();
+    let name = early.join().unwrap();
+    let mut client = Client::open(&at(&path("two"))).unwrap();
     let guid = client.ask_driver("GetId", Body::default()).unwrap();
-    assert_eq!(texts(&guid), [member.join().unwrap().unwrap()]);
+    assert_eq!(texts(&guid), [member.join().unwrap()]);
     assert_ne!(client.unique_name(), name);
     bus.kill(15).unwrap();
     assert_eq!(bus.wait(Some(PATIENCE)).unwrap(), Some(Exit::Code(0)));
@@ -73,33 +68,30 @@ fn what_is_no_socket_of_a_unit_is_said_in_a_sentence() {
         complaint
     };
     let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-    assert!(said_of(vec![], "").contains("systemd passed 0"));
-    // They are for another process.
-    assert!(said_of(vec![null()], "LISTEN_PID=1 LISTEN_FDS=1").contains("systemd passed 0"));
-    assert!(said_of(vec![null()], "LISTEN_PID=$$ LISTEN_FDS=1000").contains("1 to 32 sockets"));
-    let wrong = said_of(vec![null()], "LISTEN_PID=$$ LISTEN_FDS=1");
-    assert!(
-        wrong.contains("descriptor 3 of systemd") && wrong.contains("not a listening Unix stream socket"),
-        "{wrong}"
-    );
     let (connected, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-    assert!(said_of(vec![connected.into()], "LISTEN_PID=$$ LISTEN_FDS=1").contains("not a listening"));
-    assert!(said_of(vec![], "LISTEN_PID=$$ LISTEN_FDS=1").contains("descriptor 3"));
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temp_dir("systemd");
     let [one, two] = ["one", "two"].map(|name| packets(&folder.path().join(name)));
-    let alone = said_of(vec![one.try_clone().unwrap()], "LISTEN_PID=$$ LISTEN_FDS=1");
-    assert!(alone.contains("no socket for D-Bus clients"), "{alone}");
-    assert!(
-        said_of(vec![one, two], "LISTEN_PID=$$ LISTEN_FDS=2")
-            .contains("the second socket for native members")
-    );
+    for (fds, said, words) in [
+        (vec![], "", "systemd passed 0"),
+        // They are for another process.
+        (vec![null()], "LISTEN_PID=1 LISTEN_FDS=1", "systemd passed 0"),
+        (vec![null()], "LISTEN_PID=$$ LISTEN_FDS=1000", "1 to 32 sockets"),
+        (vec![null()], "LISTEN_PID=$$ LISTEN_FDS=1", "not a listening Unix stream socket"),
+        (vec![connected.into()], "LISTEN_PID=$$ LISTEN_FDS=1", "not a listening"),
+        (vec![], "LISTEN_PID=$$ LISTEN_FDS=1", "descriptor 3"),
+        (vec![one.try_clone().unwrap()], "LISTEN_PID=$$ LISTEN_FDS=1", "no socket for D-Bus clients"),
+        (vec![one, two], "LISTEN_PID=$$ LISTEN_FDS=2", "the second socket for native members"),
+    ] {
+        let complaint = said_of(fds, said);
+        assert!(complaint.contains(words), "{said}: {complaint}");
+    }
 }
 
 /// A unit whose program is not installed cannot be verified: its copy names the one that was built.
 #[test]
 fn units_are_what_systemd_expects() {
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../dist/systemd/user");
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temp_dir("systemd");
     let mut copies = Vec::new();
     for name in ["causewayd.socket", "causewayd.service"] {
         let text = std::fs::read_to_string(units.join(name)).unwrap();
@@ -114,7 +106,7 @@ fn units_are_what_systemd_expects() {
         .output();
     let output = match verified {
         Ok(output) if output.status.code() != Some(127) => output,
-        _ => return println!("skipped: systemd-analyze is not installed"),
+        _ => return skipped("systemd-analyze is not installed"),
     };
     let complaint = String::from_utf8_lossy(&output.stderr);
     let of_ours: Vec<&str> = complaint.lines().filter(|line| line.contains("causewayd")).collect();
@@ -133,7 +125,7 @@ fn the_command_of_the_unit_serves() {
         let args =
             command.unwrap().strip_prefix("/usr/bin/causewayd ").unwrap().replace("%t", "$XDG_RUNTIME_DIR");
         let args = args.replace("--address=systemd:", "").replace("--nofork", "");
-        let folder = tempfile::tempdir().unwrap();
+        let folder = temp_dir("systemd");
         let path = folder.path().join("bus");
         // systemd makes this folder for the socket.
         std::fs::create_dir(folder.path().join("causewayd")).unwrap();
@@ -141,9 +133,8 @@ fn the_command_of_the_unit_serves() {
         let said =
             format!("export XDG_RUNTIME_DIR='{}'; LISTEN_PID=$$ LISTEN_FDS=1", folder.path().display());
         let mut bus = start(vec![socket], &said, &args, Stderr::Inherit);
-        let mut client = Client::open(&format!("unix:path={}", path.display())).unwrap();
-        assert!(client.ask_driver("GetId", Body::default()).is_ok());
+        sync(&mut Client::open(&at(&path)).unwrap());
         bus.kill(15).unwrap();
-        assert_eq!(bus.wait(Some(Duration::from_secs(60))).unwrap(), Some(Exit::Code(0)), "{name}");
+        assert_eq!(bus.wait(Some(PATIENCE)).unwrap(), Some(Exit::Code(0)), "{name}");
     }
 }

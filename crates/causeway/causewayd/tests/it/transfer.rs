@@ -1,17 +1,16 @@
 //! Descriptors, and messages that are too long for an outbox: between members, to D-Bus clients, and when there are too many.
 
-use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use crate::support::raw::{self, Raw};
 use causeway_bus::shared::header::BusHeader;
 use causeway_bus::wire::{Body, Builder, MAX_MESSAGE_BYTES};
 use causeway_bus::{
-    AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, Observed, Payload, Share,
+    AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, Payload, Share,
     TransferLimits, name,
 };
 
+use crate::support::raw::{self, Raw};
 use crate::support::*;
 
 fn text_of(fd: &OwnedFd) -> String {
@@ -27,16 +26,6 @@ fn files(count: usize) -> Payload {
 /// Files of [`file`] that are open in this process.
 fn open_texts() -> usize {
     crate::support::open_texts(std::process::id())
-}
-
-fn limits() -> AuthorityOptions {
-    AuthorityOptions {
-        transfers: TransferLimits {
-            descriptors: Share { limit: 300, budget: 400 },
-            bytes: Share { limit: 1 << 20, budget: 3 << 19 },
-        },
-        ..AuthorityOptions::default()
-    }
 }
 
 fn is_limit(error: &Error) -> bool {
@@ -67,21 +56,16 @@ fn descriptors_go_with_a_call_and_come_back_with_its_reply() {
     let bus = Bus::start();
     let (callee, mut client) = (mirror(&bus), bus.member());
     for round in 0..20 {
-        let (mut reader, writer) = std::io::pipe().unwrap();
-        let payload = Payload::from(Body::default().text("with"))
-            .descriptor(file(&format!("file {round}")))
-            .descriptor(writer.into());
+        let pipe = Pipe::new();
+        let payload = Payload::from(text("with")).descriptor(file(&format!("file {round}")));
+        let payload = payload.descriptor(pipe.write.try_clone().unwrap());
         let reply = client.call(&callee, PATH, INTERFACE, "Mirror", payload).unwrap();
         assert_eq!((reply.text(), reply.header().unix_fds), (Some("with"), 2));
         let mut descriptors = reply.take_descriptors();
+        write_into(descriptors.split_off(1), "through");
         assert_eq!(text_of(&descriptors[0]), format!("file {round}"));
-        let mut writer = std::io::PipeWriter::from(descriptors.pop().unwrap());
-        writer.write_all(b"through").unwrap();
-        drop((writer, descriptors));
-        let mut through = String::new();
         // The end: no process has a copy any more.
-        reader.read_to_string(&mut through).unwrap();
-        assert_eq!(through, "through");
+        assert_eq!(pipe.text(), "through");
     }
     assert_eq!(open_texts(), before);
     assert_eq!(client.statistics().incomplete, 0);
@@ -101,7 +85,7 @@ fn a_signal_brings_its_descriptors_to_all_who_want_it_and_leaves_none() {
     let mut sleeper = bus.member();
     sleeper.add_match("interface='com.example.Other'").unwrap();
     let mut sender = bus.member();
-    sender.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    sender.add_match(RULE).unwrap();
     for round in 0..10 {
         let payload = Payload::default().descriptor(file(&round.to_string())).descriptor(file("second"));
         sender.emit(PATH, INTERFACE, "Files", payload).unwrap();
@@ -200,7 +184,11 @@ fn there_are_as_many_descriptors_in_a_message_as_the_kernel_carries() {
 fn who_has_its_share_on_its_way_is_refused_until_receivers_have_read_and_others_still_send() {
     own_process!();
     let before = open_texts();
-    let bus = Bus::start_with(limits());
+    let transfers = TransferLimits {
+        descriptors: Share { limit: 300, budget: 400 },
+        bytes: Share { limit: 1 << 20, budget: 3 << 19 },
+    };
+    let bus = Bus::start_with(AuthorityOptions { transfers, ..AuthorityOptions::default() });
     let [mut one, mut two, mut three, mut four, mut five] = std::array::from_fn(|_| bus.member());
     let mut receiver = bus.member();
     let to = receiver.unique_name().to_owned();
@@ -226,7 +214,7 @@ fn who_has_its_share_on_its_way_is_refused_until_receivers_have_read_and_others_
     // Short messages pass all the while.
     send(&mut one, Payload::default()).unwrap();
     for _ in 0..6 {
-        assert!(matches!(receiver.next(Some(PATIENCE)).unwrap(), Some(Incoming::Call(_))));
+        call(&mut receiver);
     }
     send(&mut one, files(101)).unwrap();
     send(&mut five, long(700_000)).unwrap();
@@ -246,7 +234,7 @@ fn a_rule_brings_no_descriptors_of_signals_before_it() {
     let bus = Bus::start();
     let (mut sender, mut late) = (bus.member(), bus.member());
     sender.emit(PATH, INTERFACE, "Before", files(1)).unwrap();
-    late.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    late.add_match(RULE).unwrap();
     sender.emit(PATH, INTERFACE, "After", files(1)).unwrap();
     let after = signal(&mut late);
     assert_eq!((after.header().member, after.take_descriptors().len()), (Some("After"), 1));
@@ -274,17 +262,12 @@ fn as_many_calls_are_under_way_as_the_options_allow() {
 fn a_monitor_sees_the_header_and_the_length_of_a_long_message() {
     own_process!();
     let bus = Bus::start();
-    let rule = format!("interface='{INTERFACE}'");
-    let mut monitor = Monitor::open(bus.path()).unwrap().filter(rule.parse().unwrap());
+    let mut monitor = Monitor::open(bus.path()).unwrap().filter(RULE.parse().unwrap());
     let mut sender = bus.member();
-    let payload = Payload::from(Body::default().text("first").blob(&[3; 1 << 20])).descriptor(file("beside"));
+    let payload = Payload::from(text("first").blob(&[3; 1 << 20])).descriptor(file("beside"));
     sender.emit(PATH, INTERFACE, "Long", payload).unwrap();
-    sender.emit(PATH, INTERFACE, "Short", Body::default().text("first")).unwrap();
-    let mut next = || match monitor.next(Some(PATIENCE)).unwrap() {
-        Some(Observed::Message(message)) => message,
-        other => panic!("{other:?}"),
-    };
-    let (long, short) = (next(), next());
+    sender.emit(PATH, INTERFACE, "Short", text("first")).unwrap();
+    let (long, short) = (observed(&mut monitor), observed(&mut monitor));
     assert_eq!((long.header().member, long.header().unix_fds), (Some("Long"), 1));
     assert!(long.is_header_only() && long.header().message_bytes() > 1 << 20);
     assert!(long.body().is_empty() && long.args().is_empty() && long.take_descriptors().is_empty());
@@ -302,11 +285,11 @@ fn a_staged_transfer_waits_for_members_and_entries_that_are_there() {
     let signal = Builder::signal(PATH, INTERFACE, "File").sender(&name).unix_fds(1).build(1).unwrap();
     for (token, position, slots) in [(1, 0, "cfff"), (2, u64::MAX, "1")] {
         let file = file("staged");
-        let (answer, _) = raw.ask([raw::STAGE, token, 0, 0, 0], &[file.as_fd()]).unwrap();
-        assert_eq!(answer[0], raw::NONE);
+        let answer = raw.ask([raw::STAGE, token, 0, 0, 0], &[file.as_fd()]).unwrap();
+        assert_eq!(answer.words[0], raw::NONE);
         raw.send(BusHeader { token: token as u32, ..raw.header(0, &signal) }, None, &signal);
-        let words = [raw::SENT, token, position, 0, 0].map(u64::to_ne_bytes).concat();
-        causeway_os::socket::send_with_fds(&raw.socket, &[&words, slots.as_bytes()].concat(), &[]).unwrap();
+        let sent = raw::packet([raw::SENT, token, position, 0, 0], slots.as_bytes());
+        causeway_os::socket::send_with_fds(&raw.socket, &sent, &[]).unwrap();
     }
     eventually("descriptors for nobody stay", || open_texts() == before);
 }

@@ -1,12 +1,12 @@
 //! Members that have descriptors on their way are killed, stopped, or out of descriptors. Each is a process of its own, the one that
 //! serves the bus included.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use causeway_bus::wire::Body;
-use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, Monitor, Payload, name};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use causeway_bus::wire::{Arg, Body};
+use causeway_bus::{Connection, Error, Incoming, Monitor, Payload, name};
+use causeway_testkit::proc::open_files;
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::support::*;
 
@@ -17,64 +17,29 @@ const SPARE: u64 = 40;
 #[test]
 fn role() {
     let Some((role, socket, number)) = play() else { return };
+    if role == "authority" {
+        return serve_alone(&socket, number);
+    }
+    let mut member = Connection::open(&socket).unwrap();
     match role.as_str() {
-        "authority" => serve(&socket, number),
-        "poor" => poor(&socket),
-        "exhausted" => exhausted(&socket),
-        "receiver" => receive(&socket),
-        "sender" => send(&socket, number),
+        "sender" => send(member, number),
+        "exhausted" => exhausted(&mut member),
+        "poor" => {
+            limit_descriptors(Some(open_files(std::process::id()) as u64 + SPARE));
+            member.request_name(NAME, 0).unwrap();
+        }
+        "receiver" => {
+            member.add_match(RULE).unwrap();
+            member.request_name(NAME, 0).unwrap();
+        }
         other => panic!("{other}"),
     }
-}
-
-/// Has no descriptor left when it reads for the first time, and some later.
-fn exhausted(socket: &Path) {
-    let mut connection = Connection::open(socket).unwrap();
-    // From here on it knows the bus itself.
-    connection.request_name("com.example.First", 0).unwrap();
-    let before = getrlimit(Resource::Nofile);
-    let none = Rlimit { current: Some(1), ..before };
-    setrlimit(Resource::Nofile, none).unwrap();
-    // A call may come before the answer to this, and fail it.
-    let _ = connection.request_name(NAME, 0);
-    // The outbox of a sender that it does not know.
-    for _ in 0..3 {
-        let error = loop {
-            match connection.next(Some(PATIENCE)) {
-                // From the bus itself, which it knows.
-                Ok(Some(Incoming::Signal(_))) => {}
-                Ok(other) => panic!("{other:?}"),
-                Err(error) => break error,
-            }
-        };
-        assert!(matches!(error, Error::Os(_)), "{error}");
-    }
-    setrlimit(Resource::Nofile, before).unwrap();
-    answer(connection);
-}
-
-fn limit_descriptors(most: u64) {
-    setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) }).unwrap();
-}
-
-/// Serves a bus, with at most so many descriptors if there is a number.
-fn serve(socket: &Path, most: u64) {
-    let (stop, _open) = rustix::pipe::pipe().unwrap();
-    let ready = || {
-        if most > 0 {
-            limit_descriptors(most);
-        }
-    };
-    causewayd::serve_alone(socket, AuthorityOptions::default(), &stop, ready).unwrap();
-}
-
-/// Has the name and answers with the number of descriptors that came.
-fn answer(mut connection: Connection) {
+    // Answers with the number of descriptors that came.
     loop {
-        match connection.next(None) {
+        match member.next(None) {
             Ok(Some(Incoming::Call(call))) => {
                 let count = call.take_descriptors().len() as u32;
-                connection.reply(&call, Body::default().u32(count)).unwrap();
+                member.reply(&call, Body::default().u32(count)).unwrap();
             }
             Ok(_) => {}
             Err(Error::AuthorityGone | Error::Disconnected(_)) => return,
@@ -83,74 +48,51 @@ fn answer(mut connection: Connection) {
     }
 }
 
-fn poor(socket: &Path) {
-    let mut connection = Connection::open(socket).unwrap();
-    let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
-    limit_descriptors(open + SPARE);
-    connection.request_name(NAME, 0).unwrap();
-    answer(connection);
-}
-
-fn receive(socket: &Path) {
-    let mut connection = Connection::open(socket).unwrap();
-    connection.add_match(&format!("interface='{INTERFACE}'")).unwrap();
-    connection.request_name(NAME, 0).unwrap();
-    answer(connection);
+/// Has no descriptor left when it reads for the first time, and some later.
+fn exhausted(member: &mut Connection) {
+    // From here on it knows the bus itself.
+    member.request_name("com.example.First", 0).unwrap();
+    let before = getrlimit(Resource::Nofile);
+    limit_descriptors(Some(1));
+    // A call may come before the answer to this, and fail it.
+    let _ = member.request_name(NAME, 0);
+    // The outbox of a sender that it does not know; of the bus itself, which it knows, signals may come.
+    for _ in 0..3 {
+        let error = error_of(member);
+        assert!(matches!(error, Error::Os(_)), "{error}");
+    }
+    setrlimit(Resource::Nofile, before).unwrap();
 }
 
 /// Sends signals and calls with descriptors and long bodies, as fast as it can.
-fn send(socket: &Path, seed: u64) {
-    let mut connection = Connection::open(socket).unwrap();
-    for round in seed.. {
-        let body = Body::default().blob(&vec![0; if round % 5 == 0 { 200_000 } else { 10 }]);
+fn send(mut member: Connection, seed: u64) -> ! {
+    let mut round = seed;
+    loop {
+        let body = Body::default().blob(&vec![0; if round.is_multiple_of(5) { 200_000 } else { 10 }]);
         let payload = Payload::new(body, (0..round % 3).map(|_| file("storm")).collect());
         let sent = match round % 2 {
-            0 => connection.emit(PATH, INTERFACE, "Storm", payload),
-            _ => connection.call_without_reply(NAME, PATH, INTERFACE, "Storm", payload),
+            0 => member.emit(PATH, INTERFACE, "Storm", payload),
+            _ => member.call_without_reply(NAME, PATH, INTERFACE, "Storm", payload),
         };
         // Nobody has the name, or receivers have not read: both pass.
         assert!(matches!(sent, Ok(()) | Err(Error::Method { .. })), "{sent:?}");
+        round += 1;
     }
 }
 
-/// A bus that another process serves.
-struct Server {
-    dir: tempfile::TempDir,
-    process: Running,
-}
-
-impl Server {
-    fn start(most: u64) -> Server {
-        let dir = tempfile::tempdir().unwrap();
-        let process = start_role(module_path!(), "authority", &dir.path().join("bus"), most);
-        let server = Server { dir, process };
-        eventually("the bus does not come up", || Connection::open(server.path()).is_ok());
-        server
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("bus")
-    }
-
-    fn connect(&self) -> Connection {
-        Connection::open(self.path()).unwrap()
-    }
-
+impl Served {
     fn peer(&self, role: &str, number: u64) -> Running {
         start_role(module_path!(), role, &self.path(), number)
     }
 
     /// Descriptors that the serving process has open.
     fn open(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.process.pid())).unwrap().count()
-    }
-
-    fn open_texts(&self) -> usize {
-        open_texts(self.process.pid())
+        open_files(self.process.pid())
     }
 
     fn holds_nothing(&self) {
-        eventually("the serving process holds descriptors", || self.open_texts() == 0);
+        let pid = self.process.pid();
+        eventually("the serving process holds descriptors", || open_texts(pid) == 0);
     }
 
     /// When `survivor` has read on, the serving process has no more open than `before`.
@@ -165,8 +107,7 @@ impl Server {
 
 /// The authority has its turn, and this member reads what there is.
 fn ping(member: &mut Connection) {
-    let driver = "org.freedesktop.DBus";
-    member.call(driver, "/", "org.freedesktop.DBus.Peer", "Ping", Body::default()).unwrap();
+    member.call(DRIVER, "/", PEER, "Ping", Body::default()).unwrap();
     member.next(Some(Duration::ZERO)).unwrap();
 }
 
@@ -182,50 +123,38 @@ fn files(count: u64) -> Payload {
 }
 
 #[test]
-fn a_receiver_without_descriptors_answers_with_an_error_and_goes_on() {
-    let server = Server::start(0);
-    let mut client = server.connect();
-    let _poor = server.peer("poor", 0);
-    wait_for_name(&mut client);
-    for round in 0..5 {
-        let error = client.call(NAME, PATH, INTERFACE, "Take", files(2 * SPARE)).unwrap_err();
-        assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "round {round}: {error}");
-        let reply = client.call(NAME, PATH, INTERFACE, "Take", files(SPARE / 2)).unwrap();
-        assert_eq!(reply.args(), [causeway_bus::wire::Arg::U32(SPARE as u32 / 2)], "round {round}");
+fn without_descriptors_the_receiver_or_the_bus_refuses_a_message_and_goes_on() {
+    for (most, role, too_many, fits) in [(0, "poor", 2 * SPARE, SPARE / 2), (120, "receiver", 200, 20)] {
+        let served = Served::with_descriptors(module_path!(), most);
+        let mut client = served.member();
+        let _receiver = served.peer(role, 0);
+        wait_for_name(&mut client);
+        for round in 0..5 {
+            let error = client.call(NAME, PATH, INTERFACE, "Take", files(too_many)).unwrap_err();
+            assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "{role}, round {round}: {error}");
+            let reply = client.call(NAME, PATH, INTERFACE, "Take", files(fits)).unwrap();
+            assert_eq!(reply.args(), [Arg::U32(fits as u32)], "{role}, round {round}");
+        }
+        served.holds_nothing();
     }
-    server.holds_nothing();
 }
 
 #[test]
 fn a_member_that_could_not_open_an_outbox_reads_on_once_it_has_descriptors() {
-    let server = Server::start(0);
-    let mut client = server.connect();
-    let _exhausted = server.peer("exhausted", 0);
+    let served = Served::start(module_path!());
+    let mut client = served.member();
+    let _exhausted = served.peer("exhausted", 0);
     wait_for_name(&mut client);
     let reply = client.call(NAME, PATH, INTERFACE, "Take", files(2)).unwrap();
-    assert_eq!(reply.args(), [causeway_bus::wire::Arg::U32(2)]);
-}
-
-#[test]
-fn a_serving_process_without_descriptors_refuses_the_sender_and_goes_on() {
-    let server = Server::start(120);
-    let mut client = server.connect();
-    let _receiver = server.peer("receiver", 0);
-    wait_for_name(&mut client);
-    for round in 0..5 {
-        let error = client.call(NAME, PATH, INTERFACE, "Take", files(200)).unwrap_err();
-        assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "round {round}: {error}");
-        client.call(NAME, PATH, INTERFACE, "Take", files(20)).unwrap();
-    }
-    server.holds_nothing();
+    assert_eq!(reply.args(), [Arg::U32(2)]);
 }
 
 #[test]
 fn a_sender_does_not_wait_for_a_stopped_receiver_whose_death_frees_what_was_for_it() {
-    let server = Server::start(0);
-    let mut client = server.connect();
-    let before = server.open();
-    let mut receiver = server.peer("receiver", 0);
+    let served = Served::start(module_path!());
+    let mut client = served.member();
+    let before = served.open();
+    let mut receiver = served.peer("receiver", 0);
     wait_for_name(&mut client);
     receiver.stop();
     for _ in 0..10 {
@@ -233,25 +162,24 @@ fn a_sender_does_not_wait_for_a_stopped_receiver_whose_death_frees_what_was_for_
         client.emit(PATH, INTERFACE, "Take", files(1)).unwrap();
     }
     let serial = client.start_call(NAME, PATH, INTERFACE, "Take", files(20)).unwrap();
-    assert_eq!(server.open_texts(), 230);
+    assert_eq!(open_texts(served.process.pid()), 230);
     receiver.kill();
     let error = client.finish_call(serial, PATIENCE).unwrap_err();
     assert_eq!(error.name(), Some(name::NO_REPLY), "{error}");
-    server.returns_to(before, &mut client);
+    served.returns_to(before, &mut client);
 }
 
 #[test]
 fn descriptors_that_died_with_the_serving_process_end_their_call() {
-    let mut server = Server::start(0);
-    let mut client = server.connect();
-    let receiver = server.peer("receiver", 0);
+    let mut served = Served::start(module_path!());
+    let mut client = served.member();
+    let receiver = served.peer("receiver", 0);
     wait_for_name(&mut client);
     // Both have what they need of each other.
     client.call(NAME, PATH, INTERFACE, "Take", files(1)).unwrap();
     receiver.stop();
     let serial = client.start_call(NAME, PATH, INTERFACE, "Take", files(1)).unwrap();
-    server.process.kill();
-    server.process.wait();
+    served.process.kill();
     receiver.resume();
     let error = client.finish_call(serial, PATIENCE).unwrap_err();
     assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "{error}");
@@ -262,13 +190,12 @@ fn descriptors_that_died_with_the_serving_process_end_their_call() {
 
 #[test]
 fn a_storm_of_kills_leaves_no_descriptor_in_the_serving_process() {
-    let server = Server::start(0);
-    let mut survivor = server.connect();
-    let monitor = Monitor::open(server.path()).unwrap();
-    let before = server.open();
+    let served = Served::start(module_path!());
+    let mut survivor = served.member();
+    let monitor = Monitor::open(served.path()).unwrap();
+    let before = served.open();
     for round in 0..10 {
-        let mut peers: Vec<Running> =
-            ["sender", "receiver", "sender"].map(|role| server.peer(role, round)).into();
+        let mut peers = ["sender", "receiver", "sender"].map(|role| served.peer(role, round));
         wait_for_name(&mut survivor);
         // In the middle of it, each time later.
         let enough = monitor.messages() + 20 * (round + 1);
@@ -279,5 +206,5 @@ fn a_storm_of_kills_leaves_no_descriptor_in_the_serving_process() {
         peers.iter_mut().for_each(Running::kill);
         ping(&mut survivor);
     }
-    server.returns_to(before, &mut survivor);
+    served.returns_to(before, &mut survivor);
 }

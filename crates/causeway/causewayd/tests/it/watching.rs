@@ -2,23 +2,15 @@
 
 use std::os::fd::AsFd;
 
-use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
-use causeway_bus::{Message, Monitor, Observed, Payload};
+use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
+use causeway_bus::{Monitor, Payload};
 
 use crate::support::*;
-
-/// The next message that a monitor of the log sees.
-fn observed(monitor: &mut Monitor) -> Message {
-    match monitor.next(Some(PATIENCE)).unwrap() {
-        Some(Observed::Message(message)) => message,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn a_dbus_monitor_sees_long_messages_between_members_whole_and_their_descriptors() {
     const BYTES: usize = 3 << 20;
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let mut monitor = bus.client();
     monitor.keep_descriptors();
     let (mut one, mut two) = (bus.member(), bus.member());
@@ -33,11 +25,11 @@ fn a_dbus_monitor_sees_long_messages_between_members_whole_and_their_descriptors
         write_into(asked.take_descriptors(), "receiver ");
         two.reply(&asked, Body::default().blob(&bytes[..100_000])).unwrap();
         let reply = one.finish_call(serial, PATIENCE).unwrap();
-        let body = |message: &[u8]| message[Header::parse(message).unwrap().header_bytes..].to_vec();
-        let seen = wait_for(&mut monitor, |header| header.member == Some("Ask"));
+        let body = |message: &[u8]| message[header(message).header_bytes..].to_vec();
+        let seen = wait_for_member(&mut monitor, "Ask");
         assert!(body(&seen) == asked.body(), "round {round}");
         write_into(monitor.take_descriptors(), "monitor");
-        let seen = wait_for(&mut monitor, |header| header.reply_serial == Some(serial));
+        let seen = wait_for_reply(&mut monitor, serial);
         assert!(body(&seen) == reply.body(), "round {round}");
         // Its end: no process keeps a copy.
         assert_eq!(pipe.text(), "receiver monitor");
@@ -47,7 +39,7 @@ fn a_dbus_monitor_sees_long_messages_between_members_whole_and_their_descriptors
 /// A descriptor for a member that ends without reading is closed in the end, also while somebody watches.
 #[test]
 fn what_is_for_a_member_that_left_is_shown_to_a_dbus_monitor_and_closed() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let mut monitor = bus.client();
     monitor.keep_descriptors();
     let (mut one, two) = (bus.member(), bus.member());
@@ -57,7 +49,7 @@ fn what_is_for_a_member_that_left_is_shown_to_a_dbus_monitor_and_closed() {
     let payload = Payload::default().descriptor(pipe.write.try_clone().unwrap());
     one.call_without_reply(two.unique_name(), PATH, INTERFACE, "Take", payload).unwrap();
     drop(two);
-    wait_for(&mut monitor, |header| header.member == Some("Take"));
+    wait_for_member(&mut monitor, "Take");
     write_into(monitor.take_descriptors(), "monitor");
     assert_eq!(pipe.text(), "monitor");
 }
@@ -65,10 +57,10 @@ fn what_is_for_a_member_that_left_is_shown_to_a_dbus_monitor_and_closed() {
 /// Long or with a descriptor: each message between clients stands in the log, in its place.
 #[test]
 fn messages_between_clients_stand_in_the_log_whatever_belongs_to_them() {
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let (mut sender, mut receiver) = (bus.client(), bus.client());
-    let rule = format!("interface='{INTERFACE}'");
-    let mut monitor = Monitor::open(bus.path()).unwrap().filter(rule.parse().unwrap());
+    let rule = format!("interface='{INTERFACE}'").parse().unwrap();
+    let mut monitor = Monitor::open(bus.path()).unwrap().filter(rule);
     let to = receiver.unique_name().to_owned();
     let call = |member: &'static str| {
         let call = Builder::call(PATH, member).interface(INTERFACE).destination(&to);
@@ -89,9 +81,9 @@ fn messages_between_clients_stand_in_the_log_whatever_belongs_to_them() {
                 (member == "Long", (member == "With").into())
             );
             assert!(seen.header().message_bytes() > if member == "Long" { 3 << 20 } else { 0 });
-            let got = wait_for(&mut receiver, |header| header.interface == Some(INTERFACE));
-            let got = Header::parse(&got).unwrap();
-            assert_eq!((got.member, got.message_bytes()), (Some(member), seen.header().message_bytes()));
+            let got = client_signal(&mut receiver);
+            let bytes = seen.header().message_bytes();
+            assert_eq!((header(&got).member, got.len()), (Some(member), bytes));
         }
     }
 }
@@ -100,18 +92,14 @@ fn messages_between_clients_stand_in_the_log_whatever_belongs_to_them() {
 #[test]
 fn a_rule_that_went_while_no_process_read_the_log_does_not_make_the_bus_read_signals() {
     const SIGNALS: u64 = 50;
-    let bus = NativeBus::start();
+    let bus = Broker::native();
     let mut client = bus.client();
     let member = bus.member();
-    client.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    client.add_match(RULE).unwrap();
+    let name = member.unique_name().to_owned();
     drop(member);
-    eventually_seen(
-        "the member stays",
-        || client.ask_driver("ListNames", Body::default()).unwrap(),
-        |names| !names.windows(4).any(|text| text == b":1.3"),
-    );
-    let rule = Body::default().text(&format!("interface='{INTERFACE}'"));
-    client.ask_driver("RemoveMatch", rule).unwrap();
+    eventually("the member stays", || client.name_owner(&name).unwrap().is_none());
+    client.ask_driver("RemoveMatch", text(RULE)).unwrap();
     let (mut member, monitor) = (bus.member(), Monitor::open(bus.path()).unwrap());
     let received = || monitor.members().into_iter().find(|(peer, ..)| peer.id == 1).unwrap().2.received;
     let before = received();

@@ -1,32 +1,24 @@
 //! A member writes what no correct member writes. The bus ends with an error that names a member; nobody crashes or hangs.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::raw::{self, Raw};
 use causeway_bus::shared::body;
 use causeway_bus::shared::header::{BODY_IN_FILE, BusHeader};
 use causeway_bus::shared::ring::{self, Cell, Cells, Entry};
-use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
+use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, name};
+use causeway_testkit::Rng;
 
+use crate::support::raw::{self, Raw};
 use crate::support::*;
-
-/// Position of the next entry.
-fn end(connection: &Connection) -> u64 {
-    let order = connection.order_log();
-    let mut end = order.load_hint();
-    while let Cell::Present(_) = ring::look(&**order, end) {
-        end += 1;
-    }
-    end
-}
 
 /// Puts an entry into the log that no member sent.
 fn forge(connection: &Connection, entry: Entry) {
     let order = connection.order_log();
-    let position = end(connection);
+    let is_free = |position: &u64| !matches!(ring::look(&**order, *position), Cell::Present(_));
+    let position = (order.load_hint()..).find(is_free).unwrap();
     order.entry(position).store(entry.word(ring::lap(&**order, position)), Ordering::Release);
 }
 
@@ -69,16 +61,10 @@ fn an_entry_of_nobody_or_for_nobody_ends_the_bus() {
     }
 }
 
-/// A generator of numbers, so that a failure can be repeated.
-fn numbers(seed: u64) -> impl FnMut() -> u64 {
-    let mut rng = causeway_testkit::Rng::with_seed(seed);
-    move || rng.u64(..)
-}
-
 #[test]
 fn random_words_anywhere_in_the_shared_memory_neither_crash_nor_hang_anybody() {
     for seed in 1..40 {
-        let mut random = numbers(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let mut random = Rng::with_seed(seed);
         let options = AuthorityOptions {
             order_entries: 64,
             members: 8,
@@ -87,19 +73,19 @@ fn random_words_anywhere_in_the_shared_memory_neither_crash_nor_hang_anybody() {
         };
         let bus = Bus::start_with(options);
         let (mut one, mut two, wild) = (bus.member(), bus.member(), bus.member());
-        one.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+        one.add_match(RULE).unwrap();
         let destination = one.unique_name().to_owned();
         let order = wild.order_log();
-        for _ in 0..1 + random() % 6 {
-            let value = if random().is_multiple_of(2) { random() } else { random() % 1000 };
-            let slot = (random() % 8) as u16;
-            match random() % 6 {
+        for _ in 0..random.u32(1..7) {
+            let value = if random.bool() { random.u64(..) } else { random.u64(..1000) };
+            let slot = random.u16(..8);
+            match random.u32(..6) {
                 0 => order.hint().store(value, Ordering::Relaxed),
                 1 => order.limit().store(value, Ordering::Relaxed),
                 2 => order.cursor(slot).store(value, Ordering::Relaxed),
                 3 => order.armed(slot).store(value as u32, Ordering::Relaxed),
                 4 => order.evictions().store(value, Ordering::Relaxed),
-                _ => order.entry(random()).store(value, Ordering::Relaxed),
+                _ => order.entry(random.u64(..)).store(value, Ordering::Relaxed),
             }
         }
         // Whatever comes of it is an error or not, and it comes.
@@ -127,17 +113,13 @@ fn wild_signal(raw: &Raw, serial: u32, body: Body) -> Vec<u8> {
     Builder::signal(PATH, INTERFACE, "Wild").sender(&raw.name()).body(body).build(serial).unwrap()
 }
 
-fn number(unique: &str) -> u64 {
-    unique[3..].parse().unwrap()
-}
-
 /// Takes what is there until the connection has counted so many incomplete messages.
 fn until_incomplete(connection: &mut Connection, count: u64) {
     eventually("an incomplete message is not counted", || {
         while let Some(incoming) = connection.next(Some(Duration::ZERO)).unwrap() {
-            assert!(
-                !matches!(&incoming, Incoming::Signal(message) if message.header().member == Some("Wild"))
-            );
+            let member =
+                if let Incoming::Signal(message) = &incoming { message.header().member } else { None };
+            assert_ne!(member, Some("Wild"));
         }
         connection.statistics().incomplete == count
     });
@@ -147,13 +129,13 @@ fn until_incomplete(connection: &mut Connection, count: u64) {
 fn a_token_that_never_comes_drops_its_message_and_ends_its_call() {
     let bus = Bus::start();
     let mut good = bus.member();
-    good.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    good.add_match(RULE).unwrap();
     let mut wild = Raw::join(&bus.path());
     let (slot, to) = (1, good.unique_name().to_owned());
     // A call, one without reply, a signal.
     for (serial, flags) in [(1, 0), (2, FLAG_NO_REPLY_EXPECTED)] {
         let call = call_of(&wild, &to, flags, serial);
-        wild.send(BusHeader { token: 77, ..wild.header(number(&to), &call) }, Some(slot), &call);
+        wild.send(BusHeader { token: 77, ..wild.header(number_of(&to), &call) }, Some(slot), &call);
     }
     let message = wild_signal(&wild, 3, Body::default());
     wild.send(BusHeader { token: u32::MAX, ..wild.header(0, &message) }, None, &message);
@@ -161,14 +143,14 @@ fn a_token_that_never_comes_drops_its_message_and_ends_its_call() {
     // A reply.
     let serial = good.start_call(&wild.name(), PATH, INTERFACE, "Ask", Body::default()).unwrap();
     let reply = Builder::reply(serial).sender(&wild.name()).destination(&to).build(4).unwrap();
-    wild.send(BusHeader { token: 78, ..wild.header(number(&to), &reply) }, Some(slot), &reply);
+    wild.send(BusHeader { token: 78, ..wild.header(number_of(&to), &reply) }, Some(slot), &reply);
     let error = good.finish_call(serial, PATIENCE).unwrap_err();
     assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "{error}");
     // Descriptors that a message names without a token, and a token without descriptors: such messages are dropped.
     let named = Builder::signal(PATH, INTERFACE, "Wild").sender(&wild.name()).unix_fds(2).build(5).unwrap();
     wild.send(wild.header(0, &named), None, &named);
     let fd = file("wild");
-    assert_eq!(wild.ask([raw::STAGE, 5, 0, 0, 0], &[fd.as_fd()]).unwrap().0[0], raw::NONE);
+    assert_eq!(wild.ask([raw::STAGE, 5, 0, 0, 0], &[fd.as_fd()]).unwrap().words[0], raw::NONE);
     wild.send(BusHeader { token: 5, ..wild.header(0, &named) }, None, &named);
     until_incomplete(&mut good, 5);
     let mut other = bus.member();
@@ -178,30 +160,27 @@ fn a_token_that_never_comes_drops_its_message_and_ends_its_call() {
 
 #[test]
 fn a_header_that_cannot_be_ends_the_bus_and_names_its_member() {
-    let in_file = BusHeader { form: BODY_IN_FILE, token: 3, ..BusHeader::default() };
-    for (what, form, token, more) in [
-        ("an unknown form", 2, 0, 0),
-        ("a file without a token", BODY_IN_FILE, 0, 0),
-        ("more than 128 MiB", BODY_IN_FILE, 3, 1 << 28),
-        ("a header longer than the message", in_file.form, in_file.token, u32::MAX),
-    ] {
+    type Change = fn(BusHeader) -> BusHeader;
+    let changes: [(&str, Change); 4] = [
+        ("an unknown form", |right| BusHeader { form: 2, ..right }),
+        ("a file without a token", |right| BusHeader { form: BODY_IN_FILE, ..right }),
+        ("more than 128 MiB", |right| {
+            let message_bytes = right.message_bytes + (1 << 28);
+            BusHeader { form: BODY_IN_FILE, token: 3, message_bytes, ..right }
+        }),
+        ("a header longer than the message", |right| {
+            let message_bytes = right.body_offset - 1;
+            BusHeader { form: BODY_IN_FILE, token: 3, message_bytes, ..right }
+        }),
+    ];
+    for (what, change) in changes {
         let bus = Bus::start();
         let mut reader = bus.member();
         let to = reader.unique_name().to_owned();
         let mut wild = Raw::join(&bus.path());
         let call = call_of(&wild, &to, 0, 1);
-        let right = wild.header(number(&to), &call);
-        let message_bytes = match more {
-            u32::MAX => right.body_offset - 1,
-            more => right.message_bytes + more,
-        };
-        wild.send(BusHeader { form, token, message_bytes, ..right }, Some(1), &call);
-        let error = loop {
-            match reader.next(Some(PATIENCE)) {
-                Ok(incoming) => assert!(incoming.is_some(), "nothing came: {what}"),
-                Err(error) => break error,
-            }
-        };
+        wild.send(change(wild.header(number_of(&to), &call)), Some(1), &call);
+        let error = error_of(&mut reader);
         let Error::Broken { member, .. } = &error else { panic!("{what}: {error}") };
         assert!(member.contains(&wild.name()), "{what}: {member}");
         bus.is_new_again();
@@ -213,7 +192,7 @@ fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
     own_process!();
     let bus = Bus::start();
     let mut good = bus.member();
-    good.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    good.add_match(RULE).unwrap();
     let before = open_texts(std::process::id());
     let bytes = 100_000;
     let unsealed = file(&"x".repeat(bytes));
@@ -222,7 +201,7 @@ fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
     for (fd, bytes) in [(&unsealed, bytes), (&sealed, bytes + 1), (&pipe, bytes), (&sealed, 1 << 28)] {
         let wild = Raw::join(&bus.path());
         let answer = wild.ask([raw::STAGE, 1, 0, bytes as u64, 0], &[fd.as_fd()]).unwrap();
-        assert_eq!(answer.0[0], raw::REFUSED);
+        assert_eq!(answer.words[0], raw::REFUSED);
         assert!(wild.ask([raw::TAKE, 1, 1, 0, 0], &[]).is_none(), "the connection goes on");
     }
     drop(unsealed);
@@ -230,20 +209,17 @@ fn a_file_that_is_not_what_its_message_says_is_refused_or_dropped() {
     let mut wild = Raw::join(&bus.path());
     let message = wild_signal(&wild, 1, Body::default().blob(&vec![0; bytes]));
     let header = BusHeader { form: BODY_IN_FILE, ..wild.header(0, &message) };
-    let inline = Header::parse(&message).unwrap().header_bytes;
-    let mut incomplete = 0;
-    for (token, file) in
-        [(1, vec![1; message.len()]), (2, message[..message.len() - 1].to_vec()), (3, message.clone())]
-    {
+    let inline = crate::support::header(&message).header_bytes;
+    let wrong = [vec![1; message.len()], message[..message.len() - 1].to_vec()];
+    for (token, file) in (1..).zip(wrong.into_iter().chain([message.clone()])) {
         let fd = body::write(&file).unwrap();
         let answer = wild.ask([raw::STAGE, token, 0, file.len() as u64, 0], &[fd.as_fd()]).unwrap();
-        assert_eq!(answer.0[0], raw::NONE);
+        assert_eq!(answer.words[0], raw::NONE);
         wild.send(BusHeader { token: token as u32, ..header }, None, &message[..inline]);
-        incomplete += u64::from(file != message);
         if file == message {
             assert_eq!(signal(&mut good).bytes(), message);
         } else {
-            until_incomplete(&mut good, incomplete);
+            until_incomplete(&mut good, token);
         }
     }
     assert_eq!((good.statistics().incomplete, open_texts(std::process::id())), (2, before));
@@ -257,19 +233,19 @@ fn only_those_a_staged_transfer_is_for_can_take_it_and_a_dead_sender_leaves_none
     let (sender, receiver, other) = (Raw::join(&bus.path()), Raw::join(&bus.path()), Raw::join(&bus.path()));
     let stage = |token: u64, to: u64| {
         let fd = file("held");
-        sender.ask([raw::STAGE, token, to, 0, 0], &[fd.as_fd()]).unwrap().0[0]
+        sender.ask([raw::STAGE, token, to, 0, 0], &[fd.as_fd()]).unwrap().words[0]
     };
     assert_eq!(stage(1, receiver.id), raw::NONE);
     assert_eq!(stage(2, receiver.id + 1000), raw::REFUSED, "nobody has this number");
     let take = |who: &Raw, token: u64| who.ask([raw::TAKE, sender.id, token, 0, 0], &[]).unwrap();
     for (who, token) in [(&other, 1), (&sender, 1), (&receiver, 2), (&receiver, 1 << 31)] {
-        let (words, fds) = take(who, token);
-        assert_eq!((words[0], fds.len()), (raw::NONE, 0));
+        let answer = take(who, token);
+        assert_eq!((answer.words[0], answer.fds.len()), (raw::NONE, 0));
     }
-    let (words, fds) = take(&receiver, 1);
-    assert_eq!((words[0], fds.len()), (raw::DESCRIPTOR, 1));
-    assert_eq!(take(&receiver, 1).0[0], raw::NONE, "taken twice");
-    drop(fds);
+    let answer = take(&receiver, 1);
+    assert_eq!((answer.words[0], answer.fds.len()), (raw::DESCRIPTOR, 1));
+    assert_eq!(take(&receiver, 1).words[0], raw::NONE, "taken twice");
+    drop(answer);
     // For one and for all; the messages never come. The authority closes what it has passed on or refused after its answer.
     assert_eq!((stage(3, receiver.id), stage(4, 0)), (raw::NONE, raw::NONE));
     eventually("other descriptors than the two staged ones stay", || open_texts(std::process::id()) == 2);
@@ -280,41 +256,6 @@ fn only_those_a_staged_transfer_is_for_can_take_it_and_a_dead_sender_leaves_none
     });
 }
 
-#[test]
-fn wild_packets_on_control_sockets_disturb_nobody_and_leave_nothing() {
-    own_process!();
-    let bus = Bus::start();
-    let mut good = bus.member();
-    let mut random = numbers(0x2545_f491_4f6c_dd1d);
-    let held = file("wild");
-    for round in 0..60 {
-        let socket: OwnedFd = match random() % 3 {
-            0 => raw::connect(&bus.path()),
-            _ => Raw::join(&bus.path()).socket,
-        };
-        for _ in 0..random() % 20 {
-            let mut word = || match random() % 3 {
-                0 => random(),
-                1 => random() % 4,
-                _ => random() % 100,
-            };
-            let words = [word() % 24, word(), word(), word(), word()];
-            let fds: Vec<BorrowedFd<'_>> = (0..word() % 4).map(|_| held.as_fd()).collect();
-            if !raw::tell(&socket, words, &fds) {
-                break;
-            }
-        }
-        drop(socket);
-        let reply =
-            good.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus.Peer", "Ping", Body::default());
-        assert!(reply.is_ok(), "round {round}: {reply:?}");
-    }
-    eventually("descriptors of wild packets stay", || {
-        good.next(Some(Duration::ZERO)).unwrap();
-        open_texts(std::process::id()) == 1
-    });
-}
-
 /// A message for the bus itself that names descriptors under no token.
 #[test]
 fn a_member_that_announces_descriptors_and_has_none_is_evicted() {
@@ -322,9 +263,8 @@ fn a_member_that_announces_descriptors_and_has_none_is_evicted() {
     let (mut raw, mut watcher) = (Raw::join(&bus.path()), bus.member());
     let rule = format!("member='NameOwnerChanged',arg0='{}'", raw.name());
     watcher.add_match(&rule).unwrap();
-    let (name, driver) = (raw.name(), "org.freedesktop.DBus");
-    let call = Builder::call("/org/freedesktop/DBus", "GetId").interface(driver).destination(driver);
-    let call = call.sender(&name).unix_fds(1).build(1).unwrap();
+    let name = raw.name();
+    let call = driver_call("GetId").sender(&name).unix_fds(1).build(1).unwrap();
     raw.send(raw.header(causeway_bus::AUTHORITY_ID, &call), Some(0), &call);
     assert_eq!(signal(&mut watcher).text(), Some(name.as_str()));
 }

@@ -1,17 +1,18 @@
 //! Programs of zbus on a native bus: proxies, object servers, signals, names, and ends.
 #![allow(missing_docs, reason = "the macro of zbus makes a public proxy")]
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use causeway_bus::wire::{self, Body, Endian};
-use causeway_bus::{AuthorityOptions, Connection, Incoming, Monitor};
+use causeway_bus::{AuthorityOptions, Connection, Monitor};
 use futures_core::Stream;
 use zbus::fdo::{DBusProxy, PropertiesProxy, RequestNameFlags, RequestNameReply};
 use zbus::names::{BusName, InterfaceName, WellKnownName};
 use zbus::object_server::SignalEmitter;
 
+use crate::asynchronous::{soon, soon_with};
 use crate::support::*;
 
 const NAME: &str = "com.example.Counter";
@@ -52,14 +53,30 @@ impl Counter {
     async fn added(emitter: &SignalEmitter<'_>, amount: u32) -> zbus::Result<()>;
 }
 
-/// The outcome of a future that must not take for ever.
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what}"))
+/// The error of D-Bus that a call ended with.
+fn error_of<T: std::fmt::Debug>(outcome: zbus::Result<T>) -> zbus::fdo::Error {
+    match outcome {
+        Err(zbus::Error::FDO(error)) => *error,
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
     let item = poll_fn(|cx| Pin::new(&mut *stream).poll_next(cx));
     soon("nothing came", item).await.expect("the stream ended")
+}
+
+/// The next message that `is_it`.
+async fn message(
+    all: &mut zbus::MessageStream,
+    is_it: impl Fn(&zbus::message::Header<'_>) -> bool,
+) -> zbus::Message {
+    loop {
+        let message = next(all).await.unwrap();
+        if is_it(&message.header()) {
+            return message;
+        }
+    }
 }
 
 async fn connect(bus: &Bus) -> zbus::Connection {
@@ -91,14 +108,11 @@ async fn a_proxy_calls_an_object_server_and_gets_replies_errors_and_signals_in_o
     }
     let error = soon("no reply", counter.fail()).await.unwrap_err();
     assert!(
-        matches!(&error, zbus::fdo::Error::AccessDenied(_) if error.to_string().contains("not for you")),
+        matches!(&error, zbus::fdo::Error::AccessDenied(why) if why.contains("not for you")),
         "{error:?}"
     );
-    let missing = client.call_method(Some(NAME), PATH, Some(NAME), "Missing", &()).await.unwrap_err();
-    assert!(
-        matches!(&missing, zbus::Error::FDO(error) if matches!(**error, zbus::fdo::Error::UnknownMethod(_))),
-        "{missing:?}"
-    );
+    let missing = error_of(client.call_method(Some(NAME), PATH, Some(NAME), "Missing", &()).await);
+    assert!(matches!(missing, zbus::fdo::Error::UnknownMethod(_)), "{missing:?}");
     // Many at once.
     let calls: Vec<_> = (0..64)
         .map(|_| {
@@ -162,7 +176,7 @@ async fn names_are_requested_lost_and_looked_up_as_with_a_broker() {
     let unique = |name: &str| BusName::try_from(name.to_owned()).unwrap();
     let own = second.unique_name().unwrap().to_string();
     assert!(dbus.name_has_owner(unique(&own)).await.unwrap());
-    assert!(dbus.name_has_owner(unique("org.freedesktop.DBus")).await.unwrap());
+    assert!(dbus.name_has_owner(unique(DRIVER)).await.unwrap());
     assert!(!dbus.name_has_owner(unique("com.example.Nobody")).await.unwrap());
     assert_eq!(dbus.get_name_owner(unique(&own)).await.unwrap().as_str(), own);
     let nobody = dbus.get_name_owner(unique("com.example.Nobody")).await.unwrap_err();
@@ -170,7 +184,7 @@ async fn names_are_requested_lost_and_looked_up_as_with_a_broker() {
     let again = dbus.hello().await.unwrap_err();
     assert!(matches!(again, zbus::fdo::Error::Failed(_)), "{again:?}");
     let names: Vec<_> = dbus.list_names().await.unwrap().iter().map(ToString::to_string).collect();
-    assert!(names.contains(&own) && names.contains(&"org.freedesktop.DBus".to_owned()), "{names:?}");
+    assert!(names.contains(&own) && names.contains(&DRIVER.to_owned()), "{names:?}");
     assert_eq!(dbus.get_connection_unix_process_id(unique(&own)).await.unwrap(), std::process::id());
     assert_eq!(dbus.get_id().await.unwrap().to_string(), second.server_guid().to_string());
     assert_eq!(second.peer_creds().await.unwrap().process_id(), Some(std::process::id()));
@@ -187,13 +201,11 @@ async fn names_that_the_directory_has_no_place_for_are_looked_up_all_the_same() 
     }
     let listed: Vec<_> = dbus.list_names().await.unwrap().iter().map(ToString::to_string).collect();
     for name in names {
-        let name = || BusName::try_from(name).unwrap();
-        assert!(dbus.name_has_owner(name()).await.unwrap(), "{}", name());
-        assert_eq!(
-            dbus.get_name_owner(name()).await.unwrap().as_str(),
-            service.unique_name().unwrap().as_str()
-        );
-        assert!(listed.contains(&name().to_string()), "{} is not among {listed:?}", name());
+        let bus_name = || BusName::try_from(name).unwrap();
+        assert!(dbus.name_has_owner(bus_name()).await.unwrap(), "{name}");
+        let owner = dbus.get_name_owner(bus_name()).await.unwrap();
+        assert_eq!(owner.as_str(), service.unique_name().unwrap().as_str());
+        assert!(listed.contains(&name.to_owned()), "{name} is not among {listed:?}");
     }
 }
 
@@ -210,23 +222,13 @@ async fn rules_end_with_their_streams_and_wrong_ones_are_refused() {
     for member in ["Unwanted", "Wanted"] {
         sender.emit_signal(None::<BusName<'_>>, PATH, INTERFACE, member, &1u8).await.unwrap();
     }
-    let first = loop {
-        let message = next(&mut all).await.unwrap();
-        if message.header().interface().is_some_and(|interface| interface == INTERFACE) {
-            break message;
-        }
-    };
+    let first = message(&mut all, |header| header.interface().is_some_and(|name| name == INTERFACE)).await;
     assert_eq!(first.header().member().unwrap(), "Wanted");
     dbus.remove_match_rule(rule("Wanted")).await.unwrap();
     let again = dbus.remove_match_rule(rule("Wanted")).await.unwrap_err();
     assert!(matches!(again, zbus::fdo::Error::MatchRuleNotFound(_)), "{again:?}");
-    let driver = "org.freedesktop.DBus";
-    let wrong =
-        client.call_method(Some(driver), "/", Some(driver), "AddMatch", &"nonsense").await.unwrap_err();
-    assert!(
-        matches!(&wrong, zbus::Error::FDO(error) if matches!(**error, zbus::fdo::Error::MatchRuleInvalid(_))),
-        "{wrong:?}"
-    );
+    let wrong = error_of(client.call_method(Some(DRIVER), "/", Some(DRIVER), "AddMatch", &"nonsense").await);
+    assert!(matches!(wrong, zbus::fdo::Error::MatchRuleInvalid(_)), "{wrong:?}");
 }
 
 #[tokio::test]
@@ -247,12 +249,8 @@ async fn a_program_of_zbus_and_a_member_without_it_talk_in_both_byte_orders() {
         .unwrap();
     let mut all = zbus::MessageStream::from(&service);
     service.send(&call).await.unwrap();
-    let reply = loop {
-        let message = next(&mut all).await.unwrap();
-        if message.header().reply_serial() == Some(call.primary_header().serial_num()) {
-            break message;
-        }
-    };
+    let serial = Some(call.primary_header().serial_num());
+    let reply = message(&mut all, |header| header.reply_serial() == serial).await;
     assert_eq!(reply.body().deserialize::<String>().unwrap(), "turned around");
 
     // A member without zbus calls the object server.
@@ -261,14 +259,14 @@ async fn a_program_of_zbus_and_a_member_without_it_talk_in_both_byte_orders() {
         let mut member = Connection::open(path).unwrap();
         let reply = member.call(NAME, PATH, NAME, "Add", Body::default().u32(3)).unwrap();
         member.add_match("member='Turned'").unwrap();
-        member.call(NAME, PATH, "org.freedesktop.DBus.Peer", "Ping", Body::default()).unwrap();
+        member.call(NAME, PATH, PEER, "Ping", Body::default()).unwrap();
         (format!("{:?}", reply.args()), member)
     });
     let (sum, mut member) = soon("no reply", sum).await.unwrap();
     assert_eq!(sum, "[U32(3)]");
     let signal = zbus::Message::signal(PATH, INTERFACE, "Turned").endian(foreign).build(&7u32).unwrap();
     service.send(&signal).await.unwrap();
-    let Some(Incoming::Signal(signal)) = member.next(Some(PATIENCE)).unwrap() else { panic!("no signal") };
+    let signal = crate::support::signal(&mut member);
     assert_ne!(signal.endian(), Endian::NATIVE);
     assert_eq!(signal.header().sender, service.unique_name().map(|name| name.as_str()));
     assert_eq!(signal.args(), [wire::Arg::U32(7)]);
@@ -278,25 +276,16 @@ async fn a_program_of_zbus_and_a_member_without_it_talk_in_both_byte_orders() {
 async fn calls_to_nobody_and_calls_whose_callee_leaves_end_with_errors() {
     let bus = Bus::start();
     let client = connect(&bus).await;
-    let nobody =
-        client.call_method(Some("com.example.Nobody"), PATH, Some(INTERFACE), "M", &()).await.unwrap_err();
-    assert!(
-        matches!(&nobody, zbus::Error::FDO(error) if matches!(**error, zbus::fdo::Error::ServiceUnknown(_))),
-        "{nobody:?}"
-    );
+    let to_nobody = client.call_method(Some("com.example.Nobody"), PATH, Some(INTERFACE), "M", &());
+    let nobody = error_of(to_nobody.await);
+    assert!(matches!(nobody, zbus::fdo::Error::ServiceUnknown(_)), "{nobody:?}");
 
     let service = serve(&bus).await;
     let counter = proxy(&client).await;
-    let leave = async {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        service.close().await.unwrap();
-    };
-    let (ended, ()) = soon("the end goes unnoticed", async { tokio::join!(counter.never(), leave) }).await;
-    let ended = ended.unwrap_err();
-    assert!(
-        matches!(&ended, zbus::Error::FDO(error) if matches!(**error, zbus::fdo::Error::NoReply(_))),
-        "{ended:?}"
-    );
+    let leave = async || service.close().await.unwrap();
+    let (ended, ()) = soon_with("the end goes unnoticed", counter.never(), leave).await;
+    let ended = error_of(ended);
+    assert!(matches!(ended, zbus::fdo::Error::NoReply(_)), "{ended:?}");
     let dbus = DBusProxy::new(&client).await.unwrap();
     assert!(!dbus.name_has_owner(BusName::try_from(NAME).unwrap()).await.unwrap());
 }
@@ -342,13 +331,10 @@ async fn a_program_that_does_not_read_does_not_stand_in_the_way() {
     });
     soon("the sender waits for ever", sent).await.unwrap();
     for number in 0..1000u32 {
-        let flooded = loop {
-            let message = next(&mut unread).await.unwrap();
-            if message.header().member().is_some_and(|member| member == "Flood") {
-                break message.body().deserialize::<u32>().unwrap();
-            }
-        };
-        assert_eq!(flooded, number);
+        let is_flood =
+            |header: &zbus::message::Header<'_>| header.member().is_some_and(|name| name == "Flood");
+        let flooded = message(&mut unread, is_flood).await;
+        assert_eq!(flooded.body().deserialize::<u32>().unwrap(), number);
     }
 }
 
@@ -383,8 +369,8 @@ impl Files {
 async fn a_message_whose_future_is_dropped_is_sent_if_the_bus_holds_its_descriptor_and_forgotten_otherwise() {
     let bus = Bus::start_small();
     let mut receiver = bus.member();
-    receiver.add_match(&format!("interface='{INTERFACE}'")).unwrap();
-    let socket = causeway_bus::zbus::Socket::new(bus.small_member()).unwrap();
+    receiver.add_match(RULE).unwrap();
+    let socket = causeway_bus::zbus::Socket::new(bus.member_with(small())).unwrap();
     let sender = zbus::connection::Builder::socket(socket).build().await.unwrap();
     let monitor = Monitor::open(bus.path()).unwrap();
 
@@ -401,15 +387,12 @@ async fn a_message_whose_future_is_dropped_is_sent_if_the_bus_holds_its_descript
     let name = receiver.unique_name().to_owned();
     let call = sender.call_method(Some(&*name), PATH, Some(INTERFACE), "Forgotten", &());
     assert!(tokio::time::timeout(Duration::from_millis(20), call).await.is_err(), "nobody answers");
-    let own = sender.unique_name().unwrap().to_string();
-    let statistics = statistics_of(&monitor, &own);
+    let statistics = statistics_of(&monitor, sender.unique_name().unwrap());
     assert_eq!(statistics.calls_open, 0, "a call that was not sent has no reply");
 
     let read = tokio::task::spawn_blocking(move || {
         for number in 0..sent {
-            let Some(Incoming::Signal(signal)) = receiver.next(Some(PATIENCE)).unwrap() else {
-                panic!("signal {number} of {sent} did not come");
-            };
+            let signal = signal(&mut receiver);
             assert_eq!(signal.args()[0], wire::Arg::U32(number));
             assert_eq!(signal.take_descriptors().len(), 1, "signal {number}");
         }

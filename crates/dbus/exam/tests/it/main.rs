@@ -1,7 +1,21 @@
-//! The exam, of buses that have one fault and of the brokers that are installed.
+//! The exam, of buses and connections that have one fault and of the brokers that are installed.
 #![allow(clippy::print_stdout, reason = "a test says why it was skipped")]
 
 mod faults;
-mod native_faults;
+mod link;
 mod real;
 mod shim;
+
+use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_exam::{MATCH_RULES, QUEUED_BYTES};
+
+/// A broker with the limits of an examination; nothing where it is not installed.
+fn start(program: Program) -> Option<Broker> {
+    match Broker::start(program, &Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES }) {
+        Err(error @ Error::Missing(_)) => {
+            println!("skipped: {error}");
+            None
+        }
+        started => Some(started.unwrap()),
+    }
+}

@@ -1,20 +1,20 @@
 //! Installed brokers answer every question. That they answer it the same way again is seen with `weighbridge dbus exam --times 10`.
 
-use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
-use weighbridge_dbus_exam::{Bus, MATCH_RULES, NOT_EXAMINED, Outcome, Property, QUEUED_BYTES, properties};
+use weighbridge_dbus_client::brokers::Program;
+use weighbridge_dbus_exam::{Bus, Outcome, Property, properties};
 
-const LIMITS: Limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
+use crate::start;
 
 /// An examination waits most of the time, for what must not come: this many of one broker are under way at once.
 const AT_ONCE: usize = 2;
 
 /// A property with a broker of its own.
 fn examine(program: Program, property: &Property) {
-    let broker = Broker::start(program, &LIMITS).unwrap();
+    let Some(broker) = start(program) else { return };
     let bus = Bus::new(broker.address(), Some(broker.pid()));
     let (id, outcome) = (property.id, property.examine(&bus));
     println!("{program} {id}: {} — {}", outcome.cell(), outcome.evidence());
-    let is_left_out = program.is_native() && NOT_EXAMINED.iter().any(|(known, _)| *known == id);
+    let is_left_out = program.is_native() && property.not_native.is_some();
     let is_answered = match outcome {
         Outcome::Seen(_) => !is_left_out,
         Outcome::Skipped(_) => is_left_out,
@@ -29,14 +29,7 @@ fn examine(program: Program, property: &Property) {
 fn installed_brokers_answer_every_question() {
     let all: Vec<&Property> = properties().collect();
     std::thread::scope(|scope| {
-        for program in Program::ALL {
-            match Broker::start(program, &LIMITS) {
-                Err(error @ Error::Missing(_)) => {
-                    println!("skipped: {error}");
-                    continue;
-                }
-                started => drop(started.unwrap()),
-            }
+        for program in Program::ALL.into_iter().filter(|program| start(*program).is_some()) {
             for part in all.chunks(all.len().div_ceil(AT_ONCE)) {
                 scope.spawn(move || part.iter().for_each(|property| examine(program, property)));
             }

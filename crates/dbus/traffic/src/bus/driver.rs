@@ -11,33 +11,26 @@ const PRIMARY_OWNER: u32 = 1;
 /// What a connection asked the driver; the reply decides what it means.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
-    /// `RequestName`
     Name(Sym),
     /// `AddMatch`; done already, and undone if it is refused.
     AddMatch(RuleId),
     /// `RemoveMatch`; done already, and undone if it is refused.
     RemoveMatch(RuleId),
-    /// `GetNameOwner`
     Owner(Sym),
     /// `GetConnectionUnixProcessID` or `GetConnectionCredentials`
     Process(Sym),
-    /// `ListNames`
     Names,
-    /// `GetAllMatchRules`
     Rules,
 }
 
 pub(super) fn observe(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
-    match header.kind {
-        Kind::MethodCall if header.destination == Some(DRIVER) => call(bus, header, body),
-        Kind::MethodReturn if header.sender == Some(DRIVER) => reply(bus, header, body),
-        Kind::Error if header.sender == Some(DRIVER) => refusal(bus, header),
-        Kind::Signal if header.sender == Some(DRIVER) && header.member == Some("NameOwnerChanged") => {
-            owner_changed(bus, header, body);
-        }
-        Kind::Signal if header.sender == Some(DRIVER) && header.member == Some("NameLost") => {
-            name_lost(bus, header, body);
-        }
+    let is_from_driver = header.sender == Some(DRIVER);
+    match (header.kind, header.member) {
+        (Kind::MethodCall, _) if header.destination == Some(DRIVER) => call(bus, header, body),
+        (Kind::MethodReturn, _) if is_from_driver => reply(bus, header, body),
+        (Kind::Error, _) if is_from_driver => refusal(bus, header),
+        (Kind::Signal, Some("NameOwnerChanged")) if is_from_driver => owner_changed(bus, header, body),
+        (Kind::Signal, Some("NameLost")) if is_from_driver => name_lost(bus, header, body),
         _ => {}
     }
 }
@@ -109,23 +102,19 @@ fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
             bus.set_owner(&name, &owner);
         }
         Some(Question::Owner(name)) => {
+            let name = bus.names.symbols.text(name).to_owned();
             if let Some(Ok(Arg::Text(owner))) = first
                 && names::is_unique(owner)
+                && name != owner
             {
-                let name = bus.names.symbols.text(name).to_owned();
-                if name != owner {
-                    bus.set_owner(&name, owner);
-                }
+                bus.set_owner(&name, owner);
             }
         }
         Some(Question::Process(name)) => set_process(bus, name, header, body),
         Some(Question::Names) => {
-            let _ = walk(header, body, &mut |leaf, _| {
-                if let Leaf::Text(name) = leaf
-                    && names::is_unique(name)
-                {
-                    bus.meet(name);
-                }
+            let _ = walk(header, body, &mut |leaf, _| match leaf {
+                Leaf::Text(name) if names::is_unique(name) => _ = bus.meet(name),
+                _ => {}
             });
         }
         Some(Question::Rules) => all_rules(bus, header, body),
@@ -164,8 +153,8 @@ fn set_process(bus: &mut Bus, name: Sym, header: &Header<'_>, body: &[u8]) {
     }
 }
 
-/// `a{sas}`: the rules of each connection. A connection whose rules are known from its beginning keeps them.
-fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+/// The rules of each connection, as the driver's answer to `GetAllMatchRules` lists them (`a{sas}`).
+pub fn listed_rules<'a>(header: &Header<'a>, body: &'a [u8]) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut listed: Vec<(&str, Vec<&str>)> = Vec::new();
     let _ = walk(header, body, &mut |leaf, depth| match (leaf, depth) {
         (Leaf::Text(name), 2) => listed.push((name, Vec::new())),
@@ -176,7 +165,12 @@ fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
         }
         _ => {}
     });
-    for (name, rules) in listed {
+    listed
+}
+
+/// A connection whose rules are known from its beginning keeps them.
+fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+    for (name, rules) in listed_rules(header, body) {
         let connection = bus.meet(name);
         if std::mem::replace(&mut connection.rules_known, true) {
             continue;
@@ -202,12 +196,8 @@ fn name_lost(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
 }
 
 fn owner_changed(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
-    let mut args = Args::new(header, body);
-    let (Some(Ok(Arg::Text(name))), Some(Ok(Arg::Text(old))), Some(Ok(Arg::Text(new)))) =
-        (args.next(), args.next(), args.next())
-    else {
-        return;
-    };
+    let args: Vec<&str> = Args::new(header, body).texts().collect();
+    let [name, old, new] = args[..] else { return };
     if !name.starts_with(':') {
         bus.set_owner(name, new);
     } else if new.is_empty() {

@@ -25,13 +25,13 @@ impl Pcap {
     /// The format, if the file begins with its header.
     pub fn begin(start: &[u8]) -> Result<Option<Pcap>, NotACapture> {
         let Some(magic) = start.first_chunk::<4>() else { return Ok(None) };
-        let orders = [Endian::Little, Endian::Big];
-        let found = orders.into_iter().find_map(|endian| match endian.u32(*magic) {
-            0xA1B2_C3D4 => Some((endian, 1_000)),
-            0xA1B2_3C4D => Some((endian, 1)),
-            _ => None,
-        });
-        let Some((endian, tick_ns)) = found else { return Ok(None) };
+        let (endian, tick_ns) = match Endian::Little.u32(*magic) {
+            0xA1B2_C3D4 => (Endian::Little, 1_000),
+            0xA1B2_3C4D => (Endian::Little, 1),
+            0xD4C3_B2A1 => (Endian::Big, 1_000),
+            0x4D3C_B2A1 => (Endian::Big, 1),
+            _ => return Ok(None),
+        };
         if start.len() < FILE_HEADER_BYTES {
             return Err(NotACapture::Empty);
         }
@@ -60,23 +60,15 @@ impl Pcap {
                     let bytes = &window.take(bytes)[RECORD_HEADER_BYTES..];
                     return Ok(Some(Packet { time_ns, original_bytes: record.original, bytes }));
                 }
-                if !self.has_record_after(window.peek(there)?) {
-                    problems.ends_early = true;
-                    window.consume(there);
+                // The rest of the file is too short for what its first record claims: does it hold another one?
+                let mut rest = window.peek(there)?.windows(RECOGNIZABLE_BYTES).skip(1);
+                if !rest.any(|bytes| self.is_recognized(bytes)) {
+                    window.end_early(problems);
                     return Ok(None);
                 }
             }
-            problems.damaged += 1;
-            window.consume(1);
-            let this = *self;
-            problems.skipped +=
-                1 + window.skip_until(1, RECOGNIZABLE_BYTES, |bytes| this.is_recognized(bytes))?;
+            window.skip_damage(problems, 1, RECOGNIZABLE_BYTES, |bytes| self.is_recognized(bytes))?;
         }
-    }
-
-    /// Does the rest of the file, too short for what its first record claims, hold another record?
-    fn has_record_after(&self, rest: &[u8]) -> bool {
-        rest.windows(RECOGNIZABLE_BYTES).skip(1).any(|bytes| self.is_recognized(bytes))
     }
 
     fn is_recognized(&self, bytes: &[u8]) -> bool {

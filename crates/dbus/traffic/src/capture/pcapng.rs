@@ -1,6 +1,7 @@
 //! pcapng: blocks that carry their type and length, of which a few matter here.
 
 use std::io::{self, Read};
+use std::ops::Range;
 
 use super::window::Window;
 use super::{LINK_TYPE, Packet, Problems, is_message_start, is_plausible_length};
@@ -15,6 +16,8 @@ const OPTION_OFFSET: u16 = 14;
 /// Type and length in front, length behind.
 const FRAME_BYTES: usize = 12;
 const ENHANCED_HEADER_BYTES: usize = 20;
+/// An enhanced packet with the first bytes of a message is what a block is recognized by.
+const RECOGNIZABLE_BYTES: usize = 8 + ENHANCED_HEADER_BYTES + 4;
 const MOST_BLOCK_BYTES: usize = MAX_MESSAGE_BYTES + (1 << 20);
 
 #[derive(Clone, Debug)]
@@ -49,8 +52,10 @@ impl PcapNg {
     ) -> io::Result<Option<Packet<'w>>> {
         loop {
             let Some(start) = window.record_header(FRAME_BYTES, problems)? else { return Ok(None) };
-            if start.starts_with(&SECTION.to_le_bytes()) {
-                self.begin_section([start[8], start[9], start[10], start[11]]);
+            if PcapNg::is_start(start) {
+                let is_big = start[8..12] == 0x1A2B_3C4D_u32.to_be_bytes();
+                self.endian = if is_big { Endian::Big } else { Endian::Little };
+                self.interfaces.clear();
             }
             let (kind, bytes) = (self.u32(start, 0), self.u32(start, 4) as usize);
             let is_plausible = (FRAME_BYTES..=MOST_BLOCK_BYTES).contains(&bytes) && bytes.is_multiple_of(4);
@@ -58,16 +63,11 @@ impl PcapNg {
             let is_closed = whole && self.u32(window.peek(bytes)?, bytes - 4) as usize == bytes;
             if !is_closed {
                 if is_plausible && !whole && !self.has_packet_after(window.peek(bytes)?) {
-                    problems.ends_early = true;
-                    let rest = window.peek(bytes)?.len();
-                    window.consume(rest);
+                    window.end_early(problems);
                     return Ok(None);
                 }
-                problems.damaged += 1;
                 // A damaged length leaves the place of the next block unknown; blocks begin on multiples of four.
-                window.consume(4);
-                let need = 8 + ENHANCED_HEADER_BYTES + 4;
-                problems.skipped += 4 + window.skip_until(4, need, |bytes| self.is_recognized(bytes))?;
+                window.skip_damage(problems, 4, RECOGNIZABLE_BYTES, |bytes| self.is_recognized(bytes))?;
                 continue;
             }
             match self.block(kind, window.peek(bytes)?) {
@@ -87,16 +87,15 @@ impl PcapNg {
         }
     }
 
-    fn begin_section(&mut self, magic: [u8; 4]) {
-        self.endian = if magic == 0x1A2B_3C4D_u32.to_be_bytes() { Endian::Big } else { Endian::Little };
-        self.interfaces.clear();
-    }
-
     fn block(&self, kind: u32, bytes: &[u8]) -> Block {
         let body = &bytes[..bytes.len() - 4];
         match kind {
             INTERFACE if body.len() >= 16 => Block::Interface(self.interface(body)),
-            ENHANCED_PACKET if body.len() >= 8 + ENHANCED_HEADER_BYTES => self.enhanced_packet(body),
+            ENHANCED_PACKET if body.len() >= 8 + ENHANCED_HEADER_BYTES => {
+                let ticks = u64::from(self.u32(body, 12)) << 32 | u64::from(self.u32(body, 16));
+                let (captured, original) = (self.u32(body, 20) as usize, self.u32(body, 24) as usize);
+                self.packet(self.u32(body, 8) as usize, ticks, original, 28..28 + captured, body.len())
+            }
             // A packet of the first interface without a time. Its data may be cut at the interface's limit.
             SIMPLE_PACKET if body.len() >= 12 => {
                 let original = self.u32(body, 8) as usize;
@@ -108,20 +107,7 @@ impl PcapNg {
         }
     }
 
-    fn enhanced_packet(&self, body: &[u8]) -> Block {
-        let ticks = u64::from(self.u32(body, 12)) << 32 | u64::from(self.u32(body, 16));
-        let (captured, original) = (self.u32(body, 20) as usize, self.u32(body, 24) as usize);
-        self.packet(self.u32(body, 8) as usize, ticks, original, 28..28 + captured, body.len())
-    }
-
-    fn packet(
-        &self,
-        interface: usize,
-        ticks: u64,
-        original: usize,
-        data: std::ops::Range<usize>,
-        end: usize,
-    ) -> Block {
+    fn packet(&self, interface: usize, ticks: u64, original: usize, data: Range<usize>, end: usize) -> Block {
         let Some(interface) = self.interfaces.get(interface) else { return Block::Bad };
         if u32::from(interface.link_type) != LINK_TYPE {
             return Block::Foreign;
@@ -165,13 +151,13 @@ impl PcapNg {
         let (block, captured) = (self.u32(bytes, 4) as usize, self.u32(bytes, 20) as usize);
         self.u32(bytes, 0) == ENHANCED_PACKET
             && block <= MOST_BLOCK_BYTES
-            && captured + 8 + ENHANCED_HEADER_BYTES + 4 <= block
+            && captured + RECOGNIZABLE_BYTES <= block
             && is_message_start(&bytes[28..])
     }
 
     fn has_packet_after(&self, rest: &[u8]) -> bool {
-        let need = 8 + ENHANCED_HEADER_BYTES + 4;
-        (4..rest.len().saturating_sub(need)).step_by(4).any(|at| self.is_recognized(&rest[at..at + need]))
+        let starts = (4..rest.len().saturating_sub(RECOGNIZABLE_BYTES)).step_by(4);
+        starts.map(|at| &rest[at..at + RECOGNIZABLE_BYTES]).any(|bytes| self.is_recognized(bytes))
     }
 
     fn u32(&self, bytes: &[u8], at: usize) -> u32 {
@@ -187,7 +173,7 @@ enum Block {
     Packet {
         time_ns: u64,
         original_bytes: usize,
-        data: std::ops::Range<usize>,
+        data: Range<usize>,
     },
     Interface(Interface),
     /// A packet of another link type.

@@ -41,7 +41,6 @@ impl<R: Read> Window<R> {
         self.peek(count).map(Some)
     }
 
-    /// Takes away bytes that were peeked at.
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "only what was peeked at is consumed");
         self.start += count;
@@ -54,21 +53,35 @@ impl<R: Read> Window<R> {
         &self.bytes[start..start + count]
     }
 
-    /// Skips bytes, `step` at a time, until those that follow are recognized or the source ends. Returns how many.
-    pub fn skip_until(&mut self, step: usize, need: usize, is_it: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
-        let mut skipped = 0;
+    /// Skips a damaged place: bytes, `step` at a time and at least once, until those that follow are recognized or the source ends.
+    pub fn skip_damage(
+        &mut self,
+        problems: &mut Problems,
+        step: usize,
+        need: usize,
+        is_it: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<()> {
+        problems.damaged += 1;
         loop {
-            let left = self.peek(need)?.len();
+            self.consume(step);
+            problems.skipped += step as u64;
+            let there = self.peek(need)?;
+            let left = there.len();
             if left < need {
                 self.consume(left);
-                return Ok(skipped + left as u64);
+                problems.skipped += left as u64;
+                return Ok(());
             }
-            if is_it(&self.bytes[self.start..self.start + need]) {
-                return Ok(skipped);
+            if is_it(there) {
+                return Ok(());
             }
-            self.consume(step);
-            skipped += step as u64;
         }
+    }
+
+    /// The source ended inside of a packet: what is left of that goes.
+    pub fn end_early(&mut self, problems: &mut Problems) {
+        problems.ends_early = true;
+        self.start = self.end;
     }
 
     fn fill(&mut self) -> io::Result<()> {

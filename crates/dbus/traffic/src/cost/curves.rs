@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::bus::Unmatched;
 use crate::traffic::Work;
 use serde::Serialize;
-use weighbridge_record::{CaseId, Line, PerOp, Run, Summary};
+use weighbridge_record::{CaseId, Line, PerOp, Summary};
 use weighbridge_stats::Evidence;
 
 /// The auxiliary process whose counts a record has.
@@ -25,7 +25,7 @@ const ALONE: [(&str, Work); 8] = [
 const MESSAGES_OF_ROUND_TRIP: f64 = 2.0;
 
 /// A value with its interval at 95 %.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quantity {
     /// The value.
     pub value: f64,
@@ -36,7 +36,6 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Of what costs nothing.
     pub(crate) const ZERO: Quantity = Quantity { value: 0.0, low: 0.0, high: 0.0 };
 
     /// Both together, as if both erred to the same side.
@@ -60,24 +59,15 @@ impl Quantity {
 
     /// Part way to another, or past either: the one that is subtracted then errs to the opposite side.
     fn towards(self, other: Quantity, part: f64) -> Quantity {
-        let shares = [(self, 1.0 - part), (other, part)];
-        let sum = |end: fn(&Quantity, bool) -> f64| -> f64 {
-            shares.iter().map(|(of, share)| share * end(of, *share < 0.0)).sum()
-        };
-        Quantity {
-            value: sum(|of, _| of.value),
-            low: sum(|of, is_subtracted| if is_subtracted { of.high } else { of.low }),
-            high: sum(|of, is_subtracted| if is_subtracted { of.low } else { of.high }),
-        }
+        let ends = |of: Quantity, share: f64| if share < 0.0 { [of.high, of.low] } else { [of.low, of.high] };
+        let ([low, high], [other_low, other_high]) = (ends(self, 1.0 - part), ends(other, part));
+        let at = |of: f64, other: f64| (1.0 - part) * of + part * other;
+        Quantity { value: at(self.value, other.value), low: at(low, other_low), high: at(high, other_high) }
     }
 
-    fn mean(all: &[Quantity]) -> Option<Quantity> {
-        let mean = |of: fn(&Quantity) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
-        (!all.is_empty()).then(|| Quantity {
-            value: mean(|of| of.value),
-            low: mean(|of| of.low),
-            high: mean(|of| of.high),
-        })
+    fn mean(all: impl ExactSizeIterator<Item = Quantity>) -> Option<Quantity> {
+        let count = all.len() as f64;
+        all.reduce(Quantity::plus).map(|sum| sum.scaled(1.0 / count))
     }
 }
 
@@ -95,10 +85,6 @@ impl Price {
     pub(crate) const ZERO: Price =
         Price { cpu_ns: Quantity::ZERO, switches: Quantity::ZERO, preemptions: Quantity::ZERO };
 
-    fn each(self, of: impl Fn(Quantity) -> Quantity) -> Price {
-        Price { cpu_ns: of(self.cpu_ns), switches: of(self.switches), preemptions: of(self.preemptions) }
-    }
-
     fn with(self, other: Price, of: impl Fn(Quantity, Quantity) -> Quantity) -> Price {
         Price {
             cpu_ns: of(self.cpu_ns, other.cpu_ns),
@@ -107,13 +93,12 @@ impl Price {
         }
     }
 
-    /// Both together, as [`Quantity::plus`].
     pub(crate) fn plus(self, other: Price) -> Price {
         self.with(other, Quantity::plus)
     }
 
     fn scaled(self, by: f64) -> Price {
-        self.each(|of| of.scaled(by))
+        self.with(Price::ZERO, |of, _| of.scaled(by))
     }
 
     fn towards(self, other: Price, part: f64) -> Price {
@@ -121,7 +106,6 @@ impl Price {
     }
 }
 
-/// Prices by bytes of the body.
 type Curve = BTreeMap<u64, Price>;
 
 /// Where a broker runs and where its clients do.
@@ -135,7 +119,6 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// All of them.
     const ALL: [Placement; 2] = [Placement::SameCpu, Placement::TwoCpus];
 
     /// Of a case whose roles have one CPU.
@@ -156,7 +139,6 @@ pub struct Curves {
     relayed: Curve,
     /// Of one among others that follow each other.
     streamed: Curve,
-    /// By number of recipients.
     broadcast: BTreeMap<u64, Curve>,
     /// Calls to the broker, rules, names and connections: one price for each case.
     alone: BTreeMap<Work, Vec<Price>>,
@@ -172,16 +154,18 @@ impl Curves {
     /// The curves of each broker of a record, by its name. Brokers whose curves have a gap are left out, with the reason.
     pub fn of_record(lines: &[Line]) -> (BTreeMap<String, Curves>, Vec<String>) {
         let mut runs: BTreeMap<&CaseId, Vec<&PerOp>> = BTreeMap::new();
-        for run in lines.iter().filter_map(|line| if let Line::Run(run) = line { Some(run) } else { None }) {
-            runs.entry(&run.case).or_default().extend(of_broker(run));
+        for line in lines {
+            let Line::Run(run) = line else { continue };
+            let of_broker = run.roles.iter().find(|role| role.role == BROKER);
+            runs.entry(&run.case).or_default().extend(of_broker.map(|role| &role.per_op));
         }
         let mut brokers: BTreeMap<String, Curves> = BTreeMap::new();
         for line in lines {
             let Line::Summary(summary) = line else { continue };
-            let Some(price) = price(summary, runs.get(&summary.case).map_or(&[], Vec::as_slice)) else {
-                continue;
-            };
-            brokers.entry(summary.case.mechanism.clone()).or_default().take(&summary.case, price);
+            let runs = runs.get(&summary.case).map_or(&[][..], Vec::as_slice);
+            if let Some(price) = price(summary, runs) {
+                brokers.entry(summary.case.mechanism.clone()).or_default().take(&summary.case, price);
+            }
         }
         let mut gaps = Vec::new();
         brokers.retain(|name, curves| match curves.gap() {
@@ -208,10 +192,10 @@ impl Curves {
             "fan-out" if !others(&["receivers", "rules", "rules-by"]) => {
                 let receivers: Option<u64> = axis("receivers").map_or(Some(10), |count| count.parse().ok());
                 let rules: Option<u64> = axis("rules").map_or(Some(0), |count| count.parse().ok());
-                let class = match axis("rules-by").unwrap_or("path") {
-                    "path" => 0,
-                    "arg0" => 1,
-                    _ => 2,
+                let class = match axis("rules-by") {
+                    None | Some("path") => 0,
+                    Some("arg0") => 1,
+                    Some(_) => 2,
                 };
                 match (receivers, rules) {
                     (Some(receivers), Some(0)) => {
@@ -239,22 +223,18 @@ impl Curves {
     }
 
     fn gap(&self) -> Option<&'static str> {
+        let lacks_alone = |work| !self.alone.contains_key(&work);
+        let is_never_at_rest = !self.placements().contains(&Placement::SameCpu);
         let lacks = [
             (self.relayed.is_empty(), "round trips"),
             (self.streamed.is_empty(), "streams of calls that want no reply"),
-            (
-                self.broadcast.values().filter(|curve| !curve.is_empty()).count() < 2,
-                "signals to two numbers of receivers",
-            ),
-            (!self.alone.contains_key(&Work::DriverCall), "calls to the broker"),
-            (!self.alone.contains_key(&Work::MatchRule), "match rules"),
-            (!self.alone.contains_key(&Work::Name), "names that are requested and released"),
-            (!self.alone.contains_key(&Work::Connection), "connections that come and go"),
+            (self.broadcast.len() < 2, "signals to two numbers of receivers"),
+            (lacks_alone(Work::DriverCall), "calls to the broker"),
+            (lacks_alone(Work::MatchRule), "match rules"),
+            (lacks_alone(Work::Name), "names that are requested and released"),
+            (lacks_alone(Work::Connection), "connections that come and go"),
             (self.beside_rules.iter().any(BTreeMap::is_empty), "rules that do not match"),
-            (
-                !self.placements().contains(&Placement::SameCpu),
-                "messages to a broker at rest on the CPU of its clients",
-            ),
+            (is_never_at_rest, "messages to a broker at rest on the CPU of its clients"),
         ];
         lacks.into_iter().find_map(|(lacks, what)| lacks.then_some(what))
     }
@@ -279,8 +259,8 @@ impl Curves {
                 .each_recipient(body_bytes)
                 .map(|each| Price { cpu_ns: each.scaled(recipients as f64), ..Price::ZERO }),
             Work::DriverCall | Work::MatchRule | Work::Name | Work::Connection => {
-                let all: Vec<Quantity> = self.alone[&work].iter().map(|price| price.cpu_ns).collect();
-                Quantity::mean(&all).map(|cpu_ns| Price { cpu_ns, ..Price::ZERO })
+                let all = self.alone[&work].iter().map(|price| price.cpu_ns);
+                Quantity::mean(all).map(|cpu_ns| Price { cpu_ns, ..Price::ZERO })
             }
         };
         let counts = [rules.without_arguments, rules.with_arguments, rules.other_interface];
@@ -302,18 +282,13 @@ impl Curves {
     /// of the switches.
     pub(crate) fn waking(&self, placement: Placement, work: Work, recipients: u64) -> Price {
         let at_rest = &self.at_rest[&placement];
-        let nobody = at_rest[&Work::Broadcast];
-        let one = at_rest[&Work::Relay];
+        let (nobody, one) = (at_rest[&Work::Broadcast], at_rest[&Work::Relay]);
         // What a recipient adds: it is asleep too, and may wake the broker when it has read.
-        let each = recipients as f64;
-        let to = |base: Price| {
-            let further = one.with(nobody, Quantity::beyond);
-            base.plus(further.scaled(each))
-        };
+        let further = one.with(nobody, Quantity::beyond).scaled(recipients as f64);
         let all = match work {
-            Work::Broadcast => to(nobody),
+            Work::Broadcast => nobody.plus(further),
             // Nobody sends it, so it wakes only those that get it.
-            Work::DriverSignal => to(Price::ZERO),
+            Work::DriverSignal => Price::ZERO.plus(further),
             _ => at_rest[&work],
         };
         let busy = self.busy(work, 0, recipients, &Unmatched::default());
@@ -334,8 +309,8 @@ impl Curves {
 
     /// The least and the greatest number of recipients that were measured, and the price of a broadcast to each.
     fn fewest_and_most(&self, body_bytes: u64) -> Option<([f64; 2], Price, Price)> {
-        let ((fewest, least), (most, greatest)) =
-            (self.broadcast.first_key_value()?, self.broadcast.last_key_value()?);
+        let (fewest, least) = self.broadcast.first_key_value()?;
+        let (most, greatest) = self.broadcast.last_key_value()?;
         Some(([*fewest as f64, *most as f64], at(least, body_bytes)?, at(greatest, body_bytes)?))
     }
 
@@ -367,22 +342,15 @@ fn at(curve: &Curve, bytes: u64) -> Option<Price> {
     Some(from.1.towards(*to.1, part))
 }
 
-fn of_broker(run: &Run) -> Option<&PerOp> {
-    run.roles.iter().find(|role| role.role == BROKER).map(|role| &role.per_op)
-}
-
 /// What the broker did for an operation of a case, with intervals from its runs.
 fn price(summary: &Summary, runs: &[&PerOp]) -> Option<Price> {
     let middle = summary.beside.get(BROKER)?;
     let quantity = |of: fn(&PerOp) -> f64| {
         let value = of(middle);
         let logs: Vec<f64> = runs.iter().map(|run| of(run)).filter(|of| *of > 0.0).map(f64::ln).collect();
-        match Evidence::Paired(logs).interval(0.95) {
-            Some(interval) => {
-                Quantity { value, low: interval.low.min(value), high: interval.high.max(value) }
-            }
-            None => Quantity { value, low: value, high: value },
-        }
+        let ends = Evidence::Paired(logs).interval(0.95).map(|interval| [interval.low, interval.high]);
+        let [low, high] = ends.unwrap_or([value; 2]);
+        Quantity { value, low: low.min(value), high: high.max(value) }
     };
     Some(Price {
         cpu_ns: quantity(|of| of.cpu_ns),

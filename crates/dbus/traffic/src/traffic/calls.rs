@@ -18,7 +18,6 @@ const MOST_SERVED: usize = 32;
 
 /// Destination, interface, member.
 pub(super) type MethodKey = [Sym; 3];
-/// Caller and serial.
 type CallKey = (Sym, u32);
 
 #[derive(Debug)]
@@ -42,11 +41,10 @@ pub(super) struct Times {
     max_ns: u64,
 }
 
+/// Without its names and its latency, which are made at the end.
 #[derive(Debug, Default)]
 struct Method {
-    calls: u64,
-    errors: u64,
-    unanswered: u64,
+    facts: MethodFacts,
     times: Times,
 }
 
@@ -57,10 +55,8 @@ pub(super) struct Calls {
     serving: FxHashMap<Sym, Vec<(CallKey, u32)>>,
     methods: FxHashMap<MethodKey, Method>,
     times: Times,
-    expecting_reply: u64,
-    without_call: u64,
-    unanswered: u64,
-    deepest_nesting: u32,
+    /// Counts, and the depth of the deepest calls.
+    facts: CallFacts,
     deepest: Vec<Sym>,
 }
 
@@ -74,16 +70,13 @@ impl Calls {
         is_driver: bool,
         time_ns: u64,
     ) {
-        let method = if self.methods.len() < MOST_METHODS || self.methods.contains_key(&method) {
-            method
-        } else {
-            [Sym::NONE; 3]
-        };
-        self.methods.entry(method).or_default().calls += 1;
+        let is_told_apart = self.methods.len() < MOST_METHODS || self.methods.contains_key(&method);
+        let method = if is_told_apart { method } else { [Sym::NONE; 3] };
+        self.methods.entry(method).or_default().facts.calls += 1;
         if !expects_reply {
             return;
         }
-        self.expecting_reply += 1;
+        self.facts.expecting_reply += 1;
         let outer = self.serving.get(&key.0).and_then(|served| served.last().copied());
         let depth = outer.map_or(1, |(_, depth)| depth + 1);
         let open = Open { time_ns, method, outer: outer.map(|(key, _)| key) };
@@ -97,8 +90,8 @@ impl Calls {
             }
             served.push((key, depth));
         }
-        if depth > self.deepest_nesting {
-            self.deepest_nesting = depth;
+        if depth > self.facts.deepest_nesting {
+            self.facts.deepest_nesting = depth;
             self.deepest = self.connections_of(key, method[0]);
         }
         if self.open.len() > MANY_OPEN {
@@ -106,10 +99,9 @@ impl Calls {
         }
     }
 
-    /// A reply passes.
     pub fn reply(&mut self, key: CallKey, is_error: bool, time_ns: u64) -> Option<Answered> {
         let Some(open) = self.open.remove(&key) else {
-            self.without_call += 1;
+            self.facts.without_call += 1;
             return None;
         };
         if let Some(served) = self.serving.get_mut(&open.method[0]) {
@@ -117,7 +109,7 @@ impl Calls {
         }
         let latency_ns = time_ns.saturating_sub(open.time_ns);
         let method = self.methods.entry(open.method).or_default();
-        method.errors += u64::from(is_error);
+        method.facts.errors += u64::from(is_error);
         method.times.add(latency_ns);
         self.times.add(latency_ns);
         Some(Answered { method: open.method, latency_ns })
@@ -125,15 +117,14 @@ impl Calls {
 
     /// What became of all calls. `driver` is left out of those without a reply where the capture has none of its replies.
     pub fn finish(mut self, end_ns: u64, driver: Option<Sym>, name: impl Fn(Sym) -> String) -> CallFacts {
-        let mut open_at_end = 0;
         for open in std::mem::take(&mut self.open).into_values() {
             if driver == Some(open.method[0]) {
                 continue;
             }
             if end_ns.saturating_sub(open.time_ns) < TIMEOUT_NS {
-                open_at_end += 1
+                self.facts.open_at_end += 1;
             } else {
-                self.give_up(&open)
+                self.give_up(&open);
             }
         }
         let mut merged: FxHashMap<(String, Sym, Sym), Method> = FxHashMap::default();
@@ -144,40 +135,29 @@ impl Calls {
             destination,
             interface: name(interface),
             member: name(member),
-            calls: method.calls,
-            errors: method.errors,
-            unanswered: method.unanswered,
             latency: method.times.latency(),
+            ..method.facts
         });
         let tie =
             |row: &MethodFacts| (std::cmp::Reverse(row.calls), row.destination.clone(), row.member.clone());
         CallFacts {
-            expecting_reply: self.expecting_reply,
             latency: self.times.latency(),
-            methods: greatest(methods.collect(), |row| row.latency.total_us, tie),
-            unanswered: self.unanswered,
-            open_at_end,
-            without_call: self.without_call,
-            deepest_nesting: self.deepest_nesting,
+            methods: greatest(methods, |row| row.latency.total_us, tie),
             deepest: self.deepest.iter().map(|sym| name(*sym)).collect(),
+            ..self.facts
         }
     }
 
     fn give_up(&mut self, open: &Open) {
-        self.unanswered += 1;
-        self.methods.entry(open.method).or_default().unanswered += 1;
+        self.facts.unanswered += 1;
+        self.methods.entry(open.method).or_default().facts.unanswered += 1;
     }
 
     /// Counts calls that wait beyond every time-out, so that the table does not grow with them.
     fn sweep(&mut self, now_ns: u64) {
         let is_late = |open: &Open| now_ns.saturating_sub(open.time_ns) > 4 * TIMEOUT_NS;
-        let late: Vec<CallKey> =
-            self.open.iter().filter(|(_, open)| is_late(open)).map(|(key, _)| *key).collect();
-        for key in late {
-            if let Some(open) = self.open.remove(&key) {
-                self.give_up(&open);
-            }
-        }
+        let late: Vec<Open> = self.open.extract_if(|_, open| is_late(open)).map(|(_, open)| open).collect();
+        late.iter().for_each(|open| self.give_up(open));
     }
 
     /// Callers from the outermost call to this one, and its callee.
@@ -195,9 +175,9 @@ impl Calls {
 
 impl Method {
     fn add(&mut self, other: Method) {
-        self.calls += other.calls;
-        self.errors += other.errors;
-        self.unanswered += other.unanswered;
+        self.facts.calls += other.facts.calls;
+        self.facts.errors += other.facts.errors;
+        self.facts.unanswered += other.facts.unanswered;
         self.times.total_ns += other.times.total_ns;
         self.times.max_ns = self.times.max_ns.max(other.times.max_ns);
         match (&mut self.times.histogram, other.times.histogram) {

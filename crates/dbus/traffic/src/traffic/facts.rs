@@ -169,7 +169,7 @@ pub struct Latency {
 }
 
 /// A method of one destination.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Method {
     /// Who is called.
     pub destination: String,
@@ -256,7 +256,7 @@ pub struct Polling {
 }
 
 /// What a connection sends in the first second of its life.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Start {
     /// The connection.
     pub connection: String,
@@ -303,7 +303,7 @@ pub struct RecipientClass {
 }
 
 /// Broadcasts of one member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SignalRecipients {
     /// The interface.
     pub interface: String,

@@ -44,10 +44,15 @@ pub(super) struct Habits {
 struct Caller {
     open: u32,
     chain: Chain,
-    hello_ns: Option<u64>,
-    messages: u64,
-    driver_calls: u64,
-    add_match_calls: u64,
+    /// Since its Hello, without its name; the start is the time of the capture.
+    start: Option<Start>,
+}
+
+impl Caller {
+    /// Its start, if this is a part of it.
+    fn start_at(&mut self, time_ns: u64) -> Option<&mut Start> {
+        self.start.as_mut().filter(|start| time_ns.saturating_sub(start.start_ns) <= START_NS)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -96,13 +101,11 @@ pub(super) struct Call {
 impl Habits {
     /// A message of any type passes.
     pub fn sent(&mut self, sender: Sym, time_ns: u64) {
-        let caller = self.callers.entry(sender).or_default();
-        if caller.hello_ns.is_some_and(|hello| time_ns.saturating_sub(hello) <= START_NS) {
-            caller.messages += 1;
+        if let Some(start) = self.callers.entry(sender).or_default().start_at(time_ns) {
+            start.messages += 1;
         }
     }
 
-    /// A call passes.
     pub fn call(&mut self, call: &Call) {
         self.watch(call);
         if call.property_interface != Sym::NONE {
@@ -110,24 +113,21 @@ impl Habits {
         }
         let caller = self.callers.entry(call.caller).or_default();
         if call.is_hello {
-            *caller = Caller { hello_ns: Some(call.time_ns), messages: 1, ..Caller::default() };
+            let start = Start { start_ns: call.time_ns, messages: 1, ..Start::default() };
+            *caller = Caller { start: Some(start), ..Caller::default() };
         }
-        if caller.hello_ns.is_some_and(|hello| call.time_ns.saturating_sub(hello) <= START_NS) {
-            caller.driver_calls += u64::from(call.is_to_driver);
-            caller.add_match_calls += u64::from(call.is_add_match);
+        if let Some(start) = caller.start_at(call.time_ns) {
+            start.driver_calls += u64::from(call.is_to_driver);
+            start.add_match_calls += u64::from(call.is_add_match);
         }
         if !call.expects_reply {
             return;
         }
-        let goes_on = caller.open == 0
-            && caller.chain.calls > 0
-            && call.time_ns.saturating_sub(caller.chain.last_reply_ns) <= CHAIN_GAP_NS;
-        if !goes_on {
+        let pause_ns = call.time_ns.saturating_sub(caller.chain.last_reply_ns);
+        if caller.open > 0 || caller.chain.calls == 0 || pause_ns > CHAIN_GAP_NS {
             let first = Chain { first_ns: call.time_ns, ..Chain::default() };
             let ended = std::mem::replace(&mut caller.chain, first);
-            if ended.calls >= CHAIN_CALLS {
-                self.chains.push((call.caller, ended));
-            }
+            self.chains.extend((ended.calls >= CHAIN_CALLS).then_some((call.caller, ended)));
         }
         // A call while another is open ends a chain and begins none.
         if caller.open == 0 {
@@ -151,20 +151,11 @@ impl Habits {
         let since = |time_ns: u64| time_ns.saturating_sub(start_ns);
         let mut starts = Vec::new();
         for (sym, caller) in self.callers {
-            if caller.chain.calls >= CHAIN_CALLS {
-                self.chains.push((sym, caller.chain));
-            }
-            if caller.driver_calls >= BUSY_START
-                && let Some(hello_ns) = caller.hello_ns
-            {
-                starts.push(Start {
-                    connection: name(sym),
-                    start_ns: since(hello_ns),
-                    messages: caller.messages,
-                    driver_calls: caller.driver_calls,
-                    add_match_calls: caller.add_match_calls,
-                });
-            }
+            self.chains.extend((caller.chain.calls >= CHAIN_CALLS).then_some((sym, caller.chain)));
+            let start = caller.start.filter(|start| start.driver_calls >= BUSY_START);
+            let told =
+                |start: Start| Start { connection: name(sym), start_ns: since(start.start_ns), ..start };
+            starts.extend(start.map(told));
         }
         let chains = self.chains.into_iter().map(|(caller, chain)| ChainFacts {
             caller: name(caller),
@@ -195,10 +186,10 @@ impl Habits {
             interval_ns: seen.mean_ns as u64,
         });
         HabitFacts {
-            chains: greatest(chains.collect(), |row| row.waiting_ns, |row| row.start_ns),
-            repeated_gets: greatest(repeated.collect(), |row| row.gets, |row| row.start_ns),
+            chains: greatest(chains, |row| row.waiting_ns, |row| row.start_ns),
+            repeated_gets: greatest(repeated, |row| row.gets, |row| row.start_ns),
             polling: greatest(
-                polling.collect(),
+                polling,
                 |row| row.calls,
                 |row| (row.caller.clone(), row.path.clone(), row.interval_ns),
             ),
@@ -210,14 +201,10 @@ impl Habits {
         let key = (call.caller, call.method[0]);
         let gets = self.gets.entry(key).or_default();
         if call.time_ns.saturating_sub(gets.last_ns) > GET_GAP_NS {
-            let ended = std::mem::take(gets);
-            gets.first_ns = call.time_ns;
-            if ended.count >= FEWEST_GETS {
-                self.repeated.push((key, ended));
-                trim(&mut self.repeated, |(_, gets)| gets.count);
-            }
+            let ended = std::mem::replace(gets, Gets { first_ns: call.time_ns, ..Gets::default() });
+            self.repeated.extend((ended.count >= FEWEST_GETS).then_some((key, ended)));
+            trim(&mut self.repeated, |(_, gets)| gets.count);
         }
-        let gets = self.gets.entry(key).or_default();
         gets.count += 1;
         gets.last_ns = call.time_ns.max(gets.first_ns);
         gets.objects.insert(call.path);

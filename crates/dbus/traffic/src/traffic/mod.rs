@@ -23,7 +23,7 @@ use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Arg, Args, Fault, Header, Kind};
 use habits::{Call, Habits as HabitTable};
 use recipients::Recipients as RecipientTable;
-use tally::{Buckets, Loads, Sizes, Sum, Tally, greatest};
+use tally::{Buckets, Loads, Sizes, Tally, greatest};
 
 /// Most messages of the window that [`Facts::sequence`] shows.
 pub const MOST_STEPS: usize = 300;
@@ -69,7 +69,7 @@ pub struct Analysis {
 /// assert_eq!(analysis.facts.recipients.unwanted, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Analyser {
     options: Options,
     bus: Bus,
@@ -90,7 +90,6 @@ pub struct Analyser {
     habits: HabitTable,
     recipients: RecipientTable,
     loads: Loads,
-    /// Of the last message.
     receivers: Vec<u32>,
     buckets: Buckets,
     steps: Vec<RawStep>,
@@ -125,30 +124,7 @@ impl Analyser {
     pub fn new(options: Options) -> Analyser {
         let mut bus = Bus::new();
         let driver = bus.names.symbols.add(DRIVER);
-        Analyser {
-            options,
-            bus,
-            driver,
-            totals: Totals::default(),
-            bytes: 0,
-            capture: CaptureFacts::default(),
-            first_ns: None,
-            last_ns: 0,
-            invalid: HashMap::new(),
-            interfaces: Tally::default(),
-            members: Tally::default(),
-            senders: Tally::default(),
-            destinations: Tally::default(),
-            errors: Tally::default(),
-            sizes: Sizes::default(),
-            calls: CallTable::default(),
-            habits: HabitTable::default(),
-            recipients: RecipientTable::default(),
-            loads: Loads::default(),
-            receivers: Vec::new(),
-            buckets: Buckets::default(),
-            steps: Vec::new(),
-        }
+        Analyser { options, bus, driver, ..Analyser::default() }
     }
 
     /// Takes in the next packet, and says what the broker did for it. One that is no valid message is counted with the reason; what the
@@ -176,8 +152,8 @@ impl Analyser {
         let member = symbols.add_optional(header.member);
         let destination = self.bus.resolve(destination);
         let bytes = if self.options.has_sizes { header.message_bytes() as u64 } else { 0 };
-        let seen =
-            Seen { header, body, time_ns: packet.time_ns, bytes, sender, destination, interface, member };
+        let time_ns = packet.time_ns;
+        let seen = Seen { header, body, time_ns, bytes, sender, destination, interface, member };
         self.count(&seen);
         let method = match header.kind {
             Kind::MethodCall => self.call(&seen),
@@ -229,15 +205,9 @@ impl Analyser {
         let ignored = (!has_driver_replies).then_some(self.driver);
         let mut totals = self.totals;
         totals.bytes = self.options.has_sizes.then_some(self.bytes);
-        totals.of_capture = bus
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.is_capture)
-            .map(|(sym, _)| {
-                let of = |tally: &Tally<Sym>| tally.0.get(sym).map_or(0, |sum| sum.messages);
-                of(&self.senders) + of(&self.destinations)
-            })
-            .sum();
+        let of_capture = bus.connections.iter().filter(|(_, connection)| connection.is_capture);
+        totals.of_capture =
+            of_capture.map(|(sym, _)| self.senders.messages(sym) + self.destinations.messages(sym)).sum();
         let members = self.members.0.iter().map(|((kind, interface, member), sum)| MemberCount {
             kind: kind.word(),
             interface: text(*interface),
@@ -245,7 +215,6 @@ impl Analyser {
             messages: sum.messages,
             bytes: sum.bytes,
         });
-        let members = members.collect();
         let invalid = self.invalid.iter().map(|(fault, count)| Count {
             name: fault.to_string(),
             messages: *count,
@@ -254,7 +223,7 @@ impl Analyser {
         let capture = CaptureFacts {
             first_ns,
             duration_ns: self.last_ns.saturating_sub(first_ns),
-            invalid: greatest(invalid.collect(), |row| row.messages, |row| row.name.clone()),
+            invalid: greatest(invalid, |row| row.messages, |row| row.name.clone()),
             ..self.capture
         };
         let steps = self.steps.iter().map(|step| Step {
@@ -265,12 +234,21 @@ impl Analyser {
             what: step.what.map(text).join("."),
             recipients: step.recipients,
         });
-        let connections = connections(bus, &self.senders, &self.destinations, &self.recipients.woken);
+        let connections = bus.connections.iter().map(|(sym, connection)| ConnectionFacts {
+            unique: text(*sym),
+            name: text(connection.name),
+            pid: connection.pid,
+            sent: self.senders.messages(sym),
+            received: self.destinations.messages(sym),
+            broadcasts: self.recipients.woken.messages(sym),
+            rules_known: connection.rules_known,
+        });
+        let connections = greatest(connections, |row| row.sent, |row| row.unique.clone());
         let facts = Facts {
             by_interface: self.interfaces.rows(text),
             by_member: greatest(
                 members,
-                |row: &MemberCount| row.messages,
+                |row| row.messages,
                 |row| (row.kind, row.interface.clone(), row.member.clone()),
             ),
             by_sender: self.senders.rows(title),
@@ -350,13 +328,10 @@ impl Analyser {
             self.errors.add(self.bus.names.symbols.add(name), seen.bytes);
         }
         let key = (seen.destination, header.reply_serial.unwrap_or(0));
-        match self.calls.reply(key, header.kind == Kind::Error, seen.time_ns) {
-            Some(answered) => {
-                self.habits.reply(seen.destination, answered, seen.time_ns);
-                answered.method
-            }
-            None => [Sym::NONE; 3],
-        }
+        let is_error = header.kind == Kind::Error;
+        let Some(answered) = self.calls.reply(key, is_error, seen.time_ns) else { return [Sym::NONE; 3] };
+        self.habits.reply(seen.destination, answered, seen.time_ns);
+        answered.method
     }
 
     /// The connections that got it because of their rules, and how many rules those are.
@@ -378,23 +353,4 @@ impl Analyser {
         let (kind, from, to) = (seen.header.kind, seen.sender, seen.destination);
         self.steps.push(RawStep { time_ns, kind, from, to, what, recipients });
     }
-}
-
-fn connections(
-    bus: &Bus,
-    senders: &Tally<Sym>,
-    destinations: &Tally<Sym>,
-    woken: &Tally<Sym>,
-) -> Vec<ConnectionFacts> {
-    let of = |tally: &Tally<Sym>, sym: &Sym| tally.0.get(sym).map_or(0, |sum: &Sum| sum.messages);
-    let rows = bus.connections.iter().map(|(sym, connection)| ConnectionFacts {
-        unique: bus.names.symbols.text(*sym).into(),
-        name: bus.names.symbols.text(connection.name).into(),
-        pid: connection.pid,
-        sent: of(senders, sym),
-        received: of(destinations, sym),
-        broadcasts: of(woken, sym),
-        rules_known: connection.rules_known,
-    });
-    greatest(rows.collect(), |row| row.sent, |row| row.unique.clone())
 }

@@ -13,17 +13,10 @@ pub(super) struct Recipients {
     unwanted: u64,
     /// Messages for one connection, and copies for those that eavesdrop.
     single: u64,
-    histogram: FxHashMap<usize, u64>,
-    signals: FxHashMap<(Sym, Sym), Signal>,
+    histogram: FxHashMap<u64, u64>,
+    /// Without the names, which are the keys.
+    signals: FxHashMap<(Sym, Sym), SignalRecipients>,
     pub woken: Tally<Sym>,
-}
-
-#[derive(Debug, Default)]
-struct Signal {
-    signals: u64,
-    deliveries: u64,
-    most: u64,
-    unwanted: u64,
 }
 
 impl Recipients {
@@ -32,11 +25,11 @@ impl Recipients {
         self.broadcasts += 1;
         self.deliveries += count;
         self.unwanted += u64::from(count == 0);
-        *self.histogram.entry(recipients.len()).or_default() += 1;
+        *self.histogram.entry(count).or_default() += 1;
         let signal = self.signals.entry((interface, member)).or_default();
         signal.signals += 1;
         signal.deliveries += count;
-        signal.most = signal.most.max(count);
+        signal.most_recipients = signal.most_recipients.max(count);
         signal.unwanted += u64::from(count == 0);
         for recipient in recipients {
             self.woken.add(*recipient, bytes);
@@ -49,19 +42,14 @@ impl Recipients {
     }
 
     pub fn finish(self, coverage: Coverage, messages: u64, name: impl Fn(Sym) -> String) -> RecipientFacts {
-        let mut histogram: Vec<RecipientClass> = self
-            .histogram
-            .into_iter()
-            .map(|(recipients, signals)| RecipientClass { recipients: recipients as u64, signals })
-            .collect();
+        let classes = self.histogram.into_iter();
+        let mut histogram: Vec<RecipientClass> =
+            classes.map(|(recipients, signals)| RecipientClass { recipients, signals }).collect();
         histogram.sort_by_key(|class| class.recipients);
         let signals = self.signals.into_iter().map(|((interface, member), signal)| SignalRecipients {
             interface: name(interface),
             member: name(member),
-            signals: signal.signals,
-            deliveries: signal.deliveries,
-            most_recipients: signal.most,
-            unwanted: signal.unwanted,
+            ..signal
         });
         let tie = |row: &SignalRecipients| {
             (std::cmp::Reverse(row.signals), row.interface.clone(), row.member.clone())
@@ -71,7 +59,7 @@ impl Recipients {
             broadcasts: self.broadcasts,
             deliveries: self.deliveries,
             histogram,
-            signals: greatest(signals.collect(), |row| row.deliveries, tie),
+            signals: greatest(signals, |row| row.deliveries, tie),
             unwanted: self.unwanted,
             woken: self.woken.rows(&name),
             wakeups_at_most: messages + self.single + self.deliveries,

@@ -8,7 +8,6 @@ use crate::symbols::Sym;
 use causeway_dbus_wire::wire::{Kind, MAX_MESSAGE_BYTES};
 use rustc_hash::FxHashMap;
 
-/// Messages and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     pub messages: u64,
@@ -22,7 +21,6 @@ impl Sum {
     }
 }
 
-/// Sums by key.
 #[derive(Debug)]
 pub(super) struct Tally<K>(pub FxHashMap<K, Sum>);
 
@@ -39,6 +37,10 @@ impl<K: Eq + Hash> Tally<K> {
 }
 
 impl Tally<Sym> {
+    pub fn messages(&self, key: &Sym) -> u64 {
+        self.0.get(key).map_or(0, |sum| sum.messages)
+    }
+
     /// Rows by name; keys of the same name are added up.
     pub fn rows(&self, name: impl Fn(Sym) -> String) -> Vec<Count> {
         let mut named: FxHashMap<String, Sum> = FxHashMap::default();
@@ -48,16 +50,17 @@ impl Tally<Sym> {
             total.bytes += sum.bytes;
         }
         let rows = named.into_iter().map(|(name, Sum { messages, bytes })| Count { name, messages, bytes });
-        greatest(rows.collect(), |row| row.messages, |row| row.name.clone())
+        greatest(rows, |row| row.messages, |row| row.name.clone())
     }
 }
 
 /// The rows with the greatest values, in an order that depends on nothing else.
 pub(super) fn greatest<R, T: Ord>(
-    mut rows: Vec<R>,
+    rows: impl IntoIterator<Item = R>,
     value: impl Fn(&R) -> u64,
     tie: impl Fn(&R) -> T,
 ) -> Vec<R> {
+    let mut rows: Vec<R> = rows.into_iter().collect();
     rows.sort_by(|a, b| value(b).cmp(&value(a)).then_with(|| tie(a).cmp(&tie(b))));
     rows.truncate(MOST_ROWS);
     rows

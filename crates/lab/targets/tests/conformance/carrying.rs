@@ -119,7 +119,7 @@ pub fn no_faults_when_warm(host: &Host, target: &'static Target) {
     let id = CaseId::new("roundtrip", target.id, 4096, placement);
     let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
     for role in &measured.roles {
-        let (faults, ops) = (role.counted.minor_faults, role.counted.ops);
+        let (faults, ops) = (role.counted.task.minor_faults, role.counted.ops);
         if target.caps.has(Caps::MAPS) {
             assert!(faults >= ops, "{id}: {faults} faults in {ops} operations, each of which maps")
         } else {
@@ -141,7 +141,7 @@ pub fn fresh_memory_faults_and_warm_does_not(host: &Host, target: &'static Targe
         let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
         let receiver = &measured.roles[1].counted;
         let mapped = if target.caps.has(Caps::MAPS) { receiver.ops * message_pages } else { 0 };
-        let (faults, pages) = (receiver.minor_faults, receiver.ops * message_pages);
+        let (faults, pages) = (receiver.task.minor_faults, receiver.ops * message_pages);
         match memory {
             "fresh" => {
                 assert!(
@@ -163,7 +163,7 @@ pub fn to_itself(host: &Host, target: &'static Target) {
                 let Outcome::Measured(measured) = run(host, &case, SHORT) else { panic!("{id}: no figure") };
                 let [role] = &measured.roles[..] else { panic!("{id}: one role") };
                 assert_eq!(role.counted.received_bytes, 2 * role.counted.ops * size, "{id}: there and back");
-                let switches = role.counted.voluntary_switches as f64 / role.counted.ops as f64;
+                let switches = role.counted.task.voluntary_switches as f64 / role.counted.ops as f64;
                 assert!(switches < 0.01, "{id}: {switches} voluntary switches");
             }
             Err(why) if why.contains("has no `self`: ") => eprintln!("skipped: {id}: {why}"),

@@ -188,7 +188,7 @@ fn check_turns(measured: &[Measured]) {
         assert_eq!(measured.samples.len(), SLICES.blocks - duet::WARM_BLOCKS, "party {party}");
         slices.extend(measured.samples.iter().map(|sample| (sample.start_ns, sample.elapsed_ns, party)));
         let leader = measured.roles.iter().max_by_key(|role| role.counted.ops).expect("a party has roles");
-        let switches = |role: &weighbridge_harness::peer::RoleReport| role.counted.voluntary_switches;
+        let switches = |role: &weighbridge_harness::peer::RoleReport| role.counted.task.voluntary_switches;
         let per_op = switches(leader) as f64 / leader.counted.ops.max(1) as f64;
         assert!(per_op < 40.0, "party {party}: {per_op} switches an operation");
     }

@@ -64,7 +64,7 @@ fn bursts(host: &Host) {
         }
         for report in &measured.roles {
             let pauses = measured.samples.len() as u64 - 1;
-            assert!(report.counted.voluntary_switches >= pauses, "{id}: {report:?} does not sleep");
+            assert!(report.counted.task.voluntary_switches >= pauses, "{id}: {report:?} does not sleep");
         }
     }
 }

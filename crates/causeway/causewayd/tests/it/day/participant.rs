@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use causeway_bus::client::Bus as Client;
-use causeway_bus::wire::{Arg, Args, Body, Builder, Header, Kind};
-use causeway_bus::{Connection, Error, Incoming};
+use causeway_bus::client::Bus;
+use causeway_bus::wire::{Builder, Kind};
 use causeway_testkit::Rng;
 
-use super::mix::{Step, steps};
-use super::report::Report;
 use super::{CONTROL, OBJECT, READY, TRAFFIC};
+use crate::support::*;
 
 /// Its number, its life, how many there are, messages a second of all, and where the bus is.
 pub const ROLE: &str = "CAUSEWAY_DAY_ROLE";
@@ -20,153 +19,81 @@ pub const REPORT: &str = "CAUSEWAY_DAY_REPORT";
 /// A call that takes longer was lost: its timeout is 25 s, and the death of a callee is known at once.
 const LATE: Duration = Duration::from_secs(20);
 
-/// The name of a participant.
-pub fn name(number: u32) -> String {
-    format!("day.Participant{number}")
+/// What a participant does next.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Ask the bus something.
+    Ask,
+    /// Call another participant, with a body of so many bytes.
+    Call(usize),
+    /// Emit a signal with a body of so many bytes.
+    Signal(usize),
+}
+
+/// What the file `CAUSEWAY_DAY_STEPS` says, or the proportions of a desktop session (`docs/figures/dbus-session.txt`): of ten messages that
+/// programs send of themselves, five ask the bus, three call each other, two are signals. A line of the file is `ask`, `call BYTES` or
+/// `signal BYTES`.
+fn steps() -> Vec<Step> {
+    use Step::{Ask, Call, Signal};
+    let Ok(path) = std::env::var("CAUSEWAY_DAY_STEPS") else {
+        return vec![Ask, Call(80), Signal(120), Ask, Call(600), Ask, Ask, Signal(40), Call(12_000), Ask];
+    };
+    let text = std::fs::read_to_string(&path).unwrap();
+    let step = |line: &str| match line.split_once(' ').map(|(word, bytes)| (word, bytes.parse().unwrap())) {
+        Some(("call", bytes)) => Call(bytes),
+        Some(("signal", bytes)) => Signal(bytes),
+        None if line == "ask" => Ask,
+        _ => panic!("{path}: {line:?} is not a step"),
+    };
+    text.lines().map(step).collect()
+}
+
+/// Counts of one life that was not ended by a kill.
+#[derive(Default)]
+pub struct Report {
+    /// Signals emitted.
+    pub signals: u32,
+    /// Calls that ended with their reply.
+    pub answered: u32,
+    /// Calls that ended because their callee was gone.
+    pub callee_gone: u32,
+    /// Questions that the bus answered.
+    pub asked: u32,
+}
+
+impl Report {
+    /// Writes it whole or not at all.
+    fn write(&self, path: &Path) {
+        let half = path.with_extension("half");
+        let counts = [self.signals, self.answered, self.callee_gone, self.asked];
+        std::fs::write(&half, counts.map(|count| count.to_string()).join(".")).unwrap();
+        std::fs::rename(half, path).unwrap();
+    }
+}
+
+impl FromStr for Report {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Report, String> {
+        let [signals, answered, callee_gone, asked] = numbers(text).ok_or(text)?;
+        Ok(Report { signals, answered, callee_gone, asked })
+    }
+}
+
+/// Numbers with points between them.
+fn numbers<const COUNT: usize>(text: &str) -> Option<[u32; COUNT]> {
+    let numbers: Result<Vec<u32>, _> = text.split('.').map(str::parse).collect();
+    numbers.ok()?.try_into().ok()
 }
 
 /// Participant, life and number at the beginning of a body.
 pub fn token(text: &str) -> Option<[u32; 3]> {
-    let mut words = text.split(':').next()?.split('.').map(|word| word.parse().ok());
-    Some([words.next()??, words.next()??, words.next()??])
+    numbers(text.split(':').next()?)
 }
 
-/// What a participant gets.
-enum Got {
-    Call {
-        sender: String,
-        text: String,
-        answer: Answer,
-    },
-    /// The reply, or the name of the error, of a call with a serial.
-    Reply(u32, Result<String, String>),
-    /// `Stop` or `End`.
-    Control(String),
-    Nothing,
-}
-
-enum Answer {
-    Native(causeway_bus::Call),
-    Serial(u32),
-}
-
-/// The two kinds of connections.
-enum Link {
-    Member { bus: Box<Connection>, open: Vec<u32>, finished: Vec<Got> },
-    Client(Client),
-}
-
-fn text_of(message: &[u8]) -> String {
-    let header = Header::parse(message).unwrap();
-    match Args::new(&header, &message[header.header_bytes..]).next() {
-        Some(Ok(Arg::Text(text))) => text.into(),
-        _ => String::new(),
-    }
-}
-
-impl Link {
-    fn open(number: u32, address: &str) -> Link {
-        let rule = format!("type='signal',interface='{CONTROL}'");
-        if number.is_multiple_of(2) {
-            let mut bus = Box::new(Connection::open(address).unwrap());
-            bus.add_match(&rule).unwrap();
-            bus.request_name(&name(number), 0).unwrap();
-            return Link::Member { bus, open: Vec::new(), finished: Vec::new() };
-        }
-        let mut client = Client::open(address).unwrap();
-        client.add_match(&rule).unwrap();
-        client.request_name(&name(number), 0).unwrap();
-        Link::Client(client)
-    }
-
-    /// Sends a call; the serial, or the error's name.
-    fn call(&mut self, to: &str, interface: &str, member: &str, body: Body) -> Result<u32, String> {
-        match self {
-            Link::Member { bus, open, .. } => match bus.start_call(to, OBJECT, interface, member, body) {
-                Ok(serial) => {
-                    open.push(serial);
-                    Ok(serial)
-                }
-                Err(Error::Method { name, .. }) => Err(name),
-                Err(error) => panic!("{error}"),
-            },
-            Link::Client(client) => {
-                let call = Builder::call(OBJECT, member).interface(interface).destination(to).body(body);
-                Ok(client.send(&call).unwrap())
-            }
-        }
-    }
-
-    fn emit(&mut self, member: &str, body: Body) {
-        match self {
-            Link::Member { bus, .. } => bus.emit(OBJECT, TRAFFIC, member, body).unwrap(),
-            Link::Client(client) => {
-                client.send(&Builder::signal(OBJECT, TRAFFIC, member).body(body)).unwrap();
-            }
-        }
-    }
-
-    fn answer(&mut self, to: &str, answer: &Answer, text: &str) {
-        let body = Body::default().text(text);
-        match (self, answer) {
-            (Link::Member { bus, .. }, Answer::Native(call)) => bus.reply(call, body).unwrap(),
-            (Link::Client(client), Answer::Serial(serial)) => {
-                client.send(&Builder::reply(*serial).destination(to).body(body)).unwrap();
-            }
-            _ => unreachable!("an answer goes where its call came from"),
-        }
-    }
-
-    fn next(&mut self, patience: Duration) -> Got {
-        match self {
-            Link::Member { bus, open, finished } => {
-                if let Some(got) = finished.pop() {
-                    return got;
-                }
-                let incoming = bus.next(Some(patience)).unwrap();
-                open.retain(|serial| {
-                    if !bus.is_finished(*serial).unwrap() {
-                        return true;
-                    }
-                    let reply = match bus.finish_call(*serial, Duration::ZERO) {
-                        Ok(reply) => Ok(reply.text().unwrap_or_default().to_owned()),
-                        Err(Error::Method { name, .. }) => Err(name),
-                        Err(error) => panic!("{error}"),
-                    };
-                    finished.push(Got::Reply(*serial, reply));
-                    false
-                });
-                match incoming {
-                    Some(Incoming::Call(call)) => Got::Call {
-                        sender: call.header().sender.unwrap().into(),
-                        text: call.text().unwrap_or_default().into(),
-                        answer: Answer::Native(call),
-                    },
-                    Some(Incoming::Signal(signal)) if signal.header().interface == Some(CONTROL) => {
-                        Got::Control(signal.header().member.unwrap().into())
-                    }
-                    Some(Incoming::AuthorityGone) => panic!("causewayd is gone"),
-                    _ => Got::Nothing,
-                }
-            }
-            Link::Client(client) => {
-                let Some(message) = client.receive(patience).unwrap() else { return Got::Nothing };
-                let header = Header::parse(&message).unwrap();
-                let reply = header.reply_serial.unwrap_or(0);
-                match header.kind {
-                    Kind::MethodCall => Got::Call {
-                        sender: header.sender.unwrap().into(),
-                        text: text_of(&message),
-                        answer: Answer::Serial(header.serial),
-                    },
-                    Kind::MethodReturn => Got::Reply(reply, Ok(text_of(&message))),
-                    Kind::Error => Got::Reply(reply, Err(header.error_name.unwrap().into())),
-                    _ if header.interface == Some(CONTROL) => Got::Control(header.member.unwrap().into()),
-                    _ => Got::Nothing,
-                }
-            }
-        }
-    }
+/// The name of a participant.
+fn name(number: u32) -> String {
+    format!("day.Participant{number}")
 }
 
 /// A call without its reply.
@@ -180,7 +107,7 @@ struct Participant {
     number: u32,
     life: u32,
     count: u32,
-    link: Link,
+    bus: Bus,
     random: Rng,
     open: HashMap<u32, Open>,
     calls: u32,
@@ -198,87 +125,82 @@ impl Participant {
     }
 
     fn send(&mut self, step: Step) {
-        match step {
+        let to = name(self.random.u32(..self.count));
+        let (call, said) = match step {
             Step::Signal(bytes) => {
-                let text = self.text(self.report.signals + 1, bytes);
-                self.link.emit("Happened", Body::default().text(&text));
                 self.report.signals += 1;
+                let said = text(&self.text(self.report.signals, bytes));
+                self.bus.send(&Builder::signal(OBJECT, TRAFFIC, "Happened").body(said)).unwrap();
+                return;
             }
             Step::Call(bytes) => {
-                let to = name(self.random.u32(..self.count));
                 self.calls += 1;
-                let text = self.text(self.calls, bytes);
-                match self.link.call(&to, TRAFFIC, "Echo", Body::default().text(&text)) {
-                    Ok(serial) => {
-                        drop(self.open.insert(serial, Open { at: Instant::now(), text: Some(text) }))
-                    }
-                    Err(error) => self.callee_gone(&error, Duration::ZERO),
-                }
+                let said = self.text(self.calls, bytes);
+                let call = Builder::call(OBJECT, "Echo").interface(TRAFFIC).destination(&to);
+                (call.body(text(&said)), Some(said))
             }
-            Step::Ask => {
-                let body = Body::default().text(&name(self.random.u32(..self.count)));
-                let driver = causeway_dbus_wire::driver::DRIVER;
-                let serial = self.link.call(driver, driver, "NameHasOwner", body).unwrap();
-                self.open.insert(serial, Open { at: Instant::now(), text: None });
-            }
-        }
+            Step::Ask => (driver_call("NameHasOwner").body(text(&to)), None),
+        };
+        let serial = self.bus.send(&call).unwrap();
+        self.open.insert(serial, Open { at: Instant::now(), text: said });
     }
 
-    fn callee_gone(&mut self, error: &str, after: Duration) {
-        let is_gone = ["NoReply", "ServiceUnknown", "NameHasNoOwner"].iter().any(|end| error.ends_with(end));
-        assert!(is_gone, "a call ended with {error} after {after:?}");
-        assert!(after < LATE, "a call ended with {error}, and only after {after:?}");
-        self.report.callee_gone += 1;
-    }
-
-    /// Handles one thing that came; returns a word of control.
-    fn handle(&mut self, got: Got) -> Option<String> {
-        match got {
-            Got::Nothing => {}
-            Got::Control(word) => return Some(word),
-            Got::Call { sender, text, answer } => {
-                let [_, _, call] = token(&text).unwrap_or_else(|| panic!("{text:?} was called"));
-                let before = self.callers.insert(sender.clone(), call).unwrap_or(0);
+    /// Handles one message that came; returns a word of control.
+    fn handle(&mut self, message: &[u8]) -> Option<String> {
+        let header = header(message);
+        let said = texts(message).into_iter().next().unwrap_or_default();
+        match header.kind {
+            Kind::MethodCall => {
+                let [_, _, call] = token(&said).unwrap_or_else(|| panic!("{said:?} was called"));
+                let sender = header.sender.unwrap();
+                let before = self.callers.insert(sender.to_owned(), call).unwrap_or(0);
                 assert!(call > before, "call {call} of {sender} came after {before}");
-                self.link.answer(&sender, &answer, &text);
+                answer(&mut self.bus, message, text(&said));
             }
-            Got::Reply(serial, reply) => {
-                let open =
-                    self.open.remove(&serial).unwrap_or_else(|| panic!("a reply to {serial}: {reply:?}"));
-                match (reply, open.text) {
-                    (Ok(_), None) => self.report.asked += 1,
-                    (Ok(reply), Some(text)) => {
-                        assert_eq!(reply, text, "the reply to call {serial}");
+            Kind::MethodReturn | Kind::Error => {
+                let serial = header.reply_serial.unwrap();
+                let open = self.open.remove(&serial).unwrap_or_else(|| panic!("a reply to {serial}: {said}"));
+                match (header.error_name, open.text) {
+                    (None, None) => self.report.asked += 1,
+                    (None, Some(text)) => {
+                        assert_eq!(said, text, "the reply to call {serial}");
                         self.report.answered += 1;
                     }
-                    (Err(error), Some(_)) => self.callee_gone(&error, open.at.elapsed()),
-                    (Err(error), None) => panic!("the bus answers with {error}"),
+                    (Some(error), Some(_)) => {
+                        let ends = ["NoReply", "ServiceUnknown", "NameHasNoOwner"];
+                        let (is_gone, after) =
+                            (ends.iter().any(|end| error.ends_with(end)), open.at.elapsed());
+                        assert!(is_gone && after < LATE, "a call ended with {error} after {after:?}");
+                        self.report.callee_gone += 1;
+                    }
+                    (Some(error), None) => panic!("the bus answers with {error}"),
                 }
             }
+            _ if header.interface == Some(CONTROL) => return header.member.map(str::to_owned),
+            _ => {}
         }
         let oldest = self.open.values().map(|open| open.at.elapsed()).max().unwrap_or_default();
         assert!(oldest < 2 * LATE, "a call has no end after {oldest:?}");
         None
     }
 
-    fn run(&mut self, rate: u64, report: &Path) {
-        let pause = Duration::from_secs(1) * self.count / u32::try_from(rate).unwrap();
+    fn run(&mut self, rate: u32, report: &Path) {
+        let pause = Duration::from_secs(1) * self.count / rate;
         let steps = steps();
-        let mut at = self.random.usize(..steps.len());
+        let mut steps = steps.iter().cycle().skip(self.random.usize(..steps.len()));
         let mut next = Instant::now() + pause.mul_f64(self.random.f64());
         let (mut sends, mut is_written) = (true, false);
         loop {
             let now = Instant::now();
             if sends && now >= next {
-                self.send(steps[at % steps.len()]);
-                at += 1;
+                self.send(*steps.next().expect("there are steps"));
                 // One that was held up sends no faster afterwards.
                 next = (next + pause).max(now);
                 continue;
             }
             let patience = if sends { next - now } else { Duration::from_millis(50) };
-            let got = self.link.next(patience);
-            match self.handle(got).as_deref() {
+            let message = self.bus.receive(patience).unwrap();
+            match message.and_then(|message| self.handle(&message)).as_deref() {
                 Some("Stop") => sends = false,
                 Some("End") => return,
                 _ => {}
@@ -298,23 +220,16 @@ fn play() {
     // Whatever ends the test ends its participants.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     let mut words = role.splitn(5, ' ');
-    let mut number = || words.next().unwrap().parse::<u32>().unwrap();
-    let (number, life, count, rate) = (number(), number(), number(), number());
-    let link = Link::open(number, words.next().unwrap());
+    let [number, life, count, rate] = std::array::from_fn(|_| words.next().unwrap().parse().unwrap());
+    let mut bus = Bus::open(words.next().unwrap()).unwrap();
+    bus.add_match(&format!("type='signal',interface='{CONTROL}'")).unwrap();
+    bus.request_name(&name(number), 0).unwrap();
     let report = PathBuf::from(report);
     std::fs::write(report.with_extension(READY), "").unwrap();
     // A seed for each life.
     let random = Rng::with_seed(u64::from(number) << 32 | u64::from(life));
-    let mut participant = Participant {
-        number,
-        life,
-        count,
-        link,
-        random,
-        open: HashMap::new(),
-        calls: 0,
-        callers: HashMap::new(),
-        report: Report::default(),
-    };
-    participant.run(rate.into(), &report);
+    let (open, callers) = (HashMap::new(), HashMap::new());
+    let mut participant =
+        Participant { number, life, count, bus, random, open, calls: 0, callers, report: Report::default() };
+    participant.run(rate, &report);
 }

@@ -11,10 +11,9 @@ mod party;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use causeway_bus::wire::Body;
 use causeway_bus::{Connection as Member, NameReply};
 use nix::sys::signal::{Signal, raise};
-use party::{End, Event, Kind, Party, is_end_of_bus, is_end_of_callee};
+use party::{End, Event, Kind, Party};
 
 use crate::support::*;
 
@@ -48,14 +47,14 @@ fn role() {
 
 /// A bus with two members that have called each other. The first waits for the name of the victim.
 struct Scene {
-    bus: NativeBus,
+    bus: Broker,
     heir: Member,
     other: Member,
 }
 
 impl Scene {
     fn start() -> Scene {
-        let bus = NativeBus::start();
+        let bus = Broker::native();
         let (heir, other) = (bus.member(), bus.member());
         let mut scene = Scene { bus, heir, other };
         scene.others_call_each_other();
@@ -63,21 +62,17 @@ impl Scene {
     }
 
     fn open(&self, kind: Kind) -> Party {
-        Party::open(kind, &self.bus.path(), &self.bus.broker.address)
+        Party::open(kind, &self.bus.path(), &self.bus.address)
     }
 
     fn others_call_each_other(&mut self) {
-        let to = self.other.unique_name().to_owned();
-        let asked = self.heir.start_call(&to, "/", "com.example.Test", "Others", Body::default()).unwrap();
-        let got = call(&mut self.other);
-        self.other.reply(&got, Body::default()).unwrap();
-        self.heir.finish_call(asked, PATIENCE).unwrap();
+        exchange(&mut self.heir, &mut self.other);
     }
 
     /// A victim that has its name, for which the heir waits, and is about to call, or to wait for a call. Its unique name is the second.
     fn victim(&mut self, role: &str, kind: Kind, to: &str) -> (Victim, String) {
         let kind = format!("{kind:?}");
-        let address = self.bus.broker.address.as_str();
+        let address = self.bus.address.as_str();
         let mut command = role_of(module_path!(), role, &self.bus.path());
         let process = Running::start(command.envs([(KIND, kind.as_str()), (ADDRESS, address), (TO, to)]));
         let traced = Traced::seize_stopped(process.pid() as i32);
@@ -89,7 +84,7 @@ impl Scene {
 
     /// What causewayd and this process have, and how many names there are, when nobody is there but the two members.
     fn held(&self) -> (Held, Held, usize) {
-        let theirs = Held::by(self.bus.broker.child.pid());
+        let theirs = Held::by(self.bus.child.pid());
         (theirs, Held::by(std::process::id()), self.heir.list_names().len())
     }
 
@@ -100,18 +95,16 @@ impl Scene {
             self.heir.name_owner(VICTIM).as_deref() == Some(&own)
         });
         self.heir.release_name(VICTIM).unwrap();
-        let start = Instant::now();
-        loop {
-            // Those who read on let go of what a dead member had; causewayd reads when it is asked.
-            self.others_call_each_other();
-            ask_bus(&mut self.heir);
-            let seen = self.held();
-            if seen.0.is_within(before.0) && seen.1.is_within(before.1) && seen.2 <= before.2 {
-                return;
-            }
-            assert!(start.elapsed() < PATIENCE, "{at}: {seen:?} is left, and there were {before:?}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        eventually_seen(
+            &format!("{at}: something is left, and there were {before:?}"),
+            || {
+                // Those who read on let go of what a dead member had; causewayd reads when it is asked.
+                self.others_call_each_other();
+                ask_bus(&mut self.heir);
+                self.held()
+            },
+            |seen| seen.0.is_within(before.0) && seen.1.is_within(before.1) && seen.2 <= before.2,
+        );
     }
 }
 
@@ -132,9 +125,7 @@ struct Killed {
 
 /// The moments of a kill after a run to the end that has `calls` system calls.
 fn moments(calls: u64) -> impl Iterator<Item = u64> {
-    let every = std::env::var("CAUSEWAY_CALL_KILL_EVERY").ok().and_then(|text| text.parse().ok());
-    let every: u64 = every.unwrap_or(calls / 8);
-    (0..=calls).step_by(every.max(1) as usize)
+    (0..=calls).step_by(setting("CAUSEWAY_CALL_KILL_EVERY", calls / 8).max(1) as usize)
 }
 
 /// Prints how the calls ended.
@@ -147,13 +138,10 @@ fn report(what: &str, way: (Kind, Kind), killed: &[Killed]) {
     let mut took: Vec<_> = killed.iter().filter(has_failed).map(|killed| killed.took).collect();
     took.sort_unstable();
     let calls = killed.iter().map(|killed| killed.calls).max().unwrap_or(0);
-    eprint!("{what} killed, {way:?}: {} moments of {calls} system calls; {ends:?}", killed.len());
-    match (took.get(took.len() / 2), took.last()) {
-        (Some(median), Some(worst)) => {
-            eprintln!("; from the kill to the error {median:?}, at worst {worst:?}")
-        }
-        _ => eprintln!(),
-    }
+    let (moments, median, worst) = (killed.len(), took.get(took.len() / 2), took.last());
+    eprintln!(
+        "{what} killed, {way:?}: {moments} moments of {calls} system calls; {ends:?}; from the kill to the error {median:?}, at worst {worst:?}"
+    );
 }
 
 #[test]
@@ -169,7 +157,7 @@ fn a_call_whose_callee_is_killed_after_any_system_call_ends_and_leaves_nothing()
         for k in moments(whole.calls) {
             let killed = kill_callee(&mut scene, way, k);
             let at = format!("{way:?}, callee killed after {k} of {} system calls", whole.calls);
-            assert!(is_end_of_callee(&killed.end), "{at}: {:?}", killed.end);
+            assert!(killed.end.is_of_callee(), "{at}: {:?}", killed.end);
             scene.goes_on(before, &at);
             all.push(killed);
         }
@@ -211,11 +199,9 @@ fn a_caller_killed_after_any_system_call_of_its_call_leaves_nothing() {
             scene.goes_on(before, &at);
             count[answered] += 1;
         }
-        eprintln!(
-            "caller killed, {way:?}: {calls} system calls; {} were not sent, {} were",
-            count[0], count[1]
-        );
-        assert!(count[0] > 0, "{way:?}: all calls were sent");
+        let [unsent, sent] = count;
+        eprintln!("caller killed, {way:?}: {calls} system calls; {unsent} were not sent, {sent} were");
+        assert!(unsent > 0, "{way:?}: all calls were sent");
     }
 }
 
@@ -255,7 +241,7 @@ fn a_call_ends_when_causewayd_is_killed_after_any_of_its_system_calls_and_member
         for k in moments(whole.calls) {
             let killed = kill_causewayd(way, k);
             let at = format!("{way:?}, causewayd killed after {k} of {} system calls", whole.calls);
-            assert!(is_end_of_bus(&killed.end), "{at}: {:?}", killed.end);
+            assert!(killed.end.is_of_bus(), "{at}: {:?}", killed.end);
             eventually(&format!("{at}: something is left"), || {
                 Held::by(std::process::id()).is_within(before)
             });
@@ -273,7 +259,7 @@ fn kill_causewayd(way: (Kind, Kind), k: u64) -> Killed {
     let (is_lost, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     // Only a message from member to member can be out of reach; causewayd carries all others, and its end is theirs.
     let lost = (way == (Kind::Member, Kind::Member)).then_some(&is_lost);
-    let traced = Traced::seize_running(scene.bus.broker.child.pid() as i32);
+    let traced = Traced::seize_running(scene.bus.child.pid() as i32);
     let killed = std::thread::scope(|scope| {
         let calling = scope.spawn(move || (caller.call(&to, lost), Instant::now()));
         scope.spawn(|| {

@@ -1,11 +1,11 @@
 //! One end of a call: a member or a D-Bus client.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus as Client, Error as ClientError};
-use causeway_bus::wire::{Body, Builder, Header, Kind as MessageKind};
+use causeway_bus::wire::{Body, Builder, Kind as MessageKind};
 use causeway_bus::{Connection as Member, Error, Incoming, Payload, name};
 
 use crate::support::*;
@@ -27,6 +27,28 @@ pub enum End {
     Gone,
     /// The message of one member to another was skipped: causewayd was gone before the other had the sender's outbox.
     OutOfReach,
+}
+
+impl End {
+    /// May a call end so when its callee was killed?
+    pub fn is_of_callee(&self) -> bool {
+        match self {
+            End::Reply => true,
+            End::Error(error) => {
+                [name::NO_REPLY, name::SERVICE_UNKNOWN, name::NAME_HAS_NO_OWNER].contains(&error.as_str())
+            }
+            End::Gone | End::OutOfReach => false,
+        }
+    }
+
+    /// May it end so when causewayd was killed?
+    pub fn is_of_bus(&self) -> bool {
+        match self {
+            End::Reply | End::Gone | End::OutOfReach => true,
+            // The descriptor of the call was with causewayd.
+            End::Error(error) => [name::LIMITS_EXCEEDED, name::NO_REPLY].contains(&error.as_str()),
+        }
+    }
 }
 
 /// What one that answers calls has met.
@@ -79,7 +101,7 @@ impl Party {
     /// Calls with a descriptor, and waits for the end of the call. With `is_lost`, which says that the callee has skipped the call, a member
     /// need not wait for a reply that cannot come.
     pub fn call(&mut self, to: &str, is_lost: Option<&AtomicBool>) -> End {
-        let file = file();
+        let file = causeway_os::memory::memfd("kill-call", 4096).unwrap();
         match self {
             Party::Client(client) => {
                 let call = Builder::call(PATH, "Ask").interface(INTERFACE).destination(to).unix_fds(1);
@@ -92,21 +114,19 @@ impl Party {
             }
             Party::Member(member) => {
                 let payload = Payload::from(Body::default()).descriptor(file);
-                let ended =
-                    member.start_call(to, PATH, INTERFACE, "Ask", payload).and_then(|serial| match is_lost {
-                        Some(lost) if !finishes(member, serial, lost) => Ok(None),
-                        _ => member.finish_call(serial, PATIENCE).map(Some),
-                    });
-                match ended {
-                    Ok(Some(_)) => End::Reply,
-                    Ok(None) => End::OutOfReach,
-                    Err(Error::Method { name, message }) => {
+                let started = member.start_call(to, PATH, INTERFACE, "Ask", payload);
+                let ended = started.and_then(|serial| match is_lost {
+                    Some(lost) if !finishes(member, serial, lost) => Ok(End::OutOfReach),
+                    _ => member.finish_call(serial, PATIENCE).map(|_| End::Reply),
+                });
+                ended.unwrap_or_else(|error| match error {
+                    Error::Method { name, message } => {
                         assert!(!message.contains("within"), "the call of a member does not end: {message}");
                         End::Error(name)
                     }
-                    Err(Error::AuthorityGone) => End::Gone,
-                    Err(other) => panic!("{other}"),
-                }
+                    Error::AuthorityGone => End::Gone,
+                    other => panic!("{other}"),
+                })
             }
         }
     }
@@ -115,13 +135,11 @@ impl Party {
     pub fn step(&mut self, wait: Duration) -> Event {
         match self {
             Party::Member(member) => match member.next(Some(wait)).unwrap() {
-                Some(Incoming::Call(call)) => {
-                    match member.reply(&call, Body::default()) {
-                        // The reply to a client goes through causewayd.
-                        Ok(()) | Err(Error::AuthorityGone) => Event::Answered,
-                        Err(other) => panic!("{other}"),
-                    }
-                }
+                Some(Incoming::Call(call)) => match member.reply(&call, Body::default()) {
+                    // The reply to a client goes through causewayd.
+                    Ok(()) | Err(Error::AuthorityGone) => Event::Answered,
+                    Err(other) => panic!("{other}"),
+                },
                 Some(Incoming::Signal(message)) => left(message.bytes()),
                 _ => Event::None,
             },
@@ -131,24 +149,19 @@ impl Party {
                     Ok(None) | Err(ClientError::TimedOut) => return Event::None,
                     Err(_) => return Event::Closed,
                 };
-                let header = Header::parse(&message).unwrap();
+                let header = header(&message);
                 if header.kind != MessageKind::MethodCall {
                     return left(&message);
                 }
-                match client.send(&Builder::reply(header.serial).destination(header.sender.unwrap())) {
-                    Ok(_) => Event::Answered,
-                    Err(_) => Event::Closed,
-                }
+                let reply = Builder::reply(header.serial).destination(header.sender.unwrap());
+                client.send(&reply).map_or(Event::Closed, |_| Event::Answered)
             }
         }
     }
 
     /// Has a message for it been skipped?
     pub fn has_skipped(&mut self) -> bool {
-        match self {
-            Party::Member(member) => member.statistics().gone > 0,
-            Party::Client(_) => false,
-        }
+        if let Party::Member(member) = self { member.statistics().gone > 0 } else { false }
     }
 }
 
@@ -158,9 +171,8 @@ fn finishes(member: &mut Member, serial: u32, is_lost: &AtomicBool) -> bool {
     loop {
         // Before looking: what was not lost until then may have come.
         let is_lost = is_lost.load(Ordering::Acquire);
-        match member.is_finished(serial) {
-            Ok(false) => {}
-            Ok(true) | Err(_) => return true,
+        if !matches!(member.is_finished(serial), Ok(false)) {
+            return true;
         }
         if is_lost || member.statistics().gone > 0 {
             return false;
@@ -172,33 +184,8 @@ fn finishes(member: &mut Member, serial: u32, is_lost: &AtomicBool) -> bool {
 
 /// The connection that has left, if the message announces an end.
 fn left(message: &[u8]) -> Event {
-    let header = Header::parse(message).unwrap();
-    match (header.member, &texts(message)[..]) {
+    match (header(message).member, &texts(message)[..]) {
         (Some("NameOwnerChanged"), [name, _, new]) if new.is_empty() => Event::Left(name.clone()),
         _ => Event::None,
-    }
-}
-
-fn file() -> OwnedFd {
-    causeway_os::memory::memfd("kill-call", 4096).unwrap()
-}
-
-/// May a call end so when its callee was killed?
-pub fn is_end_of_callee(end: &End) -> bool {
-    match end {
-        End::Reply => true,
-        End::Error(error) => {
-            [name::NO_REPLY, name::SERVICE_UNKNOWN, name::NAME_HAS_NO_OWNER].contains(&error.as_str())
-        }
-        End::Gone | End::OutOfReach => false,
-    }
-}
-
-/// May it end so when causewayd was killed?
-pub fn is_end_of_bus(end: &End) -> bool {
-    match end {
-        End::Reply | End::Gone | End::OutOfReach => true,
-        // The descriptor of the call was with causewayd.
-        End::Error(error) => [name::LIMITS_EXCEEDED, name::NO_REPLY].contains(&error.as_str()),
     }
 }

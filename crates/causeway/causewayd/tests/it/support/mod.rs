@@ -1,246 +1,38 @@
-//! A bus of its own for each test, in this process or in another, with members and clients.
+//! What the tests share: buses with their members and clients, messages, roles of other processes, and descriptors that are counted.
 
-pub mod random;
+mod buses;
 pub mod raw;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus as Client, Error};
+use causeway_bus::shared::order::OrderLog;
+use causeway_bus::shared::ring;
 use causeway_bus::{
-    AuthorityOptions, Connection as Member, ConnectionOptions, Error as BusError, Incoming, Message, Monitor,
-    Statistics,
+    Call, Connection as Member, Error as BusError, Incoming, Message, Monitor, Observed, Statistics,
 };
-use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
-use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header};
-use causeway_testkit::{assert_ran, rerun, temp_dir};
-use causewayd::bus::Bus as Core;
-use causewayd::children::Children;
-use causewayd::config::Config;
-use causewayd::listen::{self, Listener, NativePlace};
-use causewayd::serve::Server;
+use causeway_dbus_wire::wire::{Args, Body, Builder, Header};
+use causeway_testkit::{Rng, assert_ran, proc, rerun};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub use causeway_testkit::{PATIENCE, Running, TempDir, Traced, eventually, eventually_seen, setting};
+pub use buses::{Broker, Bus, Served, at, causewayd, configuration, serve_alone, small};
+pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
+pub use causeway_testkit::{
+    PATIENCE, Running, TempDir, Traced, eventually, eventually_seen, setting, skipped, temp_dir,
+};
 
 pub const PATH: &str = "/com/example";
 pub const INTERFACE: &str = "com.example.Test";
-/// Everything is allowed.
-pub const OPEN_POLICY: &str = "<policy context='default'><allow send_destination='*' eavesdrop='true'/><allow eavesdrop='true'/><allow own='*'/></policy>";
-
-/// A running causewayd, killed when dropped.
-pub struct Broker {
-    pub child: Running,
-    pub address: String,
-}
-
-impl Broker {
-    /// With everything allowed, and the limits of a session.
-    pub fn start() -> Broker {
-        Broker::with(&["--address", "unix:tmpdir=/tmp"])
-    }
-
-    /// With further settings, and everything allowed.
-    pub fn configured(settings: &str) -> Broker {
-        let folder = temp_dir("causewayd");
-        Broker::with(&["--config-file", configuration(&folder, settings).to_str().unwrap()])
-    }
-
-    pub fn with(args: &[&str]) -> Broker {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
-        Broker::spawn(command.args(args).stderr(Stdio::null()))
-    }
-
-    /// causewayd as this command says, in the foreground.
-    pub fn spawn(command: &mut Command) -> Broker {
-        command.args(["--nofork", "--print-address"]);
-        let mut child = Running::start(command.stdin(Stdio::null()).stdout(Stdio::piped()));
-        let mut address = String::new();
-        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        assert!(address.ends_with('\n'), "{command:?} says no address, but {address:?}");
-        Broker { child, address: address.trim().into() }
-    }
-
-    pub fn open(&self) -> Client {
-        Client::open(&self.address).unwrap()
-    }
-
-    /// A connected socket on which nothing was said.
-    pub fn socket(&self) -> UnixStream {
-        let name = self.address.strip_prefix("unix:abstract=").unwrap().split(',').next().unwrap();
-        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-
-    pub fn memory_kib(&self) -> u64 {
-        causeway_testkit::proc::status_number(self.child.pid(), "VmRSS").unwrap()
-    }
-
-    pub fn descriptors(&self) -> usize {
-        causeway_testkit::proc::open_files(self.child.pid())
-    }
-
-    pub fn is_running(&mut self) -> bool {
-        self.child.0.try_wait().unwrap().is_none()
-    }
-}
-
-/// Writes a configuration of a session with these settings, in which everything is allowed.
-pub fn configuration(folder: &TempDir, settings: &str) -> PathBuf {
-    let file = folder.path().join("bus.conf");
-    let text = format!(
-        "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen>{OPEN_POLICY}{settings}</busconfig>"
-    );
-    std::fs::write(&file, text).unwrap();
-    file
-}
-
-/// A running causewayd at which members can join.
-pub struct NativeBus {
-    pub broker: Broker,
-    folder: TempDir,
-}
-
-impl NativeBus {
-    /// With everything allowed, and the limits of a session.
-    pub fn start() -> NativeBus {
-        NativeBus::with(&["--address", "unix:tmpdir=/tmp"])
-    }
-
-    /// With these arguments and a native socket.
-    pub fn with(args: &[&str]) -> NativeBus {
-        let folder = temp_dir("causewayd");
-        let path = folder.path().join("native");
-        let native = ["--native", path.to_str().unwrap()];
-        let broker = Broker::with(&args.iter().chain(&native).copied().collect::<Vec<_>>());
-        NativeBus { broker, folder }
-    }
-
-    pub fn path(&self) -> PathBuf {
-        self.folder.path().join("native")
-    }
-
-    pub fn member(&self) -> Member {
-        Member::open(self.path()).unwrap()
-    }
-
-    pub fn client(&self) -> Client {
-        self.broker.open()
-    }
-}
-
-/// A bus in a thread of this process, which ends with the test.
-pub struct Bus {
-    folder: TempDir,
-    /// Where clients connect, if there are any.
-    address: String,
-    stop: OwnedFd,
-    thread: Option<JoinHandle<Result<(), String>>>,
-}
-
-impl Bus {
-    /// For members alone.
-    pub fn start() -> Bus {
-        Bus::start_with(AuthorityOptions::default())
-    }
-
-    /// Its order log is short, so that it is full all the time.
-    pub fn start_small() -> Bus {
-        let (order_entries, laggard_deadline) = (32, PATIENCE);
-        Bus::start_with(AuthorityOptions { order_entries, laggard_deadline, ..AuthorityOptions::default() })
-    }
-
-    pub fn start_with(options: AuthorityOptions) -> Bus {
-        Bus::serve(Config::session, options, false)
-    }
-
-    /// For members and clients.
-    pub fn start_with_clients() -> Bus {
-        Bus::with_clients(Config::session, AuthorityOptions::default())
-    }
-
-    /// As [`Bus::start_with_clients`], with other settings.
-    pub fn with_clients(config: fn() -> Config, options: AuthorityOptions) -> Bus {
-        Bus::serve(config, options, true)
-    }
-
-    fn serve(config: fn() -> Config, options: AuthorityOptions, has_clients: bool) -> Bus {
-        let folder = temp_dir("bus");
-        let (path, guid) = (folder.path().join("bus"), listen::new_guid());
-        let address = format!("unix:path={}.dbus", path.display());
-        let listeners = has_clients.then(|| Listener::open(&address, &guid).unwrap());
-        let address = listeners.as_ref().map(|listener| listener.address.clone()).unwrap_or_default();
-        let bus_address = address.clone();
-        let (stopped, stop) = rustix::pipe::pipe().unwrap();
-        let (is_ready, ready) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
-            let bus = Core::new(config(), Box::new(move || Ok(config())), guid, bus_address);
-            let mut server = Server::new(bus, listeners.into_iter().collect(), children)?;
-            server.serve_natively(NativePlace { path, socket: None }, options)?;
-            server.stop_with(&stopped)?;
-            is_ready.send(()).unwrap();
-            server.run()
-        });
-        ready.recv().expect("the bus comes up");
-        Bus { folder, address, stop, thread: Some(thread) }
-    }
-
-    pub fn path(&self) -> PathBuf {
-        self.folder.path().join("bus")
-    }
-
-    /// Where clients connect.
-    pub fn address(&self) -> &str {
-        &self.address
-    }
-
-    pub fn member(&self) -> Member {
-        Member::open(self.path()).unwrap()
-    }
-
-    pub fn client(&self) -> Client {
-        Client::open(&self.address).unwrap()
-    }
-
-    /// A member that waits for laggards as long as it takes, with an outbox of 4 KiB.
-    pub fn small_member(&self) -> Member {
-        let (outbox_bytes, laggard_deadline) = (4096, Some(PATIENCE));
-        let options = ConnectionOptions { outbox_bytes, laggard_deadline, ..ConnectionOptions::default() };
-        Member::open_with(self.path(), options).unwrap()
-    }
-
-    /// Waits until members can join and use the bus, after it was broken.
-    pub fn is_new_again(&self) {
-        eventually("a new bus comes up", || {
-            Member::open(self.path()).is_ok_and(|mut member| member.add_match("member='New'").is_ok())
-        });
-    }
-}
-
-impl Drop for Bus {
-    fn drop(&mut self) {
-        rustix::io::write(&self.stop, b"x").ok();
-        if let Some(thread) = self.thread.take() {
-            // A test that has failed already must not abort.
-            let ended = thread.join();
-            assert!(std::thread::panicking() || ended.is_ok_and(|result| result.is_ok()), "the bus failed");
-        }
-    }
-}
-
-/// Serves a bus in a process of its own.
-pub fn serve_until_killed(socket: &Path) {
-    let (stop, _open) = rustix::pipe::pipe().unwrap();
-    causewayd::serve_alone(socket, AuthorityOptions::default(), &stop, || ()).unwrap();
-}
+pub const PEER: &str = "org.freedesktop.DBus.Peer";
+/// Signals of [`INTERFACE`].
+pub const RULE: &str = "type='signal',interface='com.example.Test'";
 
 const ROLE: &str = "CAUSEWAYD_TEST_ROLE";
 const NUMBER: &str = "CAUSEWAYD_TEST_NUMBER";
@@ -259,19 +51,19 @@ pub fn start_role(module: &str, name: &str, socket: &Path, number: u64) -> Runni
     Running::start(role_of(module, name, socket).env(NUMBER, number.to_string()))
 }
 
-/// What is before the name of the program in `Exec=` of a service that plays a role.
-pub fn role_variable(role: &str) -> String {
-    format!("/usr/bin/env {ROLE}={role}")
-}
-
 /// The role of this process, the socket, and a number. `None` in the test itself.
 pub fn play() -> Option<(String, PathBuf, u64)> {
     let role = std::env::var(ROLE).ok()?;
     // By this name a tracer finds the thread.
     rustix::thread::set_name(c"role").unwrap();
     let socket = std::env::var_os(causeway_bus::ADDRESS_VARIABLE).unwrap_or_default();
-    let number = std::env::var(NUMBER).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
-    Some((role, socket.into(), number))
+    Some((role, socket.into(), setting(NUMBER, 0)))
+}
+
+/// `Exec=` of a service that plays a role of a module; its name comes without that of the crate.
+pub fn role_as_service(module: &str, role: &str) -> String {
+    let (own, (_, module)) = (std::env::current_exe().unwrap(), module.split_once("::").unwrap());
+    format!("/usr/bin/env {ROLE}={role} '{}' --exact {module}::role --test-threads 1", own.display())
 }
 
 /// Runs the present test in a process of its own: for tests that count what their process has.
@@ -296,6 +88,30 @@ pub fn is_own_process() -> bool {
     false
 }
 
+/// Generators from CAUSEWAYD_HOSTILE_SEED; otherwise from a new seed where CAUSEWAYD_HOSTILE_SECONDS are given, and from three that are always
+/// the same where not.
+pub fn generators() -> impl Iterator<Item = Rng> {
+    let given = std::env::var("CAUSEWAYD_HOSTILE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let is_long = std::env::var_os("CAUSEWAYD_HOSTILE_SECONDS").is_some();
+    let new = is_long.then(|| u64::from(std::process::id()) << 20 | 1);
+    given.or(new).map_or(vec![1, 2, 3], |seed| vec![seed]).into_iter().map(|seed| {
+        println!("again with CAUSEWAYD_HOSTILE_SEED={seed}");
+        Rng::with_seed(seed)
+    })
+}
+
+/// Runs rounds: at least so many, and more as long as the seconds of CAUSEWAYD_HOSTILE_SECONDS last. Returns how many.
+pub fn rounds(least: usize, mut round: impl FnMut(usize)) -> usize {
+    let time = Duration::from_secs(setting("CAUSEWAYD_HOSTILE_SECONDS", 0));
+    let (began, mut count) = (Instant::now(), 0);
+    while count < least || began.elapsed() < time {
+        round(count);
+        count += 1;
+    }
+    println!("{count} rounds");
+    count
+}
+
 /// What a process has: descriptors, and mappings of files in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -306,12 +122,18 @@ pub struct Held {
 impl Held {
     pub fn by(process: u32) -> Held {
         let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
-        let descriptors = causeway_testkit::proc::open_files(process);
-        Held { descriptors, mappings: maps.matches("memfd:").count() }
+        Held { descriptors: proc::open_files(process), mappings: maps.matches("memfd:").count() }
     }
 
     pub fn is_within(self, before: Held) -> bool {
         self.descriptors <= before.descriptors && self.mappings <= before.mappings
+    }
+}
+
+/// Lets this process open no descriptor from this number on; `None` changes nothing.
+pub fn limit_descriptors(most: Option<u64>) {
+    if most.is_some() {
+        setrlimit(Resource::Nofile, Rlimit { current: most, ..getrlimit(Resource::Nofile) }).unwrap();
     }
 }
 
@@ -325,29 +147,44 @@ pub fn authenticate(stream: &mut UnixStream) {
     assert_eq!(lines.next().unwrap().unwrap(), "AGREE_UNIX_FD");
 }
 
+/// Reads until the bus closes the connection.
+pub fn is_closed(stream: &mut UnixStream) -> bool {
+    let read = std::io::Read::read_to_end(stream, &mut Vec::new());
+    read.map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |_| true)
+}
+
 /// A call of the driver.
 pub fn driver_call(member: &str) -> Builder<'_> {
-    Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER)
+    Builder::of_driver(member)
 }
 
 pub fn text(text: &str) -> Body {
     Body::default().text(text)
 }
 
-/// The first argument that is a number.
-pub fn number(message: &[u8]) -> Option<u32> {
-    let header = Header::parse(message).unwrap();
-    Args::new(&header, &message[header.header_bytes..]).find_map(|arg| match arg {
-        Ok(Arg::U32(number)) => Some(number),
-        _ => None,
-    })
+pub fn header(message: &[u8]) -> Header<'_> {
+    Header::parse(message).unwrap()
 }
 
 /// All strings among the arguments.
 pub fn texts(message: &[u8]) -> Vec<String> {
-    let header = Header::parse(message).unwrap();
-    let args = Args::new(&header, &message[header.header_bytes..]);
-    args.filter_map(|arg| if let Ok(Arg::Text(text)) = arg { Some(text.to_owned()) } else { None }).collect()
+    Args::of(message).texts().map(str::to_owned).collect()
+}
+
+/// Has a message this string anywhere?
+pub fn contains(message: &[u8], text: &str) -> bool {
+    let text = [text.as_bytes(), &[0]].concat();
+    message.windows(text.len()).any(|part| part == text)
+}
+
+/// The bus answers a client: it has read what the client sent before.
+pub fn sync(client: &mut Client) {
+    client.ask_driver("GetId", Body::default()).unwrap();
+}
+
+/// The bus answers a member, which has read what there is.
+pub fn ask_bus(member: &mut Member) {
+    member.call(DRIVER, DRIVER_PATH, DRIVER, "GetId", Body::default()).unwrap();
 }
 
 /// The next message that `is_it`; those before it are dropped.
@@ -356,15 +193,41 @@ pub fn wait_for(connection: &mut Client, is_it: impl Fn(&Header<'_>) -> bool) ->
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let message = connection.receive(left).unwrap().expect("the message comes");
-        if is_it(&Header::parse(&message).unwrap()) {
+        if is_it(&header(&message)) {
             return message;
         }
     }
 }
 
-/// The next signal of this interface that a client gets.
-pub fn client_signal(client: &mut Client, interface: &str) -> Vec<u8> {
-    wait_for(client, |header| header.interface == Some(interface))
+/// The next message of this member that a client gets.
+pub fn wait_for_member(client: &mut Client, member: &str) -> Vec<u8> {
+    wait_for(client, |header| header.member == Some(member))
+}
+
+/// The reply to the call with this serial.
+pub fn wait_for_reply(client: &mut Client, serial: u32) -> Vec<u8> {
+    wait_for(client, |header| header.reply_serial == Some(serial))
+}
+
+/// The next signal of [`INTERFACE`] that a client gets.
+pub fn client_signal(client: &mut Client) -> Vec<u8> {
+    wait_for(client, |header| header.interface == Some(INTERFACE))
+}
+
+/// A client answers a call.
+pub fn answer(client: &mut Client, call: &[u8], body: Body) {
+    let header = header(call);
+    client.send(&Builder::reply(header.serial).destination(header.sender.unwrap()).body(body)).unwrap();
+}
+
+/// The error with which the connection of a client ends; what comes before is dropped.
+pub fn end_of(client: &mut Client) -> Error {
+    loop {
+        match client.receive(PATIENCE) {
+            Ok(message) => assert!(message.is_some(), "the connection goes on"),
+            Err(error) => return error,
+        }
+    }
 }
 
 /// The name of the error with which a call is refused.
@@ -405,25 +268,54 @@ pub fn signal(member: &mut Member) -> Message {
 
 /// The next signal of this interface.
 pub fn signal_of(member: &mut Member, interface: &str) -> Message {
-    loop {
-        let message = signal(member);
-        if message.header().interface == Some(interface) {
-            return message;
-        }
-    }
+    next(member, interface, |incoming| match incoming {
+        Incoming::Signal(message) if message.header().interface == Some(interface) => Some(message),
+        _ => None,
+    })
 }
 
 /// The next call.
-pub fn call(member: &mut Member) -> causeway_bus::Call {
+pub fn call(member: &mut Member) -> Call {
     next(member, "call", |incoming| match incoming {
         Incoming::Call(call) => Some(call),
         _ => None,
     })
 }
 
-/// Asks the bus something, so that it has had its turn.
-pub fn ask_bus(member: &mut Member) {
-    member.call(DRIVER, DRIVER_PATH, DRIVER, "GetId", Body::default()).unwrap();
+/// One member calls another and gets its reply.
+pub fn exchange(caller: &mut Member, callee: &mut Member) {
+    let serial = caller.start_call(callee.unique_name(), PATH, INTERFACE, "Ask", Body::default()).unwrap();
+    let asked = call(callee);
+    callee.reply(&asked, text("answer")).unwrap();
+    assert_eq!(caller.finish_call(serial, PATIENCE).unwrap().text(), Some("answer"));
+}
+
+/// The error with which the connection of a member ends; what comes before is dropped.
+pub fn error_of(member: &mut Member) -> BusError {
+    loop {
+        match member.next(Some(PATIENCE)) {
+            Ok(incoming) => assert!(incoming.is_some(), "the member does not learn that it is over"),
+            Err(error) => return error,
+        }
+    }
+}
+
+/// The next message that a monitor of the log sees.
+pub fn observed(monitor: &mut Monitor) -> Message {
+    match monitor.next(Some(PATIENCE)).unwrap() {
+        Some(Observed::Message(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Does the member in a slot sleep?
+pub fn sleeps(order: &OrderLog, slot: u16) -> bool {
+    ring::asleep(order.armed(slot)).is_some()
+}
+
+/// The number in a unique name.
+pub fn number_of(unique: &str) -> u64 {
+    unique[3..].parse().unwrap()
 }
 
 /// Answers calls in a thread until the bus ends or `Quit` is called: `Echo` with its text, `Fail` with an error.
@@ -446,7 +338,7 @@ pub fn echo(path: &Path, name: &'static str) -> JoinHandle<()> {
 
 /// Statistics of the member with a unique name.
 pub fn statistics_of(monitor: &Monitor, unique: &str) -> Statistics {
-    let found = monitor.members().into_iter().find(|(peer, ..)| format!(":1.{}", peer.id) == unique);
+    let found = monitor.members().into_iter().find(|(peer, ..)| peer.id == number_of(unique));
     found.unwrap_or_else(|| panic!("{unique} is not there")).2
 }
 

@@ -13,10 +13,16 @@ use causeway_os::memory::Access;
 use causeway_os::{futex, socket};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::PATIENCE;
+
 /// Kinds of packets, as the document numbers them.
+pub const JOIN: u64 = 1;
+pub const OUTBOX: u64 = 2;
+pub const SET_DOORBELL: u64 = 4;
 pub const STAGE: u64 = 5;
 pub const TAKE: u64 = 6;
 pub const SENT: u64 = 7;
+pub const WELCOME: u64 = 16;
 pub const DESCRIPTOR: u64 = 17;
 pub const NONE: u64 = 18;
 pub const REFUSED: u64 = 19;
@@ -31,26 +37,52 @@ pub struct Raw {
     end: u64,
 }
 
-/// A connection to the control socket that has not joined.
-pub fn connect(path: &Path) -> OwnedFd {
-    let kind = SocketType::SEQPACKET;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    socket
+/// A connection to the control socket that has not joined; nothing if the bus does not take it now.
+pub fn connect(path: &Path) -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).ok()?;
+    Some(socket)
+}
+
+/// The bytes of a packet.
+pub fn packet(words: [u64; 5], text: &[u8]) -> Vec<u8> {
+    [words.map(u64::to_ne_bytes).as_flattened(), text].concat()
 }
 
 /// Sends a packet; false if the other end is gone.
 pub fn tell(socket: &OwnedFd, words: [u64; 5], fds: &[BorrowedFd<'_>]) -> bool {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    socket::send_with_fds(socket, &bytes, fds).is_ok()
+    socket::send_with_fds(socket, &packet(words, b""), fds).is_ok()
+}
+
+/// Asks to join with an outbox that is right.
+pub fn join(socket: &OwnedFd) -> bool {
+    tell(socket, [JOIN, u64::from(ABI), 0, 0, 0], &[Outbox::create(1 << 12).unwrap().0.as_fd()])
+}
+
+/// What the bus sends: words, text and descriptors.
+pub struct Answer {
+    pub words: [u64; 5],
+    pub text: String,
+    pub fds: Vec<OwnedFd>,
+}
+
+/// The next packet that the bus sends; nothing at the end of the connection.
+pub fn answer(socket: &OwnedFd) -> Option<Answer> {
+    assert!(causeway_os::process::poll(&[socket.as_fd()], Some(PATIENCE)).unwrap()[0], "no answer");
+    let mut bytes = [0; 1024];
+    let (count, fds) = socket::recv_with_fds(socket, &mut bytes, socket::MAX_FDS).ok()?;
+    let word = |index: usize| u64::from_ne_bytes(*bytes[index * 8..].first_chunk().unwrap());
+    let text = || String::from_utf8_lossy(&bytes[40..count]).into_owned();
+    (count >= 40).then(|| Answer { words: std::array::from_fn(word), text: text(), fds })
 }
 
 impl Raw {
     pub fn join(path: &Path) -> Raw {
         let (fd, mut outbox) = Outbox::create(1 << 16).unwrap();
-        let socket = connect(path);
-        assert!(tell(&socket, [1, u64::from(ABI), 0, 0, 0], &[fd.as_fd()]));
-        let (words, fds) = answer(&socket).unwrap();
+        let socket = connect(path).unwrap();
+        assert!(tell(&socket, [JOIN, u64::from(ABI), 0, 0, 0], &[fd.as_fd()]));
+        let Answer { words, fds, .. } = answer(&socket).unwrap();
         let [order, _directory, doorbell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
         outbox.begin_at(words[4] as u32);
         let order = OrderLog::open(&order, Access::ReadWrite).unwrap();
@@ -63,7 +95,7 @@ impl Raw {
     }
 
     /// Asks, and returns the answer; `None` if the connection has ended.
-    pub fn ask(&self, words: [u64; 5], fds: &[BorrowedFd<'_>]) -> Option<([u64; 5], Vec<OwnedFd>)> {
+    pub fn ask(&self, words: [u64; 5], fds: &[BorrowedFd<'_>]) -> Option<Answer> {
         tell(&self.socket, words, fds).then(|| answer(&self.socket)).flatten()
     }
 
@@ -101,11 +133,4 @@ impl Raw {
             }
         }
     }
-}
-
-fn answer(socket: &OwnedFd) -> Option<([u64; 5], Vec<OwnedFd>)> {
-    let mut bytes = [0; 1024];
-    let (count, fds) = socket::recv_with_fds(socket, &mut bytes, socket::MAX_FDS).ok()?;
-    let word = |index: usize| u64::from_ne_bytes(*bytes[index * 8..].first_chunk().unwrap());
-    (count >= 40).then(|| (std::array::from_fn(word), fds))
 }

@@ -7,9 +7,9 @@
 #![allow(unsafe_code)]
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-pub use causeway_testkit::{Running, eventually};
+pub use causeway_testkit::{Running, eventually, skipped, temp_dir};
 
 /// A command that is killed when the test that starts it ends, however it ends. With pipes to all three streams.
 pub fn tied(program: &str) -> Command {
@@ -26,6 +26,21 @@ pub fn causeway(arguments: &[&str]) -> Command {
     let mut command = tied(env!("CARGO_BIN_EXE_causeway"));
     command.args(arguments);
     command
+}
+
+/// What a program has printed that must have succeeded.
+#[track_caller]
+pub fn printed(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a program has said that must have failed with exit code 2.
+#[track_caller]
+pub fn complaint(output: Output) -> String {
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    error
 }
 
 /// Sends a signal as a shell does: not every machine has a program for it.

@@ -10,8 +10,8 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
+use causeway_dbus_wire::sasl::{Progress, Server};
 use causeway_dbus_wire::wire::message_bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -21,29 +21,8 @@ use routing::Router;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// Now and then a broadcast overtakes the one before it of the same sender.
-    Reorders,
-    /// Now and then a broadcast overtakes one of another sender, at some receivers.
-    ReordersBetweenSenders,
-    /// A monitor sees two senders in another order.
-    ReordersForMonitors,
-    /// A cause comes after its effect, at connections that get both.
-    HoldsCauses,
-    /// A reply comes before the signals sent before it.
-    ReplyOvertakes,
-    /// A change of owner is told after the next signal.
-    HoldsOwnerChanges,
-    /// What a connection sent last comes after its departure.
-    HoldsLastWords,
-    Drops,
-    Duplicates,
-    /// Large bodies have one wrong byte.
-    Damages,
-    Delays,
     /// Directed signals also go to matching rules.
     ShowsDirected,
-    /// Now and then a message names another connection as its sender.
-    ForgesSender,
     /// The sender that a message claims is passed on.
     TrustsSender,
     /// Replies are passed on without a check that their sender received the call.
@@ -57,12 +36,27 @@ pub enum Fault {
     AcceptsAnyRemoval,
     /// A well-known name in a rule is that of its owner when the rule was added.
     FreezesNames,
-    ReusesUniqueNames,
-    LosesReplies,
     SkipsHello,
     /// What is no valid message is passed on.
     PassesInvalid,
 }
+
+/// A fault, and the property that finds it.
+pub const FOUND_BY: &[(Fault, &str)] = &[
+    (Fault::ShowsDirected, "directed-signal"),
+    (Fault::TrustsSender, "forged-sender"),
+    (Fault::TrustsSender, "forged-driver"),
+    (Fault::PassesReplies, "forged-reply"),
+    (Fault::ForgetsMatches, "missed-matches"),
+    (Fault::IgnoresArguments, "extra-matches"),
+    (Fault::RepeatsForEachRule, "overlapping-rules"),
+    (Fault::CollapsesRules, "duplicate-rules"),
+    (Fault::AcceptsAnyRemoval, "unknown-rule"),
+    (Fault::FreezesNames, "rule-follows-name"),
+    (Fault::SkipsHello, "before-hello"),
+    (Fault::PassesInvalid, "invalid-headers"),
+    (Fault::PassesInvalid, "invalid-bodies"),
+];
 
 /// A message on its way to a connection, or from one.
 pub(crate) type Bytes = Vec<u8>;
@@ -71,11 +65,9 @@ pub(crate) type Bytes = Vec<u8>;
 pub(crate) struct Peer {
     pub stream: UnixStream,
     input: Vec<u8>,
-    /// The authentication is over.
-    is_open: bool,
+    /// Until it is authenticated.
+    sasl: Option<Server>,
     output: VecDeque<u8>,
-    /// What is sent later, with its time.
-    pub delayed: VecDeque<(Instant, Bytes)>,
     pub is_gone: bool,
 }
 
@@ -127,9 +119,8 @@ fn serve(listener: &UnixListener, fault: Fault, is_over: &AtomicBool) {
             peers.push(Some(Peer {
                 stream,
                 input: Vec::new(),
-                is_open: false,
+                sasl: Some(Server::new(None)),
                 output: VecDeque::new(),
-                delayed: VecDeque::new(),
                 is_gone: false,
             }));
         }
@@ -156,29 +147,22 @@ impl Peer {
         let mut chunk = vec![0; 1 << 16];
         loop {
             match self.stream.read(&mut chunk) {
-                Ok(0) => {
-                    self.is_gone = true;
-                    break;
-                }
-                Ok(bytes) => self.input.extend_from_slice(&chunk[..bytes]),
+                Ok(bytes @ 1..) => self.input.extend_from_slice(&chunk[..bytes]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => {
+                Ok(_) | Err(_) => {
                     self.is_gone = true;
                     break;
                 }
             }
         }
-        while !self.is_open {
-            let Some(end) = self.input.windows(2).position(|two| two == b"\r\n") else { return Vec::new() };
-            let line: Vec<u8> = self.input.drain(..end + 2).collect();
-            let line = String::from_utf8_lossy(&line).trim_matches(['\0', '\r', '\n']).to_owned();
-            match line.as_str() {
-                "BEGIN" => self.is_open = true,
-                line if line.starts_with("AUTH") => {
-                    self.output.extend(b"OK 0123456789abcdef0123456789abcdef\r\n")
-                }
-                _ => self.output.extend(b"ERROR\r\n"),
+        if let Some(sasl) = &mut self.sasl {
+            let mut answers = Vec::new();
+            let progress = sasl.advance(&mut self.input, "0123456789abcdef0123456789abcdef", &mut answers);
+            self.output.extend(answers);
+            if progress != Progress::Begun {
+                return Vec::new();
             }
+            self.sasl = None;
         }
         let mut messages = Vec::new();
         loop {
@@ -197,15 +181,7 @@ impl Peer {
         self.output.extend(message);
     }
 
-    pub fn put_later(&mut self, message: &[u8], by: Duration) {
-        self.delayed.push_back((Instant::now() + by, message.to_vec()));
-    }
-
     fn flush(&mut self) {
-        while self.delayed.front().is_some_and(|(at, _)| *at <= Instant::now()) {
-            let (_, message) = self.delayed.pop_front().unwrap();
-            self.put(&message);
-        }
         while !self.output.is_empty() {
             let (front, _) = self.output.as_slices();
             match self.stream.write(front) {

@@ -1,7 +1,6 @@
 //! What the small bus does with messages, and where its faults are.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::rule::{MatchRule, Owners};
@@ -9,21 +8,11 @@ use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header, Kind};
 
 use super::{Bytes, Fault, Peer};
 
-/// Every how many messages a fault that comes now and then comes.
-const NOW_AND_THEN: u64 = 61;
-
-/// Messages of one sender that wait at most for one of another.
-const MOST_HELD: usize = 300;
-
 #[derive(Default)]
 struct Member {
     name: String,
     rules: Vec<MatchRule>,
     is_monitor: bool,
-    /// Broadcasts of one sender that wait for another one to overtake them.
-    held: Option<(String, Vec<Bytes>)>,
-    /// Broadcasts from this connection that are held until it leaves.
-    last_words: Vec<Bytes>,
 }
 
 pub struct Router {
@@ -34,7 +23,6 @@ pub struct Router {
     /// Open calls: caller, serial, callee.
     open: HashSet<(usize, u32, usize)>,
     added: u64,
-    deliveries: u64,
     serial: u32,
 }
 
@@ -49,27 +37,8 @@ impl Owners for Named<'_> {
 
 /// The same message from `sender`.
 fn forwarded(header: &Header<'_>, body: &[u8], sender: &str) -> Bytes {
-    let mut out = Builder::new(header.kind).flags(header.flags).sender(sender);
-    if let Some(path) = header.path {
-        out = out.path(path);
-    }
-    if let Some(interface) = header.interface {
-        out = out.interface(interface);
-    }
-    if let Some(member) = header.member {
-        out = out.member(member);
-    }
-    if let Some(error) = header.error_name {
-        out = out.error_name(error);
-    }
-    if let Some(serial) = header.reply_serial {
-        out = out.reply_serial(serial);
-    }
-    if let Some(destination) = header.destination {
-        out = out.destination(destination);
-    }
-    out = out.body(Body::marshalled(header.endian, header.signature, body));
-    out.build(header.serial).unwrap()
+    let body = Body::marshalled(header.endian, header.signature, body);
+    Builder::like(header).sender(sender).body(body).build(header.serial).unwrap()
 }
 
 impl Router {
@@ -80,39 +49,23 @@ impl Router {
             names: HashMap::new(),
             open: HashSet::new(),
             added: 0,
-            deliveries: 0,
             serial: 0,
         }
     }
 
-    fn is_now(&mut self, fault: Fault) -> bool {
-        self.deliveries += 1;
-        self.fault == fault && self.deliveries.is_multiple_of(NOW_AND_THEN)
-    }
-
     pub fn dispatch(&mut self, peers: &mut [Option<Peer>], from: usize, bytes: &[u8]) {
-        let Ok(header) = Header::parse(bytes) else {
-            if self.fault == Fault::PassesInvalid {
-                self.pass_invalid(peers, from, bytes);
-            } else if let Some(peer) = &mut peers[from] {
-                peer.is_gone = true;
-            }
-            return;
+        let passes_invalid = self.fault == Fault::PassesInvalid;
+        let header = match Header::parse(bytes) {
+            Ok(header) => header,
+            Err(_) if passes_invalid => return self.pass_invalid(peers, from, bytes),
+            Err(_) => return end(peers, from),
         };
         let body = &bytes[header.header_bytes..];
-        if self.fault != Fault::PassesInvalid
-            && causeway_dbus_wire::wire::walk(&header, body, &mut |_, _| {}).is_err()
-            && let Some(peer) = &mut peers[from]
-        {
-            peer.is_gone = true;
-            return;
-        }
+        let is_valid = causeway_dbus_wire::wire::walk(&header, body, &mut |_, _| {}).is_ok();
         let is_hello = header.member == Some("Hello") && header.destination == Some(DRIVER);
-        if !self.members.contains_key(&from) && !is_hello && self.fault != Fault::SkipsHello {
-            if let Some(peer) = &mut peers[from] {
-                peer.is_gone = true;
-            }
-            return;
+        let is_known = self.members.contains_key(&from) || is_hello || self.fault == Fault::SkipsHello;
+        if !(is_valid || passes_invalid) || !is_known {
+            return end(peers, from);
         }
         if header.destination == Some(DRIVER) {
             self.driver(peers, from, &header, body);
@@ -128,26 +81,23 @@ impl Router {
     fn pass_invalid(&mut self, peers: &mut [Option<Peer>], from: usize, bytes: &[u8]) {
         let to =
             self.members.iter().find(|(at, member)| **at != from && contains(bytes, member.name.as_bytes()));
-        if let Some(peer) = to.and_then(|(at, _)| peers[*at].as_mut()) {
-            peer.put(bytes);
+        if let Some((to, _)) = to {
+            put(peers, *to, bytes);
         }
     }
 
     fn route(&mut self, peers: &mut [Option<Peer>], from: usize, message: &[u8]) {
         let header = Header::parse(message).unwrap();
         let Some(destination) = header.destination else {
-            self.broadcast(peers, Some(from), message);
+            self.broadcast(peers, message);
             return;
         };
         let owner = self.names.get(destination).and_then(|queue| queue.first().copied());
         let unique = || self.members.iter().find(|(_, member)| member.name == destination).map(|(at, _)| *at);
         let Some(to) = owner.or_else(unique) else {
             if header.kind == Kind::MethodCall {
-                self.say(
-                    peers,
-                    from,
-                    Builder::error(header.serial, "org.freedesktop.DBus.Error.ServiceUnknown"),
-                );
+                let error = Builder::error(header.serial, "org.freedesktop.DBus.Error.ServiceUnknown");
+                self.say(peers, from, error);
             }
             return;
         };
@@ -157,18 +107,18 @@ impl Router {
             }
             Kind::MethodReturn | Kind::Error => {
                 let was_open = self.open.remove(&(to, header.reply_serial.unwrap_or(0), from));
-                if !was_open && self.fault != Fault::PassesReplies || self.is_now(Fault::LosesReplies) {
+                if !was_open && self.fault != Fault::PassesReplies {
                     return;
                 }
             }
             Kind::Signal if self.fault == Fault::ShowsDirected => {
                 for at in self.matching(message) {
-                    self.hand(peers, at, message);
+                    put(peers, at, message);
                 }
             }
             _ => {}
         }
-        self.hand(peers, to, message);
+        put(peers, to, message);
     }
 
     /// The connections with a rule that matches a message; with `Fault::RepeatsForEachRule`, one entry for each such rule.
@@ -193,93 +143,9 @@ impl Router {
         found
     }
 
-    fn broadcast(&mut self, peers: &mut [Option<Peer>], from: Option<usize>, message: &[u8]) {
-        let header = Header::parse(message).unwrap();
-        if self.fault == Fault::HoldsLastWords && header.member == Some("LastWords") {
-            let member = from.and_then(|from| self.members.get_mut(&from)).unwrap();
-            member.last_words.push(message.to_vec());
-            return;
-        }
-        for to in self.matching(message) {
-            self.deliver(peers, to, message);
-        }
-        let monitors: Vec<usize> =
-            self.members.iter().filter(|(_, member)| member.is_monitor).map(|(at, _)| *at).collect();
-        for to in monitors {
-            self.deliver(peers, to, message);
-        }
-    }
-
-    /// A broadcast, to one receiver.
-    fn deliver(&mut self, peers: &mut [Option<Peer>], to: usize, message: &[u8]) {
-        let header = Header::parse(message).unwrap();
-        let sender = header.sender.unwrap_or_default().to_owned();
-        let (member_name, is_change) = (header.member, header.member == Some("NameOwnerChanged"));
-        let member = self.members.get_mut(&to).unwrap();
-        // Something is held, and this message overtakes it.
-        if let Some((held_from, mut held)) = member.held.take() {
-            let overtakes = match self.fault {
-                Fault::ReordersBetweenSenders | Fault::ReordersForMonitors => held_from != sender,
-                Fault::HoldsCauses => member_name == Some("Effect"),
-                _ => true,
-            };
-            let at = if overtakes { 0 } else { held.len() };
-            held.insert(at, message.to_vec());
-            if !overtakes && held.len() < MOST_HELD {
-                member.held = Some((held_from, held));
-                return;
-            }
-            for message in held {
-                self.hand(peers, to, &message);
-            }
-            return;
-        }
-        let (is_monitor, is_odd, rules) = (member.is_monitor, to % 2 == 1, member.rules.len());
-        let holds = match self.fault {
-            Fault::Reorders => self.is_now(Fault::Reorders),
-            Fault::ReordersBetweenSenders => is_odd && self.is_now(Fault::ReordersBetweenSenders),
-            Fault::ReordersForMonitors => is_monitor && self.is_now(Fault::ReordersForMonitors),
-            Fault::HoldsCauses => member_name == Some("Cause") && rules > 1,
-            Fault::HoldsOwnerChanges => is_change,
-            Fault::ReplyOvertakes => member_name == Some("Part"),
-            _ => false,
-        };
-        if holds {
-            self.members.get_mut(&to).unwrap().held = Some((sender, vec![message.to_vec()]));
-            return;
-        }
-        if self.is_now(Fault::Drops) {
-            return;
-        }
-        if self.is_now(Fault::Duplicates) {
-            self.hand(peers, to, message);
-        }
-        self.hand(peers, to, message);
-    }
-
-    /// Into the queue of a connection.
-    fn hand(&mut self, peers: &mut [Option<Peer>], to: usize, message: &[u8]) {
-        let mut message = message.to_vec();
-        let header = Header::parse(&message).unwrap();
-        let is_reply = header.reply_serial.is_some();
-        if self.is_now(Fault::ForgesSender) && header.sender.is_some_and(|sender| sender != DRIVER) {
-            message = forwarded(&header, &message[header.header_bytes..], ":1.4711");
-        }
-        if self.fault == Fault::Damages && message.len() > 60_000 {
-            let last = message.len() - 1;
-            message[last] ^= 1;
-        }
-        let Some(peer) = peers[to].as_mut() else { return };
-        if self.fault == Fault::Delays && !is_reply {
-            peer.put_later(&message, Duration::from_millis(300));
-            return;
-        }
-        peer.put(&message);
-        if self.fault == Fault::ReplyOvertakes
-            && let Some((_, held)) = self.members.get_mut(&to).and_then(|member| member.held.take())
-        {
-            held.iter().for_each(|message| peer.put(message));
-        }
+    fn broadcast(&self, peers: &mut [Option<Peer>], message: &[u8]) {
+        let monitors = self.members.iter().filter(|(_, member)| member.is_monitor).map(|(at, _)| *at);
+        self.matching(message).into_iter().chain(monitors).for_each(|to| put(peers, to, message));
     }
 
     /// The driver says something to one connection.
@@ -289,9 +155,7 @@ impl Router {
         let message = message.sender(DRIVER);
         let message = if name.is_empty() { message } else { message.destination(&name) };
         let bytes = message.build(self.serial).unwrap();
-        if let Some(peer) = peers[to].as_mut() {
-            peer.put(&bytes);
-        }
+        put(peers, to, &bytes);
     }
 
     fn owner_changed(&mut self, peers: &mut [Option<Peer>], name: &str, old: &str, new: &str) {
@@ -300,7 +164,7 @@ impl Router {
         let signal =
             Builder::signal("/org/freedesktop/DBus", DRIVER, "NameOwnerChanged").sender(DRIVER).body(body);
         let bytes = signal.build(self.serial).unwrap();
-        self.broadcast(peers, None, &bytes);
+        self.broadcast(peers, &bytes);
     }
 
     fn driver(&mut self, peers: &mut [Option<Peer>], from: usize, header: &Header<'_>, body: &[u8]) {
@@ -314,8 +178,7 @@ impl Router {
         let answer = match header.member.unwrap_or_default() {
             "Hello" if self.members.contains_key(&from) => error("org.freedesktop.DBus.Error.Failed"),
             "Hello" => {
-                let number = if self.fault == Fault::ReusesUniqueNames { from % 3 } else { from };
-                let name = format!(":1.{number}");
+                let name = format!(":1.{from}");
                 self.members.insert(from, Member { name: name.clone(), ..Member::default() });
                 self.say(peers, from, ok().body(Body::default().text(&name)));
                 self.owner_changed(peers, &name, "", &name);
@@ -405,11 +268,20 @@ impl Router {
         }
         let Some(member) = self.members.remove(&from) else { return };
         self.owner_changed(peers, &member.name, &member.name, "");
-        for word in member.last_words {
-            for to in self.matching(&word) {
-                self.hand(peers, to, &word);
-            }
-        }
+    }
+}
+
+/// A connection is closed.
+fn end(peers: &mut [Option<Peer>], of: usize) {
+    if let Some(peer) = &mut peers[of] {
+        peer.is_gone = true;
+    }
+}
+
+/// Into the queue of a connection.
+fn put(peers: &mut [Option<Peer>], to: usize, message: &[u8]) {
+    if let Some(peer) = &mut peers[to] {
+        peer.put(message);
     }
 }
 

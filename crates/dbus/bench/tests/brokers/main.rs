@@ -1,50 +1,50 @@
-//! What every mechanism of the laboratory promises, of the brokers that are installed; and that no broker outlives its run, whatever is
-//! killed.
+//! What every mechanism of the laboratory promises, of the brokers that are installed, and of libraries of D-Bus as their clients; and
+//! that no broker outlives its run, whatever is killed.
 //!
 //! The promises are those of `weighbridge-targets`'s own conformance tests, which this program takes as they are.
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
-#[path = "common/broker_killed.rs"]
 mod broker_killed;
-#[path = "../../../lab/targets/tests/conformance/carrying.rs"]
+#[path = "../../../../lab/targets/tests/conformance/carrying.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod carrying;
-#[path = "../../../lab/targets/tests/conformance/fan_out.rs"]
+#[path = "../../../../lab/targets/tests/conformance/fan_out.rs"]
 mod fan_out;
-#[path = "../../../lab/targets/tests/conformance/faults.rs"]
+#[path = "../../../../lab/targets/tests/conformance/faults.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod faults;
-#[path = "../../../lab/targets/tests/conformance/killed.rs"]
+#[path = "../../../../lab/targets/tests/conformance/killed.rs"]
 mod killed;
-#[path = "../../../lab/targets/tests/conformance/measured.rs"]
+mod libraries;
+#[path = "../../../../lab/targets/tests/conformance/measured.rs"]
 mod measured;
-#[path = "../../../lab/targets/tests/conformance/pairs.rs"]
+#[path = "../../../../lab/targets/tests/conformance/pairs.rs"]
 mod pairs;
-#[path = "../../../lab/targets/tests/conformance/runs.rs"]
+#[path = "../../../../lab/targets/tests/conformance/runs.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod runs;
 
-use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use causeway_bus::client::native_path;
+use causeway_testkit::{eventually, proc};
 use libtest_mimic::Trial;
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::{Prepared, Target};
-use weighbridge_harness::coordinator::{Coordinator, Outcome, SetOutcome, SliceTiming};
+use weighbridge_harness::coordinator::{Coordinator, Measured, Outcome, SetOutcome, SliceTiming};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::plan::Changes;
 use weighbridge_harness::planner::Timing;
 use weighbridge_harness::summary;
-use weighbridge_record::CaseId;
+use weighbridge_record::{CaseId, PerOp, Run};
 
-use broker_killed::{LONG, brokers, until};
+use broker_killed::{LONG, brokers};
 use runs::{Promises, SHORT};
 
 fn main() -> ExitCode {
@@ -132,6 +132,7 @@ fn join_once() {
 fn trials(host: &'static Host) -> Vec<Trial> {
     join_once();
     let mut trials = vec![runs::trial("every_case_of_every_suite_exists_and_is_named_once", suites)];
+    trials.extend(libraries::trials(host));
     for target in weighbridge_dbus_bench::ALL {
         let program = program(target);
         if program.path().is_none() {
@@ -180,6 +181,18 @@ fn case(host: &Host, id: CaseId) -> Prepared {
     runs::prepare(host, &id).unwrap()
 }
 
+/// The line of a round trip, whose broker is counted beside its roles.
+fn with_broker(case: &Prepared, measured: Measured) -> Run {
+    let run = summary::run_line(case, measured, 0, 0);
+    let names: Vec<&str> = run.roles.iter().map(|role| role.role.as_str()).collect();
+    assert_eq!(names, ["client", "server", "broker"], "{}", case.params.id);
+    run
+}
+
+fn switches_of(per_op: &PerOp) -> f64 {
+    per_op.voluntary_switches + per_op.involuntary_switches
+}
+
 /// The broker's part of a round trip is two receptions and two sends.
 fn placed_and_counted(host: &Host, target: &'static Target) {
     for placement in runs::PLACEMENTS {
@@ -191,16 +204,9 @@ fn placed_and_counted(host: &Host, target: &'static Target) {
                 "last" => vec![case.params.cpus[1]],
                 _ => host.measured_cpus.clone(),
             };
-            let allowed = watched(host, &case, |pid| {
-                let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-                let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-                Some(list.trim().to_owned())
-            });
-            let (allowed, measured) = allowed;
+            let (allowed, measured) = watched(host, &case, |pid| proc::status(pid, "Cpus_allowed_list"));
             assert_eq!(cpus(&allowed.expect("the broker was seen")), wanted, "{id}");
-            let run = summary::run_line(&case, measured, 0, 0);
-            let names: Vec<&str> = run.roles.iter().map(|role| role.role.as_str()).collect();
-            assert_eq!(names, ["client", "server", "broker"], "{id}");
+            let run = with_broker(&case, measured);
             let broker = &run.roles[2];
             assert_eq!(broker.ops, run.roles[0].ops);
             assert!(broker.per_op.cpu_ns > 500.0, "{id}: {broker:?}");
@@ -217,14 +223,8 @@ fn not_in_the_path(host: &Host, target: &'static Target) {
     for place in ["first", "last", "free"] {
         let id = CaseId::new("roundtrip", target.id, 100, "same-cpu").with("broker", place);
         let case = case(host, id);
-        let measured = runs::measure(host, &case, MEDIUM);
-        let run = summary::run_line(&case, measured, 0, 0);
-        let names: Vec<&str> = run.roles.iter().map(|role| role.role.as_str()).collect();
-        assert_eq!(names, ["client", "server", "broker"], "{place}");
-        let switches = |role: usize| {
-            let per_op = &run.roles[role].per_op;
-            per_op.voluntary_switches + per_op.involuntary_switches
-        };
+        let run = with_broker(&case, runs::measure(host, &case, MEDIUM));
+        let switches = |role: usize| switches_of(&run.roles[role].per_op);
         assert!(switches(0) > 0.5 && switches(1) > 0.5, "{place}: {:?}", run.roles);
         assert!(switches(2) < 0.1, "{place}: {:?}", run.roles[2]);
     }
@@ -236,12 +236,10 @@ fn served_client(host: &Host, target: &'static Target) {
         for placement in runs::PLACEMENTS {
             let id = CaseId::new("roundtrip", target.id, 100, placement).with("dbus-client", role);
             let Some(case) = runs::prepare_or_skip(host, &id) else { continue };
-            let run = summary::run_line(&case, runs::measure(host, &case, MEDIUM), 0, 0);
-            let names: Vec<&str> = run.roles.iter().map(|role| role.role.as_str()).collect();
-            assert_eq!(names, ["client", "server", "broker"], "{id}");
+            let run = with_broker(&case, runs::measure(host, &case, MEDIUM));
             let broker = &run.roles[2].per_op;
             assert!(broker.cpu_ns > 1000.0, "{id}: {broker:?}");
-            let switches = run.per_op.voluntary_switches + run.per_op.involuntary_switches;
+            let switches = switches_of(&run.per_op);
             // Client, process that serves the bus, server, and the same way back.
             assert!(placement != "same-cpu" || switches > 0.9 * 4.0, "{id}: {:?}", run.roles);
         }
@@ -274,8 +272,8 @@ fn cpus(list: &str) -> Vec<u32> {
 fn watched<T: Send>(
     host: &Host,
     case: &Prepared,
-    look: impl Fn(i32) -> Option<T> + Send + Sync,
-) -> (Option<T>, weighbridge_harness::coordinator::Measured) {
+    look: impl Fn(u32) -> Option<T> + Send + Sync,
+) -> (Option<T>, Measured) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let seen = scope.spawn(|| {
@@ -301,30 +299,34 @@ const MEDIUM: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples
 
 /// In slices, with a case without a broker.
 fn takes_turns(host: &Host, target: &'static Target) {
-    let interrupt = Interrupt::install().unwrap();
     // A broker has no round trip to itself.
     for pattern in target.patterns.iter().filter(|pattern| pattern.id != "self") {
         let payload_bytes = if pattern.id == "solo" { 0 } else { 100 };
-        let ours = case(host, CaseId::new(pattern.id, target.id, payload_bytes, "same-cpu"));
-        let hub = match pattern.id {
-            "solo" => CaseId::new("solo", "getppid", 0, "same-cpu"),
-            "stream" | "fan-in" => CaseId::new("stream", "pipe", 65_536, "same-cpu"),
-            _ => CaseId::new("roundtrip", "pipe", 1, "same-cpu"),
-        };
-        let hub = case(host, hub);
-        let slices = SliceTiming { blocks: 12, slice_ns: 2_000_000, seed: 1 };
-        let mut coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
-        match coordinator.run_set(&[&ours, &hub], MEDIUM, slices) {
-            SetOutcome::Measured(measured) => {
-                let (_, beside) =
-                    measured[0].roles.iter().find_map(|role| role.counted.beside.clone()).unwrap();
-                // The process that serves native members is asked in calls of the bus itself only.
-                let has_work = !program(target).is_native() || pattern.id == "solo";
-                assert!(beside.cpu_ns > 0 || !has_work, "{}: {beside:?}", pattern.id);
-                assert!(measured[1].roles.iter().all(|role| role.counted.beside.is_none()));
-            }
-            other => panic!("{}: {other:?}", pattern.id),
+        // The process that serves native members is asked in calls of the bus itself only.
+        let has_work = !program(target).is_native() || pattern.id == "solo";
+        take_turns(host, CaseId::new(pattern.id, target.id, payload_bytes, "same-cpu"), has_work);
+    }
+}
+
+/// A case takes turns with one without a broker; its own broker is counted, and has something to do if it has work there.
+fn take_turns(host: &Host, id: CaseId, has_work: bool) {
+    let hub = match id.pattern.as_str() {
+        "solo" => CaseId::new("solo", "getppid", 0, "same-cpu"),
+        "stream" | "fan-in" => CaseId::new("stream", "pipe", 65_536, "same-cpu"),
+        _ => CaseId::new("roundtrip", "pipe", 1, "same-cpu"),
+    };
+    let (ours, hub) = (case(host, id.clone()), case(host, hub));
+    let interrupt = Interrupt::install().unwrap();
+    let slices = SliceTiming { blocks: 12, slice_ns: 2_000_000, seed: 1 };
+    let mut coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
+    match coordinator.run_set(&[&ours, &hub], MEDIUM, slices) {
+        SetOutcome::Measured(measured) => {
+            let beside = measured[0].roles.iter().find_map(|role| role.counted.beside.clone());
+            let (_, beside) = beside.expect("the broker is counted");
+            assert!(beside.cpu_ns > 0 || !has_work, "{id}: {beside:?}");
+            assert!(measured[1].roles.iter().all(|role| role.counted.beside.is_none()));
         }
+        other => panic!("{id}: {other:?}"),
     }
 }
 
@@ -344,24 +346,12 @@ fn coordinator_killed(_host: &Host, target: &'static Target) {
     let mut child =
         Command::new("/proc/self/exe").args([COORDINATE, &id]).stdin(Stdio::null()).spawn().unwrap();
     let coordinator = child.id();
-    let below = || -> Vec<i32> { processes_below(coordinator) };
-    until("at work", || below().len() >= 3);
+    let below = || proc::children(coordinator);
+    eventually("the coordinator is at work", || below().len() >= 3);
     let below = below();
     child.kill().unwrap();
     child.wait().unwrap();
-    until("without the broker", || below.iter().all(|pid| !fs::exists(format!("/proc/{pid}")).unwrap()));
-}
-
-/// The broker and the peers of a coordinator.
-fn processes_below(coordinator: u32) -> Vec<i32> {
-    let pids =
-        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_below = |pid: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-        parent == Some(coordinator)
-    };
-    pids.filter(is_below).collect()
+    eventually("neither broker nor peers are left", || below.iter().all(|pid| proc::state(*pid).is_none()));
 }
 
 fn rules(host: &Host, target: &'static Target) {
@@ -385,9 +375,9 @@ fn switches(host: &Host, target: &'static Target) {
     of_samples.sort_by(f64::total_cmp);
     let median = of_samples[of_samples.len() / 2];
     let broker = counted.roles.iter().find(|role| role.role == "broker").unwrap();
-    let own = broker.per_op.voluntary_switches + broker.per_op.involuntary_switches;
+    let own = switches_of(&broker.per_op);
     assert!(own > 0.5, "{broker:?}");
-    let of_all = counted.per_op.voluntary_switches + counted.per_op.involuntary_switches;
+    let of_all = switches_of(&counted.per_op);
     // The figure of all samples and that of the whole run have the same roles in them.
     assert!(
         (median - of_all).abs() < 0.5 * own.max(1.0) + 0.1 * of_all,

@@ -1,9 +1,8 @@
 //! Brokers that are killed in the middle of a run.
 
-use std::fs;
 use std::thread;
-use std::time::{Duration, Instant};
 
+use causeway_testkit::{eventually, proc};
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::Outcome;
@@ -17,18 +16,10 @@ pub const LONG: Timing =
     Timing { sample_ns: 20_000_000, samples: 200, least_samples: 200, run_ns: 4_000_000_000 };
 
 /// Processes of a broker that hang below this one.
-pub fn brokers(name: &str) -> Vec<i32> {
-    let comm = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    runs::children().into_iter().filter(|pid| comm(*pid).trim() == name).collect()
-}
-
-/// Waits until it is so, or says that it did not come to be.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "not {what} in a minute");
-        thread::sleep(Duration::from_millis(1));
-    }
+pub fn brokers(name: &str) -> Vec<u32> {
+    let mut children = proc::children(std::process::id());
+    children.retain(|pid| proc::name(*pid).as_deref() == Some(name));
+    children
 }
 
 /// The broker of a round trip is killed while the processes of both roles run: the run fails, and the reason tells of a lost connection.
@@ -37,9 +28,9 @@ pub fn broker_killed(host: &Host, case: &Prepared) {
     let broker = if case.target.id == "causeway-bus" { "causewayd" } else { case.target.id };
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {
-            until("started", || !brokers(broker).is_empty() && runs::peers().len() == 2);
+            eventually("all are started", || !brokers(broker).is_empty() && runs::peers().len() == 2);
             for pid in brokers(broker) {
-                kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+                kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
             }
         });
         runs::run(host, case, LONG)

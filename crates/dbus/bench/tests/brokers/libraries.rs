@@ -2,42 +2,24 @@
 //!
 //! Those in C are built first, next to this program. What is not installed is skipped with the reason.
 
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
-
-#[path = "common/broker_killed.rs"]
-#[allow(dead_code, reason = "the tests of brokers use the rest")]
-mod broker_killed;
-#[path = "../../../lab/targets/tests/conformance/killed.rs"]
-mod killed;
-#[path = "../../../lab/targets/tests/conformance/measured.rs"]
-mod measured;
-#[path = "../../../lab/targets/tests/conformance/runs.rs"]
-#[allow(dead_code, reason = "the laboratory's own tests use the rest")]
-mod runs;
-
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, Stdio};
 
 use libtest_mimic::Trial;
 use weighbridge_dbus_client::brokers::{Error, Program};
-use weighbridge_harness::coordinator::{Coordinator, SetOutcome, SliceTiming};
 use weighbridge_harness::host::Host;
-use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::planner::Timing;
 use weighbridge_record::CaseId;
 
-use runs::SHORT;
+use crate::broker_killed::broker_killed;
+use crate::runs::{self, SHORT};
+use crate::{killed, measured, take_turns};
 
 const CLIENTS: [&str; 4] = ["libdbus", "sd-bus", "gdbus", "zbus"];
 /// The environment variable that names where libraries in C are looked for.
 const FOLDER: &str = "WEIGHBRIDGE_DBUS_CLIENTS";
 const MISSING: &str = "a_library_that_is_not_there_is_refused_with_the_way_out";
 const BROKERS: [Program; 2] = [Program::DbusDaemon, Program::DbusBroker];
-
-fn main() -> ExitCode {
-    weighbridge_dbus_bench::register();
-    runs::main(trials)
-}
 
 /// A case with a client, by its broker.
 #[derive(Clone, Copy)]
@@ -61,7 +43,11 @@ const PROMISES: &[Promise] = &[
     ("every_subscriber_has_every_signal", signals),
     ("asks_the_broker_itself", asks),
     ("is_counted_with_all_its_threads", counts),
-    ("takes_turns_with_a_hub", takes_turns),
+    ("takes_turns_with_a_hub", |host, of| {
+        for (pattern, payload_bytes) in [("roundtrip", 100), ("stream", 100), ("solo", 0)] {
+            take_turns(host, of.case(pattern, payload_bytes, "same-cpu"), true);
+        }
+    }),
     ("a_killed_peer_is_a_failure_with_its_step", |host, of| {
         killed::killed(host, &of.case("roundtrip", 64, "free"), &["client", "server"]);
         killed::killed(host, &of.case("stream", 64, "free"), &["sender", "receiver"]);
@@ -69,12 +55,12 @@ const PROMISES: &[Promise] = &[
         killed::killed(host, &id, &["sender", "receiver", "receiver"]);
     }),
     ("a_broker_that_is_killed_is_a_failure", |host, of| {
-        broker_killed::broker_killed(host, &runs::prepare(host, &of.case("roundtrip", 64, "free")).unwrap());
+        broker_killed(host, &runs::prepare(host, &of.case("roundtrip", 64, "free")).unwrap());
     }),
     ("what_only_our_own_bytes_offer_is_refused", refusals),
 ];
 
-fn trials(host: &'static Host) -> Vec<Trial> {
+pub fn trials(host: &'static Host) -> Vec<Trial> {
     build();
     let mut trials = vec![runs::trial(MISSING, || missing(host))];
     for program in BROKERS {
@@ -103,8 +89,7 @@ fn build() {
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/build.sh");
     let folder = std::env::current_exe().unwrap().with_file_name("dbus-clients");
-    let built =
-        Command::new("sh").arg(script).arg(folder).stdout(std::process::Stdio::null()).status().unwrap();
+    let built = Command::new("sh").arg(script).arg(folder).stdout(Stdio::null()).status().unwrap();
     assert!(built.success(), "the libraries do not build: {built}");
 }
 
@@ -127,18 +112,18 @@ fn missing(host: &Host) {
     }
     for client in CLIENTS {
         let id = Of { broker: "dbus-daemon", client }.case("roundtrip", 1, "free");
-        match (client, runs::prepare(host, &id)) {
-            ("zbus", prepared) if cfg!(feature = "zbus") => drop(prepared.unwrap()),
-            ("zbus", prepared) => {
-                let why = prepared.unwrap_err();
-                assert!(why.contains("--features zbus"), "{id}: {why}");
-            }
-            (_, prepared) => {
-                let why = prepared.unwrap_err();
-                let object = folder.join(format!("{client}.so"));
-                assert!(why.contains(object.to_str().unwrap()) && why.contains("build.sh"), "{id}: {why}");
-            }
+        let prepared = runs::prepare(host, &id);
+        if client == "zbus" && cfg!(feature = "zbus") {
+            drop(prepared.unwrap());
+            continue;
         }
+        let why = prepared.unwrap_err();
+        let object = folder.join(format!("{client}.so"));
+        let is_said = match client {
+            "zbus" => why.contains("--features zbus"),
+            _ => why.contains(object.to_str().unwrap()) && why.contains("build.sh"),
+        };
+        assert!(is_said, "{id}: {why}");
     }
 }
 
@@ -210,27 +195,9 @@ fn counts(host: &Host, of: Of) {
     for role in &measured.roles {
         let counted = &role.counted;
         let switches =
-            (counted.voluntary_switches + counted.involuntary_switches) as f64 / counted.ops as f64;
+            (counted.task.voluntary_switches + counted.task.involuntary_switches) as f64 / counted.ops as f64;
         assert!(switches >= least, "{id}: {switches} switches of the {}", role.role);
-        assert!(counted.cpu_ns > counted.ops * 1000, "{id}: {counted:?}");
-    }
-}
-
-fn takes_turns(host: &Host, of: Of) {
-    let interrupt = Interrupt::install().unwrap();
-    for (pattern, payload_bytes, hub) in [
-        ("roundtrip", 100, CaseId::new("roundtrip", "pipe", 1, "same-cpu")),
-        ("stream", 100, CaseId::new("stream", "pipe", 65_536, "same-cpu")),
-        ("solo", 0, CaseId::new("solo", "getppid", 0, "same-cpu")),
-    ] {
-        let ours = runs::prepare(host, &of.case(pattern, payload_bytes, "same-cpu")).unwrap();
-        let hub = runs::prepare(host, &hub).unwrap();
-        let slices = SliceTiming { blocks: 12, slice_ns: 2_000_000, seed: 1 };
-        let mut coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
-        match coordinator.run_set(&[&ours, &hub], MEDIUM, slices) {
-            SetOutcome::Measured(measured) => assert_eq!(measured.len(), 2, "{pattern}"),
-            other => panic!("{pattern}: {other:?}"),
-        }
+        assert!(counted.task.cpu_ns > counted.ops * 1000, "{id}: {counted:?}");
     }
 }
 

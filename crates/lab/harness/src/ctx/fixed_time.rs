@@ -4,6 +4,7 @@
 //! begins there, without a gap. The clock is looked at once in [`LOOK_CALLS`] system calls, so it costs less than one
 //! part in a hundred of the cheapest of them.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use weighbridge_probe::counters::ThreadCounters;
@@ -26,9 +27,6 @@ pub(super) const LATE_NS: u64 = 4_000_000_000;
 /// What the leading role does between two looks at the clock, and what it has done so far.
 pub trait Leader {
     /// A piece of work; returns how many system calls it made, about.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn step(&mut self) -> io::Result<u64>;
 
     /// Operations and bytes since the beginning.
@@ -41,24 +39,15 @@ pub trait Leader {
     fn edge(&mut self, now_ns: u64);
 
     /// The followers have been told to stop: takes what has arrived meanwhile, and says what was sent and has arrived so far.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn balance(&mut self) -> io::Result<Balance>;
 
     /// The followers have been told to sleep until the next slice: takes what has arrived meanwhile without waiting for more, as
     /// [`balance`](Leader::balance), but so that work can go on.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn catch_up(&mut self) -> io::Result<Balance> {
         self.balance()
     }
 
     /// Once as much has arrived as was sent: checks beyond that and the sum.
-    ///
-    /// # Errors
-    /// Something is missing.
     fn check(&self) -> io::Result<()> {
         Ok(())
     }
@@ -67,23 +56,14 @@ pub trait Leader {
 /// What a role does until the leading one has its last interval.
 pub trait Follower {
     /// A piece of work, and a note of how far it is where the leading role reads that.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn step(&mut self) -> io::Result<()>;
 
     /// The leading role has its last interval: finishes, and publishes what was done in all.
-    ///
-    /// # Errors
-    /// Whatever ends the run.
     fn end(&mut self) -> io::Result<()>;
 }
 
 impl Ctx<'_> {
     /// Times intervals: a warm-up, one interval that is dropped, then as many as there shall be samples.
-    ///
-    /// # Errors
-    /// That of the leader.
     pub fn lead_intervals(&mut self, leader: &mut impl Leader) -> io::Result<()> {
         if self.takes_turns() {
             return self.lead_interval_slices(leader);
@@ -128,6 +108,11 @@ impl Ctx<'_> {
         self.shared.set_phase(Phase::Over);
         self.count(before.0.0 - counted_from.0, before.0.1 - counted_from.1);
         self.end_counting()?;
+        self.end_intervals(taken, leader)
+    }
+
+    /// Keeps the samples, lets the others know what was counted, and ends with them.
+    pub(super) fn end_intervals(&mut self, taken: Vec<Sample>, leader: &mut impl Leader) -> io::Result<()> {
         taken.into_iter().for_each(|sample| self.shared.push_sample(sample));
         self.shared.set_counted_ops(self.counted.ops);
         self.drain_until_balanced(leader)?;
@@ -136,9 +121,6 @@ impl Ctx<'_> {
 
     /// Works until the leading role has its last interval, and waits until that has counted everything. Then the operations of
     /// this role are those that the leading one has counted, so that counts per operation of all roles can be added up.
-    ///
-    /// # Errors
-    /// That of the follower.
     pub fn follow_intervals(&mut self, follower: &mut impl Follower) -> io::Result<()> {
         self.do_not_watch();
         self.barrier()?;
@@ -176,9 +158,7 @@ impl Ctx<'_> {
 
     /// Has every role a CPU that no other role uses?
     fn has_cpus_alone(&self) -> bool {
-        let mut cpus = self.params.cpus.clone();
-        cpus.sort_unstable();
-        cpus.dedup();
+        let cpus: BTreeSet<u32> = self.params.cpus.iter().copied().collect();
         cpus.len() == self.roles
     }
 }
