@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway::{Group, GroupOptions, Policy, Received};
+use causeway::{GroupOptions, Policy};
 use causeway_os::memory::{Access, Mapping, Seals, add_seals};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -17,7 +17,7 @@ use rustix::net::SendFlags;
 
 use super::public_group;
 use crate::common::wire::{Joined, ask, connect, message};
-use crate::common::{LONG, Peer, Rng, eventually};
+use crate::common::{LONG, Peer, Rng, eventually, served, subscribers, taken};
 
 fn punch(page: &OwnedFd) -> Result<(), Errno> {
     fallocate(page, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096)
@@ -93,24 +93,18 @@ pub fn scribble(socket: &Path, seed: u64) {
 #[test]
 fn subscribers_that_scribble_neither_stop_nor_confuse_anybody() {
     for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("group");
-        let group = Group::create("scribbled", options.capacity_bytes(16 << 10)).unwrap();
-        group.serve_at(&socket).unwrap();
+        let (_dir, socket, group) = served(options.capacity_bytes(16 << 10));
         let mut publisher = group.publisher().unwrap();
         let mut honest = group.subscribe(Policy::Reliable).unwrap();
         let attackers = [77, 78].map(|seed| Peer::start("scribble", &socket, seed));
-        eventually("no attacker joins", || group.report().unwrap().subscribers.len() == 3);
+        eventually("no attacker joins", || subscribers(&group) == 3);
         let end = Instant::now() + Duration::from_millis(1500);
         for number in (0u64..).take_while(|_| Instant::now() < end) {
             let payload = vec![number as u8; (number % 3000) as usize];
             publisher
                 .publish_timeout(&payload, LONG)
                 .unwrap_or_else(|error| panic!("message {number}: {error}"));
-            match honest.try_recv().unwrap() {
-                Received::Message(message) => assert!(message.bytes == payload, "message {number}"),
-                other => panic!("{other:?} in place of message {number}"),
-            }
+            assert!(taken(&mut honest).bytes == payload, "message {number}");
         }
         // The door is still open.
         let _late = group.subscribe(Policy::Lossy).unwrap();

@@ -10,7 +10,7 @@ use causeway::{Access, Error, Group};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::common::limits::in_a_process_of_its_own;
-use crate::common::{place, served, small};
+use crate::common::{group, place, served, small};
 
 /// What a killed server leaves: a socket without a listener.
 fn abandon_a_socket(path: &Path) {
@@ -67,11 +67,9 @@ fn a_group_is_not_served_where_another_one_is_and_its_socket_ends_with_it() {
 #[test]
 fn one_of_two_servers_that_find_an_abandoned_socket_replaces_it() {
     let (_dir, path) = place();
-    let groups = [Group::create("first", small()).unwrap(), Group::create("second", small()).unwrap()];
-    drop(groups);
     for round in 0..300 {
         abandon_a_socket(&path);
-        let groups = [Group::create("first", small()).unwrap(), Group::create("second", small()).unwrap()];
+        let groups = [group(small()), group(small())];
         let start = Barrier::new(2);
         let served = std::thread::scope(|scope| {
             groups

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use causeway::{Access, Group, Policy};
 use causeway_os::socket::recv_with_fds;
 
-use super::support::{STRANGER, as_user, connect, public_folder, public_group, request};
+use super::{STRANGER, as_user, public_folder, public_group, request};
 use crate::common::small;
+use crate::common::wire::connect;
 
 /// Before, the mode of the socket looked at the rule for subscribers only: an admitted publisher got EACCES.
 #[test]

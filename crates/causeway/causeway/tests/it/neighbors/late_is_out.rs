@@ -5,15 +5,14 @@
 
 use std::time::Duration;
 
-use causeway::{Error, Group, Policy, TryRecvError, Waited};
+use causeway::{Error, Policy, TryRecvError, Waited};
 
-use crate::common::{eventually, small};
+use super::until_all_have_left;
+use crate::common::{eventually, small, trio};
 
 #[test]
 fn a_subscriber_that_missed_its_deadline_is_out_and_told_what_it_lost() {
-    let group = Group::create("late", small()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut late = group.subscribe(Policy::DisconnectAfter(Duration::from_millis(1))).unwrap();
+    let (group, mut publisher, mut late) = trio(small(), Policy::DisconnectAfter(Duration::from_millis(1)));
     const MESSAGES: u64 = 200;
     for _ in 0..MESSAGES {
         publisher.publish(b"x").unwrap();
@@ -28,14 +27,12 @@ fn a_subscriber_that_missed_its_deadline_is_out_and_told_what_it_lost() {
     }
     let waited = late.wait(Some(Duration::ZERO));
     assert!(matches!(waited, Err(Error::MissedDeadline { .. })), "{waited:?}");
-    eventually("it keeps its slot", || group.report().unwrap().subscribers.is_empty());
+    until_all_have_left(&group);
 }
 
 #[test]
 fn a_subscriber_that_missed_its_deadline_and_read_all_the_same_is_out_when_it_waits() {
-    let group = Group::create("late", small()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut late = group.subscribe(Policy::DisconnectAfter(Duration::from_millis(1))).unwrap();
+    let (_group, mut publisher, mut late) = trio(small(), Policy::DisconnectAfter(Duration::from_millis(1)));
     eventually("it is never late", || {
         let _ = publisher.try_publish(b"x").is_ok();
         late.health().is_err() || late.health().unwrap().demoted

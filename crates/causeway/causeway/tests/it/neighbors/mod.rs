@@ -1,6 +1,6 @@
-//! Hostile and unlucky neighbours: what a process with legitimate rights does to the others of its group, on purpose or not.
+//! Hostile and unlucky neighbors: what a process with legitimate rights does to the others of its group, on purpose or not.
 //!
-//! Each file is one way in which a neighbour once did harm, and says what happened then. Attackers run as another user where
+//! Each file is one way in which a neighbor once did harm, and says what happened then. Attackers run as another user where
 //! the test may do that (as root); otherwise the test says so, and the attacker has the user of the test.
 //!
 //! # Safety
@@ -26,14 +26,17 @@ mod rules;
 mod runtime;
 mod server;
 mod shared_queue;
-mod support;
 mod threads;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::common::{LONG, Role, eventually};
-use causeway::{Group, GroupOptions, Publisher, Received, Subscriber, Waited};
+use crate::common::wire::message;
+use crate::common::{LONG, Role, eventually, subscribers, taken};
+use causeway::{Group, GroupOptions, Publisher, Subscriber, Waited};
+use causeway_os::socket::send_with_fds;
 use rustix::process::Uid;
 
 /// The processes that a test starts, by name.
@@ -45,10 +48,8 @@ pub const ROLES: &[(&str, Role)] = &[
     ("disturb-the-shared-queue", shared_queue::disturb),
     ("drop-beside-a-child", fork::drop_beside_a_child),
     ("publish-and-end", fork::publish_and_end),
-    ("publish-until-killed", fork::publish_until_killed),
     ("publish-without-descriptors", joins::publish_without_descriptors),
     ("look-in-a-child", fork::look_in_a_child),
-    ("serve-for-forks", fork::serve),
     ("wait-beside-a-child", fork::wait_beside_a_child),
     ("without-passrights", descriptors::without_passrights),
     ("launch", invited::launch),
@@ -74,7 +75,7 @@ fn sources(folder: &Path) -> String {
 #[test]
 fn every_test_that_the_document_names_exists() {
     let document = include_str!("../../../../../../docs/causeway.md");
-    let (_, table) = document.split_once("## What neighbours once did").unwrap();
+    let (_, table) = document.split_once("## What neighbors once did").unwrap();
     let table = table.split("\n## ").next().unwrap();
     let rows: Vec<_> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert!(rows.len() >= 20, "{} rows", rows.len());
@@ -109,6 +110,39 @@ pub fn public_group(options: GroupOptions) -> (tempfile::TempDir, PathBuf, Group
     (dir, socket, group)
 }
 
+/// A user that owns nothing here.
+pub const STRANGER: u32 = 4243;
+
+/// Runs `work` in a thread of another user. `None`, with the reason printed, where this user cannot become another one.
+pub fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return None;
+    }
+    let done = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let user = Uid::from_raw(user);
+            // Of this thread alone; its sockets carry the user.
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            work()
+        });
+        thread.join()
+    });
+    Some(done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+/// Sends a request of the protocol by hand; the operations have the numbers of `docs/wire.md`.
+pub fn request(socket: &OwnedFd, op: u32, words: &[u32]) {
+    send_with_fds(socket, &message(op, words), &[]).unwrap();
+}
+
+/// Runs `work` in a thread and fails with `what` if it has not ended in time, instead of hanging.
+pub fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(LONG).unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
 /// Makes this thread, and the threads that it starts, those of another user, if it may.
 fn become_another_user() {
     if !rustix::process::geteuid().is_root() {
@@ -116,6 +150,11 @@ fn become_another_user() {
     }
     let user = Uid::from_raw(4242);
     rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+}
+
+/// Waits until all subscribers have left.
+fn until_all_have_left(group: &Group) {
+    eventually("the subscribers leave", || subscribers(group) == 0);
 }
 
 /// Lets the subscriber fall asleep, calls `meanwhile`, publishes, and checks that the subscriber gets the message.
@@ -133,6 +172,5 @@ fn sleeps_and_is_woken(
         publisher.try_publish(b"get up").unwrap();
         assert_eq!(sleeper.join().unwrap(), Waited::Ready, "the subscriber was not woken");
     });
-    let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("no message") };
-    assert_eq!(message.bytes, b"get up");
+    assert_eq!(taken(subscriber).bytes, b"get up");
 }

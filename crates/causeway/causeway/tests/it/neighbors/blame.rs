@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use causeway::{Group, Policy, Subscriber, TryPublishError};
 
-use crate::common::{drain, eventually, fill, small};
+use crate::common::{drain, eventually, fill, small, trio};
 
 const DEADLINE: Duration = Duration::from_millis(20);
 /// Several times the deadline: long enough for the innocent to be blamed.
@@ -38,9 +38,7 @@ fn a_subscriber_is_not_blamed_for_the_unfinished_message_of_a_publisher() {
 
 #[test]
 fn a_subscriber_is_not_charged_for_the_time_of_the_one_before_it() {
-    let group = Group::create("clock", small()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut slow = group.subscribe(Policy::Reliable).unwrap();
+    let (group, mut publisher, mut slow) = trio(small(), Policy::Reliable);
     fill(&mut publisher, b"x");
     let start = Instant::now();
     while start.elapsed() < LONGER {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use causeway::{Group, Policy, Received};
+use causeway::{Group, Policy};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, socket_with};
 use std::os::fd::AsFd;
 
-use super::support::connect;
-use crate::common::{LONG, Peer, served, small};
+use crate::common::wire::connect;
+use crate::common::{Peer, next, served, small};
 
 /// Joins the group, hands an invitation over, and ends.
 pub fn launch(path: &Path, _: u64) {
@@ -34,8 +34,5 @@ fn an_invited_subscriber_outlives_its_inviter() {
     let report = Group::join(&path).unwrap().report().unwrap();
     assert_eq!(report.subscribers.len(), 1, "{report:?}");
     publisher.try_publish(b"after the launcher").unwrap();
-    match subscriber.recv_timeout(LONG).unwrap() {
-        Received::Message(message) => assert_eq!(message.bytes, b"after the launcher"),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(next(&mut subscriber), b"after the launcher");
 }

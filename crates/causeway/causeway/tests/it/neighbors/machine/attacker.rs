@@ -73,18 +73,12 @@ struct Attacker {
 /// Attacks the group at `path` until it is killed, or until it draws its own death.
 pub fn attack(path: &Path, seed: u64) {
     become_another_user();
-    let mut attacker = Attacker {
-        path: path.to_owned(),
-        random: Rng::with_seed(seed),
-        places: Vec::new(),
-        connections: Vec::new(),
-        lingering: Vec::new(),
-    };
+    let mut attacker = Attacker::new(path, seed);
     loop {
-        let deed = attacker.random.u64(..) as usize % DEEDS.len();
+        let deed = attacker.random.usize(..DEEDS.len());
         // A refusal, or nothing to do it with, is no reason to stop.
         let _ = DEEDS[deed](&mut attacker);
-        if attacker.random.u64(..).is_multiple_of(2000) {
+        if attacker.one_in(2000) {
             // Without a word, and with everything that it holds.
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
@@ -92,6 +86,15 @@ pub fn attack(path: &Path, seed: u64) {
 }
 
 impl Attacker {
+    fn new(path: &Path, seed: u64) -> Attacker {
+        let random = Rng::with_seed(seed);
+        Attacker { path: path.to_owned(), random, places: vec![], connections: vec![], lingering: vec![] }
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.random.u64(..many) == 0
+    }
+
     fn connect(&self) -> Option<OwnedFd> {
         let socket =
             socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
@@ -101,22 +104,23 @@ impl Attacker {
         Some(socket)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
-        self.random.u64(..) as usize % bound
+    fn place(&mut self) -> Option<usize> {
+        (!self.places.is_empty()).then(|| self.random.usize(..self.places.len()))
     }
 
-    fn place(&mut self) -> Option<usize> {
-        (!self.places.is_empty()).then(|| self.below(self.places.len()))
+    /// Some place in the group, and the source of chance.
+    fn a_place(&mut self) -> Option<(&Place, &mut Rng)> {
+        let place = self.place()?;
+        Some((&self.places[place], &mut self.random))
     }
 
     fn join(&mut self) -> Option<()> {
-        let steps = [6, 7].len();
-        self.join_with_steps(steps)
+        self.join_with_steps(2)
     }
 
     /// Stays where a subscriber has its page and not its place in the log.
     fn join_in_part(&mut self) -> Option<()> {
-        let steps = self.below(2);
+        let steps = self.random.usize(..2);
         self.join_with_steps(steps)
     }
 
@@ -126,14 +130,14 @@ impl Attacker {
             self.places.swap_remove(place);
         }
         let socket = self.connect()?;
-        let (policy, bound) = (self.random.u64(..) as u32 % 6, self.random.u64(..) as u32 % 100);
+        let (policy, bound) = (self.random.u32(..6), self.random.u32(..100));
         send_with_fds(&socket, &message(3, &[policy, bound]), &[]).ok()?;
         let mut answer = [0; 64];
         let (_, fds) = recv_with_fds(&socket, &mut answer, 6).ok()?;
         let mut fds = fds.into_iter().skip(1);
         let (log_fd, page_fd, doorbell) = (fds.next()?, fds.next()?, fds.next()?);
         let page = Mapping::shared(&page_fd, 4096, Access::ReadWrite).ok()?;
-        if !self.random.u64(..).is_multiple_of(8) {
+        if !self.one_in(8) {
             add_seals(&page_fd, Seals::FUTURE_WRITE | Seals::SEAL).ok()?;
         }
         for step in [6, 7].into_iter().take(steps) {
@@ -149,7 +153,7 @@ impl Attacker {
     fn leave(&mut self) -> Option<()> {
         let place = self.place()?;
         let place = self.places.swap_remove(place);
-        if self.random.u64(..).is_multiple_of(2) {
+        if self.random.bool() {
             send_with_fds(&place.socket, &message(11, &[]), &[]).ok()?;
         }
         Some(())
@@ -166,9 +170,9 @@ impl Attacker {
     /// Some socket of the group: that of a place, or of a visitor.
     fn any_socket(&mut self) -> Option<OwnedFd> {
         let found = match self.place() {
-            Some(place) if self.random.u64(..).is_multiple_of(2) => self.places[place].socket.try_clone(),
+            Some(place) if self.random.bool() => self.places[place].socket.try_clone(),
             _ if !self.connections.is_empty() => {
-                let at = self.below(self.connections.len());
+                let at = self.random.usize(..self.connections.len());
                 self.connections[at].try_clone()
             }
             _ => return self.connect(),
@@ -178,21 +182,19 @@ impl Attacker {
 
     fn request_at_random(&mut self) -> Option<()> {
         let socket = self.any_socket()?;
-        let words: Vec<u32> =
-            (0..5).map(|_| self.random.u64(..) as u32 >> (self.random.u64(..) % 32)).collect();
-        let mut request = message(self.random.u64(..) as u32 % 24, &words);
-        if self.random.u64(..).is_multiple_of(4) {
-            request[self.random.u64(..) as usize % 8] = self.random.u64(..) as u8;
+        let words: Vec<u32> = (0..5).map(|_| self.random.u64(..) as u32 >> (self.random.u64(..32))).collect();
+        let mut request = message(self.random.u32(..24), &words);
+        if self.one_in(4) {
+            request[self.random.usize(..8)] = self.random.u8(..);
         }
-        let bytes = 1 + self.below(64);
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        rustix::net::send(&socket, &request[..bytes.max(1)], flags).ok()?;
+        let bytes = self.random.usize(1..=64);
+        rustix::net::send(&socket, &request[..bytes], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).ok()?;
         Some(())
     }
 
     fn flood(&mut self) -> Option<()> {
         let socket = self.any_socket()?;
-        let request = message(self.random.u64(..) as u32 % 16, &[]);
+        let request = message(self.random.u32(..16), &[]);
         for _ in 0..1000 {
             rustix::net::send(&socket, &request, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).ok()?;
         }
@@ -203,17 +205,15 @@ impl Attacker {
     fn pass_a_descriptor(&mut self) -> Option<()> {
         let fd = self.a_descriptor()?;
         let socket = match self.place() {
-            Some(place) if self.random.u64(..).is_multiple_of(3) => {
-                self.places[place].doorbell.try_clone().ok()?
-            }
+            Some(place) if self.one_in(3) => self.places[place].doorbell.try_clone().ok()?,
             _ => self.any_socket()?,
         };
-        let operation = self.random.u64(..) as u32 % 16;
+        let operation = self.random.u32(..16);
         send_with_fds(&socket, &message(operation, &[]), &[fd.as_fd()]).ok()
     }
 
     fn a_descriptor(&mut self) -> Option<OwnedFd> {
-        Some(match self.random.u64(..) % 6 {
+        Some(match self.random.u64(..6) {
             0 => eventfd(1, EventfdFlags::empty()).ok()?,
             1 => memfd_create("mine", MemfdFlags::ALLOW_SEALING).ok()?,
             2 => std::fs::File::open("/dev/zero").ok()?.into(),
@@ -242,39 +242,37 @@ impl Attacker {
     }
 
     fn write_page(&mut self) -> Option<()> {
-        let place = self.place()?;
+        let (place, random) = self.a_place()?;
         for _ in 0..100 {
-            let (offset, value) = (self.below(512) * 8, self.random.u64(..));
-            self.places[place].page.atomic_u64(offset).store(value, Ordering::Relaxed);
+            place.page.atomic_u64(random.usize(..512) * 8).store(random.u64(..), Ordering::Relaxed);
         }
         Some(())
     }
 
     /// Says of itself, or of the next subscriber with its place, that it sleeps with the count that is rung next.
     fn forge_arm_word(&mut self) -> Option<()> {
-        let place = self.place()?;
-        let generation = self.places[place].generation.wrapping_add(self.random.u64(..) as u32 % 2);
-        let word = (generation << 22).wrapping_add(self.random.u64(..) as u32 % 12);
-        self.places[place].page.atomic_u32(0x80).store(word, Ordering::SeqCst);
+        let (place, random) = self.a_place()?;
+        let generation = place.generation.wrapping_add(random.u32(..2));
+        let word = (generation << 22).wrapping_add(random.u32(..12));
+        place.page.atomic_u32(0x80).store(word, Ordering::SeqCst);
         Some(())
     }
 
     fn move_cursor(&mut self) -> Option<()> {
-        let place = self.place()?;
-        let limit = self.places[place].log.load_u64(4096).load(Ordering::Relaxed);
-        let value = match self.random.u64(..) % 4 {
+        let (place, random) = self.a_place()?;
+        let limit = place.log.load_u64(4096).load(Ordering::Relaxed);
+        let value = match random.u64(..4) {
             0 => limit,
-            1 => limit.wrapping_sub(self.random.u64(..) % 8192),
-            2 => limit.wrapping_add(self.random.u64(..) % 8192),
+            1 => limit.wrapping_sub(random.u64(..8192)),
+            2 => limit.wrapping_add(random.u64(..8192)),
             _ => u64::MAX,
         };
-        self.places[place].page.atomic_u64(0).store(value, Ordering::SeqCst);
+        place.page.atomic_u64(0).store(value, Ordering::SeqCst);
         Some(())
     }
 
     fn take_memory_away(&mut self) -> Option<()> {
-        let place = self.place()?;
-        let place = &self.places[place];
+        let (place, _) = self.a_place()?;
         for fd in [&place.page_fd, &place.log_fd] {
             let _ = fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096);
             let _ = ftruncate(fd, 0);
@@ -286,16 +284,12 @@ impl Attacker {
 
     /// A word that others may sleep on: the shared one, or any other of the log or of the own page.
     fn word(&mut self) -> Option<*const u32> {
-        let place = self.place()?;
-        let offset = match self.random.u64(..) % 2 {
-            0 => WAKE_SEQ,
-            _ => self.below(2048) * 4,
-        };
-        let place = &self.places[place];
-        Some(match self.random.u64(..) % 4 {
-            0 => place.page.as_ptr().wrapping_add(offset % 4096).cast(),
-            _ => place.log.as_ptr().wrapping_add(offset).cast(),
-        })
+        let (place, random) = self.a_place()?;
+        let offset = if random.bool() { WAKE_SEQ } else { random.usize(..2048) * 4 };
+        let in_page = random.u64(..4) == 0;
+        let (from, offset) =
+            if in_page { (place.page.as_ptr(), offset % 4096) } else { (place.log.as_ptr(), offset) };
+        Some(from.wrapping_add(offset).cast())
     }
 
     fn wake_sleepers(&mut self) -> Option<()> {
@@ -336,13 +330,11 @@ impl Attacker {
 
     /// Fills its doorbell from the wrong side, empties it, and makes both ends wait.
     fn misuse_doorbell(&mut self) -> Option<()> {
-        let place = self.place()?;
-        let waits = self.random.u64(..).is_multiple_of(2);
-        let doorbell = &self.places[place].doorbell;
-        let _ = rustix::io::ioctl_fionbio(doorbell, !waits);
+        let (Place { doorbell, .. }, random) = self.a_place()?;
+        let _ = rustix::io::ioctl_fionbio(doorbell, random.bool());
         let _ = rustix::net::send(doorbell, &[0; 4096], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         let _ = rustix::net::recv(doorbell, &mut [0; 4096], rustix::net::RecvFlags::DONTWAIT);
-        if self.random.u64(..).is_multiple_of(8) {
+        if random.u64(..8) == 0 {
             let _ = rustix::net::shutdown(doorbell, rustix::net::Shutdown::Both);
         }
         Some(())
@@ -357,7 +349,7 @@ impl Attacker {
                     libc::usleep(20_000);
                     libc::_exit(0);
                 }
-                child if child > 0 && self.random.u64(..).is_multiple_of(2) => {
+                child if child > 0 && self.random.bool() => {
                     let place = self.place()?;
                     self.places.swap_remove(place);
                     libc::waitpid(child, std::ptr::null_mut(), 0);
@@ -370,34 +362,28 @@ impl Attacker {
     }
 
     fn rest(&mut self) -> Option<()> {
-        std::thread::sleep(Duration::from_micros(self.random.u64(..) % 2000));
+        std::thread::sleep(Duration::from_micros(self.random.u64(..2000)));
         Some(())
     }
 }
 
 /// Serves nonsense at `path`: answers of random operations, with random descriptors, to whatever it is asked.
 pub fn serve_nonsense(path: &Path, seed: u64) {
-    let mut attacker = Attacker {
-        path: path.to_owned(),
-        random: Rng::with_seed(seed),
-        places: Vec::new(),
-        connections: Vec::new(),
-        lingering: Vec::new(),
-    };
+    let mut attacker = Attacker::new(path, seed);
     let listener =
         socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     rustix::net::bind(&listener, &SocketAddrUnix::new(path).unwrap()).unwrap();
     rustix::net::listen(&listener, 64).unwrap();
     while let Ok(connection) = accept_with(&listener, SocketFlags::CLOEXEC) {
         sockopt::set_socket_timeout(&connection, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
-        for _ in 0..attacker.below(6) {
+        for _ in 0..attacker.random.usize(..6) {
             let _ = recv_with_fds(&connection, &mut [0; 64], 6);
             let fds: Vec<OwnedFd> =
-                (0..attacker.below(6)).filter_map(|_| attacker.server_descriptor()).collect();
+                (0..attacker.random.usize(..6)).filter_map(|_| attacker.server_descriptor()).collect();
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-            let operation = [16, 17, 20, attacker.random.u64(..) as u32 % 32][attacker.below(4)];
-            let words: Vec<u32> = (0..5).map(|_| attacker.random.u64(..) as u32 % 64).collect();
-            let bytes = if attacker.below(8) == 0 { 1 + attacker.below(63) } else { 64 };
+            let operation = [16, 17, 20, attacker.random.u32(..32)][attacker.random.usize(..4)];
+            let words: Vec<u32> = (0..5).map(|_| attacker.random.u32(..64)).collect();
+            let bytes = if attacker.random.usize(..8) == 0 { 1 + attacker.random.usize(..63) } else { 64 };
             let _ = send_with_fds(&connection, &message(operation, &words)[..bytes], &fds);
         }
         // The last clients find a connection that stays open and says nothing more.
@@ -411,16 +397,16 @@ pub fn serve_nonsense(path: &Path, seed: u64) {
 impl Attacker {
     /// What a client might take for a log, a page or a doorbell.
     fn server_descriptor(&mut self) -> Option<OwnedFd> {
-        match self.random.u64(..) % 4 {
+        match self.random.u64(..4) {
             0 => {
                 let memory = memfd_create("log", MemfdFlags::ALLOW_SEALING).ok()?;
-                let bytes = [0, 100, 4096, 8192, 12288, 1 << 20][self.below(6)];
+                let bytes = [0, 100, 4096, 8192, 12288, 1 << 20][self.random.usize(..6)];
                 ftruncate(&memory, bytes).ok()?;
                 for at in 0..bytes.min(16384) / 8 {
-                    let word = self.random.u64(..) >> (self.random.u64(..) % 64);
+                    let word = self.random.u64(..) >> (self.random.u64(..64));
                     rustix::io::pwrite(&memory, &word.to_le_bytes(), at * 8).ok()?;
                 }
-                if self.random.u64(..).is_multiple_of(2) {
+                if self.random.bool() {
                     add_seals(&memory, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL)
                         .ok()?;
                 }

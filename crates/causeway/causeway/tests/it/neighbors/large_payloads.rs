@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use causeway::log::layout::PREFIX_BYTES;
 use causeway::log::word::{GRANULE_BYTES, HEADER_BYTES};
-use causeway::{Access, Group, GroupOptions, LargePublisher, LargeSubscriber, Policy, PoolOptions, Received};
+use causeway::{Access, GroupOptions, LargePublisher, LargeSubscriber, Policy, PoolOptions, Received};
 use causeway_os::memory::{Access as Protection, Mapping};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
-use rustix::net::sockopt;
+use rustix::net::{SendFlags, send, sockopt};
 
-use super::{become_another_user, public_folder};
+use super::{become_another_user, public_group};
 use crate::common::wire::{Joined, connect, message};
 use crate::common::{LONG, Peer, Rng};
 
@@ -92,12 +92,7 @@ fn reference(log: &Mapping, random: &mut Rng) -> [u32; 2] {
 /// Asks and does not read.
 fn flood(joined: &Joined, request: &[u8]) {
     for _ in 0..100 {
-        let sent = rustix::net::send(
-            &joined.socket,
-            request,
-            rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL,
-        );
-        if sent.is_err() {
+        if send(&joined.socket, request, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() {
             return;
         }
     }
@@ -133,10 +128,8 @@ fn payload_descriptors() -> usize {
 #[test]
 fn subscribers_that_keep_every_payload_flood_and_die_stop_nobody() {
     for pool in [PoolOptions::new(PAYLOAD_BYTES).reused(), PoolOptions::new(PAYLOAD_BYTES).sealed()] {
-        let (_dir, socket) = public_folder();
         let options = GroupOptions::new().capacity_bytes(LOG_BYTES as u64).large_payloads();
-        let group = Group::create("hoarded", options.subscribers(Access::AnyUser)).unwrap();
-        group.serve_at(&socket).unwrap();
+        let (_dir, socket, group) = public_group(options.subscribers(Access::AnyUser));
         let mut publisher = group.large_publisher(pool.files(FILES)).unwrap();
         let mut honest =
             [Policy::Reliable, Policy::Reliable].map(|policy| group.large_subscribe(policy).unwrap());
@@ -173,10 +166,9 @@ fn subscribers_that_keep_every_payload_flood_and_die_stop_nobody() {
         // Without them, everything is free again.
         hoarders.iter_mut().for_each(Peer::kill);
         drop(hoarders);
-        for _ in 0..4 * FILES {
+        for number in number..number + u64::from(4 * FILES) {
             publish(&mut publisher, number);
             honest.iter_mut().for_each(|subscriber| receive(subscriber, number));
-            number += 1;
         }
     }
 }

@@ -10,14 +10,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use causeway::{Error, Group, GroupOptions, Policy, Received, SubscribeOptions, TryPublishError};
+use causeway::{Group, Policy, RecvTimeoutError, SubscribeOptions, TryPublishError};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::process::Resource;
 
 use super::public_group;
 use crate::common::limits::limited;
 use crate::common::wire::message;
-use crate::common::{LONG, Peer, drain, eventually, group, join, small};
+use crate::common::{LONG, Peer, drain, eventually, group, join, next, small, subscribers, tally};
 
 /// More joins than the socket of a publisher ever held notices of.
 const JOINS: usize = 600;
@@ -54,11 +54,7 @@ fn publishers_that_never_publish_keep_no_subscriber_out() {
             }
         }
         drain(&mut first);
-        let mut received = 0;
-        while last.try_recv().is_ok() {
-            received += 1;
-        }
-        received > 0
+        tally(&mut last).0 > 0
     });
     assert_eq!((first.lost_messages(), last.lost_messages()), (0, 0));
 }
@@ -82,66 +78,43 @@ fn a_publisher_without_descriptors_stays_and_the_subscribers_that_it_cannot_take
         let _peer = Peer::start("publish-without-descriptors", &socket, 0);
         let mut first = group.subscribe(SubscribeOptions::new(Policy::Reliable).timeout(LONG)).unwrap();
         let mut expected = 0u64;
-        let mut next = || match first.recv_timeout(LONG).unwrap() {
-            Received::Message(message) => {
-                assert_eq!(message.bytes, expected.to_le_bytes(), "lost without a word");
-                expected += 1;
-            }
-            other => panic!("{other:?}"),
+        let mut receive = || {
+            assert_eq!(next(&mut first), expected.to_le_bytes(), "lost without a word");
+            expected += 1;
         };
-        (0..10).for_each(|_| next());
+        (0..10).for_each(|_| receive());
         for _ in 0..15 {
             // Refused, or told that it is out: not deaf for ever.
-            let told = group.subscribe(Policy::Reliable).and_then(|mut subscriber| {
-                loop {
-                    next();
-                    match subscriber.recv_timeout(Duration::ZERO) {
-                        Ok(_) | Err(causeway::RecvTimeoutError::Timeout) => {}
-                        Err(error) => {
-                            return Err::<(), Error>(match error {
-                                causeway::RecvTimeoutError::Failed(error) => error,
-                                _ => Error::Disconnected,
-                            });
-                        }
-                    }
-                }
-            });
-            assert!(told.is_err());
+            let Ok(mut subscriber) = group.subscribe(Policy::Reliable) else { continue };
+            while let Ok(_) | Err(RecvTimeoutError::Timeout) = subscriber.recv_timeout(Duration::ZERO) {
+                receive();
+            }
         }
-        (0..200).for_each(|_| next());
+        (0..200).for_each(|_| receive());
     }
 }
 
 #[test]
 fn a_publisher_that_waited_for_its_subscribers_loses_no_message_to_them() {
     for round in 0..60 {
-        let options = GroupOptions::new().capacity_bytes(4096);
-        let group = Group::create("start", options).unwrap();
+        let group = group(small());
         let mut publisher = group.publisher().unwrap();
-        let group = &group;
         std::thread::scope(|scope| {
-            let receivers: Vec<_> = (0..3)
-                .map(|_| {
-                    scope.spawn(move || {
-                        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
-                        for number in 0..10u8 {
-                            match subscriber.recv_timeout(LONG).unwrap() {
-                                Received::Message(message) => assert_eq!(message.bytes, [number]),
-                                other => panic!("{other:?}"),
-                            }
-                        }
-                    })
-                })
-                .collect();
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+                    (0..10u8).for_each(|number| assert_eq!(next(&mut subscriber), [number]));
+                });
+            }
             // Half of the rounds wait by the report, which lists no subscriber too early either.
-            match round % 2 {
-                0 => assert!(publisher.wait_for_subscribers(3, Some(LONG)).unwrap()),
-                _ => while group.report().unwrap().subscribers.len() < 3 {},
+            if round % 2 == 0 {
+                assert!(publisher.wait_for_subscribers(3, Some(LONG)).unwrap());
+            } else {
+                while subscribers(&group) < 3 {}
             }
             for number in 0..10u8 {
                 publisher.publish(&[number]).unwrap();
             }
-            receivers.into_iter().for_each(|receiver| receiver.join().unwrap());
         });
     }
 }

@@ -18,7 +18,7 @@ use causeway::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::public_folder;
-use crate::common::{LONG, Peer, Rng, eventually, join, setting};
+use crate::common::{LONG, Peer, Rng, eventually, join, setting, subscribers};
 
 const ATTACKERS: usize = 3;
 /// Patience of the group with the slowest subscriber of another user.
@@ -161,7 +161,7 @@ fn attacked(options: GroupOptions, seed: u64) {
     let mut publisher = group.publisher().unwrap();
     let mut honest = group.subscribe(Policy::Reliable).unwrap();
     let mut process = Peer::start("follow-honestly", &socket, 0);
-    eventually("the honest process does not join", || group.report().unwrap().subscribers.len() == 2);
+    eventually("the honest process does not join", || subscribers(&group) == 2);
     let mut attackers = Attackers::new("attack-at-random", &socket, seed);
     let mut slowest = Slowest::default();
     let began = Instant::now();

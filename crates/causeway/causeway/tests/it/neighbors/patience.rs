@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use causeway::{Access, Error, Group, GroupOptions, Policy, Publisher, RecvTimeoutError, Refusal};
 
-use super::support::{STRANGER, as_user, connect, public_group};
-use crate::common::wire::Joined;
-use crate::common::{LONG, eventually, fill, place, small};
+use super::{STRANGER, as_user, public_group, until_all_have_left};
+use crate::common::wire::{Joined, connect};
+use crate::common::{LONG, fill, served, small};
 
 const RELIABLE: [u32; 2] = [0, 0];
 const DEMOTE_AFTER_50_MS: [u32; 2] = [1, 50];
@@ -37,16 +37,11 @@ fn a_stranger_cannot_make_publishers_wait_for_ever() {
     let granted = as_user(STRANGER, || subscribe(&path, DEMOTE_AFTER_50_MS)).unwrap();
     publish_more_than_fits(&mut publisher);
     // Once late, it is not waited for again, neither beside its late subscriber nor after that has left.
-    assert_eq!(
-        as_user(STRANGER, || subscribe(&path, DEMOTE_AFTER_50_MS)).unwrap().map(drop),
-        Err(TOO_PATIENT)
-    );
+    let again = || as_user(STRANGER, || subscribe(&path, DEMOTE_AFTER_50_MS)).unwrap().map(drop);
+    assert_eq!(again(), Err(TOO_PATIENT));
     drop(granted);
-    eventually("the subscriber does not leave", || group.report().unwrap().subscribers.is_empty());
-    assert_eq!(
-        as_user(STRANGER, || subscribe(&path, DEMOTE_AFTER_50_MS)).unwrap().map(drop),
-        Err(TOO_PATIENT)
-    );
+    until_all_have_left(&group);
+    assert_eq!(again(), Err(TOO_PATIENT));
     let _lossy = as_user(STRANGER, || subscribe(&path, LOSSY).unwrap()).unwrap();
     publish_more_than_fits(&mut publisher);
     // Another user is not held responsible.
@@ -56,10 +51,8 @@ fn a_stranger_cannot_make_publishers_wait_for_ever() {
 /// Before, there was no bound at all.
 #[test]
 fn a_bound_for_all_holds_for_the_own_user_too_but_not_in_the_creating_process() {
-    let (_dir, path) = place();
     let most = Policy::DisconnectAfter(Duration::from_millis(200));
-    let group = Group::create("bound", GroupOptions::new().most_patient(most)).unwrap();
-    group.serve_at(&path).unwrap();
+    let (_dir, path, group) = served(GroupOptions::new().most_patient(most));
     let joined = Group::join(&path).unwrap();
     for policy in [Policy::Reliable, Policy::DemoteAfter(Duration::from_millis(201))] {
         let refused = joined.subscribe(policy).map(drop).unwrap_err();
@@ -76,10 +69,8 @@ fn a_bound_for_all_holds_for_the_own_user_too_but_not_in_the_creating_process() 
 fn a_disconnected_subscriber_is_told_and_holds_nobody_up() {
     for remote in [false, true] {
         let group = Group::create("disconnected", small().remote_publishers(u32::from(remote))).unwrap();
-        let mut publisher = match remote {
-            true => Group::join_socket(group.invite().unwrap()).unwrap().publisher().unwrap(),
-            false => group.publisher().unwrap(),
-        };
+        let joined = Group::join_socket(group.invite().unwrap()).unwrap();
+        let mut publisher = if remote { &joined } else { &group }.publisher().unwrap();
         let mut stalled = group.subscribe(Policy::Reliable).unwrap();
         fill(&mut publisher, b"unread");
         assert!(!group.disconnect(stalled.id() + 1).unwrap());
@@ -87,13 +78,11 @@ fn a_disconnected_subscriber_is_told_and_holds_nobody_up() {
         assert!(!group.disconnect(stalled.id()).unwrap());
         publish_more_than_fits(&mut publisher);
         let told = loop {
-            match stalled.recv_timeout(LONG) {
-                Ok(_) => {}
-                Err(error) => break error,
+            if let Err(error) = stalled.recv_timeout(LONG) {
+                break error;
             }
         };
         assert!(matches!(told, RecvTimeoutError::Disconnected), "{told}");
-        let joined = Group::join_socket(group.invite().unwrap()).unwrap();
         assert!(matches!(joined.disconnect(0), Err(Error::Invalid { .. })));
     }
 }

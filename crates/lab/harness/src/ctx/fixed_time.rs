@@ -4,6 +4,7 @@
 //! begins there, without a gap. The clock is looked at once in [`LOOK_CALLS`] system calls, so it costs less than one
 //! part in a hundred of the cheapest of them.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use weighbridge_probe::counters::ThreadCounters;
@@ -107,6 +108,11 @@ impl Ctx<'_> {
         self.shared.set_phase(Phase::Over);
         self.count(before.0.0 - counted_from.0, before.0.1 - counted_from.1);
         self.end_counting()?;
+        self.end_intervals(taken, leader)
+    }
+
+    /// Keeps the samples, lets the others know what was counted, and ends with them.
+    pub(super) fn end_intervals(&mut self, taken: Vec<Sample>, leader: &mut impl Leader) -> io::Result<()> {
         taken.into_iter().for_each(|sample| self.shared.push_sample(sample));
         self.shared.set_counted_ops(self.counted.ops);
         self.drain_until_balanced(leader)?;
@@ -152,9 +158,7 @@ impl Ctx<'_> {
 
     /// Has every role a CPU that no other role uses?
     fn has_cpus_alone(&self) -> bool {
-        let mut cpus = self.params.cpus.clone();
-        cpus.sort_unstable();
-        cpus.dedup();
+        let cpus: BTreeSet<u32> = self.params.cpus.iter().copied().collect();
         cpus.len() == self.roles
     }
 }

@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::support::{STRANGER, as_user, connect, public_folder, public_group};
+use super::{STRANGER, as_user, public_folder, public_group, until_all_have_left};
 use crate::common::limits::{allow_many_descriptors, in_a_process_of_its_own};
-use crate::common::wire::{Joined, message};
-use crate::common::{eventually_seen, served, small};
+use crate::common::wire::{Joined, connect, message};
+use crate::common::{eventually_seen, group, served, small};
 
 /// As many as there are places.
 const VISITORS: usize = 2 * (1024 + 64) + 64;
@@ -37,16 +37,18 @@ fn check_that_others_get_in(group: &Group, path: &Path) {
     File::open("/proc/self/stat").unwrap();
 }
 
+/// All the connections that another user gets, if this one may try.
+fn visitors(path: &Path) -> Option<Vec<OwnedFd>> {
+    as_user(STRANGER, || (0..VISITORS).map(|_| connect(path)).collect())
+}
+
 /// Before, a user outside the rules took all places: the creator itself got no connection.
 #[test]
 fn visitors_that_the_rules_do_not_admit_take_no_places() {
     allow_many_descriptors();
     let (_dir, path, group) =
         public_group(small().several_publishers().subscribers(Access::Users([STRANGER + 1].into())));
-    let Some(visitors) = as_user(STRANGER, || (0..VISITORS).map(|_| connect(&path)).collect::<Vec<_>>())
-    else {
-        return;
-    };
+    let Some(visitors) = visitors(&path) else { return };
     for visitor in &visitors {
         assert_eq!((answer(visitor), answer(visitor)), (Some((17, 1)), None));
     }
@@ -62,10 +64,7 @@ fn visitors_that_the_rules_do_not_admit_take_no_places() {
 fn one_user_takes_no_more_than_its_share() {
     allow_many_descriptors();
     let (_dir, path, group) = public_group(small().several_publishers().subscribers(Access::AnyUser));
-    let Some(visitors) = as_user(STRANGER, || (0..VISITORS).map(|_| connect(&path)).collect::<Vec<_>>())
-    else {
-        return;
-    };
+    let Some(visitors) = visitors(&path) else { return };
     // Served after all of them.
     check_that_others_get_in(&group, &path);
     let another = as_user(STRANGER + 1, || Group::join(&path).unwrap().subscribe(Policy::Lossy).unwrap());
@@ -152,7 +151,7 @@ fn a_peer_that_sends_nonsense_is_not_listened_to_for_ever() {
     assert_eq!(nonsense(), Err(Errno::AGAIN));
     assert_eq!(group.report().unwrap().subscribers.len(), 1);
     drop(peer);
-    crate::common::eventually("its end is not noticed", || group.report().unwrap().subscribers.is_empty());
+    until_all_have_left(&group);
 }
 
 /// At the usual limit of open files, other users cannot take all descriptors of the application.
@@ -166,7 +165,7 @@ pub fn with_1024_files(path: &Path, _: u64) {
     setrlimit(Resource::Nofile, Rlimit { current: Some(1024), ..limit }).unwrap();
     let (dir, _) = public_folder();
     let path = dir.path().join(path.file_name().unwrap());
-    let group = Group::create("files", small().several_publishers().subscribers(Access::AnyUser)).unwrap();
+    let group = group(small().several_publishers().subscribers(Access::AnyUser));
     group.serve_at(&path).unwrap();
     // The far ends are the attackers' own cost: here they are closed by a shutdown of nothing, and counted.
     let mut held = Vec::new();

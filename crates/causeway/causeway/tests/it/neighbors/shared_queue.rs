@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use causeway::{Group, GroupOptions, Policy, Trust};
+use causeway::{GroupOptions, Policy, Trust};
 use causeway_os::memory::{Access, Mapping};
 use nix::libc;
 
-use super::{become_another_user, public_folder, sleeps_and_is_woken};
+use super::{become_another_user, public_group, sleeps_and_is_woken};
 use crate::common::wire::Joined;
-use crate::common::{LONG, Peer, eventually};
+use crate::common::{LONG, Peer, eventually, subscribers};
 
 /// Offset of `wake_seq` in the log.
 const WAKE_SEQ: usize = 4096 + 0x180;
@@ -48,15 +48,8 @@ pub fn disturb(socket: &Path, way: u64) {
                 joined.page.atomic_u64(0x100).store(ROUNDS, Ordering::Relaxed);
                 // SAFETY: as above; the time lives until the call returns, and the lock is never taken.
                 unsafe {
-                    let operation = libc::FUTEX_WAIT_REQUEUE_PI;
-                    libc::syscall(
-                        libc::SYS_futex,
-                        address,
-                        operation,
-                        seen,
-                        &raw const end,
-                        ELSEWHERE.as_ptr(),
-                    );
+                    let (operation, lock) = (libc::FUTEX_WAIT_REQUEUE_PI, ELSEWHERE.as_ptr());
+                    libc::syscall(libc::SYS_futex, address, operation, seen, &raw const end, lock);
                 }
             }
         }
@@ -66,11 +59,9 @@ pub fn disturb(socket: &Path, way: u64) {
 
 fn subscribers_sleep_and_are_woken_beside(way: u64) {
     for policy in [Policy::Lossy, Policy::Reliable] {
-        let (_dir, socket) = public_folder();
         let options = GroupOptions::new().capacity_bytes(4096).trust(Trust::Strangers);
         let options = options.subscribers(causeway::Access::AnyUser);
-        let group = Group::create("disturbed", options).unwrap();
-        group.serve_at(&socket).unwrap();
+        let (_dir, socket, group) = public_group(options);
         let mut publisher = group.publisher().unwrap();
         let _attacker = Peer::start("disturb-the-shared-queue", &socket, way);
         let attacks = || {
@@ -79,21 +70,17 @@ fn subscribers_sleep_and_are_woken_beside(way: u64) {
         };
         let attacks =
             || attacks().or_else(|| group.report().unwrap().subscribers.first().map(|own| own.received));
-        eventually("no attacker joins", || group.report().unwrap().subscribers.len() == 1);
+        eventually("no attacker joins", || subscribers(&group) == 1);
         if way == REQUEUE_PI {
             eventually("the attacker does not queue", || attacks() == Some(ROUNDS));
         }
         let mut victim = group.subscribe(policy).unwrap();
         let id = victim.id();
-        let asleep = || {
-            group
-                .report()
-                .unwrap()
-                .subscribers
-                .iter()
-                .any(|subscriber| subscriber.slot == id && subscriber.asleep)
+        let is_asleep = || {
+            let report = group.report().unwrap();
+            report.subscribers.iter().any(|subscriber| subscriber.slot == id && subscriber.asleep)
         };
-        sleeps_and_is_woken(&mut victim, &mut publisher, asleep, || {
+        sleeps_and_is_woken(&mut victim, &mut publisher, is_asleep, || {
             if way == REQUEUE {
                 let before = attacks().unwrap();
                 eventually("the attacker rests", || attacks().unwrap() >= before + ROUNDS);

@@ -7,13 +7,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use causeway::{Error, Group, Policy, Waited};
+use causeway::{Error, Policy, Waited};
 use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::ForkResult;
 
-use super::{public_folder, public_group};
-use crate::common::{LONG, Peer, drain, eventually, join, small, trio};
+use super::{public_folder, public_group, until_all_have_left};
+use crate::common::{LONG, Peer, asleep, drain, eventually, join, small, trio};
 
 /// Runs `work` in a forked child, whose exit code it returns.
 ///
@@ -54,10 +54,8 @@ pub fn look_in_a_child(socket: &Path, _: u64) {
     // SAFETY: the other threads of this process rest.
     let child =
         unsafe { in_a_child(|| !std::fs::read_to_string("/proc/self/maps").unwrap().contains("causeway:")) };
-    assert!(
-        matches!(waitpid(child, None), Ok(WaitStatus::Exited(_, 0))),
-        "the child has the memory of the group"
-    );
+    let ended = waitpid(child, None);
+    assert!(matches!(ended, Ok(WaitStatus::Exited(_, 0))), "the child has the memory of the group");
 }
 
 #[test]
@@ -74,19 +72,11 @@ fn a_subscriber_that_was_dropped_holds_nothing_up_although_a_forked_child_lives(
     let mut peer = Peer::start("drop-beside-a-child", &socket, 0);
     assert!(publisher.wait_for_subscribers(1, Some(LONG)).unwrap());
     publisher.publish(b"seen").unwrap();
-    eventually("the subscriber is still there", || group.report().unwrap().subscribers.is_empty());
+    until_all_have_left(&group);
     for _ in 0..200 {
         publisher.publish_timeout(b"on", LONG).unwrap();
     }
     assert!(!peer.has_ended(), "it left because it ended");
-}
-
-/// Serves a group that others subscribe to, until it is killed.
-pub fn serve(socket: &Path, _: u64) {
-    let group = Group::create("served", small()).unwrap();
-    let _publisher = group.publisher().unwrap();
-    group.serve_at(socket).unwrap();
-    std::thread::sleep(LONG);
 }
 
 /// Subscribes and forks a child, which subscribes too. Both must be told when the server dies.
@@ -104,36 +94,29 @@ pub fn wait_beside_a_child(socket: &Path, _: u64) {
 #[test]
 fn a_subscriber_in_a_forked_child_is_told_that_the_server_died() {
     let (_dir, socket) = public_folder();
-    let mut server = Peer::start("serve-for-forks", &socket, 0);
+    let mut server = Peer::start("serve-and-publish", &socket, 0);
     let mut peer = Peer::start("wait-beside-a-child", &socket, 0);
     let group = join(&socket);
-    eventually("parent and child do not sleep", || {
-        group.report().unwrap().subscribers.iter().filter(|subscriber| subscriber.asleep).count() == 2
-    });
+    eventually("parent and child sleep", || asleep(&group) == 2);
     server.kill();
     peer.succeed();
 }
 
-/// Publishes once; then leaves (0) or is killed (1).
-pub fn publish_and_end(socket: &Path, _: u64) {
+/// Publishes once; then leaves (0) or waits until it is killed (1).
+pub fn publish_and_end(socket: &Path, killed: u64) {
     let mut publisher = join(socket).publisher().unwrap();
     assert!(publisher.wait_for_subscribers(1, Some(LONG)).unwrap());
-    publisher.publish(b"leaving").unwrap();
-}
-
-/// Publishes until it is killed.
-pub fn publish_until_killed(socket: &Path, _: u64) {
-    let mut publisher = join(socket).publisher().unwrap();
-    assert!(publisher.wait_for_subscribers(1, Some(LONG)).unwrap());
-    publisher.publish(b"killed").unwrap();
-    std::thread::sleep(LONG);
+    publisher.publish(b"last").unwrap();
+    if killed == 1 {
+        std::thread::sleep(LONG);
+    }
 }
 
 #[test]
 fn a_clean_end_and_a_kill_are_told_apart() {
-    for (role, killed) in [("publish-and-end", 0), ("publish-until-killed", 1)] {
+    for killed in [0, 1] {
         let (_dir, socket, group) = public_group(small().remote_publishers(1));
-        let mut peer = Peer::start(role, &socket, 0);
+        let mut peer = Peer::start("publish-and-end", &socket, killed);
         let options = causeway::SubscribeOptions::new(Policy::Reliable).timeout(LONG);
         let mut subscriber = group.subscribe(options).unwrap();
         assert!(subscriber.recv_timeout(LONG).is_ok());
@@ -142,7 +125,7 @@ fn a_clean_end_and_a_kill_are_told_apart() {
         }
         let ended = subscriber.recv_timeout(LONG).map(drop);
         assert!(matches!(ended, Err(causeway::RecvTimeoutError::Disconnected)), "{ended:?}");
-        assert_eq!(subscriber.health().unwrap().killed_publishers, killed, "{role}");
+        assert_eq!(subscriber.health().unwrap().killed_publishers, killed);
     }
 }
 

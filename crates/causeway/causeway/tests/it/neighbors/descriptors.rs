@@ -13,10 +13,10 @@ use causeway_os::socket::send_with_fds;
 use nix::libc;
 use rustix::net::{RecvFlags, recv};
 
-use super::support::{connect, ends};
+use super::ends;
 use crate::common::limits::{forbid, in_a_process_of_its_own};
-use crate::common::wire::Joined;
-use crate::common::{eventually, small};
+use crate::common::wire::{Joined, connect};
+use crate::common::{eventually, small, subscribers};
 
 /// A TCP socket whose last close waits for a day, and the peer that does not read.
 fn lingering() -> (OwnedFd, TcpStream) {
@@ -44,13 +44,9 @@ fn send_lingering(through: &OwnedFd, bytes: &[u8]) -> (TcpStream, bool) {
 }
 
 fn everything_works(group: &Arc<Group>) {
-    for what in ["report", "subscribe"] {
-        let group = Arc::clone(group);
-        ends(&format!("{what} hangs"), move || match what {
-            "report" => drop(group.report().unwrap()),
-            _ => drop(group.subscribe(Policy::Lossy).unwrap()),
-        });
-    }
+    let [reported, joined] = [group, group].map(Arc::clone);
+    ends("report hangs", move || drop(reported.report().unwrap()));
+    ends("subscribe hangs", move || drop(joined.subscribe(Policy::Lossy).unwrap()));
 }
 
 /// Before, the server's thread closed what came with a message while it held the lock: all calls of the process that had
@@ -97,7 +93,7 @@ fn a_doorbell_with_a_lingering_socket(path: &Path) {
     drop(subscriber);
     everything_works(&group);
     let watched = Arc::clone(&group);
-    eventually("the subscriber does not leave", move || watched.report().unwrap().subscribers.is_empty());
+    eventually("the subscriber does not leave", move || subscribers(&watched) == 0);
     ends("publish hangs", move || match publisher.try_publish(b"after it left") {
         Ok(_) | Err(TryPublishError::Full) => drop(publisher),
         Err(error) => panic!("{error}"),
