@@ -53,18 +53,12 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// Where libraries lie, on Debian, Fedora and others.
-fn folders() -> Vec<PathBuf> {
+/// Its library, where one of the folders of Debian, Fedora and others has it.
+fn find(known: &Known) -> Option<PathBuf> {
     let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
     ["/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib"]
         .iter()
         .flat_map(|folder| [Path::new(folder).join(&multiarch), PathBuf::from(folder)])
-        .collect()
-}
-
-fn find(known: &Known) -> Option<PathBuf> {
-    folders()
-        .iter()
         .flat_map(|folder| known.files.iter().map(move |file| folder.join(file)))
         .find(|path| path.exists())
 }
@@ -82,19 +76,15 @@ pub fn library(params: &CaseParams) -> Option<PathBuf> {
 /// Is the allocator that the case asks for installed?
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     match wanted(params) {
-        Some(known) if find(known).is_none() => Err(Unsupported(format!(
-            "{} is not installed here; Debian has it in the package {}",
-            known.allocator.name(),
-            known.package
-        ))),
+        Some(known) if find(known).is_none() => {
+            let (name, package) = (known.allocator.name(), known.package);
+            Err(Unsupported(format!("{name} is not installed here; Debian has it in the package {package}")))
+        }
         _ => Ok(()),
     }
 }
 
-/// In a peer: the file that malloc comes from, as far as it was asked for.
-///
-/// # Errors
-/// The library was not loaded, or another one was.
+/// In a peer: the file that malloc comes from; an error where that is not what the case asks for.
 pub fn loaded(params: &CaseParams) -> io::Result<String> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     let is_loaded = |known: &Known| known.files.iter().any(|file| maps.contains(file));
@@ -103,11 +93,11 @@ pub fn loaded(params: &CaseParams) -> io::Result<String> {
         (Some(wanted), Some(found)) if wanted.allocator == found.allocator => {
             Ok(find(found).map_or_else(|| found.allocator.name().into(), |path| path.display().to_string()))
         }
-        (wanted, found) => Err(io::Error::other(format!(
-            "malloc should be {}, and is {}",
-            wanted.map_or("the C library's", |known| known.allocator.name()),
-            found.map_or("the C library's", |known| known.allocator.name())
-        ))),
+        (wanted, found) => {
+            let [wanted, found] =
+                [wanted, found].map(|of| of.map_or("the C library's", |known| known.allocator.name()));
+            Err(io::Error::other(format!("malloc should be {wanted}, and is {found}")))
+        }
     }
 }
 
@@ -123,19 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn every_allocator_of_the_axis_is_known_or_the_systems() {
+    fn every_allocator_is_the_systems_or_known_and_there_or_refused_with_its_package() {
         for name in Allocator::NAMES {
-            assert_eq!(wanted(&params(name)).map_or("system", |known| known.allocator.name()), *name);
-        }
-    }
-
-    #[test]
-    fn an_allocator_that_is_missing_is_refused_with_its_package() {
-        for known in KNOWN {
-            match (fit(&params(known.allocator.name())), library(&params(known.allocator.name()))) {
-                (Ok(()), Some(path)) => assert!(path.exists()),
-                (Err(Unsupported(why)), None) => assert!(why.contains(known.package), "{why}"),
-                other => panic!("{other:?}"),
+            let params = params(name);
+            let known = wanted(&params);
+            assert_eq!(known.map_or("system", |known| known.allocator.name()), *name);
+            match (fit(&params), library(&params), known) {
+                (Ok(()), Some(path), Some(_)) => assert!(path.exists()),
+                (Ok(()), None, None) => {}
+                (Err(Unsupported(why)), None, Some(known)) => assert!(why.contains(known.package), "{why}"),
+                other => panic!("{name}: {:?}", (other.0, other.1)),
             }
         }
     }

@@ -60,7 +60,7 @@ macro_rules! words {
             /// The names of all values.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// Its name in a case id.
+            /// Its name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($type::$value => $name,)+
@@ -106,32 +106,27 @@ macro_rules! choice {
 pub use crate::{choice, words};
 
 impl Axis {
-    /// Is `value` one that this axis takes? Otherwise a sentence that says what it takes.
-    ///
-    /// # Errors
-    /// A sentence that names the axis, what it takes, and the refused value.
+    /// Is `value` one that this axis takes? Otherwise a sentence that names the axis, what it takes, and the refused value.
     pub fn check(&self, value: &str) -> Result<(), String> {
-        let wants = |what: &str| Err(format!("axis {} takes {what}, not `{value}`", self.name));
-        match self.values {
-            Values::OneOf(words) if words.contains(&value) => Ok(()),
-            Values::OneOf(words) => wants(&words.join(", ")),
-            Values::Bytes | Values::Count if value == DEFAULT => Ok(()),
-            Values::Bytes | Values::Count if value.parse::<u64>().is_ok_and(|n| n > 0) => Ok(()),
-            Values::Bytes => wants("a number of bytes"),
-            Values::Count => wants("a whole number of at least 1"),
-            Values::AtLeast(least) if value.parse::<u64>().is_ok_and(|number| number >= least) => Ok(()),
-            Values::AtLeast(least) => wants(&format!("a whole number of at least {least}")),
-            Values::Nices
-                if value.split(':').all(|n| n.parse::<i32>().is_ok_and(|n| (-20..=19).contains(&n))) =>
-            {
-                Ok(())
-            }
-            Values::Nices => wants("nice values from -20 to 19, one or one for each role, as in 0:10"),
-            Values::Policies if value.split(':').all(|policy| parse_policy(policy).is_some()) => Ok(()),
-            Values::Policies => wants(
-                "other, batch, idle, fifo-1…99 or rr-1…99, one or one for each role, as in other:fifo-10",
+        let number = value.parse::<u64>();
+        let least = |least: u64| number.as_ref().is_ok_and(|number| *number >= least);
+        let each = |takes: fn(&str) -> bool| value.split(':').all(takes);
+        let (is_taken, takes): (bool, String) = match self.values {
+            Values::OneOf(words) => (words.contains(&value), words.join(", ")),
+            Values::Bytes => (value == DEFAULT || least(1), "a number of bytes".into()),
+            Values::Count => (value == DEFAULT || least(1), "a whole number of at least 1".into()),
+            Values::AtLeast(lowest) => (least(lowest), format!("a whole number of at least {lowest}")),
+            Values::Nices => (
+                each(|nice| nice.parse().is_ok_and(|nice: i32| (-20..=19).contains(&nice))),
+                "nice values from -20 to 19, one or one for each role, as in 0:10".into(),
             ),
-        }
+            Values::Policies => (
+                each(|policy| parse_policy(policy).is_some()),
+                "other, batch, idle, fifo-1…99 or rr-1…99, one or one for each role, as in other:fifo-10"
+                    .into(),
+            ),
+        };
+        if is_taken { Ok(()) } else { Err(format!("axis {} takes {takes}, not `{value}`", self.name)) }
     }
 }
 
@@ -292,30 +287,36 @@ mod tests {
 
     #[test]
     fn a_value_that_an_axis_does_not_take_is_refused_with_what_it_takes() {
-        assert_eq!(WAIT.check("poll"), Ok(()));
-        let why = WAIT.check("sleep").unwrap_err();
-        assert!(why.contains("block, poll, epoll") && why.contains("`sleep`"), "{why}");
-        assert!(NICE.check("0:-5").is_ok() && NICE.check("0:20").is_err());
-        assert!(SCHED.check("other:fifo-10").is_ok() && SCHED.check("fifo-100").is_err());
-        let depth = Axis { name: "depth", default: "default", values: Values::Count, about: "" };
-        assert!(depth.check("default").is_ok() && depth.check("0").is_err());
-        let limit = Axis { name: "limit", default: "7", values: Values::AtLeast(0), about: "" };
-        assert!(limit.check("0").is_ok() && limit.check("default").is_err() && limit.check("-1").is_err());
+        let axis = |default, values| Axis { name: "own", default, values, about: "" };
+        for (axis, taken, refused, takes) in [
+            (WAIT, &["poll", DEFAULT][..], &["sleep"][..], "block, poll, epoll"),
+            (NICE, &["0:-5", "19"], &["0:20", "-21"], "from -20 to 19"),
+            (SCHED, &["other:fifo-10"], &["fifo-100", "fifo"], "rr-1…99"),
+            (axis(DEFAULT, Values::Count), &["1", DEFAULT], &["0", "-1"], "at least 1"),
+            (axis("7", Values::AtLeast(0)), &["0"], &[DEFAULT, "-1"], "at least 0"),
+        ] {
+            for value in taken {
+                assert_eq!(axis.check(value), Ok(()), "{axis:?}");
+            }
+            for value in refused {
+                let why = axis.check(value).unwrap_err();
+                assert!(why.contains(takes) && why.contains(&format!("`{value}`")), "{why}");
+            }
+        }
     }
 
     #[test]
     fn a_choice_takes_the_names_of_its_values_and_no_other() {
-        let Values::OneOf(names) = Peers::AXIS.values else { panic!("words") };
-        let peers: Vec<_> = names.iter().map(|name| Peers::parse(name)).collect();
-        assert_eq!(peers, [Some(Peers::Process), Some(Peers::Thread)]);
+        assert_eq!(
+            Peers::NAMES.iter().map(|name| Peers::parse(name).unwrap().name()).collect::<Vec<_>>(),
+            Peers::NAMES
+        );
         assert_eq!((Peers::parse("threads"), Peers::AXIS.default), (None, "process"));
-        let Values::OneOf(waits) = WAIT.values else { panic!("words") };
-        assert_eq!((waits[0], &waits[1..]), (DEFAULT, Wait::NAMES));
     }
 
     #[test]
     fn the_last_value_given_holds_for_the_remaining_roles() {
-        assert_eq!((of_role("0:10", 0), of_role("0:10", 1), of_role("0:10", 5)), ("0", "10", "10"));
+        assert_eq!(["0", "10", "10"], [0, 1, 5].map(|role| of_role("0:10", role)));
         assert_eq!(of_role("-5", 3), "-5");
     }
 }

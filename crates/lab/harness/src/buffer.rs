@@ -18,17 +18,11 @@ pub struct Buffer {
 
 impl Buffer {
     /// At least `len` bytes of zeros, not yet touched.
-    ///
-    /// # Errors
-    /// The kernel has no memory left.
     pub fn new(len: usize) -> io::Result<Buffer> {
         Ok(Buffer { map: Mapping::anonymous(len)?, is_locked: false })
     }
 
     /// Touches every page, and locks them where that is allowed.
-    ///
-    /// # Errors
-    /// The kernel's; not being allowed to lock is none.
     pub fn prefault(&mut self) -> io::Result<()> {
         self.map.prefault()?;
         self.is_locked = self.map.lock().is_ok();
@@ -36,17 +30,11 @@ impl Buffer {
     }
 
     /// Has it in pages of the least size, however large pages may be here: so faults can be counted.
-    ///
-    /// # Errors
-    /// The kernel's, which may know of no other size.
     pub fn use_small_pages(&mut self) -> io::Result<()> {
         self.advise(libc::MADV_NOHUGEPAGE)
     }
 
     /// Gives all of it back to the kernel: it reads as zeros, and each page is touched for the first time again.
-    ///
-    /// # Errors
-    /// The kernel's: it is locked.
     pub fn give_back(&mut self) -> io::Result<()> {
         self.advise(libc::MADV_DONTNEED)
     }

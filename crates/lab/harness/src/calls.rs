@@ -21,7 +21,6 @@ use crate::shared::{Shared, Step};
 pub type Calls = BTreeMap<u64, u64>;
 
 /// A tracer at work: a thread, as the kernel binds a tracer to one.
-#[derive(Debug)]
 pub(crate) struct Watch {
     role: usize,
     thread: JoinHandle<io::Result<Calls>>,
@@ -33,16 +32,16 @@ impl Watch {
         let (sender, seized) = mpsc::channel();
         let shared = Arc::clone(shared);
         let thread = thread::spawn(move || {
+            let mut counting = Counting::default();
+            // The coordinator waits for what is sent.
             let tracer = match Tracer::seize(pid) {
                 Ok(tracer) => tracer,
                 Err(error) => {
-                    // The coordinator waits for this.
                     let _ = sender.send(Err(error));
-                    return Ok(Calls::new());
+                    return Ok(counting.counted);
                 }
             };
             let _ = sender.send(Ok(()));
-            let mut counting = Counting::default();
             tracer.run(|number, argument| {
                 counting.note(number, argument, || shared.step(role) == Step::Batches);
             })?;
@@ -59,7 +58,6 @@ impl Watch {
     }
 }
 
-/// The calls of a role.
 #[derive(Debug, Default)]
 struct Counting {
     has_begun: bool,
@@ -113,35 +111,4 @@ pub(crate) fn per_op(
 
 fn name(number: u64) -> String {
     Sysno::new(number as usize).map_or_else(|| format!("call {number}"), |call| call.name().to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_count_from_the_first_reading_of_the_timed_part_to_the_last() {
-        let [read, write, usage, clock] =
-            [libc::SYS_read, libc::SYS_write, libc::SYS_getrusage, libc::SYS_clock_gettime]
-                .map(|number| number as u64);
-        let mut counting = Counting::default();
-        for (number, is_timed) in [
-            (read, false),
-            (usage, false),
-            (write, true),
-            (usage, true),
-            (read, true),
-            (write, true),
-            (clock, true),
-            (usage, true),
-            (read, true),
-            (usage, true),
-            (write, true),
-            (usage, false),
-        ] {
-            counting.note(number, libc::CLOCK_THREAD_CPUTIME_ID as u64, || is_timed);
-        }
-        assert_eq!(counting.counted, Calls::from([(read, 2), (write, 1)]));
-        assert_eq!((name(read).as_str(), name(9999).as_str()), ("read", "call 9999"));
-    }
 }

@@ -3,6 +3,9 @@
 //! The harness has no targets of its own. Crates that have some hand over their families at the start of a program with
 //! [`add`]. What a target is stands in [`contract`](crate::contract).
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use weighbridge_record::CaseId;
 
 use crate::axis::{self, Choice, Idle, Peers};
@@ -16,11 +19,8 @@ use crate::shared::MAX_ROLES;
 
 static FAMILIES: Registry<Family> = Registry::new("families");
 
-/// Adds families to the list. A program does so before anything is looked up, and as a peer too: a peer looks its case up
+/// Adds families to the list; panics once something was looked up. A program does so at its start, and as a peer too: a peer looks its case up
 /// in the same list.
-///
-/// # Panics
-/// After something was looked up: the list is one and the same for as long as a program runs.
 pub fn add(families: &'static [Family]) {
     FAMILIES.add(families);
 }
@@ -45,13 +45,8 @@ pub fn same_code(case: &CaseId) -> Option<CaseId> {
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static PatternInfo> {
-    let mut patterns: Vec<&PatternInfo> = Vec::new();
-    for pattern in all().flat_map(|target| target.patterns) {
-        if !patterns.iter().any(|known| known.id == pattern.id) {
-            patterns.push(pattern);
-        }
-    }
-    patterns
+    let mut seen = BTreeSet::new();
+    all().flat_map(|target| target.patterns).filter(|pattern| seen.insert(pattern.id)).collect()
 }
 
 /// Why there is no such case, or not here.
@@ -63,43 +58,41 @@ pub enum Refusal {
     NotHere(String),
 }
 
-/// Parses names, axes and placement of an id, without asking whether the machine can.
-///
-/// # Errors
-/// A sentence that says which name is wrong and what there is.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refusal::NoSuchCase(why) | Refusal::NotHere(why)) = self;
+        f.write_str(why)
+    }
+}
+
+/// Parses names, axes and placement of an id, without asking whether the machine can; or says which name is wrong and what there is.
 pub fn resolve(id: &CaseId) -> Result<(&'static Target, &'static PatternInfo, CaseParams), String> {
-    let names = |names: Vec<&str>| names.join(", ");
-    if !patterns().iter().any(|pattern| pattern.id == id.pattern) {
-        let known = names(patterns().iter().map(|pattern| pattern.id).collect());
-        return Err(format!("there is no pattern `{}`; there are {known}", id.pattern));
+    let unknown =
+        |what: String, known: Vec<&str>| format!("there is no {what}; there are {}", known.join(", "));
+    let patterns = patterns();
+    if !patterns.iter().any(|pattern| pattern.id == id.pattern) {
+        let known = patterns.iter().map(|pattern| pattern.id).collect();
+        return Err(unknown(format!("pattern `{}`", id.pattern), known));
     }
     let with_pattern = all().filter_map(|target| {
         target.patterns.iter().find(|pattern| pattern.id == id.pattern).map(|pattern| (target, pattern))
     });
-    let (target, pattern) =
-        with_pattern.clone().find(|(target, _)| target.id == id.mechanism).ok_or_else(|| {
-            let known = names(with_pattern.map(|(target, _)| target.id).collect());
-            format!("there is no `{}` to {}; there are {known}", id.mechanism, id.pattern)
-        })?;
-    if !placement::ALL.iter().any(|placement| placement.name == id.placement) {
-        let known = names(placement::ALL.iter().map(|placement| placement.name).collect());
-        return Err(format!("there is no placement `{}`; there are {known}", id.placement));
-    }
+    let found = with_pattern.clone().find(|(target, _)| target.id == id.mechanism);
+    let (target, pattern) = found.ok_or_else(|| {
+        let known = with_pattern.map(|(target, _)| target.id).collect();
+        unknown(format!("`{}` to {}", id.mechanism, id.pattern), known)
+    })?;
+    placement::named(&id.placement)?;
     let params = CaseParams::new(id, &target.axes_in(pattern), target.waits)?;
     Ok((target, pattern, params))
 }
 
 /// A case on this machine.
-///
-/// # Errors
-/// See [`Refusal`].
 pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
     let (target, pattern, mut params) = resolve(id).map_err(Refusal::NoSuchCase)?;
     if !target.caps.has(pattern.needs) {
-        return Err(Refusal::NotHere(format!(
-            "{} cannot {}: it does not carry what that needs",
-            target.id, pattern.id
-        )));
+        let why = format!("{} cannot {}: it does not carry what that needs", target.id, pattern.id);
+        return Err(Refusal::NotHere(why));
     }
     let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
     // One for each CPU, unless the case says how many.
@@ -108,9 +101,8 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
     }
     let roles = (pattern.roles)(&params).len();
     if roles > MAX_ROLES {
-        return Err(Refusal::NotHere(format!(
-            "{roles} roles are more than the {MAX_ROLES} that a run can have"
-        )));
+        let why = format!("{roles} roles are more than the {MAX_ROLES} that a run can have");
+        return Err(Refusal::NotHere(why));
     }
     params.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
     if target.caps.has(Caps::ONE_PROCESS) {
@@ -129,16 +121,13 @@ fn fits(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
         return Err(Unsupported(format!("{what} cannot carry an empty message; the smallest is 1 byte")));
     }
     if params.wait == Wait::Spin && params.same_cpu() && params.cpus.len() > 1 {
-        return Err(Unsupported(
-            "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
-                .into(),
-        ));
+        let why = "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait";
+        return Err(Unsupported(why.into()));
     }
     let policies = params.axes.get(axis::SCHED.name).map_or("", String::as_str);
     if params.choice_if_declared() == Some(Idle::Busy) && policies.split(':').any(|policy| policy == "idle") {
-        return Err(Unsupported(
-            "idle=busy has a spinner of the policy SCHED_IDLE on each CPU, with which a role of sched=idle would share it".into(),
-        ));
+        let why = "idle=busy has a spinner of the policy SCHED_IDLE on each CPU, with which a role of sched=idle would share it";
+        return Err(Unsupported(why.into()));
     }
     if prepared.pattern.id == pattern::Stream::ID {
         pattern::working_set::fit(params)?;

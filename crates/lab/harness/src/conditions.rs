@@ -1,17 +1,18 @@
 //! What a case says is what was run: each role tells where it ran and how, and a run whose roles differ from its case is void.
 //!
-//! Checked here are conditions, not counts ([`counter_check`](crate::counter_check) judges those): the CPU of each role before
-//! and after the timed part, processes or threads, policy and nice value, operations that were reported but not counted, CPU time
-//! for which the reported time has no room, and roles that stay awake although they are said to wait in the kernel.
+//! Checked here are conditions, not counts ([`counter_check`](crate::counter_check) judges those): the CPU of each role before and after the
+//! timed part, processes or threads, policy and nice value, operations that were reported but not counted, CPU time for which the reported
+//! time has no room, and roles that stay awake although they are said to wait in the kernel.
 //!
 //! # The CPU law
 //!
-//! A role cannot use more CPU time for an operation than the operation takes, and roles that share a CPU cannot do so
-//! together. The kernel counts the CPU time and each role its own operations, so figures that are too good because time is missing
-//! or because operations were counted twice break the law as soon as the roles are busy. It is looked at where roles count the
-//! operations of each sample: batches that all roles do one by one, the slices of streams, and of a stream alone its receiver. The windows
-//! of concurrent roles begin and end in each role at another time. Of a stream the messages that arrived are also compared with those that
-//! its sender counts.
+//! A role cannot use more CPU time for an operation than the operation takes, and roles that share a CPU cannot do so together. The kernel
+//! counts the CPU time and each role its own operations, so figures that are too good because time is missing or operations were counted
+//! twice break the law as soon as the roles are busy. It is looked at where roles count the operations of each sample: batches that all
+//! roles do one by one, the slices of streams, and of a stream alone its receiver; the windows of concurrent roles begin and end in each
+//! role at another time. Of a stream the messages that arrived are also compared with those that its sender counts.
+
+use std::collections::BTreeSet;
 
 use crate::axis::{self, Peers, Wait};
 use crate::contract::{Caps, Prepared};
@@ -29,13 +30,10 @@ pub const THROTTLED: &str = "throttled";
 /// CPU time that a control group withheld during a run, which makes it void: the kernel stops every role of a throttled group.
 pub fn throttled(case: &Prepared, measured: &Measured) -> Option<String> {
     let throttling = measured.noise.throttling.filter(|throttling| throttling.periods > 0)?;
-    (case.target.time() != Time::Virtual).then(|| {
-        format!(
-            "the control group of this program was throttled in {} periods, for {:.1} ms; give it more CPU time (cpu.max)",
-            throttling.periods,
-            throttling.ns as f64 / 1e6
-        )
-    })
+    let (periods, ms) = (throttling.periods, throttling.ns as f64 / 1e6);
+    let why = "the control group of this program was throttled in";
+    (case.target.time() != Time::Virtual)
+        .then(|| format!("{why} {periods} periods, for {ms:.1} ms; give it more CPU time (cpu.max)"))
 }
 
 /// Why a run has no number, with the step in which that was seen.
@@ -54,15 +52,11 @@ pub fn violations(case: &Prepared, measured: &Measured) -> Vec<String> {
     let mut found = Vec::new();
     let names = case.role_names();
     for report in &measured.roles {
-        let name = names.get(report.role).copied().unwrap_or("a role");
+        let name = names[report.role];
         found.extend(misplaced(case, report, name));
         found.extend(mislabelled(case, report, name));
     }
-    found.extend(not_apart(case, measured));
-    found.extend(uncounted(case, measured));
-    found.extend(unsent(case, measured));
-    found.extend(overspent(case, measured));
-    found.extend(awake(case, measured));
+    found.extend([not_apart, uncounted, unsent, overspent, awake].iter().filter_map(|of| of(case, measured)));
     found
 }
 
@@ -83,33 +77,28 @@ fn mislabelled(case: &Prepared, report: &RoleReport, name: &str) -> Option<Strin
         let (is, wanted) = (report.facts.get(*axis)?, case.params.axes.get(*axis)?);
         (is != wanted).then(|| format!("{name} has {axis} {is}; its case says {axis}={wanted}"))
     };
-    if let Some(why) = READ_BACK.iter().find_map(differs) {
-        return Some(why);
-    }
-    ["nice", "policy"].into_iter().find_map(|fact| {
-        let axis = if fact == "policy" { "sched" } else { fact };
+    let of_role = |(fact, axis): (&str, &str)| {
         let wanted = axis::of_role(case.params.axis(axis), report.role);
         // The kernel's policy is written with a colon where an axis, which a colon would divide by roles, has a dash.
         let is = report.facts.get(fact)?.replace(':', "-");
         (is != wanted).then(|| format!("{name} has {fact} {is}; its case says {axis}={wanted}"))
-    })
+    };
+    READ_BACK
+        .iter()
+        .find_map(differs)
+        .or_else(|| [("nice", "nice"), ("policy", "sched")].into_iter().find_map(of_role))
 }
 
 /// Threads where the case says processes, or the other way round.
 fn not_apart(case: &Prepared, measured: &Measured) -> Option<String> {
-    let mut processes: Vec<u32> = measured.roles.iter().map(|report| report.process).collect();
-    processes.sort_unstable();
-    processes.dedup();
+    let processes: BTreeSet<u32> = measured.roles.iter().map(|report| report.process).collect();
     let (roles, processes) = (measured.roles.len(), processes.len());
-    match case.params.choice() {
-        Peers::Process if processes < roles => {
-            Some(format!("{roles} roles ran in {processes} processes; the case says one process each"))
-        }
-        Peers::Thread if processes > 1 => {
-            Some(format!("{roles} roles ran in {processes} processes; the case says threads of one"))
-        }
-        _ => None,
-    }
+    let said = match case.params.choice() {
+        Peers::Process if processes < roles => "one process each",
+        Peers::Thread if processes > 1 => "threads of one",
+        _ => return None,
+    };
+    Some(format!("{roles} roles ran in {processes} processes; the case says {said}"))
 }
 
 /// Samples with more operations than the leading role has counted.
@@ -125,11 +114,8 @@ fn uncounted(case: &Prepared, measured: &Measured) -> Option<String> {
     let names = case.role_names();
     let differs = |report: &&RoleReport| ![0, sampled].contains(&report.counted.sampled.ops);
     let report = measured.roles.iter().find(differs)?;
-    Some(format!(
-        "the samples have {sampled} operations, of which {} has counted {}",
-        names.get(report.role).copied().unwrap_or("a role"),
-        report.counted.sampled.ops
-    ))
+    let (name, ops) = (names[report.role], report.counted.sampled.ops);
+    Some(format!("the samples have {sampled} operations, of which {name} has counted {ops}"))
 }
 
 /// Bytes, or messages of at most 32 bytes, that the buffers of a stream may hold when its sender begins to count.
@@ -202,16 +188,11 @@ fn overspent(case: &Prepared, measured: &Measured) -> Option<String> {
     let spent = Spent::of(case, measured)?;
     let names = case.role_names();
     let over = |who: &str, cpu_ns: f64, why: &str| {
-        (cpu_ns > spent.room_ns()).then(|| {
-            format!(
-                "{who} used {cpu_ns:.0} ns of CPU time for an operation that is said to take {:.0} ns{why}",
-                spent.ns_per_op()
-            )
-        })
+        let op_ns = spent.ns_per_op();
+        let said = format!("for an operation that is said to take {op_ns:.0} ns{why}");
+        (cpu_ns > spent.room_ns()).then(|| format!("{who} used {cpu_ns:.0} ns of CPU time {said}"))
     };
-    let each = |report: &RoleReport| {
-        over(names.get(report.role).copied().unwrap_or("a role"), cpu_ns_per_op(report), "")
-    };
+    let each = |report: &RoleReport| over(names[report.role], cpu_ns_per_op(report), "");
     measured.roles.iter().find_map(each).or_else(|| {
         let all_ns = measured.roles.iter().map(cpu_ns_per_op).sum();
         over("all roles together", all_ns, ", on one CPU").filter(|_| case.params.same_cpu())
@@ -234,8 +215,9 @@ fn awake(case: &Prepared, measured: &Measured) -> Option<String> {
         return None;
     }
     let spent = Spent::of(case, measured).filter(|spent| spent.ops >= ENOUGH_OPS)?;
-    let switches_of =
-        |report: &RoleReport| report.counted.voluntary_switches as f64 / report.counted.ops.max(1) as f64;
+    let switches_of = |report: &RoleReport| {
+        report.counted.task.voluntary_switches as f64 / report.counted.ops.max(1) as f64
+    };
     let switches: f64 = measured.roles.iter().map(switches_of).sum();
     let cpu_ns: f64 = measured.roles.iter().map(cpu_ns_per_op).sum();
     let cpus = if case.params.same_cpu() { 1.0 } else { measured.roles.len() as f64 };

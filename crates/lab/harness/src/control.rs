@@ -13,29 +13,15 @@ use serde::de::DeserializeOwned;
 const FDS_PER_MESSAGE: usize = 200;
 
 /// Sends a value, and descriptors that go with it.
-///
-/// # Errors
-/// The peer is gone, or the kernel refuses memory or a descriptor.
 pub(crate) fn send(socket: BorrowedFd<'_>, value: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(value).expect("a message is plain data");
     let mut file = File::from(memory::memfd("weighbridge-message", 0)?);
     file.write_all(&text)?;
     socket::send_with_fds(socket, &[0], &[file.as_fd()])?;
-    send_fds(socket, fds)
-}
-
-/// Sends descriptors, of which the other side knows the number.
-///
-/// # Errors
-/// The peer is gone.
-fn send_fds(socket: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     fds.chunks(FDS_PER_MESSAGE).try_for_each(|fds| Ok(socket::send_with_fds(socket, &[0], fds)?))
 }
 
 /// Receives a value; `None` when the other side has closed its end without one.
-///
-/// # Errors
-/// The kernel refuses a descriptor, or what came is no such value.
 pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<T>> {
     let (len, fds) = socket::recv_with_fds(socket, &mut [0], 1)?;
     if len == 0 {
@@ -48,10 +34,6 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
     serde_json::from_slice(&text).map(Some).map_err(io::Error::other)
 }
 
-/// Receives `count` descriptors.
-///
-/// # Errors
-/// The other side is gone, or the kernel refuses a descriptor.
 pub(crate) fn receive_fds(socket: BorrowedFd<'_>, count: usize) -> io::Result<Vec<OwnedFd>> {
     let mut fds = Vec::with_capacity(count);
     while fds.len() < count {

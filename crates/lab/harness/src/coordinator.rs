@@ -25,7 +25,6 @@ use crate::marks::RoleMarks;
 use crate::peer::RoleReport;
 use crate::planner::Timing;
 use crate::shared::Sample;
-use running::Finished;
 use starting::NotStarted;
 
 /// How long the coordinator waits before it calls a run a failure.
@@ -215,7 +214,11 @@ impl<'a> Coordinator<'a> {
 
     /// [`run`](Coordinator::run) with peers that are started otherwise.
     pub fn run_from(&mut self, case: &Prepared, start: &PeerStart, timing: Timing) -> Outcome {
-        self.run_alone(case, start, timing)
+        match self.run_parties(&[(case, start)], timing, None) {
+            SetOutcome::Measured(mut measured) => Outcome::Measured(Box::new(measured.remove(0))),
+            SetOutcome::Failed { step, why, .. } => Outcome::Failed { step, why },
+            SetOutcome::Interrupted => Outcome::Interrupted,
+        }
     }
 
     /// What each role calls for an operation, counted by a tracer in a short run whose figure means nothing.
@@ -223,7 +226,7 @@ impl<'a> Coordinator<'a> {
         if case.params.choice::<Peers>() == Peers::Thread {
             return Counted::Threads;
         }
-        match self.run_alone(case, &PeerStart { traced: true, ..start.clone() }, TRACED) {
+        match self.run_from(case, &PeerStart { traced: true, ..start.clone() }, TRACED) {
             Outcome::Measured(measured) => {
                 Counted::Calls(calls::per_op(case, &measured.roles, &measured.system_calls))
             }
@@ -234,27 +237,16 @@ impl<'a> Coordinator<'a> {
 
     /// A short run whose roles note what they do with each message; its figure means nothing.
     pub fn run_marked(&mut self, case: &Prepared, start: &PeerStart) -> Outcome {
-        self.run_alone(case, &PeerStart { marked: true, ..start.clone() }, MARKED)
+        self.run_from(case, &PeerStart { marked: true, ..start.clone() }, MARKED)
     }
 
     /// The same run without marks, for what the marks cost.
     pub fn run_unmarked(&mut self, case: &Prepared, start: &PeerStart) -> Outcome {
-        self.run_alone(case, start, MARKED)
-    }
-
-    fn run_alone(&mut self, case: &Prepared, start: &PeerStart, timing: Timing) -> Outcome {
-        match self.run_parties(&[(case, start)], timing, None) {
-            Finished::Measured(mut measured) => Outcome::Measured(Box::new(measured.remove(0))),
-            Finished::Failed { step, why, .. } => Outcome::Failed { step, why },
-            Finished::Interrupted => Outcome::Interrupted,
-        }
+        self.run_from(case, start, MARKED)
     }
 
     /// Measures several cases that take turns in slices, once, with fresh peers; see [`crate::duet`]. The result has one
     /// entry for each case, in their order.
-    ///
-    /// # Panics
-    /// If there are fewer than two cases, or more than [`MAX_PARTIES`].
     pub fn run_set(&mut self, cases: &[&Prepared], timing: Timing, slices: SliceTiming) -> SetOutcome {
         let as_it_is = PeerStart::default();
         let cases: Vec<_> = cases.iter().map(|case| (*case, &as_it_is)).collect();
@@ -262,9 +254,6 @@ impl<'a> Coordinator<'a> {
     }
 
     /// [`run_set`](Coordinator::run_set) with peers that are started otherwise, those of each case in its own way.
-    ///
-    /// # Panics
-    /// As [`run_set`](Coordinator::run_set).
     pub fn run_set_from(
         &mut self,
         cases: &[(&Prepared, &PeerStart)],
@@ -272,11 +261,7 @@ impl<'a> Coordinator<'a> {
         slices: SliceTiming,
     ) -> SetOutcome {
         assert!((2..=MAX_PARTIES).contains(&cases.len()), "a set of {} parties", cases.len());
-        match self.run_parties(cases, timing, Some(slices)) {
-            Finished::Measured(measured) => SetOutcome::Measured(measured),
-            Finished::Failed { party, step, why } => SetOutcome::Failed { party, step, why },
-            Finished::Interrupted => SetOutcome::Interrupted,
-        }
+        self.run_parties(cases, timing, Some(slices))
     }
 
     fn run_parties(
@@ -284,12 +269,12 @@ impl<'a> Coordinator<'a> {
         cases: &[(&Prepared, &PeerStart)],
         timing: Timing,
         slices: Option<SliceTiming>,
-    ) -> Finished {
+    ) -> SetOutcome {
         let began = Instant::now();
         match self.start(cases, timing, slices) {
             Ok(running) => running.finish(self.interrupt, began),
             Err(NotStarted { party, error }) => {
-                Finished::Failed { party, step: "plan".into(), why: error.to_string() }
+                SetOutcome::Failed { party, step: "plan".into(), why: error.to_string() }
             }
         }
     }
@@ -302,12 +287,13 @@ mod tests {
     #[test]
     fn a_large_payload_and_many_roles_have_more_time_and_a_small_payload_has_not() {
         let usual = Deadlines::default();
-        assert!(usual.for_case(4096, 2).setup < usual.setup + Duration::from_millis(101));
-        let large = usual.for_case(1 << 30, 2);
-        assert!(large.setup > usual.setup + Duration::from_secs(60), "{large:?}");
-        assert!(large.run > usual.run + Duration::from_secs(60), "{large:?}");
-        assert!(usual.for_case(1, 512).run > usual.run + Duration::from_secs(20));
-        assert_eq!(large.grace, usual.grace, "a peer that is dead is dead");
+        for (bytes, roles, least, most) in [(4096, 2, 0, 1), (1 << 30, 2, 60, 100), (1, 512, 20, 30)] {
+            let of = usual.for_case(bytes, roles);
+            for more in [of.setup - usual.setup, of.run - usual.run] {
+                assert!((least..most).contains(&more.as_secs()), "{bytes} bytes, {roles} roles: {of:?}");
+            }
+            assert_eq!(of.grace, usual.grace, "a peer that is dead is dead");
+        }
         let _ = usual.for_case(usize::MAX, 2);
     }
 }

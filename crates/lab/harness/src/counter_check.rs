@@ -3,7 +3,7 @@
 //! A violation does not delete a number. It stands beside it and says why the number may not mean what its name says.
 
 use weighbridge_record::{CaseId, PerOp, RoleCalls, Run, SystemCalls};
-use weighbridge_stats as stats;
+use weighbridge_stats::{self as stats, Interval};
 
 use crate::contract::{Caps, Prepared};
 use crate::params::{Touch, Wait};
@@ -39,20 +39,17 @@ fn without_strays(per_op: &PerOp, ops: f64) -> PerOp {
 pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let caps = case.target.caps;
     let params = &case.params;
-    let mut anomalies = Vec::new();
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
+    let mut anomalies = Vec::new();
     if case.pattern.id == "roundtrip" && params.same_cpu() && params.wait != Wait::Spin {
         let per_hop = switches / 2.0;
-        let is_one_piece = params.payload_bytes <= ONE_PIECE_BYTES;
+        let said = format!("{per_hop:.2} context switches per hop on one CPU");
         if per_hop < 0.9 {
+            anomalies.push(format!("{said}; a round trip needs one for each hop"));
+        } else if per_hop > 1.5 && params.payload_bytes <= ONE_PIECE_BYTES {
             anomalies.push(format!(
-                "{per_hop:.2} context switches per hop on one CPU; a round trip needs one for each hop"
-            ));
-        } else if per_hop > 1.5 && is_one_piece {
-            anomalies.push(format!(
-                "{per_hop:.2} context switches per hop on one CPU, where one suffices: \
-                 the scheduler runs the sender again before the receiver, the receiver is woken for nothing, \
-                 or it gets the message in several pieces"
+                "{said}, where one suffices: the scheduler runs the sender again before the receiver, the receiver is woken for \
+                 nothing, or it gets the message in several pieces"
             ));
         }
     }
@@ -88,17 +85,13 @@ impl Quiet {
 
     /// Anomalies in the counts of an operation, given the page faults that it takes where that number is known.
     pub fn check(self, per_op: &PerOp, faults: Option<f64>) -> Vec<String> {
-        let mut anomalies = Vec::new();
-        if self.switches && per_op.voluntary_switches > 0.001 {
-            anomalies.push(format!(
-                "{:.3} voluntary context switches per operation, which has nothing to wait for",
-                per_op.voluntary_switches
-            ));
-        }
-        if let Some(faults) = faults.filter(|_| self.faults) {
-            anomalies.extend(faulted_unlike(per_op.minor_faults, faults));
-        }
-        anomalies
+        let switches = per_op.voluntary_switches;
+        let switched = (self.switches && switches > 0.001).then(|| {
+            format!("{switches:.3} voluntary context switches per operation, which has nothing to wait for")
+        });
+        let faults = faults.filter(|_| self.faults);
+        let faulted = faults.and_then(|faults| faulted_unlike(per_op.minor_faults, faults));
+        switched.into_iter().chain(faulted).collect()
     }
 }
 
@@ -132,13 +125,9 @@ pub fn waits_otherwise(case: &Prepared, calls: &SystemCalls) -> Option<String> {
     }
     let of_role = |role: &RoleCalls| names.iter().filter_map(|name| role.calls.get(*name)).sum::<f64>();
     let all: f64 = calls.roles.iter().map(of_role).sum();
-    (all < LEAST).then(|| {
-        format!(
-            "{all:.3} calls of {} per operation: the roles do not wait in the way that the case says, wait={}",
-            names.join(" or "),
-            case.params.wait.name()
-        )
-    })
+    let (names, wait) = (names.join(" or "), case.params.wait.name());
+    let why = "the roles do not wait in the way that the case says";
+    (all < LEAST).then(|| format!("{all:.3} calls of {names} per operation: {why}, wait={wait}"))
 }
 
 /// From this size on a round trip is compared with a memory copy.
@@ -151,18 +140,14 @@ const KERNEL_COPY_TOLERANCE: f64 = 2.0;
 
 /// Anomalies of one run. `copy_bytes_per_s` is what a plain memory copy reached in the receiver, where that was tried.
 pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<String> {
-    let mut flags = Vec::new();
-    flags.extend(copy_bytes_per_s.and_then(|copy| faster_than_a_copy(case, run.value, copy)));
+    let mut flags =
+        Vec::from_iter(copy_bytes_per_s.and_then(|copy| faster_than_a_copy(case, run.value, copy)));
     if let Some(switches @ 1..) = run.noise.coordinator_switches {
         flags.push(format!("anomaly: the coordinator woke {switches} times in the timed part"));
     }
-    if case.pattern.id != "stream" {
-        return flags;
-    }
-    let (sent, received) = (&run.roles[0], &run.roles[1]);
-    if case.target.caps.has(Caps::LOSSY) && sent.ops > 0 {
+    if case.pattern.id == "stream" && case.target.caps.has(Caps::LOSSY) && run.roles[0].ops > 0 {
         // The sender begins and ends to count a chunk away from the receiver, so a small surplus is no loss.
-        let lost = 1.0 - received.ops as f64 / sent.ops as f64;
+        let lost = 1.0 - run.roles[1].ops as f64 / run.roles[0].ops as f64;
         if lost > 0.02 {
             flags.push(format!("lost: {:.1} % of the messages offered", lost * 100.0));
         }
@@ -175,26 +160,21 @@ pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<S
 fn faster_than_a_copy(case: &Prepared, value: f64, copy_rate: f64) -> Option<String> {
     let params = &case.params;
     let is_touched = params.touch == Touch::All;
-    let ends = match case.pattern.id {
-        "stream" if is_touched || !case.target.caps.has(Caps::ZERO_COPY) => "the receiver",
-        "roundtrip" if !case.target.caps.has(Caps::ZERO_COPY) => "the client",
-        _ => return None,
-    };
-    let (rate, path) = match case.pattern.id {
-        "stream" => (value, ""),
+    let copies = !case.target.caps.has(Caps::ZERO_COPY);
+    let (ends, rate, path) = match case.pattern.id {
+        "stream" if is_touched || copies => ("the receiver", value, ""),
         // One message after the other; the reply may be empty.
-        _ => {
+        "roundtrip" if copies => {
             let messages = if params.axis("direction") == "request" { 1.0 } else { 2.0 };
-            (messages * params.payload_bytes as f64 * 1e9 / value, " on the way of each message")
+            let rate = messages * params.payload_bytes as f64 * 1e9 / value;
+            ("the client", rate, " on the way of each message")
         }
+        _ => return None,
     };
     let tolerance = if is_touched { COPY_TOLERANCE } else { KERNEL_COPY_TOLERANCE };
     (params.payload_bytes > 0 && rate > tolerance * copy_rate).then(|| {
-        format!(
-            "anomaly: {:.2} GB/s{path} is more than {tolerance} times the {:.2} GB/s of a memory copy of this size in {ends}",
-            rate / 1e9,
-            copy_rate / 1e9
-        )
+        let [rate, copy] = [rate, copy_rate].map(|rate| format!("{:.2} GB/s", rate / 1e9));
+        format!("anomaly: {rate}{path} is more than {tolerance} times the {copy} of a memory copy of this size in {ends}")
     })
 }
 
@@ -238,15 +218,11 @@ pub fn expensive_harness(case: &Prepared, cost_ns: f64, clock_read_ns: f64) -> O
 /// Do two cases differ that are the same kernel code under two names? `pairs` are their values in the same rounds.
 pub fn disagree(of: &CaseId, equivalent: &CaseId, pairs: &[(f64, f64)]) -> Option<String> {
     let ratio = stats::paired_ratio(pairs, 0.95);
-    let interval = ratio.interval?;
-    let disagree = interval.low > 1.1 || interval.high < 1.0 / 1.1;
-    disagree.then(|| {
+    let Interval { low, high, .. } = ratio.interval?;
+    (low > 1.1 || high < 1.0 / 1.1).then(|| {
+        let (variant, times) = (of.variant(), ratio.median);
         format!(
-            "{} is the same code in the kernel as {equivalent}, but gives {:.2} times its value (interval {:.2}–{:.2})",
-            of.variant(),
-            ratio.median,
-            interval.low,
-            interval.high
+            "{variant} is the same code in the kernel as {equivalent}, but gives {times:.2} times its value (interval {low:.2}–{high:.2})"
         )
     })
 }
@@ -256,67 +232,53 @@ mod tests {
     use super::*;
     use crate::testing::case;
 
-    const MANY: f64 = 1e6;
-
-    fn counts(switches: f64, faults: f64) -> PerOp {
-        PerOp { voluntary_switches: switches, minor_faults: faults, ..PerOp::default() }
+    /// What is said of counts per operation in a run of so many operations.
+    fn said(id: &str, cpus: &[u32], [switches, faults, ops]: [f64; 3]) -> Vec<String> {
+        let counts = PerOp { voluntary_switches: switches, minor_faults: faults, ..PerOp::default() };
+        check(&case(id, cpus), &counts, ops)
     }
 
     #[test]
-    fn a_round_trip_on_one_cpu_switches_about_once_per_hop() {
-        let pipe = case("roundtrip/pipe/1/same-cpu", &[0, 0]);
-        assert_eq!(check(&pipe, &counts(2.0, 0.0), MANY), [] as [&str; 0]);
-        let few = check(&pipe, &counts(0.66, 0.0), MANY);
-        assert!(few[0].contains("0.33 context switches per hop"), "three loop turns per wake-up: {few:?}");
-        let many = check(&pipe, &counts(4.0, 0.0), MANY);
-        assert!(many[0].contains("2.00 context switches per hop"), "{many:?}");
-        let large = case("roundtrip/pipe/1048576/same-cpu", &[0, 0]);
-        assert_eq!(check(&large, &counts(60.0, 0.0), MANY), [] as [&str; 0], "many pieces, many switches");
+    fn switches_and_faults_that_do_not_belong_to_an_operation_are_said() {
+        const MANY: f64 = 1e6;
+        for (id, cpus, counts, words) in [
+            ("roundtrip/pipe/1/same-cpu", [0, 0], [2.0, 0.0, MANY], None),
+            // Three loop turns per wake-up.
+            ("roundtrip/pipe/1/same-cpu", [0, 0], [0.66, 0.0, MANY], Some("0.33 context switches per hop")),
+            ("roundtrip/pipe/1/same-cpu", [0, 0], [4.0, 0.0, MANY], Some("2.00 context switches per hop")),
+            // Many pieces, many switches.
+            ("roundtrip/pipe/1048576/same-cpu", [0, 0], [60.0, 0.0, MANY], None),
+            ("roundtrip/ring-spin/1/two-cpus", [0, 1], [0.001, 0.0, MANY], None),
+            ("roundtrip/ring-spin/1/two-cpus", [0, 1], [0.5, 0.0, MANY], Some("spin")),
+            ("roundtrip/pipe/4096/same-cpu", [0, 0], [2.0, 1.0, MANY], Some("page faults")),
+            // Each message is mapped anew.
+            ("roundtrip/memfd-pass/4096/same-cpu", [0, 0], [2.0, 1.0, MANY], None),
+            // Two stray faults in forty operations.
+            ("roundtrip/pipe/4194304/two-cpus", [0, 1], [0.0, 0.05, 40.0], None),
+        ] {
+            let found = said(id, &cpus, counts);
+            let is_as_expected =
+                words.map_or(found.is_empty(), |words| found.len() == 1 && found[0].contains(words));
+            assert!(is_as_expected, "{id}, {counts:?}: {found:?}");
+        }
     }
 
     #[test]
     fn who_polls_calls_poll() {
-        let calls = |name: &str| SystemCalls {
-            per_op: 3.0,
-            roles: vec![RoleCalls {
-                role: "client".into(),
-                ops: 100,
-                calls: [(name.to_owned(), 1.0), ("read".to_owned(), 1.0)].into(),
-            }],
+        let said = |wait: &str, name: &str| {
+            let calls = [(name.to_owned(), 1.0), ("read".to_owned(), 1.0)].into();
+            let calls = SystemCalls {
+                per_op: 3.0,
+                roles: vec![RoleCalls { role: "client".into(), ops: 100, calls }],
+            };
+            waits_otherwise(&case(&format!("roundtrip/pipe/1/same-cpu/wait={wait}"), &[0, 0]), &calls)
         };
         for (wait, name) in [("poll", "ppoll"), ("epoll", "epoll_wait"), ("uring", "io_uring_enter")] {
-            let case = case(&format!("roundtrip/pipe/1/same-cpu/wait={wait}"), &[0, 0]);
-            assert_eq!(waits_otherwise(&case, &calls(name)), None, "{wait}");
-            let why =
-                waits_otherwise(&case, &calls("futex")).unwrap_or_else(|| panic!("{wait} is taken on trust"));
+            assert_eq!(said(wait, name), None, "{wait}");
+            let why = said(wait, "futex").unwrap_or_else(|| panic!("{wait} is taken on trust"));
             assert!(why.contains(&format!("wait={wait}")) && why.contains(name), "{why}");
         }
-        assert_eq!(waits_otherwise(&case("roundtrip/pipe/1/same-cpu", &[0, 0]), &calls("futex")), None);
-    }
-
-    #[test]
-    fn who_spins_does_not_switch() {
-        let ring = case("roundtrip/ring-spin/1/two-cpus", &[0, 1]);
-        assert_eq!(check(&ring, &counts(0.001, 0.0), MANY), [] as [&str; 0]);
-        assert!(check(&ring, &counts(0.5, 0.0), MANY)[0].contains("spin"));
-    }
-
-    #[test]
-    fn touched_memory_does_not_fault_unless_messages_are_mapped() {
-        let faults = counts(2.0, 1.0);
-        assert!(
-            check(&case("roundtrip/pipe/4096/same-cpu", &[0, 0]), &faults, MANY)[0].contains("page faults")
-        );
-        assert_eq!(
-            check(&case("roundtrip/memfd-pass/4096/same-cpu", &[0, 0]), &faults, MANY),
-            [] as [&str; 0]
-        );
-    }
-
-    #[test]
-    fn a_stray_fault_in_a_run_of_few_operations_is_none_of_theirs() {
-        let large = case("roundtrip/pipe/4194304/two-cpus", &[0, 1]);
-        assert_eq!(check(&large, &counts(0.0, 0.05), 40.0), [] as [&str; 0]);
+        assert_eq!(said("block", "futex"), None);
     }
 
     #[test]
@@ -324,43 +286,53 @@ mod tests {
         const COPY: f64 = 10e9;
         let said = |id: &str, value: f64| faster_than_a_copy(&case(id, &[0, 1]), value, COPY);
         for (id, possible, impossible) in [
-            ("stream/pipe/65536/two-cpus", 9e9, 11.5e9),
-            ("stream/ring-spin/65536/two-cpus", 9e9, 11.5e9),
-            ("stream/pipe/65536/two-cpus/touch=none", 11.5e9, 383e9),
-            ("stream/pipe/65536/two-cpus/touch=lines", 11.5e9, 21e9),
-            ("roundtrip/pipe/65536/two-cpus", 14_000.0, 11_000.0),
-            ("roundtrip/pipe/65536/two-cpus/direction=request", 7_000.0, 5_500.0),
-            ("roundtrip/pipe/65536/two-cpus/touch=none", 7_000.0, 6_000.0),
+            ("stream/pipe/65536/two-cpus", 9e9, Some(11.5e9)),
+            ("stream/ring-spin/65536/two-cpus", 9e9, Some(11.5e9)),
+            ("stream/pipe/65536/two-cpus/touch=none", 11.5e9, Some(383e9)),
+            ("stream/pipe/65536/two-cpus/touch=lines", 11.5e9, Some(21e9)),
+            ("roundtrip/pipe/65536/two-cpus", 14_000.0, Some(11_000.0)),
+            ("roundtrip/pipe/65536/two-cpus/direction=request", 7_000.0, Some(5_500.0)),
+            ("roundtrip/pipe/65536/two-cpus/touch=none", 7_000.0, Some(6_000.0)),
+            // Nothing is copied or touched, and another pattern.
+            ("stream/ring-spin/65536/two-cpus/touch=none", 383e9, None),
+            ("solo/memcpy/65536/same-cpu", 383e9, None),
         ] {
             assert_eq!(said(id, possible), None, "{id}");
+            let Some(impossible) = impossible else { continue };
             let why = said(id, impossible).unwrap_or_else(|| panic!("{id}: {impossible} is no anomaly"));
             assert!(why.starts_with("anomaly: ") && why.contains("memory copy"), "{id}: {why}");
         }
-        let in_place = "stream/ring-spin/65536/two-cpus/touch=none";
-        assert_eq!(said(in_place, 383e9), None, "nothing is copied or touched");
-        assert_eq!(said("solo/memcpy/65536/same-cpu", 383e9), None, "another pattern");
     }
 
     #[test]
     fn a_harness_that_reads_a_clock_in_its_loop_is_expensive() {
         const CLOCK_NS: f64 = 26.0;
-        let said = |id: &str, cost_ns: f64| expensive_harness(&case(id, &[0, 1]), cost_ns, CLOCK_NS);
-        for id in ["roundtrip/noop/1/two-cpus", "pingpong/noop/0/two-cpus", "solo/noop/0/same-cpu"] {
-            assert_eq!(said(id, 9.0), None, "{id}");
-            assert!(said(id, 9.0 + CLOCK_NS).unwrap().contains("35.0 ns"), "{id}");
+        for (id, cost_ns, is_expensive) in [
+            ("roundtrip/noop/1/two-cpus", 9.0, false),
+            ("roundtrip/noop/1/two-cpus", 9.0 + CLOCK_NS, true),
+            ("pingpong/noop/0/two-cpus", 9.0, false),
+            ("pingpong/noop/0/two-cpus", 9.0 + CLOCK_NS, true),
+            ("solo/noop/0/same-cpu", 9.0 + CLOCK_NS, true),
+            // Touching takes its time.
+            ("roundtrip/noop/64/two-cpus", 50.0, false),
+            ("roundtrip/noop/65536/two-cpus", 50_000.0, false),
+            // It is not the harness, or its loop looks at the clock.
+            ("roundtrip/pipe/1/two-cpus", 5000.0, false),
+            ("fan-in/noop/1/two-cpus", 500.0, false),
+        ] {
+            let said = expensive_harness(&case(id, &[0, 1]), cost_ns, CLOCK_NS);
+            assert_eq!(said.is_some(), is_expensive, "{id}, {cost_ns}: {said:?}");
+            assert!(said.is_none_or(|why| why.contains("35.0 ns")), "{id}");
         }
-        assert_eq!(said("roundtrip/noop/64/two-cpus", 50.0), None, "touching takes its time");
-        assert_eq!(said("roundtrip/noop/65536/two-cpus", 50_000.0), None, "mostly touching");
-        assert_eq!(said("roundtrip/pipe/1/two-cpus", 5000.0), None, "not the harness");
-        assert_eq!(said("fan-in/noop/1/two-cpus", 500.0), None, "its loop looks at the clock");
     }
 
     #[test]
     fn the_same_kernel_code_under_two_names_must_agree() {
         let [id, equivalent] =
             ["roundtrip/fifo/1/same-cpu", "roundtrip/pipe/1/same-cpu"].map(|id| id.parse().unwrap());
-        assert_eq!(disagree(&id, &equivalent, &[(100.0, 103.0); 6]), None);
-        assert!(disagree(&id, &equivalent, &[(100.0, 130.0); 6]).unwrap().contains("1.30 times"));
-        assert_eq!(disagree(&id, &equivalent, &[(100.0, 130.0); 5]), None, "no interval below six pairs");
+        let said = |value, pairs| disagree(&id, &equivalent, &vec![(100.0, value); pairs]);
+        assert_eq!(said(103.0, 6), None);
+        assert!(said(130.0, 6).unwrap().contains("1.30 times"));
+        assert_eq!(said(130.0, 5), None, "no interval below six pairs");
     }
 }

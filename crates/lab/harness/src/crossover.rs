@@ -5,7 +5,7 @@
 //! medians of their runs, which were made in turn. What the search comes to is worked out from the record, where the
 //! report says it.
 
-use std::fmt;
+use std::collections::BTreeSet;
 use std::io;
 use std::time::Instant;
 
@@ -37,14 +37,9 @@ impl Search {
     /// A search for each pattern and placement in which both mechanisms were measured and their curves cross.
     pub fn all(first: &str, second: &str, measured: &[Summary]) -> Vec<Search> {
         let kinds = |mechanism: &str| -> Vec<CaseId> {
-            let mut kinds: Vec<CaseId> = Vec::new();
             let of = measured.iter().map(|summary| &summary.case).filter(|id| id.mechanism == mechanism);
-            for kind in of.map(|id| with_size(id, 0)) {
-                if !kinds.contains(&kind) {
-                    kinds.push(kind);
-                }
-            }
-            kinds
+            let mut seen = BTreeSet::new();
+            of.map(|id| with_size(id, 0)).filter(|kind| seen.insert(kind.clone())).collect()
         };
         let seconds = kinds(second);
         let partner = |id: &CaseId| {
@@ -57,22 +52,19 @@ impl Search {
     /// curves cross for the last time among the sizes at which both were measured; `None` where they do not.
     pub fn between(first: &CaseId, second: &CaseId, measured: &[Summary]) -> Option<Search> {
         let points = |kind: &CaseId| -> Vec<(f64, f64)> {
-            let of_kind = measured.iter().filter(|summary| with_size(&summary.case, 0) == with_size(kind, 0));
-            of_kind
-                .filter(|summary| summary.case.payload_bytes > 0 && summary.median > 0.0)
-                .map(|summary| (summary.case.payload_bytes as f64, summary.median))
-                .collect()
+            let is_point = |summary: &&Summary| {
+                with_size(&summary.case, 0) == *kind && summary.case.payload_bytes > 0 && summary.median > 0.0
+            };
+            let point = |summary: &Summary| (summary.case.payload_bytes as f64, summary.median);
+            measured.iter().filter(is_point).map(point).collect()
         };
-        let (of_first, of_second) = (points(first), points(second));
+        let (of_first, of_second) = (points(&with_size(first, 0)), points(&with_size(second, 0)));
         if of_first.is_empty() || of_second.is_empty() {
             return None;
         }
         let crossing = *CostCurve::new(&of_first).crossovers(&CostCurve::new(&of_second)).last()?;
-        let common = of_first
-            .iter()
-            .map(|point| point.0)
-            .filter(|size| of_second.iter().any(|other| other.0 == *size));
-        let common: Vec<f64> = common.collect();
+        let is_common = |size: &f64| of_second.iter().any(|other| other.0 == *size);
+        let common: Vec<f64> = of_first.iter().map(|point| point.0).filter(is_common).collect();
         let low = common.iter().copied().filter(|size| *size <= crossing.size).reduce(f64::max)?;
         let high = common.iter().copied().filter(|size| *size > low).reduce(f64::min)?;
         Some(Search {
@@ -111,12 +103,6 @@ pub struct Listener<'a> {
     next_round: u32,
 }
 
-impl fmt::Debug for Listener<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener").field("next_round", &self.next_round).finish_non_exhaustive()
-    }
-}
-
 impl<'a> Listener<'a> {
     /// Passes on to `to`. Rounds are counted from `first_round`.
     pub fn new(to: &'a mut dyn Sink, first_round: u32) -> Listener<'a> {
@@ -146,9 +132,6 @@ impl Sink for Listener<'_> {
 
 /// Goes on with all searches, a step of each at a time, until each has ended, none can go on, or the budget is used up. The
 /// first step begins with round `settings.first_round`.
-///
-/// # Errors
-/// Those of `sink`.
 pub fn run<'c>(
     mut searches: Vec<Search>,
     host: &Host,
@@ -160,13 +143,11 @@ pub fn run<'c>(
     let began = Instant::now();
     let mut first_round = settings.first_round;
     loop {
+        let searching = searches.iter().enumerate();
         let steps: Vec<(usize, [CaseId; 2])> =
-            searches.iter().enumerate().filter_map(|(index, search)| Some((index, search.next()?))).collect();
-        let cases: Vec<Prepared> = steps
-            .iter()
-            .flat_map(|(_, pair)| pair)
-            .filter_map(|id| catalogue::prepare(id, host).ok())
-            .collect();
+            searching.filter_map(|(index, search)| Some((index, search.next()?))).collect();
+        let ids = steps.iter().flat_map(|(_, pair)| pair);
+        let cases: Vec<Prepared> = ids.filter_map(|id| catalogue::prepare(id, host).ok()).collect();
         let max_runs = RUNS.min(settings.max_runs);
         let budget = settings.budget.saturating_sub(began.elapsed());
         if cases.is_empty() || budget < expected_run(settings.timing) * (cases.len() * max_runs) as u32 {
@@ -177,11 +158,10 @@ pub fn run<'c>(
         let ended = Session::new(settings, coordinator(), interrupt, cases).run(&mut listener)?;
         let (summaries, next_round) = listener.heard();
         first_round = next_round;
-        let cost_of =
-            |id: &CaseId| summaries.iter().find(|summary| summary.case == *id).map(|summary| summary.median);
+        let cost_of = |id: &CaseId| Some(summaries.iter().find(|summary| summary.case == *id)?.median);
         let mut is_stuck = true;
-        for (index, [first, second]) in &steps {
-            if let (Some(first), Some(second)) = (cost_of(first), cost_of(second)) {
+        for (index, pair) in &steps {
+            if let [Some(first), Some(second)] = pair.each_ref().map(cost_of) {
                 searches[*index].tell(first, second);
                 is_stuck = false;
             }
@@ -194,58 +174,4 @@ pub fn run<'c>(
 
 fn with_size(id: &CaseId, payload_bytes: u64) -> CaseId {
     CaseId { payload_bytes, ..id.clone() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn summary(id: &CaseId, median: f64) -> Summary {
-        Summary::new(id.clone(), "ns/roundtrip", 6, median)
-    }
-
-    /// A copy that costs 1,000 ns and a nanosecond a byte, and a file that costs 50,000 ns whatever its size.
-    fn cost(id: &CaseId) -> f64 {
-        if id.mechanism == "memfd-pass" { 50_000.0 } else { 1_000.0 + id.payload_bytes as f64 }
-    }
-
-    #[test]
-    fn the_charts_are_searched_in_both_placements_and_the_steps_end_around_the_crossing() {
-        let case = |mechanism, power, place| CaseId::new("roundtrip", mechanism, 1u64 << power, place);
-        let sizes = (0..=22).flat_map(|power| ["same-cpu", "two-cpus"].map(|place| (power, place)));
-        let both =
-            |(power, place)| ["causeway-sw", "memfd-pass"].map(|mechanism| case(mechanism, power, place));
-        let summaries: Vec<Summary> = sizes.flat_map(both).map(|id| summary(&id, cost(&id))).collect();
-        let mut searches = Search::all("causeway-sw", "memfd-pass", &summaries);
-        assert_eq!(searches.len(), 2);
-        for search in &mut searches {
-            assert_eq!(search.bracket(), (32_768, 65_536));
-            let mut steps = 0;
-            while let Some([first, second]) = search.next() {
-                search.tell(cost(&first), cost(&second));
-                steps += 1;
-            }
-            let (low, high) = search.bracket();
-            assert!(low <= 49_000 && 49_000 <= high && high - low <= low / 33 + 1, "{low} {high}");
-            assert!(steps <= 6, "{steps} steps");
-        }
-    }
-
-    #[test]
-    fn curves_that_do_not_cross_are_not_searched() {
-        let cases = [
-            ("causeway-sw", 1, 5.0),
-            ("causeway-sw", 2, 6.0),
-            ("memfd-pass", 1, 7.0),
-            ("memfd-pass", 2, 7.0),
-        ];
-        let summaries: Vec<Summary> = cases
-            .iter()
-            .map(|(mechanism, bytes, cost)| {
-                summary(&CaseId::new("roundtrip", mechanism, *bytes, "free"), *cost)
-            })
-            .collect();
-        assert!(Search::all("causeway-sw", "memfd-pass", &summaries).is_empty());
-        assert!(Search::all("causeway-sw", "memfd-pass", &[]).is_empty());
-    }
 }

@@ -6,6 +6,8 @@ use causeway_os::sched;
 use weighbridge_probe::namespace;
 use weighbridge_probe::topology::Topology;
 
+use crate::params::CaseParams;
+
 /// What is known about this machine.
 #[derive(Debug)]
 pub struct Host {
@@ -24,12 +26,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// Looks at the machine. Pins the calling thread to where it already may run, to learn whether that is allowed, and
-    /// gives it an IPC namespace of its own where it may have one, so that no queue outlives this program, whatever kills
-    /// it. Call it before other threads are started: a namespace belongs to a thread and those that it starts.
-    ///
-    /// # Errors
-    /// Neither the CPUs nor the affinity of this process can be read.
+    /// Looks at the machine. Pins the calling thread to where it already may run, to learn whether that is allowed, and gives it an IPC
+    /// namespace of its own where it may have one, so that no queue outlives this program, whatever kills it. Call it before other threads are
+    /// started: a namespace belongs to a thread and those that it starts.
     pub fn look() -> causeway_os::Result<Host> {
         let allowed_cpus = sched::allowed_cpus()?;
         let pin_refused = sched::pin(&allowed_cpus).err().map(|error| error.to_string());
@@ -51,6 +50,12 @@ impl Host {
             uring_refused,
             has_private_ipc: namespace::private_ipc().is_ok(),
         })
+    }
+
+    /// The CPUs that roles of a case run on.
+    pub fn cpus_of<'a>(&'a self, params: &'a CaseParams) -> impl Iterator<Item = u32> + 'a {
+        let cpus = if params.cpus.is_empty() { &self.measured_cpus } else { &params.cpus };
+        cpus.iter().copied()
     }
 
     /// A number under `/proc/sys`, by its path there.

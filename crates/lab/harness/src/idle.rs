@@ -5,6 +5,7 @@
 //! `SCHED_IDLE`: whatever wakes up takes the CPU from it at once. It runs until the run is over and dies with the coordinator,
 //! however that ends.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::hint;
 use std::io;
@@ -20,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use crate::control;
 use crate::peer::{self, Order};
 
-/// What a spinner says before it spins.
 #[derive(Debug, Serialize, Deserialize)]
 struct Spinning {
     policy: String,
@@ -45,13 +45,12 @@ pub(crate) fn spin(cpu: u32, control: BorrowedFd<'_>) -> io::Result<Infallible> 
     }
 }
 
-/// The spinners of a run. Dropping them ends them.
 #[derive(Debug, Default)]
 pub(crate) struct Spinners(Vec<(u32, Child)>);
 
 impl Spinners {
     /// Starts one on each of these CPUs, and returns when all of them spin. `program` hands over to [`peer::main`].
-    pub(crate) fn start(program: &Path, cpus: &[u32]) -> io::Result<Spinners> {
+    pub(crate) fn start(program: &Path, cpus: &BTreeSet<u32>) -> io::Result<Spinners> {
         let mut spinners = Spinners::default();
         for cpu in cpus {
             let (control, theirs) = socket::seqpacket_pair()?;
@@ -64,13 +63,11 @@ impl Spinners {
         Ok(spinners)
     }
 
-    /// Fails if one of them has ended.
     pub(crate) fn check(&self) -> io::Result<()> {
         for (cpu, child) in &self.0 {
             if child.has_exited()? {
-                return Err(io::Error::other(format!(
-                    "the spinner on CPU {cpu} has ended; the case says idle=busy"
-                )));
+                let why = format!("the spinner on CPU {cpu} has ended; the case says idle=busy");
+                return Err(io::Error::other(why));
             }
         }
         Ok(())

@@ -15,9 +15,6 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Takes SIGINT, SIGTERM and SIGHUP over. Call it before any thread is started.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn install() -> io::Result<Interrupt> {
         let signals = process::block_signals(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
         Ok(Interrupt { signals, is_taken: Cell::new(false) })
@@ -29,9 +26,6 @@ impl Interrupt {
     }
 
     /// Takes the signal; from then on it has come.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn take(&self) -> io::Result<bool> {
         if !self.is_taken.get() && process::read_signal(&self.signals)?.is_some() {
             self.is_taken.set(true);

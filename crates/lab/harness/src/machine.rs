@@ -10,6 +10,7 @@ use std::path::Path;
 use causeway_os::{clock, limits};
 use weighbridge_probe::counters::Events;
 use weighbridge_probe::dmi::{self, Module, Modules};
+use weighbridge_probe::topology::{self, Place, Topology};
 use weighbridge_record as record;
 
 use crate::host::{self, Host};
@@ -74,6 +75,20 @@ pub fn describe(host: &Host) -> record::Machine {
     };
     let virtualisation = virtualisation(&cpuinfo);
     let dram = Modules::read();
+    let Topology { cpus, caches, nodes } = &host.topology;
+    let cpu =
+        |&Place { cpu, core, package, llc, node }: &Place| record::Cpu { cpu, core, package, llc, node };
+    let cache = |cache: &topology::Cache| record::Cache {
+        level: cache.level,
+        r#type: cache.kind.to_string(),
+        size_bytes: cache.size_bytes,
+        line_bytes: cache.line_bytes,
+    };
+    let node = |of: &topology::Node| record::Node {
+        node: of.node,
+        cpus: of.cpus.clone(),
+        memory_bytes: of.memory_bytes.unwrap_or(0),
+    };
     record::Machine {
         hostname: text(uname.nodename()),
         kernel: text(uname.release()),
@@ -84,39 +99,9 @@ pub fn describe(host: &Host) -> record::Machine {
         cpu_model: field("model name").unwrap_or_else(|| "unknown".into()),
         microcode: field("microcode"),
         allowed_cpus: host.allowed_cpus.clone(),
-        cpus: host
-            .topology
-            .cpus
-            .iter()
-            .map(|place| record::Cpu {
-                cpu: place.cpu,
-                core: place.core,
-                package: place.package,
-                llc: place.llc,
-                node: place.node,
-            })
-            .collect(),
-        caches: host
-            .topology
-            .caches
-            .iter()
-            .map(|cache| record::Cache {
-                level: cache.level,
-                r#type: cache.kind.to_string(),
-                size_bytes: cache.size_bytes,
-                line_bytes: cache.line_bytes,
-            })
-            .collect(),
-        nodes: host
-            .topology
-            .nodes
-            .iter()
-            .map(|node| record::Node {
-                node: node.node,
-                cpus: node.cpus.clone(),
-                memory_bytes: node.memory_bytes.unwrap_or(0),
-            })
-            .collect(),
+        cpus: cpus.iter().map(cpu).collect(),
+        caches: caches.iter().map(cache).collect(),
+        nodes: nodes.iter().map(node).collect(),
         memory_bytes: host::memory_bytes().unwrap_or(0),
         dram: dram.as_ref().ok().map(describe_dram),
         clock: describe_clock(),
@@ -173,9 +158,9 @@ fn dram_missing(dram: &Result<Modules, causeway_os::Error>) -> Option<String> {
                 format!("only root may read {}; run `sudo weighbridge env`", dmi::TABLE)
             }
             io::ErrorKind::NotFound => {
+                let table = dmi::TABLE;
                 format!(
-                    "there is no {}: the firmware, often that of a virtual machine, has no such table",
-                    dmi::TABLE
+                    "there is no {table}: the firmware, often that of a virtual machine, has no such table"
                 )
             }
             _ => error.to_string(),
@@ -208,9 +193,8 @@ fn missing(host: &Host, virtualisation: &str, dram: &Result<Modules, causeway_os
 }
 
 fn virtualisation(cpuinfo: &str) -> String {
-    let is_guest = cpuinfo
-        .lines()
-        .any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"));
+    let is_flag = |line: &str| line.split_whitespace().any(|flag| flag == "hypervisor");
+    let is_guest = cpuinfo.lines().any(|line| line.starts_with("flags") && is_flag(line));
     match (is_guest, read("/sys/class/dmi/id/sys_vendor")) {
         (false, _) => "none".into(),
         (true, Some(vendor)) => vendor,
@@ -239,14 +223,10 @@ fn files(root: &str, paths: &[&str]) -> BTreeMap<String, String> {
 }
 
 fn directory(path: &str) -> BTreeMap<String, String> {
-    let Ok(entries) = fs::read_dir(path) else { return BTreeMap::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            Some((name, read(&entry.path().to_string_lossy())?))
-        })
-        .collect()
+    let entry = |entry: fs::DirEntry| {
+        Some((entry.file_name().to_string_lossy().into_owned(), read(&entry.path().to_string_lossy())?))
+    };
+    fs::read_dir(path).into_iter().flatten().flatten().filter_map(entry).collect()
 }
 
 #[cfg(test)]
@@ -259,25 +239,21 @@ mod tests {
 
     #[test]
     fn the_bandwidth_of_memory_is_told_or_it_is_said_why_not() {
-        let of = |modules: &[Module]| Modules(modules.to_vec());
-        let known = of(&[module("DIMM_A1", Some(3200)), module("DIMM_B1", Some(3200))]);
-        assert_eq!(
-            describe_dram(&known),
-            record::Dram {
-                modules: 2,
-                channels: Some(2),
-                megatransfers_per_s: Some(3200),
-                data_bits: Some(64),
-                bytes_per_s: Some(51.2e9)
-            }
-        );
-        assert_eq!(dram_missing(&Ok(known)), None);
-        let why = |dram| dram_missing(&dram).unwrap();
-        assert!(why(Ok(of(&[module("DIMM 0", Some(3200))]))).contains("which share a channel"));
-        assert!(why(Ok(of(&[module("DIMM_A1", None)]))).contains("configured speed"));
+        let known = Modules(vec![module("DIMM_A1", Some(3200)), module("DIMM_B1", Some(3200))]);
+        let record::Dram { modules, channels, megatransfers_per_s, data_bits, bytes_per_s } =
+            describe_dram(&known);
+        assert_eq!((modules, channels, megatransfers_per_s, data_bits), (2, Some(2), Some(3200), Some(64)));
+        assert_eq!((bytes_per_s, dram_missing(&Ok(known))), (Some(51.2e9), None));
         let error = |kind: io::ErrorKind| Err(causeway_os::Error::new("read", dmi::TABLE, kind));
-        assert!(why(error(io::ErrorKind::PermissionDenied)).contains("`sudo weighbridge env`"));
-        assert!(why(error(io::ErrorKind::NotFound)).contains("there is no /sys/firmware/dmi/tables/DMI"));
-        assert!(why(error(io::ErrorKind::InvalidData)).contains("cannot read"));
+        for (dram, words) in [
+            (Ok(Modules(vec![module("DIMM 0", Some(3200))])), "which share a channel"),
+            (Ok(Modules(vec![module("DIMM_A1", None)])), "configured speed"),
+            (error(io::ErrorKind::PermissionDenied), "`sudo weighbridge env`"),
+            (error(io::ErrorKind::NotFound), "there is no /sys/firmware/dmi/tables/DMI"),
+            (error(io::ErrorKind::InvalidData), "cannot read"),
+        ] {
+            let why = dram_missing(&dram).unwrap();
+            assert!(why.contains(words), "{why}");
+        }
     }
 }

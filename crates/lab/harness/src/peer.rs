@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use weighbridge_probe::counters::{EventSwitch, TaskSwitches};
 use weighbridge_record::CaseId;
 
-use crate::axis;
+use crate::axis::{self, Axis, NICE, SCHED};
 use crate::catalogue;
 use crate::contract::{EndResources, Facts, Target};
 use crate::control;
@@ -33,62 +33,50 @@ use crate::shared::{Shared, Step};
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
 
-/// The version of what coordinator and peers of one run agree on: [`Assignment`], [`Report`], the descriptors that go with them,
-/// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`], [`crate::marks`]), what the roles of a mechanism are handed.
+/// The version of what coordinator and peers of one run agree on: `Assignment`, `Report`, the descriptors that go with them,
+/// the memory that they share (`shared`, `turnstile`, `marks`), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
 pub const PROTOCOL: u32 = 6;
 
 /// What a process that was started as a peer is there for.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Order {
+pub(crate) enum Order {
     /// To play roles.
     Play(Box<Assignment>),
     /// To keep a CPU busy while no role runs on it; see [`idle`].
-    Spin {
-        /// The CPU.
-        cpu: u32,
-    },
+    Spin { cpu: u32 },
 }
 
 /// What a peer is to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Assignment {
-    /// The case.
-    pub case: CaseId,
+pub(crate) struct Assignment {
+    pub(crate) case: CaseId,
     /// CPU of every role; empty when not pinned.
-    pub cpus: Vec<u32>,
+    pub(crate) cpus: Vec<u32>,
     /// Where an unpinned role may run.
-    pub allowed_cpus: Vec<u32>,
+    pub(crate) allowed_cpus: Vec<u32>,
     /// Process id of the coordinator.
-    pub coordinator: u32,
+    pub(crate) coordinator: u32,
     /// Number of roles of the case.
-    pub role_count: usize,
+    pub(crate) role_count: usize,
     /// Roles that this process plays, and what each was handed: number of descriptors, and words.
-    pub roles: Vec<(usize, usize, Vec<u64>)>,
-    /// Length and number of samples.
-    pub timing: Timing,
+    pub(crate) roles: Vec<(usize, usize, Vec<u64>)>,
+    pub(crate) timing: Timing,
     /// Its place in a set whose parties take turns.
-    pub party: Option<Party>,
+    pub(crate) party: Option<Party>,
     /// Number of events that the leading role starts and stops, where the run is observed.
-    pub events: Option<usize>,
+    pub(crate) events: Option<usize>,
     /// Whether the roles note what they do with each message; see [`crate::marks`].
-    pub is_marked: bool,
+    pub(crate) is_marked: bool,
 }
 
 /// What came of it.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Report {
+pub(crate) enum Report {
     /// Each role's counts.
     Done(Vec<RoleReport>),
-    /// What failed, in the words of the error.
-    Failed {
-        /// Index of the role.
-        role: usize,
-        /// The reason, in one sentence.
-        why: String,
-        /// Because its partner was gone: then something else failed first.
-        is_consequence: bool,
-    },
+    /// What failed, in the words of the error; as a consequence where a partner was gone: then something else failed first.
+    Failed { role: usize, why: String, is_consequence: bool },
 }
 
 impl Report {
@@ -139,24 +127,18 @@ pub struct ObservedAuxiliary {
     pub cpus: Vec<u32>,
 }
 
-/// What all peers of a run get.
+/// What all peers of a run get: the memory that they share; in a marked run where they note what they do with each message; of a set
+/// whose parties take turns the turnstile; in an observed run what the leading role starts and stops.
 #[derive(Clone, Copy, Debug)]
-pub struct OfRun<'a> {
-    /// The memory that they share.
-    pub shared: &'a Shared,
-    /// Where they note what they do with each message, in a marked run.
-    pub marks: Option<&'a Marks>,
-    /// Of the set whose parties take turns.
-    pub turnstile: Option<BorrowedFd<'a>>,
-    /// What the leading role starts and stops, in an observed run.
-    pub events: Option<&'a EventSwitch>,
+pub(crate) struct OfRun<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) marks: Option<&'a Marks>,
+    pub(crate) turnstile: Option<BorrowedFd<'a>>,
+    pub(crate) events: Option<&'a EventSwitch>,
 }
 
 /// Sends an assignment and the descriptors that go with it.
-///
-/// # Errors
-/// The error of the system call that failed.
-pub fn send_assignment(
+pub(crate) fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: Assignment,
     of_run: OfRun<'_>,
@@ -168,14 +150,6 @@ pub fn send_assignment(
     let fds = shared.fds().into_iter().chain(marks.map(Marks::fd)).chain(turnstile).chain(events);
     let fds: Vec<_> = fds.chain(of_roles).collect();
     control::send(control, &Order::Play(Box::new(assignment)), &fds)
-}
-
-/// Receives a report; `None` when the peer has closed its end without one.
-///
-/// # Errors
-/// The kernel's, or nonsense instead of a report.
-pub fn receive_report(control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
-    control::receive(control)
 }
 
 /// The whole program when it is started as a peer. `parent` is the coordinator's process id, `control` its socket.
@@ -192,36 +166,27 @@ pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
 
 fn obey(control: BorrowedFd<'_>) -> Report {
     let gone = || io::Error::other("the coordinator is gone");
-    match control::receive(control).and_then(|order| order.ok_or_else(gone)) {
+    let done = match control::receive(control).and_then(|order| order.ok_or_else(gone)) {
         Ok(Order::Play(assignment)) => play(control, *assignment),
-        Ok(Order::Spin { cpu }) => match idle::spin(cpu, control) {
-            Err(error) => Report::failed(0, &error),
-        },
-        Err(error) => Report::failed(0, &error),
-    }
+        Ok(Order::Spin { cpu }) => idle::spin(cpu, control).map(|never| match never {}),
+        Err(error) => Err(error),
+    };
+    done.unwrap_or_else(|error| Report::failed(0, &error))
 }
 
-fn play(control: BorrowedFd<'_>, assignment: Assignment) -> Report {
-    let received = match receive_memory(control, assignment) {
-        Ok(received) => received,
-        Err(error) => return Report::failed(0, &error),
-    };
-    let Received { assignment, memory, resources_by_role } = received;
-    let (target, _, mut params) = match catalogue::resolve(&assignment.case) {
-        Ok(resolved) => resolved,
-        // The coordinator has checked the case, but may be another build of this program.
-        Err(why) => {
-            let why = format!("this build of the program has no case {}: {why}", assignment.case);
-            return Report::failed(0, &io::Error::other(why));
-        }
-    };
+fn play(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result<Report> {
+    let (memory, resources_by_role) = receive_memory(control, &assignment)?;
+    // The coordinator has checked the case, but may be another build of this program.
+    let (target, _, mut params) = catalogue::resolve(&assignment.case).map_err(|why| {
+        io::Error::other(format!("this build of the program has no case {}: {why}", assignment.case))
+    })?;
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
         play_role(role, resources, target, &params, &assignment, &memory)
             .map_err(|error| Report::failed(role, &error))
     };
-    play_all(roles, play).map_or_else(|failed| failed, Report::Done)
+    Ok(play_all(roles, play).map_or_else(|failed| failed, Report::Done))
 }
 
 /// Plays the roles, in threads where there are several. The first failure is told at once: the other roles may wait for
@@ -258,12 +223,6 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
     format!("a defect of this program: it panicked: {said}")
 }
 
-struct Received {
-    assignment: Assignment,
-    memory: Memory,
-    resources_by_role: Vec<EndResources>,
-}
-
 /// What the roles of a process have together; see [`OfRun`].
 struct Memory {
     shared: Shared,
@@ -272,7 +231,11 @@ struct Memory {
     events: Option<EventSwitch>,
 }
 
-fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result<Received> {
+/// The memory, and what each role of this process was handed.
+fn receive_memory(
+    control: BorrowedFd<'_>,
+    assignment: &Assignment,
+) -> io::Result<(Memory, Vec<EndResources>)> {
     let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
     let of_set = usize::from(assignment.party.is_some());
     let of_marks = usize::from(assignment.is_marked);
@@ -284,16 +247,13 @@ fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result
     let marks = marks.map(|fd| Marks::open(fd, assignment.role_count)).transpose()?;
     let turnstile = assignment.party.and_then(|_| fds.next());
     let events = assignment.events.map(|count| EventSwitch::new(fds.by_ref().take(count).collect()));
-    let resources_by_role = assignment
-        .roles
-        .iter()
-        .map(|(_, count, words)| {
-            let fds = fds.by_ref().take(*count).collect();
-            EndResources { fds, words: words.clone(), guard: None }
-        })
-        .collect();
-    let memory = Memory { shared, marks, turnstile, events };
-    Ok(Received { assignment, memory, resources_by_role })
+    let of_role = |(_, count, words): &(usize, usize, Vec<u64>)| EndResources {
+        fds: fds.by_ref().take(*count).collect(),
+        words: words.clone(),
+        guard: None,
+    };
+    let resources_by_role = assignment.roles.iter().map(of_role).collect();
+    Ok((Memory { shared, marks, turnstile, events }, resources_by_role))
 }
 
 fn play_role(
@@ -313,14 +273,8 @@ fn play_role(
     set_policy_and_nice(role, params)?;
     let coordinator = TaskSwitches::open(assignment.coordinator).ok();
     shared.prefault()?;
-    let mut cx = Ctx::new(
-        shared,
-        params,
-        (role, assignment.role_count),
-        assignment.timing,
-        target.time(),
-        coordinator,
-    );
+    let of_roles = (role, assignment.role_count);
+    let mut cx = Ctx::new(shared, params, of_roles, assignment.timing, target.time(), coordinator);
     if let Some(marks) = marks {
         cx = cx.marked(marks.marker(role));
     }
@@ -341,35 +295,33 @@ fn observed_role(cx: &Ctx<'_>) -> io::Result<ObservedRole> {
     let beside = cx.auxiliary().map(|(name, process)| -> io::Result<ObservedAuxiliary> {
         // A process of another user shows no map; its addresses stay without names.
         let memory_map = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-        Ok(ObservedAuxiliary {
-            name: name.into(),
-            process,
-            memory_map,
-            cpus: sched::allowed_cpus_of(process)?,
-        })
+        let cpus = sched::allowed_cpus_of(process)?;
+        Ok(ObservedAuxiliary { name: name.into(), process, memory_map, cpus })
     });
-    Ok(ObservedRole {
-        leads: cx.leads_observation(),
-        memory_map: fs::read_to_string("/proc/self/maps")?,
-        beside: beside.transpose()?,
-    })
+    let memory_map = fs::read_to_string("/proc/self/maps")?;
+    Ok(ObservedRole { leads: cx.leads_observation(), memory_map, beside: beside.transpose()? })
 }
 
 fn set_policy_and_nice(role: usize, params: &CaseParams) -> io::Result<()> {
-    let refused = |what: &str, value: &str, error: causeway_os::Error| {
-        let why =
-            format!("{what}={value} is refused: {error}; it needs root, CAP_SYS_NICE or a higher ulimit");
-        io::Error::new(error.os().kind(), why)
-    };
-    let nice = axis::of_role(params.axis("nice"), role);
-    if nice != "0" {
-        let value = nice.parse().expect("the axis was checked");
-        sched::set_nice(value).map_err(|error| refused("nice", nice, error))?;
+    const CHECKED: &str = "the axis was checked";
+    let nice = |value: &str| sched::set_nice(value.parse().expect(CHECKED));
+    let policy = |value: &str| sched::set_policy(axis::parse_policy(value).expect(CHECKED));
+    set(&NICE, nice, role, params)?;
+    set(&SCHED, policy, role, params)
+}
+
+fn set(
+    axis: &Axis,
+    set: impl Fn(&str) -> causeway_os::Result<()>,
+    role: usize,
+    params: &CaseParams,
+) -> io::Result<()> {
+    let value = axis::of_role(params.axis(axis.name), role);
+    if value == axis.default {
+        return Ok(());
     }
-    let policy = axis::of_role(params.axis("sched"), role);
-    if policy != "other" {
-        let value = axis::parse_policy(policy).expect("the axis was checked");
-        sched::set_policy(value).map_err(|error| refused("sched", policy, error))?;
-    }
-    Ok(())
+    set(value).map_err(|error| {
+        let why = "it needs root, CAP_SYS_NICE or a higher ulimit";
+        io::Error::new(error.os().kind(), format!("{}={value} is refused: {error}; {why}", axis.name))
+    })
 }

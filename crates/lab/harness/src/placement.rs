@@ -49,23 +49,24 @@ impl Placed {
     }
 }
 
-/// Finds CPUs for a placement among those that may be measured on.
-///
-/// # Errors
-/// A sentence: there is no such placement, or this machine does not have it.
-pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
-    let name = ALL.iter().map(|placement| placement.name).find(|known| *known == name).ok_or_else(|| {
+/// The placement of this name, or a sentence with those that there are.
+pub fn named(name: &str) -> Result<Placement, String> {
+    ALL.iter().copied().find(|placement| placement.name == name).ok_or_else(|| {
         let known: Vec<_> = ALL.iter().map(|placement| placement.name).collect();
         format!("there is no placement `{name}`; there are {}", known.join(", "))
-    })?;
+    })
+}
+
+/// Finds CPUs for a placement among those that may be measured on, or says what this machine lacks.
+pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
+    let Placement { name, about } = named(name)?;
     if name == "free" {
         return Ok(Placed { resolved: name, cpus: Vec::new() });
     }
     if let Some(why) = &host.pin_refused {
         return Err(format!("{name} needs to pin threads, and that is refused here: {why}; use free"));
     }
-    let place_of = |cpu: &u32| host.topology.cpus.iter().find(|place| place.cpu == *cpu).copied();
-    let places: Vec<Place> = host.measured_cpus.iter().filter_map(place_of).collect();
+    let places: Vec<Place> = host.measured_cpus.iter().filter_map(|cpu| host.topology.place(*cpu)).collect();
     let Some(first) = places.first().copied() else {
         return Err("none of the CPUs that may be measured on is known to the system".into());
     };
@@ -85,9 +86,8 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
             Err(format!("{name} needs two CPUs, and only CPU {} may be measured on", first.cpu))
         }
         None => {
-            let about =
-                ALL.iter().find(|placement| placement.name == name).map_or("", |placement| placement.about);
-            Err(format!("this machine has no {name} ({about}) among CPUs {}", list(&host.measured_cpus)))
+            let cpus = host.measured_cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            Err(format!("this machine has no {name} ({about}) among CPUs {cpus}"))
         }
     }
 }
@@ -115,10 +115,6 @@ pub fn coordinator_cpus(host: &Host, measured: &[u32]) -> Vec<u32> {
     if others.is_empty() { host.allowed_cpus.clone() } else { others }
 }
 
-fn list(cpus: &[u32]) -> String {
-    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,55 +135,53 @@ mod tests {
         }
     }
 
-    fn cpus(name: &str, host: &Host) -> (u32, u32) {
-        let placed = place(name, host).unwrap();
-        (placed.cpus[0], placed.cpus[1])
+    #[test]
+    fn every_placement_finds_its_pair_or_says_what_the_machine_lacks() {
+        // CPU, core, last-level cache, node: two nodes, two caches in the first, SMT siblings 0 and 4.
+        let all = || host(&[(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 2, 0), (3, 3, 3, 1), (4, 0, 0, 0)]);
+        let one = || host(&[(3, 0, 3, 0)]);
+        let two = || host(&[(0, 0, 0, 0), (1, 1, 0, 0)]);
+        let siblings = || host(&[(0, 0, 0, 0), (1, 0, 0, 0)]);
+        let chosen = |cpus: &[u32]| Host {
+            measured_cpus: cpus.to_vec(),
+            ..host(&[(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 0, 0)])
+        };
+        let pair = |resolved: &str, cpus: [u32; 2]| Ok(format!("{resolved} {cpus:?}"));
+        for (host, name, found) in [
+            (all(), "same-cpu", pair("same-cpu", [0, 0])),
+            (all(), "smt", pair("smt", [0, 4])),
+            (all(), "same-llc", pair("same-llc", [0, 1])),
+            (all(), "cross-llc", pair("cross-llc", [0, 2])),
+            (all(), "cross-node", pair("cross-node", [0, 3])),
+            (all(), "two-cpus", pair("same-llc", [0, 1])),
+            (one(), "two-cpus", Err("two-cpus needs two CPUs, and only CPU 3 may be measured on")),
+            (one(), "same-cpu", pair("same-cpu", [3, 3])),
+            (two(), "cross-node", Err("no cross-node")),
+            (two(), "next-door", Err("there are same-cpu, smt")),
+            // Siblings only where there is no other pair.
+            (siblings(), "two-cpus", pair("smt", [0, 1])),
+            // In the order in which they were chosen.
+            (chosen(&[2, 1]), "same-cpu", pair("same-cpu", [2, 2])),
+            (chosen(&[2, 1]), "two-cpus", pair("same-llc", [2, 1])),
+            (chosen(&[1]), "two-cpus", Err("only CPU 1")),
+        ] {
+            match (place(name, &host), found) {
+                (Ok(placed), Ok(found)) => {
+                    assert_eq!(format!("{} {:?}", placed.resolved, placed.cpus), found)
+                }
+                (Err(why), Err(found)) => assert!(why.contains(found), "{name}: {why}"),
+                (placed, _) => panic!("{name}: {placed:?}"),
+            }
+        }
     }
 
     #[test]
-    fn every_placement_finds_its_pair_on_a_machine_that_has_them_all() {
-        // CPU, core, last-level cache, node: two nodes, two caches in the first, SMT siblings 0 and 4.
-        let host = host(&[(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 2, 0), (3, 3, 3, 1), (4, 0, 0, 0)]);
-        assert_eq!(cpus("same-cpu", &host), (0, 0));
-        assert_eq!(cpus("smt", &host), (0, 4));
-        assert_eq!(cpus("same-llc", &host), (0, 1));
-        assert_eq!(cpus("cross-llc", &host), (0, 2));
-        assert_eq!(cpus("cross-node", &host), (0, 3));
-        assert_eq!(place("two-cpus", &host).unwrap().resolved, "same-llc");
+    fn further_roles_have_the_last_cpu_or_all_in_turn() {
+        let host = host(&[(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 0, 0), (4, 0, 0, 0)]);
         assert!(place("free", &host).unwrap().cpus_of(2).is_empty());
         assert_eq!(place("smt", &host).unwrap().cpus_of(3), [0, 4, 4]);
         assert_eq!(place("smt", &host).unwrap().cpus_in_turn(3), [0, 4, 0]);
-        assert_eq!(place("spread", &host).unwrap().cpus_in_turn(6), [0, 1, 2, 3, 4, 0]);
-    }
-
-    #[test]
-    fn what_the_machine_lacks_is_said_and_nothing_is_put_in_its_place() {
-        let one = host(&[(3, 0, 3, 0)]);
-        assert_eq!(
-            place("two-cpus", &one).unwrap_err(),
-            "two-cpus needs two CPUs, and only CPU 3 may be measured on"
-        );
-        assert_eq!(cpus("same-cpu", &one), (3, 3));
-        let two = host(&[(0, 0, 0, 0), (1, 1, 0, 0)]);
-        assert!(place("cross-node", &two).unwrap_err().contains("no cross-node"));
-        assert!(place("next-door", &two).unwrap_err().contains("there are same-cpu, smt"));
-    }
-
-    #[test]
-    fn two_cpus_is_a_pair_of_siblings_only_where_there_is_no_other() {
-        let siblings = host(&[(0, 0, 0, 0), (1, 0, 0, 0)]);
-        assert_eq!(place("two-cpus", &siblings).unwrap().resolved, "smt");
-    }
-
-    #[test]
-    fn chosen_cpus_are_taken_in_their_order_and_the_others_are_left_to_the_coordinator() {
-        let mut three = host(&[(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 0, 0)]);
-        three.measured_cpus = vec![2, 1];
-        assert_eq!(cpus("same-cpu", &three), (2, 2));
-        assert_eq!(cpus("two-cpus", &three), (2, 1));
-        assert_eq!(coordinator_cpus(&three, &[2, 1]), [0]);
-        three.measured_cpus = vec![1];
-        assert!(place("two-cpus", &three).unwrap_err().contains("only CPU 1"));
+        assert_eq!(place("spread", &host).unwrap().cpus_in_turn(6), [0, 1, 2, 4, 0, 1]);
     }
 
     #[test]

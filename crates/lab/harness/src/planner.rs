@@ -25,8 +25,7 @@ pub struct Timing {
 const GROWTH: u64 = 64;
 
 /// Finds how many operations take a wanted time, by batches that grow.
-#[derive(Debug)]
-pub struct Calibration {
+pub(crate) struct Calibration {
     wanted_ns: u64,
     last: Option<(u64, u64)>,
     /// Was the batch before the last long enough already?
@@ -34,16 +33,12 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Nothing is known yet.
-    pub fn new(wanted_ns: u64) -> Calibration {
+    pub(crate) fn new(wanted_ns: u64) -> Calibration {
         Calibration { wanted_ns, last: None, was_long: false }
     }
 
     /// Operations of the next batch, or the number that was searched for.
-    ///
-    /// # Errors
-    /// The result of the search, which ends it.
-    pub fn next_ops(&mut self) -> Result<u64, u64> {
+    pub(crate) fn next_ops(&mut self) -> Result<u64, u64> {
         match self.last {
             None => Ok(1),
             Some((ops, ns)) if ns * 2 < self.wanted_ns => {
@@ -59,13 +54,12 @@ impl Calibration {
         }
     }
 
-    /// A batch has taken so long.
-    pub fn learn(&mut self, ops: u64, ns: u64) {
+    pub(crate) fn learn(&mut self, ops: u64, ns: u64) {
         self.last = Some((ops, ns.max(1)));
     }
 
     /// Nanoseconds of an operation, by the last batch.
-    pub fn ns_per_op(&self) -> Option<f64> {
+    pub(crate) fn ns_per_op(&self) -> Option<f64> {
         self.last.map(|(ops, ns)| ns as f64 / ops.max(1) as f64)
     }
 
@@ -77,34 +71,19 @@ impl Calibration {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
     Calibrating,
-    /// Batches of the final size that are not timed, until they show no trend. The first `unseen` of what is learned are of batches
-    /// before these.
-    Warming {
-        ops: u64,
-        samples: usize,
-        unseen: u32,
-    },
+    /// Batches of the final size that are not timed, until they show no trend.
+    Warming,
     /// The first batch of the final size is not timed: it still pays for the change of size.
-    Settling {
-        ops: u64,
-        samples: usize,
-    },
-    /// `left` samples are still to be planned, of `ops` operations each.
-    Counting {
-        ops: u64,
-        left: usize,
-    },
-    Done,
+    Settling,
+    Counting,
 }
 
 /// What comes before the samples of a run.
 #[derive(Clone, Debug)]
-pub enum Before {
-    /// One batch that is dropped.
+pub(crate) enum Before {
     OneBatch,
     /// Batches until they show no trend, and one more.
     WarmUp(Box<WarmUp>),
-    /// A pause before each sample, which is a burst.
     Pauses,
 }
 
@@ -113,19 +92,22 @@ const BURST_NS: u64 = 1_000_000;
 /// Most bursts of a run: the pauses take longer than they.
 const MOST_BURSTS: usize = 12;
 
-/// Decides the batches of one run.
-#[derive(Debug)]
-pub struct Planner {
+pub(crate) struct Planner {
     timing: Timing,
     calibration: Calibration,
     before: Before,
     warm_up_state: WarmUpState,
+    /// So many of the next batches that are learned are of an earlier stage.
+    unseen: u32,
     stage: Stage,
+    /// Operations of a sample.
+    ops: u64,
+    /// Samples still to be planned.
+    left: usize,
 }
 
 impl Planner {
-    /// Nothing is known yet.
-    pub fn new(timing: Timing, before: Before) -> Planner {
+    pub(crate) fn new(timing: Timing, before: Before) -> Planner {
         let timing = match before {
             Before::OneBatch | Before::WarmUp(_) => timing,
             Before::Pauses => Timing {
@@ -139,12 +121,15 @@ impl Planner {
             calibration: Calibration::new(timing.sample_ns),
             before,
             warm_up_state: WarmUpState::Warming,
+            unseen: 0,
             stage: Stage::Calibrating,
+            ops: 0,
+            left: 0,
         }
     }
 
     /// The warm-up of the run, and how it ended, once it has.
-    pub fn warm_up(&self) -> Option<(&WarmUp, WarmUpState)> {
+    pub(crate) fn warm_up(&self) -> Option<(&WarmUp, WarmUpState)> {
         match &self.before {
             Before::WarmUp(warm_up) if self.warm_up_state != WarmUpState::Warming => {
                 Some((warm_up, self.warm_up_state))
@@ -153,55 +138,48 @@ impl Planner {
         }
     }
 
-    /// What the next batch is, from the batches that have finished.
-    pub fn decide(&mut self) -> Planned {
-        let batch = |ops, counted, timed| Planned::Batch { ops, counted, timed, parks: false };
+    pub(crate) fn decide(&mut self) -> Planned {
         let pauses = matches!(self.before, Before::Pauses);
+        let batch = |ops, counted, timed| Planned::Batch { ops, counted, timed, parks: timed && pauses };
         match self.stage {
             Stage::Calibrating => match self.calibration.next_ops() {
-                Ok(ops) => batch(ops, false, false),
+                Ok(ops) => return batch(ops, false, false),
                 Err(ops) => {
-                    let samples = self.samples(ops);
-                    self.stage = match self.before {
-                        Before::OneBatch => Stage::Settling { ops, samples },
-                        // One batch is on its way whose time is not yet known.
-                        Before::WarmUp(_) => Stage::Warming { ops, samples, unseen: 1 },
-                        Before::Pauses => Stage::Counting { ops, left: samples },
+                    (self.ops, self.left) = (ops, self.samples(ops));
+                    // One batch is on its way whose time is not yet known.
+                    (self.stage, self.unseen) = match self.before {
+                        Before::OneBatch => (Stage::Settling, 0),
+                        Before::WarmUp(_) => (Stage::Warming, 1),
+                        Before::Pauses => (Stage::Counting, 0),
                     };
-                    self.decide()
                 }
             },
-            Stage::Warming { ops, samples, .. } if self.warm_up_state != WarmUpState::Warming => {
-                self.stage = Stage::Settling { ops, samples };
-                self.decide()
+            Stage::Warming if self.warm_up_state == WarmUpState::Warming => {
+                return batch(self.ops, false, false);
             }
-            Stage::Warming { ops, .. } => batch(ops, false, false),
-            Stage::Settling { ops, samples } => {
-                self.stage = Stage::Counting { ops, left: samples };
-                batch(ops, true, false)
+            Stage::Warming => self.stage = Stage::Settling,
+            Stage::Settling => {
+                self.stage = Stage::Counting;
+                return batch(self.ops, true, false);
             }
-            Stage::Counting { ops, left } if left > 0 => {
-                self.stage = Stage::Counting { ops, left: left - 1 };
-                Planned::Batch { ops, counted: true, timed: true, parks: pauses }
-            }
-            Stage::Counting { .. } | Stage::Done => {
-                self.stage = Stage::Done;
-                Planned::End
+            Stage::Counting if self.left == 0 => return Planned::End,
+            Stage::Counting => {
+                self.left -= 1;
+                return batch(self.ops, true, true);
             }
         }
+        self.decide()
     }
 
-    /// A batch has taken so long.
-    pub fn learn(&mut self, ops: u64, ns: u64) {
+    pub(crate) fn learn(&mut self, ops: u64, ns: u64) {
         self.calibration.learn(ops, ns);
-        match (&mut self.stage, &mut self.before) {
-            (Stage::Warming { unseen, .. }, _) if *unseen > 0 => *unseen -= 1,
-            (Stage::Warming { .. }, Before::WarmUp(warm_up))
-                if self.warm_up_state == WarmUpState::Warming =>
-            {
-                self.warm_up_state = warm_up.push(ns, ops);
+        if let (Stage::Warming, Before::WarmUp(warm_up), WarmUpState::Warming) =
+            (self.stage, &mut self.before, self.warm_up_state)
+        {
+            match self.unseen {
+                0 => self.warm_up_state = warm_up.push(ns, ops),
+                _ => self.unseen -= 1,
             }
-            _ => {}
         }
     }
 
@@ -219,36 +197,38 @@ mod tests {
     const TIMING: Timing =
         Timing { sample_ns: 5_000_000, samples: 20, least_samples: 5, run_ns: 200_000_000 };
 
-    /// Plays a run of operations that take `op_ns` each, with the lookahead of the real thing.
-    fn play(op_ns: f64) -> (Vec<(u64, bool)>, u64) {
+    /// Plays a run whose batch number `index` of `ops` operations takes `ns(index, ops)`, with the lookahead of the real thing: operations of
+    /// each batch that counts, and the time of the others.
+    fn play(ns: impl Fn(usize, u64) -> u64) -> (Vec<u64>, u64) {
         let mut planner = Planner::new(TIMING, Before::OneBatch);
-        let mut batches = Vec::new();
-        let mut total_ns = 0;
+        let (mut counting, mut others_ns, mut index) = (Vec::new(), 0, 0);
         let mut current = planner.decide();
         while let Planned::Batch { ops, counted, .. } = current {
             let next = planner.decide();
-            let ns = (ops as f64 * op_ns) as u64;
-            planner.learn(ops, ns);
-            total_ns += ns;
-            batches.push((ops, counted));
-            current = next;
+            planner.learn(ops, ns(index, ops));
+            if counted {
+                counting.push(ops);
+            } else {
+                others_ns += ns(index, ops);
+            }
+            (current, index) = (next, index + 1);
         }
-        (batches, total_ns)
+        (counting, others_ns)
     }
 
     #[test]
     fn samples_have_the_wanted_length_and_number_whatever_an_operation_costs() {
-        for op_ns in [0.5, 2.0, 30.0, 5_000.0, 60_000.0, 2_000_000.0] {
-            let (batches, total_ns) = play(op_ns);
-            let counted: Vec<_> = batches.iter().filter(|(_, counted)| *counted).collect();
-            assert_eq!(counted.len(), 21, "{op_ns} ns: twenty samples and one dropped batch");
-            let sample_ns = counted[0].0 as f64 * op_ns;
-            assert!(
-                (2_000_000.0..=6_000_000.0).contains(&sample_ns),
-                "{op_ns} ns: a sample takes {sample_ns} ns"
-            );
-            let calibration_ns = total_ns as f64 - 21.0 * sample_ns;
-            assert!(calibration_ns < 25_000_000.0, "{op_ns} ns: calibration takes {calibration_ns} ns");
+        for (op_ns, samples) in [0.5, 2.0, 30.0, 123.0, 5_000.0, 60_000.0, 2_000_000.0]
+            .map(|op_ns| (op_ns, 20))
+            .into_iter()
+            .chain([(20_000_000.0, 10), (1e9, 5)])
+        {
+            let (counting, calibration_ns) = play(|_, ops| (ops as f64 * op_ns) as u64);
+            assert_eq!(counting.len(), samples + 1, "{op_ns} ns: one batch is dropped");
+            assert!(counting.iter().all(|ops| *ops == counting[0]), "{op_ns} ns: {counting:?}");
+            let sample_ns = counting[0] as f64 * op_ns;
+            let is_wanted = (2_000_000.0..=6_000_000.0).contains(&sample_ns) && calibration_ns < 25_000_000;
+            assert!(is_wanted || counting[0] == 1, "{op_ns} ns: {sample_ns} ns after {calibration_ns} ns");
         }
     }
 
@@ -256,35 +236,13 @@ mod tests {
     fn a_single_slow_batch_does_not_end_the_calibration() {
         // Operations of 100 ns; one batch of each size takes a time slice of 4 ms besides.
         for slow in 0..6 {
-            let mut planner = Planner::new(TIMING, Before::OneBatch);
-            let mut current = planner.decide();
-            let mut index = 0;
-            while let Planned::Batch { ops, counted, .. } = current {
-                if counted {
-                    assert!(ops > 10_000, "batch {slow} was slow, and samples have {ops} operations");
-                    break;
-                }
-                let next = planner.decide();
-                planner.learn(ops, ops * 100 + if index == slow { 4_000_000 } else { 0 });
-                (current, index) = (next, index + 1);
-            }
+            let (counting, _) = play(|index, ops| ops * 100 + if index == slow { 4_000_000 } else { 0 });
+            assert!(
+                counting[0] > 10_000,
+                "batch {slow} was slow, and samples have {} operations",
+                counting[0]
+            );
         }
-    }
-
-    #[test]
-    fn slow_operations_get_fewer_samples_but_never_too_few() {
-        let (batches, _) = play(20_000_000.0);
-        assert_eq!(batches.iter().filter(|(_, counted)| *counted).count(), 11);
-        let (batches, _) = play(1e9);
-        assert_eq!(batches.iter().filter(|(_, counted)| *counted).count(), 6);
-    }
-
-    #[test]
-    fn every_batch_of_a_run_that_counts_has_the_same_size() {
-        let (batches, _) = play(123.0);
-        let mut counted = batches.iter().filter(|(_, counted)| *counted).map(|(ops, _)| ops);
-        let first = counted.next().unwrap();
-        assert!(counted.all(|ops| ops == first));
     }
 
     /// Plays a run whose operations cost what `op_ns` says of the time since the beginning: cost of the operations of each sample,
@@ -309,17 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn samples_begin_when_the_trend_has_ended() {
-        let transient = |now_ns: u64| 40_000.0 * (1.0 - 0.25 * (-(now_ns as f64) / 10e6).exp());
-        let (samples, planner) = play_warming(transient);
+    fn samples_begin_when_the_trend_has_ended_or_the_longest_warm_up_is_over() {
+        let (samples, planner) =
+            play_warming(|now_ns| 40_000.0 * (1.0 - 0.25 * (-(now_ns as f64) / 10e6).exp()));
         let (warm_up, state) = planner.warm_up().unwrap();
         assert_eq!((samples.len(), state), (20, WarmUpState::Steady));
         assert!(samples[0] > 39_000.0, "{samples:?}, {warm_up:?}");
         assert!((100_000_000..250_000_000).contains(&warm_up.passed_ns()), "{warm_up:?}");
-    }
 
-    #[test]
-    fn what_never_settles_is_measured_after_the_longest_warm_up() {
         let (samples, planner) = play_warming(|now_ns| 40_000.0 * (1.0 + now_ns as f64 / 1e8));
         let (warm_up, state) = planner.warm_up().unwrap();
         assert_eq!((samples.len(), state), (20, WarmUpState::StillTrending));

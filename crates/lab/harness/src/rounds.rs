@@ -32,7 +32,6 @@ pub(crate) trait InRounds {
         Ok(true)
     }
 
-    /// The name of a case.
     fn id(&self, index: usize) -> &CaseId;
 
     /// What a run of a case takes at most, as far as that is known.
@@ -47,11 +46,8 @@ pub(crate) trait InRounds {
 
 /// How far a subject is.
 pub(crate) struct Extent {
-    /// Runs made.
     pub(crate) runs: usize,
-    /// Cases that need no further runs.
     pub(crate) closed: usize,
-    /// All cases.
     pub(crate) cases: usize,
     /// What all runs that the open cases may make would take.
     pub(crate) needed: Duration,
@@ -71,9 +67,6 @@ impl Clock {
 }
 
 /// Runs a subject to its end, the first round being `first`.
-///
-/// # Errors
-/// Those of `sink` and of the subject.
 pub(crate) fn run(
     subject: &mut impl InRounds,
     first: u32,

@@ -14,24 +14,24 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use weighbridge_record as record;
-use weighbridge_record::{CaseId, Line, StoppedBy};
+use weighbridge_record::{self as record, CaseId, Line, Skipped, StoppedBy};
 use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::stopping::{CorrelatedRule, LOOKS};
 use weighbridge_stats::{Decision, Stop, StoppingRule};
 
 use crate::conditions;
 use crate::contract::Prepared;
-use crate::coordinator::{Coordinator, Counted, Outcome, PeerStart};
+use crate::coordinator::{Coordinator, Counted, Measured, PeerStart};
 use crate::counter_check;
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
 use crate::rounds::{self, Clock, Extent, InRounds};
+use crate::set::{self, NoSet};
 use crate::summary;
 use cross_check::HubCrossCheck;
 use follow_up::Candidate;
-use hubs::{CrossChecked, Hubs, Set};
+use hubs::{Hubs, InTurn};
 use open::{CaseState, Open, Turns};
 
 /// What is asked of a session.
@@ -57,10 +57,7 @@ pub struct Settings {
 
 /// What a session tells while it goes on. Nothing is told during a run.
 pub trait Sink {
-    /// A line of the record.
-    ///
-    /// # Errors
-    /// It cannot be kept; the session then ends.
+    /// A line of the record. After an error the session ends.
     fn line(&mut self, line: Line) -> io::Result<()>;
 
     /// Between two runs.
@@ -106,7 +103,7 @@ const OVERHEAD: Duration = Duration::from_millis(30);
 /// What one run is expected to take, before any has been made.
 pub fn expected_run(timing: Timing) -> Duration {
     let alone_ns = timing.sample_ns * (timing.samples as u64 + 1);
-    OVERHEAD + Duration::from_nanos(alone_ns.max(hubs::set_ns(timing)))
+    OVERHEAD + Duration::from_nanos(alone_ns.max(set::set_ns(timing)))
 }
 
 /// Measures cases.
@@ -119,7 +116,6 @@ pub struct Session<'a> {
     cross_check: HubCrossCheck,
     rule: StoppingRule,
     random: Random,
-    /// The case that ran last.
     last: Option<usize>,
     runs: usize,
 }
@@ -153,11 +149,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs to the end, and tells everything to `sink`: case, run and skipped lines as they come, then summaries and
-    /// comparisons.
-    ///
-    /// # Errors
-    /// Only those of `sink`. What was told before stays told; summaries are tried even then.
+    /// Runs to the end, and tells everything to `sink`: case, run and skipped lines as they come, then summaries and comparisons, which are
+    /// tried after an error of `sink` too.
     pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
         let Settings { first_round, budget, .. } = self.settings;
         let interrupt = self.interrupt;
@@ -231,54 +224,38 @@ impl<'a> Session<'a> {
                 let case = open.case.params.id.clone();
                 let why = format!("its system calls were not counted: {why}");
                 self.settings.count_calls = self.cases.iter().any(|open| open.system_calls.is_some());
-                sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+                sink.line(Line::Skipped(Skipped { case, step, why }))?;
             }
         }
         Ok(true)
     }
 
-    /// Stops a case that has enough runs.
     fn decide(&mut self, index: usize) {
         let of = &self.cases[index];
         // A set may have too few blocks for a ratio: it is a run all the same.
         let has_all = of.runs.len() >= self.rule.max_runs;
-        let stop = match self.rule(of, self.correlation(of.hub.is_ok())).decide(&of.evidence) {
-            Decision::Stop(Stop::Precision) => Some(StoppedBy::Precision),
-            Decision::Stop(Stop::MaxRuns) => Some(StoppedBy::MaxRuns),
-            Decision::Continue { .. } => has_all.then_some(StoppedBy::MaxRuns),
-        };
-        if let Some(stop) = stop {
-            self.cases[index].stop(stop);
+        match self.rule(of, self.correlation(of.hub.is_ok())).decide(&of.evidence) {
+            Decision::Stop(Stop::Precision) => self.cases[index].stop(StoppedBy::Precision),
+            Decision::Stop(Stop::MaxRuns) => self.cases[index].stop(StoppedBy::MaxRuns),
+            Decision::Continue { .. } if has_all => self.cases[index].stop(StoppedBy::MaxRuns),
+            Decision::Continue { .. } => {}
         }
     }
 
     /// One run of a case, alone or in turn with its hub; then with the slices of both, as the record has them and as they are.
-    fn measure(&mut self, index: usize) -> (Outcome, Option<(record::Slices, Turns)>) {
-        let open = &self.cases[index];
+    fn measure(&mut self, index: usize) -> Result<(Measured, Option<(record::Slices, Turns)>), NoSet> {
+        let Open { case, hub, sets, .. } = &self.cases[index];
         let timing = self.settings.timing;
-        let Ok(hub) = open.hub else { return (self.coordinator.run(&open.case, timing), None) };
-        match self.hubs.run(hub, &open.case, &open.sets, index, &mut self.coordinator, timing) {
-            Set::Interrupted => (Outcome::Interrupted, None),
-            Set::Failed { step, why } => (Outcome::Failed { step, why }, None),
-            Set::Measured { measured, slices, of_both } => {
-                (Outcome::Measured(measured), Some((*slices, of_both)))
-            }
-        }
-    }
-
-    /// The last set of a case was void: the slices of its hub do not count either.
-    fn forget_set_of_hub(&mut self, index: usize) {
-        if let Ok(hub) = self.cases[index].hub {
-            self.hubs.forget_set(hub);
-        }
+        let Ok(hub) = hub else {
+            return Ok((set::alone(0, case, &PeerStart::default(), timing, &mut self.coordinator)?, None));
+        };
+        let InTurn { measured, slices, of_both } =
+            self.hubs.run(*hub, case, sets, index, &mut self.coordinator, timing)?;
+        Ok((measured, Some((slices, of_both))))
     }
 
     fn stop_all(&mut self, by: StoppedBy) {
-        for open in &mut self.cases {
-            if open.is_open() {
-                open.stop(by);
-            }
-        }
+        self.cases.iter_mut().filter(|open| open.is_open()).for_each(|open| open.stop(by));
     }
 
     fn summarise(&self, sink: &mut dyn Sink) -> io::Result<()> {
@@ -293,19 +270,13 @@ impl<'a> Session<'a> {
             let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
             line.attempts = Some(open.attempts);
             line.system_calls.clone_from(&open.system_calls);
-            line.anomalies.extend(
-                open.system_calls
-                    .as_ref()
-                    .and_then(|calls| counter_check::waits_otherwise(&open.case, calls)),
-            );
+            let calls = open.system_calls.as_ref();
+            line.anomalies.extend(calls.and_then(|calls| counter_check::waits_otherwise(&open.case, calls)));
             if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
-                line.anomalies.push(format!(
-                    "{failed} of {begun} runs gave no number; see the lines skipped of the record"
-                ));
+                let why = "runs gave no number; see the lines skipped of the record";
+                line.anomalies.push(format!("{failed} of {begun} {why}"));
             }
-            if let Some(anomaly) = figures::equivalent_disagrees(open, &by_id) {
-                line.anomalies.push(anomaly);
-            }
+            line.anomalies.extend(figures::equivalent_disagrees(open, &by_id));
             sink.line(Line::Summary(line))?;
         }
         for (index, hub) in self.hubs.lines() {
@@ -316,11 +287,9 @@ impl<'a> Session<'a> {
         }
         for open in by_id.values() {
             let baseline = open::baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id));
-            let Some(baseline) = baseline else { continue };
             let correlation = self.correlation(open.hub.is_ok());
-            if let Some(line) = figures::compare(baseline, open, correlation, &self.cross_check) {
-                sink.line(Line::Comparison(line))?;
-            }
+            let compared = baseline.and_then(|of| figures::compare(of, open, correlation, &self.cross_check));
+            compared.map_or(Ok(()), |line| sink.line(Line::Comparison(line)))?;
         }
         Ok(())
     }
@@ -355,13 +324,13 @@ impl InRounds for Session<'_> {
             }
             let hubs = self.cross_check.hubs(pair);
             match self.hubs.cross_check(hubs, &mut self.coordinator, self.settings.timing) {
-                CrossChecked::Interrupted => return Ok(false),
-                CrossChecked::LogRatio(log_ratio) => self.cross_check.keep(pair, log_ratio),
-                CrossChecked::Failed { step, why } => {
+                Err(NoSet::Interrupted) => return Ok(false),
+                Ok(log_ratio) => self.cross_check.keep(pair, log_ratio),
+                Err(NoSet::Failed { step, why, .. }) => {
                     self.cross_check.give_up(pair);
                     let (case, with) = (self.hubs.id(hubs.0).clone(), self.hubs.id(hubs.1));
                     let why = format!("it could not take turns with the hub {with}: {why}");
-                    sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+                    sink.line(Line::Skipped(Skipped { case, step, why }))?;
                 }
             }
         }
@@ -370,22 +339,20 @@ impl InRounds for Session<'_> {
 
     fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
         let began = Instant::now();
-        let (outcome, slices) = self.measure(index);
-        let is_set = matches!(outcome, Outcome::Measured(_)) && slices.is_some();
-        let outcome = void_unless_as_said(&self.cases[index].case, outcome);
-        if is_set && matches!(outcome, Outcome::Failed { .. }) {
-            self.forget_set_of_hub(index);
+        let outcome = self.measure(index);
+        if matches!(outcome, Err(NoSet::Interrupted)) {
+            return Ok(false);
         }
         self.runs += 1;
         self.last = Some(index);
         let open = &mut self.cases[index];
         open.note_cost(began.elapsed());
-        open.attempts.begun += u32::from(!matches!(outcome, Outcome::Interrupted));
+        open.attempts.begun += 1;
         let id = open.case.params.id.clone();
-        let skip = |step: String, why: String| Line::Skipped(record::Skipped { case: id.clone(), step, why });
+        let skip = |step: String, why: String| Line::Skipped(Skipped { case: id.clone(), step, why });
         match outcome {
-            Outcome::Interrupted => return Ok(false),
-            Outcome::Failed { step, why } => {
+            Err(NoSet::Interrupted) => unreachable!("it was looked at"),
+            Err(NoSet::Failed { step, why, .. }) => {
                 open.attempts.failed += 1;
                 open.void_in_a_row += 1;
                 // A case that has given numbers keeps them; one failure ends it, unless it came from outside and may pass.
@@ -394,17 +361,17 @@ impl InRounds for Session<'_> {
                 }
                 sink.line(skip(step, why))?;
             }
-            Outcome::Measured(measured) if measured.samples.is_empty() => {
+            Ok((measured, _)) if measured.samples.is_empty() => {
                 open.state = CaseState::Skipped;
                 sink.line(skip("batches".into(), "no sample was taken".into()))?;
             }
-            Outcome::Measured(measured) => {
+            Ok((measured, slices)) => {
                 open.void_in_a_row = 0;
                 if open.runs.is_empty() {
                     let alone = open.hub.as_ref().err().cloned();
                     sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
                 }
-                let run = summary::run_line(&open.case, *measured, open.runs.len() as u32, round);
+                let run = summary::run_line(&open.case, measured, open.runs.len() as u32, round);
                 let (slices, turns) = slices.unzip();
                 let run = record::Run { slices, ..run };
                 sink.line(Line::Run(run.clone()))?;
@@ -446,14 +413,5 @@ impl InRounds for Session<'_> {
             cases: self.cases.len(),
             needed: open.map(|open| open.max_run_cost * runs_left(open)).sum(),
         }
-    }
-}
-
-/// A run whose roles did not run as the case says has no numbers.
-fn void_unless_as_said(case: &Prepared, outcome: Outcome) -> Outcome {
-    let Outcome::Measured(measured) = &outcome else { return outcome };
-    match conditions::void(case, measured) {
-        None => outcome,
-        Some((step, why)) => Outcome::Failed { step: step.into(), why },
     }
 }

@@ -6,12 +6,13 @@
 mod deadline;
 mod words;
 
-pub use deadline::Deadline;
-pub use words::{Pace, Phase, Planned, Progress, Sample, Step};
+pub(crate) use deadline::Deadline;
+pub(crate) use words::{Pace, Phase, Planned, Progress};
+pub use words::{Sample, Step};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::time::Duration;
 
@@ -55,66 +56,44 @@ pub struct Shared {
 
 impl Shared {
     /// Descriptors that [`Shared::join`] takes.
-    pub const FDS: usize = 2;
+    pub(crate) const FDS: usize = 2;
 
     /// In the coordinator: all words zero, no deadline.
-    ///
-    /// # Errors
-    /// The kernel refuses memory or a descriptor.
     pub fn create() -> io::Result<Shared> {
         let deadline = Some(Deadline::create()?);
         Ok(Shared { deadline, ..Shared::open(memory::memfd("weighbridge-run", LEN as u64)?)? })
     }
 
     /// In a peer: from what [`Shared::fds`] are there.
-    ///
-    /// # Errors
-    /// The kernel refuses the mapping.
-    ///
-    /// # Panics
-    /// If there are fewer than [`Shared::FDS`] descriptors.
-    pub fn join(fds: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Shared> {
+    pub(crate) fn join(fds: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Shared> {
         let mut next = || fds.next().expect("as many descriptors were received");
         let shared = Shared::open(next())?;
-        Ok(Shared { deadline: Some(Deadline::from(next())), ..shared })
+        Ok(Shared { deadline: Some(Deadline(next())), ..shared })
     }
 
     /// The memory alone, to look at.
-    ///
-    /// # Errors
-    /// The kernel refuses the mapping.
     pub fn open(fd: OwnedFd) -> io::Result<Shared> {
         let map = Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?;
         Ok(Shared { fd, map, deadline: None })
     }
 
-    /// To pass on to peers.
-    ///
-    /// # Panics
-    /// If this is the memory alone.
-    pub fn fds(&self) -> [BorrowedFd<'_>; Shared::FDS] {
+    pub(crate) fn fds(&self) -> [BorrowedFd<'_>; Shared::FDS] {
         [self.fd.as_fd(), self.deadline().fd()]
     }
 
     /// When the coordinator gives up waiting: what it has set, and after the barrier what [`Shared::set_run_deadline`] said.
-    ///
-    /// # Panics
-    /// If this is the memory alone.
-    pub fn deadline(&self) -> &Deadline {
+    pub(crate) fn deadline(&self) -> &Deadline {
         self.deadline.as_ref().expect("this process takes part in the run")
     }
 
     /// From the barrier to the end of the run. The last role at the barrier makes this the deadline, so that the one for the
     /// start does not wake the coordinator in the timed part.
-    pub fn set_run_deadline(&self, length: Duration) {
+    pub(crate) fn set_run_deadline(&self, length: Duration) {
         self.u64(RUN_DEADLINE_NS).store(length.as_nanos() as u64, Relaxed);
     }
 
     /// Touches every page, so that no sample pays for it.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
-    pub fn prefault(&self) -> io::Result<()> {
+    pub(crate) fn prefault(&self) -> io::Result<()> {
         Ok(self.map.prefault()?)
     }
 
@@ -126,8 +105,7 @@ impl Shared {
         self.map.atomic_u64(offset)
     }
 
-    /// Notes where a role is.
-    pub fn set_step(&self, role: usize, step: Step) {
+    pub(crate) fn set_step(&self, role: usize, step: Step) {
         assert!(role < MAX_ROLES);
         self.u32(STEPS + role * 128).store(step as u32, Relaxed);
     }
@@ -135,115 +113,95 @@ impl Shared {
     /// Where a role is, or was when it died.
     pub fn step(&self, role: usize) -> Step {
         assert!(role < MAX_ROLES);
-        let word = self.u32(STEPS + role * 128).load(Relaxed) as usize;
-        Step::ALL.get(word).copied().unwrap_or(Step::Hello)
+        Step::from_word(self.u32(STEPS + role * 128).load(Relaxed))
     }
 
     /// When everybody was ready, in the time of [`causeway_os::clock::now_ns`]; 0 before.
-    pub fn start_ns(&self) -> u64 {
+    pub(crate) fn start_ns(&self) -> u64 {
         self.u64(START_NS).load(Relaxed)
     }
 
+    /// Sets a word, and wakes all who sleep on it.
+    fn tell(&self, offset: usize, value: u32) -> io::Result<()> {
+        let word = self.u32(offset);
+        word.store(value, Release); // PAIR told
+        futex::wake(word, u32::MAX)?;
+        Ok(())
+    }
+
+    /// Sleeps until a word is at least `least`.
+    fn await_told(&self, offset: usize, least: u32) -> io::Result<()> {
+        let word = self.u32(offset);
+        loop {
+            let told = word.load(Acquire); // PAIR told
+            if told >= least {
+                return Ok(());
+            }
+            let _ = futex::wait(word, told, None)?;
+        }
+    }
+
     /// Meets the other roles, and returns the time at which all begin. The last to come decides it.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
-    pub fn barrier(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
-        let go = self.u32(GO);
-        // PAIR barrier: Acquire of `go` below. AcqRel, so that what every role did before is seen by all after.
-        if self.u32(READY).fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1 == roles as u32 {
-            if let (Some(deadline), 1..) = (&self.deadline, self.u64(RUN_DEADLINE_NS).load(Relaxed)) {
-                deadline.set(Duration::from_nanos(self.u64(RUN_DEADLINE_NS).load(Relaxed)))?;
+    pub(crate) fn barrier(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
+        // AcqRel: what every role did before is seen by the last, and after it is told by all.
+        if self.u32(READY).fetch_add(1, AcqRel) + 1 == roles as u32 {
+            let length_ns = self.u64(RUN_DEADLINE_NS).load(Relaxed);
+            if let (Some(deadline), 1..) = (&self.deadline, length_ns) {
+                deadline.set(Duration::from_nanos(length_ns))?;
             }
             self.u64(START_NS).store(begin_ns(), Relaxed);
-            go.store(1, Release); // PAIR barrier
-            futex::wake(go, u32::MAX >> 1)?;
+            self.tell(GO, 1)?;
         }
-        while go.load(Acquire) == 0 {
-            let _ = futex::wait(go, 0, None)?;
-        }
+        self.await_told(GO, 1)?;
         Ok(self.start_ns())
     }
 
     /// The leading role has read its counters.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
-    pub fn finish(&self) -> io::Result<()> {
-        let finished = self.u32(FINISHED);
-        finished.store(1, Release); // PAIR finish
-        futex::wake(finished, u32::MAX >> 1)?;
-        Ok(())
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        self.tell(FINISHED, 1)
     }
 
-    /// Waits for that.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
-    pub fn await_finish(&self) -> io::Result<()> {
-        let finished = self.u32(FINISHED);
-        while finished.load(Acquire) == 0 {
-            // PAIR finish
-            let _ = futex::wait(finished, 0, None)?;
-        }
-        Ok(())
+    pub(crate) fn await_finish(&self) -> io::Result<()> {
+        self.await_told(FINISHED, 1)
     }
 
     /// Decides what followers do in batch `index`. Called before the batch in front of it begins.
-    pub fn publish_batch(&self, index: usize, planned: Planned) {
+    pub(crate) fn publish_batch(&self, index: usize, planned: Planned) {
         assert!(index < MAX_BATCHES, "a run has at most {MAX_BATCHES} batches");
         self.u64(PLAN + index * 8).store(planned.to_word(), Release); // PAIR plan
     }
 
     /// What to do in batch `index`, if it is decided.
-    pub fn batch_at(&self, index: usize) -> Option<Planned> {
+    pub(crate) fn batch_at(&self, index: usize) -> Option<Planned> {
         assert!(index < MAX_BATCHES, "a run has at most {MAX_BATCHES} batches");
         Planned::from_word(self.u64(PLAN + index * 8).load(Acquire)) // PAIR plan
     }
 
-    /// Most batches of a run.
-    pub const fn max_batches() -> usize {
+    pub(crate) const fn max_batches() -> usize {
         MAX_BATCHES
     }
 
     /// The leading role begins the slice whose first batch is `index`: wakes the roles that wait for it.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn begin_slice(&self, index: usize) -> io::Result<()> {
-        let slice = self.u32(SLICE);
-        slice.store(index as u32 + 1, Release); // PAIR slice
-        futex::wake(slice, u32::MAX)?;
-        Ok(())
+    pub(crate) fn begin_slice(&self, index: usize) -> io::Result<()> {
+        self.tell(SLICE, index as u32 + 1)
     }
 
     /// Sleeps until the leading role begins the slice whose first batch is `index`.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn await_slice(&self, index: usize) -> io::Result<()> {
-        let slice = self.u32(SLICE);
-        loop {
-            let begun = slice.load(Acquire); // PAIR slice
-            if begun > index as u32 {
-                return Ok(());
-            }
-            let _ = futex::wait(slice, begun, None)?;
-        }
+    pub(crate) fn await_slice(&self, index: usize) -> io::Result<()> {
+        self.await_told(SLICE, index as u32 + 1)
     }
 
     /// A role that works for a time has seen that its slice is over, and is about to sleep until the next one.
-    pub fn park(&self) {
+    pub(crate) fn park(&self) {
         self.u32(PARKED).fetch_add(1, Release); // PAIR park
     }
 
-    /// How often that was, of all roles together.
-    pub fn parked(&self) -> u32 {
+    pub(crate) fn parked(&self) -> u32 {
         self.u32(PARKED).load(Acquire) // PAIR park
     }
 
     /// How far the receiver of a stream has come.
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         match self.u32(PHASE).load(Acquire) {
             0 => Phase::Warm,
             1 => Phase::Timed,
@@ -252,46 +210,41 @@ impl Shared {
         }
     }
 
-    /// Publishes the phase that the run is in.
-    pub fn set_phase(&self, phase: Phase) {
+    pub(crate) fn set_phase(&self, phase: Phase) {
         self.u32(PHASE).store(phase as u32, Release);
     }
 
     /// With how many chunks the sender of a stream ends, once it knows.
-    pub fn feed_end(&self) -> Option<u64> {
+    pub(crate) fn feed_end(&self) -> Option<u64> {
         self.u64(FEED_END).load(Acquire).checked_sub(1)
     }
 
-    /// Publishes after which chunk the sender ends.
-    pub fn set_feed_end(&self, chunks: u64) {
+    pub(crate) fn set_feed_end(&self, chunks: u64) {
         self.u64(FEED_END).store(chunks + 1, Release);
     }
 
-    /// How many messages have been verified.
-    pub fn verified(&self) -> u64 {
+    pub(crate) fn verified(&self) -> u64 {
         self.u64(VERIFIED).load(Acquire)
     }
 
-    /// Counts one more verified message.
-    pub fn add_verified(&self) {
+    pub(crate) fn add_verified(&self) {
         self.u64(VERIFIED).fetch_add(1, Release);
     }
 
-    /// Sets the pace of concurrent roles.
-    pub fn set_pace(&self, pace: Pace) {
+    pub(crate) fn set_pace(&self, pace: Pace) {
         self.u64(PACE).store(pace.to_word(), Relaxed);
     }
 
     /// The pace of concurrent roles. Relaxed: no other memory is ordered by it.
     #[inline]
-    pub fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> Pace {
         Pace::from_word(self.u64(PACE).load(Relaxed))
     }
 
     /// Notes how far a role has come. It has two places and uses them in turn, so that what it wrote last can be read
     /// while it writes the next.
     #[inline]
-    pub fn set_progress(&self, role: usize, progress: Progress) {
+    pub(crate) fn set_progress(&self, role: usize, progress: Progress) {
         assert!(role < MAX_ROLES);
         let line = STEPS + role * 128;
         let place = line + 16 + (progress.chunks % 2) as usize * 16;
@@ -302,8 +255,7 @@ impl Shared {
         self.u64(line + 8).store(progress.chunks, Release); // PAIR progress
     }
 
-    /// How far a role has come.
-    pub fn progress(&self, role: usize) -> Progress {
+    pub(crate) fn progress(&self, role: usize) -> Progress {
         assert!(role < MAX_ROLES);
         let line = STEPS + role * 128;
         loop {
@@ -320,55 +272,47 @@ impl Shared {
     }
 
     /// What the leading role has counted, for the others to take over once it has finished.
-    pub fn set_counted_ops(&self, ops: u64) {
+    pub(crate) fn set_counted_ops(&self, ops: u64) {
         self.u64(COUNTED_OPS).store(ops, Relaxed); // ordered by `finish`
     }
 
-    /// The number of operations that the counters cover.
-    pub fn counted_ops(&self) -> u64 {
+    pub(crate) fn counted_ops(&self) -> u64 {
         self.u64(COUNTED_OPS).load(Relaxed)
     }
 
     /// A role that works until it is told to stop has stopped, and has published what it did.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.u32(LEFT).fetch_add(1, Release); // PAIR leave
     }
 
-    /// How many have.
-    pub fn left(&self) -> u32 {
+    pub(crate) fn left(&self) -> u32 {
         self.u32(LEFT).load(Acquire) // PAIR leave
     }
 
     /// Keeps a sample. Beyond [`MAX_SAMPLES`] it is dropped.
-    pub fn push_sample(&self, sample: Sample) {
+    pub(crate) fn push_sample(&self, sample: Sample) {
         let count = self.u64(SAMPLE_COUNT);
         let index = count.load(Relaxed) as usize;
         if index >= MAX_SAMPLES {
             return;
         }
         let Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra } = sample;
+        let place = SAMPLES + index * COLUMNS * 8;
         for (column, value) in [start_ns, elapsed_ns, ops, bytes, preemptions, extra].into_iter().enumerate()
         {
-            self.u64(SAMPLES + (index * COLUMNS + column) * 8).store(value, Relaxed);
+            self.u64(place + column * 8).store(value, Relaxed);
         }
         count.store(index as u64 + 1, Release); // PAIR samples
     }
 
-    /// All samples, in the order of time.
-    pub fn samples(&self) -> Vec<Sample> {
+    pub(crate) fn samples(&self) -> Vec<Sample> {
         let count = (self.u64(SAMPLE_COUNT).load(Acquire) as usize).min(MAX_SAMPLES); // PAIR samples
-        let word =
-            |index: usize, column: usize| self.u64(SAMPLES + (index * COLUMNS + column) * 8).load(Relaxed);
-        (0..count)
-            .map(|index| Sample {
-                start_ns: word(index, 0),
-                elapsed_ns: word(index, 1),
-                ops: word(index, 2),
-                bytes: word(index, 3),
-                preemptions: word(index, 4),
-                extra: word(index, 5),
-            })
-            .collect()
+        let sample = |index: usize| {
+            let word = |column: usize| self.u64(SAMPLES + (index * COLUMNS + column) * 8).load(Relaxed);
+            let [start_ns, elapsed_ns, ops, bytes, preemptions, extra] = std::array::from_fn(word);
+            Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra }
+        };
+        (0..count).map(sample).collect()
     }
 }
 
@@ -377,21 +321,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_undecided_until_it_is_decided() {
+    fn plan_and_pace_come_back_as_they_were_set() {
         let shared = Shared::create().unwrap();
-        assert_eq!(shared.batch_at(3), None);
-        shared.publish_batch(3, Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false });
-        assert_eq!(
-            shared.batch_at(3),
-            Some(Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false })
-        );
-        shared.publish_batch(4, Planned::Batch { ops: 0, counted: false, timed: true, parks: false });
-        assert_eq!(
-            shared.batch_at(4),
-            Some(Planned::Batch { ops: 0, counted: false, timed: true, parks: false })
-        );
-        shared.publish_batch(5, Planned::End);
-        assert_eq!(shared.batch_at(5), Some(Planned::End));
+        assert_eq!((shared.batch_at(3), shared.pace()), (None, Pace::Go { ops: 1, counted: false }));
+        for planned in [
+            Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false },
+            Planned::Batch { ops: 0, counted: false, timed: true, parks: true },
+            Planned::End,
+        ] {
+            shared.publish_batch(3, planned);
+            assert_eq!(shared.batch_at(3), Some(planned));
+        }
+        for pace in [Pace::Go { ops: 300, counted: true }, Pace::Park, Pace::Stop] {
+            shared.set_pace(pace);
+            assert_eq!(shared.pace(), pace);
+        }
     }
 
     #[test]
@@ -400,9 +344,7 @@ mod tests {
         for ops in 0..MAX_SAMPLES as u64 + 10 {
             shared.push_sample(Sample { ops, ..Sample::default() });
         }
-        let samples = shared.samples();
-        assert_eq!(samples.len(), MAX_SAMPLES);
-        assert!(samples.iter().enumerate().all(|(index, sample)| sample.ops == index as u64));
+        assert!(shared.samples().iter().map(|sample| sample.ops).eq(0..MAX_SAMPLES as u64));
     }
 
     #[test]
@@ -424,25 +366,5 @@ mod tests {
                 }
             }
         });
-    }
-
-    #[test]
-    fn a_crowd_goes_one_at_a_time_until_told_otherwise() {
-        let shared = Shared::create().unwrap();
-        assert_eq!(shared.pace(), Pace::Go { ops: 1, counted: false });
-        for pace in [Pace::Go { ops: 300, counted: true }, Pace::Park, Pace::Stop] {
-            shared.set_pace(pace);
-            assert_eq!(shared.pace(), pace);
-        }
-    }
-
-    #[test]
-    fn a_role_keeps_the_step_it_died_in() {
-        let shared = Shared::create().unwrap();
-        let other = Shared::open(shared.fd.try_clone().unwrap()).unwrap();
-        for step in Step::ALL {
-            other.set_step(7, step);
-            assert_eq!(shared.step(7), step);
-        }
     }
 }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use causeway_os::clock;
 use weighbridge_record::{
-    self as record, CaseId, Comparison, Distribution, Latencies, Noise, PerOp, Regime, RoleCounters, Run,
-    StoppedBy, Summary,
+    self as record, Distribution, Latencies, Noise, PerOp, Regime, RoleCounters, Run, StoppedBy, Summary,
 };
 use weighbridge_stats as stats;
 
 use crate::contract::{Caps, Facts, Prepared, Unit};
 use crate::coordinator::Measured;
 use crate::counter_check;
-use crate::ctx::Time;
+use crate::ctx::{Counted, Discarded, Time};
 use crate::peer::RoleReport;
 use crate::shared::Sample;
 
@@ -41,20 +40,19 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
     let unit = case.pattern.unit;
     let samples: Vec<f64> = measured.samples.iter().map(|sample| value_of(unit, sample)).collect();
     let names = case.role_names();
-    let mut roles: Vec<RoleCounters> = measured
-        .roles
-        .iter()
-        .map(|report| RoleCounters {
-            role: names[report.role].into(),
-            cpu: case.params.cpus.get(report.role).copied(),
-            ops: report.counted.ops,
-            received_bytes: report.counted.received_bytes,
-            per_op: per_op(report),
-        })
-        .collect();
+    let of_role = |report: &RoleReport| RoleCounters {
+        role: names[report.role].into(),
+        cpu: case.params.cpus.get(report.role).copied(),
+        ops: report.counted.ops,
+        received_bytes: report.counted.received_bytes,
+        per_op: per_op(report),
+    };
+    let mut roles: Vec<RoleCounters> = measured.roles.iter().map(of_role).collect();
     roles.extend(measured.roles.iter().filter_map(auxiliary_counters));
     let is_noise = comes_from_outside(case, names.len());
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
+    let counted = || measured.roles.iter().map(|report| &report.counted);
+    let ms = |ns: u64| ns as f64 / 1e6;
     let mut line = Run {
         case: case.params.id.clone(),
         run,
@@ -68,26 +66,18 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
             sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>())
         },
         roles,
-        series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
-        latencies: measured.roles.iter().find_map(|report| report.counted.latencies.clone()),
+        series: counted().flat_map(|counted| counted.series.clone()).collect(),
+        latencies: counted().find_map(|counted| counted.latencies.clone()),
         slices: None,
-        warm_up: measured.roles.iter().find_map(|report| report.counted.warm_up).map(|discarded| {
-            record::WarmUp {
-                ms: discarded.ns as f64 / 1e6,
-                batches: discarded.batches,
-                steady: discarded.is_steady,
-            }
+        warm_up: counted().find_map(|counted| counted.warm_up).map(|Discarded { ns, batches, is_steady }| {
+            record::WarmUp { ms: ms(ns), batches, steady: is_steady }
         }),
         noise: Noise {
             marked_samples: marked as u64,
-            steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
+            steal_ms: measured.noise.steal_ns.map(ms),
             interrupts: measured.noise.interrupts,
-            cpu_pressure: measured.noise.cpu_pressure_ns.map(|ns| ns as f64 / 1e6 / measured.elapsed_ms),
-            coordinator_switches: measured
-                .roles
-                .iter()
-                .filter_map(|role| role.counted.coordinator_switches)
-                .max(),
+            cpu_pressure: measured.noise.cpu_pressure_ns.map(|ns| ms(ns) / measured.elapsed_ms),
+            coordinator_switches: counted().filter_map(|counted| counted.coordinator_switches).max(),
         },
         startup_ms: measured.startup_ms,
         elapsed_ms: measured.elapsed_ms,
@@ -97,7 +87,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         // Nothing can disturb it.
         return line;
     }
-    let copy_rate = measured.roles.iter().find_map(|report| report.counted.copy_bytes_per_s);
+    let copy_rate = counted().find_map(|counted| counted.copy_bytes_per_s);
     line.flags = counter_check::flags(case, &line, copy_rate);
     if counter_check::has_ceiling(case) {
         let cost_ns = |sample: &Sample| sample.elapsed_ns as f64 / sample.ops.max(1) as f64;
@@ -165,16 +155,6 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
     }
 }
 
-/// The line of a ratio: `pairs` are (baseline, candidate) in the same rounds.
-pub fn comparison_line(
-    baseline: &CaseId,
-    case: &CaseId,
-    pairs: &[(f64, f64)],
-    higher_is_better: bool,
-) -> Comparison {
-    record::derive::comparison(baseline, case, pairs, higher_is_better)
-}
-
 /// A spread relative to a middle of 0 is infinite, which JSON cannot say; there is nothing to be relative to then.
 fn finite(spread: f64) -> f64 {
     if spread.is_finite() { spread } else { 0.0 }
@@ -219,20 +199,19 @@ fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
 
 /// The counts of a role, per operation.
 fn per_op(report: &RoleReport) -> PerOp {
-    let counted = &report.counted;
-    let ops = counted.ops.max(1) as f64;
-    let each = |count: u64| count as f64 / ops;
+    let Counted { ops, task, migrations, cycles, instructions, .. } = &report.counted;
+    let each = |count: u64| count as f64 / (*ops).max(1) as f64;
     PerOp {
-        voluntary_switches: each(counted.voluntary_switches),
-        involuntary_switches: each(counted.involuntary_switches),
-        minor_faults: each(counted.minor_faults),
-        major_faults: each(counted.major_faults),
-        cpu_ns: each(counted.cpu_ns),
-        user_ns: Some(each(counted.user_ns)),
-        kernel_ns: Some(each(counted.kernel_ns)),
-        migrations: counted.migrations.map(each),
-        cycles: counted.cycles.map(each),
-        instructions: counted.instructions.map(each),
+        voluntary_switches: each(task.voluntary_switches),
+        involuntary_switches: each(task.involuntary_switches),
+        minor_faults: each(task.minor_faults),
+        major_faults: each(task.major_faults),
+        cpu_ns: each(task.cpu_ns),
+        user_ns: Some(each(task.user_ns)),
+        kernel_ns: Some(each(task.kernel_ns)),
+        migrations: migrations.map(each),
+        cycles: cycles.map(each),
+        instructions: instructions.map(each),
     }
 }
 
@@ -280,28 +259,26 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    fn is_noise(id: &str, cpus: &[u32], roles: usize) -> bool {
-        comes_from_outside(&testing::case(id, cpus), roles)
-    }
-
     #[test]
-    fn a_preemption_is_noise_only_for_a_role_that_has_its_cpu_alone() {
-        assert!(is_noise("roundtrip/pipe/1/two-cpus", &[0, 1], 2));
-        assert!(is_noise("solo/getppid/0/same-cpu", &[0], 1) && is_noise("solo/getppid/0/free", &[], 1));
-        assert!(
-            is_noise("fan-out/unix-stream/64/two-cpus", &[0, 1, 1, 1], 4),
-            "the receivers share the other CPU"
-        );
-        assert!(!is_noise("roundtrip/pipe/1/same-cpu", &[0, 0], 2));
-        assert!(!is_noise("roundtrip/pipe/1/free", &[], 2), "the scheduler may put both on one");
-        assert!(!is_noise("contend/mutex/0/two-cpus/roles=4", &[0, 1, 0, 1], 4), "more roles than CPUs");
-    }
-
-    #[test]
-    fn a_yield_is_no_preemption_and_virtual_time_has_none() {
-        assert!(!is_noise("pingpong/spin-yield/0/two-cpus", &[0, 1], 2));
-        assert!(!is_noise("solo/sched-yield/0/same-cpu", &[0], 1));
-        assert!(!is_noise("fan-in/pipe/1/two-cpus", &[0, 1], 2), "its reader yields where little has come");
-        assert!(!is_noise("roundtrip/mock/1/two-cpus", &[0, 1], 2));
+    fn a_preemption_is_noise_only_for_a_role_that_has_its_cpu_alone_and_does_not_yield() {
+        for (id, cpus, roles, is_noise) in [
+            ("roundtrip/pipe/1/two-cpus", &[0, 1][..], 2, true),
+            ("solo/getppid/0/same-cpu", &[0], 1, true),
+            ("solo/getppid/0/free", &[], 1, true),
+            // The receivers share the other CPU.
+            ("fan-out/unix-stream/64/two-cpus", &[0, 1, 1, 1], 4, true),
+            ("roundtrip/pipe/1/same-cpu", &[0, 0], 2, false),
+            // The scheduler may put both on one.
+            ("roundtrip/pipe/1/free", &[], 2, false),
+            ("contend/mutex/0/two-cpus/roles=4", &[0, 1, 0, 1], 4, false),
+            ("pingpong/spin-yield/0/two-cpus", &[0, 1], 2, false),
+            ("solo/sched-yield/0/same-cpu", &[0], 1, false),
+            // Its reader yields where little has come.
+            ("fan-in/pipe/1/two-cpus", &[0, 1], 2, false),
+            // Virtual time has none.
+            ("roundtrip/mock/1/two-cpus", &[0, 1], 2, false),
+        ] {
+            assert_eq!(comes_from_outside(&testing::case(id, cpus), roles), is_noise, "{id}");
+        }
     }
 }

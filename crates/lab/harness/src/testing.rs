@@ -9,16 +9,8 @@ use crate::params::{CaseParams, Wait};
 use crate::pattern;
 
 const fn own_pattern(id: &'static str, axes: &'static [Axis]) -> PatternInfo {
-    let unit = Unit::NanosPer("op");
-    PatternInfo {
-        id,
-        about: "",
-        needs: Caps::NONE,
-        roles: |_| role_names(2),
-        axes,
-        unit,
-        is_symmetric: false,
-    }
+    let (about, needs, unit, is_symmetric) = ("", Caps::NONE, Unit::NanosPer("op"), false);
+    PatternInfo { id, about, needs, roles: |_| role_names(2), axes, unit, is_symmetric }
 }
 
 const PINGPONG: &[PatternInfo] = &[own_pattern("pingpong", &[])];

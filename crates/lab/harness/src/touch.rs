@@ -112,26 +112,34 @@ fn sum_all(payload: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    const TOUCHES: [Touch; 5] = [Touch::None, Touch::First, Touch::Lines, Touch::All, Touch::Write];
-
     #[test]
-    fn the_sum_of_what_was_written_is_the_sum_that_was_foretold() {
-        for len in (0..300).chain([4096, 4097, 65_536]) {
-            for touch in TOUCHES {
-                let word = word(len as u64, 1);
-                let mut payload = vec![0; len];
-                write(&mut payload, word, touch);
-                assert_eq!(read(&payload, touch), expected(len, word, touch), "{len} bytes, {touch:?}");
-            }
+    fn both_sides_touch_what_the_case_says_and_nothing_else_and_the_sum_is_foretold() {
+        const UNTOUCHED: u8 = 0xa5;
+        for (len, touch) in (0..300)
+            .chain([4096, 4097, 65_536])
+            .flat_map(|len| Touch::NAMES.iter().filter_map(move |name| Some((len, Touch::parse(name)?))))
+        {
+            let is_touched = |index: usize| match touch {
+                Touch::None => false,
+                Touch::First => index < 8,
+                Touch::Lines => index % 64 < 8,
+                Touch::All | Touch::Write => true,
+            };
+            let (mut payload, word) = (vec![UNTOUCHED; len], word(len as u64, 1));
+            write(&mut payload, word, touch);
+            let bytes = word.to_le_bytes();
+            let wanted = |index| if is_touched(index) { bytes[index % 8] } else { UNTOUCHED };
+            assert!(payload.iter().copied().eq((0..len).map(wanted)), "{len} bytes, {touch:?}");
+            // Bytes count by their place in a word.
+            let part = |index: usize| u64::from(payload[index]) << (index % 8 * 8);
+            let reads = |index: &usize| touch != Touch::Write && is_touched(*index);
+            let sum = (0..len).filter(reads).map(part).fold(0, u64::wrapping_add);
+            assert_eq!(
+                [read(&payload, touch), expected(len, word, touch)],
+                [sum; 2],
+                "{len} bytes, {touch:?}"
+            );
         }
-    }
-
-    #[test]
-    fn what_is_written_and_not_read_is_there_all_the_same() {
-        let mut payload = vec![0; 100];
-        write(&mut payload, word(3, 0), Touch::Write);
-        assert!(is_filled_with(&payload, word(3, 0)));
-        assert_eq!(read(&payload, Touch::Write), 0);
     }
 
     #[test]

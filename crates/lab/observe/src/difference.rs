@@ -62,101 +62,54 @@ fn rows(a: &BTreeMap<String, f64>, b: &BTreeMap<String, f64>, missing: Option<f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{CaseId, EventCount, ProfilePart, SymbolTime};
+    use weighbridge_record::{EventCount, ProfilePart, SymbolTime};
 
-    fn observation(mechanism: &str, counts: &[(&str, f64)]) -> Observation {
-        let count = |(event, per_op): &(&str, f64)| EventCount {
-            event: (*event).into(),
+    fn observation(counts: &[(&str, f64)]) -> Observation {
+        let count = |&(event, per_op): &(&str, f64)| EventCount {
+            event: event.into(),
             means: "software".into(),
-            per_op: *per_op,
-            range: [*per_op; 2],
+            per_op,
+            range: [per_op; 2],
         };
-        Observation {
-            case: CaseId::new("roundtrip", mechanism, 1, "same-cpu"),
-            cpus: vec![0],
-            unit: "ns/roundtrip".into(),
-            unobserved: 1.0,
-            unobserved_ci95: None,
-            rounds: 6,
-            unobserved_failures: Vec::new(),
-            looks: Vec::new(),
-            counts: counts.iter().map(count).collect(),
-            system_calls: None,
-            refused: Vec::new(),
-        }
+        Observation { counts: counts.iter().map(count).collect(), ..Observation::default() }
     }
 
-    fn profile(of: &Observation, symbols: &[(&str, &str, f64)]) -> Profile {
-        let symbol = |(role, symbol, self_ns): &(&str, &str, f64)| SymbolTime {
-            role: (*role).into(),
-            symbol: (*symbol).into(),
+    fn profile(symbols: &[(&str, &str, f64)]) -> Profile {
+        let symbol = |&(role, symbol, ns): &(&str, &str, f64)| SymbolTime {
+            role: role.into(),
+            symbol: symbol.into(),
             in_kernel: true,
-            self_ns: *self_ns,
-            total_ns: *self_ns,
+            self_ns: ns,
+            total_ns: ns,
         };
         Profile {
-            case: of.case.clone(),
-            clock: "cpu-clock".into(),
-            period_ns: 1.0,
-            runs: 1,
-            ops: 1,
-            samples: 1,
-            lost: 0,
-            throttled: 0,
-            symbols_hidden: None,
             parts: vec![ProfilePart { role: "client".into(), user_ns: 10.0, kernel_ns: symbols[0].2 }],
             symbols: symbols.iter().map(symbol).collect(),
-            folded: Vec::new(),
+            ..Profile::default()
         }
     }
 
     #[test]
     fn the_largest_difference_stands_first_and_what_one_side_lacks_has_none() {
-        let a = observation("pipe", &[("context-switches", 2.0), ("minor-faults", 0.0)]);
-        let b = observation(
-            "unix-stream",
-            &[("context-switches", 2.5), ("minor-faults", 3.0), ("cycles", 9000.0)],
-        );
-        let (of_a, of_b) = (
-            profile(
-                &a,
-                &[
-                    ("client", "pipe_read", 400.0),
-                    ("server", "schedule", 100.0),
-                    ("client", "schedule", 50.0),
-                ],
-            ),
-            profile(&b, &[("client", "schedule", 170.0), ("client", "sock_alloc", 900.0)]),
-        );
-        let difference = difference((&a, Some(&of_a)), (&b, Some(&of_b)));
-        let named = |rows: &[DifferenceRow]| -> Vec<(String, Option<f64>)> {
-            rows.iter().map(|row| (row.name.clone(), row.difference)).collect()
+        let a = observation(&[("context-switches", 2.0), ("minor-faults", 0.0)]);
+        let b = observation(&[("context-switches", 2.5), ("minor-faults", 3.0), ("cycles", 9000.0)]);
+        let of_a = profile(&[
+            ("client", "pipe_read", 400.0),
+            ("server", "schedule", 100.0),
+            ("client", "schedule", 50.0),
+        ]);
+        let of_b = profile(&[("client", "schedule", 170.0), ("client", "sock_alloc", 900.0)]);
+        let named = |rows: &[DifferenceRow]| -> Vec<String> {
+            rows.iter().map(|row| format!("{} {:?}", row.name, row.difference)).collect()
         };
-        assert_eq!(
-            named(&difference.counts),
-            [
-                ("minor-faults".into(), Some(3.0)),
-                ("context-switches".into(), Some(0.5)),
-                ("cycles".into(), None)
-            ]
-        );
-        assert_eq!(
-            named(&difference.symbols),
-            [
-                ("sock_alloc_[k]".into(), Some(900.0)),
-                ("pipe_read_[k]".into(), Some(-400.0)),
-                ("schedule_[k]".into(), Some(20.0))
-            ]
-        );
-        assert_eq!(named(&difference.parts)[0], ("client, kernel".into(), Some(-230.0)));
-    }
-
-    #[test]
-    fn without_samples_of_both_sides_only_counts_differ() {
-        let a = observation("pipe", &[("context-switches", 2.0)]);
-        let of_a = profile(&a, &[("client", "pipe_read", 400.0)]);
-        let difference = difference((&a, Some(&of_a)), (&a, None));
-        assert!(difference.symbols.is_empty() && difference.parts.is_empty());
-        assert_eq!(difference.counts[0].difference, Some(0.0));
+        let both = difference((&a, Some(&of_a)), (&b, Some(&of_b)));
+        let counts = ["minor-faults Some(3.0)", "context-switches Some(0.5)", "cycles None"];
+        assert_eq!(named(&both.counts), counts);
+        let symbols = ["sock_alloc_[k] Some(900.0)", "pipe_read_[k] Some(-400.0)", "schedule_[k] Some(20.0)"];
+        assert_eq!(named(&both.symbols), symbols);
+        assert_eq!(named(&both.parts)[0], "client, kernel Some(-230.0)");
+        let counts_alone = difference((&a, Some(&of_a)), (&b, None));
+        assert_eq!(named(&counts_alone.counts), counts);
+        assert!(counts_alone.symbols.is_empty() && counts_alone.parts.is_empty());
     }
 }

@@ -9,9 +9,7 @@ use crate::sampling::PERIOD_NS;
 /// A sample with names: functions from the outermost to the innermost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stack {
-    /// Whose time it is.
     pub role: String,
-    /// Functions in user mode.
     pub user: Vec<String>,
     /// Functions of the kernel; empty for a sample in user mode.
     pub kernel: Vec<String>,
@@ -36,23 +34,18 @@ fn clean(name: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Stacks {
     counts: BTreeMap<Stack, u64>,
-    /// Observed runs.
     pub runs: u32,
-    /// Operations in them.
     pub ops: u64,
-    /// Samples that were lost.
     pub lost: u64,
     /// Times that sampling was stopped by the kernel.
     pub throttled: u64,
 }
 
 impl Stacks {
-    /// One more sample.
     pub fn add(&mut self, stack: Stack) {
         *self.counts.entry(stack).or_default() += 1;
     }
 
-    /// All samples.
     pub fn samples(&self) -> u64 {
         self.counts.values().sum()
     }
@@ -171,48 +164,47 @@ mod tests {
     }
 
     fn example() -> Stacks {
-        let mut stacks = Stacks { runs: 2, ops: 1000, lost: 1, throttled: 0, ..Stacks::default() };
-        for _ in 0..600 {
-            stacks.add(stack("client", &["main", "read"], &["vfs_read", "schedule", "schedule"]));
-        }
-        for _ in 0..300 {
-            stacks.add(stack("client", &["main", "read"], &["vfs_read"]));
-        }
-        for _ in 0..97 {
-            stacks.add(stack("server", &["main", "copy<[u8; 4]>"], &[]));
-        }
-        for _ in 0..3 {
-            stacks.add(stack("server", &["main"], &["vfs_read", "rare"]));
+        let mut stacks = Stacks { runs: 2, ops: 1000, lost: 1, ..Stacks::default() };
+        let read = ["main", "read"];
+        for (count, stack) in [
+            (600, stack("client", &read, &["vfs_read", "schedule", "schedule"])),
+            (300, stack("client", &read, &["vfs_read"])),
+            (97, stack("server", &["main", "copy<[u8; 4]>"], &[])),
+            (3, stack("server", &["main"], &["vfs_read", "rare"])),
+        ] {
+            stacks.counts.insert(stack, count);
         }
         stacks
     }
 
+    fn profile(stacks: &Stacks) -> Profile {
+        stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), Some("hidden"))
+    }
+
     #[test]
     fn time_is_samples_times_period_by_operations() {
-        let profile = example().profile(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), None);
+        let profile = profile(&example());
         let each = PERIOD_NS as f64 / 1000.0;
         assert_eq!((profile.samples, profile.lost, profile.runs), (1000, 1, 2));
-        let part = |role: &str| profile.parts.iter().find(|part| part.role == role).unwrap();
-        assert_eq!((part("client").user_ns, part("client").kernel_ns), (0.0, 900.0 * each));
-        assert_eq!((part("server").user_ns, part("server").kernel_ns), (97.0 * each, 3.0 * each));
-        let first = &profile.symbols[0];
-        assert_eq!((first.symbol.as_str(), first.in_kernel), ("schedule", true));
-        assert_eq!((first.self_ns, first.total_ns), (600.0 * each, 600.0 * each), "twice in a stack is once");
-        let read = profile.symbols.iter().find(|of| of.symbol == "vfs_read" && of.role == "client").unwrap();
-        assert_eq!((read.self_ns, read.total_ns), (300.0 * each, 900.0 * each));
+        let parts: Vec<_> =
+            profile.parts.iter().map(|part| (&*part.role, part.user_ns, part.kernel_ns)).collect();
+        assert_eq!(parts, [("client", 0.0, 900.0 * each), ("server", 97.0 * each, 3.0 * each)]);
+        let symbol = |symbol: &str| {
+            let of = profile.symbols.iter().find(|of| of.symbol == symbol && of.role == "client");
+            of.map(|of| (of.in_kernel, of.self_ns, of.total_ns))
+        };
+        assert_eq!(profile.symbols[0].symbol, "schedule", "the longest is the first");
+        assert_eq!(symbol("schedule"), Some((true, 600.0 * each, 600.0 * each)), "twice in a stack is once");
+        assert_eq!(symbol("vfs_read"), Some((true, 300.0 * each, 900.0 * each)));
         assert!(!profile.symbols.iter().any(|of| of.symbol == "rare"), "it has less than half a percent");
     }
 
     #[test]
-    fn folded_stacks_have_the_role_first_and_the_kernel_marked() {
+    fn folded_stacks_have_the_role_first_and_what_is_rare_is_counted_for_its_caller() {
         let folded = example().folded();
         assert!(folded.contains(&("client;main;read;vfs_read_[k];schedule_[k]".into(), 600)), "{folded:?}");
         assert!(folded.contains(&("server;main;copy<[u8, 4]>".into(), 97)), "{folded:?}");
-    }
-
-    #[test]
-    fn what_is_rare_is_counted_for_its_caller_and_no_sample_is_lost() {
-        let profile = example().profile(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), None);
+        let profile = profile(&example());
         assert!(profile.folded.contains(&("server;main".into(), 3)), "{:?}", profile.folded);
         assert_eq!(profile.folded.iter().map(|(_, count)| count).sum::<u64>(), 1000);
         let all_rare = pruned(&[("a;b".into(), 1), ("c;d".into(), 1)], 10.0);
@@ -220,36 +212,23 @@ mod tests {
     }
 
     #[test]
-    fn other_processes_have_their_time_and_hide_no_function_of_the_roles() {
-        let mut stacks = example();
-        for _ in 0..100_000 {
-            stacks.add(stack(Profile::OTHERS, &[], &["clear_page"]));
+    fn others_and_idle_cpus_have_their_time_and_hide_no_function_of_the_roles() {
+        for role in [Profile::OTHERS, Profile::IDLE] {
+            let mut stacks = example();
+            stacks.counts.insert(stack(role, &[], &["clear_page"]), 1_000_000);
+            let profile = profile(&stacks);
+            assert!(profile.parts.iter().any(|part| part.role == role && part.kernel_ns > 0.0));
+            assert!(!profile.symbols.iter().any(|of| of.symbol == "clear_page"));
+            assert!(profile.symbols.iter().any(|of| of.symbol == "copy<[u8, 4]>"), "{:?}", profile.symbols);
+            assert!(profile.folded.contains(&(role.into(), 1_000_000)), "{:?}", profile.folded);
+            let whole = (format!("{role};clear_page_[k]"), 1_000_000);
+            assert!(stacks.folded().contains(&whole), "the file has all");
         }
-        let profile = stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), None);
-        assert!(profile.parts.iter().any(|part| part.role == Profile::OTHERS && part.kernel_ns > 0.0));
-        assert!(!profile.symbols.iter().any(|of| of.symbol == "clear_page"));
-        assert_eq!(profile.symbols[0].symbol, "schedule");
-        assert!(profile.folded.contains(&(Profile::OTHERS.into(), 100_000)), "{:?}", profile.folded);
-        assert!(
-            stacks.folded().contains(&(format!("{};clear_page_[k]", Profile::OTHERS), 100_000)),
-            "the file has all"
-        );
-    }
-
-    #[test]
-    fn idle_cpus_hide_no_function_of_the_roles() {
-        let mut stacks = example();
-        for _ in 0..1_000_000 {
-            stacks.add(stack(Profile::IDLE, &[], &["cpu_idle", "halt"]));
-        }
-        let profile = stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "two-cpus"), None);
-        assert!(profile.symbols.iter().any(|of| of.symbol == "copy<[u8, 4]>"), "{:?}", profile.symbols);
-        assert!(profile.parts.iter().any(|part| part.role == Profile::IDLE && part.kernel_ns > 0.0));
     }
 
     #[test]
     fn no_sample_is_no_time() {
-        let profile = Stacks::default().profile(&CaseId::new("roundtrip", "pipe", 1, "free"), Some("hidden"));
+        let profile = profile(&Stacks::default());
         assert!(profile.parts.is_empty() && profile.symbols.is_empty() && profile.folded.is_empty());
         assert_eq!(profile.symbols_hidden.as_deref(), Some("hidden"));
     }

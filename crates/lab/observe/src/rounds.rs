@@ -12,20 +12,17 @@ use crate::profile::Stacks;
 /// Failures of unobserved runs, or of runs with one probe, after which a case has no more of these.
 const MOST_FAILURES: usize = 2;
 
-/// One run that went well.
 pub(crate) struct Run {
     pub value: f64,
     pub counts: Vec<(&'static str, f64)>,
 }
 
-/// Why a run gave no number.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub step: String,
     pub why: String,
 }
 
-/// What the rounds of a case have given.
 #[derive(Default)]
 pub(crate) struct Rounds {
     unobserved: BTreeMap<u32, f64>,
@@ -105,20 +102,14 @@ impl Rounds {
         self.counts.iter().map(count).collect()
     }
 
-    /// What a probe has cost.
     fn look(&self, probe: Probe, higher_is_better: bool) -> Look {
-        let observed = self.observed.get(probe.name());
-        let pairs: Vec<(f64, f64)> = observed
-            .into_iter()
-            .flatten()
-            .filter_map(|(round, observed)| Some((*self.unobserved.get(round)?, *observed)))
-            .map(
-                |(unobserved, observed)| {
-                    if higher_is_better { (observed, unobserved) } else { (unobserved, observed) }
-                },
-            )
-            .filter(|(a, b)| *a > 0.0 && *b > 0.0)
-            .collect();
+        let pair = |(round, observed): (&u32, &f64)| {
+            let unobserved = self.unobserved.get(round)?;
+            Some(if higher_is_better { (*observed, *unobserved) } else { (*unobserved, *observed) })
+        };
+        let observed = self.observed.get(probe.name()).into_iter().flatten();
+        let pairs: Vec<(f64, f64)> =
+            observed.filter_map(pair).filter(|(a, b)| *a > 0.0 && *b > 0.0).collect();
         let ratio = (!pairs.is_empty()).then(|| paired_ratio(&pairs, CONFIDENCE));
         let interval = ratio.as_ref().and_then(|ratio| ratio.interval);
         Look {
@@ -159,38 +150,41 @@ mod tests {
 
     #[test]
     fn the_cost_of_looking_is_the_ratio_of_runs_of_one_round() {
-        let times =
-            rounds(&[100.0, 200.0, 300.0, 100.0, 100.0, 100.0], &[110.0, 220.0, 330.0, 110.0, 110.0, 110.0]);
-        let look = times.look(Probe::Software, false);
-        assert!((look.slowdown.unwrap() - 1.1).abs() < 1e-9, "{look:?}");
-        assert_eq!(look.pairs, 6);
-        assert!(look.ci95.is_some(), "six pairs have an interval");
-        let rates = rounds(&[110.0], &[100.0]).look(Probe::Software, true);
-        assert!((rates.slowdown.unwrap() - 1.1).abs() < 1e-9, "a lower rate is a slowdown: {rates:?}");
-        assert_eq!((rates.pairs, rates.ci95), (1, None));
+        let unobserved = [100.0, 200.0, 300.0, 100.0, 100.0, 100.0];
+        let observed = unobserved.map(|value| value * 1.1);
+        for (rounds, higher_is_better, pairs) in [
+            (rounds(&unobserved, &observed), false, 6),
+            // A lower rate is a slowdown.
+            (rounds(&[110.0], &[100.0]), true, 1),
+            // An observed run without its unobserved one makes no pair.
+            (rounds(&[100.0], &[110.0, 500.0]), false, 1),
+        ] {
+            let look = rounds.look(Probe::Software, higher_is_better);
+            assert!((look.slowdown.unwrap() - 1.1).abs() < 1e-9, "{look:?}");
+            assert_eq!((look.pairs, look.ci95.is_some()), (pairs, pairs >= 6), "six pairs have an interval");
+        }
     }
 
     #[test]
-    fn an_observed_run_without_its_unobserved_one_makes_no_pair() {
-        let mut some = rounds(&[100.0], &[110.0, 500.0]);
-        assert_eq!(some.look(Probe::Software, false).pairs, 1);
-        some.fail(Some(Probe::Halts), failure());
-        let failed = some.look(Probe::Halts, false);
-        assert_eq!((failed.slowdown, failed.pairs), (None, 0));
-        assert_eq!(failed.failures, ["batches: the peer ended"]);
-    }
-
-    #[test]
-    fn an_unobserved_run_has_two_tries_and_its_failures_are_kept() {
-        let mut rounds = Rounds::default();
-        assert!(rounds.unobserved().is_err_and(|why| why.is_none()));
-        rounds.fail(None, failure());
-        assert!(!rounds.is_given_up(None) && !rounds.is_given_up(Some(Probe::Software)));
-        rounds.keep(None, 1, Run { value: 5.0, counts: Vec::new() });
-        rounds.fail(None, failure());
-        assert!(rounds.is_given_up(None), "it was tried twice");
-        assert_eq!(rounds.unobserved().unwrap(), [5.0]);
-        assert_eq!(rounds.unobserved_failures(), ["batches: the peer ended"; 2]);
-        assert!(rounds.looks(false).is_empty());
+    fn a_run_has_two_tries_and_its_failures_are_kept() {
+        for look in [None, Some(Probe::Halts)] {
+            let mut rounds = Rounds::default();
+            assert!(rounds.unobserved().is_err_and(|why| why.is_none()));
+            rounds.fail(look, failure());
+            assert!(!rounds.is_given_up(look) && !rounds.is_given_up(Some(Probe::Software)));
+            rounds.keep(None, 1, Run { value: 5.0, counts: Vec::new() });
+            rounds.fail(look, failure());
+            assert!(rounds.is_given_up(look), "it was tried twice");
+            assert_eq!(rounds.unobserved().unwrap(), [5.0]);
+            let failures = match look {
+                None => rounds.unobserved_failures(),
+                Some(probe) => {
+                    let look = rounds.look(probe, false);
+                    assert_eq!((look.slowdown, look.pairs), (None, 0));
+                    look.failures
+                }
+            };
+            assert_eq!(failures, ["batches: the peer ended"; 2]);
+        }
     }
 }

@@ -31,10 +31,8 @@ pub struct Sample {
     pub user: Vec<u64>,
 }
 
-/// All samples of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// The samples.
     pub samples: Vec<Sample>,
     /// Samples that found no room.
     pub lost: u64,
@@ -49,26 +47,17 @@ pub struct Sampling {
 
 impl Sampling {
     /// Opens a sampler for each of `cpus`, of whatever runs there.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn open(cpus: &[u32]) -> io::Result<Sampling> {
         Ok(Sampling { cpus: cpus.iter().map(|cpu| sampler(*cpu)).collect::<io::Result<_>>()? })
     }
 
     /// What starts and stops them.
-    ///
-    /// # Errors
-    /// The kernel refuses further descriptors.
     pub fn switch(&self) -> io::Result<EventSwitch> {
         let fds = self.cpus.iter().map(|(counter, ..)| counter.file().as_fd().try_clone_to_owned());
         Ok(EventSwitch::new(fds.collect::<io::Result<_>>()?))
     }
 
     /// Takes the samples out of the buffers. The samplers must be off.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn take(&self) -> io::Result<Taken> {
         let mut taken = Taken::default();
         for (counter, sampler, tells_lost) in &self.cpus {

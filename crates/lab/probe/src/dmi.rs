@@ -59,10 +59,7 @@ impl Module {
 pub struct Modules(pub Vec<Module>);
 
 impl Modules {
-    /// Reads this machine's.
-    ///
-    /// # Errors
-    /// `NotFound` where the firmware has no such table, `PermissionDenied` for anybody but root.
+    /// Reads this machine's: `NotFound` where the firmware has no such table, `PermissionDenied` for anybody but root.
     pub fn read() -> Result<Modules> {
         Modules::read_from(Path::new(TABLE))
     }
@@ -129,7 +126,6 @@ fn parse(table: &[u8]) -> Vec<Module> {
     modules
 }
 
-/// A slot with a module in it. Older tables have shorter structures.
 fn module(formatted: &[u8], strings: &[u8]) -> Option<Module> {
     let word = |at: usize| Some(u16::from_le_bytes(formatted.get(at..at + 2)?.try_into().ok()?));
     let double = |at: usize| Some(u32::from_le_bytes(formatted.get(at..at + 4)?.try_into().ok()?));
@@ -158,7 +154,6 @@ fn module(formatted: &[u8], strings: &[u8]) -> Option<Module> {
 mod tests {
     use super::*;
 
-    /// A structure with its strings.
     fn structure(kind: u8, formatted: &[u8], strings: &[&str]) -> Vec<u8> {
         let mut bytes = vec![kind, (HEADER_BYTES + formatted.len()) as u8, 0, 0];
         bytes.extend(formatted);
@@ -170,18 +165,16 @@ mod tests {
         bytes
     }
 
-    /// A memory device of SMBIOS 3.3.
-    fn device(size: u16, bits: u16, speed: u16, extended: u32, slot: &str, bank: &str) -> Vec<u8> {
+    /// A memory device of SMBIOS 3.3: bits of data, configured speed and its extension.
+    fn device(bits: u16, speed: u16, extended: u32, slot: &str, bank: &str) -> Vec<u8> {
         let mut formatted = [0u8; 0x5c - HEADER_BYTES];
         let mut put =
             |at: usize, bytes: &[u8]| formatted[at - HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
         put(0x0a, &bits.to_le_bytes());
-        put(0x0c, &size.to_le_bytes());
+        put(0x0c, &0x4000u16.to_le_bytes());
         // A string that is empty has no number; the others are counted from 1.
-        put(
-            0x10,
-            &[u8::from(!slot.is_empty()), if bank.is_empty() { 0 } else { 1 + u8::from(!slot.is_empty()) }],
-        );
+        let slot_index = u8::from(!slot.is_empty());
+        put(0x10, &[slot_index, if bank.is_empty() { 0 } else { slot_index + 1 }]);
         // The maximum speed exceeds the configured speed, and must not be taken for it.
         put(0x15, &9999u16.to_le_bytes());
         put(0x20, &speed.to_le_bytes());
@@ -191,7 +184,7 @@ mod tests {
     }
 
     fn simple(slot: &str, bank: &str) -> Vec<u8> {
-        device(0x4000, 64, 3200, 0, slot, bank)
+        device(64, 3200, 0, slot, bank)
     }
 
     fn table(structures: &[Vec<u8>]) -> Modules {
@@ -203,11 +196,9 @@ mod tests {
 
     #[test]
     fn two_channels_of_ddr4_3200_move_51_gigabytes_a_second() {
-        let modules = table(&[
-            simple("DIMM_A1", "BANK 0"),
-            device(0, 64, 0, 0, "DIMM_A2", "BANK 1"),
-            simple("DIMM_B1", "BANK 2"),
-        ]);
+        let mut empty = simple("DIMM_A2", "BANK 1");
+        empty[0x0c..0x0e].fill(0);
+        let modules = table(&[simple("DIMM_A1", "BANK 0"), empty, simple("DIMM_B1", "BANK 2")]);
         assert_eq!(modules.0.len(), 2, "an empty slot has no module");
         assert_eq!((modules.0[0].slot.as_str(), modules.0[0].bank.as_str()), ("DIMM_A1", "BANK 0"));
         assert_eq!((modules.channels(), modules.bytes_per_s()), (Some(2), Some(51.2e9)));
@@ -236,24 +227,20 @@ mod tests {
 
     #[test]
     fn a_channel_is_as_fast_as_its_slower_module_and_unknown_is_not_guessed() {
-        let of = |one, other| table(&[one, other]).bytes_per_s();
-        let at = |speed| device(0x4000, 64, speed, 0, "DIMM_A1", "");
-        assert_eq!(of(at(3200), at(2400)), Some(19.2e9));
-        assert_eq!(of(at(3200), at(0)), None, "0 is unknown");
-        assert_eq!(of(at(3200), device(0x4000, 0xffff, 3200, 0, "DIMM_A2", "")), None, "unknown width");
-        let fast = device(0x7fff, 32, 0xffff, 68_000, "DIMM_A1", "");
-        assert_eq!(table(&[fast]).bytes_per_s(), Some(272e9), "a speed beyond 65,534 stands further behind");
-    }
-
-    #[test]
-    fn an_older_and_shorter_structure_has_no_configured_speed() {
-        let mut formatted = [0u8; 0x15 - HEADER_BYTES];
-        formatted[0x0a - HEADER_BYTES] = 64;
-        formatted[0x0c - HEADER_BYTES] = 1;
-        formatted[0x10 - HEADER_BYTES] = 1;
-        let modules = table(&[structure(MEMORY_DEVICE, &formatted, &["DIMM_A1"])]);
-        assert_eq!((modules.0.len(), modules.0[0].megatransfers_per_s), (1, None));
-        assert_eq!(modules.channels(), Some(1));
+        let at = |bits, speed, extended| device(bits, speed, extended, "DIMM_A1", "");
+        let mut older = [0u8; 0x15 - HEADER_BYTES];
+        (older[0x0a - HEADER_BYTES], older[0x0c - HEADER_BYTES], older[0x10 - HEADER_BYTES]) = (64, 1, 1);
+        let older = structure(MEMORY_DEVICE, &older, &["DIMM_A1"]);
+        for (what, modules, bytes_per_s) in [
+            ("the slower one", vec![at(64, 3200, 0), at(64, 2400, 0)], Some(19.2e9)),
+            ("0 is unknown", vec![at(64, 3200, 0), at(64, 0, 0)], None),
+            ("unknown width", vec![at(64, 3200, 0), at(0xffff, 3200, 0)], None),
+            ("a speed beyond 65,534 stands further behind", vec![at(32, 0xffff, 68_000)], Some(272e9)),
+            ("an older and shorter structure has no speed", vec![older], None),
+        ] {
+            let found = table(&modules);
+            assert_eq!((found.channels(), found.bytes_per_s()), (Some(1), bytes_per_s), "{what}");
+        }
     }
 
     #[test]
@@ -263,22 +250,18 @@ mod tests {
             // Never a panic, never more than the one that was there.
             assert!(parse(&good[..cut]).len() <= 1);
         }
-        let count = |bytes: &[u8]| parse(bytes).len();
-        assert_eq!(count(&[]), 0);
-        assert_eq!(count(&[MEMORY_DEVICE, 0, 0, 0, 0, 0]), 0, "a length of zero would never end");
-        assert_eq!(count(&[MEMORY_DEVICE, 3, 0, 0, 0, 0]), 0, "shorter than its own header");
-        assert_eq!(count(&[MEMORY_DEVICE, 255, 0, 0, 0, 0]), 0, "longer than the table");
-        assert_eq!(count(&[[0, 0, 0, 0].to_vec(), good.clone()].concat()), 0);
-        assert_eq!(
-            count(&[good.clone(), structure(END, &[], &[]), good.clone()].concat()),
-            1,
-            "what follows the end"
-        );
-        assert_eq!(
-            count(&[good.clone(), vec![1, 4, 0, 0, b'x'], good].concat()),
-            1,
-            "strings without an end"
-        );
+        let end = structure(END, &[], &[]);
+        for (what, bytes, count) in [
+            ("nothing", vec![], 0),
+            ("a length of zero would never end", vec![MEMORY_DEVICE, 0, 0, 0, 0, 0], 0),
+            ("shorter than its own header", vec![MEMORY_DEVICE, 3, 0, 0, 0, 0], 0),
+            ("longer than the table", vec![MEMORY_DEVICE, 255, 0, 0, 0, 0], 0),
+            ("zeros in front", [&[0, 0, 0, 0], &good[..]].concat(), 0),
+            ("what follows the end", [&good[..], &end, &good].concat(), 1),
+            ("strings without an end", [&good[..], &[1, 4, 0, 0, b'x'], &good].concat(), 1),
+        ] {
+            assert_eq!(parse(&bytes).len(), count, "{what}");
+        }
         // An index of a string that is not there.
         let mut formatted = [0xffu8; 0x22 - HEADER_BYTES];
         formatted[0x0c - HEADER_BYTES] = 1;

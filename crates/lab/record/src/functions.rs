@@ -133,9 +133,8 @@ impl FunctionsCompared {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::Line;
 
     fn side(case: &CaseId, counts: &[(&str, f64, Option<f64>)]) -> Functions {
         let functions = counts.iter().map(|(name, instructions, calls)| FunctionCount {
@@ -155,14 +154,6 @@ pub(crate) mod tests {
             functions: functions.collect(),
             stacks: vec![StackCount { stack: "a;b".into(), instructions: 1.5 }],
         }
-    }
-
-    /// A line of each kind with every field present.
-    pub(crate) fn full_lines(case: &CaseId) -> Vec<Line> {
-        let a = side(case, &[("f", 90.0, Some(1.0))]);
-        let b = side(case, &[("f", 95.0, Some(2.0))]);
-        let compared = FunctionsCompared::new([("x", &a), ("y", &b)]);
-        vec![Line::Functions(Box::new(a)), Line::FunctionsCompared(Box::new(compared))]
     }
 
     #[test]

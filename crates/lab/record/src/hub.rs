@@ -12,7 +12,6 @@ pub struct ToHub {
     /// Cost of the case over cost of the hub: the median over the sets. Above 1 the case costs more, whatever its unit.
     pub median: f64,
     /// Its interval at 95 %, with the set as the unit, as the session stopped by it; absent below six sets.
-    #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Number of sets.
     pub sets: u32,
@@ -47,7 +46,6 @@ pub struct HubMeeting {
     /// Cost of this hub over cost of the other one: the Hodges–Lehmann estimate over the sets.
     pub ratio: f64,
     /// Its interval at 95 %, with the set as the unit; absent below six sets.
-    #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// The ratio of each set, in the order of time.
     pub ratios: Vec<f64>,
@@ -59,7 +57,6 @@ pub struct DoubledSlices {
     /// Ratio to the hub with slices of twice the length over that with slices of the usual length, over all cases that had both.
     pub factor: f64,
     /// Its interval at 95 %, with the case as the unit; absent below six cases.
-    #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Number of cases.
     pub cases: u32,

@@ -6,7 +6,6 @@
 //!
 //! `docs/record.md` describes every field with its unit; a test compares that document with these types.
 
-mod calls;
 mod case_id;
 mod check;
 mod compare;
@@ -14,7 +13,6 @@ mod contest;
 pub mod derive;
 mod explain;
 mod file;
-mod found;
 mod functions;
 mod header;
 pub mod history;
@@ -28,7 +26,6 @@ mod run;
 mod summary;
 mod timeline;
 
-pub use calls::{RoleCalls, SystemCalls};
 pub use case_id::{CaseId, ParseCaseIdError, Place};
 pub use check::{Check, Meaning, Turn};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
@@ -44,7 +41,10 @@ pub use observation::{
     Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart, RefusedMeans, SymbolTime,
 };
 pub use ratio::{Comparison, Crossover, Published, Ratio};
-pub use run::{ALTERNATIVE_TO, Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
+pub use run::{
+    ALTERNATIVE_TO, Case, Noise, PerOp, RoleCalls, RoleCounters, Run, SliceSeries, Slices, SystemCalls,
+    WarmUp,
+};
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
 pub use timeline::{MissingSwitches, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Timeline};
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{CaseId, SystemCalls};
 
 /// Events of the kernel per operation of a case, and what it cost to count them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// The case.
     pub case: CaseId,
@@ -76,7 +76,7 @@ pub struct RefusedMeans {
 
 /// Where the time of the observed CPUs went, by samples of them. Good to rank; a sample that falls where interrupts are off is taken where
 /// they come back on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// The case.
     pub case: CaseId,
@@ -178,73 +178,4 @@ pub struct DifferenceRow {
     /// B − A.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::Line;
-
-    /// Lines with every field present.
-    pub(crate) fn full_lines(case: &CaseId) -> Vec<Line> {
-        let row = |name: &str| DifferenceRow {
-            name: name.into(),
-            a: Some(1.0),
-            b: Some(2.0),
-            difference: Some(1.0),
-        };
-        vec![
-            Line::Observation(Box::new(Observation {
-                case: case.clone(),
-                cpus: vec![0],
-                unit: "ns/roundtrip".into(),
-                unobserved: 1.0,
-                unobserved_ci95: Some([1.0, 1.0]),
-                rounds: 6,
-                unobserved_failures: vec!["x".into()],
-                looks: vec![Look {
-                    means: "software".into(),
-                    slowdown: Some(1.0),
-                    ci95: Some([1.0, 1.0]),
-                    pairs: 6,
-                    failures: vec!["x".into()],
-                }],
-                counts: vec![EventCount {
-                    event: "context-switches".into(),
-                    means: "software".into(),
-                    per_op: 2.0,
-                    range: [2.0, 2.0],
-                }],
-                system_calls: Some(SystemCalls::default()),
-                refused: vec![RefusedMeans { means: "hardware".into(), why: "x".into() }],
-            })),
-            Line::Profile(Box::new(Profile {
-                case: case.clone(),
-                clock: "cpu-clock".into(),
-                period_ns: 1.0,
-                runs: 1,
-                ops: 1,
-                samples: 1,
-                lost: 0,
-                throttled: 0,
-                symbols_hidden: Some("x".into()),
-                parts: vec![ProfilePart { role: "client".into(), user_ns: 1.0, kernel_ns: 1.0 }],
-                symbols: vec![SymbolTime {
-                    role: "client".into(),
-                    symbol: "pipe_read".into(),
-                    in_kernel: true,
-                    self_ns: 1.0,
-                    total_ns: 1.0,
-                }],
-                folded: vec![("client;pipe_read_[k]".into(), 1)],
-            })),
-            Line::Difference(Box::new(Difference {
-                a: case.clone(),
-                b: case.clone(),
-                counts: vec![row("context-switches")],
-                parts: vec![row("client, kernel")],
-                symbols: vec![row("pipe_read_[k]")],
-            })),
-        ]
-    }
 }

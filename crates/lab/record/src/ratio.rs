@@ -14,7 +14,6 @@ pub struct Comparison {
     /// How many times faster `case` is than `baseline` (below 1: slower), median over pairs of the same round.
     pub speedup: f64,
     /// Sign-test interval of the ratio, at least 95 %; absent below six pairs.
-    #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: u32,
@@ -45,7 +44,6 @@ pub struct Ratio {
     /// all quotients of runs.
     pub ratio: f64,
     /// Interval of the ratio, at least 95 %; absent where there are too few runs.
-    #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Pairs of runs of one round; 0 where the comparison is not interleaved, because the baseline is of another record.
     pub pairs: u32,
@@ -61,13 +59,11 @@ pub struct Crossover {
     /// Smallest and largest payload at which both were measured, in bytes.
     pub range_bytes: [u64; 2],
     /// Where the medians cross, the largest such size; absent where they do not.
-    #[serde(default)]
     pub bytes: Option<f64>,
     /// The nearest measured sizes on both sides at which the intervals do not overlap.
     #[serde(default)]
     pub between_bytes: [Option<f64>; 2],
     /// Is the first one cheaper below that size, or at all sizes where there is none? Absent where they cost the same.
-    #[serde(default)]
     pub first_is_cheaper_below: Option<bool>,
     /// How often the medians cross.
     pub crossings: u32,

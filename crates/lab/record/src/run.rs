@@ -8,7 +8,7 @@ use crate::CaseId;
 use crate::latency::Latencies;
 
 /// A case and its effective settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// Its id.
     pub case: CaseId,
@@ -141,7 +141,7 @@ pub struct Noise {
 }
 
 /// One measurement of a case by freshly started peers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The case.
     pub case: CaseId,
@@ -214,4 +214,24 @@ pub struct SliceSeries {
     pub elapsed_ns: Vec<u64>,
     /// Operations in the timed part; of a stream of messages that are not empty, bytes.
     pub ops: Vec<u64>,
+}
+
+/// System calls per operation, counted by a tracer (ptrace) in a run whose times are not used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SystemCalls {
+    /// Of all roles together, per operation.
+    pub per_op: f64,
+    /// Of each role.
+    pub roles: Vec<RoleCalls>,
+}
+
+/// The system calls of one role.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoleCalls {
+    /// Its name.
+    pub role: String,
+    /// Its operations in that run.
+    pub ops: u64,
+    /// Calls for each of them, by name.
+    pub calls: BTreeMap<String, f64>,
 }

@@ -3,20 +3,22 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weighbridge_stats::RegimeKind as Found;
+use weighbridge_stats::summary::CaseRegime;
 
 use crate::CaseId;
-use crate::calls::SystemCalls;
 use crate::hub::ToHub;
 use crate::latency::Distribution;
-use crate::run::PerOp;
+use crate::run::{PerOp, SystemCalls};
 
 /// Why no further runs were made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoppedBy {
     /// The interval is as narrow as was asked.
     Precision,
     /// The largest number of runs was made.
+    #[default]
     MaxRuns,
     /// The time allowed was used up.
     Budget,
@@ -66,7 +68,7 @@ pub struct Attempts {
 }
 
 /// What the runs of a case amount to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The case.
     pub case: CaseId,
@@ -81,7 +83,6 @@ pub struct Summary {
     pub median: f64,
     /// Interval of the median at 95 %, widened by the correlation of neighboring runs: the one by which the case stopped. Absent
     /// below six runs.
-    #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Lowest and highest run.
     pub range: [f64; 2],
@@ -127,28 +128,23 @@ pub struct Summary {
 impl Summary {
     /// Of a case of which the median over its runs is known and nothing else.
     pub fn new(case: CaseId, unit: impl Into<String>, runs: u32, median: f64) -> Summary {
-        Summary {
-            case,
-            unit: unit.into(),
-            runs,
-            attempts: None,
-            median,
-            ci95: None,
-            range: [median; 2],
-            spread_between: 0.0,
-            spread_within: 0.0,
-            to_hub: None,
-            best: None,
-            slow_share: None,
-            stopped_by: StoppedBy::MaxRuns,
-            per_op: PerOp::default(),
-            system_calls: None,
-            beside: BTreeMap::new(),
-            series: BTreeMap::new(),
-            series_ci95: BTreeMap::new(),
-            distribution: None,
-            anomalies: Vec::new(),
-            regimes: Vec::new(),
+        Summary { case, unit: unit.into(), runs, median, range: [median; 2], ..Summary::default() }
+    }
+}
+
+impl From<CaseRegime> for Regime {
+    fn from(found: CaseRegime) -> Regime {
+        Regime {
+            regime: match found.kind {
+                Found::TwoModes => RegimeKind::TwoModes,
+                Found::Step => RegimeKind::Step,
+                Found::Slope => RegimeKind::Slope,
+                Found::Correlated => RegimeKind::Correlated,
+            },
+            within: found.within.as_str().into(),
+            runs: found.runs as u32,
+            detail: found.detail,
+            levels: found.levels,
         }
     }
 }

@@ -106,29 +106,3 @@ pub struct PictureArrow {
     /// In words.
     pub name: String,
 }
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::Line;
-
-    /// A line with every field.
-    pub(crate) fn full_lines() -> Vec<Line> {
-        let span = PictureSpan { role: Some(0), ..PictureSpan::default() };
-        vec![Line::Timeline(Box::new(Timeline {
-            unmarked_ns: Some(1.0),
-            switches_per_operation: Some(2.0),
-            preempted_per_operation: BTreeMap::from([("client".into(), 1.0)]),
-            phases: vec![Phase { share: Some(1.0), ..Phase::default() }],
-            refused: Some("x".into()),
-            unrecorded_cpus: vec![16],
-            missing_switches: vec![MissingSwitches::default()],
-            picture: Picture {
-                length_ns: 1,
-                lanes: vec![PictureLane { lane: "client".into(), spans: vec![span] }],
-                arrows: vec![PictureArrow::default()],
-            },
-            ..Timeline::default()
-        }))]
-    }
-}

@@ -176,45 +176,30 @@ fn tick(unit: &str, value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn texts(axis: &LogAxis) -> Vec<&str> {
-        axis.ticks.iter().map(|(_, text)| text.as_str()).collect()
-    }
-
     #[test]
-    fn sizes_have_at_most_eight_ticks_however_many_there_are() {
+    fn sizes_have_at_most_eight_ticks_however_many_there_are_and_values_name_their_unit() {
         let all: Vec<u64> = (0..=22).map(|power| 1 << power).collect();
-        assert_eq!(texts(&LogAxis::sizes(&all)), ["1 B", "16 B", "256 B", "4 KiB", "64 KiB", "1 MiB"]);
-        assert_eq!(texts(&LogAxis::sizes(&[0, 1, 4])), ["0 B", "1 B", "2 B", "4 B"]);
+        let gib = f64::from(1 << 30);
+        for (axis, texts) in [
+            (LogAxis::sizes(&all), "1 B, 16 B, 256 B, 4 KiB, 64 KiB, 1 MiB"),
+            (LogAxis::sizes(&[0, 1, 4]), "0 B, 1 B, 2 B, 4 B"),
+            (LogAxis::values("ns/hop", 90.0, 2e6), "100 ns, 1 µs, 10 µs, 100 µs, 1 ms"),
+            (LogAxis::values("ns/hop", 120.0, 800.0), "150 ns, 200 ns, 300 ns, 400 ns, 500 ns, 700 ns"),
+            (
+                LogAxis::values("bytes/s", gib / 2e4, gib * 2.0),
+                "100 KiB/s, 1 MiB/s, 10 MiB/s, 100 MiB/s, 1 GiB/s",
+            ),
+            (LogAxis::values("events/s", 9e5, 1.2e6), "800 thousand, 900 thousand, 1 million, 1.2 million"),
+        ] {
+            let ticks: Vec<&str> = axis.ticks.iter().map(|(_, text)| text.as_str()).collect();
+            assert_eq!(ticks.join(", "), texts);
+        }
+        let axis = LogAxis::values("ns/op", f64::INFINITY, 0.0);
+        assert!(axis.low > 0.0 && axis.high.is_finite(), "an axis without values is still an axis");
     }
 
     #[test]
     fn an_empty_payload_stands_left_of_the_smallest_other_one() {
-        assert_eq!(size_position(0, &[0, 64, 4096]), 16.0);
-        assert_eq!(size_position(64, &[0, 64, 4096]), 64.0);
-    }
-
-    #[test]
-    fn ticks_name_the_unit_of_their_magnitude() {
-        assert_eq!(
-            texts(&LogAxis::values("ns/hop", 90.0, 2e6)),
-            ["100 ns", "1 µs", "10 µs", "100 µs", "1 ms"]
-        );
-        assert_eq!(
-            texts(&LogAxis::values("ns/hop", 120.0, 800.0)),
-            ["150 ns", "200 ns", "300 ns", "400 ns", "500 ns", "700 ns"]
-        );
-        let gib = f64::from(1 << 30);
-        let rates = LogAxis::values("bytes/s", gib / 2e4, gib * 2.0);
-        assert_eq!(texts(&rates), ["100 KiB/s", "1 MiB/s", "10 MiB/s", "100 MiB/s", "1 GiB/s"]);
-        assert_eq!(
-            texts(&LogAxis::values("events/s", 9e5, 1.2e6)),
-            ["800 thousand", "900 thousand", "1 million", "1.2 million"]
-        );
-    }
-
-    #[test]
-    fn an_axis_without_values_is_still_an_axis() {
-        let axis = LogAxis::values("ns/op", f64::INFINITY, 0.0);
-        assert!(axis.low > 0.0 && axis.high.is_finite());
+        assert_eq!([0, 64].map(|bytes| size_position(bytes, &[0, 64, 4096])), [16.0, 64.0]);
     }
 }

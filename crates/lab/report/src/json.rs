@@ -1,67 +1,60 @@
 //! One JSON document: the records' heads and ends, and every case with its summary. Samples stay in the record.
 
-use serde::Serialize;
-use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Difference, End, Explanation, Findings,
-    Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Profile, Ratio, Skipped, Summary,
-    Timeline,
-};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+use weighbridge_record::{Case, CaseId, End, Header, Hub, Summary};
 
-use crate::model::{Report, Source, Sourced};
-use crate::suite::free_ratios;
+use crate::model::{Measured, Report, Source, Sourced};
+use crate::suite::{self, free_ratios};
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: u32,
-    records: Vec<Record<'a>>,
-    cases: Vec<CaseOut<'a>>,
-    comparisons: Vec<Out<'a, Comparison>>,
-    contests: Vec<Out<'a, Contest>>,
-    findings: Vec<Out<'a, Findings>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ratios: Vec<Out<'a, Ratio>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    checks: Vec<Out<'a, Check>>,
-    /// The lines that the tables of suites are made of: ratios, crossovers, figures beside published ones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    derived: Vec<Out<'a, Line>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    verdicts: Vec<Out<'a, CaseVerdict>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    claims: Vec<Out<'a, Claims>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    prices: Vec<Out<'a, Price>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    explanations: Vec<Out<'a, Explanation>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    observations: Vec<Out<'a, Observation>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    profiles: Vec<Out<'a, Profile>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    differences: Vec<Out<'a, Difference>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    timelines: Vec<Out<'a, Timeline>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    functions: Vec<Out<'a, Functions>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    functions_compared: Vec<Out<'a, FunctionsCompared>>,
-    skipped: Vec<Out<'a, Skipped>>,
+struct Document<'a>(&'a Report);
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Document(report) = self;
+        let derived = suite::derived_by_record(report);
+        let derived: Vec<Sourced<_>> =
+            derived.into_iter().map(|(source, what)| Sourced { source, what }).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema", &weighbridge_record::SCHEMA)?;
+        map.serialize_entry("records", &report.sources.iter().map(record).collect::<Vec<_>>())?;
+        map.serialize_entry("cases", &report.cases.iter().map(case).collect::<Vec<_>>())?;
+        map.serialize_entry("comparisons", &report.comparisons)?;
+        map.serialize_entry("contests", &report.contests)?;
+        map.serialize_entry("findings", &report.findings)?;
+        // Those that stand in no table of a suite; the others are among the derived lines, with crossovers and published figures.
+        some(&mut map, "ratios", &free_ratios(report).collect::<Vec<_>>())?;
+        some(&mut map, "checks", &report.checks)?;
+        some(&mut map, "derived", &derived)?;
+        some(&mut map, "verdicts", &report.verdicts)?;
+        some(&mut map, "claims", &report.claims)?;
+        some(&mut map, "prices", &report.prices)?;
+        some(&mut map, "explanations", &report.explanations)?;
+        some(&mut map, "observations", &report.observations)?;
+        some(&mut map, "profiles", &report.profiles)?;
+        some(&mut map, "differences", &report.differences)?;
+        some(&mut map, "timelines", &report.timelines)?;
+        some(&mut map, "functions", &report.functions)?;
+        some(&mut map, "functions_compared", &report.functions_compared)?;
+        map.serialize_entry("skipped", &report.skipped)?;
+        map.end()
+    }
+}
+
+/// An entry, unless its list is empty.
+fn some<M: SerializeMap>(map: &mut M, name: &str, all: &[impl Serialize]) -> Result<(), M::Error> {
+    if all.is_empty() { Ok(()) } else { map.serialize_entry(name, all) }
 }
 
 #[derive(Serialize)]
 struct Record<'a> {
     name: &'a str,
-    problems: Vec<ProblemOut<'a>>,
+    problems: Vec<Value>,
     header: Option<&'a Header>,
     #[serde(skip_serializing_if = "<[Hub]>::is_empty")]
     hubs: &'a [Hub],
     end: Option<&'a End>,
-}
-
-#[derive(Serialize)]
-struct ProblemOut<'a> {
-    line: usize,
-    why: &'a str,
 }
 
 #[derive(Serialize)]
@@ -75,75 +68,18 @@ struct CaseOut<'a> {
     summary_computed_by_report: bool,
 }
 
-#[derive(Serialize)]
-struct Out<'a, T> {
-    /// Index into `records`.
-    record: usize,
-    #[serde(flatten)]
-    what: &'a T,
-}
-
 /// The report as one JSON document, indented, with the field names of the record.
 pub fn json(report: &Report) -> String {
-    // Every field is named, so that the compiler tells of one that is left out.
-    let Report {
-        sources,
-        cases,
-        comparisons,
-        contests,
-        findings,
-        is_compared: _,
-        // Those that stand in no table of a suite; the others are among the derived lines, with these two.
-        ratios: _,
-        crossovers: _,
-        published: _,
-        checks,
-        verdicts,
-        claims,
-        prices,
-        explanations,
-        observations,
-        profiles,
-        differences,
-        timelines,
-        functions,
-        functions_compared,
-        skipped,
-    } = report;
-    let derived = crate::suite::derived(report);
-    let document = Document {
-        schema: weighbridge_record::SCHEMA,
-        records: sources.iter().map(record).collect(),
-        cases: cases.iter().map(case).collect(),
-        comparisons: comparisons.iter().map(out).collect(),
-        contests: contests.iter().map(out).collect(),
-        findings: findings.iter().map(out).collect(),
-        ratios: free_ratios(report).map(out).collect(),
-        checks: checks.iter().map(out).collect(),
-        derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
-        verdicts: verdicts.iter().map(out).collect(),
-        claims: claims.iter().map(out).collect(),
-        prices: prices.iter().map(out).collect(),
-        explanations: explanations.iter().map(out).collect(),
-        observations: observations.iter().map(out).collect(),
-        profiles: profiles.iter().map(out).collect(),
-        differences: differences.iter().map(out).collect(),
-        timelines: timelines.iter().map(out).collect(),
-        functions: functions.iter().map(out).collect(),
-        functions_compared: functions_compared.iter().map(out).collect(),
-        skipped: skipped.iter().map(out).collect(),
-    };
-    let text = serde_json::to_string_pretty(&document);
-    text.expect("plain data") + "\n"
+    serde_json::to_string_pretty(&Document(report)).expect("plain data") + "\n"
 }
 
 fn record(source: &Source) -> Record<'_> {
     let Source { name, header, end, problems, hubs } = source;
-    let problems = problems.iter().map(|problem| ProblemOut { line: problem.line, why: &problem.why });
+    let problems = problems.iter().map(|problem| json!({ "line": problem.line, "why": problem.why }));
     Record { name, problems: problems.collect(), header: header.as_ref(), hubs, end: end.as_ref() }
 }
 
-fn case(measured: &crate::Measured) -> CaseOut<'_> {
+fn case(measured: &Measured) -> CaseOut<'_> {
     CaseOut {
         record: measured.source,
         id: &measured.id,
@@ -154,54 +90,47 @@ fn case(measured: &crate::Measured) -> CaseOut<'_> {
     }
 }
 
-fn out<T>(sourced: &Sourced<T>) -> Out<'_, T> {
-    Out { record: sourced.source, what: &sourced.what }
-}
-
 #[cfg(test)]
 mod tests {
+    use weighbridge_record::{Claims, Line, Reading, Skipped};
+
     use super::*;
-    use weighbridge_record::Reading;
 
     /// Lines of kinds that have nothing to do with each other: each is an item of a list of its own.
     #[test]
     fn every_kind_of_line_has_its_list() {
         let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
-        let at = r#""case":"roundtrip/pipe/1/same-cpu""#;
-        let price = r#"{"kind":"price","name":"switches","place":"same-cpu","about":"x","ns":1.0}"#;
-        let comparison =
-            format!(r#"{{"kind":"comparison",{at},"baseline":"{case}","speedup":1.0,"pairs":6}}"#);
-        let observation = format!(
-            r#"{{"kind":"observation",{at},"cpus":[0],"unit":"ns","unobserved":1.0,"rounds":6,"looks":[],"counts":[],"refused":[]}}"#
-        );
-        let profile = format!(
-            r#"{{"kind":"profile",{at},"clock":"x","period_ns":1.0,"runs":1,"ops":1,"samples":1,"lost":0,"throttled":0,"parts":[],"symbols":[],"folded":[]}}"#
-        );
-        let difference = format!(
-            r#"{{"kind":"difference","a":"{case}","b":"{case}","counts":[],"parts":[],"symbols":[]}}"#
-        );
-        let parsed = [price, &comparison, &observation, &profile, &difference];
-        let mut lines: Vec<Line> =
-            parsed.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
-        lines.extend([
+        let lines = [
             Line::Timeline(Box::default()),
             Line::Check(Box::default()),
             Line::Claims(Claims::default()),
-            Line::Skipped(Skipped { case, step: "fit".into(), why: "x".into() }),
-        ]);
+            Line::Skipped(Skipped { case: case.clone(), step: "fit".into(), why: "x".into() }),
+        ];
+        let of = json!({ "case": case, "a": case, "b": case, "unit": "ns", "counts": [], "parts": [], "symbols": [] });
+        let parsed = [
+            ("price", json!({ "name": "switches", "place": "same-cpu", "about": "x", "ns": 1.0 })),
+            ("comparison", json!({ "baseline": case, "speedup": 1.0, "pairs": 6 })),
+            (
+                "observation",
+                json!({ "cpus": [0], "unobserved": 1.0, "rounds": 6, "looks": [], "refused": [] }),
+            ),
+            (
+                "profile",
+                json!({ "clock": "x", "period_ns": 1.0, "runs": 1, "ops": 1, "samples": 1, "lost": 0, "throttled": 0, "folded": [] }),
+            ),
+            ("difference", json!({})),
+        ];
+        let parsed = parsed.into_iter().map(|(kind, mut line)| {
+            let fields = line.as_object_mut().unwrap();
+            fields.extend(of.as_object().unwrap().clone());
+            fields.insert("kind".into(), kind.into());
+            serde_json::from_value(line).expect(kind)
+        });
+        let lines = parsed.chain(lines).collect();
         let report = Report::from_reading(Reading { lines, problems: Vec::new() });
-        let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
-        for list in [
-            "prices",
-            "comparisons",
-            "observations",
-            "profiles",
-            "differences",
-            "timelines",
-            "checks",
-            "claims",
-            "skipped",
-        ] {
+        let document: Value = serde_json::from_str(&json(&report)).unwrap();
+        let lists = "prices comparisons observations profiles differences timelines checks claims skipped";
+        for list in lists.split(' ') {
             assert_eq!(document[list].as_array().map(Vec::len), Some(1), "{list}: {document:#}");
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::axis::{Axis, LogAxis};
-use crate::chart::Line;
+use crate::chart::{Drawing, Line};
 use crate::units::Scale;
 
 /// Sorts lines as they lie above one another, so that the legend reads like the chart.
@@ -89,6 +89,21 @@ pub fn value_axis(unit: &str, scale: &Scale, mut lines: Vec<Line>) -> (Axis, Vec
     (Axis::Linear(scale.name.clone()), lines)
 }
 
+/// The lines over an axis of their values, the highest first.
+pub fn of_values(x: Axis, unit: &str, scale: &Scale, mut lines: Vec<Line>) -> Drawing {
+    by_height(&mut lines);
+    let (y, lines) = value_axis(unit, scale, lines);
+    Drawing::Lines(x, y, lines)
+}
+
+/// Each value once, in order.
+pub fn ascending(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,8 +117,7 @@ mod tests {
             interval: None,
             hover: Vec::new(),
         };
-        let points = values.iter().enumerate().map(point).collect();
-        Line { name: name.into(), look: Look::default(), is_hidden: false, points }
+        Line::new(name, Look::default(), values.iter().enumerate().map(point).collect())
     }
 
     fn names(lines: &[Line]) -> Vec<&str> {

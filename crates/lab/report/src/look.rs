@@ -36,29 +36,22 @@ impl Look {
         format!("rgba({red},{green},{blue},{opacity})")
     }
 
+    /// Its color as `#0082c8`.
+    pub fn hex(self) -> String {
+        let (red, green, blue) = COLORS[self.index % COLORS.len()];
+        format!("#{red:02x}{green:02x}{blue:02x}")
+    }
+
     /// Its dash: solid for the first seven, and so on.
     pub fn dash(self) -> DashType {
-        match self.index / COLORS.len() % 4 {
-            0 => DashType::Solid,
-            1 => DashType::Dash,
-            2 => DashType::Dot,
-            _ => DashType::DashDot,
-        }
+        [DashType::Solid, DashType::Dash, DashType::Dot, DashType::DashDot][self.index / COLORS.len() % 4]
+            .clone()
     }
 
     /// Its symbol; neighbors differ.
     pub fn symbol(self) -> MarkerSymbol {
-        match self.index % 9 {
-            0 => MarkerSymbol::Circle,
-            1 => MarkerSymbol::Square,
-            2 => MarkerSymbol::Diamond,
-            3 => MarkerSymbol::TriangleUp,
-            4 => MarkerSymbol::X,
-            5 => MarkerSymbol::Cross,
-            6 => MarkerSymbol::TriangleDown,
-            7 => MarkerSymbol::Star,
-            _ => MarkerSymbol::Pentagon,
-        }
+        use MarkerSymbol::{Circle, Cross, Diamond, Pentagon, Square, Star, TriangleDown, TriangleUp, X};
+        [Circle, Square, Diamond, TriangleUp, X, Cross, TriangleDown, Star, Pentagon][self.index % 9].clone()
     }
 }
 

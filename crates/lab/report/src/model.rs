@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
 use weighbridge_record::{
     Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation,
     Findings, Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Problem, Profile,
@@ -80,11 +81,13 @@ pub struct Source {
 }
 
 /// Something that one of the records says.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sourced<T> {
     /// Index into [`Report::sources`].
+    #[serde(rename = "record")]
     pub source: usize,
     /// The item of the record.
+    #[serde(flatten)]
     pub what: T,
 }
 
@@ -128,6 +131,14 @@ impl Measured {
     /// Was it something else than one steady state?
     pub fn has_regimes(&self) -> bool {
         self.summary.as_ref().is_some_and(|summary| !summary.regimes.is_empty())
+    }
+
+    /// Of the runs of which this holds, the one whose value is nearest to the median of all.
+    pub fn middle_run(&self, is_usable: impl Fn(&Run) -> bool) -> Option<&Run> {
+        let median = self.summary.as_ref()?.median;
+        let distance = |run: &&Run| (run.value - median).abs();
+        let usable = self.runs.iter().filter(|run| is_usable(run));
+        usable.min_by(|a, b| distance(a).total_cmp(&distance(b)))
     }
 
     /// Is it the harness measured against itself, which is no mechanism?

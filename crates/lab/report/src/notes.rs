@@ -80,7 +80,7 @@ pub fn harness(report: &Report) -> Vec<String> {
         let summary = case.summary.as_ref()?;
         let name = report.variant(case.source, &case.id);
         let value = with_unit(&summary.unit, summary.median);
-        let (id, reach) = (&case.id, reach(summary));
+        let (id, reach) = (&case.id, reach(summary.median, summary.ci95, summary.runs));
         Some(plain(&format!("{}/{name} at {}: {value} {reach}", id.pattern, id.place())))
     };
     smallest.values().filter_map(line).collect()
@@ -107,28 +107,22 @@ pub fn dram(report: &Report) -> Vec<String> {
             continue;
         }
         busy.sort_by(|one, other| other.1.total_cmp(&one.1));
-        lines.push(
-            match machine.dram.as_ref().and_then(|dram| dram.bytes_per_s).filter(|most| *most > 0.0) {
-                Some(most) => {
-                    let share =
-                        |(case, rate): &(&Measured, f64)| format!("{} {:.0} %", case.id, rate / most * 100.0);
-                    let shares: Vec<String> = busy.iter().take(BUSIEST).map(share).collect();
-                    format!("of {:.1} GB/s in theory, estimated: {}", most / 1e9, shares.join("; "))
-                }
-                None => {
-                    let why = machine
-                        .missing
-                        .iter()
-                        .find(|why| why.starts_with("theoretical bandwidth of the memory"));
-                    let why = why.map_or("the record does not say why", |why| {
-                        why.split_once(": ").map_or(why.as_str(), |(_, reason)| reason)
-                    });
-                    format!("the share of the theoretical bandwidth is not known: {why}")
-                }
-            },
-        );
+        let most = machine.dram.as_ref().and_then(|dram| dram.bytes_per_s).filter(|most| *most > 0.0);
+        let line = if let Some(most) = most {
+            let share = |(case, rate): &(&Measured, f64)| format!("{} {:.0} %", case.id, rate / most * 100.0);
+            let shares: Vec<String> = busy.iter().take(BUSIEST).map(share).collect();
+            format!("of {:.1} GB/s in theory, estimated: {}", most / 1e9, shares.join("; "))
+        } else {
+            let why =
+                machine.missing.iter().find(|why| why.starts_with("theoretical bandwidth of the memory"));
+            let why = why.map_or("the record does not say why", |why| {
+                why.split_once(": ").map_or(why.as_str(), |(_, reason)| reason)
+            });
+            format!("the share of the theoretical bandwidth is not known: {why}")
+        };
+        lines.push(plain(&line));
     }
-    lines.iter().map(|line| plain(line)).collect()
+    lines
 }
 
 #[cfg(test)]

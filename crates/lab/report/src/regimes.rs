@@ -9,7 +9,7 @@ use crate::matrix::Matrix;
 use crate::model::{Measured, Report};
 use crate::notes::few;
 use crate::units::{Scale, significant, size, with_unit};
-use crate::words::{many, plain};
+use crate::words::{listed, many, plain};
 
 /// Few notes, those with the largest effect, and all of them.
 pub fn notes(report: &Report, matrices: &[Matrix<'_>]) -> (Vec<Item>, Vec<Item>) {
@@ -59,12 +59,7 @@ fn shares(report: &Report) -> String {
         })
         .collect();
     let verb = if matches!(counts.as_slice(), [(_, 1, _)]) { "was" } else { "were" };
-    let list = match parts.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
-        None => String::new(),
-    };
-    plain(&format!("{list} {verb} not in one steady state."))
+    plain(&format!("{} {verb} not in one steady state.", listed(parts.len(), parts)))
 }
 
 /// `pipe 64 KiB stream two-cpus`.

@@ -20,18 +20,11 @@ pub fn significant(value: f64) -> String {
     format!("{rounded:.decimals$}")
 }
 
-/// Of instructions that were counted every one: their number, with a decimal below a thousand.
-fn counted(value: f64) -> String {
-    if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
-}
-
-/// A count per operation: small ones that differ from zero are named as such.
+/// A count per operation, without zeros at the end: small ones that differ from zero are named as such.
 pub fn count(value: f64) -> String {
-    if value != 0.0 && value.abs() < 0.001 { "<0.001".into() } else { trimmed(value) }
-}
-
-/// Three significant digits without zeros at the end.
-fn trimmed(value: f64) -> String {
+    if value != 0.0 && value.abs() < 0.001 {
+        return "<0.001".into();
+    }
     let text = significant(value);
     if text.contains('.') && !text.contains('e') {
         text.trim_end_matches('0').trim_end_matches('.').into()
@@ -40,33 +33,23 @@ fn trimmed(value: f64) -> String {
     }
 }
 
-/// Bytes in the largest binary unit that leaves a whole number: `1 B`, `4 KiB`, `1500 B`.
+const BYTES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/// Bytes in the largest binary unit up to TiB that leaves a whole number: `1 B`, `4 KiB`, `1500 B`.
 pub fn size(bytes: u64) -> String {
-    const NAMES: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes;
-    let mut unit = 0;
-    while value >= 1024 && value.is_multiple_of(1024) && unit + 1 < NAMES.len() {
-        value /= 1024;
-        unit += 1;
-    }
-    format!("{value} {}", NAMES[unit])
+    let unit = (bytes.trailing_zeros() / 10).min(if bytes == 0 { 0 } else { 4 });
+    format!("{} {}", bytes >> (10 * unit), BYTES[unit as usize])
 }
 
 /// An amount of memory: exact where that is short, otherwise in three digits, `23.5 GiB`.
 pub fn amount(bytes: u64) -> String {
     let exact = size(bytes);
-    if exact.find(' ').is_some_and(|digits| digits <= 4) {
+    let unit = bytes.max(1).ilog2() / 10;
+    if unit == 0 || exact.find(' ').is_some_and(|digits| digits <= 4) {
         return exact;
     }
-    const NAMES: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    let steps = (bytes.ilog2() / 10).min(NAMES.len() as u32);
-    match steps {
-        0 => exact,
-        steps => {
-            let value = bytes as f64 / (1_u64 << (10 * steps)) as f64;
-            format!("{} {}", significant(value), NAMES[steps as usize - 1])
-        }
-    }
+    let unit = unit.min(5);
+    format!("{} {}", significant(bytes as f64 / (1_u64 << (10 * unit)) as f64), BYTES[unit as usize])
 }
 
 /// How far the interval reaches from the median, on its longer side, as a share of the median.
@@ -79,6 +62,11 @@ pub fn reach(median: f64, interval: [f64; 2]) -> String {
         share if share < 9.95 => format!("±{share:.1}%"),
         share => format!("±{share:.0}%"),
     }
+}
+
+/// Both ends of an interval: `1.20 to 1.31`.
+pub fn range([low, high]: [f64; 2], show: impl Fn(f64) -> String) -> String {
+    format!("{} to {}", show(low), show(high))
 }
 
 /// One unit for all figures of a table or an axis.
@@ -100,13 +88,7 @@ impl Scale {
             .filter(|value| *value > 0.0 && value.is_finite())
             .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
         let middle = if high > 0.0 { (low.ln() / 2.0 + high.ln() / 2.0).exp() } else { 0.0 };
-        let (divisor, name) = Scale::choices(unit)
-            .into_iter()
-            .rev()
-            .find(|(divisor, _)| *divisor <= middle)
-            .or_else(|| Scale::choices(unit).into_iter().next())
-            .unwrap_or((1.0, unit.into()));
-        Scale { divisor, name }
+        Scale::largest(unit, &Scale::choices(unit), middle)
     }
 
     /// The scale for one value that stands alone, where longer steps are allowed than in a table.
@@ -118,7 +100,12 @@ impl Scale {
         if unit == "bytes/s" {
             choices.splice(0..0, [(1.0, "B/s".into()), (1024.0, "KiB/s".into())]);
         }
-        let fit = choices.iter().rev().find(|(divisor, _)| *divisor <= value.abs() * 1.000_001);
+        Scale::largest(unit, &choices, value.abs() * 1.000_001)
+    }
+
+    /// The largest of the choices that is not above the value, or the smallest.
+    fn largest(unit: &str, choices: &[(f64, String)], value: f64) -> Scale {
+        let fit = choices.iter().rev().find(|(divisor, _)| *divisor <= value);
         let (divisor, name) = fit.or(choices.first()).cloned().unwrap_or((1.0, unit.into()));
         Scale { divisor, name }
     }
@@ -139,13 +126,13 @@ impl Scale {
         }
     }
 
-    /// A figure of the record in this unit, without the unit: three digits, but counted instructions to the last one.
+    /// A figure of the record in this unit, without the unit: three digits, but counted instructions to the last one, with a decimal
+    /// below a thousand.
     pub fn show(&self, value: f64) -> String {
-        if self.name.starts_with("instructions") && value.is_finite() {
-            counted(value)
-        } else {
-            significant(value / self.divisor)
+        if !self.name.starts_with("instructions") || !value.is_finite() {
+            return significant(value / self.divisor);
         }
+        if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
     }
 }
 
@@ -171,18 +158,13 @@ impl Series {
             let Series { what, scale } = Series::new(name, values);
             return Series { what: format!("{}: {what}", plain(of)), scale };
         }
-        let words = |text: &str| plain(&text.replace('_', " ")).trim().to_string();
-        if let Some(what) = name.strip_suffix("bytes_per_s") {
-            return Series { what: words(what), scale: Scale::new("bytes/s", values) };
-        }
-        if let Some(what) = name.strip_suffix("_per_s") {
-            let scale = Scale::new("/s", values);
-            return Series { what: words(what), scale };
-        }
-        if let Some(what) = name.strip_suffix("_ns") {
-            return Series { what: words(what), scale: Scale::new("ns", values) };
-        }
-        Series { what: words(name), scale: Scale { divisor: 1.0, name: String::new() } }
+        let unit = |(end, unit)| Some((name.strip_suffix(end)?, unit));
+        let unit = [("bytes_per_s", "bytes/s"), ("_per_s", "/s"), ("_ns", "ns")].into_iter().find_map(unit);
+        let (what, scale) = match unit {
+            Some((what, unit)) => (what, Scale::new(unit, values)),
+            None => (name, Scale { divisor: 1.0, name: String::new() }),
+        };
+        Series { what: plain(&what.replace('_', " ")).trim().to_owned(), scale }
     }
 
     /// `events per call`, `received MiB/s`, `voluntary switches, thousand/s`.
@@ -200,14 +182,8 @@ impl Series {
 /// A number with its thousands apart: 1,234,567.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    String::from_utf8_lossy(&groups.join(&b',')).into_owned()
 }
 
 #[cfg(test)]
@@ -215,102 +191,96 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_three_digits_at_every_magnitude() {
-        for (value, text) in [
-            (5.2149, "5.21"),
-            (9.996, "10.0"),
-            (0.000_15, "0.000150"),
-            (2014.0, "2010"),
-            (99.96, "100"),
-            (0.0, "0"),
-            (-1.5, "-1.50"),
-            (1.5e-9, "1.50e-9"),
-            (f64::NAN, "?"),
+    fn figures_have_three_digits_at_every_magnitude_and_counts_no_zeros_at_the_end() {
+        for (value, text, counted) in [
+            (5.2149, "5.21", "5.21"),
+            (9.996, "10.0", "10"),
+            (0.000_15, "0.000150", "<0.001"),
+            (2014.0, "2010", "2010"),
+            (99.96, "100", "100"),
+            (2.25, "2.25", "2.25"),
+            (0.0, "0", "0"),
+            (-1.5, "-1.50", "-1.5"),
+            (1.5e-9, "1.50e-9", "<0.001"),
+            (f64::NAN, "?", "?"),
         ] {
-            assert_eq!(significant(value), text, "{value}");
+            assert_eq!((significant(value).as_str(), count(value).as_str()), (text, counted), "{value}");
         }
     }
 
     #[test]
-    fn instructions_are_not_rounded_and_never_become_a_time() {
-        let scale = Scale::new("instructions/roundtrip", [13_374.0, 337.22].into_iter());
-        assert_eq!((scale.name.as_str(), scale.divisor), ("instructions/roundtrip", 1.0));
-        assert_eq!([13_374.4, 337.222].map(|value| scale.show(value)), ["13374", "337.2"]);
-        assert_eq!(with_unit("instructions/op", 1_234_567.0), "1234567 instructions/op");
-    }
-
-    #[test]
-    fn an_amount_of_memory_is_exact_where_that_is_short() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (512, "512 B"),
-            (1 << 20, "1 MiB"),
-            (8 << 30, "8 GiB"),
-            (24_684_084 << 10, "23.5 GiB"),
-            (12_345, "12.1 KiB"),
+    fn sizes_are_whole_and_an_amount_of_memory_is_exact_where_that_is_short() {
+        for (bytes, whole, short) in [
+            (0, "0 B", "0 B"),
+            (512, "512 B", "512 B"),
+            (1500, "1500 B", "1500 B"),
+            (12_345, "12345 B", "12.1 KiB"),
+            (1 << 20, "1 MiB", "1 MiB"),
+            (8 << 30, "8 GiB", "8 GiB"),
+            (24_684_084 << 10, "24684084 KiB", "23.5 GiB"),
+            (1 << 40, "1 TiB", "1 TiB"),
+            (1 << 60, "1048576 TiB", "1020 PiB"),
         ] {
-            assert_eq!(amount(bytes), text);
+            assert_eq!((size(bytes).as_str(), amount(bytes).as_str()), (whole, short));
         }
-    }
-
-    #[test]
-    fn counts_lose_their_zeros_but_small_ones_do_not_become_zero() {
-        for (value, text) in [(2.0, "2"), (2.25, "2.25"), (0.0, "0"), (0.000_2, "<0.001"), (1500.0, "1500")] {
-            assert_eq!(count(value), text);
-        }
-    }
-
-    #[test]
-    fn sizes_are_whole_numbers_of_binary_units() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1, "1 B"),
-            (1500, "1500 B"),
-            (4096, "4 KiB"),
-            (1 << 22, "4 MiB"),
-            (1 << 40, "1 TiB"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
+        assert_eq!([7, 999, 1000, 1_234_567].map(grouped), ["7", "999", "1,000", "1,234,567"]);
     }
 
     #[test]
     fn the_reach_is_that_of_the_longer_side() {
-        assert_eq!(reach(100.0, [99.0, 104.0]), "±4.0%");
-        assert_eq!(reach(100.0, [80.0, 104.0]), "±20%");
-        assert_eq!(reach(100.0, [100.0, 100.0]), "±0%");
-        assert_eq!(reach(100.0, [99.99, 100.0]), "±<0.1%");
-        assert_eq!(reach(0.0, [0.0, 0.0]), "±?");
+        for (median, interval, text) in [
+            (100.0, [99.0, 104.0], "±4.0%"),
+            (100.0, [80.0, 104.0], "±20%"),
+            (100.0, [100.0, 100.0], "±0%"),
+            (100.0, [99.99, 100.0], "±<0.1%"),
+            (0.0, [0.0, 0.0], "±?"),
+        ] {
+            assert_eq!(reach(median, interval), text);
+        }
     }
 
     #[test]
     fn a_scale_is_chosen_for_the_middle_of_the_values() {
-        let name = |unit, values: &[f64]| Scale::new(unit, values.iter().copied()).name;
-        assert_eq!(name("ns/roundtrip", &[120.0, 900.0]), "ns/roundtrip");
-        assert_eq!(name("ns/roundtrip", &[900.0, 2e6]), "µs/roundtrip");
-        assert_eq!(name("bytes/s", &[1e6, 3e9]), "MiB/s");
-        assert_eq!(name("bytes/s", &[1e9, 9e9]), "GiB/s");
-        assert_eq!(name("events/s", &[2e5]), "thousand events/s");
-        assert_eq!(name("furlongs", &[2e5]), "furlongs");
-        assert_eq!(name("ns/op", &[]), "ns/op");
+        for (unit, values, name) in [
+            ("ns/roundtrip", &[120.0, 900.0][..], "ns/roundtrip"),
+            ("ns/roundtrip", &[900.0, 2e6], "µs/roundtrip"),
+            ("bytes/s", &[1e6, 3e9], "MiB/s"),
+            ("bytes/s", &[1e9, 9e9], "GiB/s"),
+            ("events/s", &[2e5], "thousand events/s"),
+            ("furlongs", &[2e5], "furlongs"),
+            ("ns/op", &[], "ns/op"),
+            // Counted instructions never become a time.
+            ("instructions/roundtrip", &[13_374.0, 337.22], "instructions/roundtrip"),
+        ] {
+            assert_eq!(Scale::new(unit, values.iter().copied()).name, name);
+        }
     }
 
     #[test]
-    fn a_value_that_stands_alone_has_its_own_unit() {
-        assert_eq!(with_unit("ns/hop", 2.5e6), "2.50 ms/hop");
-        assert_eq!(with_unit("bytes/s", 2048.0), "2.00 KiB/s");
-        assert_eq!(with_unit("messages/s", 1.5e6), "1.50 million messages/s");
+    fn a_value_that_stands_alone_has_its_own_unit_and_instructions_are_not_rounded() {
+        for (unit, value, text) in [
+            ("ns/hop", 2.5e6, "2.50 ms/hop"),
+            ("bytes/s", 2048.0, "2.00 KiB/s"),
+            ("messages/s", 1.5e6, "1.50 million messages/s"),
+            ("instructions/op", 1_234_567.4, "1234567 instructions/op"),
+            ("instructions/op", 337.222, "337.2 instructions/op"),
+        ] {
+            assert_eq!(with_unit(unit, value), text);
+        }
     }
 
     #[test]
     fn the_name_of_a_series_gives_words_and_a_unit() {
-        let label = |name, value| Series::new(name, [value].into_iter()).label();
-        assert_eq!(label("events_per_call", 1.5), "events per call");
-        assert_eq!(label("bytes_per_s", 2e9), "GiB/s");
-        assert_eq!(label("received_bytes_per_s", 2e7), "received MiB/s");
-        assert_eq!(label("voluntary_switches_per_s", 20.0), "voluntary switches/s");
-        assert_eq!(label("voluntary_switches_per_s", 2e4), "voluntary switches thousand/s");
-        assert_eq!(label("sender_ns", 2e4), "sender µs");
-        assert_eq!(label("ops_per_s.role-1", 2e6), "role-1: ops million/s");
+        for (name, value, label) in [
+            ("events_per_call", 1.5, "events per call"),
+            ("bytes_per_s", 2e9, "GiB/s"),
+            ("received_bytes_per_s", 2e7, "received MiB/s"),
+            ("voluntary_switches_per_s", 20.0, "voluntary switches/s"),
+            ("voluntary_switches_per_s", 2e4, "voluntary switches thousand/s"),
+            ("sender_ns", 2e4, "sender µs"),
+            ("ops_per_s.role-1", 2e6, "role-1: ops million/s"),
+        ] {
+            assert_eq!(Series::new(name, [value].into_iter()).label(), label);
+        }
     }
 }

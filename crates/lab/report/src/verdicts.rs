@@ -1,7 +1,7 @@
 //! A comparison for programs: one JSON document, and the XML that CI servers read (JUnit's).
 
 use serde_json::{Value, json};
-use weighbridge_record::CaseVerdict;
+use weighbridge_record::{CaseId, CaseVerdict};
 
 use crate::html::escape::escaped;
 use crate::model::Report;
@@ -16,11 +16,9 @@ pub fn verdicts_json(report: &Report) -> String {
     let controls: Vec<Value> =
         cases.iter().filter_map(|of| Some(json!({ "case": of.case, "control": of.control? }))).collect();
     let moved = cases.iter().any(|of| of.is_void());
-    let skipped: Vec<Value> = report
-        .skipped
-        .iter()
-        .map(|of| json!({ "case": of.what.case, "step": of.what.step, "why": of.what.why }))
-        .collect();
+    let skipped = report.skipped.iter().map(|of| &of.what);
+    let skipped: Vec<Value> =
+        skipped.map(|of| json!({ "case": of.case, "step": of.step, "why": of.why })).collect();
     let document = json!({
         "schema": weighbridge_record::SCHEMA,
         "cases": cases,
@@ -36,45 +34,38 @@ pub fn verdicts_json(report: &Report) -> String {
 /// The verdicts in the XML of JUnit: a regression is a failure, a void case or one that was not measured an error, an inconclusive
 /// one skipped.
 pub fn junit(report: &Report) -> String {
-    let mut out = String::new();
-    let (mut failures, mut errors, mut skipped) = (0, 0, 0);
-    for of in report.verdicts.iter().map(|verdict| &verdict.what) {
-        let detail = detail(of);
-        let said = escaped(&format!("{}: {detail}", verdict_in_words(of)));
-        let inside = match of.verdict.as_str() {
-            "regressed" | "changed shape" => {
-                failures += 1;
-                format!("<failure message=\"{said}\"/>")
-            }
-            "void" => {
-                errors += 1;
-                format!("<error message=\"{said}\"/>")
-            }
-            "inconclusive" => {
-                skipped += 1;
-                format!("<skipped message=\"{said}\"/>")
-            }
-            _ => format!("<system-out>{said}</system-out>"),
+    let judged = report.verdicts.iter().map(|of| &of.what);
+    let cases = judged.map(|of| {
+        let element = match of.verdict.as_str() {
+            "regressed" | "changed shape" => "failure",
+            "void" => "error",
+            "inconclusive" => "skipped",
+            _ => "system-out",
         };
-        out.push_str(&test_case(&of.case.to_string(), &inside));
-    }
-    let judged = |case| report.verdicts.iter().any(|verdict| verdict.what.case == case);
-    let mut unmeasured = 0;
-    for of in report.skipped.iter().map(|of| &of.what).filter(|of| !judged(of.case.clone())) {
-        errors += 1;
-        unmeasured += 1;
-        let said = escaped(&plain(&of.why));
-        out.push_str(&test_case(&of.case.to_string(), &format!("<error message=\"{said}\"/>")));
-    }
-    let tests = report.verdicts.len() + unmeasured;
+        (&of.case, element, format!("{}: {}", verdict_in_words(of), detail(of)))
+    });
+    let is_judged = |case: &CaseId| report.verdicts.iter().any(|verdict| verdict.what.case == *case);
+    let skipped = report.skipped.iter().map(|of| &of.what).filter(|of| !is_judged(&of.case));
+    let unmeasured = skipped.map(|of| (&of.case, "error", plain(&of.why)));
+    let cases: Vec<(&CaseId, &str, String)> = cases.chain(unmeasured).collect();
+    let [failures, errors, skipped] = ["failure", "error", "skipped"]
+        .map(|element| cases.iter().filter(|(_, known, _)| *known == element).count());
+    let out: String = cases.iter().map(|(case, element, said)| test_case(case, element, said)).collect();
+    let tests = cases.len();
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"weighbridge compare\" tests=\"{tests}\" \
          failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\">\n{out}</testsuite>\n</testsuites>\n"
     )
 }
 
-fn test_case(name: &str, inside: &str) -> String {
-    format!("<testcase classname=\"weighbridge\" name=\"{}\">{inside}</testcase>\n", escaped(&plain(name)))
+fn test_case(case: &CaseId, element: &str, said: &str) -> String {
+    let said = escaped(said);
+    let inside = match element {
+        "system-out" => format!("<system-out>{said}</system-out>"),
+        _ => format!("<{element} message=\"{said}\"/>"),
+    };
+    let name = escaped(&plain(&case.to_string()));
+    format!("<testcase classname=\"weighbridge\" name=\"{name}\">{inside}</testcase>\n")
 }
 
 fn detail(of: &CaseVerdict) -> String {

@@ -5,41 +5,54 @@ use weighbridge_record::Place;
 /// A place inside a sentence: `on one CPU`, `on two CPUs that do not halt`.
 pub fn place(of: Place<'_>) -> String {
     let at = match of.placement {
-        "same-cpu" => "on one CPU".into(),
-        "two-cpus" => "on two CPUs".into(),
-        "smt" => "on two threads of one core".into(),
-        "same-llc" => "on two CPUs with a common last-level cache".into(),
-        "cross-llc" => "on two CPUs without a common cache".into(),
-        "cross-node" => "on two NUMA nodes".into(),
-        "free" => "not pinned".into(),
-        other => format!("at {other}"),
+        "same-cpu" => "on one CPU",
+        "two-cpus" => "on two CPUs",
+        "smt" => "on two threads of one core",
+        "same-llc" => "on two CPUs with a common last-level cache",
+        "cross-llc" => "on two CPUs without a common cache",
+        "cross-node" => "on two NUMA nodes",
+        "free" => "not pinned",
+        other => &format!("at {other}"),
     };
     match of.idle {
-        None => at,
+        None => at.into(),
         Some("busy") => format!("{at} that do not halt"),
         Some(other) => format!("{at} with idle={other}"),
     }
 }
 
 /// A pattern as a heading: `Round trip`.
-pub fn pattern(name: &str) -> String {
+pub fn pattern(name: &str) -> &str {
     match name {
-        "roundtrip" => "Round trip".into(),
-        "stream" => "Stream".into(),
-        "fan-in" => "Fan-in".into(),
-        "fan-out" => "Fan-out".into(),
-        "all-to-all" => "All-to-all".into(),
-        "pingpong" => "Ping-pong of a signal".into(),
-        "contend" => "Contention".into(),
-        "solo" => "One process alone".into(),
-        "parallel" => "Parallel".into(),
-        other => other.into(),
+        "roundtrip" => "Round trip",
+        "stream" => "Stream",
+        "fan-in" => "Fan-in",
+        "fan-out" => "Fan-out",
+        "all-to-all" => "All-to-all",
+        "pingpong" => "Ping-pong of a signal",
+        "contend" => "Contention",
+        "solo" => "One process alone",
+        "parallel" => "Parallel",
+        other => other,
     }
 }
 
 /// A number of things: `1 run`, `3 runs`.
 pub fn many(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Names as in a sentence, of more than `most` and one the first and how many more: `a, b and 3 more`.
+pub fn listed(most: usize, mut names: Vec<String>) -> String {
+    if names.len() > most + 1 {
+        let more = names.len() - most;
+        names.truncate(most);
+        names.push(format!("{more} more"));
+    }
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// One line of text from a record: without line breaks, control characters, and characters that turn the direction

@@ -61,19 +61,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_cases_agree_with_counting() {
-        let six = Binomial::new(6, 0.5);
-        assert!((six.at_most(0) - 1.0 / 64.0).abs() < 1e-15);
-        assert!((six.at_least(5) - 7.0 / 64.0).abs() < 1e-15);
-        let two = Binomial::new(2, 0.1);
-        assert!((two.at_least(1) - 0.19).abs() < 1e-15);
-        assert_eq!(two.at_least(3), 0.0);
-    }
-
-    #[test]
-    fn a_million_trials_neither_overflow_nor_lose_the_normal_shape() {
-        let many = Binomial::new(1_000_000, 0.5);
-        let below = many.at_most(500_000 - 980);
-        assert!((below - 0.025).abs() < 1e-4, "{below}");
+    fn sums_agree_with_counting_and_a_million_trials_keep_the_normal_shape() {
+        for (n, p, sum, expected, off) in [
+            (6, 0.5, Binomial::at_most as fn(&Binomial, usize) -> f64, (0, 1.0 / 64.0), 1e-15),
+            (6, 0.5, Binomial::at_least, (5, 7.0 / 64.0), 1e-15),
+            (2, 0.1, Binomial::at_least, (1, 0.19), 1e-15),
+            (2, 0.1, Binomial::at_least, (3, 0.0), 0.0),
+            (1_000_000, 0.5, Binomial::at_most, (500_000 - 980, 0.025), 1e-4),
+        ] {
+            let found = sum(&Binomial::new(n, p), expected.0);
+            assert!((found - expected.1).abs() <= off, "{n}: {found}");
+        }
     }
 }

@@ -27,11 +27,6 @@ pub struct AgainstBest {
 }
 
 impl AgainstBest {
-    /// Is every other contestant surely behind?
-    pub fn is_surely_best(&self) -> bool {
-        self.high == Some(1.0)
-    }
-
     /// Is no other contestant surely ahead?
     pub fn may_be_best(&self) -> bool {
         self.low.is_none_or(|low| low < 1.0)
@@ -72,26 +67,6 @@ impl Contest {
         Contest { count, pairs }
     }
 
-    /// A contest whose contestants were all measured in the same sets: `log_costs[contestant][set]`.
-    ///
-    /// # Panics
-    /// If the contestants' sets differ in number.
-    pub fn of_common_sets<S: AsRef<[f64]>>(log_costs: &[S]) -> Contest {
-        Contest::new(log_costs.len(), |i, j| {
-            let (of_i, of_j) = (log_costs[i].as_ref(), log_costs[j].as_ref());
-            assert_eq!(of_i.len(), of_j.len(), "contestants of common sets with different numbers of sets");
-            Evidence::Paired(of_i.iter().zip(of_j).map(|(i, j)| j - i).collect())
-        })
-    }
-
-    /// A contest whose contestants were measured in sets of their own: `log_ratios[contestant]` to the common hub.
-    pub fn of_own_sets<S: AsRef<[f64]>>(log_ratios: &[S]) -> Contest {
-        Contest::new(log_ratios.len(), |i, j| Evidence::Independent {
-            candidate: log_ratios[j].as_ref().to_vec(),
-            baseline: log_ratios[i].as_ref().to_vec(),
-        })
-    }
-
     /// Evidence on the cost of `j` over that of `i`.
     fn pair(&self, i: usize, j: usize) -> Evidence {
         let index = |low: usize, high: usize| low * (2 * self.count - low - 1) / 2 + high - low - 1;
@@ -113,9 +88,6 @@ impl Contest {
 
     /// The p value of "no contestant differs from another": the smallest of all pairs times their number (Bonferroni), so that it
     /// is at most α where [`tiers`](Self::tiers) at 1 − α finds an order.
-    ///
-    /// # Panics
-    /// If a value is not finite.
     pub fn p(&self) -> f64 {
         let smallest = self.pairs.iter().map(Evidence::p).fold(1.0, f64::min);
         (smallest * self.pairs.len() as f64).min(1.0)
@@ -128,9 +100,6 @@ impl Contest {
     /// ends of signed-rank or U-test intervals at one-sided error (1 − confidence)/(k − 1) (Bonferroni; with correlated
     /// differences Dunnett's constant would be 1 to 2 % smaller). Ends are capped at "no difference", the price of which is nothing: that
     /// is what makes these intervals shorter than those of all pairs.
-    ///
-    /// # Panics
-    /// If `confidence` is not between 0 and 1, or a value is not finite.
     pub fn against_best(&self, confidence: f64) -> Vec<AgainstBest> {
         assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
         // gain[i][j]: by how much i can be ahead of j at most, on logarithms.
@@ -153,9 +122,6 @@ impl Contest {
 
     /// The interval of each ratio of two contestants, cost of `j` over cost of `i` for i < j, all together at `confidence`
     /// (Bonferroni; Dunn 1961).
-    ///
-    /// # Panics
-    /// As [`against_best`](Self::against_best).
     pub fn ratios(&self, confidence: f64) -> Vec<(usize, usize, Option<Interval>)> {
         assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
         let each = 1.0 - (1.0 - confidence) / self.pairs.len() as f64;
@@ -195,11 +161,6 @@ impl Contest {
 }
 
 impl Tiers {
-    /// Is the cost of `i` surely below that of `j`?
-    pub fn is_surely_ahead(&self, i: usize, j: usize) -> bool {
-        self.ahead[i][j]
-    }
-
     /// All that is sure, in as few sentences as share their second half: contestants that are surely ahead of the same others
     /// stand together. Empty where nothing is sure.
     pub fn statements(&self) -> Vec<Statement> {
@@ -216,27 +177,8 @@ impl Tiers {
     }
 }
 
-impl Statement {
-    /// "pipe and fifo are surely ahead of socket, tcp and udp".
-    ///
-    /// # Panics
-    /// If a contestant has no name.
-    pub fn in_words(&self, names: &[&str]) -> String {
-        let verb = if self.ahead.len() == 1 { "is" } else { "are" };
-        format!("{} {verb} surely ahead of {}", listed(&self.ahead, names), listed(&self.behind, names))
-    }
-}
-
-fn listed(contestants: &[usize], names: &[&str]) -> String {
-    let names: Vec<&str> = contestants.iter().map(|i| names[*i]).collect();
-    match names.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => names.concat(),
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Twelve sets of costs with a scatter of ± 2.75 % that differs between contestants.
@@ -246,54 +188,50 @@ mod tests {
         levels.iter().enumerate().map(of).collect()
     }
 
+    fn of_common_sets(costs: &[Vec<f64>]) -> Contest {
+        let difference = |i: usize, j: usize| costs[j].iter().zip(&costs[i]).map(|(j, i)| j - i).collect();
+        Contest::new(costs.len(), |i, j| Evidence::Paired(difference(i, j)))
+    }
+
+    pub(crate) fn of_own_sets(levels: &[f64]) -> Contest {
+        let costs = costs(levels);
+        Contest::new(levels.len(), |i, j| Evidence::Independent {
+            candidate: costs[j].clone(),
+            baseline: costs[i].clone(),
+        })
+    }
+
     #[test]
     fn a_clear_winner_is_surely_best_and_the_others_know_how_far_behind() {
-        for contest in [
-            Contest::of_common_sets(&costs(&[2.0, 1.0, 3.0])),
-            Contest::of_own_sets(&costs(&[2.0, 1.0, 3.0])),
-        ] {
+        for contest in [of_common_sets(&costs(&[2.0, 1.0, 3.0])), of_own_sets(&[2.0, 1.0, 3.0])] {
             let found = contest.against_best(0.95);
-            assert!(found[1].is_surely_best() && found[1].may_be_best(), "{found:?}");
-            assert!(!found[0].may_be_best() && !found[2].may_be_best(), "{found:?}");
-            assert!(
-                (1.9..2.2).contains(&found[0].high.unwrap()) && (2.9..3.3).contains(&found[2].high.unwrap())
-            );
+            let may: Vec<bool> = found.iter().map(AgainstBest::may_be_best).collect();
+            assert_eq!((may, found[1].high), (vec![false, true, false], Some(1.0)), "{found:?}");
+            let [second, third] = [0, 2].map(|index| found[index].high.unwrap());
+            assert!((1.9..2.2).contains(&second) && (2.9..3.3).contains(&third), "{found:?}");
             assert!((0.47..0.52).contains(&found[1].low.unwrap()), "{found:?}");
         }
     }
 
     #[test]
     fn two_in_front_of_four_are_a_tier() {
-        let contest = Contest::of_common_sets(&costs(&[1.30, 1.0, 1.302, 1.298, 1.012, 1.304]));
+        let contest = of_common_sets(&costs(&[1.30, 1.0, 1.302, 1.298, 1.012, 1.304]));
         let tiers = contest.tiers(0.95);
         assert_eq!((tiers.tiers.len(), &tiers.tiers[0][..]), (2, &[1, 4][..]), "{tiers:?}");
         let statements = tiers.statements();
         assert_eq!((statements[0].ahead.len(), statements[0].behind.len()), (2, 4), "{statements:?}");
-        let statement = Statement { ahead: vec![1, 4], behind: vec![3, 0, 2] };
-        let words = statement.in_words(&["c", "A", "d", "e", "B", "f"]);
-        assert_eq!(words, "A and B are surely ahead of e, c and d");
-        assert!(tiers.is_surely_ahead(1, 0) && !tiers.is_surely_ahead(0, 1));
-        let found = contest.against_best(0.95);
-        let may: Vec<bool> = found.iter().map(AgainstBest::may_be_best).collect();
+        let may: Vec<bool> = contest.against_best(0.95).iter().map(AgainstBest::may_be_best).collect();
         assert_eq!(may, [false, true, false, false, true, false]);
     }
 
     #[test]
-    fn an_order_without_a_cut_still_has_its_statements() {
-        let contest = Contest::of_common_sets(&costs(&[1.0, 1.012, 1.03]));
-        let tiers = contest.tiers(0.95);
+    fn an_order_without_a_cut_still_has_its_statements_and_too_few_sets_have_none() {
+        let tiers = of_common_sets(&costs(&[1.0, 1.012, 1.03])).tiers(0.95);
         assert_eq!((tiers.order.clone(), tiers.tiers.len()), (vec![0, 1, 2], 1), "{tiers:?}");
         assert_eq!(tiers.statements(), [Statement { ahead: vec![0], behind: vec![2] }]);
-        assert_eq!(tiers.statements()[0].in_words(&["x", "y", "z"]), "x is surely ahead of z");
-    }
-
-    #[test]
-    fn too_few_sets_say_nothing() {
         let few: Vec<Vec<f64>> = costs(&[1.0, 2.0, 3.0]).iter().map(|sets| sets[..5].to_vec()).collect();
-        let contest = Contest::of_common_sets(&few);
-        assert!(
-            contest.against_best(0.95).iter().all(|found| found.may_be_best() && !found.is_surely_best())
-        );
-        assert_eq!(contest.tiers(0.95).statements(), []);
+        let few = of_common_sets(&few);
+        assert!(few.against_best(0.95).iter().all(|found| found.may_be_best() && found.high != Some(1.0)));
+        assert_eq!(few.tiers(0.95).statements(), []);
     }
 }

@@ -19,9 +19,6 @@ pub const FEWEST: usize = 6;
 /// The correlation of neighbours over several series, each in measured order with a level of its own: the lag-1
 /// autocorrelation of the ranks, pooled, corrected for the bias −(1 + 4ρ)/n of series whose mean is taken from themselves
 /// (Marriott and Pope 1954; Kendall 1954), from 0 to [`MOST`]. `None` where no series has [`FEWEST`] different values.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn pooled_lag1<S: AsRef<[f64]>>(series: &[S]) -> Option<f64> {
     let (mut products, mut squares, mut count, mut series_used) = (0.0, 0.0, 0.0, 0.0);
     for values in series.iter().map(AsRef::as_ref) {
@@ -105,15 +102,15 @@ mod tests {
 
     #[test]
     fn independent_values_need_no_widening_and_long_series_have_the_known_factor() {
-        assert_eq!(widening(12, 0.0), 1.0);
-        assert!((widening(2000, 0.6) - 2.0).abs() < 0.005);
-        assert!((widening(2000, 0.3) - (1.3_f64 / 0.7).sqrt()).abs() < 0.002);
-        // Two values of correlation ½: I = 1.5, the scatter half of it.
-        assert!((widening(2, 0.5) - 3.0_f64.sqrt()).abs() < 1e-12);
-    }
-
-    #[test]
-    fn spacing_brings_the_correlation_down() {
+        for (n, correlation, factor, off) in [
+            (12, 0.0, 1.0, 0.0),
+            (2000, 0.6, 2.0, 0.005),
+            (2000, 0.3, (1.3_f64 / 0.7).sqrt(), 0.002),
+            // Two values of correlation ½: I = 1.5, the scatter half of it.
+            (2, 0.5, 3.0_f64.sqrt(), 1e-12),
+        ] {
+            assert!((widening(n, correlation) - factor).abs() <= off, "{n} {correlation}");
+        }
         assert_eq!((spacing(0.6, 0.1), spacing(0.05, 0.1), spacing(0.5, 0.25)), (4, 0, 1));
     }
 

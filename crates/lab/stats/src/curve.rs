@@ -135,9 +135,6 @@ pub enum Meeting {
 
 /// Where two mechanisms are equally fast, from their costs at sizes at which both were measured; `None` without any, and
 /// where they cost the same everywhere.
-///
-/// # Panics
-/// As [`CostCurve::new`].
 pub fn meeting(measured: &[Both]) -> Option<Meeting> {
     if measured.is_empty() {
         return None;
@@ -218,26 +215,31 @@ mod tests {
     }
 
     #[test]
-    fn power_laws_meet_where_algebra_says() {
+    fn power_laws_meet_where_algebra_says_a_touch_is_no_crossover_and_a_shared_stretch_begins_one() {
         // 2·s^0.5 = 0.02·s^1.5 at s = 100, from points that are nowhere near it and not shared.
         let at = |sizes: [f64; 3], f: fn(f64) -> f64| CostCurve::new(&sizes.map(|size| (size, f(size))));
         let slow = at([1.0, 30.0, 9000.0], |s| 2.0 * s.sqrt());
         let steep = at([0.5, 700.0, 20000.0], |s| 0.02 * s.powf(1.5));
-        let meet = slow.crossovers(&steep);
-        assert_eq!(meet.len(), 1);
-        assert!((meet[0].size - 100.0).abs() < 1e-9, "{meet:?}");
-        assert!(!meet[0].cheaper_below);
-        assert!(steep.crossovers(&slow)[0].cheaper_below);
-    }
-
-    #[test]
-    fn a_touch_is_no_crossover_and_a_shared_stretch_begins_one() {
         let flat = CostCurve::new(&[(1.0, 5.0), (2.0, 5.0), (4.0, 5.0), (8.0, 5.0)]);
-        assert_eq!(flat.crossovers(&CostCurve::new(&[(1.0, 6.0), (2.0, 5.0), (8.0, 6.0)])), []);
-        let meet = flat.crossovers(&CostCurve::new(&[(1.0, 6.0), (2.0, 5.0), (4.0, 5.0), (8.0, 4.0)]));
-        assert_eq!(meet.len(), 1);
-        assert!((meet[0].size - 2.0).abs() < 1e-12 && meet[0].cheaper_below, "{meet:?}");
-        assert_eq!(flat.crossovers(&CostCurve::new(&[(100.0, 1.0), (200.0, 9.0)])), []);
+        let touching = CostCurve::new(&[(1.0, 6.0), (2.0, 5.0), (8.0, 6.0)]);
+        let sharing = CostCurve::new(&[(1.0, 6.0), (2.0, 5.0), (4.0, 5.0), (8.0, 4.0)]);
+        let elsewhere = CostCurve::new(&[(100.0, 1.0), (200.0, 9.0)]);
+        for (one, other, expected) in [
+            (&slow, &steep, Some((100.0, false))),
+            (&steep, &slow, Some((100.0, true))),
+            (&flat, &touching, None),
+            (&flat, &sharing, Some((2.0, true))),
+            (&flat, &elsewhere, None),
+        ] {
+            let meet = one.crossovers(other);
+            assert_eq!(meet.len(), usize::from(expected.is_some()), "{meet:?}");
+            for (found, (size, cheaper_below)) in meet.iter().zip(expected) {
+                assert!(
+                    (found.size - size).abs() < 1e-9 && found.cheaper_below == cheaper_below,
+                    "{found:?}"
+                );
+            }
+        }
     }
 
     fn both(size: f64, first: f64, second: f64, reach: f64) -> Both {
@@ -258,18 +260,13 @@ mod tests {
         assert_eq!((between, first_is_cheaper_below, crossings), ([Some(80.0), Some(200.0)], true, 1));
         let without = measured.map(|both| Both { first: (both.first.0, None), ..both });
         assert!(matches!(meeting(&without), Some(Meeting::At { between: [None, None], .. })));
+        let apart = [both(1.0, 5.0, 6.0, 0.0), both(2.0, 7.0, 7.0, 0.0), both(3.0, 8.0, 9.0, 0.0)];
+        assert_eq!(meeting(&apart), Some(Meeting::Never { first_is_cheaper: true }));
+        assert_eq!((meeting(&[]), meeting(&[both(1.0, 5.0, 5.0, 0.0)])), (None, None));
     }
 
     #[test]
-    fn those_that_never_meet_have_a_winner() {
-        let measured = [both(1.0, 5.0, 6.0, 0.0), both(2.0, 7.0, 7.0, 0.0), both(3.0, 8.0, 9.0, 0.0)];
-        assert_eq!(meeting(&measured), Some(Meeting::Never { first_is_cheaper: true }));
-        assert_eq!(meeting(&[]), None);
-        assert_eq!(meeting(&[both(1.0, 5.0, 5.0, 0.0)]), None);
-    }
-
-    #[test]
-    fn bisection_ends_on_neighbours_around_the_crossover() {
+    fn bisection_ends_on_neighbors_around_the_crossover() {
         let mut search = Bisection::new(1, 1 << 30);
         let mut steps = 0;
         while let Some(size) = search.probe() {

@@ -7,7 +7,7 @@
 //! | question | function |
 //! |---|---|
 //! | how many times the hub's cost is the case's | [`to_hub`] |
-//! | which of two cases costs less | [`apart`] for sets of their own, [`together`] for common sets |
+//! | which of two cases costs less | [`apart`] |
 //! | the same, for cases of different hubs | [`through`] |
 //! | what is the cost in nanoseconds | [`HubSession::absolute`] |
 //! | how noisy was the session | [`hub_session`] |
@@ -99,9 +99,6 @@ pub fn block_log_ratios(slices: &[Slice], of: Party, against: Party) -> Vec<f64>
 ///
 /// The median of ratios of neighbours, not the ratio of medians: the machine's state changes within a set, and only
 /// neighbours share it.
-///
-/// # Panics
-/// As [`block_log_ratios`].
 pub fn set_log_ratio(slices: &[Slice], of: Party, against: Party) -> Option<f64> {
     let ratios = block_log_ratios(slices, of, against);
     (ratios.len() >= FEWEST_BLOCKS).then(|| median(&ratios))
@@ -120,9 +117,6 @@ pub struct ToHub {
 
 /// Estimates the ratio of a case to its hub from the sets in which it was measured (each the slices of one set, in order of
 /// time); sets without enough blocks are left out. `None` where no set is left.
-///
-/// # Panics
-/// As [`block_log_ratios`].
 pub fn to_hub<S: AsRef<[Slice]>>(sets: &[S], case: usize) -> Option<ToHub> {
     let of_set = |set: &S| set_log_ratio(set.as_ref(), Party::Case(case), Party::Hub);
     let log_ratios: Vec<f64> = sets.iter().filter_map(of_set).collect();
@@ -133,16 +127,6 @@ pub fn to_hub<S: AsRef<[Slice]>>(sets: &[S], case: usize) -> Option<ToHub> {
 /// Evidence on the cost of `candidate` over that of `baseline`, each measured in sets of its own against the same hub.
 pub fn apart(candidate: &ToHub, baseline: &ToHub) -> Evidence {
     Evidence::Independent { candidate: candidate.log_ratios.clone(), baseline: baseline.log_ratios.clone() }
-}
-
-/// Evidence on the cost of `candidate` over that of `baseline` from the sets in which both were measured: the median of the
-/// blocks' log ratios of one to the other.
-///
-/// # Panics
-/// As [`block_log_ratios`].
-pub fn together<S: AsRef<[Slice]>>(sets: &[S], candidate: usize, baseline: usize) -> Evidence {
-    let of_set = |set: &S| set_log_ratio(set.as_ref(), Party::Case(candidate), Party::Case(baseline));
-    Evidence::Paired(sets.iter().filter_map(of_set).collect())
 }
 
 #[cfg(test)]
@@ -197,7 +181,8 @@ mod tests {
             slices(&block.repeat(6))
         };
         let sets: Vec<Vec<Slice>> = (0..8).map(|i| set(1.0 + 0.1 * f64::from(i))).collect();
-        assert!((together(&sets, 1, 0).ratio().unwrap() - 1.25).abs() < 1e-3);
+        let direct = set_log_ratio(&sets[0], B, A).unwrap();
+        assert!((direct.exp() - 1.25).abs() < 1e-3);
         let (a, b) = (to_hub(&sets, 0).unwrap(), to_hub(&sets, 1).unwrap());
         assert!((a.ratio - 4.0).abs() < 1e-2 && a.interval.unwrap().contains(4.0), "{a:?}");
         assert!((apart(&b, &a).ratio().unwrap() - 1.25).abs() < 1e-3);

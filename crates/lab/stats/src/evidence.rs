@@ -62,9 +62,6 @@ impl Evidence {
 
     /// The logarithm of the ratio candidate over baseline: the Hodges–Lehmann estimate (1963), of one sample or of two.
     /// `None` without values.
-    ///
-    /// # Panics
-    /// If a value is not finite.
     pub fn log_ratio(&self) -> Option<f64> {
         match self {
             _ if self.units() == 0 => None,
@@ -74,9 +71,6 @@ impl Evidence {
     }
 
     /// The ratio candidate over baseline.
-    ///
-    /// # Panics
-    /// If a value is not finite.
     pub fn ratio(&self) -> Option<f64> {
         self.log_ratio().map(f64::exp)
     }
@@ -84,9 +78,6 @@ impl Evidence {
     /// Interval of [`log_ratio`](Self::log_ratio): of pairs the one of the Walsh averages from [`FEWEST_FOR_WALSH`] on and
     /// below that the interpolated one of the median; of groups the one that inverts the U test. `None` with too few units
     /// for this confidence.
-    ///
-    /// # Panics
-    /// If a value is not finite or `confidence` is not between 0 and 1.
     pub fn log_interval(&self, confidence: f64) -> Option<Interval> {
         match self {
             Evidence::Paired(logs) if logs.len() < FEWEST_FOR_WALSH => {
@@ -99,17 +90,11 @@ impl Evidence {
     }
 
     /// Interval of [`ratio`](Self::ratio).
-    ///
-    /// # Panics
-    /// As [`log_interval`](Self::log_interval).
     pub fn interval(&self, confidence: f64) -> Option<Interval> {
         self.log_interval(confidence).map(|interval| interval.map(f64::exp))
     }
 
     /// Two-sided p value of a ratio of 1: signed-rank test or U test; 1 without values.
-    ///
-    /// # Panics
-    /// If a value is not finite.
     pub fn p(&self) -> f64 {
         match self {
             Evidence::Paired(logs) => signed_rank_test(logs),

@@ -39,9 +39,6 @@ impl Interval {
 /// and the number on a side is binomial with probability ½, whatever the distribution: the confidence is
 /// 1 − 2·P(Bin(n, ½) < k) (Thompson 1936; David and Nagaraja 2003, §7.1). For distributions with ties it is at least
 /// that. 95 % needs n ≥ 6 (then 96.9 %), 98 % needs n ≥ 7, 99 % needs n ≥ 8.
-///
-/// # Panics
-/// If a value is not finite, or `confidence` is not between 0 and 1.
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     of_sorted(&sorted(values), confidence)
 }
@@ -54,9 +51,6 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 /// with each, 1.27, 1.35 and 1.42 standard deviations to each side. This one has 1.04, 0.92 and 0.90. The interpolation
 /// assumes no particular distribution; its coverage is within half a per cent of the confidence for uniform, normal,
 /// Laplace and log-normal values (`tests/it/simulation`). `None` where the exact one is `None`.
-///
-/// # Panics
-/// As [`median_interval`].
 pub fn interpolated_median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let sorted = sorted(values);
     let n = sorted.len();
@@ -92,6 +86,33 @@ fn rank_from_each_end(n: usize, confidence: f64) -> Option<(usize, f64)> {
         .last()
 }
 
+/// Of a statistic that counts ranks: the largest rank for which twice the probability of all below it is at most 1 − `confidence`, and
+/// the confidence that it gives. `probabilities` are those of 0, 1, 2, …
+pub(crate) fn largest_rank(
+    probabilities: impl Iterator<Item = f64>,
+    confidence: f64,
+) -> Option<(usize, f64)> {
+    let mut below = 0.0;
+    let missed = probabilities.map(|probability| {
+        below += probability;
+        2.0 * below
+    });
+    let allowed = 1.0 - confidence + 1e-12;
+    let kept = missed.take_while(|missed| *missed <= allowed).enumerate();
+    kept.map(|(index, missed)| (index + 1, 1.0 - missed)).last()
+}
+
+/// The same where `missed` approximates what each rank from 1 to `most` misses.
+pub(crate) fn largest_rank_by(
+    most: usize,
+    confidence: f64,
+    missed: impl Fn(usize) -> f64,
+) -> Option<(usize, f64)> {
+    let allowed = 1.0 - confidence + 1e-12;
+    let rank = (1..=most).collect::<Vec<_>>().partition_point(|&rank| missed(rank) <= allowed);
+    (rank > 0).then(|| (rank, 1.0 - missed(rank)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,31 +122,28 @@ mod tests {
     }
 
     #[test]
-    fn ninety_five_percent_begins_at_six_values() {
-        assert_eq!(median_interval(&first(5), 0.95), None);
-        let six = median_interval(&first(6), 0.95).unwrap();
-        assert_eq!((six.low, six.high), (1.0, 6.0));
-        assert!((six.confidence - 0.96875).abs() < 1e-12);
-        assert_eq!(median_interval(&[], 0.95), None);
-    }
-
-    #[test]
     fn ranks_and_confidences_agree_with_sums_of_binomial_coefficients() {
-        // n, confidence asked, rank, confidence given; for 9: 1 − 2·(1 + 9)/512.
-        for (n, asked, rank, given) in
-            [(9, 0.95, 2, 0.9609), (10, 0.95, 2, 0.9785), (20, 0.95, 6, 0.9586), (40, 0.95, 14, 0.9615)]
-        {
-            let interval = median_interval(&first(n), asked).unwrap();
-            assert_eq!((interval.low, interval.high), (rank as f64, (n + 1 - rank) as f64), "n = {n}");
-            assert!((interval.confidence - given).abs() < 5e-5, "n = {n}: {}", interval.confidence);
+        // n, confidence asked, rank and confidence given; for 9: 1 − 2·(1 + 9)/512.
+        for (n, asked, given) in [
+            (0, 0.95, None),
+            (5, 0.95, None),
+            (6, 0.95, Some((1, 0.96875))),
+            // A confidence that is met exactly is met.
+            (6, 0.96875, Some((1, 0.96875))),
+            (6, 0.98, None),
+            (7, 0.98, Some((1, 0.984_375))),
+            (9, 0.95, Some((2, 0.9609))),
+            (10, 0.95, Some((2, 0.9785))),
+            (20, 0.95, Some((6, 0.9586))),
+            (40, 0.95, Some((14, 0.9615))),
+        ] {
+            let interval = median_interval(&first(n), asked);
+            assert_eq!(interval.is_some(), given.is_some(), "n = {n}");
+            for (interval, (rank, given)) in interval.into_iter().zip(given) {
+                assert_eq!((interval.low, interval.high), (rank as f64, (n + 1 - rank) as f64), "n = {n}");
+                assert!((interval.confidence - given).abs() < 5e-5, "n = {n}: {}", interval.confidence);
+            }
         }
-        assert_eq!(median_interval(&first(6), 0.98), None);
-        assert_eq!(median_interval(&first(7), 0.98).unwrap().low, 1.0);
-    }
-
-    #[test]
-    fn a_confidence_that_is_met_exactly_is_met() {
-        assert!(median_interval(&first(6), 0.96875).is_some());
     }
 
     #[test]
@@ -139,14 +157,12 @@ mod tests {
     fn interpolation_gives_the_confidence_asked_for() {
         // Six values: I = (0.96875 − 0.95)/0.1875 = 0.1, λ = 0.5/1.4.
         let six = interpolated_median_interval(&first(6), 0.95).unwrap();
-        assert!(
-            (six.low - (1.0 + 0.5 / 1.4)).abs() < 1e-9 && (six.low + six.high - 7.0).abs() < 1e-9,
-            "{six:?}"
-        );
-        assert_eq!(six.confidence, 0.95);
-        assert_eq!(interpolated_median_interval(&first(6), 0.96875).unwrap().low, 1.0);
-        assert_eq!(interpolated_median_interval(&first(5), 0.95), None);
-        assert_eq!(interpolated_median_interval(&[7.0; 8], 0.95).unwrap().low, 7.0);
-        assert_eq!(interpolated_median_interval(&first(6), 0.01).unwrap().low, 3.0);
+        let is_there = (six.low - (1.0 + 0.5 / 1.4)).abs() < 1e-9 && (six.low + six.high - 7.0).abs() < 1e-9;
+        assert!(is_there && six.confidence == 0.95, "{six:?}");
+        let low = |values: &[f64], confidence| {
+            interpolated_median_interval(values, confidence).map(|interval| interval.low)
+        };
+        assert_eq!((low(&first(6), 0.96875), low(&first(5), 0.95)), (Some(1.0), None));
+        assert_eq!((low(&[7.0; 8], 0.95), low(&first(6), 0.01)), (Some(7.0), Some(3.0)));
     }
 }

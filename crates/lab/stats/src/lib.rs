@@ -28,7 +28,7 @@
 //! reasons that a new process would draw again, so **no interval here is ever put on the samples of one run**.
 //!
 //! A value that is not finite is a bug of the caller and stops the program. So is an empty slice where a middle is
-//! asked for. Too few values for an honest answer is not a bug: the answer is then `None`, or *inconclusive* with a
+//! asked for, and a confidence, rate or correlation that is none; `# Panics` stands where there is more to say. Too few values for an honest answer is not a bug: the answer is then `None`, or *inconclusive* with a
 //! reason.
 
 mod binomial;
@@ -66,5 +66,5 @@ pub use order::{half_iqr_over_median, median, quantile};
 pub use regime::{Regime, RegimeKind};
 pub use stopping::{Decision, Stop, StoppingRule};
 pub use summary::{CaseSummary, run_value, summarise};
-pub use tail::{CasePercentile, Percentile, case_percentiles, percentile};
+pub use tail::{CasePercentile, case_percentiles};
 pub use verdict::{Size, Verdict, verdict};

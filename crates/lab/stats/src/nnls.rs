@@ -76,9 +76,6 @@ pub fn nnls(rows: &[Vec<f64>], b: &[f64]) -> Fit {
 }
 
 /// As [`nnls`], with rows whose residual is beyond `tolerance` weighted by `tolerance` over the residual.
-///
-/// # Panics
-/// As [`nnls`].
 pub fn robust(rows: &[Vec<f64>], b: &[f64], tolerance: f64) -> Fit {
     let mut fit = nnls(rows, b);
     for _ in 0..ROUNDS {

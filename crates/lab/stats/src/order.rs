@@ -24,9 +24,6 @@ pub(crate) fn assert_finite(values: &[f64]) {
 ///
 /// For an even count every point between the two is a median. The midpoint is the usual choice, and it keeps
 /// `median(c·x) = c·median(x)`.
-///
-/// # Panics
-/// If `values` is empty or holds a value that is not finite.
 pub fn median(values: &[f64]) -> f64 {
     assert_finite(values);
     median_in_place(&mut values.to_vec())
@@ -54,7 +51,7 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
 /// The `p` quantile by linear interpolation between order statistics: type 7 of Hyndman and Fan (1996), the default
 /// of R and NumPy. `p = 0` is the minimum, `0.5` the [`median`], `1` the maximum.
 ///
-/// For tails use [`percentile`](crate::tail::percentile), which refuses what the data cannot support.
+/// For tails use [`case_percentiles`](crate::tail::case_percentiles), which refuses what the data cannot support.
 ///
 /// # Panics
 /// If `values` is empty or holds a value that is not finite, or `p` is outside 0 … 1.
@@ -75,9 +72,6 @@ pub(crate) fn quantile_of_sorted(sorted: &[f64], p: f64) -> f64 {
 /// band of about ± 2 %".
 ///
 /// Equal values give 0. If the values differ and their median is 0 the spread is infinite.
-///
-/// # Panics
-/// If `values` is empty or holds a value that is not finite.
 pub fn half_iqr_over_median(values: &[f64]) -> f64 {
     let sorted = sorted(values);
     let iqr = quantile_of_sorted(&sorted, 0.75) - quantile_of_sorted(&sorted, 0.25);
@@ -100,15 +94,7 @@ pub fn sum(values: &[f64]) -> f64 {
     total + lost
 }
 
-/// `numerator / denominator`, or `None` where nothing was counted: 0 events in 0 operations is no rate of 0.
-pub fn ratio(numerator: f64, denominator: f64) -> Option<f64> {
-    (denominator != 0.0).then(|| numerator / denominator)
-}
-
 /// The arithmetic mean, to hold our values against tools that print one. Equal values give exactly that value.
-///
-/// # Panics
-/// If `values` is empty or holds a value that is not finite.
 pub fn mean(values: &[f64]) -> f64 {
     assert_finite(values);
     let origin = *values.first().expect("the mean of nothing");
@@ -119,9 +105,6 @@ pub fn mean(values: &[f64]) -> f64 {
 
 /// The sample standard deviation (divisor n − 1), a measure of spread to hold against tools that print one. It is
 /// not the uncertainty of anything. Equal values, and a single value, give exactly 0.
-///
-/// # Panics
-/// If `values` is empty or holds a value that is not finite.
 pub fn standard_deviation(values: &[f64]) -> f64 {
     let middle = mean(values);
     let squares: Vec<f64> = values.iter().map(|value| (value - middle).powi(2)).collect();
@@ -158,8 +141,6 @@ mod tests {
     #[test]
     fn a_sum_keeps_what_plain_addition_loses() {
         assert_eq!(sum(&[1e16, 1.0, 1.0, -1e16]), 2.0);
-        assert_eq!(ratio(0.0, 0.0), None);
-        assert_eq!(ratio(3.0, 2.0), Some(1.5));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Two independent groups compared by their ranks: is one higher, and by what factor?
+//! Two independent groups compared by their ranks: is one higher, and by how much?
 //!
 //! Used where pairs are impossible, above all for boots of two kernels.
 
-use crate::interval::Interval;
+use crate::interval::{Interval, largest_rank, largest_rank_by};
 use crate::normal::two_sided_p;
 use crate::order::{assert_finite, median_of_sorted, sorted};
 
@@ -43,9 +43,6 @@ pub(crate) fn midranks(values: &[f64]) -> Vec<f64> {
 /// approximation with the variance corrected for ties and the continuity correction (Lehmann 1975, §1.2–1.4).
 ///
 /// Four against four can reach p = 2/70 = 0.029 at best; three against three only 2/20 = 0.10.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -95,30 +92,9 @@ fn approximate_p(ranks: &[f64], chosen: usize, off: f64) -> f64 {
     if variance == 0.0 { 1.0 } else { two_sided_p((off - 0.5).max(0.0) / variance.sqrt()) }
 }
 
-/// The factor between two groups of positive values, and its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Factor {
-    /// Median of all quotients b/a.
-    pub ratio: f64,
-    /// Its interval, `None` where the groups are too small for the confidence asked.
-    pub interval: Option<Interval>,
-}
-
-/// By what factor `b` is above `a`: the Hodges–Lehmann estimate on logarithms, that is the median of all quotients
-/// b/a (Hodges and Lehmann 1963), with the interval that inverts the U test (Moses 1965; Hollander and Wolfe 1999,
-/// §4.3). Assumes that the groups differ by a factor and not in the shape of their logarithms.
-///
-/// # Panics
-/// If a group is empty, a value is not positive and finite, or `confidence` is not between 0 and 1.
-pub fn factor(a: &[f64], b: &[f64], confidence: f64) -> Factor {
-    assert!(!a.is_empty() && !b.is_empty(), "a factor between groups of {} and {} values", a.len(), b.len());
-    assert!(a.iter().chain(b).all(|value| *value > 0.0), "a factor of values that are not positive");
-    let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
-    let (shift, interval) = shift(&logs(a), &logs(b), Some(confidence));
-    Factor { ratio: shift.exp(), interval: interval.map(|interval| interval.map(f64::exp)) }
-}
-
-/// How far `b` lies above `a`, and the interval: [`factor`] before the logarithms are undone.
+/// How far `b` lies above `a`: the median of all differences (Hodges and Lehmann 1963), with the interval that inverts the U test (Moses
+/// 1965; Hollander and Wolfe 1999, §4.3), `None` where the groups are too small for the confidence. Assumes that the groups differ in
+/// their level and not in their shape.
 pub(crate) fn shift(a: &[f64], b: &[f64], confidence: Option<f64>) -> (f64, Option<Interval>) {
     let differences = sorted(&a.iter().flat_map(|a| b.iter().map(move |b| b - a)).collect::<Vec<_>>());
     let interval = confidence.and_then(|confidence| {
@@ -133,25 +109,14 @@ pub(crate) fn shift(a: &[f64], b: &[f64], confidence: Option<f64>) -> (f64, Opti
 /// The largest k with 2·P(U < k) ≤ 1 − confidence, and the confidence it gives.
 fn rank_from_each_end(n_a: usize, n_b: usize, confidence: f64) -> Option<(usize, f64)> {
     let n = n_a + n_b;
-    let miss = |rank: usize| 1.0 - confidence + 1e-12 >= rank_misses(n_a, n_b, rank);
     if n > EXACT_UP_TO {
-        let rank = (1..=n_a * n_b / 2).collect::<Vec<_>>().partition_point(|&rank| miss(rank));
-        return (rank > 0).then(|| (rank, 1.0 - rank_misses(n_a, n_b, rank)));
+        return largest_rank_by(n_a * n_b / 2, confidence, |rank| rank_misses(n_a, n_b, rank));
     }
     let ranks: Vec<f64> = (1..=n).map(|rank| rank as f64).collect();
     let ways = ways_by_doubled_sum(&ranks, n_a);
     let all: f64 = ways.iter().sum();
     let lowest = n_a * (n_a + 1);
-    let mut below = 0.0;
-    let mut best = None;
-    for u in 0..n_a * n_b / 2 {
-        below += ways[lowest + 2 * u] / all;
-        if 2.0 * below > 1.0 - confidence + 1e-12 {
-            break;
-        }
-        best = Some((u + 1, 1.0 - 2.0 * below));
-    }
-    best
+    largest_rank((0..n_a * n_b / 2).map(|u| ways[lowest + 2 * u] / all), confidence)
 }
 
 /// 2·P(U < rank) by the normal approximation, without ties.
@@ -165,19 +130,21 @@ fn rank_misses(n_a: usize, n_b: usize, rank: usize) -> f64 {
 mod tests {
     use super::*;
 
-    fn p(a: &[f64], b: &[f64]) -> f64 {
-        mann_whitney(a, b).unwrap().p
-    }
-
     #[test]
-    fn the_smallest_p_of_four_and_four_is_0_029_and_of_three_and_three_0_10() {
-        assert!((p(&[1., 2., 3., 4.], &[5., 6., 7., 8.]) - 2.0 / 70.0).abs() < 1e-12);
-        assert!((p(&[1., 2., 3.], &[4., 5., 6.]) - 0.10).abs() < 1e-12);
+    fn exact_p_agrees_with_counting_and_published_tables() {
+        let p = |a: &[f64], b: &[f64]| mann_whitney(a, b).unwrap().p;
+        for (found, expected, off) in [
+            (p(&[1., 2., 3., 4.], &[5., 6., 7., 8.]), 2.0 / 70.0, 1e-12),
+            (p(&[1., 2., 3.], &[4., 5., 6.]), 0.10, 1e-12),
+            // Equal groups show nothing.
+            (p(&[5.0; 4], &[5.0; 4]), 1.0, 0.0),
+            (p(&[5.0; 40], &[5.0; 40]), 1.0, 0.0),
+            // Ties: of the 6 ways to choose 2 of {1, 1, 2, 2}, two have the sum of an end.
+            (p(&[1.0, 1.0], &[2.0, 2.0]), 2.0 / 6.0, 1e-12),
+        ] {
+            assert!((found - expected).abs() <= off, "{found} against {expected}");
+        }
         assert_eq!(mann_whitney(&[], &[1.0]), None);
-    }
-
-    #[test]
-    fn exact_p_agrees_with_published_tables() {
         // Hollander and Wolfe (1999), example 4.1: permeability of membranes, rank sum 30 of the five, P(W ≥ 90) one
         // side 0.1272 for the ten.
         let term = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
@@ -185,14 +152,6 @@ mod tests {
         let test = mann_whitney(&term, &early).unwrap();
         assert_eq!((test.u, test.exact), (35.0, true));
         assert!((test.p - 0.2544).abs() < 1e-3, "{test:?}");
-    }
-
-    #[test]
-    fn ties_are_counted_and_equal_groups_show_nothing() {
-        assert_eq!(p(&[5.0; 4], &[5.0; 4]), 1.0);
-        assert_eq!(p(&[5.0; 40], &[5.0; 40]), 1.0);
-        // Of the 6 ways to choose 2 of {1, 1, 2, 2}, two have the sum of an end.
-        assert!((p(&[1.0, 1.0], &[2.0, 2.0]) - 2.0 / 6.0).abs() < 1e-12);
     }
 
     #[test]
@@ -207,19 +166,17 @@ mod tests {
     }
 
     #[test]
-    fn the_factor_is_found_and_the_interval_holds_it() {
-        let a: Vec<f64> = (0..8).map(|i| 100.0 * 1.01_f64.powi(i)).collect();
-        let b: Vec<f64> = a.iter().map(|value| value * 1.5).collect();
-        let found = factor(&a, &b, 0.95);
-        assert!((found.ratio - 1.5).abs() < 1e-12);
-        let interval = found.interval.unwrap();
-        assert!(interval.contains(1.5) && interval.low > 1.4 && interval.high < 1.6, "{interval:?}");
-        assert!(interval.confidence >= 0.95);
-        assert_eq!(factor(&a[..3], &b[..3], 0.95).interval, None);
-        assert!(
-            (factor(&a[..4], &b[..4], 0.95).interval.unwrap().confidence - (1.0 - 2.0 / 70.0)).abs() < 1e-12
-        );
-        let many: Vec<f64> = (0..60).map(|i| 100.0 + f64::from(i * 7 % 60) * 0.1).collect();
-        assert!(factor(&many, &many, 0.95).interval.unwrap().contains(1.0));
+    fn the_shift_is_found_and_the_interval_holds_it() {
+        let a: Vec<f64> = (0..8).map(|i| 0.01 * f64::from(i)).collect();
+        let b: Vec<f64> = a.iter().map(|value| value + 0.4).collect();
+        let (found, interval) = shift(&a, &b, Some(0.95));
+        let interval = interval.unwrap();
+        assert!((found - 0.4).abs() < 1e-12 && interval.confidence >= 0.95);
+        assert!(interval.contains(0.4) && interval.low > 0.35 && interval.high < 0.45, "{interval:?}");
+        assert_eq!(shift(&a[..3], &b[..3], Some(0.95)).1, None);
+        let four = shift(&a[..4], &b[..4], Some(0.95)).1.unwrap();
+        assert!((four.confidence - (1.0 - 2.0 / 70.0)).abs() < 1e-12);
+        let many: Vec<f64> = (0..60).map(|i| f64::from(i * 7 % 60) * 0.1).collect();
+        assert!(shift(&many, &many, Some(0.95)).1.unwrap().contains(0.0));
     }
 }

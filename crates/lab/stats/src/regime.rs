@@ -108,9 +108,6 @@ pub struct CaseRegime {
 ///
 /// Of step and slope the one that leaves the smaller residuals is kept. Two modes are left out where a step separates
 /// them, and correlation is reported only where nothing else explains it.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn detect(values: &[f64]) -> Vec<Regime> {
     crate::order::assert_finite(values);
     if values.len() < FEWEST || !matters(values) {

@@ -6,9 +6,6 @@ use crate::order::quantile;
 /// Interval at 95 % around `estimate` from its values in samples drawn again: their 2.5 % and 97.5 % quantiles, moved apart for the number
 /// of `units`. Samples of few units scatter less than the estimate does, by √((n − 1)/n), and a t distribution stands for the normal one.
 /// `None` with fewer than [`FEWEST`] units or without values.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn interval(estimate: f64, drawn: &[f64], units: usize) -> Option<[f64; 2]> {
     if units < FEWEST || drawn.is_empty() {
         return None;

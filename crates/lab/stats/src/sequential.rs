@@ -169,9 +169,6 @@ pub enum Look {
 /// eight or twelve pairs have no signed-rank interval, and without one a change by half could not stop before eighteen sets.
 /// There it is Student's (1908) on the log ratios, mean ± t·s/√n, which is wide enough for values with heavier tails than
 /// normal ones (Benjamini 1983). `None` with fewer than two pairs; groups have rank intervals only.
-///
-/// # Panics
-/// If a value is not finite or `confidence` is not between 0 and 1.
 pub fn interval_at(evidence: &Evidence, confidence: f64) -> Option<Interval> {
     evidence.interval(confidence).or_else(|| match evidence {
         Evidence::Paired(logs) if logs.len() >= 2 => {

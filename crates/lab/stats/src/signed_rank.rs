@@ -4,7 +4,7 @@
 //! are measured by turns, in random order, are symmetric when the sides are the same. In exchange the interval is a fifth
 //! narrower for normal differences, and gets narrower with each pair from seven on.
 
-use crate::interval::Interval;
+use crate::interval::{Interval, largest_rank, largest_rank_by};
 use crate::normal::two_sided_p;
 use crate::order::{assert_finite, median_in_place, sorted};
 use crate::ranks::midranks;
@@ -21,9 +21,6 @@ fn walsh_averages(values: &[f64]) -> Vec<f64> {
 
 /// The median of all Walsh averages (Hodges and Lehmann 1963): the middle of a symmetric distribution, with 95 % of the
 /// mean's efficiency for normal values and without its weakness for stalls (up to 29 % of the values may be anything).
-///
-/// # Panics
-/// If `values` is empty or holds a value that is not finite.
 pub fn hodges_lehmann(values: &[f64]) -> f64 {
     assert_finite(values);
     median_in_place(&mut walsh_averages(values))
@@ -36,9 +33,6 @@ pub fn hodges_lehmann(values: &[f64]) -> f64 {
 /// With six values k is 1 and the interval is lowest to highest. With seven it is as wide as the interpolated one of the
 /// median, from eight on narrower; see
 /// [`interpolated_median_interval`](crate::interpolated_median_interval).
-///
-/// # Panics
-/// If a value is not finite, or `confidence` is not between 0 and 1.
 pub fn walsh_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let (rank, confidence) = rank_from_each_end(values.len(), confidence)?;
     let averages = sorted(&walsh_averages(values));
@@ -48,23 +42,12 @@ pub fn walsh_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 fn rank_from_each_end(n: usize, confidence: f64) -> Option<(usize, f64)> {
     assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
     let averages = n * (n + 1) / 2;
-    let allowed = 1.0 - confidence + 1e-12;
     if n > EXACT_UP_TO {
-        let miss = |rank: usize| approximate_miss(n, rank);
-        let rank = (1..=averages / 2).collect::<Vec<_>>().partition_point(|&rank| miss(rank) <= allowed);
-        return (rank > 0).then(|| (rank, 1.0 - miss(rank)));
+        return largest_rank_by(averages / 2, confidence, |rank| approximate_miss(n, rank));
     }
     let ways = ways_by_sum(&(1..=n).collect::<Vec<_>>());
     let all = 2.0_f64.powi(n as i32);
-    let (mut below, mut best) = (0.0, None);
-    for rank in 1..=averages / 2 {
-        below += ways[rank - 1] / all;
-        if 2.0 * below > allowed {
-            break;
-        }
-        best = Some((rank, 1.0 - 2.0 * below));
-    }
-    best
+    largest_rank(ways[..averages / 2].iter().map(|ways| ways / all), confidence)
 }
 
 /// 2·P(T < rank) by the normal approximation.
@@ -90,9 +73,6 @@ fn ways_by_sum(ranks: &[usize]) -> Vec<f64> {
 
 /// Two-sided p value of Wilcoxon's signed-rank test (1945) of a middle of 0. Zeros are left out, ties share their ranks and
 /// are counted exactly up to [`EXACT_UP_TO`] values. Six values can reach 0.031, eight 0.0078, twelve 0.0005.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn signed_rank_test(differences: &[f64]) -> f64 {
     assert_finite(differences);
     let nonzero: Vec<f64> = differences.iter().copied().filter(|difference| *difference != 0.0).collect();

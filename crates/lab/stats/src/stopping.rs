@@ -49,20 +49,26 @@ pub struct CorrelatedRule {
 }
 
 impl CorrelatedRule {
-    /// As [`StoppingRule::decide`], on an interval widened by [`widening`].
+    /// Decides from the values of the runs made so far, on an interval widened by [`widening`]. Between looks the answer is always to
+    /// continue, so it does no harm to ask after every run.
     ///
     /// # Panics
-    /// As [`StoppingRule::decide`], and if the correlation is outside 0 … 1, 1 excluded.
+    /// If a value is not finite, the precision is not positive, or the correlation is outside 0 … 1, 1 excluded.
     pub fn decide(&self, values: &[f64]) -> Decision {
-        self.rule
-            .decide_by(values.len(), || need_of_correlated(values, self.rule.precision, self.correlation))
+        let (made, most) = (values.len(), self.rule.most_runs());
+        let is_look = LOOKS.contains(&made) || made >= most;
+        if is_look && need(values, self.rule.precision, self.correlation) <= 1.0 {
+            Decision::Stop(Stop::Precision)
+        } else if made >= most {
+            Decision::Stop(Stop::MaxRuns)
+        } else {
+            let next_look = LOOKS.into_iter().find(|look| *look > made).unwrap_or(most).min(most);
+            Decision::Continue { next_look }
+        }
     }
 
     /// At how many runs a case that has these values is expected to reach its precision: the first look beyond them at which the
     /// interval, which narrows with the root of their number, is narrow enough. `None` where that is none, and below six runs.
-    ///
-    /// # Panics
-    /// As [`CorrelatedRule::decide`].
     pub fn expected_stop(&self, values: &[f64]) -> Option<usize> {
         // The 98 % quantile of the normal distribution over the 95 % one: six runs have no interval of 98 %.
         const TO_DECISION: f64 = 2.326 / 1.960;
@@ -83,9 +89,6 @@ impl CorrelatedRule {
 ///
 /// What chance narrowed is stopped more often, so after six looks the interval of 95 % covers 91 to 95 %, and the one that decided
 /// covers 95 to 97 % (log-normal, uniform and Laplace run values at scatters around the precision).
-///
-/// # Panics
-/// If a value is not finite or the correlation is outside 0 … 1, 1 excluded.
 pub fn printed_interval(values: &[f64], reached_precision: bool, correlation: f64) -> Option<Interval> {
     let confidence = if reached_precision { DECISION_CONFIDENCE } else { 0.95 };
     let interval = run_interval(values, confidence, correlation)
@@ -128,47 +131,13 @@ impl StoppingRule {
         StoppingRule { precision, max_runs: LOOKS[LOOKS.len() - 1] }
     }
 
-    /// Decides from the values of the runs made so far. Between looks the answer is always to continue, so it does
-    /// no harm to ask after every run.
-    ///
-    /// # Panics
-    /// If a value is not finite, or the precision is not positive.
-    pub fn decide(&self, values: &[f64]) -> Decision {
-        self.decide_by(values.len(), || need(values, self.precision))
-    }
-
     fn most_runs(&self) -> usize {
         self.max_runs.min(LOOKS[LOOKS.len() - 1])
     }
-
-    fn decide_by(&self, made: usize, need: impl FnOnce() -> f64) -> Decision {
-        let most = self.most_runs();
-        let is_look = LOOKS.contains(&made) || made >= most;
-        if is_look && need() <= 1.0 {
-            Decision::Stop(Stop::Precision)
-        } else if made >= most {
-            Decision::Stop(Stop::MaxRuns)
-        } else {
-            let next_look = LOOKS.into_iter().find(|look| *look > made).unwrap_or(most).min(most);
-            Decision::Continue { next_look }
-        }
-    }
 }
 
-/// How far a case is from its precision: relative half-width over the precision asked for; at most 1 means reached,
-/// and the next run goes to the case with the largest. Infinite below six runs, so such cases come first.
-///
-/// # Panics
-/// If a value is not finite, or `precision` is not positive.
-pub fn need(values: &[f64], precision: f64) -> f64 {
-    need_of_correlated(values, precision, 0.0)
-}
-
-/// As [`need`], of runs whose neighbours have this correlation.
-///
-/// # Panics
-/// As [`need`], and if the correlation is outside 0 … 1, 1 excluded.
-pub fn need_of_correlated(values: &[f64], precision: f64, correlation: f64) -> f64 {
+/// How far a case is from its precision: relative half-width over the precision asked for; at most 1 means reached. Infinite below six runs.
+fn need(values: &[f64], precision: f64, correlation: f64) -> f64 {
     assert!(precision > 0.0, "a precision of {precision}");
     if values.len() < LOOKS[0] {
         return f64::INFINITY;
@@ -187,39 +156,33 @@ pub fn need_of_correlated(values: &[f64], precision: f64, correlation: f64) -> f
 mod tests {
     use super::*;
 
-    #[test]
-    fn equal_values_stop_at_the_first_look() {
-        let rule = StoppingRule::new(0.001);
-        assert_eq!(rule.decide(&[7.0; 5]), Decision::Continue { next_look: 6 });
-        assert_eq!(rule.decide(&[7.0; 6]), Decision::Stop(Stop::Precision));
-        assert_eq!(need(&[7.0; 6], 0.001), 0.0);
+    fn rule(precision: f64, max_runs: usize, correlation: f64) -> CorrelatedRule {
+        CorrelatedRule { rule: StoppingRule { precision, max_runs }, correlation }
     }
 
     #[test]
-    fn six_runs_must_fit_in_half_the_precision_and_nine_in_all_of_it() {
-        let rule = StoppingRule::new(0.02);
+    fn decisions_are_made_at_looks_and_at_the_largest_number_of_runs() {
         let six = [98.5, 100.0, 100.0, 100.0, 100.0, 101.5];
-        assert_eq!(rule.decide(&six), Decision::Continue { next_look: 9 });
         let nine = [98.5, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 101.5];
-        assert_eq!(rule.decide(&nine), Decision::Stop(Stop::Precision));
-        assert_eq!(rule.decide(&[99.1, 100.0, 100.0, 100.0, 100.0, 100.9]), Decision::Stop(Stop::Precision));
-    }
-
-    #[test]
-    fn between_looks_nothing_is_decided() {
-        assert_eq!(StoppingRule::new(0.02).decide(&[7.0; 7]), Decision::Continue { next_look: 9 });
-    }
-
-    #[test]
-    fn the_largest_number_of_runs_is_a_look_too() {
         let wide: Vec<f64> = (1..=40).map(f64::from).collect();
-        assert_eq!(StoppingRule::new(0.02).decide(&wide), Decision::Stop(Stop::MaxRuns));
-        let ten = StoppingRule { precision: 0.02, max_runs: 10 };
-        assert_eq!(ten.decide(&wide[..9]), Decision::Continue { next_look: 10 });
-        assert_eq!(ten.decide(&wide[..10]), Decision::Stop(Stop::MaxRuns));
-        assert_eq!(ten.decide(&[7.0; 10]), Decision::Stop(Stop::Precision));
-        let one = StoppingRule { precision: 0.02, max_runs: 1 };
-        assert_eq!(one.decide(&[7.0]), Decision::Stop(Stop::MaxRuns));
+        let go_on = |next_look| Decision::Continue { next_look };
+        for (precision, most, values, expected) in [
+            (0.001, 40, &[7.0; 5][..], go_on(6)),
+            (0.001, 40, &[7.0; 6], Decision::Stop(Stop::Precision)),
+            // Six runs must fit in half the precision and nine in all of it.
+            (0.02, 40, &six, go_on(9)),
+            (0.02, 40, &nine, Decision::Stop(Stop::Precision)),
+            (0.02, 40, &[99.1, 100.0, 100.0, 100.0, 100.0, 100.9], Decision::Stop(Stop::Precision)),
+            // Between looks nothing is decided.
+            (0.02, 40, &[7.0; 7], go_on(9)),
+            (0.02, 40, &wide, Decision::Stop(Stop::MaxRuns)),
+            (0.02, 10, &wide[..9], go_on(10)),
+            (0.02, 10, &wide[..10], Decision::Stop(Stop::MaxRuns)),
+            (0.02, 10, &[7.0; 10], Decision::Stop(Stop::Precision)),
+            (0.02, 1, &[7.0], Decision::Stop(Stop::MaxRuns)),
+        ] {
+            assert_eq!(rule(precision, most, 0.0).decide(values), expected, "{most}: {values:?}");
+        }
     }
 
     #[test]
@@ -227,31 +190,20 @@ mod tests {
         let scattered = |n: usize, scatter: f64| -> Vec<f64> {
             (0..n).map(|i| 100.0 + scatter * ((i * 7 % n) as f64 / (n - 1) as f64 - 0.5)).collect()
         };
-        let rule = |correlation, max_runs| CorrelatedRule {
-            rule: StoppingRule { precision: 0.02, max_runs },
-            correlation,
-        };
-        assert_eq!(rule(0.0, 40).expected_stop(&scattered(5, 1.0)), None);
-        assert_eq!(rule(0.0, 40).expected_stop(&scattered(6, 1.0)), Some(9));
+        let expected =
+            |most, correlation, values: &[f64]| rule(0.02, most, correlation).expected_stop(values);
         let (few, more) = (scattered(9, 6.0), scattered(9, 10.0));
-        let (soon, late) = (rule(0.0, 40).expected_stop(&few), rule(0.0, 40).expected_stop(&more));
+        assert_eq!(expected(40, 0.0, &scattered(5, 1.0)), None);
+        assert_eq!(expected(40, 0.0, &scattered(6, 1.0)), Some(9));
+        assert_eq!(expected(40, 0.0, &scattered(9, 50.0)), None);
+        assert_eq!(expected(10, 0.0, &more), None, "beyond the most runs");
+        assert_eq!(expected(10, 0.0, &scattered(9, 1.0)), Some(10));
+        let (soon, late, correlated) =
+            (expected(40, 0.0, &few), expected(40, 0.0, &more), expected(40, 0.5, &few));
         assert!(soon.is_some() && soon < late, "{soon:?} {late:?}");
-        let correlated = rule(0.5, 40).expected_stop(&few);
         assert!(
             correlated.is_none_or(|at| Some(at) > soon),
             "correlated runs are worth fewer: {correlated:?}"
         );
-        assert_eq!(rule(0.0, 40).expected_stop(&scattered(9, 50.0)), None);
-        assert_eq!(rule(0.0, 10).expected_stop(&more), None, "beyond the most runs");
-        assert_eq!(rule(0.0, 10).expected_stop(&scattered(9, 1.0)), Some(10));
-    }
-
-    #[test]
-    fn the_wider_case_needs_the_next_run_more() {
-        let narrow: Vec<f64> = (0..9).map(|i| 100.0 + f64::from(i) * 0.1).collect();
-        let wide: Vec<f64> = (0..9).map(|i| 100.0 + f64::from(i)).collect();
-        assert!(need(&wide, 0.02) > need(&narrow, 0.02));
-        assert!(need(&wide, 0.02) > need(&wide, 0.05));
-        assert_eq!(need(&wide[..5], 0.02), f64::INFINITY);
     }
 }

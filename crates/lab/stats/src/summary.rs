@@ -8,9 +8,6 @@ use crate::regime::{self, Regime, RegimeKind, detect};
 pub use crate::regime::{CaseRegime, Within};
 
 /// The value of a run: the median of its samples, so that a stall in some of them does not move it.
-///
-/// # Panics
-/// If there is no sample, or one is not finite.
 pub fn run_value(samples: &[f64]) -> f64 {
     median(samples)
 }

@@ -79,9 +79,6 @@ pub struct Resolution {
 
 impl Resolution {
     /// From the control's log ratios; `None` with fewer than six, which have no interval.
-    ///
-    /// # Panics
-    /// If a value is not finite.
     pub fn of(control: &Evidence) -> Option<Resolution> {
         let interval = control.log_interval(0.95)?;
         let surely = control.log_interval(CONTROL_CONFIDENCE);
@@ -177,9 +174,6 @@ pub struct ShapeChange {
 /// Does one side alone fall into two groups ([`gap_test`] on the sets' values, ratios to the hub or costs), at least `margin`
 /// apart, while the other side lies in one of them, but for so few values that the sides do not visit the groups alike (exact test of
 /// Fisher 1935, both sides, at `level`)? `None` otherwise and below ten sets a side.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn shape_changed(a: &[f64], b: &[f64], margin: f64, level: f64) -> Option<ShapeChange> {
     let fewest = crate::regime::FEWEST;
     if a.len() < fewest || b.len() < fewest {

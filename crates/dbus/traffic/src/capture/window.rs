@@ -41,7 +41,6 @@ impl<R: Read> Window<R> {
         self.peek(count).map(Some)
     }
 
-    /// Takes away bytes that were peeked at.
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "only what was peeked at is consumed");
         self.start += count;

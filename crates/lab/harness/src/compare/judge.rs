@@ -28,36 +28,33 @@ impl Default for Rules {
     }
 }
 
-/// All that is known of a case before it is judged.
+/// All that is known of a case before it is judged; of two each, the first is A's.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub(super) struct Judged {
     /// The case as it was selected.
-    pub case: CaseId,
+    pub(super) case: CaseId,
     /// What A and B are.
-    pub labels: [String; 2],
-    /// Unit of `values`.
-    pub unit: String,
+    pub(super) labels: [String; 2],
+    pub(super) unit: String,
     /// Of the cost of B over that of A.
-    pub evidence: Evidence,
+    pub(super) evidence: Evidence,
     /// Confidence of the interval of the ratio, which allows for having looked before.
-    pub confidence: f64,
+    pub(super) confidence: f64,
     /// Of the cost of a second A over that of the first.
-    pub control: Evidence,
-    /// The figures of A and of B, one for each set.
-    pub values: [Vec<f64>; 2],
-    /// Median counts per operation of A and of B.
-    pub per_op: [Option<PerOp>; 2],
-    /// System calls of A and of B.
-    pub system_calls: [Option<SystemCalls>; 2],
+    pub(super) control: Evidence,
+    /// The figures, one for each set.
+    pub(super) values: [Vec<f64>; 2],
+    /// Median counts per operation.
+    pub(super) per_op: [Option<PerOp>; 2],
+    pub(super) system_calls: [Option<SystemCalls>; 2],
     /// Sets that gave no ratio.
-    pub failed_sets: usize,
+    pub(super) failed_sets: usize,
     /// What else has to be said.
-    pub remarks: Vec<String>,
+    pub(super) remarks: Vec<String>,
 }
 
 impl Judged {
-    /// From the sets of a case.
-    pub fn of_sets(
+    pub(super) fn of_sets(
         case: CaseId,
         labels: [String; 2],
         unit: String,
@@ -85,7 +82,7 @@ impl Judged {
             confidence: Looks::default().confidence_at(sets.len()),
             control: Evidence::Paired(sets.iter().filter_map(|set| set.control_log_ratio).collect()),
             values: [0, 1].map(|side| of_side(side).map(|of| of.value).collect()),
-            per_op: [per_op(0), per_op(1)],
+            per_op: [0, 1].map(per_op),
             system_calls: [None, None],
             failed_sets,
             remarks,
@@ -94,8 +91,7 @@ impl Judged {
 
     /// What A against itself would show with as many sets as B against A has.
     fn resolution(&self) -> Option<f64> {
-        let sets = self.evidence.units();
-        (sets > 0).then_some(())?;
+        let sets = Some(self.evidence.units()).filter(|sets| *sets > 0)?;
         Some(Resolution::of(&self.control)?.with_sets(sets))
     }
 
@@ -126,11 +122,8 @@ pub fn failed_too_often(verdict: &CaseVerdict) -> bool {
     verdict.failed_sets > 0 && verdict.failed_sets >= verdict.sets
 }
 
-/// The verdict on each case, and what holds of all of them together.
-///
-/// # Panics
-/// If a value is not finite, or the rate or the margin of the rules is not a share.
-pub fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
+/// The verdict on each case, and what holds of all of them together. Panics where a value is not finite or a rule no share.
+pub(super) fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
     let measured: Vec<&Judged> = cases.iter().filter(|case| case.evidence.units() > 0).collect();
     let evidence: Vec<Evidence> = measured.iter().map(|case| case.evidence.clone()).collect();
     let claims = discovery::claims(&evidence, rules.fdr);
@@ -148,23 +141,63 @@ pub fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
             }
         })
         .collect();
-    let is_claimed = |verdict: &&CaseVerdict| verdict.is_regression() || verdict.verdict == "improved";
-    let claimed = verdicts.iter().filter(is_claimed).count();
     let resolutions: Vec<f64> = verdicts.iter().filter_map(|verdict| verdict.resolution).collect();
-    let claims = Claims {
-        margin: rules.margin,
-        fdr: rules.fdr,
-        cases: measured.len() as u32,
-        claimed: claimed as u32,
-        expected_by_chance: rules.fdr * claimed as f64,
-        resolution: (!resolutions.is_empty()).then(|| median(&resolutions)),
-        differences: Vec::new(),
-        remarks: Vec::new(),
-    };
+    let resolution = (!resolutions.is_empty()).then(|| median(&resolutions));
+    let claims = Claims { resolution, ..claims_of(&verdicts, rules, measured.len()) };
     (verdicts, claims)
 }
 
-/// The verdict on one case of so many.
+/// What holds of all verdicts together, of which so many cases could be tested.
+pub(super) fn claims_of(verdicts: &[CaseVerdict], rules: Rules, cases: usize) -> Claims {
+    let is_claimed = |verdict: &&CaseVerdict| verdict.is_regression() || verdict.verdict == "improved";
+    let claimed = verdicts.iter().filter(is_claimed).count();
+    Claims {
+        margin: rules.margin,
+        fdr: rules.fdr,
+        cases: cases as u32,
+        claimed: claimed as u32,
+        expected_by_chance: rules.fdr * claimed as f64,
+        ..Claims::default()
+    }
+}
+
+/// A difference that does not hold among so many cases is none, which is said.
+pub(super) fn unless_by_chance(found: Verdict, holds: bool, remarks: &mut Vec<String>) -> Verdict {
+    if holds || !matches!(found, Verdict::Regressed(_) | Verdict::Improved(_)) {
+        return found;
+    }
+    remarks
+        .push("a difference that would be claimed of this case alone, but not of one among so many".into());
+    Verdict::Inconclusive { settled_by: None }
+}
+
+/// The line of a verdict on so many sets, with nothing in it that only one way of comparing knows.
+pub(super) fn line(
+    case: &CaseId,
+    [a, b]: [&str; 2],
+    found: Verdict,
+    interval: Option<Interval>,
+    sets: usize,
+) -> CaseVerdict {
+    CaseVerdict {
+        case: case.clone(),
+        a: a.into(),
+        b: b.into(),
+        ci95: interval.map(|interval| [interval.low, interval.high]),
+        verdict: found.as_str().into(),
+        beyond_margin: match found {
+            Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
+            _ => None,
+        },
+        sets: sets as u32,
+        settled_by: match found {
+            Verdict::Inconclusive { settled_by } => settled_by.map(|sets| sets as u32),
+            _ => None,
+        },
+        ..CaseVerdict::default()
+    }
+}
+
 fn case_verdict(
     case: &Judged,
     claim: Option<&Claim>,
@@ -193,12 +226,7 @@ fn case_verdict(
         }
         (found, _) => found,
     };
-    if matches!(found, Verdict::Regressed(_) | Verdict::Improved(_)) && !holds {
-        remarks.push(
-            "a difference that would be claimed of this case alone, but not of one among so many".into(),
-        );
-        found = Verdict::Inconclusive { settled_by: None };
-    }
+    found = unless_by_chance(found, holds, &mut remarks);
     if let [a, b] = &case.values
         && a.iter().chain(b).all(|value| *value > 0.0)
         && let Some(change) = shape_changed(a, b, margin, rules.fdr / cases as f64)
@@ -218,23 +246,12 @@ fn case_verdict(
         found = Verdict::Void;
     }
     let middle = |values: &Vec<f64>| (!values.is_empty()).then(|| median(values));
+    let [a_value, b_value] = case.values.each_ref().map(middle);
+    let [a_per_op, b_per_op] = case.per_op.clone();
+    let [a_system_calls, b_system_calls] = case.system_calls.clone();
     CaseVerdict {
-        case: case.case.clone(),
-        a: case.labels[0].clone(),
-        b: case.labels[1].clone(),
         ratio: case.evidence.ratio(),
-        ci95: interval.map(|interval| [interval.low, interval.high]),
-        verdict: found.as_str().into(),
-        beyond_margin: match found {
-            Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
-            _ => None,
-        },
-        sets: sets as u32,
         failed_sets: case.failed_sets as u32,
-        settled_by: match found {
-            Verdict::Inconclusive { settled_by } => settled_by.map(|sets| sets as u32),
-            _ => None,
-        },
         margin,
         p: (sets > 0).then(|| case.evidence.p()),
         control: case.control.ratio().map(|ratio| Control {
@@ -244,16 +261,15 @@ fn case_verdict(
             has_moved: moved,
         }),
         resolution: case.resolution().map(f64::exp_m1),
-        raw_ratio: None,
         unit: case.unit.clone(),
-        a_value: middle(&case.values[0]),
-        b_value: middle(&case.values[1]),
-        a_per_op: case.per_op[0].clone(),
-        b_per_op: case.per_op[1].clone(),
-        a_system_calls: case.system_calls[0].clone(),
-        b_system_calls: case.system_calls[1].clone(),
-        made_of: Vec::new(),
+        a_value,
+        b_value,
+        a_per_op,
+        b_per_op,
+        a_system_calls,
+        b_system_calls,
         remarks,
+        ..line(&case.case, case.labels.each_ref().map(String::as_str), found, interval, sets)
     }
 }
 
@@ -289,14 +305,10 @@ mod tests {
         let found = [1.2, 1.0 / 1.2, 1.0].map(|ratio| verdict_of(case(ratio, 18, 1.0)));
         let words = found.each_ref().map(|verdict| (verdict.verdict.as_str(), verdict.beyond_margin));
         assert_eq!(words, [("regressed", Some(true)), ("improved", Some(true)), ("equivalent", None)]);
-        assert!(found[0].is_regression() && (found[0].ratio.unwrap() - 1.2).abs() < 0.01, "{:?}", found[0]);
+        assert!((found[0].ratio.unwrap() - 1.2).abs() < 0.01, "{:?}", found[0]);
         assert!(found[0].ci95.unwrap()[0] > 1.15);
-    }
-
-    #[test]
-    fn a_control_that_moves_makes_the_verdict_void() {
-        let found = verdict_of(case(1.2, 18, 1.1));
-        assert!(found.is_void() && found.control.unwrap().has_moved, "{found:?}");
+        let moved = verdict_of(case(1.2, 18, 1.1));
+        assert!(moved.is_void() && moved.control.unwrap().has_moved);
     }
 
     #[test]
@@ -313,27 +325,30 @@ mod tests {
 
     #[test]
     fn few_sets_and_failed_sets_say_nothing() {
-        assert!(verdict_of(case(1.5, 5, 1.0)).is_inconclusive());
-        let half = verdict_of(Judged { failed_sets: 12, ..case(1.5, 12, 1.0) });
-        assert!(half.is_inconclusive() && failed_too_often(&half));
-        let one = verdict_of(Judged { failed_sets: 1, ..case(1.5, 12, 1.0) });
-        assert!(one.is_regression() && !failed_too_often(&one));
-        let none = verdict_of(case(1.5, 0, 1.0));
-        assert_eq!((none.ratio, none.verdict.as_str()), (None, "inconclusive"));
+        for (sets, failed_sets, verdict, too_often) in [
+            (5, 0, "inconclusive", false),
+            (12, 12, "inconclusive", true),
+            (12, 1, "regressed", false),
+            (0, 0, "inconclusive", false),
+        ] {
+            let found = verdict_of(Judged { failed_sets, ..case(1.5, sets, 1.0) });
+            let of = (found.verdict.as_str(), failed_too_often(&found), found.ratio.is_some());
+            assert_eq!(of, (verdict, too_often, sets > 0), "{failed_sets} of {sets} sets failed");
+        }
     }
 
     #[test]
     fn a_case_is_clear_at_a_look_only_and_among_many_only_if_it_holds_there() {
-        let (rules, looks) = (Rules::default(), Looks::default());
-        assert!(
-            is_clear(&case(1.2, 12, 1.0), rules, &looks, 1)
-                && !is_clear(&case(1.2, 13, 1.0), rules, &looks, 1)
-        );
-        assert!(
-            !is_clear(&case(1.2, 8, 1.0), rules, &looks, 90)
-                && is_clear(&case(1.2, 18, 1.0), rules, &looks, 90)
-        );
-        assert!(is_clear(&case(1.0, 40, 1.0), rules, &looks, 1));
+        for (ratio, sets, cases, clear) in [
+            (1.2, 12, 1, true),
+            (1.2, 13, 1, false),
+            (1.2, 8, 90, false),
+            (1.2, 18, 90, true),
+            (1.0, 40, 1, true),
+        ] {
+            let found = is_clear(&case(ratio, sets, 1.0), Rules::default(), &Looks::default(), cases);
+            assert_eq!(found, clear, "{ratio} in {sets} sets among {cases}");
+        }
     }
 
     #[test]

@@ -3,13 +3,6 @@
 //! A set is fresh peers of A and of B that take turns in slices; in some sets there is a second A, the control: what A against
 //! itself shows is what this machine cannot tell apart. Each case is looked at when it has as many sets as
 //! [`Looks`] says, and is closed when its verdict is clear.
-//!
-//! | file | what it does |
-//! |---|---|
-//! | `set.rs` | one set |
-//! | `machine.rs` | settings of the whole machine, and who puts them back |
-//! | `judge.rs` | from the ratios of all sets to verdicts; pure |
-//! | `records.rs` | the same from records that were measured before |
 
 mod judge;
 pub mod machine;
@@ -31,10 +24,11 @@ use crate::planner::Timing;
 use crate::rounds::{self, Extent, InRounds};
 use crate::session::{Ended, Sink};
 
-pub use judge::{Judged, Rules, failed_too_often, judge};
+use crate::set::NoSet;
+use judge::{Judged, judge};
+pub use judge::{Rules, failed_too_often};
 use machine::MachineSettings;
 pub use records::{SideRecords, compare as compare_records};
-use set::Outcome;
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]
@@ -91,6 +85,7 @@ fn has_control(set: usize) -> bool {
 /// A case that has failed so often, and in half of its sets, gets no further ones.
 const FAILURES_TO_CLOSE: usize = 3;
 
+/// A case, as far as it is measured.
 struct Open {
     pair: Pair,
     sets: Vec<ComparedSet>,
@@ -101,13 +96,25 @@ struct Open {
     /// Was it the budget that ended it?
     is_out_of_time: bool,
     cost: Option<Duration>,
-    /// What the roles of A and of B call.
     system_calls: [Option<record::SystemCalls>; 2],
-    /// Why they were not counted.
     not_counted: Option<String>,
 }
 
 impl Open {
+    fn new(pair: Pair) -> Open {
+        Open {
+            pair,
+            sets: Vec::new(),
+            failed: [0; 2],
+            last_failure: None,
+            is_open: true,
+            is_out_of_time: false,
+            cost: None,
+            system_calls: [None, None],
+            not_counted: None,
+        }
+    }
+
     fn attempts(&self) -> usize {
         self.sets.len() + self.failures()
     }
@@ -139,21 +146,10 @@ impl<'a> Comparison<'a> {
         interrupt: &'a Interrupt,
         pairs: Vec<Pair>,
     ) -> Comparison<'a> {
-        let open = |pair| Open {
-            pair,
-            sets: Vec::new(),
-            failed: [0; 2],
-            last_failure: None,
-            is_open: true,
-            is_out_of_time: false,
-            cost: None,
-            system_calls: [None, None],
-            not_counted: None,
-        };
         Comparison {
             random: Random::new(settings.seed),
             looks: Looks::up_to(*settings.sets.end()),
-            cases: pairs.into_iter().map(open).collect(),
+            cases: pairs.into_iter().map(Open::new).collect(),
             settings,
             sides,
             coordinator,
@@ -168,10 +164,8 @@ impl<'a> Comparison<'a> {
         Comparison { machine, ..self }
     }
 
-    /// Runs to the end, and tells everything to `sink`: each set as it comes, then the verdicts and what holds of all of them.
-    ///
-    /// # Errors
-    /// Only those of `sink`. What was told before stays told; verdicts are tried even then.
+    /// Runs to the end, and tells everything to `sink`: each set as it comes, then the verdicts and what holds of all of them, which are tried
+    /// after an error of `sink` too.
     pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
         let (budget, interrupt) = (self.settings.budget, self.interrupt);
         let ended = rounds::run(&mut self, 0, budget, interrupt, sink);
@@ -227,24 +221,22 @@ impl InRounds for Comparison<'_> {
         let count = self.cases.len();
         let open = &mut self.cases[index];
         let starts = [&self.sides[0].start, &self.sides[1].start];
-        let which = set::Which { number: open.sets.len(), has_control: has_control(open.attempts()) };
-        let seed = self.random.next_u64();
-        let outcome = set::measure(
-            &open.pair,
+        let planned = set::Planned {
+            pair: &open.pair,
             starts,
-            which,
-            self.settings.timing,
-            seed,
-            &mut self.coordinator,
-            self.machine.as_mut(),
-        );
+            number: open.sets.len(),
+            has_control: has_control(open.attempts()),
+            timing: self.settings.timing,
+            seed: self.random.next_u64(),
+        };
+        let outcome = planned.measure(&mut self.coordinator, self.machine.as_mut());
         self.sets += 1;
         match outcome {
-            Outcome::Interrupted => return Ok(false),
-            Outcome::Failed { side, step, why } => {
+            Err(NoSet::Interrupted) => return Ok(false),
+            Err(NoSet::Failed { party, step, why }) => {
+                let side = set::side_of(party);
                 open.failed[side] += 1;
-                let name = ["A", "B"][side];
-                let why = format!("side {name} ({}): {why}", self.sides[side].label);
+                let why = format!("side {} ({}): {why}", ["A", "B"][side], self.sides[side].label);
                 open.last_failure = Some(why.clone());
                 let case = open.pair.case.clone();
                 sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
@@ -252,9 +244,9 @@ impl InRounds for Comparison<'_> {
                     open.is_open = false;
                 }
             }
-            Outcome::Measured(set) => {
-                sink.line(Line::ComparedSet(set.clone()))?;
-                open.sets.push(*set);
+            Ok(set) => {
+                sink.line(Line::ComparedSet(Box::new(set.clone())))?;
+                open.sets.push(set);
                 let (sets, range) = (open.sets.len(), &self.settings.sets);
                 let judged = judged(open, &self.sides, &self.looks);
                 let is_clear = sets >= *range.start()
@@ -315,23 +307,19 @@ fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Result<Vec<MadeOf>, Strin
 }
 
 fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
-    let mut remarks = Vec::new();
     let in_turn = if sides.iter().all(|side| side.sysctls.is_empty()) {
         set::slice_ns(&open.pair)
     } else {
         Err("a setting of the whole machine holds for both".into())
     };
-    if let Err(why) = in_turn {
-        remarks.push(format!("the sides ran one after the other and not in turn: {why}"));
-    }
-    if let Some(why) = &open.last_failure {
-        let (failed, of) = (open.failures(), open.attempts());
-        remarks.push(format!("{failed} of {of} sets failed; {why}"));
-    }
-    remarks.extend(open.not_counted.iter().map(|why| format!("system calls were not counted: {why}")));
+    let (failed, of) = (open.failures(), open.attempts());
+    let apart = in_turn.err().map(|why| format!("the sides ran one after the other and not in turn: {why}"));
+    let failures = open.last_failure.as_ref().map(|why| format!("{failed} of {of} sets failed; {why}"));
+    let uncounted = open.not_counted.as_ref().map(|why| format!("system calls were not counted: {why}"));
+    let remarks = [apart, failures, uncounted].into_iter().flatten().collect();
     let unit = open.pair.a.pattern.unit.name(open.pair.case.payload_bytes);
-    let [a, b] = [&sides[0].label, &sides[1].label].map(String::clone);
-    let judged = Judged::of_sets(open.pair.case.clone(), [a, b], unit, &open.sets, open.failures(), remarks);
+    let labels = sides.each_ref().map(|side| side.label.clone());
+    let judged = Judged::of_sets(open.pair.case.clone(), labels, unit, &open.sets, failed, remarks);
     let sets = open.sets.len();
     let confidence = if open.is_out_of_time && sets > 0 {
         looks.ended_at(sets).confidence_at(sets)

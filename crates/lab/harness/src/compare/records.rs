@@ -7,10 +7,9 @@ use weighbridge_stats::compare::{FEWEST_BOOTS, FEWEST_BOOTS_FOR_INTERVAL};
 use weighbridge_stats::discovery;
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 use weighbridge_stats::evidence::Evidence;
-use weighbridge_stats::verdict::{Size, Verdict};
 use weighbridge_stats::{BootComparison, compare_boots, median, verdict};
 
-use super::judge::Rules;
+use super::judge::{self, Rules};
 
 /// The records of one side, each with the name that it is called by.
 pub type SideRecords = Vec<(String, Reading)>;
@@ -22,7 +21,7 @@ struct BootOfCase {
     to_hub: Vec<(CaseId, f64)>,
 }
 
-/// Every case of one side, by boot.
+#[derive(Default)]
 struct Side {
     label: String,
     machines: Vec<Header>,
@@ -32,10 +31,8 @@ struct Side {
     without_hub: BTreeSet<String>,
 }
 
-/// Compares the records of two sides: a verdict for each case that both have, and what holds of all of them.
-///
-/// # Errors
-/// A sentence: the sides have nothing in common, or are of different machines and that was not asked for.
+/// Compares the records of two sides: a verdict for each case that both have, and what holds of all of them; a sentence where they have none in
+/// common, or are of different machines and that was not asked for.
 pub fn compare(
     old: SideRecords,
     new: SideRecords,
@@ -52,17 +49,13 @@ pub fn compare(
     }
     let common: Vec<&CaseId> = a.cases.keys().filter(|case| b.cases.contains_key(case)).collect();
     if common.is_empty() {
-        return Err(match (a.cases.keys().next(), b.cases.keys().next()) {
-            (Some(of_a), Some(of_b)) => format!(
-                "the two sides have no case in common: {} has {} such as {of_a}, {} has {} such as {of_b}",
-                a.label,
-                a.cases.len(),
-                b.label,
-                b.cases.len()
-            ),
-            (None, _) => format!("no run of any case is in {}", a.label),
-            (_, None) => format!("no run of any case is in {}", b.label),
+        if let Some(empty) = [&a, &b].into_iter().find(|side| side.cases.is_empty()) {
+            return Err(format!("no run of any case is in {}", empty.label));
+        }
+        let [a, b] = [&a, &b].map(|Side { label, cases, .. }| {
+            format!("{label} has {} such as {}", cases.len(), cases.keys().next().expect("it has some"))
         });
+        return Err(format!("the two sides have no case in common: {a}, {b}"));
     }
     let compared: Vec<OfCase> = common.iter().map(|case| OfCase::new(case, &a, &b, rules)).collect();
     // Fewer boots have no p value.
@@ -77,16 +70,10 @@ pub fn compare(
             of.verdict(claim, &a, &b, foreign.as_deref(), rules)
         })
         .collect();
-    let claimed = verdicts.iter().filter(|of| of.is_regression() || of.verdict == "improved").count();
     let claims = Claims {
-        margin: rules.margin,
-        fdr: rules.fdr,
-        cases: verdicts.len() as u32,
-        claimed: claimed as u32,
-        expected_by_chance: rules.fdr * claimed as f64,
-        resolution: None,
         differences: differences(&a, &b),
         remarks: remarks(&a, &b, common.len()),
+        ..judge::claims_of(&verdicts, rules, verdicts.len())
     };
     Ok((verdicts, claims))
 }
@@ -98,14 +85,7 @@ impl Side {
             [first, rest @ ..] if rest.len() > 2 => format!("{first} and {} more", rest.len()),
             names => names.join(", "),
         };
-        let mut side = Side {
-            label,
-            machines: Vec::new(),
-            boots: BTreeSet::new(),
-            cases: BTreeMap::new(),
-            units: BTreeMap::new(),
-            without_hub: BTreeSet::new(),
-        };
+        let mut side = Side { label, ..Side::default() };
         for (name, reading) in records {
             side.add(&name, reading);
         }
@@ -129,11 +109,8 @@ impl Side {
                     let is_rate = self.units.get(&run.case).is_some_and(|case| case.higher_is_better);
                     let of_boot = self.cases.entry(run.case).or_default().entry(boot.clone()).or_default();
                     of_boot.costs.push(if is_rate { 1.0 / run.value } else { run.value });
-                    match run
-                        .slices
-                        .as_ref()
-                        .and_then(|slices| Some((slices.hub.clone(), ratio_to_hub(slices)?)))
-                    {
+                    let to_hub = |slices: &Slices| Some((slices.hub.clone(), ratio_to_hub(slices)?));
+                    match run.slices.as_ref().and_then(to_hub) {
                         Some(to_hub) => of_boot.to_hub.push(to_hub),
                         None => _ = self.without_hub.insert(name.to_owned()),
                     }
@@ -143,25 +120,23 @@ impl Side {
         }
     }
 
-    fn boots_of(&self, case: &CaseId) -> impl Iterator<Item = &BootOfCase> {
-        self.cases[case].values()
-    }
-
     /// The hub of every run of a case, where all of them have the same.
     fn hub_of(&self, case: &CaseId) -> Option<&CaseId> {
-        let hub = &self.boots_of(case).next()?.to_hub.first()?.0;
+        let mut boots = self.cases[case].values();
+        let hub = &boots.clone().next()?.to_hub.first()?.0;
         let same = |boot: &BootOfCase| {
             boot.to_hub.len() == boot.costs.len() && boot.to_hub.iter().all(|(other, _)| other == hub)
         };
-        self.boots_of(case).all(same).then_some(hub)
+        boots.all(same).then_some(hub)
     }
 
     fn costs(&self, case: &CaseId) -> Vec<Vec<f64>> {
-        self.boots_of(case).map(|boot| boot.costs.clone()).collect()
+        self.cases[case].values().map(|boot| boot.costs.clone()).collect()
     }
 
     fn to_hub(&self, case: &CaseId) -> Vec<Vec<f64>> {
-        self.boots_of(case).map(|boot| boot.to_hub.iter().map(|(_, ratio)| *ratio).collect()).collect()
+        let ratios = |boot: &BootOfCase| boot.to_hub.iter().map(|(_, ratio)| *ratio).collect();
+        self.cases[case].values().map(ratios).collect()
     }
 }
 
@@ -169,12 +144,7 @@ fn ratio_to_hub(slices: &Slices) -> Option<f64> {
     let of = |series: &SliceSeries, party| -> Vec<Slice> {
         let each = series.start_ns.iter().zip(&series.elapsed_ns).zip(&series.ops);
         each.filter(|(_, ops)| **ops > 0)
-            .map(|((start_ns, elapsed_ns), ops)| Slice {
-                start_ns: *start_ns,
-                elapsed_ns: *elapsed_ns,
-                ops: *ops,
-                party,
-            })
+            .map(|((&start_ns, &elapsed_ns), &ops)| Slice { start_ns, elapsed_ns, ops, party })
             .collect()
     };
     let mut all = of(&slices.of_case, Party::Case(0));
@@ -183,7 +153,6 @@ fn ratio_to_hub(slices: &Slices) -> Option<f64> {
     set_log_ratio(&all, Party::Case(0), Party::Hub).map(f64::exp)
 }
 
-/// One case that both sides have.
 struct OfCase {
     case: CaseId,
     evidence: Evidence,
@@ -219,16 +188,11 @@ impl OfCase {
         let holds = claim.is_some_and(|claim| claim.holds);
         let chosen = claim.filter(|_| holds && boots >= FEWEST_BOOTS_FOR_INTERVAL);
         let interval = chosen.and_then(|claim| claim.interval).or(self.found.interval);
-        let mut found = match chosen {
+        let found = match chosen {
             Some(_) => verdict(interval, rules.margin, boots),
             None => self.found.verdict,
         };
-        if matches!(found, Verdict::Regressed(_) | Verdict::Improved(_)) && !holds {
-            remarks.push(
-                "a difference that would be claimed of this case alone, but not of one among so many".into(),
-            );
-            found = Verdict::Inconclusive { settled_by: None };
-        }
+        let found = judge::unless_by_chance(found, holds, &mut remarks);
         if let Some(what) = foreign {
             remarks.push(format!("across machines: {what}"));
         }
@@ -238,40 +202,20 @@ impl OfCase {
             let cost = median(&costs);
             if known.is_some_and(|case| case.higher_is_better) { 1.0 / cost } else { cost }
         };
+        let b_label = match foreign {
+            Some(_) => format!("{} (another machine)", b.label),
+            None => b.label.clone(),
+        };
         CaseVerdict {
-            case: self.case.clone(),
-            a: a.label.clone(),
-            b: match foreign {
-                Some(_) => format!("{} (another machine)", b.label),
-                None => b.label.clone(),
-            },
             ratio: Some(self.found.ratio),
-            ci95: interval.map(|interval| [interval.low, interval.high]),
-            verdict: found.as_str().into(),
-            beyond_margin: match found {
-                Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
-                _ => None,
-            },
-            sets: boots as u32,
-            failed_sets: 0,
-            settled_by: match found {
-                Verdict::Inconclusive { settled_by } => settled_by.map(|boots| boots as u32),
-                _ => None,
-            },
             margin: rules.margin,
             p: self.found.p,
-            control: None,
-            resolution: None,
             raw_ratio: self.raw_ratio,
             unit: known.map_or(String::new(), |case| case.unit.clone()),
             a_value: Some(value(a)),
             b_value: Some(value(b)),
-            a_per_op: None,
-            b_per_op: None,
-            a_system_calls: None,
-            b_system_calls: None,
-            made_of: Vec::new(),
             remarks,
+            ..judge::line(&self.case, [&a.label, &b_label], found, interval, boots)
         }
     }
 }
@@ -290,32 +234,31 @@ fn identity(header: &Header) -> [(&'static str, String); 4] {
 /// In what the machines differ, where they are not the same.
 fn other_machine(a: &Side, b: &Side) -> Option<String> {
     let first = identity(a.machines.first()?);
-    a.machines.iter().chain(&b.machines).find_map(|header| {
-        let mut pairs = first.iter().zip(identity(header));
-        pairs.find_map(|((name, here), (_, there))| {
-            (*here != there).then(|| format!("{name}: {here} and {there}"))
-        })
-    })
+    let headers = a.machines.iter().chain(&b.machines);
+    let mut pairs = headers.flat_map(|header| first.iter().zip(identity(header)));
+    let ((name, here), (_, there)) = pairs.find(|((_, here), (_, there))| here != there)?;
+    Some(format!("{name}: {here} and {there}"))
 }
 
 /// Everything about a machine that changes results and may change from boot to boot or from build to build.
 fn facts(header: &Header) -> BTreeMap<String, String> {
-    let machine = &header.machine;
+    let (machine, tool) = (&header.machine, &header.tool);
     let mut facts: BTreeMap<String, String> =
         identity(header).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let mut fact = |name: &str, value: Option<&str>| {
-        facts.insert(name.into(), value.unwrap_or("unknown").to_owned());
-    };
-    fact("kernel", Some(&machine.kernel));
-    fact("kernel build", Some(&machine.kernel_build));
-    fact("kernel command line", machine.command_line.as_deref());
-    fact("microcode", machine.microcode.as_deref());
-    fact("virtualisation", Some(&machine.virtualisation));
-    fact("clock source", Some(&machine.clock.kernel_source));
-    fact("C library", machine.libc.as_deref());
-    fact("weighbridge", Some(&header.tool.version));
-    fact("commit of weighbridge", header.tool.commit.as_deref());
-    fact("build of weighbridge", Some(&header.tool.profile));
+    for (name, value) in [
+        ("kernel", Some(&machine.kernel)),
+        ("kernel build", Some(&machine.kernel_build)),
+        ("kernel command line", machine.command_line.as_ref()),
+        ("microcode", machine.microcode.as_ref()),
+        ("virtualisation", Some(&machine.virtualisation)),
+        ("clock source", Some(&machine.clock.kernel_source)),
+        ("C library", machine.libc.as_ref()),
+        ("weighbridge", Some(&tool.version)),
+        ("commit of weighbridge", tool.commit.as_ref()),
+        ("build of weighbridge", Some(&tool.profile)),
+    ] {
+        facts.insert(name.into(), value.map_or("unknown", String::as_str).to_owned());
+    }
     for (group, values) in
         [("mitigation of", &machine.mitigations), ("power", &machine.power), ("sysctl", &machine.sysctls)]
     {
@@ -348,30 +291,27 @@ fn remarks(a: &Side, b: &Side, common: usize) -> Vec<String> {
     let mut all = Vec::new();
     let same: Vec<&str> = a.boots.intersection(&b.boots).map(String::as_str).collect();
     if !same.is_empty() {
+        let same = same.join(", ");
         all.push(format!(
-            "boot {} is on both sides, so what is compared there is two sessions of one boot",
-            same.join(", ")
+            "boot {same} is on both sides, so what is compared there is two sessions of one boot"
         ));
     }
     let without: Vec<&str> = a.without_hub.union(&b.without_hub).map(String::as_str).collect();
     if !without.is_empty() {
+        let without = without.join(", ");
         all.push(format!(
-            "not every run of {} took turns with a hub; such cases are compared by their figures alone, with all that \
-             changed on the machine between the records",
-            without.join(", ")
+            "not every run of {without} took turns with a hub; such cases are compared by their figures alone, with all that changed on \
+             the machine between the records"
         ));
     }
     let left_out = a.cases.len() + b.cases.len() - 2 * common;
     if left_out > 0 {
         all.push(format!("{left_out} cases are on one side only, and left out"));
     }
-    let fewest = a.boots.len().min(b.boots.len());
-    if fewest < FEWEST_BOOTS {
-        all.push(format!(
-            "{} and {} boots: a verdict needs {FEWEST_BOOTS} a side, an interval {FEWEST_BOOTS_FOR_INTERVAL}",
-            a.boots.len(),
-            b.boots.len()
-        ));
+    let [of_a, of_b] = [a, b].map(|side| side.boots.len());
+    if of_a.min(of_b) < FEWEST_BOOTS {
+        let needs = format!("a verdict needs {FEWEST_BOOTS} a side, an interval {FEWEST_BOOTS_FOR_INTERVAL}");
+        all.push(format!("{of_a} and {of_b} boots: {needs}"));
     }
     all
 }
@@ -379,26 +319,12 @@ fn remarks(a: &Side, b: &Side, common: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{Cpu, Machine, Noise, PerOp, Run, SCHEMA, Tool};
+    use weighbridge_record::{Machine, Run};
 
     fn record(boot: &str, kernel: &str, cost: f64, has_hub: bool) -> Reading {
         let case = CaseId::new("roundtrip", "pipe", 64, "same-cpu");
-        let machine = Machine {
-            hostname: "host".into(),
-            kernel: kernel.into(),
-            boot_id: Some(boot.into()),
-            cpus: vec![Cpu { cpu: 0, core: 0, package: 0, llc: 0, node: 0 }],
-            ..Machine::default()
-        };
-        let header = Header {
-            schema: SCHEMA,
-            tool: Tool::default(),
-            started: String::new(),
-            command: Vec::new(),
-            seed: 1,
-            settings: BTreeMap::new(),
-            machine,
-        };
+        let (hostname, kernel, boot_id) = ("host".into(), kernel.into(), Some(boot.into()));
+        let machine = Machine { hostname, kernel, boot_id, ..Machine::default() };
         let run = |index: u32| {
             let drift = 1.0 + 0.2 * f64::from(index);
             let series = |cost: f64, offset: u64| SliceSeries {
@@ -406,33 +332,13 @@ mod tests {
                 elapsed_ns: vec![(cost * drift * 1000.0) as u64; 8],
                 ops: vec![1000; 8],
             };
-            let slices = Slices {
-                hub: CaseId::new("roundtrip", "pipe", 1, "same-cpu"),
-                slice_ms: 2.0,
-                of_case: series(cost, 0),
-                of_hub: series(100.0, 5_000_000),
-            };
-            Line::Run(Run {
-                case: case.clone(),
-                run: index,
-                round: index,
-                value: cost * drift,
-                samples: vec![cost * drift],
-                ops_per_sample: 1,
-                per_op: PerOp::default(),
-                roles: Vec::new(),
-                series: BTreeMap::new(),
-                latencies: None,
-                slices: has_hub.then_some(slices),
-                warm_up: None,
-                noise: Noise::default(),
-                startup_ms: 1.0,
-                elapsed_ms: 1.0,
-                flags: Vec::new(),
-            })
+            let (of_case, of_hub) = (series(cost, 0), series(100.0, 5_000_000));
+            let hub = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
+            let slices = has_hub.then_some(Slices { hub, slice_ms: 2.0, of_case, of_hub });
+            Line::Run(Run { case: case.clone(), value: cost * drift, slices, ..Run::default() })
         };
-        let lines = std::iter::once(Line::Header(Box::new(header))).chain((0..3).map(run)).collect();
-        Reading { lines, problems: Vec::new() }
+        let header = Line::Header(Box::new(Header { machine, ..Header::default() }));
+        Reading { lines: std::iter::once(header).chain((0..3).map(run)).collect(), problems: Vec::new() }
     }
 
     fn side(name: &str, kernel: &str, costs: &[f64], has_hub: bool) -> SideRecords {
@@ -444,57 +350,62 @@ mod tests {
 
     const SIX: [f64; 6] = [200.0, 201.0, 199.0, 200.5, 198.5, 202.0];
 
+    fn compared(old: &SideRecords, new: &SideRecords) -> (CaseVerdict, Claims) {
+        let (mut verdicts, claims) = compare(old.clone(), new.clone(), Rules::default(), false).unwrap();
+        (verdicts.remove(0), claims)
+    }
+
     #[test]
     fn six_boots_a_side_find_a_regression_and_its_sign() {
         let slower = SIX.map(|cost| cost * 1.1);
         let (old, new) = (side("old", "6.1", &SIX, true), side("new", "6.2", &slower, true));
-        let (verdicts, claims) = compare(old.clone(), new.clone(), Rules::default(), false).unwrap();
-        let found = &verdicts[0];
+        let (found, claims) = compared(&old, &new);
         assert_eq!((found.verdict.as_str(), found.sets), ("regressed", 6), "{found:?}");
         assert!((found.ratio.unwrap() - 1.1).abs() < 0.01 && (found.raw_ratio.unwrap() - 1.1).abs() < 0.01);
         assert!(claims.differences.contains(&"kernel: A 6.1, B 6.2".to_owned()), "{claims:?}");
         assert_eq!(claims.claimed, 1);
-        let back = compare(new, old.clone(), Rules::default(), false).unwrap().0;
-        assert_eq!(back[0].verdict, "improved");
-        let same = compare(old.clone(), side("new", "6.1", &SIX, true), Rules::default(), false).unwrap().0;
-        assert_eq!(same[0].verdict, "equivalent", "{same:?}");
+        assert_eq!(compared(&new, &old).0.verdict, "improved");
+        assert_eq!(compared(&old, &side("new", "6.1", &SIX, true)).0.verdict, "equivalent");
     }
 
     #[test]
     fn one_boot_a_side_is_inconclusive_and_the_same_boot_is_named() {
         let one = side("x", "6.1", &[200.0], true);
-        let (verdicts, claims) = compare(one.clone(), one, Rules::default(), false).unwrap();
-        assert!(verdicts[0].is_inconclusive());
+        let (found, claims) = compared(&one, &one);
+        assert!(found.is_inconclusive());
         let remarks = claims.remarks.join("\n");
         assert!(remarks.contains("boot x-0 is on both sides") && remarks.contains("needs 4"), "{remarks}");
     }
 
     #[test]
     fn records_without_hub_are_compared_by_their_figures_and_that_is_said() {
-        let (old, new) = (side("old", "6.1", &SIX, true), side("new", "6.1", &SIX, false));
-        let (verdicts, claims) = compare(old, new, Rules::default(), false).unwrap();
-        assert_eq!(verdicts[0].raw_ratio, None);
+        let (found, claims) = compared(&side("old", "6.1", &SIX, true), &side("new", "6.1", &SIX, false));
+        assert_eq!(found.raw_ratio, None);
         assert!(claims.remarks[0].contains("not every run of new0.jsonl"), "{claims:?}");
     }
 
     #[test]
     fn other_machines_and_other_cases_are_refused() {
         let old = side("old", "6.1", &SIX, true);
-        let mut new = side("new", "6.1", &SIX, true);
-        for (_, reading) in &mut new {
-            let Line::Header(header) = &mut reading.lines[0] else { panic!("a record begins with a header") };
-            header.machine.hostname = "elsewhere".into();
-        }
-        let why = compare(old.clone(), new.clone(), Rules::default(), false).unwrap_err();
+        let changed = |change: fn(&mut Line)| {
+            let mut new = side("new", "6.1", &SIX, true);
+            new.iter_mut().flat_map(|(_, reading)| &mut reading.lines).for_each(change);
+            new
+        };
+        let elsewhere = changed(|line| {
+            if let Line::Header(header) = line {
+                header.machine.hostname = "elsewhere".into();
+            }
+        });
+        let why = compare(old.clone(), elsewhere.clone(), Rules::default(), false).unwrap_err();
         assert!(why.contains("hostname: host and elsewhere") && why.contains("--across-machines"), "{why}");
-        let (verdicts, _) = compare(old.clone(), new, Rules::default(), true).unwrap();
+        let (verdicts, _) = compare(old.clone(), elsewhere, Rules::default(), true).unwrap();
         assert!(verdicts[0].remarks.iter().any(|remark| remark.starts_with("across machines")));
-        let mut other = side("new", "6.1", &[1.0], true);
-        for line in &mut other[0].1.lines {
+        let other = changed(|line| {
             if let Line::Run(run) = line {
                 run.case.mechanism = "tcp".into();
             }
-        }
+        });
         let why = compare(old, other, Rules::default(), false).unwrap_err();
         assert!(why.contains("no case in common"), "{why}");
     }

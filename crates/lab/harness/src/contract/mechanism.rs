@@ -33,31 +33,20 @@ pub trait Mechanism: 'static {
     /// One end of it.
     type End: Endpoint;
 
-    /// Can this case run here? It is never clamped and never silently dropped.
-    ///
-    /// # Errors
-    /// It cannot: one sentence with the limit's name and how to raise it.
+    /// Can this case run here? Otherwise one sentence with the limit's name and how to raise it; a case is never clamped and never silently
+    /// dropped.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         Ok(())
     }
 
-    /// In the coordinator: creates what the two ends share, near end first.
-    ///
-    /// # Errors
-    /// That of the kernel; the case is then skipped with it.
+    /// In the coordinator: creates what the two ends share, near end first. A case is skipped with the error.
     fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]>;
 
     /// In the peer, after it is pinned.
-    ///
-    /// # Errors
-    /// That of the kernel.
     fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End>;
 
     /// Attaches both ends in one thread, near end first. Where the ends wait for each other this is
     /// [`attach_at_once`].
-    ///
-    /// # Errors
-    /// As [`attach`](Mechanism::attach).
     fn attach_both(resources: [EndResources; 2], params: &CaseParams) -> io::Result<[Self::End; 2]> {
         let [near, far] = resources;
         Ok([Self::attach(Side::Near, near, params)?, Self::attach(Side::Far, far, params)?])
@@ -65,12 +54,6 @@ pub trait Mechanism: 'static {
 }
 
 /// Attaches both ends, the far one in a thread of its own that ends with that: for ends that wait for each other.
-///
-/// # Errors
-/// As [`attach`](Mechanism::attach).
-///
-/// # Panics
-/// If [`attach`](Mechanism::attach) does.
 pub fn attach_at_once<M: Mechanism<End: Send>>(
     resources: [EndResources; 2],
     params: &CaseParams,
@@ -96,21 +79,12 @@ pub trait Endpoint {
         Self: 'a;
 
     /// Room for a message of exactly `len` bytes, waiting for it where necessary. Its content is arbitrary.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn loan(&mut self, len: usize) -> io::Result<Self::Tx<'_>>;
 
     /// Sends the message in the buffer.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn commit(tx: Self::Tx<'_>) -> io::Result<()>;
 
     /// Sends a message that lies elsewhere. Copies it into a loan first, unless the mechanism can send from anywhere.
-    ///
-    /// # Errors
-    /// As [`loan`](Endpoint::loan) and [`commit`](Endpoint::commit).
     #[inline]
     fn send_from(&mut self, message: &[u8]) -> io::Result<()> {
         let mut tx = self.loan(message.len())?;
@@ -120,23 +94,14 @@ pub trait Endpoint {
 
     /// The next message, waiting for it. `len` is what the pattern expects: a byte stream reads exactly so much, a
     /// record mechanism returns what came, and the pattern compares.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn take(&mut self, len: usize) -> io::Result<Self::Rx<'_>>;
 
-    /// Touches and locks the memory that messages will lie in.
-    ///
-    /// # Errors
-    /// The kernel's; not being allowed to lock memory is a fact, not an error.
+    /// Touches and locks the memory that messages will lie in. Not being allowed to lock memory is a fact, not an error.
     fn prefault(&mut self) -> io::Result<()> {
         Ok(())
     }
 
     /// Returns when nothing that this end has sent needs it any more. Called before it is dropped.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn settle(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -144,9 +109,6 @@ pub trait Endpoint {
     /// Effective settings, read back: pipe size, sndbuf, MSS … Called after
     /// [`prefault`](Endpoint::prefault) and before anything is exchanged: a descriptor whose other end has hung up may not answer
     /// any more.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     fn facts(&self) -> io::Result<Facts> {
         Ok(Facts::new())
     }

@@ -42,9 +42,6 @@ impl EndResources {
     }
 
     /// The two ends that [`with`](EndResources::with) put together.
-    ///
-    /// # Panics
-    /// If it did not make these resources.
     pub(crate) fn apart(mut self) -> [EndResources; 2] {
         let [fds, words] = [self.words[0], self.words[1]].map(|count| count as usize);
         let far_words = self.words.split_off(2 + words);
@@ -54,17 +51,11 @@ impl EndResources {
     }
 
     /// Of both ends in one role, the numbers of the near end.
-    ///
-    /// # Panics
-    /// If these are the resources of one end.
     pub fn near_words(&self) -> &[u64] {
         &self.words[2..2 + self.words[1] as usize]
     }
 
     /// Takes the next descriptor.
-    ///
-    /// # Panics
-    /// If there is none: `create` and `attach` of one mechanism disagree.
     pub fn take_fd(&mut self) -> OwnedFd {
         assert!(!self.fds.is_empty(), "attach wants more descriptors than create made");
         self.fds.remove(0)

@@ -10,28 +10,25 @@ use std::time::{Duration, Instant};
 use causeway_os::process::{self, Child, Exit};
 use weighbridge_probe::counters::SystemNoise;
 
-use super::Measured;
+use super::{Measured, SetOutcome};
 use crate::calls::{Calls, Watch};
 use crate::contract::Facts;
+use crate::control;
 use crate::idle::Spinners;
 use crate::interrupt::Interrupt;
 use crate::marks::Marks;
-use crate::peer::{self, Report, RoleReport};
+use crate::peer::{Report, RoleReport};
 use crate::shared::{Shared, Step};
 
-#[derive(Debug)]
 pub(super) struct Peer {
     pub(super) child: Child,
     pub(super) control: OwnedFd,
-    /// Index of its party.
     pub(super) party: usize,
     pub(super) roles: Vec<usize>,
     pub(super) state: State,
-    /// Where its system calls are counted.
     pub(super) watch: Option<Watch>,
 }
 
-#[derive(Debug)]
 pub(super) enum State {
     Working,
     Done(Vec<RoleReport>),
@@ -40,7 +37,6 @@ pub(super) enum State {
 }
 
 /// A case of a run: most runs have one, a set has several.
-#[derive(Debug)]
 pub(super) struct Party {
     pub(super) shared: Arc<Shared>,
     pub(super) marks: Option<Marks>,
@@ -50,15 +46,7 @@ pub(super) struct Party {
     pub(super) guards: Vec<Box<dyn Any + Send>>,
 }
 
-/// How a run of one or more parties ended.
-pub(super) enum Finished {
-    Measured(Vec<Measured>),
-    Failed { party: usize, step: String, why: String },
-    Interrupted,
-}
-
 /// Peers at work. Dropping it kills them.
-#[derive(Debug)]
 pub(super) struct Running {
     pub(super) peers: Vec<Peer>,
     pub(super) parties: Vec<Party>,
@@ -70,11 +58,11 @@ pub(super) struct Running {
 
 impl Running {
     /// Waits until all have reported, or one has failed, and says what came of it.
-    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant) -> Finished {
+    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant) -> SetOutcome {
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
             match self.wait(interrupt, None) {
                 Err(error) => return self.failed(format!("the coordinator cannot wait: {error}")),
-                Ok(Waited::Interrupted) => return Finished::Interrupted,
+                Ok(Waited::Interrupted) => return SetOutcome::Interrupted,
                 Ok(Waited::TimedOut) => {
                     let waited = began.elapsed().as_secs_f64();
                     return self.failed(format!("no progress: stopped after {waited:.1} s"));
@@ -87,32 +75,32 @@ impl Running {
             }
         }
         if let Err(error) = self.spinners.check() {
-            return Finished::Failed { party: 0, step: Step::Batches.name().into(), why: error.to_string() };
+            return SetOutcome::Failed {
+                party: 0,
+                step: Step::Batches.name().into(),
+                why: error.to_string(),
+            };
         }
         let system_calls = match self.end_watches() {
             Ok(calls) => calls,
             Err(error) => return self.failed(format!("system calls cannot be counted: {error}")),
         };
         let noise = SystemNoise::read().since(&self.noise);
-        let elapsed = began.elapsed();
-        let now_ns = causeway_os::clock::now_ns();
+        let (elapsed, now_ns) = (began.elapsed(), causeway_os::clock::now_ns());
         let mut roles: Vec<Vec<RoleReport>> = self.parties.iter().map(|_| Vec::new()).collect();
         for peer in &mut self.peers {
             if let State::Done(reports) = &mut peer.state {
                 roles[peer.party].append(reports);
             }
         }
-        let measured = |(party, mut roles): (&Party, Vec<RoleReport>)| {
+        let measured = |(Party { shared, marks, role_names, .. }, mut roles): (&Party, Vec<RoleReport>)| {
             roles.sort_by_key(|report| report.role);
-            let since_start_ns = now_ns.saturating_sub(party.shared.start_ns());
+            let since_start_ns = now_ns.saturating_sub(shared.start_ns());
+            let of_roles = |marks: &Marks| roles.iter().map(|of| marks.of_role(of.role)).collect();
             Measured {
-                samples: party.shared.samples(),
-                facts: merge_facts(&roles, &party.role_names),
-                marks: party
-                    .marks
-                    .iter()
-                    .flat_map(|marks| roles.iter().map(|of| marks.of_role(of.role)))
-                    .collect(),
+                samples: shared.samples(),
+                facts: merge_facts(&roles, role_names),
+                marks: marks.as_ref().map_or_else(Vec::new, of_roles),
                 roles,
                 noise,
                 system_calls: system_calls.clone(),
@@ -120,7 +108,7 @@ impl Running {
                 elapsed_ms: elapsed.as_secs_f64() * 1e3,
             }
         };
-        Finished::Measured(self.parties.iter().zip(roles).map(measured).collect())
+        SetOutcome::Measured(self.parties.iter().zip(roles).map(measured).collect())
     }
 
     /// Waits until the peers whose system calls are counted have ended.
@@ -167,11 +155,10 @@ impl Running {
         for (index, ready) in working.into_iter().zip(ready[first_peer..].chunks(2)) {
             let peer = &mut self.peers[index];
             // A report may lie in the socket of a peer that has already ended, and may have come after poll looked there.
-            let has_said = ready[0]
-                || (ready[1]
-                    && process::poll(&[peer.control.as_fd()], Some(Duration::ZERO))?.contains(&true));
-            if has_said {
-                peer.state = match peer::receive_report(peer.control.as_fd()) {
+            let may_say =
+                || process::poll(&[peer.control.as_fd()], Some(Duration::ZERO)).map(|ready| ready[0]);
+            if ready[0] || (ready[1] && may_say()?) {
+                peer.state = match control::receive(peer.control.as_fd()) {
                     Ok(Some(Report::Done(reports))) => State::Done(reports),
                     Ok(Some(Report::Failed { role, why, is_consequence })) => {
                         State::Failed { role, why, is_consequence }
@@ -190,11 +177,11 @@ impl Running {
 
     /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner, and so does
     /// one that failed for another reason than that its partner was gone.
-    fn explain(mut self, interrupt: &Interrupt) -> Finished {
+    fn explain(mut self, interrupt: &Interrupt) -> SetOutcome {
         let until = Instant::now() + self.grace;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
             match self.wait(interrupt, Some(until)) {
-                Ok(Waited::Interrupted) => return Finished::Interrupted,
+                Ok(Waited::Interrupted) => return SetOutcome::Interrupted,
                 Ok(_) => {}
                 Err(_) => break,
             }
@@ -205,25 +192,22 @@ impl Running {
             State::Failed { .. } => 2,
             State::Working | State::Done(_) => 3,
         };
-        match self.peers.iter().min_by_key(rank).map(|peer| (&peer.state, peer.party, peer.roles[0])) {
-            Some((State::Gone(exit), party, role)) => {
-                self.outcome(party, role, format!("{} ended: {exit}", self.parties[party].role_names[role]))
-            }
-            Some((State::Failed { role, why, .. }, party, _)) => {
-                self.outcome(party, *role, format!("{}: {why}", self.parties[party].role_names[*role]))
-            }
-            _ => unreachable!("called when a peer has failed"),
-        }
+        let first = self.peers.iter().min_by_key(rank).expect("called when a peer has failed");
+        let (role, why) = match &first.state {
+            State::Gone(exit) => (first.roles[0], format!(" ended: {exit}")),
+            State::Failed { role, why, .. } => (*role, format!(": {why}")),
+            State::Working | State::Done(_) => unreachable!("called when a peer has failed"),
+        };
+        self.outcome(first.party, role, format!("{}{why}", self.parties[first.party].role_names[role]))
     }
 
     /// The role that is furthest behind is the one that everybody waits for.
-    fn failed(self, why: String) -> Finished {
+    fn failed(self, why: String) -> SetOutcome {
         let (party, role) =
             self.roles().min_by_key(|(party, role)| self.step(*party, *role)).unwrap_or((0, 0));
         self.outcome(party, role, format!("{why}; {}", self.steps()))
     }
 
-    /// Every role of every party.
     fn roles(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let roles = |party: usize| (0..self.parties[party].role_names.len()).map(move |role| (party, role));
         (0..self.parties.len()).flat_map(roles)
@@ -235,23 +219,20 @@ impl Running {
 
     /// Where the roles are: `sender in verify, 19 × receiver in batches`.
     fn steps(&self) -> String {
-        let mut counts: Vec<((&str, Step), usize)> = Vec::new();
+        let mut counts: Vec<(String, usize)> = Vec::new();
         for (party, role) in self.roles() {
-            let of = (self.parties[party].role_names[role], self.step(party, role));
+            let of = format!("{} in {}", self.parties[party].role_names[role], self.step(party, role).name());
             match counts.iter_mut().find(|(other, _)| *other == of) {
                 Some((_, count)) => *count += 1,
                 None => counts.push((of, 1)),
             }
         }
-        let say = |((name, step), count): ((&str, Step), usize)| match count {
-            1 => format!("{name} in {}", step.name()),
-            count => format!("{count} × {name} in {}", step.name()),
-        };
+        let say = |(of, count)| if count == 1 { of } else { format!("{count} × {of}") };
         counts.into_iter().map(say).collect::<Vec<_>>().join(", ")
     }
 
-    fn outcome(&self, party: usize, role: usize, why: String) -> Finished {
-        Finished::Failed { party, step: self.parties[party].shared.step(role).name().into(), why }
+    fn outcome(&self, party: usize, role: usize, why: String) -> SetOutcome {
+        SetOutcome::Failed { party, step: self.parties[party].shared.step(role).name().into(), why }
     }
 }
 
@@ -261,7 +242,6 @@ impl Peer {
     }
 }
 
-#[derive(Debug)]
 enum Waited {
     Something,
     TimedOut,

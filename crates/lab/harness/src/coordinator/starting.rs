@@ -1,5 +1,6 @@
 //! The start of a run: turnstile and spinners, then the parties, then a process for each role or for all roles of a party.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,22 +28,14 @@ use crate::{allocator, placement};
 /// The longest variable that pads the environment of a peer.
 const MOST_PADDING: usize = 4096;
 
-/// What all peers of a party are started with.
 struct PartyStart<'s> {
     case: &'s Prepared,
     start: &'s PeerStart,
     timing: Timing,
-    turns: Option<Turns<'s>>,
+    /// Its place among those that take turns.
+    turns: Option<(&'s OwnedFd, turnstile::Party)>,
 }
 
-/// The place of a party among those that take turns.
-#[derive(Clone, Copy)]
-struct Turns<'s> {
-    turnstile: &'s OwnedFd,
-    party: turnstile::Party,
-}
-
-/// A party that could not be started.
 pub(super) struct NotStarted {
     pub(super) party: usize,
     pub(super) error: io::Error,
@@ -71,16 +64,17 @@ impl Coordinator<'_> {
         let largest = cases.iter().map(|(case, _)| case.params.payload_bytes).max().unwrap_or(0);
         let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
         let deadlines = self.deadlines.for_case(largest, roles);
-        let mut running =
-            Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, grace: deadlines.grace };
+        let grace = deadlines.grace;
+        let mut running = Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, grace };
         for (index, (case, start)) in cases.iter().enumerate() {
-            let turns = turnstile.as_ref().zip(slices).map(|(turnstile, slices)| {
-                let SliceTiming { blocks, slice_ns, seed } = slices;
-                Turns {
-                    turnstile,
-                    party: turnstile::Party { index, parties: cases.len(), blocks, slice_ns, seed },
-                }
-            });
+            let place = |SliceTiming { blocks, slice_ns, seed }| turnstile::Party {
+                index,
+                parties: cases.len(),
+                blocks,
+                slice_ns,
+                seed,
+            };
+            let turns = turnstile.as_ref().zip(slices.map(place));
             self.start_party(&PartyStart { case, start, timing, turns }, deadlines, &mut running)
                 .map_err(|error| NotStarted { party: index, error })?;
         }
@@ -102,11 +96,8 @@ impl Coordinator<'_> {
         if resources_by_role.is_empty() {
             resources_by_role.resize_with(role_names.len(), EndResources::default);
         }
-        assert_eq!(
-            resources_by_role.len(),
-            role_names.len(),
-            "a target creates something for every role, or for none"
-        );
+        let (created, wanted) = (resources_by_role.len(), role_names.len());
+        assert_eq!(created, wanted, "a target creates something for every role, or for none");
         let roles = resources_by_role.into_iter().enumerate();
         let processes: Vec<Vec<(usize, EndResources)>> = match of.case.params.choice() {
             Peers::Thread => vec![roles.collect()],
@@ -148,12 +139,12 @@ impl Coordinator<'_> {
             role_count: party.role_names.len(),
             roles: roles.iter().map(sizes).collect(),
             timing: of.timing,
-            party: of.turns.map(|turns| turns.party),
+            party: of.turns.map(|(_, party)| party),
             events: events.map(|events| events.fds().len()),
             is_marked: party.marks.is_some(),
         };
         let (indices, resources_by_role): (Vec<usize>, Vec<EndResources>) = roles.into_iter().unzip();
-        let turnstile = of.turns.map(|turns| turns.turnstile.as_fd());
+        let turnstile = of.turns.map(|(turnstile, _)| turnstile.as_fd());
         let of_run = peer::OfRun { shared: &party.shared, marks: party.marks.as_ref(), turnstile, events };
         peer::send_assignment(control.as_fd(), assignment, of_run, &resources_by_role)?;
         // From here on only the peer holds its ends, so that its death is seen at the other end.
@@ -182,17 +173,10 @@ impl Coordinator<'_> {
     }
 
     /// The CPUs that run a spinner while no role runs on them.
-    fn cpus_to_keep_busy(&self, cases: &[(&Prepared, &PeerStart)]) -> Vec<u32> {
-        let is_busy = |case: &Prepared| case.params.choice_if_declared() == Some(Idle::Busy);
-        let of_case = |case: &Prepared| match &case.params.cpus[..] {
-            [] => self.host.measured_cpus.clone(),
-            cpus => cpus.to_vec(),
-        };
-        let busy = cases.iter().filter(|(case, _)| is_busy(case));
-        let mut cpus: Vec<u32> = busy.flat_map(|(case, _)| of_case(case)).collect();
-        cpus.sort_unstable();
-        cpus.dedup();
-        cpus
+    fn cpus_to_keep_busy(&self, cases: &[(&Prepared, &PeerStart)]) -> BTreeSet<u32> {
+        let is_busy = |case: &&Prepared| case.params.choice_if_declared() == Some(Idle::Busy);
+        let busy = cases.iter().map(|(case, _)| *case).filter(is_busy);
+        busy.flat_map(|case| self.host.cpus_of(&case.params)).collect()
     }
 
     /// Moves this process off the measured CPUs, where there are others.
@@ -206,7 +190,6 @@ impl Coordinator<'_> {
     }
 }
 
-/// Moves a process into a control group.
 fn move_to(cgroup: &Path, child: &Child) -> io::Result<()> {
     let processes = cgroup.join("cgroup.procs");
     std::fs::write(&processes, child.pid().to_string()).map_err(|error| {

@@ -13,18 +13,14 @@ const LOOP_MATTERS_BELOW_NS: f64 = 1000.0;
 impl Ctx<'_> {
     /// Measures the loop around an operation that does nothing, in nanoseconds each time around. From then on that is taken
     /// off samples of short operations, and their values before that are kept as the series `raw_ns`.
-    ///
-    /// # Errors
-    /// That of `nothing`.
     pub fn measure_loop(&mut self, mut nothing: impl FnMut(u64) -> io::Result<u64>) -> io::Result<()> {
         const OPS: u64 = 100_000;
         const TRIES: usize = 9;
-        let mut best_ns = f64::INFINITY;
+        self.loop_ns = f64::INFINITY;
         for _ in 0..TRIES {
             let (_, elapsed_ns) = self.sample(|| nothing(hint::black_box(OPS)))?;
-            best_ns = best_ns.min(elapsed_ns as f64 / OPS as f64);
+            self.loop_ns = self.loop_ns.min(elapsed_ns as f64 / OPS as f64);
         }
-        self.loop_ns = best_ns;
         Ok(())
     }
 
@@ -38,9 +34,6 @@ impl Ctx<'_> {
     }
 
     /// As [`Ctx::lead`], for a pattern of one role: no role follows.
-    ///
-    /// # Errors
-    /// That of `work`.
     pub fn lead_alone(&mut self, mut work: impl FnMut(u64) -> io::Result<Tally>) -> io::Result<()> {
         self.lead(|batch| work(batch.ops), |_| None)?;
         let samples = self.samples();
@@ -54,9 +47,6 @@ impl Ctx<'_> {
 
     /// Times each of `parts`, done in turn, as often as there are samples: nanoseconds of one of the `ops` operations that a
     /// part does. A part lasts as long as it lasts, so two readings of the clock are in each figure.
-    ///
-    /// # Errors
-    /// That of `part`.
     pub fn time_parts(
         &mut self,
         parts: usize,
@@ -82,9 +72,6 @@ impl Ctx<'_> {
 
     /// How fast this role copies memory from one buffer to another, message by message: no mechanism that copies can be
     /// faster. Measured here and now, because on a shared machine the next minute has another speed.
-    ///
-    /// # Errors
-    /// The kernel has no memory left.
     pub fn measure_copy_rate(&mut self) -> io::Result<()> {
         const ENOUGH_NS: u64 = 1_000_000;
         let len = self.params.payload_bytes.max(1);

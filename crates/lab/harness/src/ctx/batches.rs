@@ -8,35 +8,25 @@ use weighbridge_probe::counters::ThreadCounters;
 use weighbridge_probe::window_marks;
 
 use super::warm_up::{Discarded, warm_up};
-use super::{Batch, Ctx, Noted, Tally};
+use super::{Batch, Ctx, Expect, Noted, Tally, Work};
+use crate::duet::Slices;
 use crate::duet::turnstile::Turnstile;
-use crate::duet::{LEAST_BLOCKS, Slices, WARM_BLOCKS};
 use crate::planner::{Before, Planner};
 use crate::shared::{Planned, Sample, Shared, Step};
 
 impl Ctx<'_> {
     /// Times batches of `work` until there are enough samples, and publishes each batch to the followers before the
     /// batch in front of it begins. `expect` computes what each batch must have received.
-    ///
-    /// # Errors
-    /// That of `work`, or a sentence if something else arrived than was sent.
-    pub fn lead(
-        &mut self,
-        work: impl FnMut(Batch) -> io::Result<Tally>,
-        expect: impl Fn(Batch) -> Option<Tally>,
-    ) -> io::Result<()> {
+    pub fn lead(&mut self, work: impl Work, expect: impl Expect) -> io::Result<()> {
         self.lead_noting(work, expect, |noted| Ok(noted.elapsed_ns))
     }
 
     /// As [`Ctx::lead`], and after each batch calls `note`, outside of what is timed, for the time that counts: in most cases
     /// that which has elapsed. The batches that became samples are the last ones.
-    ///
-    /// # Errors
-    /// As [`Ctx::lead`].
     pub fn lead_noting(
         &mut self,
-        work: impl FnMut(Batch) -> io::Result<Tally>,
-        expect: impl Fn(Batch) -> Option<Tally>,
+        work: impl Work,
+        expect: impl Expect,
         note: impl FnMut(Noted) -> io::Result<u64>,
     ) -> io::Result<()> {
         self.lead_batches(work, expect, note)?;
@@ -45,13 +35,10 @@ impl Ctx<'_> {
 
     /// As [`Ctx::lead_noting`], but the role keeps the attention of all others until it calls [`Ctx::end_leading`]: what it does
     /// until then is neither counted nor seen by another party of a set.
-    ///
-    /// # Errors
-    /// As [`Ctx::lead`].
     pub fn lead_batches(
         &mut self,
-        mut work: impl FnMut(Batch) -> io::Result<Tally>,
-        expect: impl Fn(Batch) -> Option<Tally>,
+        mut work: impl Work,
+        expect: impl Expect,
         mut note: impl FnMut(Noted) -> io::Result<u64>,
     ) -> io::Result<()> {
         let mut plan = Plan::new(self, false);
@@ -125,45 +112,25 @@ impl Ctx<'_> {
     }
 
     /// In a leading role whose samples are taken: lets the other roles end, and other parties of a set go on.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn end_leading(&mut self) -> io::Result<()> {
         self.end_turns()?;
         self.shared.finish()
     }
 
     /// Does the batches that the leading role plans, untimed.
-    ///
-    /// # Errors
-    /// As [`Ctx::lead`].
-    pub fn follow(
-        &mut self,
-        work: impl FnMut(Batch) -> io::Result<Tally>,
-        expect: impl Fn(Batch) -> Option<Tally>,
-    ) -> io::Result<()> {
+    pub fn follow(&mut self, work: impl Work, expect: impl Expect) -> io::Result<()> {
         self.follow_batches(work, expect)?;
         self.end_following()
     }
 
     /// In a role that follows: sleeps until the leading role has called [`Ctx::end_leading`].
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn end_following(&mut self) -> io::Result<()> {
         self.await_leader()
     }
 
     /// As [`Ctx::follow`], without waiting at its end: the role calls [`Ctx::end_following`] when it has done what comes after
     /// the batches.
-    ///
-    /// # Errors
-    /// As [`Ctx::lead`].
-    pub fn follow_batches(
-        &mut self,
-        mut work: impl FnMut(Batch) -> io::Result<Tally>,
-        expect: impl Fn(Batch) -> Option<Tally>,
-    ) -> io::Result<()> {
+    pub fn follow_batches(&mut self, mut work: impl Work, expect: impl Expect) -> io::Result<()> {
         self.do_not_watch();
         self.barrier()?;
         let mut first = 0;
@@ -205,9 +172,6 @@ impl Ctx<'_> {
     }
 
     /// For roles that have nothing to do because the mechanism exchanges nothing.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     pub fn follow_nothing(&mut self) -> io::Result<()> {
         self.barrier()?;
         self.set_step(Step::Report);
@@ -249,10 +213,7 @@ impl Plan {
                 let was_known = slices.slice_ns().is_some();
                 let planned = slices.decide(turnstile.blocks());
                 if let Some(slice_ns) = slices.slice_ns().filter(|_| !was_known) {
-                    // What this party makes of the time that all of them have.
-                    let block_ns = slice_ns.max(1) * turnstile.party().parties as u64;
-                    let blocks = (cx.timing.run_ns / block_ns) as usize;
-                    turnstile.limit_blocks(blocks.max(LEAST_BLOCKS + WARM_BLOCKS));
+                    turnstile.limit_time(cx.timing.run_ns, slice_ns);
                 }
                 planned
             }
@@ -293,15 +254,13 @@ impl Ctx<'_> {
 
 pub(super) fn check(batch: Batch, tally: Tally, expected: Option<Tally>) -> io::Result<()> {
     match expected {
-        Some(expected) if expected != tally => Err(io::Error::other(format!(
-            "messages {}…{} arrived damaged: {} bytes with sum {:#x}, sent were {} bytes with sum {:#x}",
-            batch.first,
-            batch.first + batch.ops,
-            tally.bytes,
-            tally.sum,
-            expected.bytes,
-            expected.sum
-        ))),
+        Some(expected) if expected != tally => {
+            let std::ops::Range { start, end } = batch.sequences();
+            let [arrived, sent] =
+                [tally, expected].map(|of| format!("{} bytes with sum {:#x}", of.bytes, of.sum));
+            let why = format!("messages {start}…{end} arrived damaged: {arrived}, sent were {sent}");
+            Err(io::Error::other(why))
+        }
         _ => Ok(()),
     }
 }

@@ -31,6 +31,11 @@ pub struct Concurrent {
     pub cpus: usize,
 }
 
+/// What a role does in a chunk of so many operations, and how many it has done.
+pub trait Chunks: FnMut(u64) -> io::Result<u64> {}
+
+impl<F: FnMut(u64) -> io::Result<u64>> Chunks for F {}
+
 /// The end of a window, which is the beginning of the next.
 #[derive(Clone, Debug)]
 pub(super) struct Edge {
@@ -45,23 +50,17 @@ impl Ctx<'_> {
     ///
     /// Returns the operations that each role has done in all, warm-up included, once all have stopped; to the other roles,
     /// nothing.
-    ///
-    /// # Errors
-    /// That of `work`.
-    pub fn concurrent(
-        &mut self,
-        common: Concurrent,
-        mut work: impl FnMut(u64) -> io::Result<u64>,
-    ) -> io::Result<Vec<u64>> {
+    pub fn concurrent(&mut self, common: Concurrent, mut work: impl Chunks) -> io::Result<Vec<u64>> {
         match (self.role, self.takes_turns()) {
             (0, false) => self.lead_concurrent(common, work),
             (0, true) => self.lead_concurrent_slices(common, &mut work),
             (_, in_turn) => {
                 self.do_not_watch();
                 self.barrier()?;
-                match in_turn {
-                    false => self.join_concurrent(&mut work)?,
-                    true => self.join_concurrent_slices(&mut work)?,
+                if in_turn {
+                    self.join_concurrent_slices(&mut work)?;
+                } else {
+                    self.join_concurrent(&mut work)?;
                 }
                 self.shared.leave();
                 self.await_leader()?;
@@ -70,7 +69,7 @@ impl Ctx<'_> {
         }
     }
 
-    fn join_concurrent(&mut self, work: &mut impl FnMut(u64) -> io::Result<u64>) -> io::Result<()> {
+    fn join_concurrent(&mut self, work: &mut impl Chunks) -> io::Result<()> {
         let mut progress = Progress::default();
         while let Pace::Go { ops, counted } = self.shared.pace() {
             if counted {
@@ -86,12 +85,7 @@ impl Ctx<'_> {
 
     /// One chunk, and a note of it.
     #[inline]
-    pub(super) fn chunk(
-        &self,
-        ops: u64,
-        progress: &mut Progress,
-        work: &mut impl FnMut(u64) -> io::Result<u64>,
-    ) -> io::Result<u64> {
+    pub(super) fn chunk(&self, ops: u64, progress: &mut Progress, work: &mut impl Chunks) -> io::Result<u64> {
         let done = work(ops)?;
         progress.chunks += 1;
         progress.ops += done;
@@ -104,11 +98,7 @@ impl Ctx<'_> {
         Ok(done)
     }
 
-    fn lead_concurrent(
-        &mut self,
-        common: Concurrent,
-        mut work: impl FnMut(u64) -> io::Result<u64>,
-    ) -> io::Result<Vec<u64>> {
+    fn lead_concurrent(&mut self, common: Concurrent, mut work: impl Chunks) -> io::Result<Vec<u64>> {
         self.barrier()?;
         let timing = self.concurrent_timing(common.cpus);
         let mut own = Progress::default();
@@ -147,7 +137,6 @@ impl Ctx<'_> {
         self.end_concurrent()
     }
 
-    /// In the leading role: waits until the others have stopped, and says what each has done in all.
     pub(super) fn end_concurrent(&self) -> io::Result<Vec<u64>> {
         while (self.shared.left() as usize) < self.roles - 1 {
             thread::sleep(Duration::from_micros(50));
@@ -161,12 +150,11 @@ impl Ctx<'_> {
         if self.roles <= cpus { self.timing } else { self.timing_of_turns() }
     }
 
-    /// How many operations make a chunk.
     pub(super) fn calibrate_chunk(
         &self,
         chunk_ns: u64,
         own: &mut Progress,
-        work: &mut impl FnMut(u64) -> io::Result<u64>,
+        work: &mut impl Chunks,
     ) -> io::Result<u64> {
         let (mut ops, mut was_long) = (1, false);
         loop {
@@ -194,7 +182,7 @@ impl Ctx<'_> {
         window_ns: u64,
         ops: u64,
         own: &mut Progress,
-        work: &mut impl FnMut(u64) -> io::Result<u64>,
+        work: &mut impl Chunks,
         edges: &mut [Edge],
     ) -> io::Result<()> {
         const STARVED: u64 = 8;
@@ -220,7 +208,6 @@ impl Ctx<'_> {
         }
     }
 
-    /// Notes how far everybody is.
     pub(super) fn look(&self, edge: &mut Edge) {
         for (role, progress) in edge.progress.iter_mut().enumerate() {
             *progress = self.shared.progress(role);
@@ -255,7 +242,6 @@ impl Ctx<'_> {
         rates
     }
 
-    /// Jain's index over the roles, and the rate of each.
     pub(super) fn note_rates(&mut self, common: Concurrent, rates: &[Vec<f64>]) {
         if rates.first().is_none_or(|rates| rates.len() < 2) {
             return;

@@ -26,9 +26,6 @@ pub struct Whereabouts {
 
 impl Whereabouts {
     /// Of the calling thread.
-    ///
-    /// # Errors
-    /// That of the kernel.
     pub fn now() -> io::Result<Whereabouts> {
         Ok(Whereabouts { allowed: sched::allowed_cpus()?, cpu: sched::current_cpu() })
     }
@@ -41,20 +38,9 @@ pub struct Counted {
     pub ops: u64,
     /// Bytes that arrived here.
     pub received_bytes: u64,
-    /// Context switches because this role waited.
-    pub voluntary_switches: u64,
-    /// Context switches because it was preempted.
-    pub involuntary_switches: u64,
-    /// Page faults without input or output.
-    pub minor_faults: u64,
-    /// Page faults that read from a device.
-    pub major_faults: u64,
-    /// CPU time, user and system.
-    pub cpu_ns: u64,
-    /// The part of it in user mode.
-    pub user_ns: u64,
-    /// The part of it in the kernel.
-    pub kernel_ns: u64,
+    /// What the kernel counted for it.
+    #[serde(flatten)]
+    pub task: ThreadCounters,
     /// Moves to another CPU, where they can be counted.
     pub migrations: Option<u64>,
     /// CPU cycles, from a PMU.
@@ -80,7 +66,7 @@ pub struct Counted {
     pub beside: Option<(String, CountedAuxiliary)>,
 }
 
-/// What an auxiliary process did between the same two readings, all its threads together.
+/// What an auxiliary process did between the same two readings, all its threads together; see [`ThreadCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountedAuxiliary {
     /// Context switches because a thread waited.
@@ -135,9 +121,7 @@ pub(super) type Settle = Box<dyn FnMut() -> io::Result<()>>;
 
 impl fmt::Debug for Auxiliary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Auxiliary { name, counters, settle } = self;
-        let mut shown = f.debug_struct("Auxiliary");
-        shown.field("name", name).field("counters", counters).field("settles", &settle.is_some()).finish()
+        f.debug_struct("Auxiliary").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -195,7 +179,6 @@ impl Ctx<'_> {
         Ok(())
     }
 
-    /// Notes a batch that became a sample.
     pub(super) fn count_sample(&mut self, ops: u64, cpu_ns: u64, gap_ns: u64) {
         let sampled = &mut self.counted.sampled;
         sampled.ops += ops * self.ops_each;
@@ -226,13 +209,7 @@ impl Ctx<'_> {
             *total = more.map(|more| total.unwrap_or(0) + more);
         };
         let counted = &mut self.counted;
-        counted.voluntary_switches += thread.voluntary_switches;
-        counted.involuntary_switches += thread.involuntary_switches;
-        counted.minor_faults += thread.minor_faults;
-        counted.major_faults += thread.major_faults;
-        counted.cpu_ns += thread.cpu_ns;
-        counted.user_ns += thread.user_ns;
-        counted.kernel_ns += thread.kernel_ns;
+        counted.task += thread;
         let moved = moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations);
         add(&mut counted.migrations, moved);
         add(&mut counted.cycles, events.cycles);

@@ -11,8 +11,7 @@ use std::io;
 use hdrhistogram::Histogram;
 use weighbridge_record::Latencies;
 
-use super::time::{Time, advance_virtual_time, now_ns};
-use super::{Batch, Ctx, Noted, Tally};
+use super::{Batch, Ctx, Expect, Noted, Tally, Time, advance_virtual_time, now_ns};
 use crate::axis::{Axis, Values, choice};
 use crate::params::CaseParams;
 
@@ -47,11 +46,9 @@ const NEXT_TO_NOTHING: f64 = 400.0;
 const MOST_PENDING: usize = 4096;
 /// The longest time that can be told; longer ones count as this, and the longest is kept apart.
 const MOST_NS: u64 = 60_000_000_000;
-/// Significant digits of a time.
 const DIGITS: u8 = 2;
 
 /// A clock beside every operation.
-#[derive(Debug)]
 struct Stopwatch {
     time: Time,
     clock_read_ns: f64,
@@ -78,7 +75,7 @@ impl Stopwatch {
         let mut histogram = Histogram::new_with_bounds(1, MOST_NS, DIGITS)
             .map_err(|error| io::Error::other(error.to_string()))?;
         let unit = params.choice::<TimedUnit>();
-        let (has_rate, is_real) = (params.number(RATE.name).is_some(), time == Time::Raw);
+        let rate = params.number(RATE.name);
         // Writes to all of it, and to all of `pending`, so that no page of it is touched for the first time between two operations.
         histogram.reset();
         let mut pending = vec![u64::MAX; MOST_PENDING];
@@ -86,11 +83,11 @@ impl Stopwatch {
         Ok(Stopwatch {
             time,
             clock_read_ns: clock_read_ns(time),
-            is_auto: unit == TimedUnit::Auto && !has_rate && is_real,
-            is_on: unit == TimedUnit::Each || has_rate,
+            is_auto: unit == TimedUnit::Auto && rate.is_none() && time == Time::Raw,
+            is_on: unit == TimedUnit::Each || rate.is_some(),
             pending,
             has_samples: false,
-            interval_ns: params.number(RATE.name).map(|per_s| 1e9 / per_s as f64),
+            interval_ns: rate.map(|per_s| 1e9 / per_s as f64),
             began_ns: None,
             histogram,
             max_ns: 0,
@@ -173,15 +170,11 @@ impl Stopwatch {
 
     fn latencies(&self) -> Option<Latencies> {
         self.is_on.then_some(())?;
-        let middle = |value| self.histogram.median_equivalent(value);
-        let recorded = self.histogram.iter_recorded();
-        Some(Latencies {
-            counts: recorded
-                .map(|step| (middle(step.value_iterated_to()), step.count_since_last_iteration()))
-                .collect(),
-            max_ns: self.max_ns,
-            clock_read_ns: self.clock_read_ns,
-        })
+        let recorded = self.histogram.iter_recorded().map(|step| {
+            (self.histogram.median_equivalent(step.value_iterated_to()), step.count_since_last_iteration())
+        });
+        let Stopwatch { max_ns, clock_read_ns, .. } = *self;
+        Some(Latencies { counts: recorded.collect(), max_ns, clock_read_ns })
     }
 }
 
@@ -207,13 +200,10 @@ impl Ctx<'_> {
     }
 
     /// As [`Ctx::lead_batches`], with each operation timed by itself, or as many as the case says: `op` does the one with the given sequence number.
-    ///
-    /// # Errors
-    /// As [`Ctx::lead`], and a sentence where operations are too short for that.
     pub fn lead_each(
         &mut self,
         mut op: impl FnMut(u64, &mut Tally) -> io::Result<()>,
-        expect: impl Fn(Batch) -> Option<Tally>,
+        expect: impl Expect,
     ) -> io::Result<()> {
         let stopwatch = RefCell::new(Stopwatch::new(self.params, self.time)?);
         let work = |batch: Batch| {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use weighbridge_probe::counters::ThreadCounters;
 
 use super::Ctx;
-use super::concurrent::{CHUNKS, Concurrent, Edge};
-use super::interval::{Follower, LATE_NS, LONGEST_WARM_UP, Leader};
-use crate::duet::{LEAST_BLOCKS, WARM_BLOCKS};
+use super::concurrent::{CHUNKS, Chunks, Concurrent, Edge};
+use super::fixed_time::{Follower, LATE_NS, LONGEST_WARM_UP, Leader};
+use crate::duet::WARM_BLOCKS;
 use crate::shared::{Pace, Phase, Progress, Sample};
 
 /// The share of a slice that is not timed before its timed part: the roles wake up, and the caches are another party's.
@@ -53,10 +53,7 @@ impl Ctx<'_> {
         self.shared.set_phase(Phase::Over);
         self.shared.begin_slice(1 + slice)?;
         self.end_counting()?;
-        taken.into_iter().for_each(|sample| self.shared.push_sample(sample));
-        self.shared.set_counted_ops(self.counted.ops);
-        self.drain_until_balanced(leader)?;
-        self.shared.finish()
+        self.end_intervals(taken, leader)
     }
 
     /// One interval, after which the others park; a sample if it counts.
@@ -114,7 +111,7 @@ impl Ctx<'_> {
     pub(super) fn lead_concurrent_slices(
         &mut self,
         common: Concurrent,
-        work: &mut impl FnMut(u64) -> io::Result<u64>,
+        work: &mut impl Chunks,
     ) -> io::Result<Vec<u64>> {
         let slice_ns = self.wanted_slice_ns();
         self.barrier()?;
@@ -166,10 +163,7 @@ impl Ctx<'_> {
     }
 
     /// As [`Ctx::concurrent`] in another role.
-    pub(super) fn join_concurrent_slices(
-        &mut self,
-        work: &mut impl FnMut(u64) -> io::Result<u64>,
-    ) -> io::Result<()> {
+    pub(super) fn join_concurrent_slices(&mut self, work: &mut impl Chunks) -> io::Result<()> {
         let mut progress = Progress::default();
         for turn in 0.. {
             self.shared.await_slice(turn)?;
@@ -206,9 +200,7 @@ impl Ctx<'_> {
     /// In the first turn: no more slices than the time of the set holds.
     fn limit_slices(&self, slice_ns: u64) {
         if let Some(turnstile) = &self.turnstile {
-            let block_ns = slice_ns.max(1) * turnstile.party().parties as u64;
-            let blocks = (self.timing.run_ns / block_ns) as usize;
-            turnstile.limit_blocks(blocks.max(LEAST_BLOCKS + WARM_BLOCKS));
+            turnstile.limit_time(self.timing.run_ns, slice_ns);
         }
     }
 

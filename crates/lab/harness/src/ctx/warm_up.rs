@@ -9,12 +9,10 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use weighbridge_stats::warm_up::{WarmUp, WarmUpState};
 
-use super::Ctx;
-use super::time::Time;
+use super::{Ctx, Time};
 use crate::axis::choice;
 use crate::planner::Timing;
 
-/// The longest warm-up.
 const MOST_NS: u64 = 250_000_000;
 /// The shortest, however steady the first batches are.
 const LEAST_NS: u64 = 100_000_000;
@@ -61,7 +59,6 @@ pub(super) fn warm_up(timing: Timing) -> WarmUp {
 }
 
 impl Ctx<'_> {
-    /// Does this run warm up by time?
     pub(super) fn warms_up(&self) -> bool {
         self.roles > 1
             && self.turnstile.is_none()
@@ -70,7 +67,6 @@ impl Ctx<'_> {
             && !self.params.same_cpu()
     }
 
-    /// Is each sample a burst after a pause?
     pub(super) fn is_cold(&self) -> bool {
         self.params.choice_if_declared() == Some(Warm::Cold)
     }

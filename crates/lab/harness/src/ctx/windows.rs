@@ -6,7 +6,7 @@ use std::thread;
 use weighbridge_probe::counters::ThreadCounters;
 
 use super::batches::{Plan, check};
-use super::{Batch, Ctx, Tally};
+use super::{Batch, Ctx, Expect, Tally, Work};
 use crate::planner::Timing;
 use crate::shared::{Phase, Planned, Sample, Shared};
 
@@ -15,15 +15,12 @@ impl Ctx<'_> {
     /// without a gap; the first window is dropped. Then drains what the sender still sends, unless the mechanism is
     /// `lossy`: there the sender goes on until this role is done, and what is still to come is not known. The role ends with
     /// [`Ctx::end_leading`].
-    ///
-    /// # Errors
-    /// As [`Ctx::lead`].
     pub fn drain(
         &mut self,
         chunk_ops: u64,
         lossy: bool,
-        mut work: impl FnMut(Batch) -> io::Result<Tally>,
-        expect: impl Fn(Batch) -> Option<Tally>,
+        mut work: impl Work,
+        expect: impl Expect,
     ) -> io::Result<()> {
         if self.turnstile.is_some() {
             return self.drain_slices(chunk_ops, work, expect);
@@ -68,15 +65,9 @@ impl Ctx<'_> {
             check(batch, tally, expect(batch))?;
             self.count(batch.ops, tally.bytes);
             if index > 0 {
-                self.count_sample(batch.ops, spent.cpu_ns, 0);
-                let sample = Sample {
-                    start_ns: 0,
-                    elapsed_ns,
-                    ops: batch.ops,
-                    bytes: tally.bytes,
-                    preemptions: spent.involuntary_switches,
-                    extra: 0,
-                };
+                let (ops, bytes, preemptions) = (batch.ops, tally.bytes, spent.involuntary_switches);
+                self.count_sample(ops, spent.cpu_ns, 0);
+                let sample = Sample { start_ns: 0, elapsed_ns, ops, bytes, preemptions, extra: 0 };
                 self.shared.push_sample(sample);
             }
         }
@@ -98,9 +89,6 @@ impl Ctx<'_> {
     ///
     /// Once it sees that, it publishes that exactly one more chunk comes, and sends that: so a receiver that has seen
     /// nothing published may safely wait for one more chunk. The role ends with [`Ctx::end_following`].
-    ///
-    /// # Errors
-    /// That of `work`.
     pub fn feed(
         &mut self,
         chunk_ops: u64,
@@ -130,12 +118,7 @@ impl Ctx<'_> {
     /// As [`Ctx::drain`], in slices: the sender sends exactly the chunks of a slice and then sleeps, so that the stream is
     /// empty when the turn goes to another party. It goes on beyond the timed part, so that the timed part ends while it
     /// still sends.
-    fn drain_slices(
-        &mut self,
-        chunk_ops: u64,
-        mut work: impl FnMut(Batch) -> io::Result<Tally>,
-        expect: impl Fn(Batch) -> Option<Tally>,
-    ) -> io::Result<()> {
+    fn drain_slices(&mut self, chunk_ops: u64, mut work: impl Work, expect: impl Expect) -> io::Result<()> {
         let mut plan = Plan::new(self, true);
         let mut current = plan.decide(self);
         self.shared.publish_batch(0, current);
@@ -165,17 +148,10 @@ impl Ctx<'_> {
                 self.count(batch.ops, tally.bytes);
             }
             if timed {
-                let ops = batch.ops;
+                let (ops, bytes, preemptions) = (batch.ops, tally.bytes, spent.involuntary_switches);
                 // The sender may be ahead by all that it has sent since the slice began.
                 self.count_sample(ops, spent.cpu_ns, start_ns - slice_began_ns);
-                self.shared.push_sample(Sample {
-                    start_ns,
-                    elapsed_ns,
-                    ops,
-                    bytes: tally.bytes,
-                    preemptions: spent.involuntary_switches,
-                    extra: 0,
-                });
+                self.shared.push_sample(Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra: 0 });
             }
             chunks += count;
             current = next;

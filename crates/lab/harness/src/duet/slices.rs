@@ -21,9 +21,7 @@ enum Stage {
     LeadOut,
 }
 
-/// Decides the batches of one party.
-#[derive(Debug)]
-pub struct Slices {
+pub(crate) struct Slices {
     calibration: Calibration,
     stage: Stage,
     has_lead_out: bool,
@@ -35,7 +33,7 @@ pub struct Slices {
 
 impl Slices {
     /// Nothing is known yet. `has_lead_out` where what is timed must end before its sender does.
-    pub fn new(slice_ns: u64, has_lead_out: bool) -> Slices {
+    pub(crate) fn new(slice_ns: u64, has_lead_out: bool) -> Slices {
         Slices {
             calibration: Calibration::new(slice_ns),
             stage: Stage::Calibrating,
@@ -47,7 +45,7 @@ impl Slices {
     }
 
     /// What the next batch is, from the batches that have finished. `blocks` slices are made in all.
-    pub fn decide(&mut self, blocks: usize) -> Planned {
+    pub(crate) fn decide(&mut self, blocks: usize) -> Planned {
         match self.stage {
             Stage::Calibrating => match self.calibration.next_ops() {
                 Ok(ops) => {
@@ -73,13 +71,12 @@ impl Slices {
         }
     }
 
-    /// A batch has taken so long.
-    pub fn learn(&mut self, ops: u64, ns: u64) {
+    pub(crate) fn learn(&mut self, ops: u64, ns: u64) {
         self.calibration.learn(ops, ns);
     }
 
     /// Length of a slice, its untimed parts included, in nanoseconds; known once it is calibrated.
-    pub fn slice_ns(&self) -> Option<u64> {
+    pub(crate) fn slice_ns(&self) -> Option<u64> {
         let ns_per_op = self.calibration.ns_per_op()?;
         let edges = if self.has_lead_out { 2 } else { 1 };
         (self.ops > 0).then(|| ((self.ops + edges * self.edge_ops()) as f64 * ns_per_op) as u64)
@@ -125,17 +122,15 @@ mod tests {
 
     #[test]
     fn a_slice_is_a_tenth_that_is_not_timed_and_a_timed_part_of_the_wanted_length() {
-        for op_ns in [1.0, 300.0, 5_000.0, 60_000.0] {
+        for op_ns in [1.0, 300.0, 5_000.0, 60_000.0, 50_000_000.0] {
             let batches = play(op_ns, false);
             assert_eq!(batches.len(), 20, "{op_ns} ns: ten slices of two batches");
             for slice in batches.chunks(2) {
                 let [(lead_in, false, true), (ops, ..)] = *slice else { panic!("{op_ns} ns: {slice:?}") };
                 assert_eq!(lead_in, (ops / 10).max(1));
                 let slice_ns = ops as f64 * op_ns;
-                assert!(
-                    (1_000_000.0..=3_000_000.0).contains(&slice_ns),
-                    "{op_ns} ns: a slice takes {slice_ns} ns"
-                );
+                let is_wanted = (1_000_000.0..=3_000_000.0).contains(&slice_ns);
+                assert!(is_wanted || (ops == 1 && slice_ns > 3e6), "{op_ns} ns: a slice takes {slice_ns} ns");
             }
             assert_eq!(batches.iter().filter(|(_, timed, _)| *timed).count(), 10 - WARM_BLOCKS);
         }
@@ -146,11 +141,5 @@ mod tests {
         for slice in play(1_000.0, true).chunks(3) {
             assert!(matches!(slice, [(_, false, true), (_, _, false), (_, false, false)]), "{slice:?}");
         }
-    }
-
-    #[test]
-    fn an_operation_longer_than_a_slice_is_a_slice() {
-        let batches = play(50_000_000.0, false);
-        assert!(batches.iter().all(|(ops, ..)| *ops == 1));
     }
 }

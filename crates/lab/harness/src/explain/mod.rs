@@ -1,7 +1,8 @@
 //! A session that explains: cases and the primitives that they are made of, in sets that take turns with one hub.
 //!
-//! This is the measuring half: what runs here is measured and counted. The solver, which says what follows from it, is
-//! [`weighbridge_analysis::explain`]. A set is one or two cases and the hub of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the same in both.
+//! What runs here is measured and counted; the solver, which says what follows from it, is [`weighbridge_analysis::explain`]. A set is one
+//! or two cases and the hub of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the
+//! same in both.
 
 mod model;
 mod set;
@@ -21,6 +22,7 @@ use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::rounds::{self, Extent, InRounds};
 use crate::session::{Ended, Sink};
+use crate::set::NoSet;
 use model::Plan;
 pub use model::refusal;
 
@@ -56,6 +58,7 @@ pub struct Explained {
 const MOST_FAILURES: u32 = 2;
 
 /// Cases that are measured in the same sets.
+#[derive(Default)]
 struct Open {
     hub: Option<CaseId>,
     cases: Vec<Prepared>,
@@ -107,7 +110,6 @@ impl Open {
     }
 }
 
-/// The session while it runs.
 struct Session<'a, 'c> {
     coordinator: Coordinator<'c>,
     interrupt: &'a Interrupt,
@@ -124,9 +126,6 @@ struct Session<'a, 'c> {
 }
 
 /// Measures everything that an explanation needs. Sets and failures are told to `sink` as they come.
-///
-/// # Errors
-/// Only those of `sink`, and that of reading the signals that end the program.
 pub fn run(
     request: &Request,
     coordinator: Coordinator<'_>,
@@ -140,11 +139,7 @@ pub fn run(
     let open = |(hub, cases): &(Option<CaseId>, Vec<Prepared>)| Open {
         hub: hub.clone(),
         cases: cases.clone(),
-        sets: Vec::new(),
-        failures: BTreeMap::new(),
-        failed_sets: 0,
-        last_failure: None,
-        slowest: Duration::ZERO,
+        ..Open::default()
     };
     let mut session = Session {
         coordinator,
@@ -172,12 +167,13 @@ impl Session<'_, '_> {
             if self.interrupt.take()? {
                 return Ok(false);
             }
+            let id = case.params.id.clone();
             match self.coordinator.count_calls(case, &PeerStart::default()) {
                 Counted::Interrupted => return Ok(false),
-                Counted::Calls(calls) => drop(self.calls.insert(case.params.id.clone(), calls)),
+                Counted::Calls(calls) => _ = self.calls.insert(id, calls),
                 Counted::Threads => {
                     let why = "the calls of threads of one process are not told apart (peers=thread)";
-                    self.not_counted.insert(case.params.id.clone(), why.into());
+                    self.not_counted.insert(id, why.into());
                 }
                 Counted::Failed { step, why } if step == "plan" => {
                     for case in &all {
@@ -185,18 +181,16 @@ impl Session<'_, '_> {
                     }
                     break;
                 }
-                Counted::Failed { why, .. } => drop(self.not_counted.insert(case.params.id.clone(), why)),
+                Counted::Failed { why, .. } => _ = self.not_counted.insert(id, why),
             }
         }
         Ok(true)
     }
 
     fn into_explained(self, ended: Ended, sink: &mut dyn Sink) -> io::Result<Explained> {
-        let hub_sets_ns: BTreeMap<CaseId, Vec<f64>> = self
-            .hub_sets
-            .iter()
-            .filter_map(|(hub, sets)| Some((hub.clone(), hub_session(sets)?.set_medians_ns)))
-            .collect();
+        let medians_ns =
+            |(hub, sets): (&CaseId, &Vec<Vec<Slice>>)| Some((hub.clone(), hub_session(sets)?.set_medians_ns));
+        let hub_sets_ns = self.hub_sets.iter().filter_map(medians_ns).collect();
         let most = self.groups.iter().map(|open| open.sets.len()).max().unwrap_or(0);
         let mut groups: Vec<Group> = Vec::new();
         for open in self.groups {
@@ -245,15 +239,15 @@ impl InRounds for Session<'_, '_> {
         group.slowest = group.slowest.max(began.elapsed());
         self.runs += 1;
         match outcome {
-            set::Outcome::Interrupted => return Ok(false),
-            set::Outcome::Failed { party, step, why } => {
+            Err(NoSet::Interrupted) => return Ok(false),
+            Err(NoSet::Failed { party, step, why }) => {
                 let of_hub = group.cases.get(party).is_none();
                 let case = group.cases.get(party).unwrap_or(&group.cases[0]).params.id.clone();
                 let why = if of_hub { format!("its hub: {why}") } else { why };
                 group.fail(party, &why);
                 sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
             }
-            set::Outcome::Measured(set) => {
+            Ok(set) => {
                 for (case, per_op) in group.cases.iter().zip(set.per_op) {
                     self.per_op.entry(case.params.id.clone()).or_default().push(per_op);
                 }
@@ -311,11 +305,7 @@ mod tests {
         Open {
             hub: Some("roundtrip/pipe/1/free".parse().unwrap()),
             cases: cases.iter().map(case).collect(),
-            sets: Vec::new(),
-            failures: BTreeMap::new(),
-            failed_sets: 0,
-            last_failure: None,
-            slowest: Duration::ZERO,
+            ..Open::default()
         }
     }
 
@@ -340,11 +330,11 @@ mod tests {
     #[test]
     fn what_has_too_few_sets_says_how_many_failed_and_why() {
         let mut group = open(&BOTH);
+        assert!(group.too_few(0).is_some(), "without a set there is no cost");
         group.sets = vec![vec![1.0, 2.0]; 5];
         group.fail(0, "the peer was killed");
         assert_eq!(group.too_few(10), None);
         let why = group.too_few(12).unwrap();
         assert!(why.contains("5 of its sets were measured and 1 failed, the last because the peer"), "{why}");
-        assert!(open(&BOTH).too_few(0).is_some(), "without a set there is no cost");
     }
 }

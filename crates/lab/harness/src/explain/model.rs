@@ -9,7 +9,7 @@ use weighbridge_analysis::explain::{Count, Direct, Fitted, Formula, Subject, nam
 use weighbridge_record::{CaseId, Skipped};
 
 use crate::axis::{Choice, Idle};
-use crate::catalogue::{self, Refusal};
+use crate::catalogue;
 use crate::contract::{Caps, Prepared};
 use crate::host::Host;
 use crate::hub;
@@ -40,32 +40,30 @@ pub fn refusal(case: &Prepared, host: &Host) -> Option<String> {
     if let Err(why) = hub_of(case, host) {
         return Some(format!("{id} cannot be explained: it cannot take turns with a hub: {why}; {example}"));
     }
-    match catalogue::prepare(&to_itself(id, id.payload_bytes), host) {
-        Ok(_) => None,
-        Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => Some(format!(
-            "{id} cannot be explained: what it does without a wait cannot be measured: {why}; {example}"
-        )),
-    }
+    catalogue::prepare(&to_itself(id, id.payload_bytes), host).err().map(|why| {
+        format!("{id} cannot be explained: what it does without a wait cannot be measured: {why}; {example}")
+    })
 }
 
 /// With what a case takes turns; nothing in virtual time, in which nothing disturbs it.
 fn hub_of(case: &Prepared, host: &Host) -> Result<Option<Prepared>, String> {
-    if case.target.caps.has(Caps::VIRTUAL_TIME) {
+    if is_virtual(case) {
         return Ok(None);
     }
     let hub = hub::of(case)?;
-    match catalogue::prepare(&hub, host) {
-        Ok(hub) => Ok(Some(hub)),
-        Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => Err(format!("{hub} cannot run here: {why}")),
-    }
+    catalogue::prepare(&hub, host).map(Some).map_err(|why| format!("{hub} cannot run here: {why}"))
 }
 
-/// The case with CPUs that do not halt.
-fn without_halts(case: &CaseId) -> CaseId {
-    case.clone().with(Idle::AXIS.name, Idle::Busy.name())
+fn is_virtual(case: &Prepared) -> bool {
+    case.target.caps.has(Caps::VIRTUAL_TIME)
 }
 
-/// Everything that is measured, and what for.
+/// Does a case go from one pinned CPU to another?
+fn is_apart(case: &Prepared) -> bool {
+    !case.params.same_cpu() && case.params.id.placement != "free"
+}
+
+#[derive(Default)]
 pub(super) struct Plan {
     pub(super) groups: Vec<(Option<CaseId>, Vec<Prepared>)>,
     pub(super) hubs: BTreeMap<CaseId, Prepared>,
@@ -84,30 +82,20 @@ struct Target {
 
 impl Plan {
     pub(super) fn new(cases: &[Prepared], payloads: &[u64], host: &Host) -> Plan {
-        let mut plan = Plan {
-            groups: Vec::new(),
-            hubs: BTreeMap::new(),
-            skipped: Vec::new(),
-            explained: Vec::new(),
-            payloads: payloads.to_vec(),
-        };
+        let mut plan = Plan { payloads: payloads.to_vec(), ..Plan::default() };
         for case in cases {
             plan.add_target(case.clone(), true, host);
         }
         // Prices are fitted where CPUs do not halt.
-        let real = |target: &Target| !target.case.target.caps.has(Caps::VIRTUAL_TIME);
-        let places: BTreeSet<(String, CaseId)> = plan
-            .explained
-            .iter()
-            .filter(|target| real(target))
-            .map(|target| target.twin.clone().unwrap_or_else(|| target.case.params.id.clone()))
-            .map(|id| {
-                let mut like = CaseId::new("roundtrip", "pipe", 1, &id.placement);
-                like.axes
-                    .extend(id.axes.get(Idle::AXIS.name).map(|idle| (Idle::AXIS.name.into(), idle.clone())));
-                (place_of(&id), like)
-            })
-            .collect();
+        let place = |target: &Target| {
+            let id = target.twin.as_ref().unwrap_or(&target.case.params.id);
+            let mut like = CaseId::new("roundtrip", "pipe", 1, &id.placement);
+            let idle = id.axes.get(Idle::AXIS.name).map(|idle| (Idle::AXIS.name.into(), idle.clone()));
+            like.axes.extend(idle);
+            (place_of(id), like)
+        };
+        let real = plan.explained.iter().filter(|target| !is_virtual(&target.case));
+        let places: BTreeSet<(String, CaseId)> = real.map(place).collect();
         for (place, like) in places {
             let mut mechanisms: BTreeSet<String> = plan.mechanisms_at(&place);
             for reference in REFERENCES {
@@ -138,10 +126,10 @@ impl Plan {
             return;
         }
         let halts = case.target.caps.has(Caps::PAYLOAD)
-            && !case.target.caps.has(Caps::VIRTUAL_TIME)
+            && !is_virtual(&case)
             && !case.params.same_cpu()
             && case.params.choice_if_declared() == Some(Idle::Halt);
-        let twin = halts.then(|| without_halts(&id));
+        let twin = halts.then(|| id.clone().with(Idle::AXIS.name, Idle::Busy.name()));
         if let Some(Ok(twin)) = twin.as_ref().map(|twin| catalogue::prepare(twin, host)) {
             self.add_target(twin, false, host);
         }
@@ -152,7 +140,7 @@ impl Plan {
         }
         match hub_of(&case, host) {
             Ok(hub) => self.add_group(hub, group),
-            Err(why) => return self.skipped.push(Skipped { case: id, step: "fit".into(), why }),
+            Err(why) => return self.skip(id, why),
         }
         self.explained.push(Target { case, is_asked, twin });
     }
@@ -162,13 +150,12 @@ impl Plan {
         if self.groups.iter().flat_map(|(_, cases)| cases).any(|case| case.params.id == *id) {
             return None;
         }
-        match catalogue::prepare(id, host) {
-            Ok(case) => Some(case),
-            Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
-                self.skipped.push(Skipped { case: id.clone(), step: "fit".into(), why });
-                None
-            }
-        }
+        let prepared = catalogue::prepare(id, host);
+        prepared.map_err(|why| self.skip(id.clone(), why.to_string())).ok()
+    }
+
+    fn skip(&mut self, case: CaseId, why: String) {
+        self.skipped.push(Skipped { case, step: "fit".into(), why });
     }
 
     fn add_group(&mut self, hub: Option<Prepared>, cases: Vec<Prepared>) {
@@ -179,39 +166,25 @@ impl Plan {
 
     fn add_primitives(&mut self, host: &Host) {
         // Virtual time is made of nothing but itself.
-        let has_real = self.explained.iter().any(|target| !target.case.target.caps.has(Caps::VIRTUAL_TIME));
-        let mut wanted = if has_real {
-            vec![
-                solo("getppid", 0),
-                solo("sched-yield", 0),
-                yields(),
-                solo("futex-wake", 0),
-                solo("first-touch", 0),
-            ]
-        } else {
-            Vec::new()
-        };
-        let targets: Vec<(CaseId, u32, bool, bool)> = self
-            .explained
-            .iter()
-            .map(|target| {
-                let params = &target.case.params;
-                let is_apart = !params.same_cpu() && params.id.placement != "free";
-                (params.id.clone(), target.case.target.copies(), is_apart, target.is_asked)
-            })
-            .collect();
-        for (id, copies, is_apart, is_asked) in targets {
-            let further = if is_asked { self.payloads.clone() } else { Vec::new() };
-            for bytes in std::iter::once(id.payload_bytes).chain(further) {
-                if copies > 0 && bytes > 0 {
+        let has_real = self.explained.iter().any(|target| !is_virtual(&target.case));
+        let mut wanted = Vec::new();
+        if has_real {
+            wanted.extend(["getppid", "sched-yield", "futex-wake", "first-touch"].map(|op| solo(op, 0)));
+            wanted.insert(2, yields());
+        }
+        for Target { case, is_asked, .. } in &self.explained {
+            let id = &case.params.id;
+            let further = if *is_asked { &self.payloads[..] } else { &[] };
+            for bytes in [id.payload_bytes].into_iter().chain(further.iter().copied()) {
+                if case.target.copies() > 0 && bytes > 0 {
                     wanted.push(solo("memcpy", bytes));
                 }
                 if bytes != id.payload_bytes {
-                    wanted.push(to_itself(&id, bytes));
+                    wanted.push(to_itself(id, bytes));
                 }
             }
-            if is_apart {
-                wanted.push(cache_line(&id));
+            if is_apart(case) {
+                wanted.push(cache_line(id));
             }
         }
         let mut primitives: Vec<Prepared> = Vec::new();
@@ -221,19 +194,14 @@ impl Plan {
             }
         }
         // In virtual time alone; all others two by two with the hub of one place, in which a single role is alike.
-        let (virtual_time, real): (Vec<_>, Vec<_>) =
-            primitives.into_iter().partition(|case| case.target.caps.has(Caps::VIRTUAL_TIME));
+        let (virtual_time, real): (Vec<_>, Vec<_>) = primitives.into_iter().partition(is_virtual);
         virtual_time.into_iter().for_each(|case| self.add_group(None, vec![case]));
         match catalogue::prepare(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), host) {
             Ok(hub) => real.chunks(2).for_each(|pair| self.add_group(Some(hub.clone()), pair.to_vec())),
-            Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
-                let of = |case: &Prepared| case.params.id.clone();
-                let why = format!("its hub cannot run here: {why}");
-                self.skipped.extend(real.iter().map(|case| Skipped {
-                    case: of(case),
-                    step: "fit".into(),
-                    why: why.clone(),
-                }));
+            Err(why) => {
+                for case in real {
+                    self.skip(case.params.id, format!("its hub cannot run here: {why}"));
+                }
             }
         }
     }
@@ -245,12 +213,8 @@ impl Plan {
 
     /// The cases in terms of the model, from what was counted. Only cases in `measured` have a cost.
     pub(super) fn subjects(&self, counts: &Counts, measured: &BTreeSet<&CaseId>) -> Vec<Subject> {
-        let is_measured = |target: &&Target| measured.contains(&target.case.params.id);
-        self.explained
-            .iter()
-            .filter(is_measured)
-            .map(|target| self.subject(target, counts, measured))
-            .collect()
+        let explained = self.explained.iter().filter(|target| measured.contains(&target.case.params.id));
+        explained.map(|target| self.subject(target, counts, measured)).collect()
     }
 
     fn subject(&self, target: &Target, counts: &Counts, measured: &BTreeSet<&CaseId>) -> Subject {
@@ -278,14 +242,13 @@ impl Plan {
                 "system calls{of} were not counted: {why}; they are in own work and in the unexplained part"
             ));
         }
-        let is_apart = !target.case.params.same_cpu() && id.placement != "free";
         let mut fitted = Vec::new();
         if per_op.voluntary_switches > LEAST && !target.case.target.caps.has(Caps::HARNESS) {
-            fitted
-                .push(Fitted { name: names::BLOCK_AND_WAKE, count: Count::Times(per_op.voluntary_switches) });
+            let waits = Count::Times(per_op.voluntary_switches);
+            fitted.push(Fitted { name: names::BLOCK_AND_WAKE, count: waits });
             fitted.push(Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK) });
         }
-        if is_apart && id.payload_bytes > 64 {
+        if is_apart(&target.case) && id.payload_bytes > 64 {
             let bytes = hops(id) * id.payload_bytes as f64;
             fitted.push(Fitted { name: names::BYTES_BETWEEN_CPUS, count: Count::Times(bytes) });
         }

@@ -5,21 +5,17 @@ use std::io;
 use crate::contract::{Endpoint, Facts};
 use crate::marks::Numbered;
 
-/// An end that notes what it does.
-#[derive(Debug)]
 pub(super) struct Marked<'a, E> {
     end: &'a mut E,
     marks: Numbered<'a>,
 }
 
 impl<'a, E> Marked<'a, E> {
-    /// Wraps `end`.
     pub(super) fn new(end: &'a mut E, marks: Numbered<'a>) -> Marked<'a, E> {
         Marked { end, marks }
     }
 }
 
-/// A message that is being written, and the marks of its end.
 pub(super) struct Writing<'b, 'a, T> {
     tx: T,
     marks: &'b mut Numbered<'a>,

@@ -8,7 +8,7 @@ use super::Pattern;
 use crate::axis::{Axis, Choice, choice};
 use crate::contract::{Caps, Endpoint, Unit};
 use crate::counter_check;
-use crate::ctx::{Batch, Ctx, RATE, Tally, TimedUnit, Warm};
+use crate::ctx::{Batch, Ctx, Expect, RATE, Tally, TimedUnit, Warm};
 use crate::params::{CaseParams, Touch};
 use crate::touch;
 
@@ -78,7 +78,6 @@ fn bounded_by_a_copy(params: &CaseParams, caps: Caps) -> bool {
     params.payload_bytes >= counter_check::COPY_BOUNDS_FROM_BYTES && !caps.has(Caps::ZERO_COPY)
 }
 
-/// The messages of a round trip.
 pub(super) struct Trip {
     request_bytes: usize,
     reply_bytes: usize,
@@ -94,12 +93,7 @@ impl Trip {
         Trip { request_bytes: params.payload_bytes, reply_bytes, touch: params.touch }
     }
 
-    fn lead<E: Endpoint>(
-        &self,
-        end: &mut E,
-        cx: &mut Ctx<'_>,
-        expect: impl Fn(Batch) -> Option<Tally>,
-    ) -> io::Result<()> {
+    fn lead<E: Endpoint>(&self, end: &mut E, cx: &mut Ctx<'_>, expect: impl Expect) -> io::Result<()> {
         if cx.times_each() {
             return cx.lead_each(|sequence, tally| self.request(end, sequence, tally), expect);
         }
@@ -113,7 +107,6 @@ impl Trip {
         cx.lead_batches(requests, expect, |noted| Ok(noted.elapsed_ns))
     }
 
-    /// The client's part of a round trip.
     #[inline]
     pub(super) fn request<E: Endpoint>(
         &self,
@@ -135,7 +128,6 @@ impl Trip {
         receive(end, self.reply_bytes, self.touch, tally)
     }
 
-    /// The server's part of a round trip.
     #[inline]
     pub(super) fn echo_one<E: Endpoint>(
         &self,
@@ -189,12 +181,10 @@ impl Trip {
         verify_count(self.request_bytes)
     }
 
-    /// A request to be checked byte by byte.
     pub(super) fn send_whole_request<E: Endpoint>(&self, end: &mut E, sequence: u64) -> io::Result<()> {
         send(end, self.request_bytes, touch::word(sequence, CLIENT), Touch::All)
     }
 
-    /// A reply to be checked byte by byte.
     pub(super) fn send_whole_reply<E: Endpoint>(&self, end: &mut E, sequence: u64) -> io::Result<()> {
         send(end, self.reply_bytes, touch::word(sequence, SERVER), Touch::All)
     }
@@ -208,7 +198,6 @@ impl Trip {
     }
 }
 
-/// Sends one message.
 #[inline]
 pub(super) fn send<E: Endpoint>(end: &mut E, len: usize, word: u64, touch: Touch) -> io::Result<()> {
     let mut tx = end.loan(len)?;
@@ -248,86 +237,12 @@ pub(super) fn verify_count(len: usize) -> u64 {
 pub(super) fn verify<E: Endpoint>(end: &mut E, len: usize, sequence: u64, side: u64) -> io::Result<()> {
     let rx = end.take(len)?;
     let payload = rx.as_ref();
-    if payload.len() != len {
-        return Err(io::Error::other(format!(
-            "message {} has {} bytes, sent were {len}",
-            sequence % AFTERWARDS,
-            payload.len()
-        )));
+    let (number, received) = (sequence % AFTERWARDS, payload.len());
+    if received != len {
+        return Err(io::Error::other(format!("message {number} has {received} bytes, sent were {len}")));
     }
     if !touch::is_filled_with(payload, touch::word(sequence, side)) {
-        let number = sequence % AFTERWARDS;
         return Err(io::Error::other(format!("message {number} does not hold what its sender wrote")));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LEN: usize = 300;
-    const UNTOUCHED: u8 = 0xa5;
-
-    /// An end that keeps what was sent, and hands out bytes of which no two stretches have the same sum.
-    struct Recording {
-        outgoing: Vec<u8>,
-        incoming: Vec<u8>,
-    }
-
-    struct Loan<'a>(&'a mut Vec<u8>);
-
-    impl AsMut<[u8]> for Loan<'_> {
-        fn as_mut(&mut self) -> &mut [u8] {
-            self.0
-        }
-    }
-
-    impl Endpoint for Recording {
-        type Tx<'a> = Loan<'a>;
-        type Rx<'a> = &'a [u8];
-
-        fn loan(&mut self, len: usize) -> io::Result<Loan<'_>> {
-            self.outgoing = vec![UNTOUCHED; len];
-            Ok(Loan(&mut self.outgoing))
-        }
-
-        fn commit(_tx: Loan<'_>) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn take(&mut self, len: usize) -> io::Result<&[u8]> {
-            Ok(&self.incoming[..len])
-        }
-    }
-
-    /// Which bytes of a message are touched, by the definition of the axis.
-    fn is_touched(touch: Touch, index: usize) -> bool {
-        match touch {
-            Touch::None => false,
-            Touch::First => index < 8,
-            Touch::Lines => index % 64 < 8,
-            Touch::All | Touch::Write => true,
-        }
-    }
-
-    #[test]
-    fn sender_and_receiver_touch_what_the_case_says_and_nothing_else() {
-        for name in Touch::NAMES {
-            let touch = Touch::parse(name).unwrap();
-            let incoming = (0..LEN).map(|index| (index * index % 251) as u8).collect();
-            let mut end = Recording { outgoing: Vec::new(), incoming };
-            send(&mut end, LEN, u64::from_le_bytes([0x11; 8]), touch).unwrap();
-            for (index, byte) in end.outgoing.iter().enumerate() {
-                assert_eq!(*byte != UNTOUCHED, is_touched(touch, index), "touch={name}, byte {index}");
-            }
-            let mut tally = Tally::default();
-            receive(&mut end, LEN, touch, &mut tally).unwrap();
-            let reads = |index: &usize| touch != Touch::Write && is_touched(touch, *index);
-            // Bytes count by their place in a word; the last word has four bytes.
-            let part = |index: usize| u64::from(end.incoming[index]) << (index % 8 * 8);
-            let sum = (0..LEN).filter(reads).map(part).fold(0, u64::wrapping_add);
-            assert_eq!(tally, Tally { sum, bytes: LEN as u64 }, "touch={name}");
-        }
-    }
 }

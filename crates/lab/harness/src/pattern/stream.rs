@@ -97,7 +97,6 @@ fn send_verified<E: Endpoint>(end: &mut E, cx: &Ctx<'_>, first: u64) -> io::Resu
     Ok(())
 }
 
-/// Receives them.
 fn verify_received<E: Endpoint>(end: &mut E, cx: &Ctx<'_>, first: u64) -> io::Result<()> {
     let len = cx.params.payload_bytes;
     for index in 0..verify_count(len) {

@@ -13,7 +13,6 @@ use crate::ctx::{Batch, Ctx, Tally};
 use crate::params::CaseParams;
 use crate::shared::Step;
 
-/// The pattern.
 pub(super) const INFO: PatternInfo = PatternInfo {
     id: "self",
     about: "one role has both ends and sends a message there and back: a round trip without a wait",
@@ -31,23 +30,20 @@ pub(super) fn fit<M: Mechanism>(params: &CaseParams) -> Result<(), Unsupported> 
     }
     let placement = params.id.placement.as_str();
     if !matches!(placement, "same-cpu" | "free") {
-        return Err(Unsupported(format!(
-            "one role alone has no {placement}; use same-cpu, which pins it, or free"
-        )));
+        let why = format!("one role alone has no {placement}; use same-cpu, which pins it, or free");
+        return Err(Unsupported(why));
     }
+    let (bytes, mechanism) = (params.payload_bytes, M::ID);
     match M::TO_ITSELF {
-        Err(why) => Err(Unsupported(format!("{} has no `self`: {why}", M::ID))),
-        Ok(most) if params.payload_bytes > most => Err(Unsupported(format!(
-            "a message of {} bytes may not fit where {} keeps it, and the only role would wait for itself; the largest to itself is {most} \
-             bytes; use a smaller size",
-            params.payload_bytes,
-            M::ID
+        Err(why) => Err(Unsupported(format!("{mechanism} has no `self`: {why}"))),
+        Ok(most) if bytes > most => Err(Unsupported(format!(
+            "a message of {bytes} bytes may not fit where {mechanism} keeps it, and the only role would wait for itself; the largest to \
+             itself is {most} bytes; use a smaller size"
         ))),
         Ok(_) => Ok(()),
     }
 }
 
-/// Attaches both ends and drives the only role.
 pub(super) fn drive<M: Mechanism>(
     resources: EndResources,
     params: &CaseParams,
@@ -95,7 +91,6 @@ fn there_and_back(
     Ok(tally)
 }
 
-/// Some messages there and back, checked byte by byte.
 fn verify<E: Endpoint>(trip: &Trip, near: &mut E, far: &mut E, first: u64) -> io::Result<()> {
     for sequence in first..first + trip.verify_count() {
         trip.send_whole_request(near, sequence)?;

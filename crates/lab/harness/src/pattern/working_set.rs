@@ -36,11 +36,11 @@ fn is_fresh(params: &CaseParams) -> bool {
 /// Is there room for the blocks?
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     let Some(block) = block_bytes(params) else { return Ok(()) };
-    if block < params.payload_bytes.max(1) {
-        return Err(Unsupported(format!(
-            "a working set of {block} bytes does not hold a message of {}; raise working-set",
-            params.payload_bytes
-        )));
+    let bytes = params.payload_bytes;
+    if block < bytes.max(1) {
+        let why =
+            format!("a working set of {block} bytes does not hold a message of {bytes}; raise working-set");
+        return Err(Unsupported(why));
     }
     match host::available_bytes() {
         Some(available) if (block as u64).saturating_mul(2) > available / 2 => Err(Unsupported(format!(
@@ -65,7 +65,6 @@ pub fn touch(params: &CaseParams) -> Touch {
 }
 
 /// A walk over a block in steps of one message.
-#[derive(Debug)]
 struct Walk {
     block: Buffer,
     len: usize,
@@ -96,14 +95,10 @@ fn word(index: usize) -> u64 {
 }
 
 /// The sender's block, filled beforehand.
-#[derive(Debug)]
 pub struct Source(Walk);
 
 impl Source {
     /// The one that the case asks for.
-    ///
-    /// # Errors
-    /// The kernel has no memory left.
     pub fn of(params: &CaseParams) -> io::Result<Option<Source>> {
         let Some(bytes) = block_bytes(params) else { return Ok(None) };
         let mut walk = Walk::new(bytes, params.payload_bytes)?;
@@ -124,7 +119,6 @@ impl Source {
 }
 
 /// The receiver's block.
-#[derive(Debug)]
 pub struct Store {
     walk: Walk,
     is_fresh: bool,
@@ -135,9 +129,6 @@ pub struct Store {
 
 impl Store {
     /// The one that the case asks for.
-    ///
-    /// # Errors
-    /// The kernel has no memory left.
     pub fn of(params: &CaseParams) -> io::Result<Option<Store>> {
         let (asked, is_fresh) = (block_bytes(params), is_fresh(params));
         if asked.is_none() && !is_fresh {
@@ -145,19 +136,17 @@ impl Store {
         }
         let bytes = asked.unwrap_or(DEFAULT_BYTES.max(params.payload_bytes));
         let mut walk = Walk::new(bytes, params.payload_bytes)?;
-        match is_fresh {
+        if is_fresh {
             // A kernel that knows only small pages refuses to be told so.
-            true => walk.block.use_small_pages().unwrap_or_default(),
-            false => walk.block.prefault()?,
+            walk.block.use_small_pages().unwrap_or_default();
+        } else {
+            walk.block.prefault()?;
         }
         Ok(Some(Store { walk, is_fresh, is_known: asked.is_some(), is_full: false }))
     }
 
     /// Copies a message to its place. A fresh block is given back to the kernel before it is filled once more, and that is
     /// timed with the rest.
-    ///
-    /// # Errors
-    /// The kernel's, or a message of another length.
     #[inline]
     pub fn keep(&mut self, message: &[u8]) -> io::Result<()> {
         let (place, begins_again) = self.walk.step();
@@ -168,20 +157,14 @@ impl Store {
             }
         }
         if place.len() != message.len() {
-            return Err(io::Error::other(format!(
-                "a message of {} bytes came where {} were sent",
-                message.len(),
-                place.len()
-            )));
+            let (came, sent) = (message.len(), place.len());
+            return Err(io::Error::other(format!("a message of {came} bytes came where {sent} were sent")));
         }
         self.walk.block.bytes_mut()[place].copy_from_slice(message);
         Ok(())
     }
 
     /// When all is over: is everything where it must be?
-    ///
-    /// # Errors
-    /// A sentence that says where it is not.
     pub fn check(&self) -> io::Result<()> {
         let Walk { block, len, end, at } = &self.walk;
         if !self.is_known || *len == 0 {
@@ -190,9 +173,8 @@ impl Store {
         let filled = if self.is_full && !self.is_fresh { *end } else { *at };
         for (index, message) in block.bytes()[..filled].chunks(*len).enumerate() {
             if !touch::is_filled_with(message, word(index)) {
-                return Err(io::Error::other(format!(
-                    "message {index} of the block is not the one that was sent"
-                )));
+                let why = format!("message {index} of the block is not the one that was sent");
+                return Err(io::Error::other(why));
             }
         }
         Ok(())
@@ -213,6 +195,7 @@ mod tests {
     }
 
     fn ends(memory: &str) -> (Source, Store) {
+        // A block holds ten messages.
         let params = params("10500", memory);
         (Source::of(&params).unwrap().unwrap(), Store::of(&params).unwrap().unwrap())
     }
@@ -221,7 +204,6 @@ mod tests {
     fn what_is_kept_stands_where_it_came_from_also_the_second_time_around() {
         for memory in ["warm", "fresh"] {
             let (mut source, mut store) = ends(memory);
-            // A block holds ten messages.
             for _ in 0..27 {
                 store.keep(source.next()).unwrap();
                 store.check().unwrap();

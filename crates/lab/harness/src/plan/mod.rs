@@ -2,13 +2,14 @@
 //!
 //! The harness has no suites of its own: crates with targets hand over theirs with [`add`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weighbridge_record::CaseId;
 
 use crate::axis::{Choice, Idle};
 use crate::catalogue;
-use crate::contract::InSuites;
+use crate::contract::{InSuites, Target};
 use crate::planner::Timing;
 use crate::registry::Registry;
 use crate::session::expected_run;
@@ -64,14 +65,12 @@ impl Which {
             Which::EveryAtLargeSizes => part == InSuites::AtEverySize,
             _ => !matches!(part, InSuites::Never(_)),
         };
-        match self {
-            Which::These(names) => names.to_vec(),
-            _ => catalogue::all()
-                .filter(|target| target.patterns.iter().any(|known| known.id == pattern))
-                .filter(|target| is_in(target.in_suites))
-                .map(|target| target.id)
-                .collect(),
-        }
+        let Which::These(names) = self else {
+            let drives = |target: &&Target| target.patterns.iter().any(|known| known.id == pattern);
+            let all = catalogue::all().filter(drives).filter(|target| is_in(target.in_suites));
+            return all.map(|target| target.id).collect();
+        };
+        names.to_vec()
     }
 }
 
@@ -135,9 +134,6 @@ static SUITES: Registry<Suite> = Registry::new("suites");
 
 /// Adds the suites of another crate, whose targets the [catalogue](catalogue::add) was given. A program does so before it looks for a
 /// suite.
-///
-/// # Panics
-/// After suites were looked up.
 pub fn add(suites: &'static [Suite]) {
     SUITES.add(suites);
 }
@@ -160,9 +156,6 @@ pub struct Changes {
 
 impl Suite {
     /// The one that is measured where none is asked for: the first that was added.
-    ///
-    /// # Panics
-    /// If no crate has added any.
     pub fn first() -> &'static Suite {
         suites().next().expect("a program adds its suites at its start")
     }
@@ -175,15 +168,9 @@ impl Suite {
     /// The ids of its cases, in the order of the suite, each once. With changes to sizes or placements, the groups that
     /// had fixed ones of their own take the new ones; the harness stays as it is.
     pub fn cases(&self, changes: &Changes) -> Vec<CaseId> {
-        let mut ids: Vec<CaseId> = Vec::new();
-        for group in self.groups {
-            for id in group.cases(changes) {
-                if !ids.contains(&id) {
-                    ids.push(id);
-                }
-            }
-        }
-        ids
+        let mut seen = BTreeSet::new();
+        let ids = self.groups.iter().flat_map(|group| group.cases(changes));
+        ids.filter(|id| seen.insert(id.clone())).collect()
     }
 }
 
@@ -195,11 +182,9 @@ impl Group {
             Sizes::These(sizes) => sizes.to_vec(),
             Sizes::PowersOfTwo => (0..=22).map(|power| 1 << power).collect(),
         });
-        let placements = changes
-            .placements
-            .clone()
-            .unwrap_or_else(|| self.placements.iter().map(|placement| (*placement).into()).collect());
-        let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        let owned =
+            |values: &[&str]| -> Vec<String> { values.iter().map(|value| (*value).to_owned()).collect() };
+        let placements = changes.placements.clone().unwrap_or_else(|| owned(self.placements));
         let own: Vec<(String, Vec<String>)> =
             self.axes.iter().map(|(axis, values)| ((*axis).to_owned(), owned(values))).collect();
         let mut ids = Vec::new();
@@ -207,16 +192,13 @@ impl Group {
             for mechanism in self.mechanisms.names(pattern) {
                 for size in &sizes {
                     for placement in &placements {
-                        let id = CaseId::new(pattern, mechanism, *size, placement);
-                        let may_halt = !matches!(placement.as_str(), "same-cpu" | "free");
-                        let id = if self.is_without_halts && may_halt {
-                            id.with(Idle::AXIS.name, Idle::Busy.name())
-                        } else {
-                            id
-                        };
-                        for id in with_axes(id, &own) {
-                            ids.extend(with_axes(id, &changes.axes));
+                        let mut id = CaseId::new(pattern, mechanism, *size, placement);
+                        if self.is_without_halts && !matches!(placement.as_str(), "same-cpu" | "free") {
+                            id = id.with(Idle::AXIS.name, Idle::Busy.name());
                         }
+                        ids.extend(
+                            with_axes(id, &own).into_iter().flat_map(|id| with_axes(id, &changes.axes)),
+                        );
                     }
                 }
             }
@@ -227,14 +209,10 @@ impl Group {
 
 /// The case on every combination of the values of some axes, those at their defaults left out of its id.
 pub fn with_axes(id: CaseId, axes: &[(String, Vec<String>)]) -> Vec<CaseId> {
-    let mut ids = vec![id];
-    for (axis, values) in axes {
-        ids = ids
-            .into_iter()
-            .flat_map(|id| values.iter().map(move |value| id.clone().with(axis, value)))
-            .collect();
-    }
-    ids.into_iter().map(without_defaults).collect()
+    let with = |ids: Vec<CaseId>, (axis, values): &(String, Vec<String>)| {
+        ids.iter().flat_map(|id| values.iter().map(|value| id.clone().with(axis, value))).collect()
+    };
+    axes.iter().fold(vec![id], with).into_iter().map(without_defaults).collect()
 }
 
 /// One case has one spelling: axes that stand at their default are not in it.

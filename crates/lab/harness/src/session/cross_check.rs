@@ -81,17 +81,14 @@ impl HubCrossCheck {
         due
     }
 
-    /// The hubs of a pair.
     pub(super) fn hubs(&self, pair: usize) -> (usize, usize) {
         self.pairs[pair].hubs
     }
 
-    /// Keeps what a set of a pair gave; nothing where it had too few blocks.
     pub(super) fn keep(&mut self, pair: usize, log_ratio: Option<f64>) {
         self.pairs[pair].log_ratios.extend(log_ratio);
     }
 
-    /// The pair meets no more.
     pub(super) fn give_up(&mut self, pair: usize) {
         self.pairs[pair].has_failed = true;
     }
@@ -150,29 +147,27 @@ impl HubCrossCheck {
 mod tests {
     use super::*;
 
-    fn halting(hubs: &[usize]) -> Vec<(usize, Idle)> {
-        hubs.iter().map(|hub| (*hub, Idle::Halt)).collect()
+    /// The pairs of hubs whose CPUs halt.
+    fn halting(hubs: &[usize], wanted: &[(usize, usize)]) -> HubCrossCheck {
+        HubCrossCheck::among(&hubs.iter().map(|hub| (*hub, Idle::Halt)).collect::<Vec<_>>(), wanted)
+    }
+
+    fn pairs(checks: &HubCrossCheck) -> Vec<((usize, usize), bool)> {
+        checks.pairs.iter().map(|pair| (pair.hubs, pair.is_wanted)).collect()
     }
 
     #[test]
-    fn hubs_whose_cpus_halt_do_not_meet_those_whose_cpus_do_not() {
+    fn wanted_pairs_come_first_and_all_hubs_are_joined_whose_cpus_do_the_same() {
         let hubs = [(0, Idle::Halt), (1, Idle::Busy), (2, Idle::Halt), (3, Idle::Busy)];
-        let pairs: Vec<_> = HubCrossCheck::among(&hubs, &[]).pairs.iter().map(|pair| pair.hubs).collect();
-        assert_eq!(pairs, [(2, 0), (3, 1)]);
-    }
-
-    #[test]
-    fn pairs_that_comparisons_need_come_first_and_all_hubs_are_joined() {
-        let checks = HubCrossCheck::among(&halting(&[0, 0, 1, 2, 3, 3]), &[(1, 2), (2, 1), (0, 0)]);
-        let pairs: Vec<_> = checks.pairs.iter().map(|pair| (pair.hubs, pair.is_wanted)).collect();
-        assert_eq!(pairs, [((1, 2), true), ((1, 0), false), ((3, 0), false)]);
-        assert!(HubCrossCheck::among(&halting(&[4, 4]), &[(4, 4)]).pairs.is_empty());
-        assert!(HubCrossCheck::among(&[], &[]).pairs.is_empty());
+        assert_eq!(pairs(&HubCrossCheck::among(&hubs, &[])), [((2, 0), false), ((3, 1), false)]);
+        let joined = halting(&[0, 0, 1, 2, 3, 3], &[(1, 2), (2, 1), (0, 0)]);
+        assert_eq!(pairs(&joined), [((1, 2), true), ((1, 0), false), ((3, 0), false)]);
+        assert!(pairs(&halting(&[4, 4], &[(4, 4)])).is_empty() && pairs(&halting(&[], &[])).is_empty());
     }
 
     #[test]
     fn a_wanted_pair_meets_before_every_round_and_the_others_once_in_a_while_until_there_are_enough() {
-        let mut checks = HubCrossCheck::among(&halting(&[0, 1, 2, 3]), &[(1, 2)]);
+        let mut checks = halting(&[0, 1, 2, 3], &[(1, 2)]);
         let mut met = [0; 3];
         for round in 0..40 {
             for pair in checks.due(round * 5) {
@@ -181,21 +176,20 @@ mod tests {
             }
         }
         assert_eq!(met, [ENOUGH; 3]);
-        let mut checks = HubCrossCheck::among(&halting(&[0, 1, 2, 3]), &[(1, 2)]);
+        let mut checks = halting(&[0, 1, 2, 3], &[(1, 2)]);
         assert_eq!(checks.due(4), [0], "five runs are too few for the others");
         checks.give_up(0);
-        assert_eq!(checks.due(7), [0usize; 0]);
-        assert_eq!(checks.due(8), [1]);
+        assert_eq!((checks.due(7), checks.due(8)), (vec![], vec![1]));
     }
 
     #[test]
     fn ratios_are_turned_round_on_the_way_and_a_way_without_sets_is_none() {
-        let mut checks = HubCrossCheck::among(&halting(&[0, 1, 2]), &[(1, 2)]);
+        let mut checks = halting(&[0, 1, 2], &[(1, 2)]);
         checks.keep(0, Some(0.5));
-        assert_eq!(checks.path(1, 2), Some(vec![vec![0.5]]));
-        assert_eq!(checks.path(2, 1), Some(vec![vec![-0.5]]));
         assert_eq!(checks.path(2, 0), None);
         checks.keep(1, Some(0.25));
-        assert_eq!(checks.path(0, 2), Some(vec![vec![-0.25], vec![0.5]]));
+        for (from, to, path) in [(1, 2, vec![0.5]), (2, 1, vec![-0.5]), (0, 2, vec![-0.25, 0.5])] {
+            assert_eq!(checks.path(from, to).unwrap().concat(), path);
+        }
     }
 }

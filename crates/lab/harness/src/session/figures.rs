@@ -14,11 +14,10 @@ use super::hubs::{self, Hubs};
 use super::open::Open;
 use crate::summary;
 
-/// The line of a case's end. `correlation` is that of its neighbouring runs.
 pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlation: f64) -> record::Summary {
     let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
     let interval = printed_interval(&open.evidence, stopped_by == StoppedBy::Precision, correlation);
-    let ci95 = interval.map(|interval| [interval.low, interval.high]);
+    let ci95 = ends(interval);
     match open.hub {
         Err(_) => line.ci95 = ci95,
         Ok(hub) if !open.evidence.is_empty() => scale_by_hub(open, hub, ci95, hubs, &mut line),
@@ -29,6 +28,10 @@ pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlati
     line.regimes = regimes(open, hubs, half_width).into_iter().map(record::Regime::from).collect();
     line.anomalies.extend(moved_by_doubled_slices(open, half_width));
     line
+}
+
+pub(super) fn ends(interval: Option<Interval>) -> Option<[f64; 2]> {
+    interval.map(|interval| [interval.low, interval.high])
 }
 
 /// The figures of a case that took turns: its ratio to the hub, and as its value that ratio times what the hub cost over
@@ -98,7 +101,7 @@ pub(super) fn doubled_slices<'a>(cases: impl Iterator<Item = &'a Open>) -> Optio
     let evidence = Evidence::Paired(cases.filter_map(difference).collect());
     Some(record::DoubledSlices {
         factor: evidence.ratio()?,
-        ci95: evidence.interval(0.95).map(|interval| [interval.low, interval.high]),
+        ci95: ends(evidence.interval(0.95)),
         cases: evidence.units() as u32,
     })
 }
@@ -122,18 +125,13 @@ pub(super) fn compare(
     if let (Ok(from), Ok(to)) = (&candidate.hub, &baseline.hub)
         && let Some((speedup, interval, units)) = through_hubs(baseline, candidate, cross_check, (*from, *to))
     {
-        let interval = interval.map(|interval| widened(interval, speedup, widening(units, correlation)));
-        return Some(record::Comparison {
-            case: b.clone(),
-            baseline: a.clone(),
-            speedup,
-            ci95: interval.map(|interval| [interval.low, interval.high]),
-            pairs: units as u32,
-        });
+        let ci95 = ends(interval.map(|of| widened(of, speedup, widening(units, correlation))));
+        let (case, baseline) = (b.clone(), a.clone());
+        return Some(record::Comparison { case, baseline, speedup, ci95, pairs: units as u32 });
     }
     let pairs = pairs(baseline, candidate);
     let higher_is_better = candidate.case.pattern.unit.higher_is_better();
-    (!pairs.is_empty()).then(|| summary::comparison_line(a, b, &pairs, higher_is_better))
+    (!pairs.is_empty()).then(|| record::derive::comparison(a, b, &pairs, higher_is_better))
 }
 
 /// The baseline's cost over the candidate's, its interval, and the number of sets behind it.
@@ -154,7 +152,6 @@ fn through_hubs(
     Some((1.0 / cost.ratio, cost.interval.map(inverse), cost.units))
 }
 
-/// The values of two cases in the rounds in which both ran.
 fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
     let of_round: BTreeMap<u32, f64> = baseline.runs.iter().map(|run| (run.round, run.value)).collect();
     let pair = |run: &record::Run| of_round.get(&run.round).map(|value| (*value, run.value));
@@ -171,24 +168,7 @@ mod tests {
     use crate::testing::case;
 
     fn run(number: u32) -> record::Run {
-        record::Run {
-            case: "roundtrip/unix-stream/64/same-cpu".parse().unwrap(),
-            run: number,
-            round: number,
-            value: 2000.0,
-            samples: vec![2000.0; 5],
-            ops_per_sample: 1000,
-            per_op: Default::default(),
-            roles: Vec::new(),
-            series: BTreeMap::new(),
-            latencies: None,
-            slices: None,
-            warm_up: None,
-            noise: Default::default(),
-            startup_ms: 1.0,
-            elapsed_ms: 1.0,
-            flags: Vec::new(),
-        }
+        record::Run { round: number, value: 2000.0, samples: vec![2000.0; 5], ..record::Run::default() }
     }
 
     /// Twenty-four sets of thirty blocks; costs in nanoseconds by set and block, every eighth set with slices of twice the length.
@@ -231,36 +211,32 @@ mod tests {
     #[test]
     fn a_mode_of_the_case_alone_is_told_with_its_levels_in_the_unit_of_the_case() {
         let line = summarised(|_, _| 1000.0, |set, _| if set.is_multiple_of(2) { 2000.0 } else { 3000.0 });
-        assert_eq!(line.regimes.len(), 1, "{:?}", line.regimes);
-        assert_eq!(line.regimes[0].within, "runs");
+        assert_eq!((line.regimes.len(), &*line.regimes[0].within), (1, "runs"), "{:?}", line.regimes);
         let [low, high] = line.regimes[0].levels.unwrap();
         assert!((low - 2000.0).abs() < 30.0 && (high - 3000.0).abs() < 45.0, "{low} {high}");
     }
 
     #[test]
     fn a_ratio_that_moves_with_the_length_of_slices_is_said() {
-        let line =
-            summarised(|_, _| 1000.0, |set, _| if set % 8 == 7 { 2200.0 } else { 2000.0 + set as f64 });
+        let own = |set: usize, _| if set % 8 == 7 { 2200.0 } else { 2000.0 + set as f64 };
+        let line = summarised(|_, _| 1000.0, own);
         let said = line.anomalies.iter().find(|why| why.contains("twice as long")).expect("a moved ratio");
         assert!(said.contains("1.09"), "{said}");
     }
 
     #[test]
     fn correlation_of_neighbours_widens_what_is_printed() {
-        let mut open = Open::new(
-            case("roundtrip/unix-stream/64/same-cpu", &[0, 0]),
-            Err("alone".into()),
-            Duration::ZERO,
-        );
+        let case_alone = case("roundtrip/unix-stream/64/same-cpu", &[0, 0]);
+        let mut open = Open::new(case_alone, Err("alone".into()), Duration::ZERO);
         for number in 0..9 {
             let value = 2000.0 + f64::from(number * 5 % 9);
             open.keep(record::Run { value, ..run(number) }, None);
         }
         let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), Vec::new());
-        let width = |correlation| {
+        let [narrow, wide] = [0.0, 0.6].map(|correlation| {
             let [low, high] = summary(&open, StoppedBy::Budget, &hubs, correlation).ci95.unwrap();
             high - low
-        };
-        assert!(width(0.6) > 1.5 * width(0.0), "{} {}", width(0.6), width(0.0));
+        });
+        assert!(wide > 1.5 * narrow, "{wide} {narrow}");
     }
 }

@@ -9,9 +9,7 @@ use std::time::Duration;
 /// A case that may get another run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
-    /// Index of the case.
     pub(super) index: usize,
-    /// Runs made.
     pub(super) made: usize,
     /// Runs at which it is expected to have its precision; `None` where that is not expected.
     pub(super) expected_stop: Option<usize>,
@@ -46,27 +44,22 @@ pub(super) fn best(mut candidates: Vec<Candidate>, count: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn candidate(index: usize, made: usize, expected_stop: Option<usize>, cost_ms: u64) -> Candidate {
-        Candidate { index, made, expected_stop, cost: Duration::from_millis(cost_ms) }
-    }
-
     #[test]
-    fn the_case_that_is_done_soonest_comes_first_and_the_hopeless_one_last() {
-        let candidates = vec![
-            candidate(0, 6, None, 10),
-            candidate(1, 6, Some(40), 100),
-            candidate(2, 6, Some(9), 100),
-            candidate(3, 6, Some(9), 500),
-            candidate(4, 19, Some(28), 100),
-        ];
-        assert_eq!(best(candidates.clone(), 9), [2, 4, 3, 1, 0]);
-        assert_eq!(best(candidates, 2), [2, 4]);
-    }
-
-    #[test]
-    fn of_hopeless_cases_the_one_with_fewer_and_cheaper_runs_gets_narrower_faster() {
-        let candidates =
-            vec![candidate(0, 19, None, 100), candidate(1, 6, None, 100), candidate(2, 6, None, 400)];
-        assert_eq!(best(candidates, 3), [1, 0, 2]);
+    fn the_case_that_is_done_soonest_comes_first_and_of_the_hopeless_the_one_that_narrows_fastest() {
+        let best_of = |candidates: &[(usize, Option<usize>, u64)], count| {
+            let candidate = |(index, &(made, expected_stop, cost_ms))| Candidate {
+                index,
+                made,
+                expected_stop,
+                cost: Duration::from_millis(cost_ms),
+            };
+            best(candidates.iter().enumerate().map(candidate).collect(), count)
+        };
+        // Runs made, runs expected, and what a run takes.
+        let some =
+            [(6, None, 10), (6, Some(40), 100), (6, Some(9), 100), (6, Some(9), 500), (19, Some(28), 100)];
+        assert_eq!(best_of(&some, 9), [2, 4, 3, 1, 0]);
+        assert_eq!(best_of(&some, 2), [2, 4]);
+        assert_eq!(best_of(&[(19, None, 100), (6, None, 100), (6, None, 400)], 3), [1, 0, 2]);
     }
 }

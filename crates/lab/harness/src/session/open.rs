@@ -24,9 +24,8 @@ pub(super) struct Open {
     pub(super) system_calls: Option<record::SystemCalls>,
     /// Void runs since the last valid one.
     pub(super) void_in_a_row: u32,
-    /// What the max_run_cost run took, so that the budget holds.
+    /// What the longest run took, so that the budget holds.
     pub(super) max_run_cost: Duration,
-    /// What all runs took.
     pub(super) spent: Duration,
     pub(super) state: CaseState,
 }
@@ -94,7 +93,6 @@ impl Open {
         pairs.filter(|(_, is_doubled)| **is_doubled == doubled).map(|(ratio, _)| ratio.ln()).collect()
     }
 
-    /// Notes what a run took.
     pub(super) fn note_cost(&mut self, took: Duration) {
         self.max_run_cost = if self.spent.is_zero() { took } else { self.max_run_cost.max(took) };
         self.spent += took;

@@ -1,76 +1,55 @@
 //! What the roles of a run tell each other, and how each of it is put into a word of shared memory.
 
+use crate::axis::words;
+
 const PACE_STOP: u64 = u64::MAX;
 const PACE_PARK: u64 = u64::MAX - 1;
 
-/// Where a peer is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Step {
-    /// Started, not yet heard of.
-    Hello,
-    /// Affinity, nice value, scheduling class.
-    Pin,
-    /// Opening its end of the mechanism.
-    Attach,
-    /// Touching and locking memory.
-    Prefault,
-    /// Exchanging messages that are checked byte by byte.
-    Verify,
-    /// Waiting for the others.
-    Ready,
-    /// Finding out how many operations make a sample.
-    Calibrate,
-    /// The batches are timed.
-    Batches,
-    /// Telling what it counted.
-    Report,
+words! {
+    /// Where a peer is in its life. The names are those in records.
+    #[derive(PartialOrd, Ord)]
+    #[repr(u32)]
+    pub enum Step {
+        /// Started, not yet heard of.
+        Hello = "hello",
+        /// Affinity, nice value, scheduling class.
+        Pin = "pin",
+        /// Opening its end of the mechanism.
+        Attach = "attach",
+        /// Touching and locking memory.
+        Prefault = "prefault",
+        /// Exchanging messages that are checked byte by byte.
+        Verify = "verify",
+        /// Waiting for the others.
+        Ready = "ready",
+        /// Finding out how many operations make a sample.
+        Calibrate = "calibrate",
+        /// The batches are timed.
+        Batches = "batches",
+        /// Telling what it counted.
+        Report = "report",
+    }
 }
 
 impl Step {
-    pub(super) const ALL: [Step; 9] = [
-        Step::Hello,
-        Step::Pin,
-        Step::Attach,
-        Step::Prefault,
-        Step::Verify,
-        Step::Ready,
-        Step::Calibrate,
-        Step::Batches,
-        Step::Report,
-    ];
-
-    /// The word for it in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Step::Hello => "hello",
-            Step::Pin => "pin",
-            Step::Attach => "attach",
-            Step::Prefault => "prefault",
-            Step::Verify => "verify",
-            Step::Ready => "ready",
-            Step::Calibrate => "calibrate",
-            Step::Batches => "batches",
-            Step::Report => "report",
-        }
+    /// What nobody wrote is the first step.
+    pub(super) fn from_word(word: u32) -> Step {
+        Step::NAMES.get(word as usize).and_then(|name| Step::parse(name)).unwrap_or(Step::Hello)
     }
 }
 
 /// What a follower does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planned {
+pub(crate) enum Planned {
     /// A batch of `ops` operations; `counted` from the first batch that the counters cover.
     Batch {
-        /// Operations.
         ops: u64,
         /// Past calibration? Then switches, faults and CPU time are counted.
         counted: bool,
-        /// Is its time a sample?
         timed: bool,
         /// Does this party give the CPUs to the others before it begins?
         parks: bool,
     },
-    /// No further batch: the role ends.
     End,
 }
 
@@ -102,12 +81,9 @@ impl Planned {
 /// How far a stream has come, as its receiver says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
-pub enum Phase {
-    /// Finding the rate.
+pub(crate) enum Phase {
     Warm,
-    /// Samples are taken.
     Timed,
-    /// The last window is over.
     Over,
     /// The slice is over: the others sleep until the next one.
     Parked,
@@ -115,17 +91,14 @@ pub enum Phase {
 
 /// What each of several concurrent roles does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// Do `ops` operations, then read the pace again.
     Go {
-        /// Operations.
         ops: u64,
-        /// Past the warm-up?
         counted: bool,
     },
     /// The slice is over: sleep until the next one.
     Park,
-    /// No further batch: the role ends.
     Stop,
 }
 
@@ -152,13 +125,11 @@ impl Pace {
 
 /// How far one of several concurrent roles has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Chunks finished.
-    pub chunks: u64,
-    /// Operations in them.
-    pub ops: u64,
+pub(crate) struct Progress {
+    pub(crate) chunks: u64,
+    pub(crate) ops: u64,
     /// When the last was finished, where somebody noted that; else 0.
-    pub at_ns: u64,
+    pub(crate) at_ns: u64,
 }
 
 /// One timed batch.

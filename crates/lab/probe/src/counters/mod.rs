@@ -1,8 +1,6 @@
 //! What the kernel counts: switches, faults and time of a thread, events of the processor, noise of the machine.
 //!
-//! Readings are plain numbers that only grow; `since` gives the difference. [`ThreadCounters`] and [`TaskSwitches`]
-//! are here, the counters of another process in [`ProcessCounters`], what `perf_event_open` counts in [`Events`], what the machine
-//! does beside us in [`SystemNoise`], what limits withhold from us in [`Throttling`]. [`EventSwitch`] starts and stops events of another process.
+//! Readings are plain numbers that only grow; `since` gives the difference.
 //!
 //! # Safety
 //!
@@ -24,13 +22,15 @@ pub use switch::EventSwitch;
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
+use std::ops::AddAssign;
 use std::os::unix::fs::FileExt;
 
 use causeway_os::clock;
 use causeway_os::{Context, Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// What the kernel has counted for one thread since it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCounters {
     /// Times it gave up the CPU because it had to wait.
     pub voluntary_switches: u64,
@@ -40,11 +40,11 @@ pub struct ThreadCounters {
     pub minor_faults: u64,
     /// Page faults that had to read.
     pub major_faults: u64,
-    /// Processor time used, in nanoseconds.
+    /// CPU time, user and system.
     pub cpu_ns: u64,
-    /// Processor time in user mode, in nanoseconds. Kernels that count it in ticks scale it to the time used.
+    /// CPU time in user mode. Kernels that count it in ticks scale it to the time used.
     pub user_ns: u64,
-    /// Processor time in the kernel, in nanoseconds, as `user_ns`.
+    /// CPU time in the kernel, as `user_ns`.
     pub kernel_ns: u64,
 }
 
@@ -85,15 +85,25 @@ impl ThreadCounters {
 
     /// What was counted between `earlier` and this reading of the same thread.
     pub fn since(&self, earlier: &ThreadCounters) -> ThreadCounters {
+        self.with(earlier, |now, then| now - then)
+    }
+
+    fn with(&self, other: &ThreadCounters, of: impl Fn(u64, u64) -> u64) -> ThreadCounters {
         ThreadCounters {
-            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
-            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
-            minor_faults: self.minor_faults - earlier.minor_faults,
-            major_faults: self.major_faults - earlier.major_faults,
-            cpu_ns: self.cpu_ns - earlier.cpu_ns,
-            user_ns: self.user_ns - earlier.user_ns,
-            kernel_ns: self.kernel_ns - earlier.kernel_ns,
+            voluntary_switches: of(self.voluntary_switches, other.voluntary_switches),
+            involuntary_switches: of(self.involuntary_switches, other.involuntary_switches),
+            minor_faults: of(self.minor_faults, other.minor_faults),
+            major_faults: of(self.major_faults, other.major_faults),
+            cpu_ns: of(self.cpu_ns, other.cpu_ns),
+            user_ns: of(self.user_ns, other.user_ns),
+            kernel_ns: of(self.kernel_ns, other.kernel_ns),
         }
+    }
+}
+
+impl AddAssign for ThreadCounters {
+    fn add_assign(&mut self, more: ThreadCounters) {
+        *self = self.with(&more, |sum, more| sum + more);
     }
 }
 
@@ -110,10 +120,6 @@ pub struct TaskSwitches {
 
 impl TaskSwitches {
     /// Watches the task `pid`: a process (then its first thread) or a thread.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's: no such task, out of descriptors.
     pub fn open(pid: u32) -> Result<TaskSwitches> {
         // For a thread that is not the first of its process this path exists too, though /proc does not list it.
         let path = format!("/proc/{pid}/status");
@@ -121,25 +127,17 @@ impl TaskSwitches {
         Ok(TaskSwitches { status, pid })
     }
 
-    /// Voluntary switches of the task since it began.
-    ///
-    /// # Errors
-    ///
-    /// `ESRCH` when the task has been reaped; `InvalidData` when the kernel does not tell.
+    /// Voluntary switches of the task since it began; `ESRCH` when it has been reaped.
     pub fn read(&self) -> Result<u64> {
         // The file has about 1500 bytes, and more on machines of thousands of CPUs or with users of many groups.
         let mut buf = [0u8; 16 * 1024];
         let on = || format!("/proc/{}/status", self.pid);
         let len = self.status.read_at(&mut buf, 0).context("read", on)?;
-        voluntary_switches(&buf[..len]).ok_or_else(|| {
+        number_after(&buf[..len], b"voluntary_ctxt_switches").ok_or_else(|| {
             let why = io::Error::new(io::ErrorKind::InvalidData, "it has no line voluntary_ctxt_switches");
             Error::new("find the switches in", on(), why)
         })
     }
-}
-
-fn voluntary_switches(status: &[u8]) -> Option<u64> {
-    number_after(status, b"voluntary_ctxt_switches")
 }
 
 /// The number behind `name` and a colon, at the start of a line.
@@ -159,10 +157,6 @@ pub struct ThreadMigrations {
 
 impl ThreadMigrations {
     /// Watches the calling thread.
-    ///
-    /// # Errors
-    ///
-    /// The kernel does not tell.
     pub fn open() -> Result<ThreadMigrations> {
         let path = format!("/proc/self/task/{}/sched", rustix::thread::gettid().as_raw_nonzero());
         let sched = File::open(&path).context("open", || path.as_str())?;
@@ -181,117 +175,77 @@ impl ThreadMigrations {
 mod tests {
     use super::*;
     use causeway_os::process::{Child, Exit, Spawn};
+    use causeway_testkit::{eventually, skipped};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
-    use std::time::{Duration, Instant};
 
-    const LONG: Duration = Duration::from_secs(20);
-
-    /// Sleeps until `enough` returns true. One sleep need not be a switch: on a busy machine its time may be over before the
-    /// thread has gone to sleep.
-    fn sleep_until(mut enough: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !enough() {
-            assert!(start.elapsed() < LONG, "sleeping is not counted");
-            std::thread::sleep(Duration::from_micros(50));
-        }
-    }
-
-    /// Two CPUs, a step to each, and the count must have gone up.
-    #[test]
-    fn a_thread_that_is_moved_has_migrated() {
-        let Ok(migrations) = ThreadMigrations::open() else {
-            eprintln!("skipped: this kernel has no /proc/self/task/*/sched");
-            return;
-        };
-        let cpus = causeway_os::sched::allowed_cpus().unwrap();
-        let (Some(before), [a, b, ..]) = (migrations.read(), &cpus[..]) else {
-            eprintln!("skipped: it takes two CPUs, and a kernel that counts migrations");
-            return;
-        };
-        for cpu in [a, b, a] {
-            causeway_os::sched::pin(&[*cpu]).unwrap();
-        }
-        let after = migrations.read().unwrap();
-        causeway_os::sched::pin(&cpus).unwrap();
-        assert!(after >= before + 2, "{before} before, {after} after two moves");
-    }
-
-    #[test]
-    fn sleeping_counts_as_voluntary_switches_and_working_as_time() {
+    /// Sleeps until there were so many switches of this thread. One sleep need not be one: on a busy machine its time may be over before
+    /// the thread has gone to sleep.
+    fn sleep_until(switches: u64) {
         let before = ThreadCounters::read();
-        let counted = || ThreadCounters::read().since(&before);
-        sleep_until(|| counted().voluntary_switches >= 5);
-        let start = counted().cpu_ns;
-        while counted().cpu_ns < start + 1_000_000 {
-            std::hint::spin_loop();
-        }
-        // The parts follow, at the latest with the next tick.
-        while counted().user_ns + counted().kernel_ns < 1_000_000 {
-            std::hint::spin_loop();
-        }
-    }
-
-    #[test]
-    fn faults_count_pages_touched_first() {
-        let memory = causeway_os::memory::Mapping::anonymous(64 * causeway_os::memory::page_bytes()).unwrap();
-        let _ = memory.advise_huge(false);
-        let before = ThreadCounters::read();
-        for page in 0..64 {
-            memory.atomic_u32(page * causeway_os::memory::page_bytes()).store(1, Ordering::Relaxed);
-        }
-        let counted = ThreadCounters::read().since(&before);
-        assert!(counted.minor_faults >= 64, "{counted:?}");
-    }
-
-    #[test]
-    fn counters_are_those_of_one_thread_only() {
-        let before = ThreadCounters::read();
-        let other = std::thread::spawn(|| {
-            let before = ThreadCounters::read();
-            sleep_until(|| ThreadCounters::read().since(&before).voluntary_switches >= 200);
+        eventually("sleeping is counted", || {
+            ThreadCounters::read().since(&before).voluntary_switches >= switches
         });
-        other.join().unwrap();
-        let ours = ThreadCounters::read().since(&before).voluntary_switches;
-        assert!(ours < 100, "{ours}");
     }
 
     #[test]
-    fn a_thread_that_counts_its_process_counts_other_threads_too() {
-        std::thread::spawn(|| {
-            count_whole_process();
-            let before = ThreadCounters::read();
-            let other = std::thread::spawn(|| {
+    fn moves_of_a_thread_are_counted_in_either_way_and_its_work_by_the_processor() {
+        let counting = || {
+            let cpus = causeway_os::sched::allowed_cpus().unwrap();
+            let [first, second, ..] = &cpus[..] else { return skipped("it takes two CPUs") };
+            let pin = |cpu: &u32| causeway_os::sched::pin(&[*cpu]).unwrap();
+            pin(first);
+            let (events, own) = (Events::open(), ThreadMigrations::open().ok());
+            let own = || own.as_ref().and_then(ThreadMigrations::read);
+            let (before, own_before) = (events.read(), own());
+            for _ in 0..5 {
+                pin(second);
+                pin(first);
+            }
+            for number in 0..100_000 {
+                std::hint::black_box(number);
+            }
+            let counted = events.read().since(&before);
+            assert!(counted.migrations.is_none_or(|moves| moves == 10), "{counted:?}");
+            assert!(counted.instructions.is_none_or(|instructions| instructions > 100_000), "{counted:?}");
+            assert_eq!(own(), own_before.map(|before| before + 10));
+        };
+        std::thread::spawn(counting).join().unwrap();
+    }
+
+    #[test]
+    fn counters_are_those_of_one_thread_unless_it_counts_its_process() {
+        for whole_process in [false, true] {
+            let counting = std::thread::spawn(move || {
+                if whole_process {
+                    count_whole_process();
+                }
                 let before = ThreadCounters::read();
-                sleep_until(|| ThreadCounters::read().since(&before).voluntary_switches >= 200);
+                std::thread::spawn(|| sleep_until(200)).join().unwrap();
+                ThreadCounters::read().since(&before)
             });
-            other.join().unwrap();
-            let counted = ThreadCounters::read().since(&before);
-            assert!(counted.voluntary_switches >= 200 && counted.cpu_ns > 0, "{counted:?}");
-        })
-        .join()
-        .unwrap();
+            let counted = counting.join().unwrap();
+            let is_seen = counted.voluntary_switches >= 200 && counted.cpu_ns > 0;
+            let is_unseen = counted.voluntary_switches < 100;
+            assert!(if whole_process { is_seen } else { is_unseen }, "{whole_process}: {counted:?}");
+        }
     }
 
     #[test]
-    fn the_switches_of_another_thread_are_seen_from_outside() {
+    fn the_switches_of_another_thread_are_seen_from_outside_and_those_of_a_reaped_process_are_an_error() {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (tell, told) = mpsc::channel();
             let stop = &stop;
             scope.spawn(move || {
                 tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
-                sleep_until(|| stop.load(Ordering::Relaxed));
+                eventually("it is stopped", || stop.load(Ordering::Relaxed));
             });
             let switches = TaskSwitches::open(told.recv().unwrap()).unwrap();
             let before = switches.read().unwrap();
-            sleep_until(|| switches.read().unwrap() >= before + 10);
+            eventually("it switches", || switches.read().unwrap() >= before + 10);
             stop.store(true, Ordering::Relaxed);
         });
-    }
-
-    #[test]
-    fn the_switches_of_a_reaped_process_are_an_error() {
         let mut child = Child::spawn(Spawn::new("/bin/sh").arg("-c").arg("exit 0")).unwrap();
         let switches = TaskSwitches::open(child.pid()).unwrap();
         assert_eq!(child.wait(None).unwrap(), Some(Exit::Code(0)));
@@ -301,9 +255,13 @@ mod tests {
     #[test]
     fn the_line_is_found_whole_or_not_at_all() {
         let status = b"Name:\tx\nvoluntary_ctxt_switches:\t123\nnonvoluntary_ctxt_switches:\t9\n";
-        assert_eq!(voluntary_switches(status), Some(123));
-        assert_eq!(voluntary_switches(&status[..status.len() - 5]), Some(123));
-        assert_eq!(voluntary_switches(b"voluntary_ctxt_switches:\t12"), None);
-        assert_eq!(voluntary_switches(b"nonvoluntary_ctxt_switches:\t9\n"), None);
+        for (text, found) in [
+            (&status[..], Some(123)),
+            (&status[..status.len() - 5], Some(123)),
+            (b"voluntary_ctxt_switches:\t12", None),
+            (b"nonvoluntary_ctxt_switches:\t9\n", None),
+        ] {
+            assert_eq!(number_after(text, b"voluntary_ctxt_switches"), found, "{}", text.escape_ascii());
+        }
     }
 }

@@ -36,10 +36,6 @@ pub struct ProcessCounters {
 
 impl ProcessCounters {
     /// Watches the process `pid`.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's: no such process.
     pub fn open(pid: u32) -> Result<ProcessCounters> {
         let mut watched = ProcessCounters { pid, switches: BTreeMap::new() };
         watched.read()?;
@@ -51,12 +47,8 @@ impl ProcessCounters {
         self.pid
     }
 
-    /// What it has counted since it began. `user_ns` and `kernel_ns` are in whole ticks on most kernels, and their sum then differs from
-    /// `cpu_ns`; over many ticks their ratio is right.
-    ///
-    /// # Errors
-    ///
-    /// The process is gone.
+    /// What it has counted since it began, as long as it is there. `user_ns` and `kernel_ns` are in whole ticks on most kernels, and their sum
+    /// then differs from `cpu_ns`; over many ticks their ratio is right.
     pub fn read(&mut self) -> Result<ThreadCounters> {
         let tasks = format!("/proc/{}/task", self.pid);
         for entry in fs::read_dir(&tasks).context("list", || tasks.as_str())? {
@@ -67,11 +59,8 @@ impl ProcessCounters {
             // A thread that ended since keeps its last reading.
             let Ok(status) = fs::read(format!("{tasks}/{thread}/status")) else { continue };
             let count = |name: &[u8]| number_after(&status, name);
-            if let Some(switches) =
-                count(b"voluntary_ctxt_switches").zip(count(b"nonvoluntary_ctxt_switches"))
-            {
-                self.switches.insert(thread, switches);
-            }
+            let switches = count(b"voluntary_ctxt_switches").zip(count(b"nonvoluntary_ctxt_switches"));
+            self.switches.extend(switches.map(|switches| (thread, switches)));
         }
         let (minor_faults, major_faults) = self.faults()?;
         let user_ns = self.clock(ProcessClock::User)?;
@@ -87,10 +76,6 @@ impl ProcessCounters {
     }
 
     /// Does every thread of the process `pid` sleep (state `S` of proc(5))? One that was woken and has not run since does not.
-    ///
-    /// # Errors
-    ///
-    /// The process is gone.
     pub fn all_threads_sleep(pid: u32) -> Result<bool> {
         let tasks = format!("/proc/{pid}/task");
         for entry in fs::read_dir(&tasks).context("list", || tasks.as_str())? {
@@ -134,72 +119,51 @@ fn after_name(stat: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
     use causeway_os::process::{Child, Spawn};
-    use std::time::{Duration, Instant};
+    use causeway_testkit::{eventually, eventually_seen};
 
-    /// Reads until `enough`, and fails with what it last saw.
-    fn until(counters: &mut ProcessCounters, enough: impl Fn(&ThreadCounters) -> bool) -> ThreadCounters {
-        let began = Instant::now();
-        loop {
-            let now = counters.read().unwrap();
-            if enough(&now) {
-                return now;
-            }
-            assert!(began.elapsed() < Duration::from_secs(20), "{now:?}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    fn shell(script: &str) -> Child {
+        Child::spawn(Spawn::new("/bin/sh").arg("-c").arg(script)).unwrap()
+    }
+
+    /// Reads until so much was counted since the first reading.
+    fn until(counters: &mut ProcessCounters, enough: impl Fn(&ThreadCounters) -> bool) {
+        let before = counters.read().unwrap();
+        eventually_seen("it counts", || counters.read().unwrap().since(&before), enough);
     }
 
     #[test]
     fn the_time_of_a_busy_process_and_the_switches_of_one_that_sleeps_are_seen_from_outside() {
-        let shell = |script: &str| Child::spawn(Spawn::new("/bin/sh").arg("-c").arg(script)).unwrap();
         let busy = shell("while :; do :; done");
         let mut counters = ProcessCounters::open(busy.pid()).unwrap();
-        let before = counters.read().unwrap();
         // The parts follow, at the latest with the next tick.
-        until(&mut counters, |now| {
-            let spent = now.since(&before);
-            spent.cpu_ns > 20_000_000 && spent.user_ns + spent.kernel_ns > 0 && now.minor_faults > 0
-        });
+        until(&mut counters, |spent| spent.cpu_ns > 20_000_000 && spent.user_ns + spent.kernel_ns > 0);
+        assert!(counters.read().unwrap().minor_faults > 0);
         let sleeper = shell("while :; do sleep 0.01; done");
-        let mut counters = ProcessCounters::open(sleeper.pid()).unwrap();
-        let before = counters.read().unwrap();
-        until(&mut counters, |now| now.since(&before).voluntary_switches >= 5);
+        until(&mut ProcessCounters::open(sleeper.pid()).unwrap(), |spent| spent.voluntary_switches >= 5);
     }
 
     #[test]
-    fn a_process_that_waits_is_seen_asleep_and_a_busy_one_is_not() {
-        let mut waits = Child::spawn(Spawn::new("/bin/sleep").arg("1000")).unwrap();
-        let began = Instant::now();
-        while !ProcessCounters::all_threads_sleep(waits.pid()).unwrap() {
-            assert!(began.elapsed() < Duration::from_secs(20), "sleep(1) does not sleep");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    fn a_process_that_waits_is_seen_asleep_a_busy_one_is_not_and_one_that_is_gone_is_an_error() {
+        let mut waits = shell("exec sleep 1000");
+        let pid = waits.pid();
+        eventually("sleep(1) sleeps", || ProcessCounters::all_threads_sleep(pid).unwrap());
         // The calling thread runs while it asks.
         assert!(!ProcessCounters::all_threads_sleep(std::process::id()).unwrap());
         waits.kill(libc::SIGKILL).unwrap();
         waits.wait(None).unwrap();
-        assert!(ProcessCounters::all_threads_sleep(waits.pid()).is_err());
+        assert!(ProcessCounters::all_threads_sleep(pid).is_err() && ProcessCounters::open(pid).is_err());
     }
 
     #[test]
     fn all_threads_count_and_those_that_ended_do_not_count_back() {
         let mut counters = ProcessCounters::open(std::process::id()).unwrap();
-        let sleeps = || (0..20).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
-        let thread = std::thread::spawn(move || {
-            sleeps();
-            std::thread::sleep(Duration::from_millis(50));
-        });
-        let before = counters.read().unwrap();
-        until(&mut counters, |now| now.since(&before).voluntary_switches >= 5);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let pause = std::time::Duration::from_millis(1);
+        let thread = std::thread::spawn(move || while ended.recv_timeout(pause).is_err() {});
+        until(&mut counters, |spent| spent.voluntary_switches >= 5);
         let seen = counters.read().unwrap();
+        end.send(()).unwrap();
         thread.join().unwrap();
         assert!(counters.read().unwrap().voluntary_switches >= seen.voluntary_switches);
-    }
-
-    #[test]
-    fn a_process_that_is_gone_is_an_error() {
-        let mut child = Child::spawn(Spawn::new("/bin/sh").arg("-c").arg("exit 0")).unwrap();
-        child.wait(None).unwrap();
-        assert!(ProcessCounters::open(child.pid()).is_err());
     }
 }

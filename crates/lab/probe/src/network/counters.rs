@@ -15,9 +15,6 @@ pub struct Ipv4Counters {
 
 impl Ipv4Counters {
     /// Those of the calling thread's network.
-    ///
-    /// # Errors
-    /// There is no `/proc`, or no IPv4 in this kernel.
     pub fn read() -> Result<Ipv4Counters> {
         let on = || "the counters of IPv4 in /proc/thread-self/net/snmp";
         let text = std::fs::read_to_string("/proc/thread-self/net/snmp").context("read", on)?;

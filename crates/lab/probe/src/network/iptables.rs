@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 
-use super::rule::{Verdict, padded};
+use super::{Verdict, padded};
 use causeway_os::{Context, Result};
 
 const GET_INFO: libc::c_int = 64;
@@ -78,7 +78,7 @@ fn table(name: &str, verdict: Verdict, counters: &mut [u8]) -> Vec<u8> {
     let policy = || entry(None, &standard(Verdict::Accept));
     let rule = entry(Some(name), &standard(verdict));
     let (before_output, policy_bytes) = (rule.len() + policy().len(), policy().len());
-    let list = [rule, policy(), policy(), entry(None, &unreachable())];
+    let list = [rule, policy(), policy(), entry(None, &target(ERROR_BYTES, "ERROR", b"ERROR"))];
     let (count, size) = (list.len(), list.iter().map(Vec::len).sum::<usize>());
     // Where a hook begins, and where its policy is.
     let mut begins = [0_usize; HOOKS];
@@ -138,35 +138,6 @@ fn target(size: usize, name: &str, data: &[u8]) -> Vec<u8> {
 
 /// The target without a name is a verdict: the negative of what the kernel's hooks return, less one.
 fn standard(verdict: Verdict) -> Vec<u8> {
-    let code: i32 = match verdict {
-        Verdict::Drop => -1,
-        Verdict::Accept => -2,
-    };
+    let code: i32 = if verdict == Verdict::Drop { -1 } else { -2 };
     target(STANDARD_BYTES, "", &code.to_ne_bytes())
-}
-
-fn unreachable() -> Vec<u8> {
-    target(ERROR_BYTES, "ERROR", b"ERROR")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_has_the_sizes_that_the_kernel_expects() {
-        let mut counters = [0; 3 * COUNTER_BYTES];
-        let bytes = table("far", Verdict::Drop, &mut counters);
-        let number = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk::<4>().unwrap()) as usize;
-        let standard = ENTRY_BYTES + STANDARD_BYTES;
-        assert_eq!(
-            (number(32), number(36), number(40)),
-            (0b1001, 4, 3 * standard + ENTRY_BYTES + ERROR_BYTES)
-        );
-        // PREROUTING begins with the rule and OUTPUT with its policy.
-        assert_eq!((number(44), number(44 + 4 * OUTPUT)), (0, 2 * standard));
-        assert_eq!((number(64), number(64 + 4 * OUTPUT)), (standard, 2 * standard));
-        assert_eq!(number(84), 3);
-        assert_eq!(bytes.len(), 96 + number(40));
-    }
 }

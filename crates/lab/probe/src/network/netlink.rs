@@ -16,9 +16,7 @@ use rustix::net::{
 
 use causeway_os::{Context, Result};
 
-/// It is a request.
 const REQUEST: u16 = 1;
-/// An answer is wanted.
 pub(super) const ACK: u16 = 4;
 /// Replaces what is there.
 pub(super) const REPLACE: u16 = 0x100;
@@ -37,14 +35,12 @@ const NESTED: u16 = 1 << 15;
 /// The kernel answers while it is asked. A socket on which nothing comes is a defect, which must not hang anything.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A request in the making.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
-    /// A request of this type with its fixed part.
     pub(super) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Message {
         let mut bytes = vec![0; HEADER_BYTES];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -60,7 +56,6 @@ impl Message {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// With an attribute.
     pub(super) fn with(mut self, kind: u16, value: &[u8]) -> Message {
         let length = u16::try_from(value.len() + 4).expect("attributes are short");
         self.bytes.extend(length.to_ne_bytes());
@@ -102,7 +97,6 @@ impl Message {
         u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) & ACK != 0
     }
 
-    /// Its bytes with the length and this sequence number.
     fn finished(&self, sequence: u32) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         let length = u32::try_from(bytes.len()).expect("messages are short");
@@ -112,10 +106,7 @@ impl Message {
     }
 }
 
-/// Sends the messages in one piece, and waits for the answer to each of those that want one. `op` and `on` are for the error.
-///
-/// # Errors
-/// The first that the kernel answers with, or nothing comes for 10 s.
+/// Sends the messages in one piece, and waits at most 10 s for the answer to each of those that want one. `op` and `on` are for the error.
 pub(super) fn request(
     protocol: Option<Protocol>,
     messages: &[Message],
@@ -180,18 +171,19 @@ mod tests {
             .with_nested(18, &[], |inside| inside.with(1, b"abcde"));
         assert!(message.wants_answer() && !Message::new(16, CREATE, &[]).wants_answer());
         let bytes = message.finished(9);
-        let mut expected = Vec::new();
-        expected.extend(44_u32.to_ne_bytes());
-        expected.extend(16_u16.to_ne_bytes());
-        expected.extend((ACK | REQUEST).to_ne_bytes());
-        expected.extend(9_u32.to_ne_bytes());
-        expected.extend([0, 0, 0, 0, 7, 7, 0, 0]);
-        expected.extend([8_u16, 3].map(u16::to_ne_bytes).concat());
-        expected.extend(b"eth\0");
-        expected.extend([16_u16, 18 | NESTED].map(u16::to_ne_bytes).concat());
-        expected.extend([9_u16, 1].map(u16::to_ne_bytes).concat());
-        expected.extend(b"abcde\0\0\0");
-        assert_eq!(bytes, expected);
+        let expected = [
+            &44_u32.to_ne_bytes()[..],
+            &16_u16.to_ne_bytes(),
+            &(ACK | REQUEST).to_ne_bytes(),
+            &9_u32.to_ne_bytes(),
+            &[0, 0, 0, 0, 7, 7, 0, 0],
+            &[8_u16, 3].map(u16::to_ne_bytes).concat(),
+            b"eth\0",
+            &[16_u16, 18 | NESTED].map(u16::to_ne_bytes).concat(),
+            &[9_u16, 1].map(u16::to_ne_bytes).concat(),
+            b"abcde\0\0\0",
+        ];
+        assert_eq!(bytes, expected.concat());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use rustix::net::netlink::NETFILTER;
 
 use super::netlink::{ACK, APPEND, CREATE, Message, request};
-use super::rule::{Verdict, padded};
+use super::{Verdict, padded};
 use causeway_os::Result;
 
 const BATCH_BEGIN: u16 = 16;
@@ -54,6 +54,7 @@ const TABLE: &str = "weighbridge";
 const CHAIN: &str = "prerouting";
 
 pub(super) fn set_rule(name: &str, verdict: Verdict) -> Result<()> {
+    let code = if verdict == Verdict::Drop { 0 } else { 1 };
     let table = message(NEW_TABLE, ACK | CREATE).with_text(TABLE_NAME, TABLE);
     let chain = message(NEW_CHAIN, ACK | CREATE)
         .with_text(CHAIN_TABLE, TABLE)
@@ -70,26 +71,14 @@ pub(super) fn set_rule(name: &str, verdict: Verdict) -> Result<()> {
             let list = equal(list, TRANSPORT, &[libc::IPPROTO_UDP as u8]);
             let list = expression(list, "counter", |data| data);
             expression(list, "immediate", |data| {
-                data.with_be32(IMMEDIATE_REGISTER, REGISTER_VERDICT).with_nested(
-                    IMMEDIATE_DATA,
-                    &[],
-                    |data| {
-                        data.with_nested(DATA_VERDICT, &[], |data| {
-                            data.with_be32(VERDICT_CODE, code(verdict))
-                        })
-                    },
-                )
+                let data = data.with_be32(IMMEDIATE_REGISTER, REGISTER_VERDICT);
+                data.with_nested(IMMEDIATE_DATA, &[], |data| {
+                    data.with_nested(DATA_VERDICT, &[], |data| data.with_be32(VERDICT_CODE, code))
+                })
             })
         });
     let batch = [batch(BATCH_BEGIN), table, chain, rule, batch(BATCH_END)];
     request(Some(NETFILTER), &batch, "set", || format!("a rule of nftables for the interface {name}"))
-}
-
-fn code(verdict: Verdict) -> u32 {
-    match verdict {
-        Verdict::Drop => 0,
-        Verdict::Accept => 1,
-    }
 }
 
 /// With `struct nfgenmsg`: family, version, resource.
@@ -113,10 +102,7 @@ fn equal(list: Message, key: u32, value: &[u8]) -> Message {
     let list =
         expression(list, "meta", |data| data.with_be32(META_KEY, key).with_be32(META_REGISTER, REGISTER_1));
     expression(list, "cmp", |data| {
-        data.with_be32(COMPARED_REGISTER, REGISTER_1).with_be32(COMPARISON, EQUAL).with_nested(
-            COMPARED_DATA,
-            &[],
-            |data| data.with(DATA_VALUE, value),
-        )
+        let data = data.with_be32(COMPARED_REGISTER, REGISTER_1).with_be32(COMPARISON, EQUAL);
+        data.with_nested(COMPARED_DATA, &[], |data| data.with(DATA_VALUE, value))
     })
 }

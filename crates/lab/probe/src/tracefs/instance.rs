@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
@@ -15,7 +15,6 @@ use causeway_os::{Context, Error, Result};
 
 const PREFIX: &str = "weighbridge-";
 
-/// Distinguishes the instances of one process.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A trace buffer with a clock, events and CPUs of its own. Dropped, it is removed.
@@ -67,37 +66,21 @@ impl Instance {
     }
 
     /// Says which clock stamps the records; `mono` is CLOCK_MONOTONIC in nanoseconds. What was recorded is lost.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a clock that the kernel does not have.
     pub fn set_clock(&self, clock: &str) -> Result<()> {
         write(self.root()?, "trace_clock", clock)
     }
 
     /// Gives a CPU a buffer of this size.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; `ENOENT` for a CPU that does not exist.
     pub fn set_buffer_kib(&self, cpu: u32, kib: u32) -> Result<()> {
         write(self.root()?, &format!("per_cpu/cpu{cpu}/buffer_size_kb"), &kib.to_string())
     }
 
     /// Records on these CPUs only.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for CPUs that do not exist.
     pub fn set_cpus(&self, cpus: &[u32]) -> Result<()> {
         write(self.root()?, "tracing_cpumask", &mask(cpus))
     }
 
     /// Has the event `name`, written `group/event`, recorded.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` where the kernel has no such event.
     pub fn enable(&self, name: &str) -> Result<()> {
         write(self.root()?, &format!("events/{name}/enable"), "1")
     }
@@ -114,10 +97,6 @@ impl Instance {
 
     /// Records of `cpu` so far that found no place, because an interrupt was nested too deeply. Those that newer ones have overwritten are told
     /// by the pages.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` for a CPU that does not exist.
     pub fn dropped(&self, cpu: u32) -> Result<u64> {
         Ok(dropped_in(&read(self.root()?, &format!("per_cpu/cpu{cpu}/stats"))?))
     }
@@ -128,10 +107,6 @@ impl Instance {
     }
 
     /// Takes what `cpu` has recorded out of its buffer: its pages in order, in the kernel's binary form. After [`Instance::stop`].
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` for a CPU that does not exist.
     pub fn take_pages(&self, cpu: u32) -> Result<Vec<Vec<u8>>> {
         let path = format!("per_cpu/cpu{cpu}/trace_pipe_raw");
         let on = || format!("tracefs file {path}");
@@ -166,7 +141,6 @@ impl Drop for Instance {
     }
 }
 
-/// The folder of all instances.
 fn folder(tracefs: &Tracefs) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(tracefs.directory(), "instances", flags, Mode::empty())
@@ -179,18 +153,16 @@ pub(super) fn names(tracefs: &Tracefs) -> Result<Vec<String>> {
 }
 
 fn names_in(instances: &OwnedFd) -> Result<Vec<String>> {
-    let mut buffer = Vec::with_capacity(8192);
-    let mut entries = RawDir::new(instances, buffer.spare_capacity_mut());
+    let on = || "the folder of trace instances";
     let mut names = Vec::new();
-    while let Some(entry) = entries.next() {
-        let entry = entry.context("read", || "the folder of trace instances")?;
+    for entry in Dir::read_from(instances).context("read", on)? {
+        let entry = entry.context("read", on)?;
         let name = entry.file_name().to_str().ok().filter(|name| !name.starts_with('.'));
         names.extend(name.map(str::to_owned));
     }
     Ok(names)
 }
 
-/// Is it of a process that no longer exists?
 fn is_stale(name: &str) -> bool {
     let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
     pid.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
@@ -212,8 +184,6 @@ fn dropped_in(stats: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_testkit::{Running, eventually, rerun};
-    use std::process::Stdio;
 
     fn tracefs() -> Option<Tracefs> {
         Tracefs::open().map_err(|error| eprintln!("skipped: {error}")).ok()
@@ -225,86 +195,43 @@ mod tests {
 
     #[test]
     fn cpus_are_a_mask_of_words() {
-        assert_eq!(mask(&[0, 1]), "00000003");
-        assert_eq!(mask(&[33, 0]), "00000002,00000001");
-        assert_eq!(mask(&[64]), "00000001,00000000,00000000");
+        for (cpus, text) in [
+            (&[0, 1][..], "00000003"),
+            (&[33, 0], "00000002,00000001"),
+            (&[64], "00000001,00000000,00000000"),
+        ] {
+            assert_eq!(mask(cpus), text);
+        }
     }
 
     #[test]
     fn dropped_records_are_read_from_the_statistics_of_a_buffer() {
-        let stats =
-            "entries: 7\noverrun: 12\ncommit overrun: 1\nbytes: 3\ndropped events: 5\nread events: 2\n";
+        let stats = "entries: 7\noverrun: 12\ncommit overrun: 1\ndropped events: 5\nread events: 2\n";
         assert_eq!((dropped_in(stats), dropped_in("")), (5, 0));
     }
 
     #[test]
-    fn names_of_processes_that_live_and_of_others_are_kept() {
-        assert!(!is_stale(&format!("{PREFIX}{}-0", std::process::id())));
-        assert!(!is_stale("somebody"));
-        assert!(!is_stale("weighbridge-x-0"));
-        assert!(is_stale(&format!("{PREFIX}{}-0", i32::MAX)));
+    fn only_names_of_processes_that_are_gone_are_stale() {
+        for (name, stale) in [
+            (format!("{PREFIX}{}-0", std::process::id()), false),
+            ("somebody".into(), false),
+            (format!("{PREFIX}x-0"), false),
+            (format!("{PREFIX}{}-0", i32::MAX), true),
+        ] {
+            assert_eq!(is_stale(&name), stale, "{name}");
+        }
     }
 
     #[test]
-    fn an_instance_records_and_is_gone_afterwards() {
-        let Some(tracefs) = tracefs() else { return };
-        let instance = tracefs.instance().unwrap();
-        let name = instance.name().to_owned();
-        assert!(exists(&tracefs, &name));
-        instance.set_clock("mono").unwrap();
-        instance.set_buffer_kib(0, 256).unwrap();
-        instance.enable("sched/sched_switch").unwrap();
-        assert_eq!(instance.enable("sched/no_such_event").unwrap_err().raw_os_error(), Some(libc::ENOENT));
-        let before = causeway_os::clock::monotonic_ns();
-        instance.start().unwrap();
-        for _ in 0..20 {
-            thread::sleep(Duration::from_micros(100));
-        }
-        instance.stop().unwrap();
-        let after = causeway_os::clock::monotonic_ns();
-        let cpus: Vec<u32> = causeway_os::sched::allowed_cpus().unwrap();
-        let pages: Vec<Vec<u8>> = cpus.iter().flat_map(|cpu| instance.take_pages(*cpu).unwrap()).collect();
-        assert!(!pages.is_empty());
-        // The first word of a page is the time of its first record: that of CLOCK_MONOTONIC.
-        for page in &pages {
-            let time = u64::from_ne_bytes(page[..8].try_into().unwrap());
-            assert!((before..=after).contains(&time), "{before} ≤ {time} ≤ {after}");
-        }
-        for cpu in cpus {
-            assert_eq!(instance.dropped(cpu).unwrap(), 0);
-        }
-        drop(instance);
-        assert!(!exists(&tracefs, &name));
-    }
-
-    #[test]
-    fn instances_of_killed_processes_are_removed_at_the_next_start() {
+    fn an_instance_is_there_until_it_is_dropped_and_one_of_a_killed_process_until_the_next_start() {
         let Some(tracefs) = tracefs() else { return };
         let stale = format!("{PREFIX}{}-0", i32::MAX);
         mkdirat(tracefs.directory(), format!("instances/{stale}"), Mode::RWXU).unwrap();
-        let _instance = tracefs.instance().unwrap();
-        assert!(!exists(&tracefs, &stale));
-    }
-
-    /// The child makes an instance and is killed; its guard removes the instance.
-    #[test]
-    fn an_instance_of_a_killed_process_is_removed_without_another_start() {
-        const CHILD: &str = "WEIGHBRIDGE_TRACEFS_CHILD";
-        let Some(tracefs) = tracefs() else { return };
-        if std::env::var_os(CHILD).is_some() {
-            let instance = tracefs.instance().unwrap();
-            eprintln!("made {}", instance.name());
-            thread::sleep(Duration::from_secs(3600));
-        }
-        let mut command =
-            rerun(module_path!(), "an_instance_of_a_killed_process_is_removed_without_another_start");
-        let mut child = Running::start(command.env(CHILD, "1").stderr(Stdio::piped()).stdout(Stdio::null()));
-        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.0.stderr.take().unwrap()));
-        let name =
-            lines.map_while(|line| line.ok()).find_map(|line| Some(line.split_once("made ")?.1.to_owned()));
-        let name = name.expect("the child says the name of its instance");
-        assert!(exists(&tracefs, &name));
-        child.kill();
-        eventually("the instance is removed", || !exists(&tracefs, &name));
+        let instance = tracefs.instance().unwrap();
+        let name = instance.name().to_owned();
+        assert!(!exists(&tracefs, &stale) && exists(&tracefs, &name));
+        assert_eq!(instance.enable("sched/no_such_event").unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        drop(instance);
+        assert!(!exists(&tracefs, &name));
     }
 }

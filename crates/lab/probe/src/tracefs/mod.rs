@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-use causeway_os::{Error, Result};
+use causeway_os::{Context, Error, Result};
+
+use crate::namespace::mount_nowhere;
 
 pub use instance::Instance;
 
@@ -44,11 +45,7 @@ pub struct Event {
 }
 
 impl Tracefs {
-    /// Finds tracefs where it is mounted, or else mounts it for this value alone.
-    ///
-    /// # Errors
-    ///
-    /// Where this process may not use it, or the kernel has none. The text names the right or the setting that would allow it.
+    /// Finds tracefs where it is mounted, or else mounts it for this value alone. An error names the right or the setting that would allow it.
     pub fn open() -> Result<Tracefs> {
         let mut refused = None;
         for place in mounted() {
@@ -57,38 +54,27 @@ impl Tracefs {
                 Err(error) => refused = Some(refusal(place.display().to_string(), error)),
             }
         }
-        match mount() {
+        match mount_nowhere("tracefs", None) {
             Ok(root) if may_write(root.as_fd()) => Ok(Tracefs { root }),
             Ok(_) => Err(refusal("tracefs", Errno::ACCESS)),
             Err(error) => Err(refused.unwrap_or_else(|| refusal("tracefs", error))),
         }
     }
 
-    /// The event `name`, written `group/event`, such as `sched/sched_switch`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` where the kernel has no such event, `EACCES` where this process may not read it.
+    /// The event `name`, written `group/event`, such as `sched/sched_switch`; `ENOENT` where the kernel has none of it.
     pub fn event(&self, name: &str) -> Result<Event> {
         let read = |file: &str| read(self.root.as_fd(), &format!("events/{name}/{file}"));
         let number = read("id")?;
         let id = number.trim().parse().map_err(|_| {
-            let text = format!("{:?} is no number", number.trim());
-            Error::new(
-                "read",
-                format!("the id of event {name}"),
-                io::Error::new(io::ErrorKind::InvalidData, text),
-            )
+            let why = format!("{:?} is no number", number.trim());
+            let why = io::Error::new(io::ErrorKind::InvalidData, why);
+            Error::new("read", format!("the id of event {name}"), why)
         })?;
         Ok(Event { id, format: read("format")? })
     }
 
     /// Makes a trace buffer of our own, `instances/weighbridge-PID-N`, in which nothing is recorded yet. Instances of processes that were killed are
     /// removed first. A child process stays behind until the instance is removed, and removes it if this process is killed.
-    ///
-    /// # Errors
-    ///
-    /// That of the kernel: `EACCES` without the right to write, `ENOMEM`.
     pub fn instance(&self) -> Result<Instance> {
         Instance::make(self)
     }
@@ -136,7 +122,6 @@ fn open_directory(place: &Path) -> std::result::Result<OwnedFd, Errno> {
     if may_write(root.as_fd()) { Ok(root) } else { Err(Errno::ACCESS) }
 }
 
-/// May this process make an instance?
 fn may_write(root: BorrowedFd<'_>) -> bool {
     let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
     rustix::fs::accessat(root, "instances", access, rustix::fs::AtFlags::empty()).is_ok()
@@ -144,17 +129,6 @@ fn may_write(root: BorrowedFd<'_>) -> bool {
             .is_ok()
 }
 
-/// Mounts tracefs at no place of the directory tree.
-fn mount() -> std::result::Result<OwnedFd, Errno> {
-    let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC
-        | MountAttrFlags::MOUNT_ATTR_NOSUID;
-    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-}
-
-/// What the kernel said, and what would allow it.
 fn refusal(on: impl Into<String>, error: Errno) -> Error {
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     let source = io::Error::from(error);
@@ -178,24 +152,21 @@ fn remedy(error: Errno, lockdown: &str) -> &'static str {
     }
 }
 
-/// The text of a file below `directory`.
 fn read(directory: BorrowedFd<'_>, path: &str) -> Result<String> {
     let on = || format!("tracefs file {path}");
-    let file = openat(directory, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| Error::new("open", on(), error))?;
-    // Some of these files, such as events/header_page, give only as much as the first read asks for.
+    let file =
+        openat(directory, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).context("open", on)?;
     let mut text = String::with_capacity(LARGEST_FILE_BYTES);
-    fs::File::from(file).read_to_string(&mut text).map_err(|error| Error::new("read", on(), error))?;
+    fs::File::from(file).read_to_string(&mut text).context("read", on)?;
     Ok(text)
 }
 
 /// Writes `text` into a file below `directory`, in one system call.
 fn write(directory: BorrowedFd<'_>, path: &str, text: &str) -> Result<()> {
-    let on = || format!("{text:?} into tracefs file {path}");
     openat(directory, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
         .and_then(|file| rustix::io::retry_on_intr(|| rustix::io::write(&file, text.as_bytes())))
-        .map_err(|error| Error::new("write", on(), error))
         .map(drop)
+        .context("write", || format!("{text:?} into tracefs file {path}"))
 }
 
 #[cfg(test)]
@@ -220,16 +191,5 @@ mod tests {
         let error = refusal("tracefs", Errno::PERM);
         assert_eq!(error.os().kind(), io::ErrorKind::PermissionDenied);
         assert!(error.to_string().starts_with("cannot use tracefs: "), "{error}");
-    }
-
-    #[test]
-    fn an_event_has_its_number_in_its_format() {
-        let tracefs = match Tracefs::open() {
-            Ok(tracefs) => tracefs,
-            Err(error) => return eprintln!("skipped: {error}"),
-        };
-        let event = tracefs.event("sched/sched_switch").unwrap();
-        assert!(event.format.contains(&format!("ID: {}\n", event.id)), "{}", event.format);
-        assert_eq!(tracefs.event("sched/no_such_event").unwrap_err().raw_os_error(), Some(libc::ENOENT));
     }
 }

@@ -55,12 +55,13 @@ pub struct Entry<'a> {
 pub fn log_ratio_to_hub(slices: &Slices) -> Option<f64> {
     let of = |series: &SliceSeries, party| -> Vec<Slice> {
         let each = series.start_ns.iter().zip(&series.elapsed_ns).zip(&series.ops);
-        let with_work = each.filter(|(_, ops)| **ops > 0);
-        let slice = |((start_ns, elapsed_ns), ops): ((&u64, &u64), &u64)| (*start_ns, *elapsed_ns, *ops);
-        with_work
-            .map(slice)
-            .map(|(start_ns, elapsed_ns, ops)| Slice { start_ns, elapsed_ns, ops, party })
-            .collect()
+        let slice = |((&start_ns, &elapsed_ns), &ops): ((&u64, &u64), &u64)| Slice {
+            start_ns,
+            elapsed_ns,
+            ops,
+            party,
+        };
+        each.map(slice).filter(|slice| slice.ops > 0).collect()
     };
     let mut all = of(&slices.of_case, Party::Case(0));
     all.extend(of(&slices.of_hub, Party::Hub));
@@ -233,7 +234,6 @@ impl<'a> Costs<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Noise, PerOp};
 
     /// Twelve runs around a level, with a scatter of ± 2.75 % of their own.
     fn runs(id: &CaseId, level: f64, own: usize) -> Vec<Run> {
@@ -242,18 +242,7 @@ mod tests {
             run: round,
             round,
             value: level * (1.0 + (((round as usize * 5 + own * 7) % 12) as f64 - 5.5) * 0.005),
-            samples: Vec::new(),
-            ops_per_sample: 1,
-            per_op: PerOp::default(),
-            roles: Vec::new(),
-            series: BTreeMap::new(),
-            latencies: None,
-            slices: None,
-            warm_up: None,
-            noise: Noise::default(),
-            startup_ms: 1.0,
-            elapsed_ms: 1.0,
-            flags: Vec::new(),
+            ..Run::default()
         };
         (0..12).map(run).collect()
     }

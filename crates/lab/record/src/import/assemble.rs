@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::{
-    self as record, ALTERNATIVE_TO, CaseId, Distribution, End, Header, Latencies, Line, Machine, Noise,
-    PerOp, Regime, SCHEMA, Skipped, Summary, Tool,
+    self as record, ALTERNATIVE_TO, CaseId, Distribution, End, Header, Latencies, Line, Machine, PerOp,
+    Regime, SCHEMA, Skipped, Summary, Tool,
 };
 use weighbridge_stats::{median, run_value, summarise};
 
@@ -232,16 +232,17 @@ fn difference(here: &Machine, there: &Machine) -> Option<(String, String)> {
 
 /// With what the other one tells besides.
 fn completed(mut known: Machine, other: &Machine) -> Machine {
-    let fill = |text: &mut String, from: &String| {
+    for (text, from) in [
+        (&mut known.hostname, &other.hostname),
+        (&mut known.cpu_model, &other.cpu_model),
+        (&mut known.kernel, &other.kernel),
+        (&mut known.kernel_build, &other.kernel_build),
+        (&mut known.arch, &other.arch),
+    ] {
         if text.is_empty() {
             text.clone_from(from);
         }
-    };
-    fill(&mut known.hostname, &other.hostname);
-    fill(&mut known.cpu_model, &other.cpu_model);
-    fill(&mut known.kernel, &other.kernel);
-    fill(&mut known.kernel_build, &other.kernel_build);
-    fill(&mut known.arch, &other.arch);
+    }
     if known.caches.is_empty() {
         known.caches.clone_from(&other.caches);
     }
@@ -249,14 +250,11 @@ fn completed(mut known: Machine, other: &Machine) -> Machine {
 }
 
 fn case_line(id: &CaseId, case: &Case) -> record::Case {
+    let notes = (!case.notes.is_empty()).then(|| case.notes.join("; "));
+    let told =
+        [("name", Some(case.name.clone())), (ALTERNATIVE_TO, case.alternative_to.clone()), ("note", notes)];
     let mut facts = case.facts.clone();
-    facts.insert("name".into(), case.name.clone());
-    if let Some(what) = &case.alternative_to {
-        facts.insert(ALTERNATIVE_TO.into(), what.clone());
-    }
-    if !case.notes.is_empty() {
-        facts.insert("note".into(), case.notes.join("; "));
-    }
+    facts.extend(told.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))));
     record::Case {
         case: id.clone(),
         pattern: id.pattern.clone(),
@@ -264,13 +262,11 @@ fn case_line(id: &CaseId, case: &Case) -> record::Case {
         payload_bytes: id.payload_bytes,
         placement: id.placement.clone(),
         resolved_placement: UNKNOWN.into(),
-        cpus: vec![],
-        roles: vec![],
-        axes: BTreeMap::new(),
         unit: case.unit.clone(),
         higher_is_better: case.higher_is_better(),
         measured_alone: Some("measured by another tool, without a hub".into()),
         facts,
+        ..record::Case::default()
     }
 }
 
@@ -283,15 +279,9 @@ fn run_line(id: &CaseId, run: u32, round: u32, of: &Run) -> record::Run {
         samples: of.samples.clone(),
         ops_per_sample: of.ops_per_sample,
         per_op: PerOp { cpu_ns: of.cpu_ns.unwrap_or(0.0), ..PerOp::default() },
-        roles: vec![],
-        series: BTreeMap::new(),
         latencies: of.latencies.clone(),
-        slices: None,
-        warm_up: None,
-        noise: Noise::default(),
-        startup_ms: 0.0,
-        elapsed_ms: 0.0,
         flags: of.anomaly.iter().map(|anomaly| format!("anomaly: {anomaly}")).collect(),
+        ..record::Run::default()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use crate::{Distribution, Latencies, Machine};
+use crate::{Distribution, Latencies, Machine, Percentile};
 
 /// A file of another tool.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +99,25 @@ impl Run {
     pub fn of(value: f64) -> Run {
         Run { samples: vec![value], ..Run::default() }
     }
+}
+
+/// As few observations beyond a percentile say nothing.
+const LEAST_BEYOND: f64 = 10.0;
+
+/// The percentiles in the upper half that a tool tells (in percent, with nanoseconds) and that rest on enough observations.
+pub fn told_percentiles(
+    told: impl Iterator<Item = (f64, f64)>,
+    observations: u64,
+    max_ns: u64,
+) -> Option<Distribution> {
+    let percentile = |(percent, ns): (f64, f64)| {
+        let p = percent / 100.0;
+        let is_known = p >= 0.5 && (1.0 - p) * observations as f64 >= LEAST_BEYOND;
+        is_known.then_some(Percentile { p, ns, ci95: None, pooled: true })
+    };
+    let mut percentiles: Vec<Percentile> = told.filter_map(percentile).collect();
+    percentiles.sort_by(|a, b| a.p.total_cmp(&b.p));
+    (!percentiles.is_empty()).then_some(Distribution { percentiles, observations, max_ns })
 }
 
 /// Why a file, or a line of it, could not be used.

@@ -15,5 +15,6 @@ mod text;
 mod units;
 
 pub use assemble::{About, Import};
+use foreign::told_percentiles;
 pub use foreign::{Case, Foreign, Input, Problem, Run};
 pub use format::{FORMATS, Format, read};

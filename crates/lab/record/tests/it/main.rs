@@ -1,3 +1,4 @@
-//! The output of other tools as lines of a record.
+//! What a record is, and the output of other tools as lines of one.
 
+mod fields;
 mod import;

@@ -11,7 +11,7 @@ use plotly::layout::{Annotation, Axis, BarMode, HoverMode, Margin, Shape, ShapeL
 use plotly::{Layout, Plot, Scatter, Trace};
 
 use crate::axis::plain_axis;
-use crate::chart::{Bar, Chart, Drawing, Line, MOST_STRIPS, Piece, Point, Strip};
+use crate::chart::{Bar, Chart, Drawing, Line, MOST_STRIPS, Piece, Strip};
 use crate::html::columns::columns;
 use crate::html::escape::{escaped, in_chart, in_script};
 use crate::html::flame::flame;
@@ -51,22 +51,10 @@ pub fn drawn(chart: &Chart) -> String {
 
 /// Lines over payload size.
 fn lines(title: &str, x: Axis, y: Axis, lines: &[Line]) -> String {
-    let mut traces: Vec<Box<dyn Trace>> = Vec::new();
-    for line in lines {
-        traces.extend(band(line));
-    }
-    for line in lines {
-        traces.push(stroke(line));
-    }
+    let traces: Vec<Box<dyn Trace>> = lines.iter().filter_map(band).chain(lines.iter().map(stroke)).collect();
     let longest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
-    let layout = layout(x, y).show_legend(true);
-    let names = lines.len();
-    figure(
-        title,
-        &format!("data-kind=\"lines\" data-names=\"{names}\" data-longest=\"{longest}\""),
-        &traces,
-        &layout,
-    )
+    let data = format!("data-kind=\"lines\" data-names=\"{}\" data-longest=\"{longest}\"", lines.len());
+    figure(title, &data, &traces, &layout(x, y).show_legend(true))
 }
 
 /// One dot per mechanism with its interval, names down the side.
@@ -91,10 +79,7 @@ fn bars(title: &str, values: Axis, bars: &[Bar]) -> String {
                 bar.pieces.iter().filter(|piece| piece.name == *kind).map(move |piece| (bar, piece))
             })
         };
-        let hover = |(bar, piece): (&Bar, &Piece)| {
-            let lines: Vec<String> = piece.hover.iter().map(|line| in_chart(line)).collect();
-            format!("<b>{}</b><br>{}", in_chart(&bar.name), lines.join("<br>"))
-        };
+        let hover = |(bar, piece): (&Bar, &Piece)| hover_text(&bar.name, &piece.hover);
         plotly::Bar::new(
             pieces().map(|(_, piece)| piece.value).collect(),
             pieces().map(|(bar, _)| in_chart(&bar.name)).collect::<Vec<String>>(),
@@ -125,13 +110,9 @@ fn range(strip: &Strip) -> Vec<f64> {
 /// changes. Strips above [`MOST_STRIPS`] are left out.
 fn strips(title: &str, strips: &[Strip], change: Option<usize>) -> String {
     let count = strips.len().min(MOST_STRIPS);
-    let mut layout = Layout::new()
-        .show_legend(false)
-        .hover_mode(HoverMode::Closest)
-        .margin(Margin::new().top(40).right(16).bottom(56).left(64))
-        .paper_background_color("rgba(0,0,0,0)")
-        .plot_background_color("rgba(0,0,0,0)")
-        .x_axis(plain_axis("sample").anchor(axis_name(count - 1)));
+    let margin = Margin::new().top(40).right(16).bottom(56).left(64);
+    let samples = plain_axis("sample").anchor(axis_name(count - 1));
+    let mut layout = layout(samples, Axis::new()).show_legend(false).margin(margin);
     let mut traces: Vec<Box<dyn Trace>> = Vec::new();
     let mut labels = Vec::new();
     let mut marks = Vec::new();
@@ -224,7 +205,7 @@ fn stroke(line: &Line) -> Box<dyn Trace> {
         line.points.iter().map(|point| point.y).collect(),
     )
     .name(in_chart(&line.name))
-    .legend_group(group(line))
+    .legend_group(in_chart(&line.name))
     .mode(Mode::LinesMarkers)
     .visible(visible(line))
     .line(Stroke::new().color(line.look.color(1.0)).dash(line.look.dash()).width(1.75))
@@ -254,7 +235,7 @@ fn band(line: &Line) -> Option<Box<dyn Trace>> {
     (!x.is_empty()).then(|| {
         let trace = Scatter::new(x, y)
             .name(in_chart(&line.name))
-            .legend_group(group(line))
+            .legend_group(in_chart(&line.name))
             .show_legend(false)
             .mode(Mode::Lines)
             .visible(visible(line))
@@ -286,15 +267,12 @@ fn dot(line: &Line) -> Box<dyn Trace> {
 }
 
 fn hover(line: &Line) -> Vec<String> {
-    let text = |point: &Point| {
-        let lines: Vec<String> = point.hover.iter().map(|line| in_chart(line)).collect();
-        format!("<b>{}</b><br>{}", in_chart(&line.name), lines.join("<br>"))
-    };
-    line.points.iter().map(text).collect()
+    line.points.iter().map(|point| hover_text(&line.name, &point.hover)).collect()
 }
 
-fn group(line: &Line) -> String {
-    in_chart(&line.name)
+fn hover_text(name: &str, lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| in_chart(line)).collect();
+    format!("<b>{}</b><br>{}", in_chart(name), lines.join("<br>"))
 }
 
 fn visible(line: &Line) -> Visible {

@@ -3,6 +3,7 @@
 use weighbridge_record::{Picture, PictureArrow, PictureSpan};
 
 use super::svg::{Anchor, Area, Svg, shortened};
+use crate::look::Look;
 
 /// Sizes in the units of the drawing, which are pixels at its full width.
 const WIDTH: f64 = 1100.0;
@@ -20,9 +21,6 @@ const CHARACTER: f64 = 6.2;
 const MOST_TICKS: f64 = 10.0;
 /// Names that a label has room for.
 const MOST_LABEL: usize = 18;
-
-/// Colors of roles, which people with any kind of color vision can tell apart (Okabe and Ito).
-const ROLES: [&str; 7] = ["#0082c8", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"];
 
 const GRID: &str = "class=\"grid\"";
 const DIM: &str = "class=\"dim\"";
@@ -101,8 +99,7 @@ fn bar(svg: &mut Svg, scale: &Scale, top: f64, span: &PictureSpan) {
     let [x, to] = span.between_ns.map(|ns| scale.x(ns));
     let (offset, height) = place(&span.what);
     let paint = match (span.what.as_str(), span.role) {
-        ("run" | "write", Some(role)) => format!("fill=\"{}\"", ROLES[role as usize % ROLES.len()]),
-        ("run" | "write", None) => "class=\"other\"".into(),
+        ("run" | "write", Some(role)) => format!("fill=\"{}\"", Look::nth(role as usize).hex()),
         (what @ ("idle" | "halted" | "ready" | "wait" | "interrupt" | "lost"), _) => {
             format!("class=\"{what}\"")
         }
@@ -170,17 +167,14 @@ fn legend(svg: &mut Svg, y: f64) {
     }
 }
 
+/// A name with a time of three digits.
 fn with_length(name: &str, between_ns: [u64; 2]) -> String {
-    format!("{name} ({})", spoken(between_ns[1].saturating_sub(between_ns[0])))
-}
-
-/// A time with three digits.
-fn spoken(ns: u64) -> String {
-    match ns {
-        0..1000 => format!("{ns} ns"),
-        1000..1_000_000 => format!("{:.2} µs", ns as f64 / 1e3),
-        _ => format!("{:.2} ms", ns as f64 / 1e6),
-    }
+    let length = match between_ns[1].saturating_sub(between_ns[0]) {
+        ns @ 0..1000 => format!("{ns} ns"),
+        ns @ 1000..1_000_000 => format!("{:.2} µs", ns as f64 / 1e3),
+        ns => format!("{:.2} ms", ns as f64 / 1e6),
+    };
+    format!("{name} ({length})")
 }
 
 #[cfg(test)]
@@ -195,6 +189,25 @@ mod tests {
         assert_eq!(tick_ns(41_000.0), 5000);
         assert_eq!(tick_ns(0.0), 1);
         assert_eq!(time(12_500, 2_500), "12.5 µs");
+    }
+
+    /// Everything it needs is in it: a page may load nothing.
+    #[test]
+    fn a_picture_has_a_style_of_its_own_and_a_color_for_each_role_and_is_small() {
+        let span = |at: u64, role| PictureSpan {
+            between_ns: [at, at + 40],
+            what: "run".into(),
+            role: Some(role),
+            name: "runs".into(),
+        };
+        let spans = |role| (0..60).map(|at| span(at * 50, role)).collect();
+        let lanes =
+            (0..3).map(|role| PictureLane { lane: format!("role {role}"), spans: spans(role) }).collect();
+        let svg = timeline("three operations", &Picture { length_ns: 3000, lanes, arrows: Vec::new() });
+        assert!(svg.contains("<style>") && svg.len() < 60_000, "{} bytes", svg.len());
+        for color in ["#0082c8", "#d55e00", "#009e73"] {
+            assert!(svg.matches(&format!("<rect fill=\"{color}\"")).count() >= 60, "{color}");
+        }
     }
 
     #[test]

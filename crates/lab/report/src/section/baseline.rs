@@ -2,20 +2,22 @@
 
 use weighbridge_record::Ratio;
 
-use crate::document::{Block, Cell, Section, Table};
+use super::Context;
+use crate::document::{Block, Section, Table};
 use crate::model::{Report, Sourced};
 use crate::suite::free_ratios;
-use crate::units::{Scale, Series, count, significant, with_unit};
+use crate::units::{Scale, Series, count, range, significant, with_unit};
 use crate::words::plain;
 
 const HEADS: [&str; 6] = ["case", "here", "baseline", "times", "95 % interval", "pairs"];
 
-/// Nothing where nothing was compared with a baseline.
-pub fn section(report: &Report) -> Option<Section> {
-    let first = &free_ratios(report).next()?.what;
-    let (title, about) = match &first.baseline_record {
+/// None where nothing was compared with a baseline.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let report = cx.report;
+    let Some(first) = free_ratios(report).next() else { return Vec::new() };
+    let (title, about) = match &first.what.baseline_record {
         None => (
-            format!("Compared with {}", first.baseline),
+            format!("Compared with {}", first.what.baseline),
             "The column times is the figure of the case divided by that of the baseline: the median over pairs of runs of one round, which \
              are neighbors in time.",
         ),
@@ -27,7 +29,6 @@ pub fn section(report: &Report) -> Option<Section> {
              is the figure of the case divided by that of the baseline: the median of the quotients of all runs of both.",
         ),
     };
-    let mut blocks = vec![Block::Paragraph(about.into())];
     let mut figures: Vec<&str> = Vec::new();
     for ratio in free_ratios(report) {
         if !figures.contains(&ratio.what.figure.as_str()) {
@@ -36,8 +37,8 @@ pub fn section(report: &Report) -> Option<Section> {
     }
     // The multiples of the hub's cost first, also where the first case was measured alone.
     figures.sort_by_key(|figure| *figure != "to_hub");
-    blocks.extend(figures.into_iter().map(|figure| Block::Table(table(report, figure))));
-    Section::new("baseline", &title, blocks)
+    let tables = figures.into_iter().map(|figure| Block::Table(table(report, figure)));
+    Section::new("baseline", &title, [Block::Paragraph(about.into())].into_iter().chain(tables).collect())
 }
 
 /// One figure of all cases that have it.
@@ -75,7 +76,7 @@ fn table(report: &Report, figure: &str) -> Table {
         free_ratios(report).find(is_raw).map_or("–".into(), |raw| significant(raw.what.ratio))
     };
     let is_elsewhere = found.iter().any(|ratio| ratio.what.other_machine.is_some());
-    let row = |ratio: &&Sourced<Ratio>| -> Vec<Cell> {
+    let row = |ratio: &&Sourced<Ratio>| -> Vec<String> {
         let Ratio { case, here, there, ratio: times, ci95, pairs, other_machine, .. } = &ratio.what;
         let unit = report.case(ratio.source, case).and_then(|case| case.unit()).unwrap_or_default();
         let shown = |value: f64| match &scale {
@@ -83,17 +84,15 @@ fn table(report: &Report, figure: &str) -> Table {
             None if is_count || is_to_hub => count(value),
             None => with_unit(unit, value),
         };
-        let interval =
-            ci95.map_or("–".into(), |[low, high]| format!("{} to {}", significant(low), significant(high)));
+        let interval = ci95.map_or("–".into(), |ends| range(ends, significant));
         let pairs = if *pairs == 0 { "none".into() } else { pairs.to_string() };
         let mut cells =
             vec![case.to_string(), shown(*here), shown(*there), significant(*times), interval, pairs];
         cells.extend(is_to_hub.then(|| raw(ratio)));
         cells.extend(is_elsewhere.then(|| plain(other_machine.as_deref().unwrap_or("the same"))));
-        cells.into_iter().map(Cell::from).collect()
+        cells
     };
-    let mut heads: Vec<String> = HEADS.map(String::from).into();
-    heads.extend(is_to_hub.then(|| "times, of the figures".to_owned()));
-    heads.extend(is_elsewhere.then(|| "other machine".to_owned()));
-    Table::new(&title, heads, found.iter().map(row).collect())
+    let further = [(is_to_hub, "times, of the figures"), (is_elsewhere, "other machine")];
+    let further = further.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, head)| head);
+    Table::new(&title, HEADS.into_iter().chain(further), found.iter().map(row))
 }

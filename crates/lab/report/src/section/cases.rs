@@ -2,11 +2,12 @@
 
 use weighbridge_record::{StoppedBy, Summary};
 
+use super::Context;
 use crate::calls;
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::figure::{interval, marks};
 use crate::model::{Measured, Report};
-use crate::units::{Scale, count, significant, size, with_unit};
+use crate::units::{Scale, count, range, significant, size, with_unit};
 use crate::words::many;
 
 /// Heading, and whether it holds text.
@@ -33,22 +34,22 @@ const COLUMNS: [(&str, bool); 20] = [
     ("CPU/op", false),
 ];
 
-/// Nothing where no case has a figure.
-pub fn section(report: &Report) -> Option<Section> {
-    let cases = report.cases.iter().filter_map(|case| Some((case, case.summary.as_ref()?)));
-    let rows: Vec<Vec<Cell>> = cases.map(|(case, summary)| row(report, case, summary)).collect();
+const ABOUT: &str = "Sorting by the median keeps units apart. Spread is half the interquartile range as a share of the median; where it is larger \
+                     between runs than within them, more runs narrow the interval and longer runs do not. × hub is the cost of the case over the \
+                     cost of the hub in the same slices; the median is that multiple of the cost of the hub over the whole session. Best state is \
+                     what the best 5 % of slices reach. Slow share is the part of the time in a slow state of the machine.";
+
+/// None where no case has a figure.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let cases = cx.report.cases.iter().filter_map(|case| Some((case, case.summary.as_ref()?)));
+    let rows: Vec<Vec<Cell>> = cases.map(|(case, summary)| row(cx.report, case, summary)).collect();
     if rows.is_empty() {
-        return None;
+        return Vec::new();
     }
-    let about = "Sorting by the median keeps units apart. Spread is half the interquartile range as a share of the median; where it is larger \
-                 between runs than within them, more runs narrow the interval and longer runs do not. × hub is the cost of the case over the \
-                 cost of the hub in the same slices; the median is that multiple of the cost of the hub over the whole session. Best state is \
-                 what the best 5 % of slices reach. Slow share is the part of the time in a slow state of the machine.";
     let summary = many(rows.len(), "case");
-    let column = |(head, is_text): (&str, bool)| Column { head: head.into(), is_text, ..Column::default() };
-    let columns = COLUMNS.map(column).into();
-    let table = Table { title: String::new(), columns, rows, labels: 1, is_sortable: true };
-    let blocks = vec![Block::Paragraph(about.into()), Block::Table(table)];
+    let columns = COLUMNS.map(|(head, is_text)| Column { is_text, ..Column::number(head) }).into();
+    let table = Table { columns, rows, labels: 1, is_sortable: true, ..Table::default() };
+    let blocks = vec![Block::Paragraph(ABOUT.into()), Block::Table(table)];
     Section::new("cases", "All cases", vec![Block::Fold { summary, is_open: true, blocks }])
 }
 
@@ -63,9 +64,7 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
     let median = format!("{} {}", scale.show(summary.median), scale.name);
     let to_hub = summary.to_hub.as_ref();
     let times = to_hub.map_or(Cell::from(""), |to_hub| {
-        let interval = to_hub
-            .ci95
-            .map_or(String::new(), |[low, high]| format!(" ({} to {})", significant(low), significant(high)));
+        let interval = to_hub.ci95.map_or(String::new(), |ends| format!(" ({})", range(ends, significant)));
         number(to_hub.median, &format!("{}{interval}", significant(to_hub.median)))
     });
     let best = summary

@@ -2,77 +2,54 @@
 
 use weighbridge_record::Check;
 
-use crate::document::{Block, Cell, Column, Item, Section, Table};
-use crate::model::Report;
-use crate::units::{significant, with_unit};
+use super::Context;
+use crate::document::{Block, Item, Section, Table};
+use crate::units::{range, significant, with_unit};
+use crate::words::many;
 
 /// The outcome first, because a narrow terminal shows what has no room further down.
-const HEADS: [(&str, bool); 7] = [
-    ("check", true),
-    ("verdict", true),
-    ("ours/theirs", false),
-    ("95 % interval", false),
-    ("band", false),
-    ("theirs", false),
-    ("ours", false),
-];
+const HEADS: [&str; 7] = ["check", "verdict", "ours/theirs", "95 % interval", "band", "theirs", "ours"];
 
 /// Verdicts of checks that gave no figure because something is missing here.
 const NOT_TRIED: [&str; 2] = ["not here", "not installed"];
 
-/// Nothing where the record has no checks.
-pub fn section(report: &Report) -> Option<Section> {
-    let all: Vec<&Check> = report.checks.iter().map(|check| &check.what).collect();
-    let (missing, tried): (Vec<&Check>, Vec<&Check>) =
-        all.into_iter().partition(|check| NOT_TRIED.contains(&check.verdict.as_str()));
+/// None where the record has no checks.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let all = || cx.report.checks.iter().map(|check| &check.what);
+    let [here, installed] =
+        NOT_TRIED.map(|verdict| all().filter(|check| check.verdict == verdict).collect::<Vec<_>>());
+    let tried: Vec<&Check> = all().filter(|check| !NOT_TRIED.contains(&check.verdict.as_str())).collect();
     let mut blocks = Vec::new();
     if !tried.is_empty() {
-        let column =
-            |(head, is_text): (&str, bool)| Column { head: head.into(), is_text, ..Column::default() };
-        let columns = HEADS.map(column).into();
-        let rows = tried.iter().map(|check| row(check)).collect();
-        blocks.push(Block::Table(Table { columns, rows, labels: 1, ..Table::default() }));
-        blocks.push(Block::Paragraph(counted(&tried)));
-        blocks.push(Block::Heading("What was compared".into()));
-        blocks.push(Block::List(tried.iter().map(|check| described(check)).collect()));
+        let table = Table::new("", HEADS, tried.iter().map(|check| row(check))).with_texts([1]);
+        blocks.extend([Block::Table(table), Block::Paragraph(counted(&tried))]);
     }
-    let (here, installed): (Vec<&Check>, Vec<&Check>) =
-        missing.into_iter().partition(|check| check.verdict == NOT_TRIED[0]);
-    if !here.is_empty() {
-        let line = |check: &&Check| {
-            format!("{}: {}: {}", check.check, check.case, check.trouble.as_deref().unwrap_or_default())
-        };
-        blocks.push(Block::Heading("Not possible on this machine".into()));
-        blocks.push(Block::sentences(here.iter().map(line)));
-    }
-    if !installed.is_empty() {
-        blocks.push(Block::Heading("Not installed, with the Debian package that has it".into()));
-        let same = |a: &&Check, b: &&Check| a.tool == b.tool;
-        let line = |checks: &[&Check]| {
-            let names: Vec<&str> = checks.iter().map(|check| check.check.as_str()).collect();
-            format!("{}: {} ({})", checks[0].tool, checks[0].debian_package, names.join(", "))
-        };
-        blocks.push(Block::sentences(installed.chunk_by(same).map(line)));
-    }
+    blocks.extend(Block::headed("What was compared", tried.iter().map(|check| described(check)).collect()));
+    let missing = here.iter().map(|check| {
+        format!("{}: {}: {}", check.check, check.case, check.trouble.as_deref().unwrap_or_default()).into()
+    });
+    blocks.extend(Block::headed("Not possible on this machine", missing.collect()));
+    let package = |checks: &[&Check]| {
+        let names: Vec<&str> = checks.iter().map(|check| check.check.as_str()).collect();
+        format!("{}: {} ({})", checks[0].tool, checks[0].debian_package, names.join(", ")).into()
+    };
+    let packages = installed.chunk_by(|a, b| a.tool == b.tool).map(package).collect();
+    blocks.extend(Block::headed("Not installed, with the Debian package that has it", packages));
     Section::new("check", "Other tools and this one, measured in turn", blocks)
 }
 
-fn row(check: &Check) -> Vec<Cell> {
+fn row(check: &Check) -> [String; 7] {
     let none = || "–".to_owned();
     let figure = |value: Option<f64>| value.map_or_else(none, |value| with_unit(&check.unit, value));
-    let range = |[low, high]: [f64; 2]| format!("{} to {}", significant(low), significant(high));
-    let [low, high] = check.band;
     [
         check.check.clone(),
         check.verdict.clone(),
         check.ratio.map_or_else(none, significant),
-        check.ci95.map_or_else(none, range),
-        format!("{low} to {high}"),
+        check.ci95.map_or_else(none, |ends| range(ends, significant)),
+        range(check.band, |end| end.to_string()),
         figure(check.theirs),
         figure(check.ours),
     ]
-    .map(Cell::from)
-    .into()
 }
 
 /// How many of each outcome: the one line for a reader in a hurry.
@@ -91,20 +68,18 @@ fn described(check: &Check) -> Item {
         format!("band: {}", check.because),
     ];
     let turns = check.turns.len();
+    let known = || format!("known reasons: {}", check.known_reasons);
     match check.verdict.as_str() {
         "inconclusive" if check.ci95.is_none() => {
             sentences.push(format!("inconclusive: {turns} turns give no interval; 6 do"));
         }
         "inconclusive" => {
-            sentences.push("inconclusive: the interval reaches over an end of the band".into());
-            sentences.push(format!("known reasons: {}", check.known_reasons));
+            sentences.extend(["inconclusive: the interval reaches over an end of the band".into(), known()]);
         }
-        "outside" => sentences.push(format!("known reasons: {}", check.known_reasons)),
+        "outside" => sentences.push(known()),
         _ => {}
     }
-    if let Some(why) = &check.trouble {
-        sentences.push(format!("stopped after {turns} turn{}: {why}", if turns == 1 { "" } else { "s" }));
-    }
-    let items = sentences.into_iter().map(Item::from).collect();
-    Item { text: check.check.clone(), items, ..Item::default() }
+    sentences
+        .extend(check.trouble.as_ref().map(|why| format!("stopped after {}: {why}", many(turns, "turn"))));
+    Item::over(&check.check, sentences.into_iter().map(Item::from).collect())
 }

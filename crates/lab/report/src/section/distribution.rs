@@ -2,69 +2,61 @@
 
 use weighbridge_record::{Distribution, Percentile};
 
+use super::Context;
 use crate::axis::{Axis, LogAxis};
-use crate::chart::{Chart, Drawing, Line, Point};
-use crate::document::{Block, Cell, Section, Table};
-use crate::lines;
+use crate::chart::{Drawing, Line, Point};
+use crate::document::{Block, Section, Table};
+use crate::lines::{ascending, of_values};
 use crate::look::Look;
 use crate::model::{Measured, Report};
 use crate::regimes;
-use crate::units::{Scale, reach, with_unit};
+use crate::units::{Scale, range, reach, with_unit};
 
 const ABOUT: &str = "In a closed loop the time is service time: the next operation starts when the last one has ended, so a stall \
                      counts once. With a rate, the time begins when an operation was due. A percentile is shown where at least \
                      ten observations lie beyond it. (pool) marks a percentile of the observations of all runs together, \
                      because a single run has fewer than ten beyond it.";
 
-/// Nothing where no case timed single operations.
-pub fn section(report: &Report) -> Option<Section> {
-    let timed = |case: &'_ Measured| case.summary.as_ref().is_some_and(|of| of.distribution.is_some());
-    let cases: Vec<(&Measured, &Distribution)> = report
-        .cases
-        .iter()
-        .filter(|case| timed(case))
-        .filter_map(|case| Some((case, case.summary.as_ref()?.distribution.as_ref()?)))
-        .collect();
+type Timed<'a> = (&'a Measured, &'a Distribution);
+
+/// None where no case timed single operations.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let timed = cx.report.cases.iter();
+    let cases: Vec<Timed<'_>> =
+        timed.filter_map(|case| Some((case, case.summary.as_ref()?.distribution.as_ref()?))).collect();
     if cases.is_empty() {
-        return None;
+        return Vec::new();
     }
-    let figures = table(report, &cases);
-    let block = match chart(report, &cases) {
+    let scale = Scale::new("ns", percentiles(&cases).map(|percentile| percentile.ns));
+    let figures = table(cx.report, &cases, &scale);
+    let block = match drawing(cx.report, &cases, &scale) {
         None => Block::Table(figures),
-        Some((about, drawing)) => {
-            let title = "Percentiles: what one operation in N takes at least".into();
-            Block::Chart(Box::new(Chart { title, about, drawing, figures: Some(figures) }))
+        Some(drawing) => {
+            let title = "Percentiles: what one operation in N takes at least";
+            Block::chart(title, "", drawing, Some(figures))
         }
     };
     Section::new("distribution", "Single operations", vec![Block::Paragraph(ABOUT.into()), block])
 }
 
-fn percentiles<'a>(cases: &'a [(&Measured, &Distribution)]) -> impl Iterator<Item = &'a Percentile> {
+fn percentiles<'a>(cases: &'a [Timed<'_>]) -> impl Iterator<Item = &'a Percentile> {
     cases.iter().flat_map(|(_, distribution)| &distribution.percentiles)
 }
 
-fn ascending(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.dedup();
-    values
-}
-
 /// Percentiles of every case, in one unit.
-fn table(report: &Report, cases: &[(&Measured, &Distribution)]) -> Table {
-    let scale = Scale::new("ns", percentiles(cases).map(|percentile| percentile.ns));
+fn table(report: &Report, cases: &[Timed<'_>], scale: &Scale) -> Table {
     let shown = ascending(percentiles(cases).map(|percentile| percentile.p));
     let mut heads = vec!["case".to_owned()];
     heads.extend(shown.iter().map(|p| format!("{} {}", name(*p), scale.name)));
     heads.extend([format!("longest {}", scale.name), "operations timed".into()]);
-    let row = |(case, distribution): &(&Measured, &Distribution)| -> Vec<Cell> {
+    let row = |(case, distribution): &Timed<'_>| {
         let found = |p: &f64| distribution.percentiles.iter().find(|percentile| percentile.p == *p);
         let mut cells = vec![regimes::name(report, case)];
-        cells.extend(shown.iter().map(|p| found(p).map_or(String::new(), |found| text(found, &scale))));
+        cells.extend(shown.iter().map(|p| found(p).map_or(String::new(), |found| text(found, scale))));
         cells.extend([scale.show(distribution.max_ns as f64), distribution.observations.to_string()]);
-        cells.into_iter().map(Cell::from).collect()
+        cells
     };
-    Table::new("", heads, cases.iter().map(row).collect())
+    Table::new("", heads, cases.iter().map(row))
 }
 
 /// `p50`, `p99.9`.
@@ -81,23 +73,15 @@ fn text(percentile: &Percentile, scale: &Scale) -> String {
 }
 
 /// One line per case over 1 / (1 − p): one in two, one in ten, …
-fn chart(report: &Report, cases: &[(&Measured, &Distribution)]) -> Option<(String, Drawing)> {
+fn drawing(report: &Report, cases: &[Timed<'_>], scale: &Scale) -> Option<Drawing> {
     let ones_in = ascending(percentiles(cases).map(|percentile| one_in(percentile.p)));
-    if ones_in.len() < 2 {
-        return None;
-    }
-    let line = |(index, (case, distribution)): (usize, &(&Measured, &Distribution))| Line {
-        name: regimes::name(report, case),
-        look: Look::nth(index),
-        is_hidden: false,
-        points: distribution.percentiles.iter().map(point).collect(),
+    let line = |(index, (case, distribution)): (usize, &Timed<'_>)| {
+        let points = distribution.percentiles.iter().map(point).collect();
+        Line::new(regimes::name(report, case), Look::nth(index), points)
     };
-    let mut drawn: Vec<Line> = cases.iter().enumerate().map(line).collect();
-    lines::by_height(&mut drawn);
-    let scale = Scale::new("ns", percentiles(cases).map(|percentile| percentile.ns));
-    let (y, drawn) = lines::value_axis("ns", &scale, drawn);
+    let drawn = cases.iter().enumerate().map(line).collect();
     let x = Axis::Log(LogAxis::numbers("one operation in", &ones_in));
-    Some((String::new(), Drawing::Lines(x, y, drawn)))
+    (ones_in.len() > 1).then(|| of_values(x, "ns", scale, drawn))
 }
 
 fn one_in(p: f64) -> f64 {
@@ -105,13 +89,9 @@ fn one_in(p: f64) -> f64 {
 }
 
 fn point(percentile: &Percentile) -> Point {
-    let mut hover = vec![format!("{}: {}", name(percentile.p), with_unit("ns", percentile.ns))];
-    if let Some(ci95) = percentile.ci95 {
-        let [low, high] = ci95.map(|end| with_unit("ns", end));
-        hover.push(format!("95 % interval {low} to {high}"));
-    }
-    if percentile.pooled {
-        hover.push("of all runs together".into());
-    }
+    let ns = |value| with_unit("ns", value);
+    let mut hover = vec![format!("{}: {}", name(percentile.p), ns(percentile.ns))];
+    hover.extend(percentile.ci95.map(|ends| format!("95 % interval {}", range(ends, ns))));
+    hover.extend(percentile.pooled.then(|| "of all runs together".into()));
     Point { x: one_in(percentile.p), y: percentile.ns, interval: percentile.ci95, hover }
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weighbridge_record::{Explanation, Price};
 
+use super::Context;
 use crate::axis::Axis;
-use crate::chart::{Bar, Chart, Drawing, Piece};
-use crate::document::{Block, Cell, Item, Section, Table};
+use crate::chart::{Bar, Drawing, Piece};
+use crate::document::{Block, Item, Section, Table};
 use crate::look::Look;
-use crate::model::Report;
-use crate::units::{Scale, count, with_unit};
+use crate::units::{Scale, count, range, with_unit};
 use crate::words::{many, plain};
 
 /// The last piece of each bar.
@@ -31,9 +31,9 @@ const ABOUT: &str = "A cost is how many system calls, copies and switches an ope
                      from the one that is explained; so parts over cost is a prediction. A case whose unexplained share is surely above 15 % is \
                      not explained.";
 
-/// Nothing where nothing was explained.
-pub fn sections(report: &Report) -> Vec<Section> {
-    let all: Vec<&Explanation> = report.explanations.iter().map(|of| &of.what).collect();
+/// None where nothing was explained.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let all: Vec<&Explanation> = cx.report.explanations.iter().map(|of| &of.what).collect();
     if all.is_empty() {
         return Vec::new();
     }
@@ -41,25 +41,23 @@ pub fn sections(report: &Report) -> Vec<Section> {
     let mut blocks = vec![Block::Paragraph(ABOUT.into())];
     blocks.extend(close(&all));
     blocks.push(Block::Table(overview(&all, &kinds)));
-    let legend: Vec<String> = kinds
-        .iter()
-        .enumerate()
-        .map(|(index, kind)| format!("{} {}", mark(kind, index), plain(kind)))
-        .collect();
-    blocks.push(Block::Paragraph(format!("Bars: {}.", legend.join(" · "))));
+    let legend = kinds.iter().enumerate();
+    let legend = legend.map(|(index, kind)| format!("{} {}", mark(kind, index), plain(kind)));
+    blocks.push(Block::Paragraph(format!("Bars: {}.", legend.collect::<Vec<_>>().join(" · "))));
     blocks.push(chart(&all, &kinds));
-    let parts = |of: &&Explanation| Block::Table(parts(of));
-    match all.len() {
-        0..=FEW => blocks.extend(all.iter().map(parts)),
-        _ => blocks.push(Block::fold("The parts of each case".into(), all.iter().map(parts).collect())),
+    let parts: Vec<Block> = all.iter().map(|of| Block::Table(parts(of))).collect();
+    if all.len() <= FEW {
+        blocks.extend(parts);
+    } else {
+        blocks.push(Block::fold("The parts of each case".into(), parts));
     }
     blocks.extend(what_if(&all));
     blocks.extend(remarks(&all));
-    let prices: Vec<&Price> = report.prices.iter().map(|price| &price.what).collect();
+    let prices: Vec<&Price> = cx.report.prices.iter().map(|price| &price.what).collect();
     if !prices.is_empty() {
         blocks.push(Block::fold("Prices".into(), vec![Block::Table(price_table(&prices))]));
     }
-    Section::new("explanation", "What the costs are made of", blocks).into_iter().collect()
+    Section::new("explanation", "What the costs are made of", blocks)
 }
 
 /// Names of all pieces, in the order of the first case that has them; the unexplained one last.
@@ -105,21 +103,19 @@ fn bar(of: &Explanation, kinds: &[String]) -> String {
 
 fn overview(all: &[&Explanation], kinds: &[String]) -> Table {
     let row = |of: &&Explanation| {
-        vec![
-            Cell::from(of.case.to_string()),
-            with_unit(&of.unit, of.ns).into(),
-            bar(of, kinds).into(),
-            Cell::from(percent(of.unexplained_share)),
-            of.unexplained_share_ci95.map_or("–".into(), percents).into(),
-            of.parts_over_cost.map_or("–".into(), |parts| format!("{parts:.3}").into()),
-            plain(&of.verdict).into(),
+        let percents = |[low, high]: [f64; 2]| format!("{:.1} to {:.1} %", low * 100.0, high * 100.0);
+        [
+            of.case.to_string(),
+            with_unit(&of.unit, of.ns),
+            bar(of, kinds),
+            percent(of.unexplained_share),
+            of.unexplained_share_ci95.map_or("–".into(), percents),
+            of.parts_over_cost.map_or("–".into(), |parts| format!("{parts:.3}")),
+            plain(&of.verdict),
         ]
     };
-    let heads =
-        ["case", "cost", "made of", "unexplained", "interval", "parts/cost", "verdict"].map(String::from);
-    let mut table = Table::new("", heads, all.iter().map(row).collect());
-    table.columns[2].is_text = true;
-    table
+    let heads = ["case", "cost", "made of", "unexplained", "interval", "parts/cost", "verdict"];
+    Table::new("", heads, all.iter().map(row)).with_texts([2])
 }
 
 /// How many are close, where there are enough of them.
@@ -153,131 +149,87 @@ fn chart(all: &[&Explanation], kinds: &[String]) -> Block {
         };
         Bar { name: of.case.to_string(), pieces: kinds.iter().enumerate().map(piece).collect() }
     };
-    Block::Chart(Box::new(Chart {
-        title: "What the costs are made of".into(),
-        about: "A piece below zero is what the parts have too much.".into(),
-        drawing: Drawing::Bars(Axis::Linear(scale.name.clone()), all.iter().rev().map(bar).collect()),
-        figures: None,
-    }))
+    let drawing = Drawing::Bars(Axis::Linear(scale.name.clone()), all.iter().rev().map(bar).collect());
+    let about = "A piece below zero is what the parts have too much.";
+    Block::chart("What the costs are made of", about, drawing, None)
 }
 
 fn parts(of: &Explanation) -> Table {
     let row = |name: String, count: String, price: String, ns: f64, ci95: Option<[f64; 2]>| {
-        let interval = ci95.map_or("–".into(), interval);
-        [name, count, price, with_unit("ns", ns), interval, percent(ns / of.ns)].map(Cell::from).to_vec()
+        [name, count, price, with_unit("ns", ns), interval(ci95), percent(ns / of.ns)]
     };
-    let mut rows: Vec<Vec<Cell>> = of
-        .parts
-        .iter()
-        .map(|part| {
-            let name = plain(&part.name);
-            let name = if part.is_fitted { format!("{name} *") } else { name };
-            row(name, count(part.count), with_unit("ns", part.price_ns), part.ns, part.ci95)
-        })
-        .collect();
-    rows.push(row(
-        UNEXPLAINED.into(),
-        String::new(),
-        String::new(),
-        of.unexplained_ns,
-        of.unexplained_ns_ci95,
-    ));
-    rows.push(row("together".into(), String::new(), String::new(), of.ns, of.ci95));
-    let heads = ["part", "count", "price", "cost", "interval", "share"].map(String::from);
-    Table::new(&of.case.to_string(), heads, rows)
+    let parts = of.parts.iter().map(|part| {
+        let fitted = if part.is_fitted { " *" } else { "" };
+        let name = format!("{}{fitted}", plain(&part.name));
+        row(name, count(part.count), with_unit("ns", part.price_ns), part.ns, part.ci95)
+    });
+    let sum = |name: &str, ns, ci95| row(name.into(), String::new(), String::new(), ns, ci95);
+    let sums = [sum(UNEXPLAINED, of.unexplained_ns, of.unexplained_ns_ci95), sum("together", of.ns, of.ci95)];
+    let heads = ["part", "count", "price", "cost", "interval", "share"];
+    Table::new(&of.case.to_string(), heads, parts.chain(sums))
 }
 
 fn what_if(all: &[&Explanation]) -> Vec<Block> {
-    let rows: Vec<Vec<Cell>> = all
-        .iter()
-        .flat_map(|of| of.what_if.iter().map(move |answer| (of, answer)))
-        .map(|(of, answer)| {
-            [
-                of.case.to_string(),
-                plain(&answer.change),
-                with_unit(&of.unit, answer.ns),
-                answer.ci95.map_or("–".into(), interval),
-                format!("{:.3}", answer.factor),
-                answer.factor_ci95.map_or("–".into(), |[low, high]| format!("{low:.3} to {high:.3}")),
-            ]
-            .map(Cell::from)
-            .to_vec()
-        })
-        .collect();
-    if rows.is_empty() {
+    let answers = || all.iter().flat_map(|of| of.what_if.iter().map(move |answer| (of, answer)));
+    if answers().next().is_none() {
         return Vec::new();
     }
-    let heads =
-        ["case", "if", "it would cost", "interval", "times now", "interval of that"].map(String::from);
-    let mut table = Table::new("What if", heads, rows);
-    table.columns[1].is_text = true;
-    let mut left_out: Vec<String> = all
-        .iter()
-        .flat_map(|of| &of.what_if)
-        .flat_map(|answer| {
-            answer.remarks.iter().map(|remark| format!("{}: {}", plain(&answer.change), plain(remark)))
-        })
-        .collect();
+    let rows = answers().map(|(of, answer)| {
+        let factors = |ends| range(ends, |end| format!("{end:.3}"));
+        [
+            of.case.to_string(),
+            plain(&answer.change),
+            with_unit(&of.unit, answer.ns),
+            interval(answer.ci95),
+            format!("{:.3}", answer.factor),
+            answer.factor_ci95.map_or("–".into(), factors),
+        ]
+    });
+    let heads = ["case", "if", "it would cost", "interval", "times now", "interval of that"];
+    let mut blocks = vec![Block::Table(Table::new("What if", heads, rows).with_texts([1]))];
     let mut seen = BTreeSet::new();
-    left_out.retain(|text| seen.insert(text.clone()));
-    [Block::Table(table)]
-        .into_iter()
-        .chain((!left_out.is_empty()).then(|| Block::sentences(left_out)))
-        .collect()
+    let left_out = answers().flat_map(|(_, answer)| {
+        answer.remarks.iter().map(|remark| format!("{}: {}", plain(&answer.change), plain(remark)))
+    });
+    let left_out: Vec<String> = left_out.filter(|text| seen.insert(text.clone())).collect();
+    blocks.extend((!left_out.is_empty()).then(|| Block::sentences(left_out)));
+    blocks
 }
 
-fn remarks(all: &[&Explanation]) -> Vec<Block> {
+fn remarks(all: &[&Explanation]) -> impl Iterator<Item = Block> {
     let mut cases: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for of in all {
         for remark in &of.remarks {
             cases.entry(remark).or_default().push(of.case.to_string());
         }
     }
-    let item = |(remark, cases): (&str, Vec<String>)| Item {
-        text: plain(remark),
-        further: cases,
-        ..Item::default()
-    };
-    if cases.is_empty() {
-        Vec::new()
-    } else {
-        vec![Block::Heading("Remarks".into()), Block::List(cases.into_iter().map(item).collect())]
-    }
+    let item = |(remark, further)| Item { text: plain(remark), further, ..Item::default() };
+    Block::headed("Remarks", cases.into_iter().map(item).collect())
 }
 
 fn price_table(prices: &[&Price]) -> Table {
     let row = |price: &&Price| {
-        let source = match price.fitted_from.len() {
-            0 => plain(&price.about),
-            cases => format!("{} (fitted from {})", plain(&price.about), many(cases, "case")),
+        let fitted = match price.fitted_from.len() {
+            0 => String::new(),
+            cases => format!(" (fitted from {})", many(cases, "case")),
         };
         [
             plain(&price.name),
             price.of.as_deref().map_or("–".into(), plain),
             plain(&price.place),
             with_unit("ns", price.ns),
-            price.ci95.map_or("–".into(), interval),
-            source,
+            interval(price.ci95),
+            format!("{}{fitted}", plain(&price.about)),
         ]
-        .map(Cell::from)
-        .to_vec()
     };
-    let heads = ["price", "of", "where", "one costs", "interval", "how it was measured"].map(String::from);
-    let mut table = Table::new("", heads, prices.iter().map(row).collect());
-    for index in [1, 2, 5] {
-        table.columns[index].is_text = true;
-    }
-    table
+    let heads = ["price", "of", "where", "one costs", "interval", "how it was measured"];
+    Table::new("", heads, prices.iter().map(row)).with_texts([1, 2, 5])
 }
 
-fn interval([low, high]: [f64; 2]) -> String {
-    format!("{} to {}", with_unit("ns", low), with_unit("ns", high))
+fn interval(ends: Option<[f64; 2]>) -> String {
+    ends.map_or("–".into(), |ends| range(ends, |end| with_unit("ns", end)))
 }
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
-}
-
-fn percents([low, high]: [f64; 2]) -> String {
-    format!("{:.1} to {:.1} %", low * 100.0, high * 100.0)
 }

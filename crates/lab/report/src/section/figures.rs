@@ -5,8 +5,8 @@ use weighbridge_record::Summary;
 
 use super::{Context, rows};
 use crate::axis::{Axis, LogAxis, size_position};
-use crate::chart::{Chart, Drawing, Line, Point};
-use crate::document::{Block, Column, Section, Table};
+use crate::chart::{Drawing, Line, Point};
+use crate::document::{Block, Cell, Section, Table};
 use crate::figure::interval;
 use crate::lines;
 use crate::matrix::{self, Matrix};
@@ -17,14 +17,14 @@ use crate::words::{many, pattern, place, plain};
 /// Above this many lines, those with axes off their defaults are hidden until asked for.
 const CROWDED: usize = 16;
 
-/// A section for each pattern and placement.
+/// What the pointer on a case tells of one that has regimes.
+pub const NOT_STEADY: &str = "~ not one steady state";
+
+/// One for each pattern and placement.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
-    if cx.matrices.is_empty() && !cx.report.timelines.is_empty() {
-        return Vec::new();
-    }
-    if cx.matrices.is_empty() {
+    if cx.matrices.is_empty() && cx.report.timelines.is_empty() {
         let nothing = vec![Block::Paragraph("No case has a figure.".into())];
-        return Section::new("figures", "Figures", nothing).into_iter().collect();
+        return Section::new("figures", "Figures", nothing);
     }
     let section = |(index, matrix): (usize, &Matrix<'_>)| {
         let blocks = if matrix.has_sizes() { over_sizes(cx, matrix) } else { one_size(cx, matrix) };
@@ -52,23 +52,21 @@ fn better(matrix: &Matrix<'_>) -> &'static str {
     if matrix.higher_is_better { "higher is better" } else { "lower is better" }
 }
 
-fn chart(title: String, about: &str, drawing: Drawing, figures: Option<Table>) -> Block {
-    Block::Chart(Box::new(Chart { title, about: about.into(), drawing, figures }))
-}
-
 /// Charts of the medians with their table, then counts: charts and table.
 fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
     let mut medians = lines(cx, matrix, |case, summary| median_point(matrix, case, summary));
     lines::by_height(&mut medians);
     let hidden = medians.iter().filter(|line| line.is_hidden).count();
-    let mut about =
-        "Both axes are logarithmic. The band around a line is the 95 % interval of its medians.".to_owned();
-    if hidden > 0 {
-        about += &format!(
-            " {} with other settings hidden; click a name in the legend to show one.",
-            many(hidden, "line")
-        );
-    }
+    let hidden = match hidden {
+        0 => String::new(),
+        _ => {
+            let lines = many(hidden, "line");
+            format!(" {lines} with other settings hidden; click a name in the legend to show one.")
+        }
+    };
+    let about = format!(
+        "Both axes are logarithmic. The band around a line is the 95 % interval of its medians.{hidden}"
+    );
     let near = lines::near_lines(&medians);
     let name = title(matrix);
     let drawing = |lines: Vec<Line>| {
@@ -84,9 +82,10 @@ fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
     // A row for each mechanism where there are more of them than sizes.
     let has_rows = matrix.columns.len() > matrix.sizes.len();
     let figures = if has_rows { rows::table(cx.report, matrix) } else { table(matrix) };
-    let mut blocks = vec![chart(titled, &about, drawing(medians), Some(figures))];
+    let mut blocks = vec![Block::chart(titled, &about, drawing(medians), Some(figures))];
     if let Some((near, apart)) = near {
-        blocks.push(chart(format!("{name}, closer: without {}", apart.join(", ")), "", drawing(near), None));
+        let closer = format!("{name}, closer: without {}", apart.join(", "));
+        blocks.push(Block::chart(closer, "", drawing(near), None));
     }
     let counted = (!has_rows).then(|| rows::counted(cx.report, matrix));
     blocks.extend([switches(cx, matrix), cpu(cx, matrix, counted)]);
@@ -102,26 +101,19 @@ fn one_size(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
     let mut dots = lines(cx, matrix, |case, summary| median_point(matrix, case, summary));
     // The axis begins at the bottom, so the worst comes first.
     let value = |line: &Line| line.points.first().map_or(0.0, |point| point.y);
-    dots.sort_by(|a, b| match matrix.is_better(value(a), value(b)) {
-        true => std::cmp::Ordering::Greater,
-        false if value(a) == value(b) => std::cmp::Ordering::Equal,
-        false => std::cmp::Ordering::Less,
+    dots.sort_by(|a, b| {
+        let ascending = value(a).total_cmp(&value(b));
+        if matrix.higher_is_better { ascending } else { ascending.reverse() }
     });
-    let payload = match matrix.sizes.first() {
-        None | Some(0) => String::new(),
-        Some(bytes) => format!(", payload {}", size(*bytes)),
-    };
+    let payload = matrix.sizes.first().filter(|bytes| **bytes > 0).map(|bytes| size(*bytes));
     let (values, dots) = lines::value_axis(matrix.unit, &matrix.scale, dots);
     let about = "The bar through a dot is the 95 % interval; the best median is at the top.";
-    let titled = format!("{}{payload}, {}", title(matrix), better(matrix));
-    let mut blocks = Vec::new();
-    if !payload.is_empty() {
-        let payload = format!("Payload {}.", payload.trim_start_matches(", payload "));
-        blocks.push(Block::Paragraph(payload));
-    }
+    let of = payload.as_ref().map_or(String::new(), |payload| format!(", payload {payload}"));
+    let titled = format!("{}{of}, {}", title(matrix), better(matrix));
     let figures = rows::table(cx.report, matrix);
-    blocks.push(chart(titled, about, Drawing::Dots(values, dots), Some(figures)));
-    blocks
+    let said = payload.map(|payload| Block::Paragraph(format!("Payload {payload}.")));
+    let chart = Block::chart(titled, about, Drawing::Dots(values, dots), Some(figures));
+    said.into_iter().chain([chart]).collect()
 }
 
 /// One line per mechanism; values that a logarithmic axis cannot show are left out.
@@ -157,27 +149,23 @@ fn median_point(matrix: &Matrix<'_>, case: &Measured, summary: &Summary) -> Poin
         hover.push(format!("95 % interval {}", interval(&scale, summary)));
     }
     hover.push(many(summary.runs as usize, "run"));
-    if case.has_anomalies() {
-        hover.push("! counter check failed".into());
-    }
-    if case.has_regimes() {
-        hover.push("~ not one steady state".into());
-    }
+    hover.extend(case.has_anomalies().then(|| "! counter check failed".into()));
+    hover.extend(case.has_regimes().then(|| NOT_STEADY.into()));
     Point { x: 0.0, y: summary.median, interval: summary.ci95, hover }
 }
 
 /// A row per size and a column per mechanism.
 fn table(matrix: &Matrix<'_>) -> Table {
-    let column = |head: &str, is_text| Column { head: head.into(), is_text, ..Column::default() };
-    let mut columns = vec![column("payload", true), Column { only_if_split: true, ..column("best", true) }];
-    columns.extend(matrix.columns.iter().map(|of| column(&of.name, false)));
     let row = |(row, bytes): (usize, &u64)| {
         let best = matrix.best(row).map_or("", |column| matrix.columns[column].name.as_str());
-        let figures = (0..matrix.columns.len()).map(|column| rows::cell(matrix, row, column));
-        [size(*bytes).into(), best.into()].into_iter().chain(figures).collect()
+        let figures = (0..matrix.columns.len()).map(move |column| rows::cell(matrix, row, column));
+        [Cell::from(size(*bytes)), best.into()].into_iter().chain(figures)
     };
-    let rows = matrix.sizes.iter().enumerate().map(row).collect();
-    Table { columns, rows, labels: 1, ..Table::default() }
+    let names = matrix.columns.iter().map(|of| of.name.as_str());
+    let heads = ["payload", "best"].into_iter().chain(names);
+    let mut table = Table::new("", heads, matrix.sizes.iter().enumerate().map(row)).with_texts([1]);
+    table.columns[1].only_if_split = true;
+    table
 }
 
 fn switches(cx: &Context<'_>, matrix: &Matrix<'_>) -> Block {
@@ -194,7 +182,7 @@ fn switches(cx: &Context<'_>, matrix: &Matrix<'_>) -> Block {
     let y = Axis::Linear("voluntary and involuntary".into());
     let about = "Summed over all roles. An operation is one round trip, or one message of a stream.";
     let name = format!("Context switches per operation: {}", title(matrix));
-    chart(name, about, Drawing::Lines(sizes(matrix), y, lines), None)
+    Block::chart(name, about, Drawing::Lines(sizes(matrix), y, lines), None)
 }
 
 fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Option<Table>) -> Block {
@@ -212,5 +200,5 @@ fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Option<Table>) -> Block {
     let unit = matrix.column(0).next().map_or("ns", |(_, _, summary)| summary.per_op.cpu().1);
     let y = Axis::Log(LogAxis::values(&format!("{unit}/operation"), low, high));
     let name = format!("CPU time per operation: {}", title(matrix));
-    chart(name, "", Drawing::Lines(sizes(matrix), y, lines), figures)
+    Block::chart(name, "", Drawing::Lines(sizes(matrix), y, lines), figures)
 }

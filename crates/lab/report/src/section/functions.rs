@@ -2,10 +2,10 @@
 
 use weighbridge_record::{FunctionChange, FunctionCount, Functions, FunctionsCompared, Profile, StackCount};
 
-use crate::chart::{Chart, Drawing};
-use crate::document::{Block, Cell, Column, Section, Table};
-use crate::flame::{Flame, FlameUnit};
-use crate::model::Report;
+use super::Context;
+use crate::chart::Drawing;
+use crate::document::{Block, Section, Table};
+use crate::flame::Flame;
 use crate::words::{many, plain};
 
 /// How the name of a file in user mode begins.
@@ -17,18 +17,17 @@ const ABOUT: &str = "Instructions that each function executed itself, for each o
                      that was counted. A function is entered by a call or a jump to its first instruction.";
 const COMPARED: &str = "Instructions that each function executed itself, for each operation. Functions of which both sides execute as many are left out.";
 
-/// Nothing where no function was counted.
-pub fn sections(report: &Report) -> Vec<Section> {
-    let several = report.functions.len() > 1;
-    let one = |(index, of): (usize, &Functions)| {
-        let id = if several { format!("functions-{}", index + 1) } else { "functions".into() };
-        Section::new(&id, &format!("Functions of {}", title(of)), blocks(of))
-    };
-    let compared = report.functions_compared.iter().enumerate().filter_map(|(index, of)| {
+/// None where no function was counted.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let several = cx.report.functions.len() > 1;
+    let compared = cx.report.functions_compared.iter().enumerate().flat_map(|(index, of)| {
         let id = format!("functions-compared-{}", index + 1);
         Section::new(&id, "Functions compared", compared_blocks(&of.what))
     });
-    let each = report.functions.iter().map(|of| &of.what).enumerate().filter_map(one);
+    let each = cx.report.functions.iter().enumerate().flat_map(|(index, of)| {
+        let id = if several { format!("functions-{}", index + 1) } else { "functions".into() };
+        Section::new(&id, &format!("Functions of {}", title(&of.what)), blocks(&of.what))
+    });
     compared.chain(each).collect()
 }
 
@@ -40,33 +39,50 @@ fn title(of: &Functions) -> String {
 }
 
 fn blocks(of: &Functions) -> Vec<Block> {
-    let shares = shares(of);
-    let rows: Vec<Vec<Cell>> =
-        of.functions.iter().zip(&shares).map(|(of, shares)| row(of, *shares)).collect();
-    let mut few = rows[..rows.len().min(FEW)].to_vec();
-    if let Some(rest) = of.functions.get(FEW..).filter(|rest| !rest.is_empty()) {
-        let instructions: f64 = rest.iter().map(|of| of.instructions).sum();
-        let name = format!("{} more", many(rest.len(), "function"));
-        few.push(sum(name, instructions, instructions / of.counted));
-    }
-    few.push(sum("all functions".into(), of.counted, 1.0));
-    few.push(sum("remainder".into(), of.remainder(), of.remainder() / of.counted));
-    few.push(sum("as the benchmark measured it".into(), of.measured, of.measured / of.counted));
-    let mut blocks = vec![
-        Block::Paragraph(format!("{ABOUT} {}", windows(of))),
-        Block::Table(table(&of.unit, few)),
-        Block::Chart(Box::new(Chart {
-            title: format!("Flame graph: {}", plain(&title(of))),
-            about: "A box is as wide as its instructions for each operation and stands on its caller. Boxes below 0.5 % are left out.".into(),
-            drawing: Drawing::Flame(flame(of)),
-            figures: None,
-        })),
+    let row = |name: &str, instructions: f64, further: [String; 2]| {
+        let [cumulated, calls] = further;
+        [name.to_owned(), figure(instructions), percent(instructions / of.counted), cumulated, calls]
+    };
+    let mut cumulated = 0.0;
+    let each = of.functions.iter().map(|function| {
+        cumulated += function.instructions;
+        let calls = function.calls.map_or(String::new(), |calls| format!("{calls:.2}"));
+        row(&function.function, function.instructions, [percent(cumulated / of.counted), calls])
+    });
+    let sum = |name: &str, instructions: f64| row(name, instructions, [String::new(), String::new()]);
+    let more = |rest: &[FunctionCount], name: &str| sum(name, rest.iter().map(|of| of.instructions).sum());
+    let sums = [
+        sum("all functions", of.counted),
+        sum("remainder", of.remainder()),
+        sum("as the benchmark measured it", of.measured),
     ];
-    if of.functions.len() > FEW {
-        let name = format!("All {}", many(of.functions.len(), "function"));
-        blocks.push(Block::fold(name, vec![Block::Table(table(&of.unit, rows))]));
-    }
-    blocks
+    let heads = ["function", &of.unit, "share", "cumulated", "calls"];
+    let [table, all] = few(&heads, &of.functions, each.collect(), more, &sums);
+    let about = "A box is as wide as its instructions for each operation and stands on its caller. Boxes below 0.5 % are left out.";
+    let name = format!("Flame graph: {}", plain(&title(of)));
+    let chart = Block::chart(name, about, Drawing::Flame(flame(of)), None);
+    let about = Block::Paragraph(format!("{ABOUT} {}", windows(of)));
+    [Some(about), table, Some(chart), all].into_iter().flatten().collect()
+}
+
+/// A table of the first rows, a sum of the others and further sums; and all rows in a fold, where there are more.
+fn few<F, const N: usize>(
+    heads: &[&str; N],
+    functions: &[F],
+    rows: Vec<[String; N]>,
+    sum: impl Fn(&[F], &str) -> [String; N],
+    sums: &[[String; N]],
+) -> [Option<Block>; 2] {
+    let (first, rest) = functions.split_at(functions.len().min(FEW));
+    let more = (!rest.is_empty()).then(|| sum(rest, &format!("{} more", many(rest.len(), "function"))));
+    let has_more = more.is_some();
+    let shown = rows[..first.len()].iter().cloned().chain(more).chain(sums.iter().cloned());
+    let table = Block::Table(Table::new("", *heads, shown));
+    let all = has_more.then(|| {
+        let name = format!("All {}", many(rows.len(), "function"));
+        Block::fold(name, vec![Block::Table(Table::new("", *heads, rows))])
+    });
+    [Some(table), all]
 }
 
 fn windows(of: &Functions) -> String {
@@ -92,39 +108,7 @@ fn flame(of: &Functions) -> Flame {
         };
         (names, of.instructions.round() as u64)
     };
-    let folded: Vec<(String, u64)> = of.stacks.iter().map(stack).collect();
-    Flame { unit: FlameUnit::Instructions, ..Flame::of(&folded) }
-}
-
-/// Of each function its share, and that of all down to it.
-fn shares(of: &Functions) -> Vec<[f64; 2]> {
-    let mut cumulated = 0.0;
-    let mut share = |function: &FunctionCount| {
-        cumulated += function.instructions;
-        [function.instructions / of.counted, cumulated / of.counted]
-    };
-    of.functions.iter().map(&mut share).collect()
-}
-
-fn table(unit: &str, rows: Vec<Vec<Cell>>) -> Table {
-    let heads = ["function", unit, "share", "cumulated", "calls"].map(String::from);
-    Table::new("", heads, rows)
-}
-
-fn row(of: &FunctionCount, [share, cumulated]: [f64; 2]) -> Vec<Cell> {
-    let calls = of.calls.map_or(String::new(), |calls| format!("{calls:.2}"));
-    vec![
-        of.function.as_str().into(),
-        figure(of.instructions).into(),
-        percent(share).into(),
-        percent(cumulated).into(),
-        calls.into(),
-    ]
-}
-
-/// A row that sums others up.
-fn sum(name: String, instructions: f64, share: f64) -> Vec<Cell> {
-    vec![name.into(), figure(instructions).into(), percent(share).into(), "".into(), "".into()]
+    Flame::of(&of.stacks.iter().map(stack).collect::<Vec<_>>(), "instructions")
 }
 
 fn figure(instructions: f64) -> String {
@@ -136,52 +120,23 @@ fn percent(share: f64) -> String {
 }
 
 fn compared_blocks(of: &FunctionsCompared) -> Vec<Block> {
-    let rows: Vec<Vec<Cell>> = of.functions.iter().map(change).collect();
-    let mut few = rows[..rows.len().min(FEW)].to_vec();
-    let signed = |value: f64| Cell::from(format!("{value:+.1}"));
-    if let Some(rest) = of.functions.get(FEW..).filter(|rest| !rest.is_empty()) {
-        let sum = |side: usize| rest.iter().map(|of| of.instructions[side]).sum::<f64>();
-        let name = format!("{} more", many(rest.len(), "function"));
-        let [a, b] = [sum(0), sum(1)];
-        few.push(vec![name.into(), figure(a).into(), figure(b).into(), signed(b - a), "".into(), "".into()]);
-    }
-    let [a, b] = of.counted;
-    few.push(vec![
-        "all functions".into(),
-        figure(a).into(),
-        figure(b).into(),
-        signed(b - a),
-        "".into(),
-        "".into(),
-    ]);
-    let mut blocks = vec![
-        Block::Paragraph(format!("A is {}, B is {}. {COMPARED}", of.a, of.b)),
-        Block::Table(change_table(&of.unit, few)),
-    ];
-    if rows.len() > FEW {
-        let name = format!("All {}", many(rows.len(), "function"));
-        blocks.push(Block::fold(name, vec![Block::Table(change_table(&of.unit, rows))]));
-    }
-    blocks
-}
-
-fn change_table(unit: &str, rows: Vec<Vec<Cell>>) -> Table {
-    let heads = ["function", "A", "B", "B - A", "calls\nin A", "calls\nin B"].map(String::from);
-    let mut table = Table::new("", heads, rows);
-    table.columns[0] = Column { head: format!("function, {unit}"), is_text: true, ..Column::default() };
-    table
-}
-
-fn change(of: &FunctionChange) -> Vec<Cell> {
-    let calls = |side: usize| of.calls.map_or(String::new(), |calls| format!("{:.2}", calls[side]));
-    vec![
-        of.function.as_str().into(),
-        figure(of.instructions[0]).into(),
-        figure(of.instructions[1]).into(),
-        format!("{:+.1}", of.difference).into(),
-        calls(0).into(),
-        calls(1).into(),
-    ]
+    let row = |name: &str, [a, b]: [f64; 2], difference: f64, calls: [String; 2]| {
+        let [calls_a, calls_b] = calls;
+        [name.to_owned(), figure(a), figure(b), format!("{difference:+.1}"), calls_a, calls_b]
+    };
+    let each = of.functions.iter().map(|of| {
+        let calls = of.calls.map_or_else(Default::default, |calls| calls.map(|calls| format!("{calls:.2}")));
+        row(&of.function, of.instructions, of.difference, calls)
+    });
+    let sum = |name: &str, [a, b]: [f64; 2]| row(name, [a, b], b - a, Default::default());
+    let more = |rest: &[FunctionChange], name: &str| {
+        sum(name, [0, 1].map(|side| rest.iter().map(|of| of.instructions[side]).sum::<f64>()))
+    };
+    let function = format!("function, {}", of.unit);
+    let heads = [&function, "A", "B", "B - A", "calls\nin A", "calls\nin B"];
+    let tables = few(&heads, &of.functions, each.collect(), more, &[sum("all functions", of.counted)]);
+    let about = Block::Paragraph(format!("A is {}, B is {}. {COMPARED}", of.a, of.b));
+    [about].into_iter().chain(tables.into_iter().flatten()).collect()
 }
 
 #[cfg(test)]
@@ -189,8 +144,8 @@ mod tests {
     use weighbridge_record::CaseId;
 
     use super::*;
-    use crate::document::Document;
-    use crate::model::Sourced;
+    use crate::model::{Report, Sourced};
+    use crate::section::document;
     use crate::text::Style;
 
     fn functions(count: usize) -> Functions {
@@ -214,10 +169,6 @@ mod tests {
                 StackCount { stack: "entry;do_read".into(), instructions: 40.0 },
             ],
         }
-    }
-
-    fn document(report: &Report) -> Document {
-        Document { sections: sections(report), ..Document::default() }
     }
 
     #[test]

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::document::{Block, Section};
-use crate::machine::fact;
-use crate::model::Report;
+use super::Context;
+use crate::document::{Block, Section, fact};
 
 /// Settings of the header of an imported record, and what they are called.
 const SETTINGS: [(&str, &str); 4] = [
@@ -18,27 +17,28 @@ const NOTE: &str = "note";
 /// Largest number of cases that a note names.
 const MOST_NAMED: usize = 4;
 
-/// Nothing where no record was imported.
-pub fn section(report: &Report) -> Option<Section> {
+/// None where no record was imported.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let report = cx.report;
     let mut blocks = Vec::new();
     for (index, source) in report.sources.iter().enumerate() {
-        let Some(header) = &source.header else { continue };
-        if !header.settings.contains_key(SETTINGS[0].0) {
+        let settings = source.header.as_ref().map(|header| &header.settings);
+        let Some(settings) = settings.filter(|settings| settings.contains_key(SETTINGS[0].0)) else {
             continue;
-        }
+        };
         if report.has_several_sources() {
             blocks.push(Block::Heading(source.name.clone()));
         }
-        let known = |(key, name): &(&str, &str)| Some(fact(name, header.settings.get(*key)?));
+        let known = |(key, name): &(&str, &str)| Some(fact(name, settings.get(*key)?));
         blocks.push(Block::Facts(SETTINGS.iter().filter_map(known).collect()));
-        let mut notes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut notes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for case in report.cases.iter().filter(|case| case.source == index) {
             if let Some(note) = case.case.as_ref().and_then(|case| case.facts.get(NOTE)) {
-                notes.entry(note).or_default().push(case.id.mechanism.clone());
+                notes.entry(note).or_default().push(&case.id.mechanism);
             }
         }
-        let sentence = |(note, cases): (&str, Vec<String>)| {
-            let named = cases.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let sentence = |(note, cases): (&str, Vec<&str>)| {
+            let named = cases[..cases.len().min(MOST_NAMED)].join(", ");
             match cases.len().saturating_sub(MOST_NAMED) {
                 0 => format!("{named}: {note}"),
                 more => format!("{named} and {more} more: {note}"),

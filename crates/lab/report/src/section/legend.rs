@@ -48,8 +48,8 @@ const WORDS: [(&str, &str); 12] = [
     ("MiB/s, GiB/s", "1024² and 1024³ bytes per second, counted where they arrive"),
 ];
 
-/// Nothing where there is no table of figures.
-pub fn section(cx: &Context<'_>) -> Option<Section> {
+/// None where there is no table of figures.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let marks = Block::sentences(MARKS.iter().map(|(mark, what)| format!("{mark} {what}")));
     let words = Block::sentences(WORDS.iter().map(|(word, what)| format!("{word}: {what}")));
     let words = Block::Fold { summary: "Words".into(), is_open: true, blocks: vec![words] };

@@ -1,15 +1,17 @@
 //! The machine: what decides in the open, the rest behind a fold.
 
-use weighbridge_record::{Header, Hub};
+use std::collections::BTreeMap;
 
-use crate::document::{Block, Section};
-use crate::machine::{Fact, fact, headline};
-use crate::model::Report;
+use weighbridge_record::{Cpu, End, Header, Hub};
+
+use super::Context;
+use crate::document::{Block, Fact, Section, fact};
 use crate::notes;
 use crate::units::{Scale, amount, significant, size};
 
 /// One of all records; what measuring itself costs, and what share of the memory bus was used, too.
-pub fn section(report: &Report) -> Option<Section> {
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let report = cx.report;
     let mut blocks = Vec::new();
     for source in &report.sources {
         if report.has_several_sources() {
@@ -34,6 +36,26 @@ pub fn section(report: &Report) -> Option<Section> {
     Section::new("machine", "Machine", blocks)
 }
 
+/// The facts that decide whether a figure can be compared with another one.
+fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
+    let machine = &header.machine;
+    let mut facts = vec![fact("Host", &machine.hostname), fact("CPU", &machine.cpu_model)];
+    // A record that was imported has no more than its tool told.
+    if !machine.cpus.is_empty() {
+        let cpus = format!("{} allowed of {}", machine.allowed_cpus.len(), machine.cpus.len());
+        facts.push(fact("CPUs", &cpus));
+    }
+    facts.push(fact("Kernel", &format!("Linux {} {}", machine.kernel, machine.arch)));
+    facts.extend((machine.memory_bytes > 0).then(|| fact("Memory", &amount(machine.memory_bytes))));
+    facts.extend([fact("Virtualisation", &machine.virtualisation), fact("Measured", &header.started)]);
+    let elapsed_s = end.map_or(0.0, |end| end.elapsed_s);
+    facts.extend((elapsed_s > 0.0).then(|| fact("Took", &format!("{} s", significant(elapsed_s)))));
+    let commit = header.tool.commit.as_deref().map_or(String::new(), |commit| format!(" ({commit})"));
+    facts.push(fact("Tool", &format!("{} {}{commit}", header.tool.name, header.tool.version)));
+    facts.extend((!header.command.is_empty()).then(|| fact("Command", &header.command.join(" "))));
+    facts
+}
+
 /// How steady the machine was, once: the hubs, with which every case took turns.
 fn hubs(hubs: &[Hub]) -> Option<Block> {
     let one = |hub: &Hub| {
@@ -54,21 +76,20 @@ fn hubs(hubs: &[Hub]) -> Option<Block> {
 /// Everything else, in groups with a heading.
 fn details(header: &Header) -> Vec<(&'static str, Vec<Fact>)> {
     let machine = &header.machine;
-    let optional = |name: &str, value: &Option<String>| value.as_ref().map(|value| fact(name, value));
+    let known = [
+        ("Kernel command line", &machine.command_line),
+        ("Boot id", &machine.boot_id),
+        ("Microcode", &machine.microcode),
+        ("C library", &machine.libc),
+        ("Load at the start", &machine.load),
+    ];
     let mut system = vec![fact("Kernel build", &machine.kernel_build)];
-    system.extend(optional("Kernel command line", &machine.command_line));
-    system.extend(optional("Boot id", &machine.boot_id));
-    system.extend(optional("Microcode", &machine.microcode));
-    system.extend(optional("C library", &machine.libc));
-    system.extend(optional("Load at the start", &machine.load));
+    system.extend(known.into_iter().filter_map(|(name, value)| Some(fact(name, value.as_ref()?))));
     system.push(fact("Performance monitoring unit", if machine.pmu { "usable" } else { "not usable" }));
     let missing = machine.missing.iter().map(|what| fact("Not available", what)).collect();
-    let pairs = |map: &std::collections::BTreeMap<String, String>| {
-        map.iter().map(|(name, value)| fact(name, value)).collect::<Vec<_>>()
-    };
-    let mut settings = pairs(&header.settings);
-    settings.push(fact("seed", &header.seed.to_string()));
-    settings.push(fact("build profile", &header.tool.profile));
+    let pairs = |map: &BTreeMap<String, String>| map.iter().map(|(name, value)| fact(name, value)).collect();
+    let mut settings: Vec<Fact> = pairs(&header.settings);
+    settings.extend([fact("seed", &header.seed.to_string()), fact("build profile", &header.tool.profile)]);
     let groups = vec![
         ("System", system),
         ("What would have told more", missing),
@@ -95,22 +116,17 @@ fn clock(header: &Header) -> Vec<Fact> {
         fact("Resolution", &format!("{} {unit}", significant(clock.resolution_ns))),
         fact("Cost of a reading", &format!("{} {unit}", significant(clock.read_ns))),
     ];
-    facts
-        .extend(clock.tsc_hz.map(|hz| fact("Time-stamp counter", &format!("{} GHz", significant(hz / 1e9)))));
+    let tsc = clock.tsc_hz.map(|hz| format!("{} GHz", significant(hz / 1e9)));
+    facts.extend(tsc.map(|tsc| fact("Time-stamp counter", &tsc)));
     facts
 }
 
 fn cpus(header: &Header) -> Vec<Fact> {
-    let allowed = &header.machine.allowed_cpus;
-    let place = |cpu: &weighbridge_record::Cpu| {
-        let may = if allowed.contains(&cpu.cpu) { "" } else { ", not allowed" };
-        fact(
-            &format!("CPU {}", cpu.cpu),
-            &format!(
-                "core {}, package {}, last-level cache of CPU {}, node {}{may}",
-                cpu.core, cpu.package, cpu.llc, cpu.node
-            ),
-        )
+    let place = |Cpu { cpu, core, package, llc, node }: &Cpu| {
+        let may = if header.machine.allowed_cpus.contains(cpu) { "" } else { ", not allowed" };
+        let value =
+            format!("core {core}, package {package}, last-level cache of CPU {llc}, node {node}{may}");
+        fact(&format!("CPU {cpu}"), &value)
     };
     header.machine.cpus.iter().map(place).collect()
 }
@@ -122,10 +138,8 @@ fn memory(header: &Header) -> Vec<Fact> {
     });
     let nodes = header.machine.nodes.iter().map(|node| {
         let cpus: Vec<String> = node.cpus.iter().map(u32::to_string).collect();
-        fact(
-            &format!("Node {}", node.node),
-            &format!("{}, CPUs {}", amount(node.memory_bytes), cpus.join(" ")),
-        )
+        let value = format!("{}, CPUs {}", amount(node.memory_bytes), cpus.join(" "));
+        fact(&format!("Node {}", node.node), &value)
     });
     caches.chain(nodes).collect()
 }

@@ -23,8 +23,7 @@ use crate::document::{Document, Section};
 use crate::look::Looks;
 use crate::matrix::{Matrix, matrices};
 use crate::model::Report;
-use crate::notes;
-use crate::suite;
+use crate::{notes, suite};
 
 pub use compare::verdict_in_words;
 pub use distribution::name as percentile_name;
@@ -40,47 +39,50 @@ pub struct Context<'a> {
     pub looks: Looks,
 }
 
+/// The sections of a file; none where there is nothing to show.
+type Make = fn(&Context<'_>) -> Vec<Section>;
+
+const BEFORE_FIGURES: &[Make] = &[
+    compare::sections,
+    imported::sections,
+    |cx| suite::sections(cx.report),
+    check::sections,
+    explain::sections,
+];
+const FIGURES: &[Make] = &[findings::sections, figures::sections, legend::sections];
+const AFTER_FIGURES: &[Make] = &[
+    functions::sections,
+    baseline::sections,
+    scaling::sections,
+    distribution::sections,
+    series::sections,
+    observation::sections,
+    timeline::sections,
+    cases::sections,
+    remarks::sections,
+];
+const OF_EXPLAIN: &[Make] =
+    &[explain::sections, observation::sections, timeline::sections, compare::sections, remarks::sections];
+
 /// The report, composed once for all formats.
 pub fn document(report: &Report) -> Document {
     let matrices = matrices(report);
     let looks = Looks::new(&matrices);
     let cx = Context { report, matrices, looks };
-    let mut sections: Vec<Section> = machine::section(report).into_iter().collect();
-    if report.is_compared {
-        sections.extend(baseline::section(report));
+    let shown = if report.is_compared {
+        vec![baseline::sections as Make]
     } else if !report.functions_compared.is_empty() {
-        sections.extend(functions::sections(report));
+        vec![functions::sections as Make]
     } else if report.cases.is_empty() && is_explained(report) {
-        sections.extend(explain::sections(report));
-        sections.extend(observation::section(report));
-        sections.extend(timeline::section(report));
-        sections.extend(compare::section(report));
-        sections.extend(remarks::sections(&cx));
-    } else if !report.verdicts.is_empty() && report.cases.is_empty() {
-        sections.extend(compare::section(report));
-        sections.extend(remarks::sections(&cx));
+        OF_EXPLAIN.to_vec()
+    } else if report.cases.is_empty() && !report.verdicts.is_empty() {
+        vec![compare::sections as Make, remarks::sections]
     } else {
-        sections.extend(compare::section(report));
-        sections.extend(imported::section(report));
-        sections.extend(suite::sections(report));
-        sections.extend(check::section(report));
-        sections.extend(explain::sections(report));
-        if report.checks.is_empty() {
-            sections.extend(findings::section(report));
-            sections.extend(figures::sections(&cx));
-            sections.extend(legend::section(&cx));
-        }
-        sections.extend(functions::sections(report));
-        sections.extend(baseline::section(report));
-        sections.extend(scaling::section(&cx));
-        sections.extend(distribution::section(report));
-        sections.extend(series::section(report));
-        sections.extend(observation::section(report));
-        sections.extend(timeline::section(report));
-        sections.extend(cases::section(report));
-        sections.extend(remarks::sections(&cx));
-    }
-    Document { title: title(report), warnings: notes::warnings(report), sections }
+        let figures = if report.checks.is_empty() { FIGURES } else { &[] };
+        [BEFORE_FIGURES, figures, AFTER_FIGURES].concat()
+    };
+    let sections = [machine::sections as Make].into_iter().chain(shown).flat_map(|make| make(&cx));
+    Document { title: title(report), warnings: notes::warnings(report), sections: sections.collect() }
 }
 
 fn is_explained(report: &Report) -> bool {

@@ -1,14 +1,14 @@
 //! What the kernel did while a case ran: counts, time by function, what it cost to look, and how two cases differ.
 
 use weighbridge_record::{
-    Difference, DifferenceRow, EventCount, Look, Observation, Profile, RefusedMeans, SymbolTime,
+    Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart, RefusedMeans, SymbolTime,
 };
 
+use super::Context;
 use crate::calls;
-use crate::chart::{Chart, Drawing};
-use crate::document::{Block, Cell, Section, Table};
+use crate::chart::Drawing;
+use crate::document::{Block, Item, Section, Table};
 use crate::flame::Flame;
-use crate::model::{Report, Sourced};
 use crate::units::{count, reach, significant, with_unit};
 use crate::words::{many, plain};
 
@@ -23,33 +23,31 @@ const ABOUT: &str = "Counts and samples come from runs of their own, in turns wi
 const ABOUT_PROFILE: &str = "Samples rank functions, and are no exact times: one that falls where interrupts are off is taken where they come \
                              back on, and taking it costs time as well.";
 
-/// The section, unless no case was observed.
-pub fn section(report: &Report) -> Option<Section> {
+const ABOUT_FLAME: &str = "A box is as wide as its samples and stands on its caller, the role at the bottom; functions of the kernel are orange. \
+                           Boxes below 0.5 %, other processes and idle CPUs are left out. Stacks in user mode end where a function keeps no frame pointer.";
+
+/// None where no case was observed.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let report = cx.report;
     let mut blocks = Vec::new();
     for observation in &report.observations {
-        let profile = report.profiles.iter().find(|profile| {
+        let of_it = report.profiles.iter().find(|profile| {
             profile.source == observation.source && profile.what.case == observation.what.case
         });
-        blocks.extend(of_case(&observation.what, profile));
+        blocks.extend(of_case(&observation.what));
+        blocks.extend(of_it.into_iter().flat_map(|profile| of_profile(&profile.what)));
     }
     blocks.extend(report.differences.iter().flat_map(|difference| of_two(&difference.what)));
     if !blocks.is_empty() {
         blocks.insert(0, Block::Paragraph(ABOUT.into()));
-        let refused = report.observations.first().map(|first| &first.what.refused[..]);
-        blocks.extend(refused.map(not_used).unwrap_or_default());
+        let refused = report.observations.first().map_or(&[][..], |first| &first.what.refused);
+        let sentence = |of: &RefusedMeans| Item::from(plain(&format!("{}: {}", of.means, of.why)));
+        blocks.extend(Block::headed("Not used here", refused.iter().map(sentence).collect()));
     }
     Section::new("observation", "What the kernel does meanwhile", blocks)
 }
 
-/// A table with columns of text at the left.
-fn table(title: &str, heads: &[&str], texts: usize, rows: Vec<Vec<String>>) -> Block {
-    let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
-    let mut table = Table::new(title, heads.iter().map(|head| (*head).to_owned()), rows);
-    table.columns.iter_mut().take(texts).for_each(|column| column.is_text = true);
-    Block::Table(table)
-}
-
-fn of_case(of: &Observation, profile: Option<&Sourced<Profile>>) -> Vec<Block> {
+fn of_case(of: &Observation) -> Vec<Block> {
     let range = of.unobserved_ci95.map_or(String::new(), |ci95| format!(" {}", reach(of.unobserved, ci95)));
     let cpus: Vec<String> = of.cpus.iter().map(u32::to_string).collect();
     let mut blocks = vec![
@@ -62,20 +60,17 @@ fn of_case(of: &Observation, profile: Option<&Sourced<Profile>>) -> Vec<Block> {
         )),
     ];
     let calls = of.system_calls.as_ref();
-    let mut counts: Vec<Vec<String>> = of.counts.iter().map(counted).collect();
-    counts.extend(
-        calls.map(|calls| {
-            vec!["system calls".into(), count(calls.per_op), String::new(), "system-calls".into()]
-        }),
-    );
+    let of_calls =
+        calls.map(|calls| ["system calls".into(), count(calls.per_op), String::new(), "system-calls".into()]);
+    let counts: Vec<[String; 4]> = of.counts.iter().map(counted).chain(of_calls).collect();
     if !counts.is_empty() {
         let heads = ["event", "per operation", "least … most", "means"];
-        blocks.push(table("Events", &heads, 1, counts));
+        blocks.push(Block::Table(Table::new("Events", heads, counts)));
     }
     blocks.extend(calls.map(calls::by_role).filter(|said| !said.is_empty()).map(Block::Paragraph));
     if !of.looks.is_empty() {
         let heads = ["means", "cost of looking", "pairs of runs"];
-        blocks.push(table("Cost of looking", &heads, 1, of.looks.iter().map(cost).collect()));
+        blocks.push(Block::Table(Table::new("Cost of looking", heads, of.looks.iter().map(cost))));
     }
     let failure = |(what, failures): (&str, &[String])| {
         let (last, times) = (failures.last()?, failures.len());
@@ -84,19 +79,16 @@ fn of_case(of: &Observation, profile: Option<&Sourced<Profile>>) -> Vec<Block> {
     let looks = of.looks.iter().map(|look| (look.means.as_str(), &look.failures[..]));
     let all = std::iter::once(("the unobserved case", &of.unobserved_failures[..])).chain(looks);
     let failures: Vec<String> = all.filter_map(failure).collect();
-    if !failures.is_empty() {
-        blocks.push(Block::sentences(failures));
-    }
-    blocks.extend(profile.into_iter().flat_map(|profile| of_profile(&profile.what)));
+    blocks.extend((!failures.is_empty()).then(|| Block::sentences(failures)));
     blocks
 }
 
-fn counted(of: &EventCount) -> Vec<String> {
+fn counted(of: &EventCount) -> [String; 4] {
     let [least, most] = of.range.map(count);
-    vec![plain(&of.event), count(of.per_op), format!("{least} … {most}"), plain(&of.means)]
+    [plain(&of.event), count(of.per_op), format!("{least} … {most}"), plain(&of.means)]
 }
 
-fn cost(look: &Look) -> Vec<String> {
+fn cost(look: &Look) -> [String; 3] {
     let cost = match (look.slowdown, look.ci95) {
         (None, _) => "it failed".into(),
         (Some(slowdown), None) => format!("× {}", significant(slowdown)),
@@ -104,7 +96,7 @@ fn cost(look: &Look) -> Vec<String> {
             format!("× {} ({} … {})", significant(slowdown), significant(low), significant(high))
         }
     };
-    vec![plain(&look.means), cost, look.pairs.to_string()]
+    [plain(&look.means), cost, look.pairs.to_string()]
 }
 
 fn of_profile(of: &Profile) -> Vec<Block> {
@@ -125,9 +117,8 @@ fn of_profile(of: &Profile) -> Vec<Block> {
     let hidden = of
         .symbols_hidden
         .as_ref()
-        .map(|why| format!(" Functions of the kernel have no names: {}.", plain(why)));
-    let mut blocks =
-        vec![Block::Paragraph(format!("{facts}.{} {ABOUT_PROFILE}", hidden.unwrap_or_default()))];
+        .map_or(String::new(), |why| format!(" Functions of the kernel have no names: {}.", plain(why)));
+    let mut blocks = vec![Block::Paragraph(format!("{facts}.{hidden} {ABOUT_PROFILE}"))];
     let sum = |is_meant: &dyn Fn(&str) -> bool| -> f64 {
         let parts = of.parts.iter().filter(|part| is_meant(&part.role));
         parts.map(|part| part.user_ns + part.kernel_ns).sum()
@@ -142,14 +133,14 @@ fn of_profile(of: &Profile) -> Vec<Block> {
             percent(of_others, all)
         )));
     }
-    let part = |part: &weighbridge_record::ProfilePart| {
+    let part = |part: &ProfilePart| {
         let sum = part.user_ns + part.kernel_ns;
-        vec![plain(&part.role), significant(part.user_ns), significant(part.kernel_ns), percent(sum, all)]
+        [plain(&part.role), significant(part.user_ns), significant(part.kernel_ns), percent(sum, all)]
     };
     let heads = ["time of", "user\nns/op", "kernel\nns/op", "share"];
-    blocks.push(table("Time by role", &heads, 1, of.parts.iter().map(part).collect()));
+    blocks.push(Block::Table(Table::new("Time by role", heads, of.parts.iter().map(part))));
     let symbol = |symbol: &SymbolTime| {
-        vec![
+        [
             short(&symbol.symbol),
             if symbol.in_kernel { "kernel" } else { "user" }.into(),
             plain(&symbol.role),
@@ -160,17 +151,11 @@ fn of_profile(of: &Profile) -> Vec<Block> {
     };
     let heads = ["function", "in", "role", "itself\nns/op", "with calls\nns/op", "itself"];
     let rows = of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0).take(MOST_SYMBOLS).map(symbol);
-    blocks.push(table("Time by function", &heads, 3, rows.collect()));
+    blocks.push(Block::Table(Table::new("Time by function", heads, rows).with_texts([1, 2])));
     let of_roles = of.folded.iter().filter(|(line, _)| Profile::takes_part(line));
-    let of_roles: Vec<_> = of_roles.cloned().collect();
-    blocks.push(Block::Chart(Box::new(Chart {
-        title: format!("Flame graph: {}", plain(&of.case.to_string())),
-        about: "A box is as wide as its samples and stands on its caller, the role at the bottom; functions of the kernel are orange. \
-                Boxes below 0.5 %, other processes and idle CPUs are left out. Stacks in user mode end where a function keeps no frame pointer."
-            .into(),
-        drawing: Drawing::Flame(Flame::of(&of_roles)),
-        figures: None,
-    })));
+    let flame = Flame::of(&of_roles.cloned().collect::<Vec<_>>(), "samples");
+    let title = format!("Flame graph: {}", plain(&of.case.to_string()));
+    blocks.push(Block::chart(title, ABOUT_FLAME, Drawing::Flame(flame), None));
     blocks
 }
 
@@ -192,11 +177,12 @@ fn of_two(of: &Difference) -> Vec<Block> {
             difference if difference > 0.0 => format!("+{}", show(difference)),
             difference => format!("−{}", show(-difference)),
         });
-        vec![short(&row.name), side(row.a), side(row.b), difference.unwrap_or_default()]
+        [short(&row.name), side(row.a), side(row.b), difference.unwrap_or_default()]
     };
     let block = |title: &str, what: &str, rows: &[DifferenceRow], show: fn(f64) -> String| {
-        let rows: Vec<_> = rows.iter().take(MOST_SYMBOLS).map(|of| row(of, show)).collect();
-        (!rows.is_empty()).then(|| table(title, &[what, "A", "B", "B − A"], 1, rows))
+        let shown = rows.iter().take(MOST_SYMBOLS).map(|of| row(of, show));
+        let table = Table::new(title, [what, "A", "B", "B − A"], shown);
+        (!rows.is_empty()).then_some(Block::Table(table))
     };
     let mut blocks = vec![
         Block::Heading("B against A, per operation".into()),
@@ -208,90 +194,43 @@ fn of_two(of: &Difference) -> Vec<Block> {
     blocks
 }
 
-/// The means that could not be used, with what would allow them.
-fn not_used(refused: &[RefusedMeans]) -> Vec<Block> {
-    let sentence = |of: &RefusedMeans| plain(&format!("{}: {}", of.means, of.why));
-    if refused.is_empty() {
-        Vec::new()
-    } else {
-        vec![Block::Heading("Not used here".into()), Block::sentences(refused.iter().map(sentence))]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Report;
     use crate::{html, json, markdown, text};
-    use weighbridge_record::{CaseId, Line, ProfilePart, Reading};
+    use serde_json::json as value;
+    use weighbridge_record::Reading;
 
     fn report() -> Report {
-        let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
-        let other = CaseId::new("roundtrip", "unix-stream", 1, "same-cpu");
-        let look = |means: &str, slowdown, failures: &[&str]| Look {
-            means: means.into(),
-            slowdown,
-            ci95: slowdown.map(|slowdown| [slowdown * 0.99, slowdown * 1.01]),
-            pairs: 8,
-            failures: failures.iter().map(|why| (*why).to_owned()).collect(),
-        };
-        let observation = Observation {
-            case: case.clone(),
-            cpus: vec![0],
-            unit: "ns/roundtrip".into(),
-            unobserved: 4000.0,
-            unobserved_ci95: Some([3960.0, 4040.0]),
-            rounds: 8,
-            unobserved_failures: vec!["batches: the peer ended".into()],
-            looks: vec![
-                look("software", Some(1.02), &[]),
-                look("halts", None, &["observe: x", "observe: no <such> event"]),
-            ],
-            counts: vec![EventCount {
-                event: "context-switches".into(),
-                means: "software".into(),
-                per_op: 2.004,
-                range: [2.0, 2.01],
-            }],
-            system_calls: None,
-            refused: vec![RefusedMeans { means: "hardware".into(), why: "no counters".into() }],
-        };
-        let profile = Profile {
-            case: case.clone(),
-            clock: "cpu-clock".into(),
-            period_ns: 487_000.0,
-            runs: 8,
-            ops: 1000,
-            samples: 1000,
-            lost: 3,
-            throttled: 1,
-            symbols_hidden: None,
-            parts: vec![
-                ProfilePart { role: "client".into(), user_ns: 100.0, kernel_ns: 300.0 },
-                ProfilePart { role: Profile::OTHERS.into(), user_ns: 100.0, kernel_ns: 0.0 },
-            ],
-            symbols: vec![SymbolTime {
-                role: "client".into(),
-                symbol: "pipe_read".into(),
-                in_kernel: true,
-                self_ns: 300.0,
-                total_ns: 400.0,
-            }],
-            folded: vec![("client;main;pipe_read_[k]".into(), 800), (Profile::OTHERS.into(), 200)],
-        };
-        let row = DifferenceRow {
-            name: "context-switches".into(),
-            a: Some(2.0),
-            b: Some(1.5),
-            difference: Some(-0.5),
-        };
+        let [a, b] = ["roundtrip/pipe/1/same-cpu", "roundtrip/unix-stream/1/same-cpu"];
+        let looks = value!([
+            { "means": "software", "slowdown": 1.02, "ci95": [1.01, 1.03], "pairs": 8, "failures": [] },
+            { "means": "halts", "slowdown": null, "pairs": 8, "failures": ["observe: x", "observe: no <such> event"] },
+        ]);
+        let counts = value!([{ "event": "context-switches", "means": "software", "per_op": 2.004, "range": [2.0, 2.01] }]);
+        let observation = value!({
+            "kind": "observation", "case": a, "cpus": [0], "unit": "ns/roundtrip", "unobserved": 4000.0,
+            "unobserved_ci95": [3960.0, 4040.0], "rounds": 8, "unobserved_failures": ["batches: the peer ended"],
+            "looks": looks, "counts": counts, "refused": [{ "means": "hardware", "why": "no counters" }],
+        });
+        let parts = value!([
+            { "role": "client", "user_ns": 100.0, "kernel_ns": 300.0 },
+            { "role": Profile::OTHERS, "user_ns": 100.0, "kernel_ns": 0.0 },
+        ]);
+        let symbols = value!([
+            { "role": "client", "symbol": "pipe_read", "in_kernel": true, "self_ns": 300.0, "total_ns": 400.0 },
+        ]);
+        let profile = value!({
+            "kind": "profile", "case": a, "clock": "cpu-clock", "period_ns": 487_000.0, "runs": 8, "ops": 1000,
+            "samples": 1000, "lost": 3, "throttled": 1, "parts": parts, "symbols": symbols,
+            "folded": [["client;main;pipe_read_[k]", 800], [Profile::OTHERS, 200]],
+        });
+        let rows = value!([{ "name": "context-switches", "a": 2.0, "b": 1.5, "difference": -0.5 }]);
         let difference =
-            Difference { a: case, b: other, counts: vec![row], parts: Vec::new(), symbols: Vec::new() };
-        let lines = vec![
-            Line::Observation(Box::new(observation)),
-            Line::Profile(Box::new(profile)),
-            Line::Difference(Box::new(difference)),
-        ];
-        Report::from_reading(Reading { lines, problems: Vec::new() })
+            value!({ "kind": "difference", "a": a, "b": b, "counts": rows, "parts": [], "symbols": [] });
+        let lines = [observation, profile, difference].map(|line| serde_json::from_value(line).unwrap());
+        Report::from_reading(Reading { lines: lines.into(), problems: Vec::new() })
     }
 
     #[test]
@@ -313,6 +252,9 @@ mod tests {
         }
         let json = json(&report);
         assert!(json.contains("\"slowdown\": 1.02") && json.contains("\"lost\": 3"), "{json}");
+        let page = html(&report);
+        assert!(page.contains("<svg class=\"flame\"") && page.contains("<title>pipe_read, kernel: 100 %"));
+        assert!(page.contains("no &lt;such&gt; event") && !page.contains("<such>"));
     }
 
     #[test]
@@ -321,12 +263,5 @@ mod tests {
         assert_eq!(short(name).chars().count(), 44);
         assert!(short(name).starts_with('…') && short(name).ends_with("::precondition_check"));
         assert_eq!(short("pipe_read"), "pipe_read");
-    }
-
-    #[test]
-    fn the_page_draws_the_flame_graph_and_takes_no_name_as_markup() {
-        let page = html(&report());
-        assert!(page.contains("<svg class=\"flame\"") && page.contains("<title>pipe_read, kernel: 100 %"));
-        assert!(page.contains("no &lt;such&gt; event") && !page.contains("<such>"));
     }
 }

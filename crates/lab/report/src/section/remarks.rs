@@ -12,60 +12,49 @@ use crate::notes::{FEW, few};
 use crate::words::{many, plain};
 use crate::{coverage, regimes};
 
-/// The sections that have something to say.
+/// Those that have something to say.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let report = cx.report;
-    let with_full = |id, title, meaning: &str, (brief, full): (Vec<Item>, Vec<Item>)| {
-        let mut blocks = remarks(meaning, brief);
-        if !full.is_empty() {
-            blocks.push(Block::fold("All of them, one by one".into(), vec![Block::List(full)]));
-        }
-        Section::new(id, title, blocks)
-    };
-    let brief = |id, title, meaning: &str, brief| with_full(id, title, meaning, (brief, Vec::new()));
+    let brief = |items: Vec<Item>| (items, Vec::new());
     [
-        with_full(
+        (
             "anomalies",
             "Failed counter checks (!)",
             "The figure may not mean what its name says. It is shown as measured.",
             anomalies(report),
         ),
-        with_full(
+        (
             "regimes",
             "Not one steady state (~)",
             "A single figure hides what happened in these cases: two modes (the samples fall into two groups), a step (the level \
              changed once), a slope (the level drifts), correlated neighbors (successive samples resemble each other).",
             regimes::notes(report, &cx.matrices),
         ),
-        brief(
+        (
             "stopped",
             "Ended before the precision asked for",
             "The intervals of these cases are wider than asked, or absent.",
-            stopped(report),
+            brief(stopped(report)),
         ),
-        brief("skipped", "Skipped", "No figure, and why.", skipped(report)),
-        brief(
+        ("skipped", "Skipped", "No figure, and why.", brief(skipped(report))),
+        (
             "incomplete",
             "Missing beside a figure",
             "These cases have a figure. What is missing is a run of them, or the count of their system calls.",
-            incomplete(report),
+            brief(reasons(report, true)),
         ),
-        brief("not-reached", "Not reached", "Planned, but without a single run.", not_reached(report)),
+        ("not-reached", "Not reached", "Planned, but without a single run.", brief(not_reached(report))),
     ]
     .into_iter()
-    .flatten()
+    .filter(|(.., (items, _))| !items.is_empty())
+    .flat_map(|(id, title, meaning, (items, full))| {
+        let mut blocks = vec![Block::Paragraph(meaning.into()), Block::List(items)];
+        if !full.is_empty() {
+            blocks.push(Block::fold("All of them, one by one".into(), vec![Block::List(full)]));
+        }
+        Section::new(id, title, blocks)
+    })
     .collect()
-}
-
-fn remarks(meaning: &str, items: Vec<Item>) -> Vec<Block> {
-    if items.is_empty() {
-        return Vec::new();
-    }
-    vec![Block::Paragraph(meaning.into()), Block::List(items)]
-}
-
-fn entry(text: String, items: Vec<Item>) -> Item {
-    Item { text, items, ..Item::default() }
 }
 
 /// Few of them and all of them.
@@ -85,7 +74,7 @@ fn anomalies(report: &Report) -> (Vec<Item>, Vec<Item>) {
     let items = few(full.iter().map(item).collect());
     let cases = report.cases.iter().filter(|case| case.has_anomalies()).count();
     let why = format!("{} with a counter check that failed:", many(cases, "case"));
-    (vec![entry(why, items)], full)
+    (vec![Item::over(why, items)], full)
 }
 
 fn stopped(report: &Report) -> Vec<Item> {
@@ -100,7 +89,7 @@ fn stopped(report: &Report) -> Vec<Item> {
         let some: Vec<&Measured> =
             report.stopped_early().filter(|(_, by)| *by == reason).map(|(case, _)| case).collect();
         let why = format!("{} of {}: {why}", some.len(), many(all.len(), "case"));
-        (!some.is_empty()).then(|| entry(why, coverage::described(report, &some, &all)))
+        (!some.is_empty()).then(|| Item::over(why, coverage::described(report, &some, &all)))
     };
     reasons.into_iter().filter_map(note).collect()
 }
@@ -108,11 +97,6 @@ fn stopped(report: &Report) -> Vec<Item> {
 /// What gave no number, each reason once.
 pub fn skipped(report: &Report) -> Vec<Item> {
     reasons(report, false)
-}
-
-/// What is missing of cases that have a figure, each reason once.
-fn incomplete(report: &Report) -> Vec<Item> {
-    reasons(report, true)
 }
 
 /// Why something was skipped, of the cases that have a figure or of the others.
@@ -144,7 +128,8 @@ fn not_reached(report: &Report) -> Vec<Item> {
     let is_never = |case: &&Measured| case.summary.is_none() && case.runs.is_empty();
     let never: Vec<&Measured> = all.iter().copied().filter(is_never).collect();
     let why = format!("{} of {}: the program ended before", never.len(), many(all.len(), "case"));
-    if never.is_empty() { Vec::new() } else { vec![entry(why, coverage::described(report, &never, &all))] }
+    let items = coverage::described(report, &never, &all);
+    if never.is_empty() { Vec::new() } else { vec![Item::over(why, items)] }
 }
 
 /// Cases with the same reason, in the order in which the reasons first come. Reasons that differ in nothing but the payload
@@ -167,9 +152,7 @@ fn grouped<'a>(report: &Report, each: impl Iterator<Item = (usize, &'a CaseId, S
             }
         }
     }
-    let note = |(why, ids): (String, Vec<_>)| {
-        entry(why, described(report, &ids).into_iter().map(Item::from).collect())
-    };
+    let note = |(why, ids): (String, Vec<_>)| Item::over(why, described(report, &ids));
     groups.into_iter().map(note).collect()
 }
 
@@ -204,7 +187,7 @@ fn without_number(text: &str, number: u64) -> String {
 }
 
 /// Names cases in few words: first sizes together, then places, then patterns.
-fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<String> {
+fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<Item> {
     type Names<'a> = BTreeSet<&'a str>;
     type Places<'a> = BTreeSet<Place<'a>>;
     let mut sizes: BTreeMap<(String, &str, Place<'_>), BTreeSet<u64>> = BTreeMap::new();
@@ -222,12 +205,9 @@ fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<String> {
     }
     let line = |((variant, sizes, places), patterns): ((_, _, Places<'_>), Names<'_>)| {
         let places: Vec<String> = places.iter().map(Place::to_string).collect();
-        plain(&format!(
-            "{variant}: {} at {} ({})",
-            coverage::size_list(&sizes),
-            places.join(", "),
-            patterns.into_iter().collect::<Vec<_>>().join(", ")
-        ))
+        let patterns: Vec<&str> = patterns.into_iter().collect();
+        let (sizes, places, patterns) = (coverage::size_list(&sizes), places.join(", "), patterns.join(", "));
+        plain(&format!("{variant}: {sizes} at {places} ({patterns})")).into()
     };
     patterns.into_iter().map(line).collect()
 }
@@ -237,61 +217,38 @@ mod tests {
     use weighbridge_record::{Line, Reading, Skipped, Summary};
 
     use super::*;
-    use crate::model::Sourced;
+
+    fn skip(id: &str, step: &str, why: &str) -> Line {
+        Line::Skipped(Skipped { case: id.parse().unwrap(), step: step.into(), why: why.into() })
+    }
 
     #[test]
     fn reasons_that_differ_only_in_the_payload_are_told_once_as_for_the_largest() {
-        let skip = |mechanism: &str, payload_bytes: u64, why: String| Sourced {
-            source: 0,
-            what: Skipped {
-                case: CaseId::new("stream", mechanism, payload_bytes, "free"),
-                step: "fit".into(),
-                why,
-            },
-        };
         let limit = |bytes: u64| format!("{bytes} bytes exceed 8192; raise it with limit={}", bytes / 2);
-        let skipped = vec![
-            skip("mq-posix", 65536, limit(65536)),
-            skip("mq-posix", 1 << 20, limit(1 << 20)),
-            skip("mq-posix", 10000, limit(10000)),
-            // Here 8192 is the payload, and what is left of the sentence is another.
-            skip("msg-sysv", 8192, limit(8192)),
-        ];
-        let notes = skipped_notes(skipped);
-        assert_eq!(
-            notes[0],
-            (limit(1 << 20), vec!["mq-posix: 10000 B, 64 KiB, 1 MiB at free (stream)".into()])
-        );
-        assert_eq!(notes[1].0, limit(8192));
-        assert_eq!(notes.len(), 2);
-    }
-
-    fn skipped_notes(skipped: Vec<Sourced<Skipped>>) -> Vec<(String, Vec<String>)> {
-        let notes = super::skipped(&Report { skipped, ..Report::default() });
-        notes
-            .into_iter()
-            .map(|note| (note.text, note.items.into_iter().map(|item| item.text).collect()))
-            .collect()
+        let skip = |name: &str, bytes| skip(&format!("stream/{name}/{bytes}/free"), "fit", &limit(bytes));
+        let mut lines = [65536, 1 << 20, 10000].map(|bytes| skip("mq-posix", bytes)).to_vec();
+        // Here 8192 is the payload, and what is left of the sentence is another.
+        lines.push(skip("msg-sysv", 8192));
+        let notes = skipped(&Report::from_reading(Reading { lines, problems: Vec::new() }));
+        let texts: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
+        assert_eq!(texts, [limit(1 << 20), limit(8192)]);
+        assert_eq!(notes[0].items[0].text, "mq-posix: 10000 B, 64 KiB, 1 MiB at free (stream)");
+        assert_eq!(notes[0].items.len(), 1);
     }
 
     #[test]
     fn what_is_missing_of_a_case_with_a_figure_is_not_called_skipped() {
-        let id = |bytes| CaseId::new("roundtrip", "pipe", bytes, "free");
-        let skip = |bytes, step: &str, why: &str| {
-            Line::Skipped(Skipped { case: id(bytes), step: step.into(), why: why.into() })
-        };
+        let figure = Summary::new("roundtrip/pipe/1/free".parse().unwrap(), "ns/roundtrip", 6, 1000.0);
         let lines = vec![
-            Line::Summary(Summary::new(id(1), "ns/roundtrip", 6, 1000.0)),
-            skip(1, "batches", "its system calls were not counted: no tracer"),
-            skip(64, "fit", "no room"),
+            Line::Summary(figure),
+            skip("roundtrip/pipe/1/free", "batches", "its system calls were not counted: no tracer"),
+            skip("roundtrip/pipe/64/free", "fit", "no room"),
         ];
         let report = Report::from_reading(Reading { lines, problems: Vec::new() });
         let texts = |items: Vec<Item>| items.into_iter().map(|item| item.text).collect::<Vec<_>>();
-        assert_eq!(texts(super::skipped(&report)), ["no room"]);
-        assert_eq!(
-            texts(incomplete(&report)),
-            ["its system calls were not counted: no tracer (step: batches)"]
-        );
+        assert_eq!(texts(skipped(&report)), ["no room"]);
+        let missing = ["its system calls were not counted: no tracer (step: batches)"];
+        assert_eq!(texts(reasons(&report, true)), missing);
     }
 
     #[test]

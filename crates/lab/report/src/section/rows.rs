@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use weighbridge_record::{CaseId, PerOp, Summary};
 
-use crate::document::{Cell, Column, Table};
+use crate::document::{Cell, Table};
 use crate::figure::Figure;
 use crate::matrix::{self, Matrix};
 use crate::model::{Measured, Report};
@@ -30,21 +30,16 @@ pub fn counted(report: &Report, matrix: &Matrix<'_>) -> Table {
 /// A head, and a cell for each mechanism.
 type Cells = (String, Vec<Cell>);
 
-fn composed(matrix: &Matrix<'_>, label: &str, order: Vec<usize>, columns: Vec<Cells>) -> Table {
+fn composed(matrix: &Matrix<'_>, label: &str, order: Vec<usize>, mut columns: Vec<Cells>) -> Table {
     let is_blank = |cell: &Cell| matches!(cell, Cell::Text(text) if text.is_empty());
-    let shown: Vec<&Cells> = columns.iter().filter(|(_, cells)| !cells.iter().all(is_blank)).collect();
-    let label = Column { head: label.into(), is_text: true, ..Column::default() };
-    let heads = shown.iter().map(|(head, _)| Column { head: head.clone(), ..Column::default() });
-    let row = |of: usize| -> Vec<Cell> {
+    columns.retain(|(_, cells)| !cells.iter().all(is_blank));
+    let row = |of: usize| {
         let name = Cell::from(matrix.columns[of].name.as_str());
-        std::iter::once(name).chain(shown.iter().map(|(_, cells)| cells[of].clone())).collect()
+        let cells = columns.iter().map(move |(_, cells)| cells[of].clone());
+        std::iter::once(name).chain(cells)
     };
-    Table {
-        columns: std::iter::once(label).chain(heads).collect(),
-        rows: order.into_iter().map(row).collect(),
-        labels: 1,
-        ..Table::default()
-    }
+    let heads = std::iter::once(label).chain(columns.iter().map(|(head, _)| head.as_str()));
+    Table::new("", heads, order.into_iter().map(row))
 }
 
 /// Best first at the smallest payload that a mechanism has; those that have the smallest of all before the others.
@@ -89,26 +84,33 @@ pub fn cell(matrix: &Matrix<'_>, row: usize, column: usize) -> Cell {
     }
 }
 
+/// What a summary says of something.
+type Get<'a> = &'a dyn Fn(&Summary) -> Option<f64>;
+
 /// The multiple of the hub's cost, percentiles where single operations were timed, and what was counted: a value, or
 /// `low … high` over the payloads.
 fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
     let all = || (0..matrix.columns.len()).flat_map(|column| summaries(matrix, column));
-    let over = |head: String, get: &dyn Fn(&Summary) -> Option<f64>, show: &dyn Fn(f64) -> String| -> Cells {
+    let over = |head: String, get: Get<'_>, show: &dyn Fn(f64) -> String| -> Cells {
         let cell = |column| Cell::from(range(summaries(matrix, column).filter_map(get), show));
         (head, (0..matrix.columns.len()).map(cell).collect())
     };
-    let scaled = |what: &str, get: &dyn Fn(&Summary) -> Option<f64>| {
+    let scaled = |what: &str, per: &str, get: Get<'_>| {
         let scale = Scale::new("ns", all().filter_map(get));
-        over(format!("{what} {}", scale.name), get, &|value| scale.show(value))
+        over(format!("{what} {}{per}", scale.name), get, &|value| scale.show(value))
     };
-    let mut columns = vec![to_hub(matrix), to_baseline(report, matrix)];
     let percentile = |p: f64| {
         move |summary: &Summary| {
             let distribution = summary.distribution.as_ref()?;
             Some(distribution.percentiles.iter().find(|percentile| percentile.p == p)?.ns)
         }
     };
-    columns.extend([scaled("p50", &percentile(0.5)), scaled("p99", &percentile(0.99))]);
+    let mut columns = vec![
+        to_hub(matrix),
+        to_baseline(report, matrix),
+        scaled("p50", "", &percentile(0.5)),
+        scaled("p99", "", &percentile(0.99)),
+    ];
     // Imported output names no roles; a count that was not made is blank and not 0.
     if matrix.is_counted() {
         let per_op = |head: &str, get: fn(&PerOp) -> f64| {
@@ -128,76 +130,60 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
     let cpu = |what: &str, get: fn(&PerOp) -> Option<f64>| {
         over(format!("{what} {}/op", scale.name), &|summary| get(&summary.per_op), &|value| scale.show(value))
     };
-    let has_parts = all().all(|summary| summary.per_op.user_ns.is_some());
-    if has_parts {
+    if all().all(|summary| summary.per_op.user_ns.is_some()) {
         columns
-            .extend([cpu("user CPU", |per_op| per_op.user_ns), cpu("kernel CPU", |per_op| per_op.kernel_ns)])
+            .extend([cpu("user CPU", |per_op| per_op.user_ns), cpu("kernel CPU", |per_op| per_op.kernel_ns)]);
     } else {
-        columns.push(cpu("CPU", |per_op| Some(per_op.cpu().0).filter(|cpu| *cpu > 0.0)))
+        columns.push(cpu("CPU", |per_op| Some(per_op.cpu().0).filter(|cpu| *cpu > 0.0)));
     }
-    columns.extend(beside(matrix));
-    for name in series(matrix) {
-        let series = Series::new(name, all().filter_map(|summary| summary.series.get(name).copied()));
+    // What a process beside the roles did for each operation is part of the counts before.
+    for name in all().flat_map(|summary| summary.beside.keys()).collect::<BTreeSet<_>>() {
+        let switches = |summary: &Summary| {
+            let per_op = summary.beside.get(name)?;
+            Some(per_op.voluntary_switches + per_op.involuntary_switches)
+        };
+        columns.push(over(format!("{name}: switches/op"), &switches, &count));
+        columns.push(scaled(&format!("{name}: CPU"), "/op", &|of| Some(of.beside.get(name)?.cpu_ns)));
+    }
+    // Switches of one kind are among the counts already.
+    let names = all().flat_map(|summary| summary.series.keys());
+    for name in names.filter(|name| !name.contains("voluntary_switches")).collect::<BTreeSet<_>>() {
         let get = |summary: &Summary| summary.series.get(name).copied();
+        let series = Series::new(name, all().filter_map(get));
         columns.push(over(series.label(), &get, &|value| series.scale.show(value)));
     }
     columns
 }
 
-/// What a process beside the roles did for each operation, which is part of the counts before.
-fn beside(matrix: &Matrix<'_>) -> Vec<Cells> {
-    let all = || (0..matrix.columns.len()).flat_map(|column| summaries(matrix, column));
-    let names: BTreeSet<&String> = all().flat_map(|summary| summary.beside.keys()).collect();
-    let of = |name: &String| {
-        let scale = Scale::new("ns", all().filter_map(|summary| Some(summary.beside.get(name)?.cpu_ns)));
-        let column = |head: String, get: fn(&PerOp) -> f64, show: &dyn Fn(f64) -> String| -> Cells {
-            let counted = |summary: &Summary| summary.beside.get(name).map(get);
-            let cell = |column| Cell::from(range(summaries(matrix, column).filter_map(counted), show));
-            (head, (0..matrix.columns.len()).map(cell).collect())
-        };
-        [
-            column(
-                format!("{name}: switches/op"),
-                |per_op| per_op.voluntary_switches + per_op.involuntary_switches,
-                &count,
-            ),
-            column(format!("{name}: CPU {}/op", scale.name), |per_op| per_op.cpu_ns, &|ns| scale.show(ns)),
-        ]
-    };
-    names.into_iter().flat_map(of).collect()
-}
-
 /// The cost over that of the hub, with its interval where one payload is shown.
 fn to_hub(matrix: &Matrix<'_>) -> Cells {
-    let ratio = |summary: &Summary| Some((summary.to_hub.as_ref()?.median, summary.to_hub.as_ref()?.ci95));
-    ratios("× hub", matrix, &|column| summaries(matrix, column).filter_map(ratio).collect())
+    ratios("× hub", matrix, &|_, summary| summary.to_hub.as_ref().map(|of| (of.median, of.ci95)))
 }
 
 /// The cost over that of the case that the session compared with, where no case took turns with a hub.
 fn to_baseline(report: &Report, matrix: &Matrix<'_>) -> Cells {
-    let place = |id: &CaseId| id.pattern == matrix.pattern && id.place() == matrix.place;
-    let baseline =
-        report.comparisons.iter().find(|line| place(&line.what.baseline)).map(|line| &line.what.baseline);
+    let is_here = |id: &CaseId| id.pattern == matrix.pattern && id.place() == matrix.place;
+    let mut baselines = report.comparisons.iter().map(|line| &line.what.baseline);
     let has_hub =
         (0..matrix.columns.len()).any(|of| summaries(matrix, of).any(|summary| summary.to_hub.is_some()));
-    let Some(baseline) = baseline.filter(|_| !has_hub) else {
+    let Some(baseline) = baselines.find(|id| is_here(id)).filter(|_| !has_hub) else {
         return (String::new(), vec![Cell::from(""); matrix.columns.len()]);
     };
-    let of_case = |case: &Measured| {
+    ratios(&format!("× {}", baseline.variant()), matrix, &|case, _| {
         let mut own = report.comparisons.iter().filter(|line| line.source == case.source);
         let line = &own.find(|line| line.what.case == case.id)?.what;
         // A speed-up is the baseline's cost over the case's.
         Some((1.0 / line.speedup, line.ci95.map(|[low, high]| [1.0 / high, 1.0 / low])))
-    };
-    let known = |column: usize| matrix.column(column).filter_map(|(_, case, _)| of_case(case)).collect();
-    ratios(&format!("× {}", baseline.variant()), matrix, &known)
+    })
 }
 
-type Known = Vec<(f64, Option<[f64; 2]>)>;
+/// A ratio and its interval.
+type Known = (f64, Option<[f64; 2]>);
 
-fn ratios(head: &str, matrix: &Matrix<'_>, of: &dyn Fn(usize) -> Known) -> Cells {
+fn ratios(head: &str, matrix: &Matrix<'_>, of: &dyn Fn(&Measured, &Summary) -> Option<Known>) -> Cells {
     let cell = |column: usize| {
-        let known = of(column);
+        let known = matrix.column(column).filter_map(|(_, case, summary)| of(case, summary));
+        let known: Vec<Known> = known.collect();
         Cell::from(match known.as_slice() {
             [(ratio, Some([low, high]))] => {
                 format!("{} ({}–{})", significant(*ratio), significant(*low), significant(*high))
@@ -210,15 +196,6 @@ fn ratios(head: &str, matrix: &Matrix<'_>, of: &dyn Fn(usize) -> Known) -> Cells
 
 fn summaries<'a>(matrix: &Matrix<'a>, column: usize) -> impl Iterator<Item = &'a Summary> {
     matrix.column(column).map(|(_, _, summary)| summary)
-}
-
-/// The names of the further series of a matrix. Switches of one kind are among the counts already.
-fn series<'a>(matrix: &Matrix<'a>) -> BTreeSet<&'a str> {
-    (0..matrix.columns.len())
-        .flat_map(|column| summaries(matrix, column))
-        .flat_map(|summary| summary.series.keys().map(String::as_str))
-        .filter(|name| !name.contains("voluntary_switches"))
-        .collect()
 }
 
 /// One value, or the lowest and the highest; nothing where there is none.

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use weighbridge_record::{Place, Summary};
 
 use super::Context;
+use super::figures::NOT_STEADY;
 use crate::axis::{Axis, LogAxis};
-use crate::chart::{Chart, Drawing, Line, Point};
+use crate::chart::{Line, Point};
 use crate::document::{Block, Section};
-use crate::lines;
+use crate::lines::{ascending, of_values};
 use crate::look::Look;
 use crate::model::Measured;
-use crate::units::{Scale, size, with_unit};
+use crate::units::{Scale, range, size, with_unit};
 use crate::words::{many, pattern, place, plain};
 
 /// Axes that are numbers of something that works at the same time.
@@ -26,8 +27,8 @@ type Step<'a> = (f64, &'a Measured, &'a Summary);
 /// Steps by the name of their line, in the order of the record.
 type Lines<'a> = Vec<(String, Vec<Step<'a>>)>;
 
-/// Nothing where no cases differ in one number only. The figures are in the tables of the cases.
-pub fn section(cx: &Context<'_>) -> Option<Section> {
+/// None where no cases differ in one number only. The figures are in the tables of the cases.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let mut charts: Vec<(Key<'_>, Lines<'_>)> = Vec::new();
     for axis in AXES {
         for case in cx.report.cases.iter().filter(|case| !case.is_harness()) {
@@ -43,7 +44,7 @@ pub fn section(cx: &Context<'_>) -> Option<Section> {
         lines.retain(|(_, steps)| steps.first().map(|step| step.0) < steps.last().map(|step| step.0));
     }
     charts.retain(|(_, lines)| !lines.is_empty());
-    let blocks = charts.iter().map(|(key, lines)| Block::Chart(Box::new(chart(*key, lines)))).collect();
+    let blocks = charts.iter().map(|(key, lines)| chart(*key, lines)).collect();
     Section::new("scaling", "Scaling", blocks)
 }
 
@@ -69,38 +70,28 @@ fn name(cx: &Context<'_>, case: &Measured, axis: &str) -> String {
     cx.report.variant(case.source, &rest)
 }
 
-fn chart(key: Key<'_>, all: &Lines<'_>) -> Chart {
+fn chart(key: Key<'_>, all: &Lines<'_>) -> Block {
     let (of, at, payload_bytes, unit, axis) = key;
     let steps = || all.iter().flat_map(|(_, steps)| steps);
-    let mut numbers: Vec<f64> = steps().map(|step| step.0).collect();
-    numbers.sort_by(f64::total_cmp);
-    numbers.dedup();
-    let line = |(index, (name, steps)): (usize, &(String, Vec<Step<'_>>))| Line {
-        name: name.clone(),
-        look: Look::nth(index),
-        is_hidden: false,
-        points: steps.iter().map(|step| point(axis, step)).collect(),
+    let line = |(index, (name, steps)): (usize, &(String, Vec<Step<'_>>))| {
+        Line::new(name, Look::nth(index), steps.iter().map(|step| point(axis, step)).collect())
     };
-    let mut drawn: Vec<Line> = all.iter().enumerate().map(line).collect();
-    lines::by_height(&mut drawn);
     let scale = Scale::new(unit, steps().map(|(_, _, summary)| summary.median));
-    let (y, drawn) = lines::value_axis(unit, &scale, drawn);
+    let x = Axis::Log(LogAxis::numbers(axis, &ascending(steps().map(|step| step.0))));
+    let drawing = of_values(x, unit, &scale, all.iter().enumerate().map(line).collect());
     let payload =
         if payload_bytes == 0 { String::new() } else { format!(", payload {}", size(payload_bytes)) };
     let title = plain(&format!("{} {}{payload}, over {axis}", pattern(of), place(at)));
     let about = "Cases that differ in this number only. The horizontal axis is logarithmic; the band around a line is the 95 % \
                  interval of its medians.";
-    let drawing = Drawing::Lines(Axis::Log(LogAxis::numbers(axis, &numbers)), y, drawn);
-    Chart { title, about: about.into(), drawing, figures: None }
+    Block::chart(title, about, drawing, None)
 }
 
 fn point(axis: &str, (number, case, summary): &Step<'_>) -> Point {
-    let mut hover = vec![format!("{axis}: {number}"), with_unit(&summary.unit, summary.median)];
-    if let Some([low, high]) = summary.ci95 {
-        let ends = [low, high].map(|end| with_unit(&summary.unit, end));
-        hover.push(format!("95 % interval {} to {}", ends[0], ends[1]));
-    }
+    let shown = |value| with_unit(&summary.unit, value);
+    let mut hover = vec![format!("{axis}: {number}"), shown(summary.median)];
+    hover.extend(summary.ci95.map(|ends| format!("95 % interval {}", range(ends, shown))));
     hover.push(many(summary.runs as usize, "run"));
-    hover.extend(case.has_regimes().then(|| "~ not one steady state".to_string()));
+    hover.extend(case.has_regimes().then(|| NOT_STEADY.into()));
     Point { x: *number, y: summary.median, interval: summary.ci95, hover }
 }

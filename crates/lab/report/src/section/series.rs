@@ -4,7 +4,8 @@ use weighbridge_record::{Regime, RegimeKind, Run, Summary};
 use weighbridge_stats::RegimeKind as Found;
 use weighbridge_stats::regime::{detect, split_test};
 
-use crate::chart::{Chart, Drawing, MOST_STRIPS, Strip};
+use super::Context;
+use crate::chart::{Drawing, MOST_STRIPS, Strip};
 use crate::document::{Block, Section};
 use crate::model::{Measured, Report};
 use crate::regimes;
@@ -17,12 +18,13 @@ const OPEN: usize = 2;
 const ABOUT: &str = "Each chart shows one run of a case: the run whose value is nearest to the median. Dashed lines are the levels of a \
                      step or of two modes, as found over all runs. The vertical line is where the level of this run changes.";
 
-/// The section, unless no case has a series or a fan-in with samples.
-pub fn section(report: &Report) -> Option<Section> {
-    let charts = report.cases.iter().filter_map(|case| shown(report, case));
-    let fold = |(index, (summary, chart)): (usize, (String, Chart))| {
-        let blocks = vec![Block::Chart(Box::new(chart))];
-        Block::Fold { summary, is_open: index < OPEN, blocks }
+/// None where no case has a series, and none is a fan-in with samples.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let charts = cx.report.cases.iter().filter_map(|case| shown(cx.report, case));
+    let fold = |(index, (summary, chart)): (usize, (String, Block))| Block::Fold {
+        summary,
+        is_open: index < OPEN,
+        blocks: vec![chart],
     };
     let mut blocks: Vec<Block> = charts.enumerate().map(fold).collect();
     if !blocks.is_empty() {
@@ -32,13 +34,13 @@ pub fn section(report: &Report) -> Option<Section> {
 }
 
 /// The name and the chart of a case that has series, or is a fan-in.
-fn shown(report: &Report, case: &Measured) -> Option<(String, Chart)> {
+fn shown(report: &Report, case: &Measured) -> Option<(String, Block)> {
     let summary = case.summary.as_ref()?;
     let has_series = case.runs.iter().any(|run| !run.series.is_empty());
     if case.is_harness() || !(has_series || case.id.pattern == "fan-in") {
         return None;
     }
-    let run = representative(case, summary)?;
+    let run = case.middle_run(|run| run.samples.len() > 1 && all_finite(&run.samples))?;
     let name = regimes::name(report, case);
     let value = with_unit(&summary.unit, run.value);
     let title = plain(&format!("{name}: run {} of {}, {value}", run.run + 1, case.runs.len()));
@@ -47,14 +49,7 @@ fn shown(report: &Report, case: &Measured) -> Option<(String, Chart)> {
     let hidden = strips.len().saturating_sub(MOST_STRIPS);
     let about = if hidden > 0 { format!("{hidden} more series in the record.") } else { String::new() };
     let drawing = Drawing::Strips(strips, change(summary, &run.samples));
-    Some((name, Chart { title, about, drawing, figures: None }))
-}
-
-/// The run whose value is nearest to the median of all.
-fn representative<'a>(case: &'a Measured, summary: &Summary) -> Option<&'a Run> {
-    let usable = case.runs.iter().filter(|run| run.samples.len() > 1 && all_finite(&run.samples));
-    let distance = |run: &&Run| (run.value - summary.median).abs();
-    usable.min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    Some((name, Block::chart(title, &about, drawing, None)))
 }
 
 /// The value of the case itself, with the levels that its summary names.

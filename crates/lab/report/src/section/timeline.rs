@@ -2,9 +2,9 @@
 
 use weighbridge_record::{MissingSwitches, Phase, Timeline};
 
-use crate::chart::{Chart, Drawing};
-use crate::document::{Block, Cell, Section, Table};
-use crate::model::Report;
+use super::Context;
+use crate::chart::Drawing;
+use crate::document::{Block, Section, Table};
 use crate::units::{count, with_unit};
 use crate::words::plain;
 
@@ -18,16 +18,14 @@ const SELDOM: f64 = 0.05;
 /// Time lines that are not folded.
 const OPEN: usize = 2;
 
-/// The section, unless no record has a time line.
-pub fn section(report: &Report) -> Option<Section> {
-    let several = report.timelines.len() > 1;
+/// None where no record has a time line.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let mut blocks: Vec<Block> = Vec::new();
-    for (index, timeline) in report.timelines.iter().enumerate() {
-        let timeline = &timeline.what;
-        let subject = plain(&timeline.subject);
-        let inside = of(timeline);
-        if several && index >= OPEN {
-            blocks.push(Block::fold(subject, inside))
+    for (index, timeline) in cx.report.timelines.iter().enumerate() {
+        let subject = plain(&timeline.what.subject);
+        let inside = of(&timeline.what);
+        if index >= OPEN {
+            blocks.push(Block::fold(subject, inside));
         } else {
             blocks.push(Block::Heading(subject));
             blocks.extend(inside);
@@ -43,14 +41,10 @@ fn of(timeline: &Timeline) -> Vec<Block> {
     let mut blocks = vec![Block::sentences(sentences(timeline))];
     let figures = (!timeline.phases.is_empty()).then(|| phases(timeline));
     if timeline.picture.lanes.is_empty() {
-        blocks.extend(figures.map(Block::Table))
+        blocks.extend(figures.map(Block::Table));
     } else {
-        blocks.push(Block::Chart(Box::new(Chart {
-            title: format!("Operations of usual length of {}", plain(&timeline.subject)),
-            about: String::new(),
-            drawing: Drawing::Timeline(timeline.picture.clone()),
-            figures,
-        })))
+        let title = format!("Operations of usual length of {}", plain(&timeline.subject));
+        blocks.push(Block::chart(title, "", Drawing::Timeline(timeline.picture.clone()), figures));
     }
     blocks
 }
@@ -71,24 +65,14 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         ));
     }
     if let Some(switches) = timeline.switches_per_operation {
-        let of_role = |(role, times): (&String, &f64)| format!("{} {}", plain(role), count(*times));
-        let preempted: Vec<String> = timeline
-            .preempted_per_operation
-            .iter()
-            .filter(|(_, times)| **times >= SELDOM)
-            .map(of_role)
-            .collect();
-        let preempted = if preempted.is_empty() {
-            String::new()
-        } else {
-            format!(
-                "; of them away from a role that could have gone on (preempted, or it yielded): {}",
-                preempted.join(", ")
-            )
-        };
+        let preempted = timeline.preempted_per_operation.iter().filter(|(_, times)| **times >= SELDOM);
+        let preempted: Vec<String> =
+            preempted.map(|(role, times)| format!("{} {}", plain(role), count(*times))).collect();
+        let away = "; of them away from a role that could have gone on (preempted, or it yielded): ";
+        let away = if preempted.is_empty() { "" } else { away };
+        let (switches, preempted) = (count(switches), preempted.join(", "));
         sentences.push(format!(
-            "{} context switches an operation, from and to its processes{preempted}",
-            count(switches)
+            "{switches} context switches an operation, from and to its processes{away}{preempted}"
         ));
     }
     if let Some(why) = &timeline.refused {
@@ -132,10 +116,10 @@ fn phases(timeline: &Timeline) -> Table {
     let row = |phase: &Phase| {
         let [p10, median, p90] = phase.phase_ns.map(|value| with_unit("ns", value));
         let share = phase.share.map_or("–".into(), |share| format!("{:.1} %", share * 100.0));
-        [plain(&phase.phase), share, median, p10, p90, phase.count.to_string()].map(Cell::from).into()
+        [plain(&phase.phase), share, median, p10, p90, phase.count.to_string()]
     };
     let heads = ["phase", "share", "median", "10 % below", "10 % above", "operations"];
-    Table::new("", heads.map(String::from), timeline.phases.iter().map(row).collect())
+    Table::new("", heads, timeline.phases.iter().map(row))
 }
 
 #[cfg(test)]

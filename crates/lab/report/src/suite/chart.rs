@@ -1,12 +1,11 @@
 //! The charts of the kdbus discussion: SIZE, COPY, MEMFD, MAX, IBENCH, SPEEDUP, for one CPU and two; and a call and a payload by reference over Causeway.
 
-use std::cmp::Ordering;
-
 use weighbridge_record::{Crossover, Line, Summary, derive};
 use weighbridge_stats::curve::{Both, Meeting, meeting};
 
 use super::published::{KDBUS_2014, Row, rows};
-use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
+use super::{Found, NOT_A_RACE, Record, Section, below, reasons, table};
+use crate::document::Block;
 use crate::units::{reach, size};
 use crate::words::many;
 
@@ -48,32 +47,32 @@ pub(super) fn section(record: &Record<'_>, chart: &Chart) -> Section {
     let skips = PLACEMENTS.iter().flat_map(|(placement, _)| {
         published.iter().flat_map(move |row| MEASURED.map(|what| find(record, what, placement, bytes(row))))
     });
-    let mut notes = vec![
-        "COPY here is Causeway, a log in shared memory that its receiver copies from, waiting by blocking; MEMFD passes the \
-         descriptor of a memory file that is used again; IBENCH is a pipe each way with poll() before each read, payload \
-         there and back. The sender fills each payload and no process reads it, as in 2014."
-            .to_string(),
-        "CAUSEWAY is a call over Causeway: request and reply over a pair of logs, numbered, as a program gets it from the library. \
-         CAUSEWAY-MEMFD is a large payload by reference over Causeway: in a memory file that both ends keep mapped and that is used \
-         again, while the log carries where it lies. Neither is part of MAX; each has a SPEEDUP of its own."
-            .to_string(),
-        "All columns are round trips per second. MAX is the better of COPY and MEMFD by its median, with the interval of that \
-         one. SPEEDUP is IBENCH over MAX, the median over pairs of runs of one round with its sign-test interval of 95 %: \
-         above 1 the pipe is faster. One without \
-         an interval is of the medians."
-            .to_string(),
-        NOT_A_RACE.to_string(),
-    ];
-    notes.extend(reasons(skips));
-    Section {
-        title: chart.title.into(),
-        about: vec![chart.about.into(), record.machine()],
-        tables: PLACEMENTS
-            .iter()
-            .map(|(placement, name)| table(record, &published, placement, name))
-            .collect(),
-        notes,
-    }
+    let tables = PLACEMENTS.iter().flat_map(|(placement, name)| {
+        let title = format!("{name} ({placement}), round trips/s");
+        let rows = published.iter().filter(|row| row.text("placement") == *placement);
+        let rows = rows.map(|row| line(record, row, placement)).collect::<Vec<_>>();
+        let [ours, theirs] = equally_fast(record, &published, placement);
+        [table(&title, 0, HEADS, rows), below(&ours), below(&theirs)]
+    });
+    Section::new(
+        chart.title,
+        &[chart.about, &record.machine()],
+        tables.collect::<Vec<Block>>(),
+        &[
+            "COPY here is Causeway, a log in shared memory that its receiver copies from, waiting by blocking; MEMFD passes the \
+             descriptor of a memory file that is used again; IBENCH is a pipe each way with poll() before each read, payload \
+             there and back. The sender fills each payload and no process reads it, as in 2014.",
+            "CAUSEWAY is a call over Causeway: request and reply over a pair of logs, numbered, as a program gets it from the library. \
+             CAUSEWAY-MEMFD is a large payload by reference over Causeway: in a memory file that both ends keep mapped and that is used \
+             again, while the log carries where it lies. Neither is part of MAX; each has a SPEEDUP of its own.",
+            "All columns are round trips per second. MAX is the better of COPY and MEMFD by its median, with the interval of that \
+             one. SPEEDUP is IBENCH over MAX, the median over pairs of runs of one round with its sign-test interval of 95 %: \
+             above 1 the pipe is faster. One without \
+             an interval is of the medians.",
+            NOT_A_RACE,
+        ],
+    )
+    .with(reasons(skips))
 }
 
 fn bytes(row: &Row) -> u64 {
@@ -89,51 +88,23 @@ fn find<'a>(record: &Record<'a>, mechanism: &str, placement: &str, bytes: u64) -
     })
 }
 
-fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) -> Table {
-    let row = |row: &Row| {
-        let ours = MEASURED.map(|what| find(record, what, placement, bytes(row)));
-        let per_second = ours.map(|found| found.figure(|ns| 1e9 / ns));
-        let cell = |index: usize| match &per_second[index] {
-            Some(figure) => figure.whole(),
-            None => ours[index].blank(),
-        };
-        let value = |index: &usize| per_second[*index].as_ref().map(|figure| figure.value);
-        let better = [0, 1].into_iter().filter(|index| value(index).is_some());
-        let better = better.max_by(|a, b| value(a).partial_cmp(&value(b)).unwrap_or(Ordering::Equal));
-        let max = better.map_or(String::new(), cell);
-        let of_max = better.map_or(String::new(), |better| speedup(record, ours[2], ours[better]));
-        let [of_call, of_reference] = [3, 4].map(|index| speedup(record, ours[2], ours[index]));
-        let theirs =
-            ["copy_roundtrips_per_s", "memfd_roundtrips_per_s", "ibench_roundtrips_per_s", "speedup"];
-        let size = bytes(row).to_string();
-        let mut cells =
-            vec![size, cell(0), cell(1), max, cell(2), of_max, cell(3), of_call, cell(4), of_reference];
-        cells.extend(theirs.map(|column| row.text(column).to_string()));
-        cells
-    };
-    let heads = [
-        "SIZE",
-        "COPY",
-        "MEMFD",
-        "MAX",
-        "IBENCH",
-        "SPEED\nUP",
-        "CAUSEWAY",
-        "SPEED\nUP",
-        "CAUSEWAY\n-MEMFD",
-        "SPEED\nUP",
-        "2014:\nCOPY",
-        "\nMEMFD",
-        "\nIBENCH",
-        "SPEED\nUP",
-    ];
-    Table {
-        title: format!("{name} ({placement}), round trips/s"),
-        heads: heads.map(String::from).to_vec(),
-        rows: published.iter().filter(|row| row.text("placement") == placement).map(row).collect(),
-        labels: 0,
-        after: equally_fast(record, published, placement).into(),
-    }
+const HEADS: &str = "SIZE|COPY|MEMFD|MAX|IBENCH|SPEED\nUP|CAUSEWAY|SPEED\nUP|CAUSEWAY\n-MEMFD|SPEED\nUP\
+                     |2014:\nCOPY|\nMEMFD|\nIBENCH|SPEED\nUP";
+
+fn line(record: &Record<'_>, row: &Row, placement: &str) -> Vec<String> {
+    let ours = MEASURED.map(|what| find(record, what, placement, bytes(row)));
+    let [copy, memfd, ibench, call, reference] =
+        ours.map(|found| found.figure(|ns| 1e9 / ns).map_or(found.blank(), |figure| figure.whole()));
+    let figures = [(ours[0], &copy), (ours[1], &memfd)];
+    let values = figures.map(|(found, cell)| Some((found.figure(|ns| 1e9 / ns)?.value, found, cell)));
+    let max = values.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
+    let (of_max, max) =
+        max.map_or_else(Default::default, |(_, found, cell)| (speedup(record, ours[2], found), cell.clone()));
+    let [of_call, of_reference] = [3, 4].map(|index| speedup(record, ours[2], ours[index]));
+    let theirs = ["copy_roundtrips_per_s", "memfd_roundtrips_per_s", "ibench_roundtrips_per_s", "speedup"];
+    let size = bytes(row).to_string();
+    let cells = [size, copy, memfd, max, ibench, of_max, call, of_call, reference, of_reference];
+    cells.into_iter().chain(theirs.map(|column| row.text(column).to_owned())).collect()
 }
 
 /// How many times as many round trips the pipe makes: the other's time over its own, from pairs of runs of one round, or
@@ -182,33 +153,27 @@ fn equally_fast(record: &Record<'_>, published: &[Row], placement: &str) -> [Str
 fn told(line: &Crossover) -> String {
     let name = |is_copy: bool| if is_copy { "copy" } else { "memfd" };
     let [least, most] = line.range_bytes.map(size);
-    match (line.bytes, line.first_is_cheaper_below) {
-        (_, None) => format!("Copy and memfd cost the same at every size measured ({least} to {most})."),
-        (None, Some(is_copy)) => format!(
-            "Copy and memfd are equally fast at no size measured ({least} to {most}): {} is always faster.",
-            name(is_copy)
-        ),
-        (Some(bytes), Some(is_copy_below)) => {
-            let ends = match line.between_bytes {
-                [Some(low), Some(high)] => {
-                    format!("; between {low:.0} and {high:.0} they cannot be told apart")
-                }
-                [Some(low), None] => format!("; up to {low:.0} {} is surely faster", name(is_copy_below)),
-                [None, Some(high)] => {
-                    format!("; from {high:.0} on {} is surely faster", name(!is_copy_below))
-                }
-                [None, None] => "; the intervals leave open how exactly".into(),
-            };
-            let others = match line.crossings {
-                1 => String::new(),
-                count => format!(" The medians cross {count} times; this is the last."),
-            };
-            let below = name(is_copy_below);
-            format!(
-                "Copy and memfd are equally fast at {bytes:.0} bytes{ends}. Below, {below} is faster.{others}"
-            )
-        }
-    }
+    let measured = format!("{least} to {most}");
+    let Some(is_copy_below) = line.first_is_cheaper_below else {
+        return format!("Copy and memfd cost the same at every size measured ({measured}).");
+    };
+    let (below, above) = (name(is_copy_below), name(!is_copy_below));
+    let Some(bytes) = line.bytes else {
+        return format!(
+            "Copy and memfd are equally fast at no size measured ({measured}): {below} is always faster."
+        );
+    };
+    let ends = match line.between_bytes {
+        [Some(low), Some(high)] => format!("; between {low:.0} and {high:.0} they cannot be told apart"),
+        [Some(low), None] => format!("; up to {low:.0} {below} is surely faster"),
+        [None, Some(high)] => format!("; from {high:.0} on {above} is surely faster"),
+        [None, None] => "; the intervals leave open how exactly".into(),
+    };
+    let others = match line.crossings {
+        1 => String::new(),
+        count => format!(" The medians cross {count} times; this is the last."),
+    };
+    format!("Copy and memfd are equally fast at {bytes:.0} bytes{ends}. Below, {below} is faster.{others}")
 }
 
 /// The same of the published figures, which have no intervals.

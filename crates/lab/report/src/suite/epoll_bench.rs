@@ -1,11 +1,11 @@
 //! epoll_bench: a line for each interval, as it prints one each second.
 
-use weighbridge_record::{CaseId, Run, Summary};
+use weighbridge_record::CaseId;
 use weighbridge_stats::cumulative::uncumulate;
 
 use super::published::{EPOLL_2006, Row, rows};
-use super::{Found, NOT_A_RACE, Record, Section, Table, Theirs, reasons};
-use crate::model::Measured;
+use super::{Found, NOT_A_RACE, Record, Section, Theirs, below, reasons, table};
+use crate::document::Block;
 use crate::units::significant;
 use crate::words::many;
 
@@ -26,38 +26,32 @@ fn is(id: &CaseId, mechanism: &str, is_without_epoll: bool) -> bool {
 
 pub(super) fn section(record: &Record<'_>) -> Section {
     let published = rows(EPOLL_2006);
-    let table = |setting: &Setting| table(record, setting, &published);
-    let mut notes = vec![
-        "Each line is an interval, in the order of time: of one second in the published output, shorter in ours (see below each \
-         table) and given per second. Our intervals are those of the run whose value is nearest to the median of all runs."
-            .to_string(),
-        "ctxt/sec: theirs are the whole system's, ours those of reader and writer. samples per call: theirs since the \
-         beginning of the run, which hides what changes; in that second: taken apart again. Ours are of each interval."
-            .to_string(),
-        "Two threads of one process, the writer nicer by ten, 1 byte to a random stream (in turn with -f), edge-triggered, up \
-         to 1,024 events a call, as there. Theirs counts its warm-up, ours does not."
-            .to_string(),
-        NOT_A_RACE.to_string(),
-    ];
-    notes.extend(reasons(SETTINGS.iter().map(|(_, _, _, is)| record.find(is))));
-    Section {
-        title: "epoll_bench, 2006".into(),
-        about: vec![
-            "Published: E. Dumazet, linux-kernel, 6 November 2006; two Opteron 246 of 2 GHz, Linux 2.6.18, \"somewhat busy\"."
-                .into(),
-            record.machine(),
+    Section::new(
+        "epoll_bench, 2006",
+        &[
+            "Published: E. Dumazet, linux-kernel, 6 November 2006; two Opteron 246 of 2 GHz, Linux 2.6.18, \"somewhat busy\".",
+            &record.machine(),
         ],
-        tables: SETTINGS.iter().map(table).collect(),
-        notes,
-    }
+        SETTINGS.iter().flat_map(|setting| of_setting(record, setting, &published)).collect::<Vec<_>>(),
+        &[
+            "Each line is an interval, in the order of time: of one second in the published output, shorter in ours (see below each \
+             table) and given per second. Our intervals are those of the run whose value is nearest to the median of all runs.",
+            "ctxt/sec: theirs are the whole system's, ours those of reader and writer. samples per call: theirs since the \
+             beginning of the run, which hides what changes; in that second: taken apart again. Ours are of each interval.",
+            "Two threads of one process, the writer nicer by ten, 1 byte to a random stream (in turn with -f), edge-triggered, up \
+             to 1,024 events a call, as there. Theirs counts its warm-up, ours does not.",
+            NOT_A_RACE,
+        ],
+    )
+    .with(reasons(SETTINGS.iter().map(|(_, _, _, is)| record.find(is))))
 }
 
-fn table(record: &Record<'_>, (options, what, average, is): &Setting, published: &[Row]) -> Table {
+fn of_setting(record: &Record<'_>, (options, what, average, is): &Setting, published: &[Row]) -> [Block; 2] {
     let theirs: Vec<&Row> = published.iter().filter(|row| row.text("options") == *options).collect();
     let in_that_second = per_call(&theirs);
     let found = record.find(is);
     let run = match found {
-        Found::Value(case, summary) => representative(case, summary),
+        Found::Value(case, _) => case.middle_run(|run| !run.samples.is_empty()),
         _ => None,
     };
     let series = |name: &str, index: usize| -> Option<f64> { run?.series.get(name)?.get(index).copied() };
@@ -66,34 +60,19 @@ fn table(record: &Record<'_>, (options, what, average, is): &Setting, published:
             .zip(series("involuntary_switches_per_s", index))
             .map(|(voluntary, involuntary)| voluntary + involuntary);
         let whole = |figure: Option<f64>| figure.map_or(String::new(), |figure| format!("{figure:.0}"));
-        vec![
-            row.text("second").to_string(),
-            row.text("events_per_s").to_string(),
-            row.text("context_switches_per_s").to_string(),
-            row.text("events_per_call_cumulative").to_string(),
+        let theirs = ["second", "events_per_s", "context_switches_per_s", "events_per_call_cumulative"];
+        let ours = [
             in_that_second.get(index).map_or(String::new(), |figure| significant(*figure)),
             whole(run.and_then(|run| run.samples.get(index)).copied()),
             whole(switches),
             series("events_per_call", index).map_or(String::new(), significant),
-        ]
+        ];
+        theirs.map(|column| row.text(column).to_owned()).into_iter().chain(ours).collect()
     };
-    let heads = [
-        "",
-        "2006:\nevts/sec",
-        "\nctxt/sec",
-        "samples\nper call",
-        "in that\nsecond",
-        "ours:\nevts/sec",
-        "\nctxt/sec",
-        "samples\nper call",
-    ];
-    Table {
-        title: format!("epoll_bench {options} ({what})"),
-        heads: heads.map(String::from).to_vec(),
-        rows: theirs.iter().enumerate().map(row).collect(),
-        labels: 0,
-        after: vec![averages(record, found, options, *average)],
-    }
+    let heads = "|2006:\nevts/sec|\nctxt/sec|samples\nper call|in that\nsecond|ours:\nevts/sec|\nctxt/sec|samples\nper call";
+    let title = format!("epoll_bench {options} ({what})");
+    let rows: Vec<_> = theirs.iter().enumerate().map(row).collect();
+    [table(&title, 0, heads, rows), below(&averages(record, found, options, *average))]
 }
 
 /// `Avg:`, as the last line has it.
@@ -130,11 +109,4 @@ fn per_call(rows: &[&Row]) -> Vec<f64> {
         .zip(calls)
         .map(|(events, calls)| if calls > 0.0 { events / calls } else { f64::NAN })
         .collect()
-}
-
-/// The run whose value is nearest to the median of all, among those whose samples are known.
-fn representative<'a>(case: &'a Measured, summary: &Summary) -> Option<&'a Run> {
-    let distance = |run: &&Run| (run.value - summary.median).abs();
-    let usable = case.runs.iter().filter(|run| !run.samples.is_empty());
-    usable.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }

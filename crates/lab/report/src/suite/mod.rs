@@ -10,63 +10,55 @@ mod dbus;
 mod epoll_bench;
 mod kernel_ipc;
 mod kernel_net;
-mod kernel_slab;
 mod published;
 mod scaling;
-mod slab_test;
+mod slab;
 
 use std::cell::RefCell;
 
 use weighbridge_record::{CaseId, Header, Line, Published, Ratio, Summary, derive};
 
-use crate::document::{self, Block, Cell, Column};
-use crate::figure::marks;
+use crate::document::{self, Block, Column};
+use crate::figure::{marks, reach};
 use crate::model::{Measured, Report, Sourced};
-use crate::units::{reach, significant};
-use crate::words::many;
+use crate::units::{Scale, significant};
 
-/// What a suite comes to, in texts.
-#[derive(Debug, Default)]
+/// What a suite comes to.
 struct Section {
     title: String,
-    /// What was measured then and now, a paragraph each.
-    about: Vec<String>,
-    /// In the order of the tool.
-    tables: Vec<Table>,
+    /// What was measured then and now, a paragraph each; the tables in the order of the tool, with sentences below them.
+    blocks: Vec<Block>,
     /// What must be known to compare the figures, and why some are missing.
     notes: Vec<String>,
 }
 
-#[derive(Debug, Default)]
-struct Table {
-    title: String,
-    /// A line break is a break.
-    heads: Vec<String>,
-    /// One text for each head.
-    rows: Vec<Vec<String>>,
-    /// Number of columns at the left that are labels and aligned to the left.
-    labels: usize,
-    /// Sentences below it.
-    after: Vec<String>,
+impl Section {
+    fn new(title: &str, about: &[&str], tables: impl IntoIterator<Item = Block>, notes: &[&str]) -> Section {
+        let about = about.iter().map(|text| below(text));
+        let notes = notes.iter().map(|text| (*text).to_owned()).collect();
+        Section { title: title.into(), blocks: about.chain(tables).collect(), notes }
+    }
+
+    fn with(mut self, notes: impl IntoIterator<Item = String>) -> Section {
+        self.notes.extend(notes);
+        self
+    }
 }
 
-impl Section {
-    fn composed(self, id: &str) -> Option<document::Section> {
-        let mut blocks: Vec<Block> = self.about.into_iter().map(Block::Paragraph).collect();
-        for Table { title, heads, rows, labels, after } in self.tables {
-            let column = |(index, head)| Column { head, is_text: index < labels, ..Column::default() };
-            blocks.push(Block::Table(document::Table {
-                title,
-                columns: heads.into_iter().enumerate().map(column).collect(),
-                rows: rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect(),
-                labels: labels.max(1),
-                is_sortable: false,
-            }));
-            blocks.extend(after.into_iter().map(Block::Paragraph));
-        }
-        blocks.push(Block::sentences(self.notes));
-        document::Section::new(id, &self.title, blocks)
-    }
+/// A table with that number of labels at the left. Heads stand between `|`; a line break in one is a break.
+fn table(title: &str, labels: usize, heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> Block {
+    let mut table = document::Table::new(title, heads.split('|'), rows);
+    table
+        .columns
+        .iter_mut()
+        .enumerate()
+        .for_each(|(index, column): (_, &mut Column)| column.is_text = index < labels);
+    Block::Table(document::Table { labels: labels.max(1), ..table })
+}
+
+/// Sentences below a table.
+fn below(text: &str) -> Block {
+    Block::Paragraph(text.into())
 }
 
 /// Name of a suite, and what makes its section.
@@ -76,8 +68,8 @@ const SUITES: &[Suite] = &[
     ("ibench", |record| chart::section(record, &chart::IBENCH)),
     ("kdbench", |record| chart::section(record, &chart::KDBENCH)),
     ("epoll_bench", epoll_bench::section),
-    ("slab_test", slab_test::section),
-    ("kernel-slab", kernel_slab::section),
+    ("slab_test", slab::slab_test),
+    ("kernel-slab", slab::kernel_slab),
     ("kernel-net", kernel_net::section),
     ("kernel-ipc", kernel_ipc::section),
     ("akbench", akbench::section),
@@ -93,37 +85,45 @@ pub fn sections(report: &Report) -> Vec<document::Section> {
     composed(report).into_iter().map(|(section, _)| section).collect()
 }
 
+/// The lines that a report of one record shows and that follow from its other lines, which `run` adds to it: the order of mechanisms, and
+/// the ratios, crossovers and published figures in the tables of its suite.
+pub fn derived(report: &Report) -> Vec<Line> {
+    let contests = report.contests.iter().map(|contest| Line::Contest(contest.what.clone()));
+    let findings = report.findings.iter().map(|findings| Line::Findings(findings.what));
+    let of_suites = derived_by_record(report).into_iter().map(|(_, line)| line);
+    contests.chain(findings).chain(of_suites).collect()
+}
+
 /// The lines whose numbers stand in these sections, with the index of the record.
-pub fn derived(report: &Report) -> Vec<(usize, Line)> {
+pub fn derived_by_record(report: &Report) -> Vec<(usize, Line)> {
     composed(report).into_iter().flat_map(|(_, lines)| lines).collect()
 }
 
 /// The ratios that stand in no table of a suite.
 pub fn free_ratios(report: &Report) -> impl Iterator<Item = &Sourced<Ratio>> {
-    report.ratios.iter().filter(|ratio| report.is_compared || !has_ratios(report, ratio.source))
+    report.ratios.iter().filter(|ratio| report.is_compared || suite(report, ratio.source).is_none())
 }
 
-/// Are the ratios of this record those of the tables of its suite?
-fn has_ratios(report: &Report, source: usize) -> bool {
-    let header = report.sources.get(source).and_then(|source| source.header.as_ref());
-    let suite = header.and_then(|header| header.settings.get("suite"));
-    suite.is_some_and(|suite| SUITES.iter().any(|(known, _)| known == suite))
+/// The suite of a record, and its head.
+fn suite(report: &Report, source: usize) -> Option<(&Suite, &Header)> {
+    let header = report.sources.get(source)?.header.as_ref()?;
+    let name = header.settings.get("suite")?;
+    Some((SUITES.iter().find(|(known, _)| known == name)?, header))
 }
 
 fn composed(report: &Report) -> Vec<(document::Section, Vec<(usize, Line)>)> {
-    let of = |(source, header): (usize, &Header)| {
-        let name = header.settings.get("suite")?;
-        let (_, section) = SUITES.iter().find(|(known, _)| known == name)?;
+    let of = |source: usize| {
+        let ((_, section), header) = suite(report, source)?;
         let record = Record { report, source, header, derived: RefCell::default() };
-        let mut section = section(&record);
+        let Section { mut title, mut blocks, notes } = section(&record);
+        blocks.push(Block::sentences(notes));
         if report.has_several_sources() {
-            section.title = format!("{} [{}]", section.title, report.sources[source].name);
+            title = format!("{title} [{}]", report.sources[source].name);
         }
         let lines = record.derived.into_inner().into_iter().map(|line| (source, line)).collect();
-        Some((section.composed(&format!("suite-{}", source + 1))?, lines))
+        Some((document::Section { id: format!("suite-{}", source + 1), title, blocks }, lines))
     };
-    let headers = report.sources.iter().enumerate();
-    headers.filter_map(|(source, from)| of((source, from.header.as_ref()?))).collect()
+    (0..report.sources.len()).filter_map(of).collect()
 }
 
 /// One record of a report.
@@ -145,23 +145,32 @@ enum Found<'a> {
 impl<'a> Record<'a> {
     /// The first case of which this holds; one with a figure before one that was skipped.
     fn find(&self, is_it: impl Fn(&CaseId) -> bool) -> Found<'a> {
-        let cases = self.report.cases.iter().filter(|case| case.source == self.source && is_it(&case.id));
-        let mut measured = cases.filter_map(|case| Some((case, case.summary.as_ref()?)));
-        if let Some((case, summary)) = measured.next() {
+        if let Some((case, summary)) = self.all(&is_it).next() {
             return Found::Value(case, summary);
         }
-        let skips = self.report.skipped.iter().filter(|skip| skip.source == self.source);
-        match skips.map(|skip| &skip.what).find(|skip| is_it(&skip.case)) {
-            Some(skip) => Found::Skipped(&skip.case, &skip.why),
+        match self.skipped().find(|(case, _)| is_it(case)) {
+            Some((case, why)) => Found::Skipped(case, why),
             None => Found::Absent,
         }
     }
 
     /// Every case with a figure of which this holds.
     fn all(&self, is_it: impl Fn(&CaseId) -> bool) -> impl Iterator<Item = (&'a Measured, &'a Summary)> {
-        let cases =
-            self.report.cases.iter().filter(move |case| case.source == self.source && is_it(&case.id));
+        let source = self.source;
+        let cases = self.report.cases.iter().filter(move |case| case.source == source && is_it(&case.id));
         cases.filter_map(|case| Some((case, case.summary.as_ref()?)))
+    }
+
+    /// Every case that was skipped, and why.
+    fn skipped(&self) -> impl Iterator<Item = (&'a CaseId, &'a str)> {
+        let source = self.source;
+        let skips = self.report.skipped.iter().filter(move |skip| skip.source == source);
+        skips.map(|skip| (&skip.what.case, skip.what.why.as_str()))
+    }
+
+    /// Why cases of the record have no figure.
+    fn skips(&self) -> Vec<String> {
+        reasons(self.skipped().map(|(case, why)| Found::Skipped(case, why)))
     }
 
     /// Ours over a published figure, as in `1.25`.
@@ -206,6 +215,18 @@ impl<'a> Record<'a> {
         let machine = &self.header.machine;
         format!("Ours: {}, Linux {}, {}.", machine.cpu_model, machine.kernel, &self.header.started)
     }
+
+    /// The kernel of a guest, with what was appended to its command line.
+    fn guest(&self) -> String {
+        let append = self.header.settings.get("guest.append");
+        let append = append.map_or(String::new(), |append| format!(" with {append}"));
+        format!("Linux {}{append}", self.header.machine.kernel)
+    }
+
+    /// What the clock of a guest counts.
+    fn unit(&self) -> &'static str {
+        if self.header.machine.clock.counts_instructions() { "instructions" } else { "ns" }
+    }
 }
 
 /// A figure that others have published.
@@ -235,11 +256,16 @@ impl<'a> Found<'a> {
         }
     }
 
+    /// The median, as the record has it.
+    fn value(&self) -> Option<f64> {
+        self.figure(|value| value).map(|figure| figure.value)
+    }
+
     /// The figure, converted by a function that is monotonous.
     fn figure(&self, convert: impl Fn(f64) -> f64) -> Option<Figure> {
         let Found::Value(case, summary) = self else { return None };
-        let interval = summary.ci95.map(|[low, high]| {
-            let (a, b) = (convert(low), convert(high));
+        let interval = summary.ci95.map(|ends| {
+            let [a, b] = ends.map(&convert);
             [a.min(b), a.max(b)]
         });
         Some(Figure { value: convert(summary.median), interval, runs: summary.runs, marks: marks(case) })
@@ -257,11 +283,7 @@ impl<'a> Found<'a> {
 impl Figure {
     /// How far the interval reaches, and the marks.
     fn reach(&self) -> String {
-        let reach = match self.interval {
-            Some(interval) => reach(self.value, interval),
-            None => format!("({})", many(self.runs as usize, "run")),
-        };
-        format!("{reach}{}", self.marks)
+        format!("{}{}", reach(self.value, self.interval, self.runs), self.marks)
     }
 
     /// A whole number and the reach of its interval.
@@ -270,17 +292,22 @@ impl Figure {
     }
 }
 
+/// A figure of a guest in its unit, as a table shows it.
+fn counted(value: Option<f64>, unit: &str) -> String {
+    value.map_or("not measured".into(), |value| Scale { divisor: 1.0, name: unit.into() }.show(value))
+}
+
 /// Why cells are blank, each reason once.
 fn reasons<'a>(found: impl IntoIterator<Item = Found<'a>>) -> Vec<String> {
-    let mut reasons: Vec<(String, String, usize)> = Vec::new();
+    let mut reasons: Vec<(&CaseId, &str, usize)> = Vec::new();
     for skip in found {
         let Found::Skipped(case, why) = skip else { continue };
-        match reasons.iter_mut().find(|(_, known, _)| known == why) {
-            Some(reason) => reason.2 += 1,
-            None => reasons.push((case.to_string(), why.to_string(), 0)),
+        match reasons.iter_mut().find(|(_, known, _)| *known == why) {
+            Some((.., others)) => *others += 1,
+            None => reasons.push((case, why, 0)),
         }
     }
-    let line = |(case, why, others): (String, String, usize)| match others {
+    let line = |(case, why, others): (&CaseId, &str, usize)| match others {
         0 => format!("Skipped {case}: {why}."),
         others => format!("Skipped {case} and {others} more: {why}."),
     };

@@ -1,38 +1,28 @@
 //! Events per second over the number of streams, for each way to wait.
 
-use weighbridge_record::CaseId;
-
-use super::{Record, Section, Table, reasons};
+use super::{Record, Section, below, reasons, table};
 
 const WAITS: [&str; 6] = ["epoll-et", "epoll-lt", "poll", "select", "uring", "none"];
-const STREAMS: [u64; 4] = [10, 100, 1000, 10_000];
-
-fn is(id: &CaseId, wait: &str, streams: u64) -> bool {
-    let axis = |name: &str, default: &str| id.axes.get(name).map_or(default, String::as_str).to_string();
-    id.pattern == "fan-in"
-        && axis("wait", "epoll-et") == wait
-        && axis("streams", "2000") == streams.to_string()
-}
+const STREAMS: [&str; 4] = ["10", "100", "1000", "10000"];
 
 pub(super) fn section(record: &Record<'_>) -> Section {
-    let row = |streams: u64| {
+    let find = |wait: &str, streams: &str| {
+        record.find(|id| {
+            let axis = |name: &str, default| id.axes.get(name).map_or(default, String::as_str);
+            id.pattern == "fan-in" && axis("wait", WAITS[0]) == wait && axis("streams", "2000") == streams
+        })
+    };
+    let row = |streams: &str| {
         let cell = |wait: &str| {
-            let found = record.find(|id| is(id, wait, streams));
+            let found = find(wait, streams);
             found.figure(|rate| rate / 1e3).map_or(found.blank(), |figure| figure.whole())
         };
-        std::iter::once(streams.to_string()).chain(WAITS.map(cell)).collect()
+        std::iter::once(streams.to_owned()).chain(WAITS.map(cell)).collect()
     };
-    let all = STREAMS.iter().flat_map(|streams| WAITS.map(|wait| record.find(|id| is(id, wait, *streams))));
-    Section {
-        title: "Events per second over the number of streams".into(),
-        about: vec![record.machine()],
-        tables: vec![Table {
-            title: "pipes of 1 byte into one reader, thousand events/s".into(),
-            heads: std::iter::once("streams").chain(WAITS).map(String::from).collect(),
-            rows: STREAMS.map(row).to_vec(),
-            labels: 0,
-            after: vec!["An event is a read that returned data.".into()],
-        }],
-        notes: reasons(all),
-    }
+    let heads = format!("streams|{}", WAITS.join("|"));
+    let title = "pipes of 1 byte into one reader, thousand events/s";
+    let tables = [table(title, 0, &heads, STREAMS.map(row)), below("An event is a read that returned data.")];
+    let all = STREAMS.iter().flat_map(|streams| WAITS.map(|wait| find(wait, streams)));
+    Section::new("Events per second over the number of streams", &[&record.machine()], tables, &[])
+        .with(reasons(all))
 }

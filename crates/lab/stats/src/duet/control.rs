@@ -31,9 +31,6 @@ impl DoubledSlices {
 /// Compares the sets' log ratios to the hub with slices of the usual length and of twice that. One set in eight is doubled, so
 /// a case alone seldom has enough; over a session, take [`Evidence::Paired`] of the differences case by case. `None` where
 /// one side has no set.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn doubled_slices(usual: &[f64], doubled: &[f64]) -> Option<DoubledSlices> {
     let evidence = Evidence::Independent { candidate: doubled.to_vec(), baseline: usual.to_vec() };
     Some(DoubledSlices { factor: evidence.ratio()?, interval: evidence.interval(CONFIDENCE) })

@@ -22,9 +22,6 @@ pub struct Through {
 /// The parts are independent, and their intervals are put together by recovered variances: the lower end of a sum lies
 /// √(Σ (θᵢ − lᵢ)²) below it, the upper one √(Σ (uᵢ − θᵢ)²) above it, with the ends of a subtracted part exchanged (Howe 1974; Zou and Donner
 /// 2008). `None` where a meeting has no set.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn through(candidate: &ToHub, meetings: &[Vec<f64>], baseline: &ToHub) -> Option<Through> {
     let of_case = Evidence::Paired(candidate.log_ratios.clone());
     let of_baseline = Evidence::Paired(baseline.log_ratios.clone()).reversed();

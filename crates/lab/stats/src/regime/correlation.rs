@@ -18,9 +18,6 @@ pub struct Lag1 {
 /// value from permutations.
 ///
 /// `None` for fewer than [`FEWEST`] values or when all are equal.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn lag1_test(values: &[f64]) -> Option<Lag1> {
     let scores = centred(&midranks(values));
     if values.len() < FEWEST || scores.iter().all(|score| *score == 0.0) {

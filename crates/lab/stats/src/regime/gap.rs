@@ -37,9 +37,6 @@ pub struct Gap {
 ///   long upper end of a log-normal distribution has gaps of its own.
 ///
 /// `None` also below [`FEWEST`] values.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn gap_test(values: &[f64]) -> Option<Gap> {
     let ascending = sorted(values);
     if ascending.len() < FEWEST {

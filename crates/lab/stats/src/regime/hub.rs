@@ -33,9 +33,6 @@ pub fn against_hub<S: AsRef<[f64]>>(sets: &[S], threshold: f64) -> Vec<CaseRegim
 
 /// As [`against_hub`], of a case that was measured alone: `runs` are the logarithms of the samples of each run. Noise of the machine
 /// that lasts no longer than a run is no trend; drifts and modes of the machine itself are found like those of the case.
-///
-/// # Panics
-/// As [`against_hub`].
 pub fn of_correlated<S: AsRef<[f64]>>(runs: &[S], threshold: f64) -> Vec<CaseRegime> {
     find(runs, threshold, ["runs", "samples", ""])
 }

@@ -20,9 +20,6 @@ pub struct Slope {
 ///
 /// Takes time in proportion to the square of the number of values. `None` for fewer than [`FEWEST`] values or when
 /// all are equal.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn slope_test(values: &[f64]) -> Option<Slope> {
     direction_p(values).map(|p| line(values, p))
 }

@@ -21,9 +21,6 @@ pub struct Split {
 /// at all points (the maximally selected rank statistic; Pettitt 1979, Lausen and Schumacher 1992).
 ///
 /// `None` for fewer than [`FEWEST`] values or when all are equal. With many equal values the p value is approximate.
-///
-/// # Panics
-/// If a value is not finite.
 pub fn split_test(values: &[f64]) -> Option<Split> {
     let scores = centred(&midranks(values));
     if values.len() < FEWEST || scores.iter().all(|score| *score == 0.0) {

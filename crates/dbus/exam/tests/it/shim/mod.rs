@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
+use causeway_dbus_wire::sasl::{Progress, Server};
 use causeway_dbus_wire::wire::message_bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -64,8 +65,8 @@ pub(crate) type Bytes = Vec<u8>;
 pub(crate) struct Peer {
     pub stream: UnixStream,
     input: Vec<u8>,
-    /// The authentication is over.
-    is_open: bool,
+    /// Until it is authenticated.
+    sasl: Option<Server>,
     output: VecDeque<u8>,
     pub is_gone: bool,
 }
@@ -118,7 +119,7 @@ fn serve(listener: &UnixListener, fault: Fault, is_over: &AtomicBool) {
             peers.push(Some(Peer {
                 stream,
                 input: Vec::new(),
-                is_open: false,
+                sasl: Some(Server::new(None)),
                 output: VecDeque::new(),
                 is_gone: false,
             }));
@@ -146,29 +147,22 @@ impl Peer {
         let mut chunk = vec![0; 1 << 16];
         loop {
             match self.stream.read(&mut chunk) {
-                Ok(0) => {
-                    self.is_gone = true;
-                    break;
-                }
-                Ok(bytes) => self.input.extend_from_slice(&chunk[..bytes]),
+                Ok(bytes @ 1..) => self.input.extend_from_slice(&chunk[..bytes]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => {
+                Ok(_) | Err(_) => {
                     self.is_gone = true;
                     break;
                 }
             }
         }
-        while !self.is_open {
-            let Some(end) = self.input.windows(2).position(|two| two == b"\r\n") else { return Vec::new() };
-            let line: Vec<u8> = self.input.drain(..end + 2).collect();
-            let line = String::from_utf8_lossy(&line).trim_matches(['\0', '\r', '\n']).to_owned();
-            match line.as_str() {
-                "BEGIN" => self.is_open = true,
-                line if line.starts_with("AUTH") => {
-                    self.output.extend(b"OK 0123456789abcdef0123456789abcdef\r\n")
-                }
-                _ => self.output.extend(b"ERROR\r\n"),
+        if let Some(sasl) = &mut self.sasl {
+            let mut answers = Vec::new();
+            let progress = sasl.advance(&mut self.input, "0123456789abcdef0123456789abcdef", &mut answers);
+            self.output.extend(answers);
+            if progress != Progress::Begun {
+                return Vec::new();
             }
+            self.sasl = None;
         }
         let mut messages = Vec::new();
         loop {

@@ -54,28 +54,18 @@ impl Router {
     }
 
     pub fn dispatch(&mut self, peers: &mut [Option<Peer>], from: usize, bytes: &[u8]) {
-        let Ok(header) = Header::parse(bytes) else {
-            if self.fault == Fault::PassesInvalid {
-                self.pass_invalid(peers, from, bytes);
-            } else if let Some(peer) = &mut peers[from] {
-                peer.is_gone = true;
-            }
-            return;
+        let passes_invalid = self.fault == Fault::PassesInvalid;
+        let header = match Header::parse(bytes) {
+            Ok(header) => header,
+            Err(_) if passes_invalid => return self.pass_invalid(peers, from, bytes),
+            Err(_) => return end(peers, from),
         };
         let body = &bytes[header.header_bytes..];
-        if self.fault != Fault::PassesInvalid
-            && causeway_dbus_wire::wire::walk(&header, body, &mut |_, _| {}).is_err()
-            && let Some(peer) = &mut peers[from]
-        {
-            peer.is_gone = true;
-            return;
-        }
+        let is_valid = causeway_dbus_wire::wire::walk(&header, body, &mut |_, _| {}).is_ok();
         let is_hello = header.member == Some("Hello") && header.destination == Some(DRIVER);
-        if !self.members.contains_key(&from) && !is_hello && self.fault != Fault::SkipsHello {
-            if let Some(peer) = &mut peers[from] {
-                peer.is_gone = true;
-            }
-            return;
+        let is_known = self.members.contains_key(&from) || is_hello || self.fault == Fault::SkipsHello;
+        if !(is_valid || passes_invalid) || !is_known {
+            return end(peers, from);
         }
         if header.destination == Some(DRIVER) {
             self.driver(peers, from, &header, body);
@@ -106,11 +96,8 @@ impl Router {
         let unique = || self.members.iter().find(|(_, member)| member.name == destination).map(|(at, _)| *at);
         let Some(to) = owner.or_else(unique) else {
             if header.kind == Kind::MethodCall {
-                self.say(
-                    peers,
-                    from,
-                    Builder::error(header.serial, "org.freedesktop.DBus.Error.ServiceUnknown"),
-                );
+                let error = Builder::error(header.serial, "org.freedesktop.DBus.Error.ServiceUnknown");
+                self.say(peers, from, error);
             }
             return;
         };
@@ -281,6 +268,13 @@ impl Router {
         }
         let Some(member) = self.members.remove(&from) else { return };
         self.owner_changed(peers, &member.name, &member.name, "");
+    }
+}
+
+/// A connection is closed.
+fn end(peers: &mut [Option<Peer>], of: usize) {
+    if let Some(peer) = &mut peers[of] {
+        peer.is_gone = true;
     }
 }
 

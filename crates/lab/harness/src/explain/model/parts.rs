@@ -11,7 +11,6 @@ use crate::contract::Prepared;
 /// Axes that the same mechanism to itself does not have.
 const NOT_TO_ITSELF: [&str; 5] = ["time", "rate", "warm", "idle", "peers"];
 
-/// What was counted.
 pub(in crate::explain) struct Counts {
     pub(in crate::explain) per_op: BTreeMap<CaseId, PerOp>,
     pub(in crate::explain) calls: BTreeMap<CaseId, SystemCalls>,
@@ -88,11 +87,8 @@ pub(super) fn parts(
         if copies > LEAST {
             price = price.less(copies * bytes, copy);
         }
-        let of = if own.axes.is_empty() {
-            format!("{}, {size}", id.mechanism)
-        } else {
-            format!("{}, {size}, {}", id.mechanism, axes(&own))
-        };
+        let axes: String = own.axes.iter().map(|(name, value)| format!(", {name}={value}")).collect();
+        let of = format!("{}, {size}{axes}", id.mechanism);
         let about =
             format!("the round trip of one role with both ends, {own}, less its system calls and copies");
         add(names::OWN_WORK, Some(of), &about, 1.0, price);
@@ -128,10 +124,6 @@ pub(super) fn parts(
     parts
 }
 
-fn axes(id: &CaseId) -> String {
-    id.axes.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
-}
-
 /// Calls beyond those that the mechanism makes to itself: of `futex`, and of all other names.
 fn more_calls(all: &SystemCalls, own: &SystemCalls) -> (f64, f64) {
     let by_name = |calls: &SystemCalls| {
@@ -142,12 +134,8 @@ fn more_calls(all: &SystemCalls, own: &SystemCalls) -> (f64, f64) {
         sums
     };
     let own = by_name(own);
-    let more = |(name, count): (String, f64)| {
-        let more = count - own.get(&name).copied().unwrap_or(0.0);
-        (name, more.max(0.0))
-    };
-    let (futex, others): (Vec<_>, Vec<_>) =
-        by_name(all).into_iter().map(more).partition(|(name, _)| name == "futex");
-    let sum = |calls: Vec<(String, f64)>| calls.into_iter().fold(0.0, |sum, (_, count)| sum + count);
-    (sum(futex), sum(others))
+    by_name(all).into_iter().fold((0.0, 0.0), |(futex, others), (name, count)| {
+        let more = (count - own.get(&name).copied().unwrap_or(0.0)).max(0.0);
+        if name == "futex" { (futex + more, others) } else { (futex, others + more) }
+    })
 }

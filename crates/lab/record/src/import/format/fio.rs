@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Distribution, Latencies, Percentile};
+use crate::Latencies;
 use serde::Deserialize;
 
 use super::{Format, is_json_with};
 use crate::import::json::parse;
-use crate::import::{Case, Foreign, Input, Problem};
+use crate::import::{Case, Foreign, Input, Problem, told_percentiles};
 
 pub const FORMAT: Format = Format {
     tool: "fio",
@@ -22,8 +22,6 @@ const RULES: [&str; 2] = [
     "bw_bytes, or bw in KiB/s where that is missing, becomes bytes per second",
     "lat_ns, or clat_ns where that is missing, is nanoseconds per operation",
 ];
-/// As few observations beyond a percentile say nothing.
-const LEAST_BEYOND: f64 = 10.0;
 
 #[derive(Deserialize)]
 struct File {
@@ -78,12 +76,8 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
     let mut foreign =
         Foreign { version: file.version.clone(), started, rules: RULES.into(), ..Foreign::default() };
     for job in &file.jobs {
-        let options: BTreeMap<String, String> = file
-            .global
-            .iter()
-            .chain(&job.options)
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
+        let mut options = file.global.clone();
+        options.extend(job.options.clone());
         for (name, direction) in [("read", &job.read), ("write", &job.write), ("trim", &job.trim)] {
             if let Some(direction) = direction.as_ref().filter(|direction| direction.total_ios > 0) {
                 foreign.cases.extend(cases(job, &options, name, direction));
@@ -122,7 +116,11 @@ fn cases(job: &Job, options: &BTreeMap<String, String>, name: &str, of: &Directi
     if let Some(detailed) = detailed {
         match histogram(detailed) {
             Some(latencies) => case.runs[0].latencies = Some(latencies),
-            None => case.distribution = distribution(detailed),
+            None => {
+                let told = detailed.percentile.iter();
+                let told = told.filter_map(|(percent, ns)| Some((percent.parse().ok()?, *ns)));
+                case.distribution = told_percentiles(told, detailed.observations, detailed.max as u64);
+            }
         }
         case.notes.push("the percentiles are fio's".into());
     }
@@ -151,31 +149,13 @@ fn histogram(latency: &Latency) -> Option<Latencies> {
     (!counts.is_empty()).then_some(Latencies { counts, max_ns, clock_read_ns: 0.0 })
 }
 
-fn distribution(latency: &Latency) -> Option<Distribution> {
-    let observations = latency.observations;
-    let percentile = |(percent, ns): (&String, &f64)| {
-        let p = percent.parse::<f64>().ok()? / 100.0;
-        let beyond = (1.0 - p) * observations as f64;
-        (p >= 0.5 && beyond >= LEAST_BEYOND).then_some(Percentile { p, ns: *ns, ci95: None, pooled: true })
-    };
-    let mut percentiles: Vec<Percentile> = latency.percentile.iter().filter_map(percentile).collect();
-    percentiles.sort_by(|a, b| a.p.total_cmp(&b.p));
-    (!percentiles.is_empty()).then_some(Distribution {
-        percentiles,
-        observations,
-        max_ns: latency.max as u64,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn block_sizes_are_binary() {
-        assert_eq!(block_size("4k"), Some(4096));
-        assert_eq!(block_size("512"), Some(512));
-        assert_eq!(block_size("4k,8k"), None);
+        assert_eq!(["4k", "512", "4k,8k"].map(block_size), [Some(4096), Some(512), None]);
     }
 
     #[test]

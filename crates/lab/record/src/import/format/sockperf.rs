@@ -1,10 +1,8 @@
 //! sockperf's text: the average latency and percentiles of ping-pong and under-load, the rates of throughput.
 
-use crate::{Distribution, Percentile};
-
 use super::Format;
 use crate::import::text::{figure, lines};
-use crate::import::{Case, Foreign, Input, Problem, Run};
+use crate::import::{Case, Foreign, Input, Problem, Run, told_percentiles};
 
 pub const FORMAT: Format = Format {
     tool: "sockperf",
@@ -17,7 +15,6 @@ const RULES: [&str; 2] = [
     "latencies in microseconds become nanoseconds; sockperf halves the round trip, so the unit is a hop",
     "BandWidth in MBps is in MiB per second and becomes bytes per second",
 ];
-const LEAST_BEYOND: f64 = 10.0;
 
 fn read(input: Input<'_>) -> Result<Foreign, Problem> {
     let mut foreign = Foreign { rules: RULES.into(), ..Foreign::default() };
@@ -65,21 +62,9 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
     };
     if let Some(usec) = latency {
         let mut case = average(format!("{name}/latency"), "ns/hop", usec * 1e3);
-        let percentile = |(percent, usec): &(f64, f64)| {
-            let p = percent / 100.0;
-            (p >= 0.5 && (1.0 - p) * observations as f64 >= LEAST_BEYOND).then_some(Percentile {
-                p,
-                ns: usec * 1e3,
-                ci95: None,
-                pooled: true,
-            })
-        };
-        let mut kept: Vec<Percentile> = percentiles.iter().filter_map(percentile).collect();
-        kept.sort_by(|a, b| a.p.total_cmp(&b.p));
-        if !kept.is_empty() {
-            case.distribution = Some(Distribution { percentiles: kept, observations, max_ns });
-            case.notes.push("the percentiles are sockperf's".into());
-        }
+        let told = percentiles.into_iter().map(|(percent, usec)| (percent, usec * 1e3));
+        case.distribution = told_percentiles(told, observations, max_ns);
+        case.notes.extend(case.distribution.as_ref().map(|_| "the percentiles are sockperf's".into()));
         foreign.cases.push(case);
     }
     foreign.cases.extend(messages.map(|rate| average(format!("{name}/messages"), "messages/s", rate)));

@@ -7,7 +7,8 @@ pub(super) use curves::curves;
 use weighbridge_record::CaseId;
 
 use super::published::{DBUS_2011, Row, rows};
-use super::{Found, NOT_A_RACE, Record, Section, Table, Theirs, reasons};
+use super::{Found, NOT_A_RACE, Record, Section, Theirs, below, table};
+use crate::document::Block;
 use crate::units::{count, significant, size};
 
 /// In every table.
@@ -47,9 +48,8 @@ fn found<'a>(record: &Record<'a>, id: &CaseId) -> Found<'a> {
 
 /// The figure of a case over a divisor, with its reach: `12.3 ±1%`.
 fn figure(found: Found<'_>, convert: impl Fn(f64) -> f64) -> String {
-    found
-        .figure(convert)
-        .map_or(found.blank(), |figure| format!("{} {}", significant(figure.value), figure.reach()))
+    let shown = found.figure(convert).map(|of| format!("{} {}", significant(of.value), of.reach()));
+    shown.unwrap_or(found.blank())
 }
 
 fn micros(ns: f64) -> f64 {
@@ -63,18 +63,10 @@ fn of_broker(found: Found<'_>) -> Option<(f64, f64)> {
     Some((micros(per_op.cpu_ns), per_op.voluntary_switches + per_op.involuntary_switches))
 }
 
-fn broker_cpu(found: Found<'_>) -> String {
-    of_broker(found).map_or(found.blank(), |(cpu, _)| significant(cpu))
-}
-
 /// Context switches of a signal, of all roles and the broker.
 fn switches(found: Found<'_>) -> Option<f64> {
     let Found::Value(_, summary) = found else { return None };
     summary.series.get("switches_per_message").copied()
-}
-
-fn heads<S: Into<String>>(heads: impl IntoIterator<Item = S>) -> Vec<String> {
-    heads.into_iter().map(Into::into).collect()
 }
 
 fn published(measurement: &str, machine: &str, system: &str) -> Option<f64> {
@@ -86,10 +78,9 @@ fn published(measurement: &str, machine: &str, system: &str) -> Option<f64> {
     rows(DBUS_2011).into_iter().find(is_it).and_then(|row| row.number("value"))
 }
 
-/// Why cases of the record have no figure.
-fn skips(record: &Record<'_>) -> Vec<String> {
-    let cases = record.report.skipped.iter().filter(|skip| skip.source == record.source);
-    reasons(cases.map(|skip| Found::Skipped(&skip.what.case, &skip.what.why)))
+/// A row: its labels, then cells.
+fn row<const N: usize>(labels: [String; N], cells: impl IntoIterator<Item = String>) -> Vec<String> {
+    labels.into_iter().chain(cells).collect()
 }
 
 const HALF_DECADES: [u64; 15] =
@@ -100,24 +91,25 @@ const CLIENT_SIZES: [u64; 3] = [1, 1000, 100_000];
 const LIBRARIES: [&str; 4] = ["libdbus", "sd-bus", "gdbus", "zbus"];
 
 /// A call through dbus-daemon by each library.
-fn by_library(record: &Record<'_>) -> Table {
+fn by_library(record: &Record<'_>) -> Block {
     let call = |bytes, axes: &[(&str, &str)]| {
         figure(found(record, &case("roundtrip", "dbus-daemon", bytes, "same-cpu", axes)), micros)
     };
-    let row = |bytes: u64| {
-        [bytes.to_string(), call(bytes, &[])]
-            .into_iter()
-            .chain(LIBRARIES.map(|library| call(bytes, &[("client", library)])))
-            .collect()
-    };
-    Table {
-        title: "the same through dbus-daemon by what writes and reads the messages, µs".into(),
-        heads: heads(["bytes", "our own\nbytes"].into_iter().chain(LIBRARIES)),
-        rows: CLIENT_SIZES.map(row).to_vec(),
-        labels: 0,
-        after: Vec::new(),
-    }
+    let rows = CLIENT_SIZES.map(|bytes| {
+        let cells = LIBRARIES.map(|library| call(bytes, &[("client", library)]));
+        row([bytes.to_string(), call(bytes, &[])], cells)
+    });
+    let title = "the same through dbus-daemon by what writes and reads the messages, µs";
+    table(title, 0, &format!("bytes|our own\nbytes|{}", LIBRARIES.join("|")), rows)
 }
+
+/// What was published of two machines, and through what.
+const PING_PONG: [(&str, &str); 4] = [
+    ("KVM/i386", "dbus-daemon"),
+    ("KVM/i386", "AF_DBUS"),
+    ("N900/arm", "dbus-daemon"),
+    ("N900/arm", "AF_DBUS"),
+];
 
 pub(super) fn ping_pong(record: &Record<'_>) -> Section {
     let call =
@@ -126,65 +118,58 @@ pub(super) fn ping_pong(record: &Record<'_>) -> Section {
         found(record, &case("roundtrip", "dbus-daemon", bytes, "same-cpu", &[("read-bytes", "2048")]))
     };
     let brokers = brokers(record);
-    let row = |bytes: u64| {
+    let sizes = HALF_DECADES.map(|bytes| {
         let ratio = record.ratio(call("dbus-daemon", bytes, "same-cpu"), small_reads(bytes));
-        std::iter::once(bytes.to_string())
-            .chain(brokers.iter().map(|broker| figure(call(broker, bytes, "same-cpu"), micros)))
-            .chain([
-                figure(small_reads(bytes), micros),
-                ratio.map_or(String::new(), |ratio| significant(ratio.ratio)),
-            ])
-            .collect()
-    };
-    let sizes = Table {
-        title: "a call and its reply with an array of bytes each way, on one CPU, µs".into(),
-        heads: heads(
-            ["bytes"].into_iter().chain(brokers.iter().copied()).chain(["dbus-daemon,\nreads of 2 KiB", "times"]),
-        ),
-        rows: HALF_DECADES.map(row).to_vec(),
-        labels: 0,
-        after: vec![
-            "times: reads of 2 KiB at both ends over reads of 64 KiB. In 2011 the buffer of the daemon too went from 2 KiB to 64 KiB, which made the test \
-             28 % faster."
-                .into(),
-        ],
-    };
-    let theirs = [
-        ("KVM/i386", "dbus-daemon"),
-        ("KVM/i386", "AF_DBUS"),
-        ("N900/arm", "dbus-daemon"),
-        ("N900/arm", "AF_DBUS"),
-    ];
-    let then = |(machine, system): (&str, &str)| {
+        let cells = brokers.iter().map(|broker| figure(call(broker, bytes, "same-cpu"), micros));
+        let times = ratio.map_or(String::new(), |ratio| significant(ratio.ratio));
+        row([bytes.to_string()], cells.chain([figure(small_reads(bytes), micros), times]))
+    });
+    let then = PING_PONG.map(|(machine, system)| {
         let seconds = published("ping-pong 10000 calls", machine, system);
         let us = seconds.map(|seconds| seconds * 1e6 / 1e4);
-        let ours = |place| {
-            let found = call("dbus-daemon", 1, place);
-            let figure = found.figure(micros);
-            let times = figure.as_ref().zip(us).map(|(figure, us)| {
-                let name = format!("{machine}, {system}");
-                let theirs = Theirs { source: SOURCE, name: &name, unit: "µs", value: us };
-                record.times(found, &theirs, figure.value)
-            });
-            times.unwrap_or(found.blank())
-        };
-        let [one, two] = PLACES.map(ours);
-        vec![machine.into(), system.into(), us.map_or(String::new(), significant), one, two]
-    };
-    let then = Table {
-        title: "10,000 calls, as published, µs each".into(),
-        heads: heads(["machine", "through", "2010", "ours over it,\nsame-cpu", "\ntwo-cpus"]),
-        rows: theirs.map(then).to_vec(),
-        labels: 2,
-        after: vec!["Ours is dbus-daemon with one byte. The size of theirs is not said; the article of 2011 has almost the same time for all messages below 3,000 bytes."
-                .into()],
-    };
-    Section {
-        title: "dbus-ping-pong, 2010 and 2011".into(),
-        about: vec![PUBLISHED.into(), record.machine()],
-        tables: vec![sizes, by_library(record), then],
-        notes: [vec![RAW.into(), NOT_A_RACE.into()], skips(record)].concat(),
-    }
+        let name = format!("{machine}, {system}");
+        let ours = PLACES.map(|place| times(record, call("dbus-daemon", 1, place), micros, &name, "µs", us));
+        row([machine.into(), system.into(), us.map_or(String::new(), significant)], ours)
+    });
+    let tables = [
+        table(
+            "a call and its reply with an array of bytes each way, on one CPU, µs",
+            0,
+            &format!("bytes|{}|dbus-daemon,\nreads of 2 KiB|times", brokers.join("|")),
+            sizes,
+        ),
+        below(
+            "times: reads of 2 KiB at both ends over reads of 64 KiB. In 2011 the buffer of the daemon too went from 2 KiB to 64 KiB, which made the test \
+             28 % faster.",
+        ),
+        by_library(record),
+        table(
+            "10,000 calls, as published, µs each",
+            2,
+            "machine|through|2010|ours over it,\nsame-cpu|\ntwo-cpus",
+            then,
+        ),
+        below(
+            "Ours is dbus-daemon with one byte. The size of theirs is not said; the article of 2011 has almost the same time for all messages below 3,000 bytes.",
+        ),
+    ];
+    let about = [PUBLISHED, &record.machine()];
+    Section::new("dbus-ping-pong, 2010 and 2011", &about, tables, &[RAW, NOT_A_RACE]).with(record.skips())
+}
+
+/// Ours over what was published, or why there is none.
+fn times(
+    record: &Record<'_>,
+    found: Found<'_>,
+    convert: impl Fn(f64) -> f64,
+    name: &str,
+    unit: &str,
+    theirs: Option<f64>,
+) -> String {
+    let both = found.figure(convert).zip(theirs);
+    both.map_or(found.blank(), |(figure, value)| {
+        record.times(found, &Theirs { source: SOURCE, name, unit, value }, figure.value)
+    })
 }
 
 const SIGNAL_BYTES: u64 = 128;
@@ -213,6 +198,7 @@ const EXPERIMENTS: [Experiment; 10] = [
 
 pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
     let brokers = &brokers(record);
+    let names = brokers.join("|");
     let signal = |broker: &str, bytes: u64, place: &str, axes: &[(&str, &str)]| {
         found(record, &case("fan-out", broker, bytes, place, axes))
     };
@@ -220,59 +206,58 @@ pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
         Some(switches) => format!("{} · {}", figure(found, micros), count(switches)),
         None => figure(found, micros),
     };
-    let of_receivers = |receivers: &str| {
-        let cells = PLACES.iter().flat_map(|place| {
-            brokers
-                .iter()
-                .map(|broker| cell(signal(broker, SIGNAL_BYTES, place, &[("receivers", receivers)])))
-        });
-        std::iter::once(receivers.to_owned()).chain(cells).collect()
-    };
-    let receivers = Table {
-        title: "µs until the last subscriber has a signal · context switches of all".into(),
-        heads: heads(
-            std::iter::once("subscribers".to_owned())
-                .chain(PLACES.iter().flat_map(|place| brokers.iter().map(move |broker| format!("{broker}\n{place}")))),
-        ),
-        rows: ["1", "2", "5", "10", "20"].map(of_receivers).to_vec(),
-        labels: 0,
-        after: vec!["Sender, broker and each subscriber are counted. On two CPUs sender and broker have one, all subscribers the other.".into()],
-    };
-    let experiment = |(what, axes, theirs): &Experiment| {
+    let everywhere = || PLACES.iter().flat_map(|place| brokers.iter().map(move |broker| (broker, place)));
+    let receivers = ["1", "2", "5", "10", "20"].map(|receivers| {
+        let axes = [("receivers", receivers)];
+        let cells = everywhere().map(|(broker, place)| cell(signal(broker, SIGNAL_BYTES, place, &axes)));
+        row([receivers.to_owned()], cells)
+    });
+    let experiments = EXPERIMENTS.iter().map(|(what, axes, theirs)| {
         let theirs = theirs.and_then(|(what, system)| published(what, "1 CPU VM", system));
         let cells = brokers.iter().map(|broker| cell(signal(broker, SIGNAL_BYTES, "same-cpu", axes)));
-        [(*what).to_owned(), theirs.map_or(String::new(), count)].into_iter().chain(cells).collect()
-    };
-    let experiments = Table {
-        title: "10 subscribers on one CPU: µs a signal · context switches a signal".into(),
-        heads: heads(["", "switches\nin 2011"].into_iter().chain(brokers.iter().copied())),
-        rows: EXPERIMENTS.iter().map(experiment).collect(),
-        labels: 1,
-        after: vec![
-            "In a row: the sender emits ten and waits until all subscribers have them; it is woken once for ten signals, and the broker may handle several \
-             at once. A sum below 12 has such wake-ups in it that serve several signals."
-                .into(),
-        ],
-    };
-    let size_of = |(name, bytes): (&str, u64)| {
+        row([(*what).to_owned(), theirs.map_or(String::new(), count)], cells)
+    });
+    let sizes = [("277 B", SIGNAL_BYTES), ("17 kB", LARGE_SIGNAL_BYTES)].map(|(name, bytes)| {
         let theirs = published(&format!("dispatch {name} signal: total"), "1 CPU VM", "dbus-daemon");
-        let cells = brokers.iter().map(|broker| broker_cpu(signal(broker, bytes, "same-cpu", &[])));
-        [name.to_owned(), theirs.map_or(String::new(), significant)].into_iter().chain(cells).collect()
-    };
-    let sizes = Table {
-        title: "CPU time of the broker for a signal to 10 subscribers, µs".into(),
-        heads: heads(["signal", "2011"].into_iter().chain(brokers.iter().copied())),
-        rows: [("277 B", SIGNAL_BYTES), ("17 kB", LARGE_SIGNAL_BYTES)].map(size_of).to_vec(),
-        labels: 1,
-        after: vec!["Theirs is the time from receiving to the last send in an instrumented daemon, with 3 to 5 µs for each event that it noted."
-                .into()],
-    };
-    Section {
-        title: "Signals to many subscribers, 2011".into(),
-        about: vec![PUBLISHED.into(), record.machine()],
-        tables: vec![receivers, experiments, sizes],
-        notes: [vec![RAW.into(), NOT_A_RACE.into()], skips(record)].concat(),
-    }
+        let cells = brokers.iter().map(|broker| {
+            let found = signal(broker, bytes, "same-cpu", &[]);
+            of_broker(found).map_or(found.blank(), |(cpu, _)| significant(cpu))
+        });
+        row([name.to_owned(), theirs.map_or(String::new(), significant)], cells)
+    });
+    let heads: String = everywhere().map(|(broker, place)| format!("|{broker}\n{place}")).collect();
+    let tables = [
+        table(
+            "µs until the last subscriber has a signal · context switches of all",
+            0,
+            &format!("subscribers{heads}"),
+            receivers,
+        ),
+        below(
+            "Sender, broker and each subscriber are counted. On two CPUs sender and broker have one, all subscribers the other.",
+        ),
+        table(
+            "10 subscribers on one CPU: µs a signal · context switches a signal",
+            1,
+            &format!("|switches\nin 2011|{names}"),
+            experiments,
+        ),
+        below(
+            "In a row: the sender emits ten and waits until all subscribers have them; it is woken once for ten signals, and the broker may handle several \
+             at once. A sum below 12 has such wake-ups in it that serve several signals.",
+        ),
+        table(
+            "CPU time of the broker for a signal to 10 subscribers, µs",
+            1,
+            &format!("signal|2011|{names}"),
+            sizes,
+        ),
+        below(
+            "Theirs is the time from receiving to the last send in an instrumented daemon, with 3 to 5 µs for each event that it noted.",
+        ),
+    ];
+    let about = [PUBLISHED, &record.machine()];
+    Section::new("Signals to many subscribers, 2011", &about, tables, &[RAW, NOT_A_RACE]).with(record.skips())
 }
 
 const ROWS: f64 = 300_000.0;
@@ -287,67 +272,48 @@ pub(super) fn tracker(record: &Record<'_>) -> Section {
         found(record, &case("roundtrip", broker, bytes, place, &[("direction", "request")]))
     };
     let push = |broker: &str, bytes, place: &str| found(record, &case("stream", broker, bytes, place, &[]));
-    let table = |place: &str| {
-        let row = |(rows, bytes): (u32, u64)| {
+    let columns = brokers.iter().map(|broker| format!("|{broker}:\nfirst, ms|\nall, s|\nall pushed, s"));
+    let heads = format!("rows of\na chunk|\nits size{}", columns.collect::<String>());
+    let of_place = PLACES.map(|place| {
+        let rows = CHUNKS.map(|(rows, bytes)| {
             let calls = ROWS / f64::from(rows);
             let cells = brokers.iter().flat_map(|broker| {
                 let fetched = fetch(broker, bytes, place);
-                let pushed = push(broker, bytes, place);
                 [
                     figure(fetched, |ns| ns / 1e6),
                     figure(fetched, |ns| ns * calls / 1e9),
-                    figure(pushed, |rate| ROWS * ROW_BYTES / rate),
+                    figure(push(broker, bytes, place), |rate| ROWS * ROW_BYTES / rate),
                 ]
             });
-            [rows.to_string(), size(bytes)].into_iter().chain(cells).collect()
-        };
-        let columns = brokers.iter().flat_map(|broker| {
-            [format!("{broker}:\nfirst, ms"), "\nall, s".into(), "\nall pushed, s".into()]
+            row([rows.to_string(), size(bytes)], cells)
         });
-        Table {
-            title: format!("300,000 rows of 863 bytes, {place}"),
-            heads: heads(["rows of\na chunk".to_owned(), "\nits size".into()].into_iter().chain(columns)),
-            rows: CHUNKS.map(row).to_vec(),
-            labels: 0,
-            after: Vec::new(),
-        }
-    };
-    let then = |system: &str| {
+        table(&format!("300,000 rows of 863 bytes, {place}"), 0, &heads, rows)
+    });
+    let then = ["dbus-daemon", "AF_DBUS"].map(|system| {
         let theirs = published("tracker fetch 300000 rows", "KVM/i386", system);
-        let ours = |place| {
-            let fetched = fetch("dbus-daemon", 6905, place);
-            let seconds = fetched.figure(|ns| ns * ROWS / 8.0 / 1e9);
-            seconds.as_ref().zip(theirs).map_or(fetched.blank(), |(seconds, theirs)| {
-                let name = format!("tracker, {system}");
-                let theirs = Theirs { source: SOURCE, name: &name, unit: "s", value: theirs };
-                record.times(fetched, &theirs, seconds.value)
-            })
-        };
-        let [one, two] = PLACES.map(ours);
-        vec![format!("KVM/i386, {system}"), theirs.map_or(String::new(), significant), one, two]
-    };
-    let published = Table {
-        title: "chunks of 8 rows, as published, s".into(),
-        heads: heads(["", "2010", "ours over it,\nsame-cpu", "\ntwo-cpus"]),
-        rows: ["dbus-daemon", "AF_DBUS"].map(then).to_vec(),
-        labels: 1,
-        after: vec!["Theirs has the query, its rows and their conversion in it; ours is dbus-daemon and nothing but the transport.".into()],
-    };
-    Section {
-        title: "300,000 rows of a query, 2010".into(),
-        about: vec![PUBLISHED.into(), record.machine()],
-        tables: PLACES.iter().map(|place| table(place)).chain([published]).collect(),
-        notes: [
-            vec![
-                "first: a call with one chunk and an empty reply, which costs what an empty call with a chunk as its reply costs. all: as many of them one \
-                 after the other. pushed: one-way calls, 256 KiB or two chunks on their way at most."
-                    .into(),
-                "8 rows were 6,905 bytes in 2010, so a row is taken for 863 bytes; 100,000 of them exceed what a message may hold.".into(),
-                RAW.into(),
-                NOT_A_RACE.into(),
-            ],
-            skips(record),
-        ]
-        .concat(),
-    }
+        let name = format!("tracker, {system}");
+        let seconds = |ns: f64| ns * ROWS / 8.0 / 1e9;
+        let ours =
+            PLACES.map(|place| times(record, fetch("dbus-daemon", 6905, place), seconds, &name, "s", theirs));
+        row([format!("KVM/i386, {system}"), theirs.map_or(String::new(), significant)], ours)
+    });
+    let published = [
+        table("chunks of 8 rows, as published, s", 1, "|2010|ours over it,\nsame-cpu|\ntwo-cpus", then),
+        below(
+            "Theirs has the query, its rows and their conversion in it; ours is dbus-daemon and nothing but the transport.",
+        ),
+    ];
+    Section::new(
+        "300,000 rows of a query, 2010",
+        &[PUBLISHED, &record.machine()],
+        of_place.into_iter().chain(published),
+        &[
+            "first: a call with one chunk and an empty reply, which costs what an empty call with a chunk as its reply costs. all: as many of them one \
+             after the other. pushed: one-way calls, 256 KiB or two chunks on their way at most.",
+            "8 rows were 6,905 bytes in 2010, so a row is taken for 863 bytes; 100,000 of them exceed what a message may hold.",
+            RAW,
+            NOT_A_RACE,
+        ],
+    )
+    .with(record.skips())
 }

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use weighbridge_stats::compare::CONFIDENCE;
-use weighbridge_stats::ranks::{factor, mann_whitney};
+use weighbridge_stats::ranks::mann_whitney;
 use weighbridge_stats::{BootComparison, Evidence, Verdict, compare_boots, paired_ratio};
 
 use super::peers::log_normal;
@@ -62,7 +62,7 @@ fn intervals_of_a_ratio_cover_it() {
                 (0..count).map(|_| level * log_normal(random, 0.05)).collect()
             };
             let (a, b) = (group(1.0, random), group(1.1, random));
-            factor(&a, &b, CONFIDENCE).interval.unwrap()
+            Evidence::of_groups(&a, &b).interval(CONFIDENCE).unwrap()
         };
         let covered = (0..experiments).filter(|_| unpaired(&mut random).contains(1.1)).count();
         assert!(covered as f64 >= 0.943 * experiments as f64, "{count} and {count}: {covered}");

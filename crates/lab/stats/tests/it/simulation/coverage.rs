@@ -1,7 +1,7 @@
 //! The printed interval covers the truth, although the runs were stopped by looking at them.
 
 use fastrand::Rng;
-use weighbridge_stats::stopping::printed_interval;
+use weighbridge_stats::stopping::{CorrelatedRule, printed_interval};
 use weighbridge_stats::{Decision, Stop, StoppingRule, median, median_interval, run_value, summarise};
 
 use super::peers::Peer;
@@ -16,7 +16,7 @@ fn truth(peer: Peer) -> f64 {
 }
 
 /// Makes runs until the rule stops, as the laboratory does.
-fn experiment(peer: Peer, rule: &StoppingRule, random: &mut Rng) -> (Vec<f64>, Stop) {
+fn experiment(peer: Peer, rule: &CorrelatedRule, random: &mut Rng) -> (Vec<f64>, Stop) {
     let mut values = vec![];
     loop {
         match rule.decide(&values) {
@@ -40,7 +40,7 @@ struct Outcome {
 
 fn outcome(peer: Peer, precision: f64) -> Outcome {
     let truth = truth(peer);
-    let rule = StoppingRule::new(precision);
+    let rule = CorrelatedRule { rule: StoppingRule::new(precision), correlation: 0.0 };
     let mut random = Rng::with_seed(2);
     let mut out = Outcome { covered: 0.0, by_precision: 0.0, mean_runs: 0.0, lucky: 0.0 };
     let share = 1.0 / EXPERIMENTS as f64;

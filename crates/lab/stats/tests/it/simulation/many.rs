@@ -2,10 +2,10 @@
 
 use fastrand::Rng;
 use weighbridge_stats::Evidence;
-use weighbridge_stats::contest::Contest;
 use weighbridge_stats::discovery::claims;
 
 use super::peers::normal;
+use crate::verdict_properties::contest;
 
 /// Log ratios to the hub of contestants at these levels, in sets of their own with a scatter of 2 %.
 fn own_sets(levels: &[f64], sets: usize, random: &mut Rng) -> Vec<Vec<f64>> {
@@ -23,8 +23,7 @@ fn a_contest_of_equals_excludes_the_best_or_finds_an_order_in_at_most_one_of_twe
             let (contests, most) = if common { (500, 0.07) } else { (150, 0.10) };
             for _ in 0..contests {
                 let logs = own_sets(&vec![0.0; count], sets, &mut random);
-                let contest =
-                    if common { Contest::of_common_sets(&logs) } else { Contest::of_own_sets(&logs) };
+                let contest = contest(&logs, common);
                 let found = contest.against_best(0.95);
                 // Of equals one is as good as the best of the others, and only "the first is not the best" is asked here:
                 // the promise is for the best one, whichever that is.
@@ -46,9 +45,8 @@ fn intervals_against_the_best_cover_and_the_winner_is_found() {
     let (mut won, mut covered) = (0, 0);
     for _ in 0..500 {
         let logs: Vec<Vec<f64>> = own_sets(&levels, 12, &mut random);
-        let contest = Contest::of_common_sets(&logs);
-        let found = contest.against_best(0.95);
-        won += usize::from(found[0].is_surely_best());
+        let found = contest(&logs, true).against_best(0.95);
+        won += usize::from(found[0].high == Some(1.0));
         let truth = |who: usize| if who == 0 { -0.1 } else { levels[who] };
         covered += usize::from(found.iter().enumerate().all(|(who, one)| {
             let log = truth(who);
