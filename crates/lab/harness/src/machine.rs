@@ -193,9 +193,8 @@ fn missing(host: &Host, virtualisation: &str, dram: &Result<Modules, causeway_os
 }
 
 fn virtualisation(cpuinfo: &str) -> String {
-    let is_guest = cpuinfo
-        .lines()
-        .any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"));
+    let is_flag = |line: &str| line.split_whitespace().any(|flag| flag == "hypervisor");
+    let is_guest = cpuinfo.lines().any(|line| line.starts_with("flags") && is_flag(line));
     match (is_guest, read("/sys/class/dmi/id/sys_vendor")) {
         (false, _) => "none".into(),
         (true, Some(vendor)) => vendor,
@@ -224,14 +223,10 @@ fn files(root: &str, paths: &[&str]) -> BTreeMap<String, String> {
 }
 
 fn directory(path: &str) -> BTreeMap<String, String> {
-    let Ok(entries) = fs::read_dir(path) else { return BTreeMap::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            Some((name, read(&entry.path().to_string_lossy())?))
-        })
-        .collect()
+    let entry = |entry: fs::DirEntry| {
+        Some((entry.file_name().to_string_lossy().into_owned(), read(&entry.path().to_string_lossy())?))
+    };
+    fs::read_dir(path).into_iter().flatten().flatten().filter_map(entry).collect()
 }
 
 #[cfg(test)]

@@ -254,15 +254,13 @@ impl Ctx<'_> {
 
 pub(super) fn check(batch: Batch, tally: Tally, expected: Option<Tally>) -> io::Result<()> {
     match expected {
-        Some(expected) if expected != tally => Err(io::Error::other(format!(
-            "messages {}…{} arrived damaged: {} bytes with sum {:#x}, sent were {} bytes with sum {:#x}",
-            batch.first,
-            batch.first + batch.ops,
-            tally.bytes,
-            tally.sum,
-            expected.bytes,
-            expected.sum
-        ))),
+        Some(expected) if expected != tally => {
+            let std::ops::Range { start, end } = batch.sequences();
+            let [arrived, sent] =
+                [tally, expected].map(|of| format!("{} bytes with sum {:#x}", of.bytes, of.sum));
+            let why = format!("messages {start}…{end} arrived damaged: {arrived}, sent were {sent}");
+            Err(io::Error::other(why))
+        }
         _ => Ok(()),
     }
 }
