@@ -1,10 +1,9 @@
 //! Other processes of a test: the test program again, in a role that an environment variable names.
 
 use std::io::Read;
-use std::ops::{Deref, DerefMut};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 
 use tempfile::NamedTempFile;
 
@@ -63,9 +62,29 @@ impl Peer {
         self.running.pid() as i32
     }
 
+    /// Kills and reaps it.
+    pub fn kill(&mut self) {
+        self.running.kill();
+    }
+
+    /// Stops all its threads.
+    pub fn stop(&self) {
+        self.running.stop();
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.running.resume();
+    }
+
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.running.0.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end; fails after [`PATIENCE`](crate::PATIENCE).
+    pub fn wait(&mut self) -> ExitStatus {
+        self.running.wait()
     }
 
     /// Waits for its end, which must be a success, and of a process that has played its role.
@@ -75,19 +94,6 @@ impl Peer {
         let mut played = String::new();
         self.proof.read_to_string(&mut played).unwrap();
         assert_eq!(played, self.role, "the peer ran no test that plays its role");
-    }
-}
-
-impl Deref for Peer {
-    type Target = Running;
-    fn deref(&self) -> &Running {
-        &self.running
-    }
-}
-
-impl DerefMut for Peer {
-    fn deref_mut(&mut self) -> &mut Running {
-        &mut self.running
     }
 }
 

@@ -4,7 +4,8 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use causeway_os::socket;
+use causeway_os::{Context, socket};
+use rustix::event::EventfdFlags;
 use rustix::fs::OFlags;
 
 use crate::error::{Error, Result};
@@ -117,6 +118,12 @@ pub fn slots_of(text: &str) -> Vec<u16> {
     bits.filter(|(_, bit)| *bit == 1).map(|(slot, _)| slot).collect()
 }
 
+/// A doorbell: an eventfd that does not block.
+pub fn new_doorbell() -> Result<OwnedFd> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    Ok(rustix::event::eventfd(0, flags).context("make", || "a doorbell")?)
+}
+
 /// Can this be rung as a doorbell, by anybody and without waiting? That is an eventfd that does not block.
 pub fn is_doorbell(fd: &OwnedFd) -> bool {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
@@ -161,8 +168,8 @@ mod tests {
 
     #[test]
     fn only_an_eventfd_that_does_not_block_is_a_doorbell() {
-        use rustix::event::{EventfdFlags, eventfd};
-        assert!(is_doorbell(&eventfd(0, EventfdFlags::NONBLOCK).unwrap()));
+        use rustix::event::eventfd;
+        assert!(is_doorbell(&new_doorbell().unwrap()));
         assert!(!is_doorbell(&eventfd(0, EventfdFlags::empty()).unwrap()));
         let flags = rustix::pipe::PipeFlags::NONBLOCK;
         assert!(!is_doorbell(&rustix::pipe::pipe_with(flags).unwrap().1));

@@ -15,17 +15,14 @@ mod directory;
 mod listener;
 mod log;
 mod members;
-mod names;
 mod staging;
 mod transfer;
 
 pub use crate::port::TransferRef;
-pub use log::{Appended, InboundMessage};
-pub(crate) use names::UNREAD;
-pub use names::{
-    ALLOW_REPLACEMENT, BUS_INTERFACE, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, PASSED_ON,
-    REPLACE_EXISTING, ReleaseReply, name_of, unique_name,
+pub use causeway_dbus_wire::driver::{
+    ALLOW_REPLACEMENT, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, REPLACE_EXISTING, ReleaseReply,
 };
+pub use log::{Appended, InboundMessage};
 pub use staging::TransferLimits;
 pub(crate) use transfer::check_staged;
 
@@ -39,8 +36,9 @@ use std::time::{Duration, Instant};
 use causeway_os::Context;
 use causeway_os::epoll::Token;
 use causeway_os::socket::Credentials;
-use rustix::event::{EventfdFlags, epoll};
+use rustix::event::epoll;
 
+use crate::control;
 use crate::error::Result;
 use crate::port::{AUTHORITY, AUTHORITY_ID, Blocked, Descriptors, Port};
 use crate::shared::directory::{Directory, Peer, State};
@@ -48,6 +46,25 @@ use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
 use listener::Listener;
 use staging::StagingArea;
+
+/// Interface of what libraries of members hear from the bus and from each other, and programs do not see.
+pub const BUS_INTERFACE: &str = "causeway.Bus";
+/// A signal to the caller of a method: its call (the serial) has no receiver that the caller knew, and goes to this member now (its unique
+/// name). It comes before the call in the log, so that the caller knows whose end ends the call.
+pub const PASSED_ON: &str = "PassedOn";
+
+/// A signal from one member to another, after the end of the authority: the sender lacks the outbox of the other one, whose descriptor
+/// nobody has any more, and has skipped a message. It will skip all others, too.
+pub(crate) const UNREAD: &str = "Unread";
+
+pub fn unique_name(id: u64) -> String {
+    format!(":1.{id}")
+}
+
+/// The name by which messages name a sender: the bus itself has its well-known name only.
+pub fn name_of(id: u64) -> String {
+    if id == AUTHORITY_ID { DRIVER.into() } else { unique_name(id) }
+}
 
 /// Number of a connection in its unique name; never used again.
 pub type PeerId = u64;
@@ -251,8 +268,7 @@ impl Authority {
         let halves = [(guid >> 64) as u64, guid as u64];
         let (directory_fd, directory) = Directory::create(options.members, peers, options.names, halves)?;
         let (outbox_fd, outbox) = Outbox::create(options.outbox_bytes)?;
-        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .context("make", || "a doorbell")?;
+        let doorbell = control::new_doorbell()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("make", || "an epoll instance")?;
         watch(&epoll, &doorbell, DOORBELL)?;
         order.reset_line(AUTHORITY, 0);

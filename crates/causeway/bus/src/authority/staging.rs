@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn staged(to: To, count: usize, body_bytes: u64) -> StagedTransfer {
-        let fd = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let fd = || crate::control::new_doorbell().unwrap();
         StagedTransfer::new(SENDER, to, body_bytes, (0..count).map(|_| fd()).collect(), drop)
     }
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use causeway_os::Context;
 use causeway_os::{clock, futex};
-use rustix::event::EventfdFlags;
 
 use super::Connection;
 use crate::control::{self, Packet};
@@ -27,8 +26,7 @@ impl Connection {
         if self.doorbell.is_some() {
             return Ok(());
         }
-        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .context("make", || "a doorbell")?;
+        let doorbell = control::new_doorbell()?;
         match self.link.ask(&Packet::new(control::Kind::SetDoorbell, [0; 4]), &[doorbell.as_fd()])? {
             (Packet { kind: control::Kind::None, .. }, _) => {}
             (Packet { text, .. }, _) => return Err(Error::method(name::LIMITS_EXCEEDED, text)),

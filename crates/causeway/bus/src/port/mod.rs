@@ -3,7 +3,6 @@
 //! Nothing here waits. What blocks is returned as a value, and the caller decides how long to try.
 
 mod others;
-mod outbound;
 mod receive;
 mod send;
 mod staged;
@@ -25,7 +24,7 @@ use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
 use others::Other;
-pub use outbound::Outbound;
+pub use send::Outbound;
 use send::Outstanding;
 pub use staged::TransferRef;
 use subscribers::SubscriberCache;

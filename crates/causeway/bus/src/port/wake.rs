@@ -169,8 +169,7 @@ mod tests {
         ring::arm(port.order.armed(2), Sleep::Doorbell);
         assert!(!port.ring(&mut Doorbell(None), 2));
         assert!(ring::asleep(port.order.armed(2)).is_some(), "nobody rings it any more");
-        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        let doorbell = rustix::event::eventfd(0, flags).unwrap();
+        let doorbell = crate::control::new_doorbell().unwrap();
         assert!(port.ring(&mut Doorbell(Some(doorbell.try_clone().unwrap())), 2));
         assert!(ring::asleep(port.order.armed(2)).is_none());
         assert_eq!(rustix::io::read(&doorbell, &mut [0; 8]), Ok(8));
