@@ -12,10 +12,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mechanism::stale;
 use ::iceoryx2::prelude::{Config, FileName, Path as IoxPath, SemanticString};
 
 use super::HEADER_BYTES;
+use crate::mechanism::stale;
 use crate::prelude::*;
 
 /// Where the C library keeps named shared memory.
