@@ -58,9 +58,6 @@ impl Place {
     }
 
     /// From what [`Place::words`] gave.
-    ///
-    /// # Panics
-    /// If it is something else: `plan` and `attach` disagree.
     pub(super) fn of(words: &[u64]) -> Place {
         let [maker, count] = words else { panic!("a place is two words, not {}", words.len()) };
         Place { maker: u32::try_from(*maker).expect("a process id"), count: *count }
