@@ -1,18 +1,16 @@
 //! What was typed. Values are checked for their form here; whether they make sense together, [`scope`](crate::scope) decides.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use weighbridge_harness::axis::Wait;
-use weighbridge_harness::{placement, plan};
 
+use crate::compare_args::{self, CompareArgs};
 use crate::explain_args::{self, ExplainArgs, TimelineArgs};
 use crate::output_args::{Answer, OutputWithPage};
-use crate::values::{self, AxisValues, Cpus, PageFormat, Sizes};
-pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
+pub use crate::selection_args::{Effort, KERNEL_SLAB, Selection};
+use crate::values::{self, PageFormat};
+pub use crate::values::{RunFormat, TextOrJson};
 use crate::{mistakes, output};
 
 const AFTER_HELP: &str = "\
@@ -62,32 +60,6 @@ Examples:
   weighbridge run --suite ipc --wait poll --budget 10m   as a main loop reads
   weighbridge run --suite akbench                        what akbench measures, with its published figures
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
-
-const AFTER_COMPARE_HELP: &str = "\
-Answers whether B costs more than A, with a verdict. By how much the cases of one run differ, `weighbridge report --baseline` says; since \
-when, `weighbridge history --changes`; why, `weighbridge explain --a --b`; on another kernel, `weighbridge guest compare`.
-
-A side is settings, or another build of weighbridge whose peers are measured, or both, each with a --a or --b of its own: \
-AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER \
-(the control group of the peers), sysctl:NAME=VALUE, or a path. The side that is left out is this program as it is. A sysctl is \
-set before each run of its side, which needs root, and is put back at the end, even if the program is killed; the sides then run \
-one after the other. With --with, the words before it are the old records.
-
-A set is fresh peers of A and B that take turns in slices of some milliseconds, in some sets beside a second A: A against \
-itself is what this machine cannot tell apart. The margin that counts is at least twice that. Sets are looked at when there \
-are 8, 12, 18, 27 and 40 of them, and a case ends when its verdict is clear. Of records, the boot is the unit: one boot a side \
-is always inconclusive, four allow a verdict, six an interval.
-
-Exit code: 0 no case regressed, 1 a case regressed or changed its shape, 2 a usage mistake, nothing measured, or half of the \
-sets of a case failed, 3 a case is inconclusive and --strict was given, 4 A against itself differed, so the verdict is void, \
-130 interrupted.
-
-Examples:
-  weighbridge compare --a wait=block --b wait=epoll 'roundtrip/pipe/64/*'
-  weighbridge compare --a ./weighbridge-old --b ./weighbridge-new roundtrip/causeway-sw stream/pipe
-  weighbridge compare --b env:MALLOC_ARENA_MAX=1 solo/malloc-free
-  weighbridge compare before-*.jsonl --with after-*.jsonl --format markdown
-  weighbridge compare --a ./old --b ./new 'roundtrip/*/64/*' --budget 3m --format junit > results.xml";
 
 // A line is as wide as the reader's terminal: paragraphs are one line each here.
 const AFTER_CHECK_HELP: &str = "\
@@ -163,8 +135,8 @@ Examples:
   weighbridge history results/ --changes --format html --out history.html")]
     History(History),
     /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
-    #[command(after_help = AFTER_COMPARE_HELP)]
-    Compare(Box<Compare>),
+    #[command(after_help = compare_args::AFTER_HELP)]
+    Compare(Box<CompareArgs>),
     /// Say why a figure is what it is: what the cost is made of, what the kernel does meanwhile, and when
     #[command(after_help = explain_args::AFTER_HELP)]
     Explain(Box<Explain>),
@@ -199,49 +171,6 @@ Examples:
     Man(Man),
 }
 
-/// Which cases.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Which cases")]
-pub struct Selection {
-    /// Cases to measure: globs on case ids, single words, or complete ids [default: all of the suite]
-    #[arg(value_name = "GLOB")]
-    pub globs: Vec<String>,
-    /// Suite to select from [default: `quick` where no GLOB is given]
-    #[arg(long, value_name = "NAME", value_parser = suites())]
-    pub suite: Option<String>,
-    /// Payload sizes in bytes: 0,1,64,4K,1M or a range by powers of two, 1..4M [default: those of the suite, or 1,4K,64K]
-    #[arg(long, value_name = "LIST", value_parser = values::sizes)]
-    pub sizes: Option<Sizes>,
-    /// Placements of the peers [default: those of the suite, or same-cpu,two-cpus]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = placements())]
-    pub place: Vec<String>,
-    /// Ways to wait; the same as --set wait=LIST
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = waits())]
-    pub wait: Vec<String>,
-    /// Values of an axis, as in touch=none,all; every combination of values is measured (`weighbridge list` shows all axes)
-    #[arg(long, value_name = "AXIS=V1,V2", value_parser = values::axis_values)]
-    pub set: Vec<AxisValues>,
-    /// CPUs that peers may run on, the preferred first, as in 2,0-1 [default: all CPUs that this process may use]
-    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
-    pub cpus: Option<Cpus>,
-}
-
-/// Precision and time of a run.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Precision and time")]
-pub struct Effort {
-    /// Precision of a case, as in 1%: its runs end when half the width of its interval is at most this share of its median [default: that of the suite]
-    #[arg(long, value_name = "SHARE", value_parser = values::precision)]
-    pub precision: Option<f64>,
-    /// Time for all runs together, as in 90s, 2m or 1h30m [default: that of the suite]
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
-    pub budget: Option<Duration>,
-    /// Largest number of runs of a case, 1 to 40; fewer than 6 give no interval
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=40))]
-    pub max_runs: u16,
-}
-
-/// `weighbridge run`
 #[derive(Debug, Args)]
 pub struct Run {
     #[command(flatten)]
@@ -269,7 +198,6 @@ pub struct Run {
     pub dry_run: bool,
 }
 
-/// `weighbridge plan`
 #[derive(Debug, Args)]
 pub struct Plan {
     #[command(flatten)]
@@ -278,7 +206,6 @@ pub struct Plan {
     pub effort: Effort,
 }
 
-/// `weighbridge list`
 #[derive(Debug, Args)]
 pub struct List {
     /// Patterns, mechanisms, axes, placements or suites to describe in full
@@ -289,7 +216,6 @@ pub struct List {
     pub format: TextOrJson,
 }
 
-/// `weighbridge env`
 #[derive(Debug, Args)]
 pub struct Env {
     /// What standard output shows
@@ -297,7 +223,6 @@ pub struct Env {
     pub format: TextOrJson,
 }
 
-/// `weighbridge report`
 #[derive(Debug, Args)]
 pub struct Report {
     /// Records, several of which are shown side by side; `-` is standard input [default: the last one that `weighbridge history` lists]
@@ -314,7 +239,6 @@ pub struct Report {
     pub across_machines: bool,
 }
 
-/// `weighbridge history`
 #[derive(Debug, Args)]
 pub struct History {
     /// Records, or folders that hold records [default: the folder in which runs keep theirs]
@@ -333,7 +257,6 @@ pub struct History {
     pub answer: Answer<PageFormat>,
 }
 
-/// `weighbridge import`
 #[derive(Debug, Args)]
 pub struct Import {
     /// Files that another tool wrote; which tool is told from the content
@@ -347,52 +270,6 @@ pub struct Import {
     pub commit: Option<String>,
 }
 
-/// `weighbridge compare`
-#[derive(Debug, Args)]
-pub struct Compare {
-    #[command(flatten)]
-    pub selection: Selection,
-    /// A setting or the program of side A; may be given several times [default: this program as it is]
-    #[arg(long, value_name = "SETTING|PROGRAM", help_heading = "What is compared")]
-    pub a: Vec<String>,
-    /// A setting or the program of side B; may be given several times [default: this program as it is]
-    #[arg(long, value_name = "SETTING|PROGRAM", help_heading = "What is compared")]
-    pub b: Vec<String>,
-    /// The new records; the words before are then the old ones
-    #[arg(long, value_name = "RECORD", num_args = 1.., help_heading = "What is compared")]
-    pub with: Vec<PathBuf>,
-    /// Name what a difference is made of by the price list of this record, which `weighbridge explain` wrote
-    #[arg(long, value_name = "RECORD", conflicts_with = "with", help_heading = "What is compared")]
-    pub prices: Option<PathBuf>,
-    /// Compare records of different machines too
-    #[arg(long, requires = "with", help_heading = "What is compared")]
-    pub across_machines: bool,
-    /// Costs that differ by no more than this share are the same
-    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = values::precision, help_heading = "Precision and time")]
-    pub margin: f64,
-    /// Largest share of the claimed differences that may be chance
-    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::precision, help_heading = "Precision and time")]
-    pub fdr: f64,
-    /// Time for all sets together, as in 90s, 3m or 1h30m
-    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = values::duration, help_heading = "Precision and time")]
-    pub budget: Duration,
-    /// Fewest and most sets of a case [default: 12 to as many as the budget allows, between 40 and 300]
-    #[arg(long, value_name = "N..M", value_parser = values::units, help_heading = "Precision and time")]
-    pub units: Option<RangeInclusive<usize>>,
-    /// Count no system calls, which takes one more run of each case and side, with a tracer (ptrace)
-    #[arg(long, help_heading = "Precision and time")]
-    pub no_system_calls: bool,
-    /// End with code 3 where a case is inconclusive
-    #[arg(long, help_heading = "Precision and time")]
-    pub strict: bool,
-    /// Seed of the order of sets [default: a random one, kept in the record]
-    #[arg(long, value_name = "N", help_heading = "Precision and time")]
-    pub seed: Option<u64>,
-    #[command(flatten)]
-    pub output: OutputWithPage<CompareFormat>,
-}
-
-/// `weighbridge explain`
 #[derive(Debug, Args)]
 pub struct Explain {
     #[command(flatten)]
@@ -401,7 +278,6 @@ pub struct Explain {
     pub how: ExplainArgs,
 }
 
-/// `weighbridge check`
 #[derive(Debug, Args)]
 pub struct Check {
     /// Checks: globs on their names, or the names of tools [default: all]
@@ -428,7 +304,6 @@ pub struct Check {
     pub quiet: bool,
 }
 
-/// `weighbridge bloat`
 #[derive(Debug, Args)]
 pub struct Bloat {
     /// The old file
@@ -442,7 +317,6 @@ pub struct Bloat {
     pub format: TextOrJson,
 }
 
-/// `weighbridge completions`
 #[derive(Debug, Args)]
 pub struct Completions {
     /// The shell
@@ -450,7 +324,6 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
-/// `weighbridge man`
 #[derive(Debug, Args)]
 pub struct Man {
     /// The command whose page it is [default: the program]
@@ -486,10 +359,7 @@ pub enum By {
     Machine,
 }
 
-/// Reads the command line. Help and mistakes have been printed when there is no command; the code is the program's.
-///
-/// # Errors
-/// The exit code.
+/// Reads the command line. Help and mistakes have been printed when there is no command; the error is the exit code.
 pub fn parse() -> Result<Command, u8> {
     Typed::try_parse().map(|typed| typed.command).map_err(|error| {
         use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
@@ -537,25 +407,6 @@ fn after_import_help() -> String {
          Examples:\n  weighbridge import results.json --out record.jsonl\n  weighbridge import target/criterion/*/new/sample.json --commit \
          1a2b3c4\n  weighbridge report record.jsonl"
     )
-}
-
-/// The suite that is no list of cases of the laboratory: the tests of our kernel module on the kernel that runs here.
-pub const KERNEL_SLAB: &str = "kernel-slab";
-
-fn suites() -> PossibleValuesParser {
-    let of_laboratory = plan::suites().map(|suite| PossibleValue::new(suite.name).help(suite.about));
-    PossibleValuesParser::new(of_laboratory.chain([PossibleValue::new(KERNEL_SLAB).help(
-        "the kernel's own allocator, from within: our module loaded into this kernel, which needs root",
-    )]))
-}
-
-fn placements() -> PossibleValuesParser {
-    let value = |placement: &placement::Placement| PossibleValue::new(placement.name).help(placement.about);
-    PossibleValuesParser::new(placement::ALL.iter().map(value))
-}
-
-fn waits() -> PossibleValuesParser {
-    PossibleValuesParser::new(Wait::NAMES)
 }
 
 #[cfg(test)]

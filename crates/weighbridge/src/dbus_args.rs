@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_dbus_exam::Property;
@@ -13,7 +14,6 @@ use crate::Failure;
 use crate::output_args::Answer;
 use crate::values::{self, DocumentFormat, PageFormat, TextOrJson};
 
-/// `weighbridge dbus`
 #[derive(Debug, Args)]
 pub struct Dbus {
     #[command(subcommand)]
@@ -97,22 +97,16 @@ pub struct Bus {
 
 impl Bus {
     /// The address, if a bus was named.
-    ///
-    /// # Errors
-    /// There is no session bus.
     pub fn address(&self) -> Result<Option<String>, Failure> {
         match (&self.address, self.session, self.system) {
             (Some(address), ..) => Ok(Some(address.clone())),
-            (_, true, _) => {
-                causeway_bus::client::session().map(Some).map_err(|error| Failure::new(error.to_string()))
-            }
+            (_, true, _) => causeway_bus::client::session().map(Some).map_err(Failure::of),
             (_, _, true) => Ok(Some(causeway_bus::client::system())),
             _ => Ok(None),
         }
     }
 }
 
-/// `weighbridge dbus capture`
 #[derive(Debug, Args)]
 pub struct Capture {
     #[command(flatten)]
@@ -126,7 +120,6 @@ pub struct Capture {
     pub out: Option<PathBuf>,
 }
 
-/// `weighbridge dbus analyse`
 #[derive(Debug, Args)]
 pub struct Analyse {
     /// Captures; `-` is standard input
@@ -148,7 +141,6 @@ pub struct Analyse {
     pub top: u16,
 }
 
-/// `weighbridge dbus lint`
 #[derive(Debug, Args)]
 pub struct Lint {
     /// A capture; `-` is standard input
@@ -157,14 +149,13 @@ pub struct Lint {
     #[command(flatten)]
     pub bus: Bus,
     /// Least level of findings that are shown, and that make the exit code 1
-    #[arg(long, value_enum, default_value_t = LevelName::Warning)]
-    pub level: LevelName,
+    #[arg(long, default_value = "warning", value_parser = levels())]
+    pub level: Level,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
 }
 
-/// `weighbridge dbus exam`
 #[derive(Debug, Args)]
 pub struct Exam {
     #[command(flatten)]
@@ -186,7 +177,6 @@ pub struct Exam {
     pub format: DocumentFormat,
 }
 
-/// `weighbridge dbus replay`
 #[derive(Debug, Args)]
 pub struct Replay {
     /// Captures that are parts of one; `-` is standard input
@@ -272,26 +262,18 @@ fn property(text: &str) -> Result<&'static Property, String> {
     })
 }
 
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LevelName {
-    /// Worth knowing
-    Info,
-    /// Costs something without need
-    Warning,
-    /// Grows without end, or concerns every message
-    Error,
-}
+const LEVELS: [(Level, &str); 3] = [
+    (Level::Info, "Worth knowing"),
+    (Level::Warning, "Costs something without need"),
+    (Level::Error, "Grows without end, or concerns every message"),
+];
 
-impl LevelName {
-    /// The level that it names.
-    pub fn level(self) -> Level {
-        match self {
-            LevelName::Info => Level::Info,
-            LevelName::Warning => Level::Warning,
-            LevelName::Error => Level::Error,
-        }
-    }
+fn levels() -> impl TypedValueParser<Value = Level> {
+    let words = LEVELS.map(|(level, about)| PossibleValue::new(level.word()).help(about));
+    PossibleValuesParser::new(words).map(|typed| {
+        let found = LEVELS.into_iter().find(|(level, _)| level.word() == typed);
+        found.expect("one of the possible values").0
+    })
 }
 
 fn window(text: &str) -> Result<(Duration, Duration), String> {

@@ -6,132 +6,112 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use weighbridge_record::Writer;
+use weighbridge_record::{Line, Writer};
 
 use crate::values::Page;
-use crate::{Failure, store};
+use crate::{Failure, output, store};
 
 /// The files of a run.
 #[derive(Debug)]
 pub struct Destination {
-    /// The record's path.
     pub record: PathBuf,
     /// The record, open and empty.
     pub writer: Writer,
-    /// The page.
-    pub page: WantedPage,
+    /// The page, which does not exist yet; where nothing was said, one of the record's name.
+    pub page: Option<Page>,
     /// Is the record in the store? Then it may go to the current folder when the store is full.
     pub is_in_store: bool,
-    /// What the user should know.
-    pub note: Option<String>,
-}
-
-/// Which page is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WantedPage {
-    /// No page is written.
-    None,
-    /// One of the record's name.
-    OfRecord,
-    /// This one. It does not exist yet.
-    File(PathBuf),
 }
 
 impl Destination {
-    /// Chooses names where none were given, and creates the record.
-    ///
-    /// # Errors
-    /// A file exists already or cannot be created.
-    pub fn create(out: Option<&Path>, html: Option<&Page>) -> Result<Destination, Failure> {
-        let page = match html {
-            Some(Page::None) => WantedPage::None,
-            Some(Page::File(page)) => WantedPage::File(page.clone()),
-            None => WantedPage::OfRecord,
+    /// Chooses names where none were given, creates the record, and says where it is if not where it should be.
+    pub fn create(out: Option<&Path>, page: Option<&Page>) -> Result<Destination, Failure> {
+        let (destination, note) = Destination::find(out, page)?;
+        note.iter().for_each(|note| output::warn(note));
+        Ok(destination)
+    }
+
+    fn find(out: Option<&Path>, page: Option<&Page>) -> Result<(Destination, Option<String>), Failure> {
+        let named = match (page, out) {
+            (Some(Page::None), _) | (None, None) => None,
+            (Some(Page::File(page)), _) => Some(page.clone()),
+            (None, Some(record)) => Some(record.with_extension("html")),
         };
-        let Some(record) = out else {
-            if let WantedPage::File(page) = &page {
-                try_to_create(page).map_err(|error| cannot_create(page, "--html", &error))?;
+        if let Some(record) = out {
+            if named.as_deref() == Some(record) {
+                return Err(Failure::new(format!(
+                    "record and page would both be `{}`; give one of them another name, with --out or --html",
+                    record.display()
+                )));
             }
-            return Destination::without_name(page);
-        };
-        let page_path = match &page {
-            WantedPage::None => None,
-            WantedPage::OfRecord => Some(record.with_extension("html")),
-            WantedPage::File(page) => Some(page.clone()),
-        };
-        if page_path.as_deref() == Some(record) {
-            return Err(Failure::new(format!(
-                "record and page would both be `{}`; give one of them another name, with --out or --html",
-                record.display()
-            )));
+            try_to_create(record).map_err(|error| cannot_create(record, "--out", &error))?;
         }
-        // The record last, so that nothing is left behind where the page cannot be.
-        try_to_create(record).map_err(|error| cannot_create(record, "--out", &error))?;
-        if let Some(page) = &page_path {
+        if let Some(page) = &named {
             try_to_create(page).map_err(|error| cannot_create(page, "--html", &error))?;
         }
+        let page = page.cloned();
+        // The record last, so that nothing is left behind where the page cannot be.
+        let Some(record) = out else { return Destination::without_name(page) };
         let writer = Writer::create(record).map_err(|error| cannot_create(record, "--out", &error))?;
-        Ok(Destination { record: record.into(), writer, page, is_in_store: false, note: None })
+        Ok((Destination { record: record.into(), writer, page, is_in_store: false }, None))
     }
 
     /// Makes sure that a record can be created, and leaves no file: what takes minutes before it has a line to write leaves nothing
     /// behind when it is killed.
-    ///
-    /// # Errors
-    /// As of [`create`](Self::create), without a page.
     pub fn check(out: Option<&Path>) -> Result<(), Failure> {
-        let Destination { record, .. } = Destination::create(out, Some(&Page::None))?;
-        std::fs::remove_file(&record).map_err(|error| {
-            Failure::new(format!("`{}` was created and cannot be removed: {error}", record.display()))
+        remove(&Destination::find(out, Some(&Page::None))?.0.record)
+    }
+
+    /// Writes all lines of a record.
+    pub fn write(&mut self, lines: &[Line]) -> Result<(), Failure> {
+        lines.iter().try_for_each(|line| self.writer.write(line)).map_err(|error| {
+            let record = self.record.display();
+            Failure::new(format!("cannot write to `{record}`: {error}; choose another place with --out"))
         })
     }
 
-    fn without_name(page: WantedPage) -> Result<Destination, Failure> {
+    fn without_name(page: Option<Page>) -> Result<(Destination, Option<String>), Failure> {
         let in_store = store::create_folder().and_then(|folder| {
             store::create_record(&folder)
                 .map_err(|error| format!("`{}` cannot be used: {error}", folder.display()))
         });
         let why = match in_store {
             Ok((record, writer)) => {
-                return Ok(Destination { record, writer, page, is_in_store: true, note: None });
+                return Ok((Destination { record, writer, page, is_in_store: true }, None));
             }
             Err(why) => why,
         };
-        let here = Path::new("");
-        let (record, writer) = store::create_record(here).map_err(|error| {
+        let (record, writer) = store::create_record(Path::new("")).map_err(|error| {
             Failure::new(format!(
                 "there is no place for the record: {why}, and in the current folder: {error}; choose another with --out"
             ))
         })?;
         let note = format!("{why}; the record goes to the current folder instead");
-        Ok(Destination { record, writer, page, is_in_store: false, note: Some(note) })
+        Ok((Destination { record, writer, page, is_in_store: false }, Some(note)))
     }
 }
 
-/// Takes a record of the store that cannot be written on to the current folder, with all that it holds.
-///
-/// # Errors
-/// The current folder has no place either, or the record cannot be read. The record stays where it was.
+/// Takes a record of the store that cannot be written on to the current folder, with all that it holds. On an error it stays where it was.
 pub fn move_here(record: &Path) -> io::Result<(PathBuf, Writer)> {
     let reading = weighbridge_record::read_file(record)?;
     let (moved, mut writer) = store::create_record(Path::new(""))?;
-    match reading.lines.iter().try_for_each(|line| writer.write(line)) {
-        Ok(()) => {
-            // Only its copy is needed now; one that cannot be taken away is still valid.
-            let _ = std::fs::remove_file(record);
-            Ok((moved, writer))
-        }
-        Err(error) => {
-            let _ = std::fs::remove_file(&moved);
-            Err(error)
-        }
-    }
+    let written = reading.lines.iter().try_for_each(|line| writer.write(line));
+    // The other one is a copy, or a part of one; where it cannot be taken away it is still valid.
+    let _ = std::fs::remove_file(if written.is_ok() { record } else { &moved });
+    written.map(|()| (moved, writer))
 }
 
 /// Can a file of this name be created? Leaves nothing behind, so that a run that is killed leaves no empty page.
 fn try_to_create(path: &Path) -> io::Result<()> {
     File::create_new(path)?;
     std::fs::remove_file(path)
+}
+
+/// Takes away what was created only to try.
+pub fn remove(path: &Path) -> Result<(), Failure> {
+    std::fs::remove_file(path).map_err(|error| {
+        Failure::new(format!("`{}` was created and cannot be removed: {error}", path.display()))
+    })
 }
 
 /// Why a file could not be created, and what to do about it.
@@ -149,15 +129,14 @@ pub fn cannot_create(path: &Path, flag: &str, error: &io::Error) -> Failure {
 }
 
 /// Refuses a file that is to be written at the end, before anything is measured for it.
-///
-/// # Errors
-/// It exists already.
 pub fn refuse_existing(path: &Path, option: &str) -> Result<(), Failure> {
     if path.exists() {
-        Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display())))
-    } else {
-        Ok(())
+        return Err(Failure::new(format!(
+            "{option}: `{}` exists already; name another file",
+            path.display()
+        )));
     }
+    Ok(())
 }
 
 /// Writes a file that must not exist yet. One that could not be written whole is taken away again.

@@ -95,10 +95,8 @@ impl ExplainArgs {
         }
     }
 
-    /// Refuses options of a question that is not answered. `is_answered` says whether there are cases left for it, of so many that were selected.
-    ///
-    /// # Errors
-    /// The first such option, with the question that is missing.
+    /// Refuses the first option of a question that is not answered. `is_answered` says whether there are cases left for it, of so many that were
+    /// selected.
     pub fn check(&self, cases: usize, is_answered: impl Fn(Question) -> bool) -> Result<(), Failure> {
         let Self { cost, observation, timeline, .. } = self;
         let options = [
@@ -115,20 +113,16 @@ impl ExplainArgs {
             options.into_iter().find(|(_, is_given, question)| *is_given && !is_answered(*question));
         let Some((option, _, question)) = refused else { return Ok(()) };
         let name = question.to_possible_value().expect("no question is hidden").get_name().to_owned();
-        Err(Failure::new(if self.answers(question, cases) {
-            format!(
+        if self.answers(question, cases) {
+            return Err(Failure::new(format!(
                 "{option} has no effect: none of the selected cases has an answer to the question `{name}`"
-            )
-        } else {
-            format!(
-                "{option} has no effect, because the question `{name}` is not answered{}; name it with --only, as in `--only {name}`",
-                if self.only.is_empty() {
-                    format!(" of {cases} cases unless it is named")
-                } else {
-                    String::new()
-                }
-            )
-        }))
+            )));
+        }
+        let of = format!(" of {cases} cases unless it is named");
+        let of = if self.only.is_empty() { of } else { String::new() };
+        Err(Failure::new(format!(
+            "{option} has no effect, because the question `{name}` is not answered{of}; name it with --only, as in `--only {name}`"
+        )))
     }
 
     /// What was typed and decides what is measured, for the header of a record.
@@ -190,7 +184,6 @@ impl CostArgs {
 /// A what-if question as it was typed and as it was understood.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
-    /// As it was typed.
     pub text: String,
     /// As it was understood.
     pub asked: Asked,

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_guest::qemu::Accel;
 
 use crate::output_args::Output;
 use crate::values::{self, CompareFormat, RunFormat};
 
-/// `weighbridge guest`
 #[derive(Debug, Args)]
 pub struct Guest {
     #[command(subcommand)]
@@ -97,8 +97,8 @@ pub struct Machine {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65536))]
     pub memory: u32,
     /// What runs its instructions
-    #[arg(long, value_enum, default_value_t = AccelName::Icount)]
-    pub accel: AccelName,
+    #[arg(long, default_value = "icount", value_parser = accelerators())]
+    pub accel: Accelerators,
     /// A module to load, or a folder of modules, in the order given
     #[arg(long, value_name = "DIR")]
     pub module: Vec<PathBuf>,
@@ -127,7 +127,6 @@ pub struct Booted {
     pub machine: Machine,
 }
 
-/// `weighbridge guest run`
 #[derive(Debug, Args)]
 pub struct Run {
     /// Cases to measure: globs on case ids, single words, or complete ids [default: roundtrip/*/1/same-cpu]
@@ -142,7 +141,6 @@ pub struct Run {
     pub output: Output<RunFormat>,
 }
 
-/// `weighbridge guest compare`
 #[derive(Debug, Args)]
 pub struct Compare {
     /// Cases to measure: globs on case ids, single words, or complete ids [default: roundtrip/*/1/same-cpu]
@@ -181,7 +179,6 @@ pub struct Compare {
     pub output: Output<CompareFormat>,
 }
 
-/// `weighbridge guest explain`
 #[derive(Debug, Args)]
 pub struct Explain {
     /// The case, by its whole id; a second one is compared with it
@@ -233,7 +230,6 @@ pub struct Explain {
     pub output: Output<RunFormat>,
 }
 
-/// `weighbridge guest suite`
 #[derive(Debug, Args)]
 pub struct Suite {
     /// Which tests
@@ -259,27 +255,20 @@ pub enum SuiteName {
     Ipc,
 }
 
-/// What runs a guest's instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AccelName {
-    /// Emulation whose clock counts instructions
-    Icount,
-    /// Emulation with the host's clock: its times say nothing of real ones
-    Tcg,
-    /// The host's CPU: times; an error where /dev/kvm does not work
-    Kvm,
-    /// kvm where it works, else icount
-    Auto,
-}
+/// What may run a guest's instructions: each is tried where those before it do not work.
+pub type Accelerators = &'static [Accel];
 
-impl AccelName {
-    /// What is tried, one after the other.
-    pub fn choices(self) -> &'static [Accel] {
-        match self {
-            AccelName::Icount => &[Accel::Icount],
-            AccelName::Tcg => &[Accel::Tcg],
-            AccelName::Kvm => &[Accel::Kvm],
-            AccelName::Auto => &[Accel::Kvm, Accel::Icount],
-        }
-    }
+const ACCELERATORS: [(&str, Accelerators, &str); 4] = [
+    ("icount", &[Accel::Icount], "Emulation whose clock counts instructions"),
+    ("tcg", &[Accel::Tcg], "Emulation with the host's clock: its times say nothing of real ones"),
+    ("kvm", &[Accel::Kvm], "The host's CPU: times; an error where /dev/kvm does not work"),
+    ("auto", &[Accel::Kvm, Accel::Icount], "kvm where it works, else icount"),
+];
+
+fn accelerators() -> impl TypedValueParser<Value = Accelerators> {
+    let words = ACCELERATORS.map(|(word, _, about)| PossibleValue::new(word).help(about));
+    PossibleValuesParser::new(words).map(|typed| {
+        let found = ACCELERATORS.into_iter().find(|(word, ..)| *word == typed);
+        found.expect("one of the possible values").1
+    })
 }

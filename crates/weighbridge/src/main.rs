@@ -7,6 +7,7 @@
 mod args;
 mod check;
 mod commands;
+mod compare_args;
 mod dbus_args;
 mod destination;
 mod explain_args;
@@ -20,6 +21,7 @@ mod progress;
 mod recorder;
 mod scope;
 mod select;
+mod selection_args;
 mod store;
 mod values;
 
@@ -34,24 +36,25 @@ use weighbridge_harness::peer;
 
 use check::supervisor;
 
-/// How a command ended, other than by a [`Failure`].
+/// How a command ended, other than by a [`Failure`]: the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Exit {
     /// Everything was done as asked.
-    Fine,
+    Fine = 0,
     /// A figure is not where it is expected.
-    Outside,
+    Outside = 1,
     /// Something is missing, and that has been said.
-    Incomplete,
+    Incomplete = 2,
     /// Nothing is said of some case, and that was to be an error.
-    Inconclusive,
+    Inconclusive = 3,
     /// The control moved, so that nothing can be said.
-    Void,
+    Void = 4,
     /// Ctrl-C or SIGTERM; what there is was kept.
-    Interrupted,
+    Interrupted = 130,
 }
 
-/// Why a command did not do what it was asked: one sentence for the user.
+/// Why a command did not do what it was asked: one sentence for the user. All errors of this program are such sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(String);
 
@@ -59,6 +62,11 @@ impl Failure {
     /// With this sentence.
     pub fn new(sentence: impl Into<String>) -> Failure {
         Failure(sentence.into())
+    }
+
+    /// With the sentence of an error that needs no further words.
+    pub fn of(error: impl fmt::Display) -> Failure {
+        Failure(error.to_string())
     }
 }
 
@@ -79,27 +87,28 @@ fn main() -> ExitCode {
         Some(first) if first == peer::ARGUMENT => return run_peer(typed.next()),
         Some(first) if first == machine::ARGUMENT => return machine::guard(),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
-        Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
+        Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
+        Some(first) if first == commands::PROTOCOL_ARGUMENT => {
+            return ended(output::print(commands::protocol_answer()).map(|()| Exit::Fine));
+        }
         Some(first) if first == kernel_bench::ARGUMENT => {
             return run_kernel_test(typed.next(), kernel_bench::run);
         }
         Some(first) if first == net_bench::ARGUMENT => return run_kernel_test(typed.next(), net_bench::run),
-        Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
         _ => {}
     }
-    match args::parse().map(commands::execute) {
+    match args::parse() {
+        Ok(command) => ended(commands::execute(command)),
         Err(code) => ExitCode::from(code),
-        Ok(Ok(Exit::Fine)) => ExitCode::SUCCESS,
-        Ok(Ok(Exit::Outside)) => ExitCode::from(1),
-        Ok(Ok(Exit::Incomplete)) => ExitCode::from(2),
-        Ok(Ok(Exit::Inconclusive)) => ExitCode::from(3),
-        Ok(Ok(Exit::Void)) => ExitCode::from(4),
-        Ok(Ok(Exit::Interrupted)) => ExitCode::from(130),
-        Ok(Err(failure)) => {
-            output::say(&format!("error: {failure}"));
-            ExitCode::from(2)
-        }
     }
+}
+
+fn ended(ended: Result<Exit, Failure>) -> ExitCode {
+    let exit = ended.unwrap_or_else(|failure| {
+        output::say(&format!("error: {failure}"));
+        Exit::Incomplete
+    });
+    ExitCode::from(exit as u8)
 }
 
 /// Hands all targets and suites to the laboratory.
@@ -107,23 +116,9 @@ fn register() {
     weighbridge_dbus_bench::register();
 }
 
-/// Another build asks whether peers of this one can take part in its runs.
-fn say_protocol() -> ExitCode {
-    match output::print(commands::protocol_answer()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
 /// Runs tests of the kernel in which this is the only program; the argument is the file for their results.
 fn run_kernel_test(results: Option<OsString>, run: fn(&Path) -> Result<(), String>) -> ExitCode {
-    match run(Path::new(&results.unwrap_or_default())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            output::say(&format!("error: {why}"));
-            ExitCode::from(2)
-        }
-    }
+    ended(run(Path::new(&results.unwrap_or_default())).map(|()| Exit::Fine).map_err(Failure::new))
 }
 
 /// Descriptor 3 is the socket to the coordinator, whose process id is the only argument.
@@ -131,9 +126,6 @@ fn run_peer(parent: Option<OsString>) -> ExitCode {
     let parent = parent.and_then(|parent| parent.to_str()?.parse().ok());
     match (parent, causeway_os::process::inherited_fd(3)) {
         (Some(parent), Ok(control)) => peer::main(parent, control),
-        _ => {
-            output::say(&format!("error: {} is for this program itself", peer::ARGUMENT));
-            ExitCode::from(2)
-        }
+        _ => ended(Err(Failure::new(format!("{} is for this program itself", peer::ARGUMENT)))),
     }
 }

@@ -8,6 +8,7 @@ use crate::{args, nearest};
 /// The sentence, without a full stop.
 pub fn sentence(error: &Error) -> String {
     let mistake = Mistake(error);
+    let argument = |kind| mistake.argument(kind);
     let complete = match error.kind() {
         ErrorKind::InvalidValue => mistake.invalid_value(),
         ErrorKind::ValueValidation => mistake.refused_value(),
@@ -22,23 +23,21 @@ pub fn sentence(error: &Error) -> String {
             mistake.unknown("command", ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand)
         }
         ErrorKind::MissingRequiredArgument => {
-            mistake.argument(ContextKind::InvalidArg).map(|missing| format!("{missing} is missing"))
+            argument(ContextKind::InvalidArg).map(|missing| format!("{missing} is missing"))
         }
-        ErrorKind::ArgumentConflict => mistake
-            .argument(ContextKind::InvalidArg)
-            .zip(mistake.argument(ContextKind::PriorArg))
-            .map(|(one, other)| one_of(&one, &other)),
+        ErrorKind::ArgumentConflict => {
+            let both = argument(ContextKind::InvalidArg).zip(argument(ContextKind::PriorArg));
+            both.map(|(one, other)| {
+                if one == other {
+                    format!("{one} is given twice")
+                } else {
+                    format!("{one} and {other} exclude each other")
+                }
+            })
+        }
         _ => None,
     };
     format!("{}; see `{} --help`", what.unwrap_or_else(|| mistake.in_its_own_words()), mistake.command())
-}
-
-fn one_of(one: &str, other: &str) -> String {
-    if one == other {
-        format!("{one} is given twice")
-    } else {
-        format!("{one} and {other} exclude each other")
-    }
 }
 
 /// The command closest to a word, by the measure that is used for names of cases: the parser's own finds no `run`
@@ -80,20 +79,13 @@ impl Mistake<'_> {
         let argument = self.argument(ContextKind::InvalidArg)?;
         let value = self.word(ContextKind::InvalidValue)?;
         let valid = self.word(ContextKind::ValidValue);
-        let takes = valid.map_or(String::new(), |valid| format!(" takes {valid}"));
-        if value.is_empty() {
-            return Some(if takes.is_empty() {
-                format!("{argument} needs a value")
-            } else {
-                format!("{argument}{takes}")
-            });
-        }
         let near = self.word(ContextKind::SuggestedValue);
         let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        Some(if takes.is_empty() {
-            format!("{argument} does not take `{value}`{near}")
-        } else {
-            format!("{argument}{takes}, not `{value}`{near}")
+        Some(match (valid, value.is_empty()) {
+            (None, true) => format!("{argument} needs a value"),
+            (Some(valid), true) => format!("{argument} takes {valid}"),
+            (None, false) => format!("{argument} does not take `{value}`{near}"),
+            (Some(valid), false) => format!("{argument} takes {valid}, not `{value}`{near}"),
         })
     }
 
@@ -140,62 +132,13 @@ impl Mistake<'_> {
 mod tests {
     use super::*;
 
-    fn typed(args: &[&str]) -> String {
-        let words = std::iter::once("weighbridge").chain(args.iter().copied());
-        sentence(&crate::args::command().try_get_matches_from(words).unwrap_err())
-    }
-
-    #[test]
-    fn a_word_that_is_not_among_those_there_are_is_named_with_what_there_is() {
-        let said = typed(&["run", "--suite", "quik"]);
-        assert!(said.starts_with("--suite takes quick, "), "{said}");
-        assert!(said.contains(", not `quik`; did you mean `quick`?"), "{said}");
-    }
-
-    #[test]
-    fn a_value_that_has_no_meaning_is_refused_with_the_reason() {
-        let said = typed(&["run", "--sizes", "1,4Q"]);
-        assert!(said.starts_with("--sizes: `4Q` is not a size; "), "{said}");
-    }
-
-    #[test]
-    fn a_number_out_of_its_limits_is_refused_with_the_limits() {
-        assert_eq!(typed(&["run", "--max-runs", "41"]), "--max-runs takes 1 to 40, not `41`");
-    }
-
-    /// Under whatever name the program was started: a link, a copy.
+    /// Under whatever name the program was started: a link, a copy. What else can be mistaken is in tests/it/mistakes.rs.
     #[test]
     fn the_help_is_named_by_the_name_of_the_program() {
         for name in ["/tmp/wb", "weighbridge", "./weighbridge-1.2"] {
-            let error =
-                crate::args::command().try_get_matches_from([name, "run", "--budgt", "3s"]).unwrap_err();
-            assert!(sentence(&error).ends_with("; see `weighbridge run --help`"), "{}", sentence(&error));
-        }
-    }
-
-    #[test]
-    fn options_and_commands_that_do_not_exist_have_their_neighbors_named() {
-        assert!(
-            typed(&["run", "--sizs", "1"])
-                .starts_with("there is no option `--sizs`; did you mean `--sizes`?")
-        );
-        assert!(typed(&["rn"]).starts_with("there is no command `rn`; did you mean `run`?"));
-        assert!(typed(&["zzz"]).starts_with("there is no command `zzz`; see"));
-    }
-
-    #[test]
-    fn a_value_that_is_missing_is_asked_for() {
-        assert_eq!(typed(&["run", "--budget"]), "--budget needs a value");
-        assert_eq!(typed(&["list", "--format"]), "--format takes text, json");
-    }
-
-    #[test]
-    fn every_other_mistake_is_one_line_that_names_the_help() {
-        for args in
-            [&["run", "-x"][..], &["env", "pipe"], &["completions"], &["run", "--seed", "1", "--seed", "2"]]
-        {
-            let said = typed(args);
-            assert!(!said.contains('\n') && said.contains("; see `weighbridge"), "{args:?}: {said}");
+            let typed = [name, "run", "--budgt", "3s"];
+            let said = sentence(&args::command().try_get_matches_from(typed).unwrap_err());
+            assert!(said.ends_with("; see `weighbridge run --help`"), "{said}");
         }
     }
 }

@@ -5,14 +5,13 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use weighbridge_report::Style;
+use serde::Serialize;
+use weighbridge_report::{Document, Style};
 
 use crate::Failure;
+use crate::values::PageFormat;
 
 /// Writes a result to standard output.
-///
-/// # Errors
-/// Standard output cannot be written, other than because its reader has closed it.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
@@ -23,12 +22,29 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     }
 }
 
-/// Writes a line to standard error.
+/// A value for programs.
+pub fn json(value: &(impl Serialize + ?Sized)) -> String {
+    serde_json::to_string_pretty(value).expect("what is shown is plain data") + "\n"
+}
+
+/// A document for people, or everything for programs.
+pub fn rendered(
+    format: impl Into<PageFormat>,
+    document: impl FnOnce() -> Document,
+    everything: &(impl Serialize + ?Sized),
+) -> String {
+    match format.into() {
+        PageFormat::Table => document().text(style()),
+        PageFormat::Markdown => document().markdown(),
+        PageFormat::Html => document().html(),
+        PageFormat::Json => json(everything),
+    }
+}
+
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Writes a warning to standard error.
 pub fn warn(sentence: &str) {
     say(&format!("warning: {sentence}"));
 }

@@ -48,9 +48,6 @@ pub struct Answer<F: ValueEnum + Send + Sync + 'static> {
 
 impl<F: ValueEnum + Send + Sync> Answer<F> {
     /// Refuses a page on a terminal before anything is read for it.
-    ///
-    /// # Errors
-    /// The answer is a page, and would go to a terminal.
     pub fn check(&self, is_page: bool) -> Result<(), Failure> {
         if is_page && self.out.is_none() && io::stdout().is_terminal() {
             return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
@@ -59,9 +56,6 @@ impl<F: ValueEnum + Send + Sync> Answer<F> {
     }
 
     /// Prints the answer or writes the file.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn write(&self, text: String) -> Result<(), Failure> {
         match &self.out {
             None => output::print(text),

@@ -1,19 +1,19 @@
 //! Takes what a session tells: into the record line by line, into memory for the report, and to the progress line.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use weighbridge_harness::session::{Progress, Sink};
 use weighbridge_record::{Line, Reading, Writer};
 
-use crate::destination;
-use crate::output;
 use crate::progress::ProgressStyle;
+use crate::{destination, output};
 
 /// The record in the making.
 #[derive(Debug)]
 pub struct Recorder {
-    path: PathBuf,
+    /// Where the record is.
+    pub path: PathBuf,
     writer: Writer,
     may_move: bool,
     progress: ProgressStyle,
@@ -25,11 +25,6 @@ impl Recorder {
     /// Writes into the file at `path`. A record that `may_move` goes on in the current folder when its own has no room.
     pub fn new(path: PathBuf, writer: Writer, may_move: bool, progress: ProgressStyle) -> Recorder {
         Recorder { path, writer, may_move, progress, lines: Vec::new(), failed: false }
-    }
-
-    /// Where the record is.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// What was told so far, for lines that follow from it.
@@ -68,11 +63,8 @@ impl Sink for Recorder {
     /// Writes the line, until a line cannot be written. That one is an error, and so ends the session; the summaries that
     /// follow come from what was measured before, and are kept in memory alone.
     fn line(&mut self, line: Line) -> io::Result<()> {
-        if !self.failed
-            && let Err(error) = self.write(&line)
-        {
-            self.failed = true;
-            return Err(error);
+        if !self.failed {
+            self.write(&line).inspect_err(|_| self.failed = true)?;
         }
         self.lines.push(without_samples(line));
         Ok(())
@@ -86,16 +78,19 @@ impl Sink for Recorder {
 /// The samples are in the file; in memory, those of thousands of runs would only take room. Every case of a session that
 /// has ended has its summary, so a report needs them only to draw them above the series of the same run.
 fn without_samples(mut line: Line) -> Line {
-    if let Line::ComparedSet(set) = &mut line {
-        let sides = [&mut set.a, &mut set.b].into_iter().chain(&mut set.control);
-        sides.for_each(|side| side.slices = None);
-    }
-    if let Line::Run(run) = &mut line {
-        if run.series.is_empty() {
-            run.samples = Vec::new();
+    match &mut line {
+        Line::ComparedSet(set) => {
+            let sides = [&mut set.a, &mut set.b].into_iter().chain(&mut set.control);
+            sides.for_each(|side| side.slices = None);
         }
-        run.roles = Vec::new();
-        run.latencies = None;
+        Line::Run(run) => {
+            if run.series.is_empty() {
+                run.samples = Vec::new();
+            }
+            run.roles = Vec::new();
+            run.latencies = None;
+        }
+        _ => {}
     }
     line
 }

@@ -8,7 +8,7 @@ use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::plan::{self, Changes, Estimate, Suite};
 use weighbridge_harness::session::expected_run;
-use weighbridge_record::{CaseId, Skipped};
+use weighbridge_record::Skipped;
 use weighbridge_stats::stopping::LOOKS;
 
 use crate::Failure;
@@ -20,7 +20,6 @@ use crate::values::{spoken, spoken_size};
 /// The cases of an invocation and the effort that they are worth.
 #[derive(Debug)]
 pub struct Scope {
-    /// The suite whose timing is used.
     pub suite: &'static Suite,
     /// Are its cases what is selected from? Otherwise it only lends its timing.
     pub is_of_suite: bool,
@@ -36,17 +35,12 @@ pub struct Scope {
     pub notes: Vec<String>,
     /// Relative half-width of the interval to be reached.
     pub precision: f64,
-    /// Time for all runs together.
     pub budget: Duration,
-    /// Most runs of a case.
     pub max_runs: usize,
 }
 
 impl Scope {
     /// Works out what the command line means here. `host` learns which CPUs may be measured on.
-    ///
-    /// # Errors
-    /// A selection that selects nothing, or that this machine cannot hold; a budget too small for one run.
     pub fn new(selection: &Selection, effort: &Effort, host: &mut Host) -> Result<Scope, Failure> {
         if selection.suite.as_deref() == Some(KERNEL_SLAB) {
             return Err(Failure::new(format!(
@@ -54,40 +48,23 @@ impl Scope {
                  lists its tests"
             )));
         }
-        choose_cpus(selection, host)?;
-        let suite = selection.suite.as_deref().and_then(Suite::find);
-        let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
-        let is_of_suite = suite.is_some() || selection.globs.is_empty();
-        let suite = suite.unwrap_or_else(Suite::first);
-        let ids: Vec<CaseId> = selected.ids().cloned().collect();
+        let (selected, suite) = select(selection, host)?;
+        let (mut cases, skipped) = prepared(&selected, host)?;
+        let missing = harness::missing(&selection.globs, &cases, host);
+        let harness = missing.len();
+        cases.splice(0..0, missing);
         let mut scope = Scope {
             suite,
-            is_of_suite,
+            is_of_suite: selection.suite.is_some() || selection.globs.is_empty(),
             selected,
-            harness: 0,
-            cases: Vec::new(),
-            skipped: Vec::new(),
+            harness,
+            skipped,
             notes: Vec::new(),
             precision: effort.precision.unwrap_or(suite.precision),
             budget: effort.budget.unwrap_or(suite.budget),
             max_runs: effort.max_runs.into(),
+            cases,
         };
-        let memory_bytes = memory_bytes();
-        for id in ids {
-            if id.payload_bytes > memory_bytes / 8 {
-                return Err(too_large(id.payload_bytes, memory_bytes));
-            }
-            match catalogue::prepare(&id, host) {
-                Ok(case) => scope.cases.push(case),
-                Err(Refusal::NotHere(why)) => {
-                    scope.skipped.push(Skipped { case: id, step: "fit".into(), why })
-                }
-                Err(Refusal::NoSuchCase(why)) => return Err(Failure::new(format!("no case `{id}`: {why}"))),
-            }
-        }
-        let harness = harness::missing(&selection.globs, &scope.cases, host);
-        scope.harness = harness.len();
-        scope.cases.splice(0..0, harness);
         scope.check_budget()?;
         Ok(scope)
     }
@@ -97,10 +74,7 @@ impl Scope {
         plan::estimate(self.cases.len(), self.suite.timing, self.budget, self.max_runs)
     }
 
-    /// Is there anything to measure?
-    ///
-    /// # Errors
-    /// There is not; the sentence has a reason.
+    /// Refuses a scope with nothing to measure, with a reason.
     pub fn check_not_empty(&self) -> Result<(), Failure> {
         match self.skipped.first() {
             Some(first) if self.cases.is_empty() => Err(Failure::new(format!(
@@ -176,18 +150,34 @@ impl Scope {
 
 /// The cases that a command line selects, before it is known which of them can run here, and the suite whose timing they have.
 /// `host` learns which CPUs may be measured on.
-///
-/// # Errors
-/// A selection that selects nothing, or that this machine cannot hold.
 pub fn select(selection: &Selection, host: &mut Host) -> Result<(Selected, &'static Suite), Failure> {
     choose_cpus(selection, host)?;
     let suite = selection.suite.as_deref().and_then(Suite::find);
     let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
-    let memory_bytes = memory_bytes();
+    let info = rustix::system::sysinfo();
+    let memory_bytes = (info.totalram as u64).saturating_mul(info.mem_unit.into());
     if let Some(id) = selected.ids().find(|id| id.payload_bytes > memory_bytes / 8) {
-        return Err(too_large(id.payload_bytes, memory_bytes));
+        return Err(Failure::new(format!(
+            "a payload of {} is more than an eighth of this machine's memory ({} MiB); the largest here is {} MiB",
+            spoken_size(id.payload_bytes),
+            memory_bytes >> 20,
+            memory_bytes >> 23
+        )));
     }
     Ok((selected, suite.unwrap_or_else(Suite::first)))
+}
+
+/// Those of the cases that can run here, and why the others cannot.
+pub fn prepared(selected: &Selected, host: &Host) -> Result<(Vec<Prepared>, Vec<Skipped>), Failure> {
+    let (mut cases, mut skipped) = (Vec::new(), Vec::new());
+    for id in selected.ids() {
+        match catalogue::prepare(id, host) {
+            Ok(case) => cases.push(case),
+            Err(Refusal::NotHere(why)) => skipped.push(Skipped { case: id.clone(), step: "fit".into(), why }),
+            Err(Refusal::NoSuchCase(why)) => return Err(Failure::new(format!("no case `{id}`: {why}"))),
+        }
+    }
+    Ok((cases, skipped))
 }
 
 fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
@@ -224,27 +214,13 @@ fn changes(selection: &Selection) -> Result<Changes, Failure> {
     Ok(Changes { sizes: selection.sizes.as_ref().map(|sizes| sizes.0.clone()), placements, axes })
 }
 
-fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(info.mem_unit.into())
-}
-
-fn too_large(payload_bytes: u64, memory_bytes: u64) -> Failure {
-    Failure::new(format!(
-        "a payload of {} is more than an eighth of this machine's memory ({} MiB); the largest here is {} MiB",
-        spoken_size(payload_bytes),
-        memory_bytes >> 20,
-        memory_bytes >> 23
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{Case, Header, Line, Machine, Reading, SCHEMA, Summary, Tool};
+    use weighbridge_record::{Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, Summary, Tool};
     use weighbridge_report::{Report, Section, sections};
 
-    /// What a record of the suite would hold if all these cases cost the same.
+    /// What a record of the suite would hold if all these cases cost the same: 50 µs, and 12 µs of a broker's with two switches.
     fn section(suite: &Suite, cases: &[CaseId]) -> Section {
         let header = Header {
             schema: SCHEMA,
@@ -255,11 +231,10 @@ mod tests {
             settings: BTreeMap::from([("suite".to_owned(), suite.name.to_owned())]),
             machine: Machine::default(),
         };
+        let series = [("alloc_ns", 60.0), ("free_ns", 40.0), ("switches_per_message", 12.0)];
         let lines = cases.iter().flat_map(|id| {
             let (_, pattern, params) = catalogue::resolve(id).unwrap();
             let unit = pattern.unit.name(id.payload_bytes);
-            let series =
-                [("alloc_ns", 60.0), ("free_ns", 40.0)].map(|(name, value)| (name.to_owned(), value));
             let case = Case {
                 case: id.clone(),
                 pattern: id.pattern.clone(),
@@ -275,35 +250,49 @@ mod tests {
                 measured_alone: None,
                 facts: BTreeMap::new(),
             };
+            let broker = PerOp { voluntary_switches: 2.0, cpu_ns: 12_000.0, ..PerOp::default() };
             let summary = Summary {
-                ci95: Some([99.0, 101.0]),
-                range: [98.0, 102.0],
-                series: series.into(),
-                ..Summary::new(id.clone(), unit, 6, 100.0)
+                ci95: Some([49_000.0, 51_000.0]),
+                range: [48_000.0, 52_000.0],
+                beside: BTreeMap::from([("broker".to_owned(), broker)]),
+                series: series.map(|(name, value)| (name.to_owned(), value)).into(),
+                ..Summary::new(id.clone(), unit, 6, 50_000.0)
             };
             [Line::Case(case), Line::Summary(summary)]
         });
         let lines = std::iter::once(Line::Header(Box::new(header))).chain(lines).collect();
-        let report = Report::from_reading(Reading { lines, problems: Vec::new() });
-        let mut sections = sections(&report);
+        let mut sections = sections(&Report::from_reading(Reading { lines, problems: Vec::new() }));
         assert_eq!(sections.len(), 1, "{}", suite.name);
         sections.remove(0)
     }
 
-    /// The laboratory has the cases and the report has the tables, and neither knows the other.
+    /// The laboratory and the brokers have the cases and the report has the tables, and neither knows the other.
     #[test]
-    fn every_case_of_a_suite_has_its_cell_and_every_cell_its_case() {
+    fn every_case_of_a_suite_has_its_cell_and_every_cell_its_case_and_its_published_figure() {
         crate::register();
         let names = ["ibench", "kdbench", "epoll_bench", "slab_test", "akbench", "scaling"];
-        for suite in names.map(|name| Suite::find(name).unwrap()) {
+        for name in names.into_iter().chain(weighbridge_dbus_bench::SUITES.iter().map(|suite| suite.name)) {
+            let suite = Suite::find(name).unwrap();
             let cases = suite.cases(&Changes::default());
             let whole = section(suite, &cases);
-            assert!(!format!("{whole:?}").contains("not measured"), "{}: {whole:#?}", suite.name);
+            let text = format!("{whole:?}");
+            assert!(!text.contains("not measured"), "{name}: {whole:#?}");
             // Large charts are the same line after line.
             for index in (0..cases.len()).step_by(if cases.len() > 100 { 7 } else { 1 }) {
                 let mut rest = cases.clone();
                 let missing = rest.remove(index);
-                assert_ne!(section(suite, &rest), whole, "{} has no cell for {missing}", suite.name);
+                assert_ne!(section(suite, &rest), whole, "{name} has no cell for {missing}");
+            }
+            // 50 µs over the published 388.7 µs; the switches of the experiments; 50 µs for 8 rows over 32.874 s.
+            let published: &[&str] = match name {
+                "dbus-ping-pong" => &["\"389\"", "\"0.129\"", "\"2800\""],
+                "signal-fan-out" => &["\"22\"", "\"12\"", "50.0 ±2.0% · 12", "\"524\"", "\"1030\""],
+                "tracker" => &["\"32.9\"", "\"0.0570\""],
+                _ if names.contains(&name) => &[],
+                _ => &["12.0 · 2"],
+            };
+            for figure in published {
+                assert!(text.contains(figure), "{name} without {figure}: {whole:#?}");
             }
         }
     }

@@ -18,18 +18,14 @@ pub struct Cpus(pub Vec<u32>);
 /// An axis and the values that it is to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AxisValues {
-    /// Its name.
     pub axis: String,
-    /// Its values.
     pub values: Vec<String>,
 }
 
 /// Where a page goes, if anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// No page is written.
     None,
-    /// To this file.
     File(PathBuf),
 }
 
@@ -233,6 +229,16 @@ pub enum PageFormat {
     Html,
 }
 
+impl From<DocumentFormat> for PageFormat {
+    fn from(format: DocumentFormat) -> PageFormat {
+        match format {
+            DocumentFormat::Table => PageFormat::Table,
+            DocumentFormat::Markdown => PageFormat::Markdown,
+            DocumentFormat::Json => PageFormat::Json,
+        }
+    }
+}
+
 /// Formats of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompareFormat {
@@ -250,83 +256,51 @@ pub enum CompareFormat {
 mod tests {
     use super::*;
 
+    /// How refusals read is in tests/it/mistakes.rs.
     #[test]
-    fn sizes_are_bytes_with_binary_units_and_ranges_double() {
-        assert_eq!(sizes("0,1,64,4K,64KiB,1M").unwrap().0, [0, 1, 64, 4096, 65536, 1 << 20]);
-        assert_eq!(sizes("1..8,8,3..20").unwrap().0, [1, 2, 4, 8, 3, 6, 12]);
-        assert_eq!(sizes("1..4M").unwrap().0.len(), 23);
-    }
-
-    #[test]
-    fn what_is_no_size_is_refused_with_how_to_write_one() {
-        for text in ["", "K", "4Q", "4KB", "-1", "1,,2", "1.5K", "64 K"] {
-            assert!(sizes(text).unwrap_err().contains("write bytes as"), "{text:?}");
-        }
-        for text in ["0..4", "4..1"] {
-            assert!(sizes(text).unwrap_err().contains("doubles"), "{text:?}");
-        }
-        assert!(sizes("18446744073709551615K").unwrap_err().contains("more than any memory"));
-    }
-
-    #[test]
-    fn cpus_keep_their_order() {
-        assert_eq!(cpus("3,0-2").unwrap().0, [3, 0, 1, 2]);
-        for text in ["", "a", "2-0", "0-4000000000", "1,", "-1"] {
-            assert!(cpus(text).unwrap_err().contains("write it as"), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_precision_is_a_share_in_either_form() {
-        assert_eq!(precision("2%"), Ok(0.02));
-        assert_eq!(precision("0.5 %"), Ok(0.005));
-        assert_eq!(precision("0.02"), Ok(0.02));
-        for text in ["2", "0", "-1%", "100%", "NaN", "inf", "two"] {
-            assert!(precision(text).unwrap_err().contains("2% or 0.02"), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_time_needs_its_unit() {
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+    fn what_people_type_is_read_in_each_of_its_forms() {
+        let sizes = |text| super::sizes(text).unwrap().0;
+        assert_eq!(sizes("0,1,64,4K,64KiB,1M"), [0, 1, 64, 4096, 65536, 1 << 20]);
+        assert_eq!(sizes("1..8,8,3..20"), [1, 2, 4, 8, 3, 6, 12], "ranges double");
+        assert_eq!(cpus("3,0-2").unwrap().0, [3, 0, 1, 2], "in the order of preference");
+        assert_eq!([precision("2%"), precision("0.5 %"), precision("0.02")], [Ok(0.02), Ok(0.005), Ok(0.02)]);
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        for text in ["", "90", "0s", "-1s", "soon", "1s ago"] {
-            assert!(duration(text).unwrap_err().contains("as in 500ms"), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn an_axis_is_set_to_one_value_or_several() {
+        assert_eq!((units("12..40"), units("8")), (Ok(12..=40), Ok(8..=8)));
         let set = axis_values("touch=none,all,none").unwrap();
         assert_eq!((set.axis.as_str(), set.values), ("touch", vec!["none".to_owned(), "all".to_owned()]));
-        for text in ["touch", "=all", "touch=", "touch=a,,b", "touch=a=b", "touch=a/b"] {
-            assert!(axis_values(text).unwrap_err().contains("NAME=VALUE"), "{text:?}");
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused_with_how_to_write_it() {
+        fn check<T>(read: fn(&str) -> Result<T, String>, form: &str, texts: &[&str]) {
+            for text in texts {
+                assert!(read(text).err().is_some_and(|why| why.contains(form)), "{text:?}");
+            }
         }
-    }
-
-    #[test]
-    fn a_path_is_quoted_where_a_shell_would_take_it_apart() {
-        assert_eq!(quoted(Path::new("a/b-1.jsonl")), "a/b-1.jsonl");
-        assert_eq!(quoted(Path::new("my record.jsonl")), "'my record.jsonl'");
-        assert_eq!(quoted(Path::new("it's")), r"'it'\''s'");
-    }
-
-    #[test]
-    fn times_and_sizes_are_said_in_the_unit_that_suits_them() {
-        assert_eq!(spoken(Duration::from_millis(94)), "94 ms");
-        assert_eq!(spoken(Duration::from_millis(41_600)), "42 s");
-        assert_eq!(spoken(Duration::from_secs(150)), "2 min 30 s");
-        assert_eq!(spoken(Duration::from_secs(21_600)), "6 h 0 min");
-        assert_eq!(
-            (spoken_size(4096), spoken_size(1), spoken_size(3 << 30)),
-            ("4 KiB".into(), "1 B".into(), "3 GiB".into())
+        check(sizes, "write bytes as", &["", "K", "4Q", "4KB", "-1", "1,,2", "1.5K", "64 K"]);
+        check(sizes, "doubles", &["0..4", "4..1"]);
+        check(sizes, "more than any memory", &["18446744073709551615K"]);
+        check(cpus, "write it as", &["", "a", "2-0", "0-4000000000", "1,", "-1"]);
+        check(precision, "2% or 0.02", &["2", "0", "-1%", "100%", "NaN", "inf", "two"]);
+        check(duration, "as in 500ms", &["", "90", "0s", "-1s", "soon", "1s ago"]);
+        check(
+            axis_values,
+            "NAME=VALUE",
+            &["touch", "=all", "touch=", "touch=a,,b", "touch=a=b", "touch=a/b"],
         );
+        check(units, "number of sets", &["0..4", "9..8", "12..1001"]);
     }
 
     #[test]
-    fn numbers_of_sets_have_limits() {
-        assert_eq!((units("12..40"), units("8")), (Ok(12..=40), Ok(8..=8)));
-        assert!(units("0..4").is_err() && units("9..8").is_err() && units("12..1001").is_err());
+    fn paths_times_and_sizes_are_said_in_the_form_that_suits_them() {
+        let quoted = |path: &str| super::quoted(Path::new(path));
+        assert_eq!(
+            ["a/b-1.jsonl", "my record", "it's"].map(quoted),
+            ["a/b-1.jsonl", "'my record'", r"'it'\''s'"]
+        );
+        let times = [94, 41_600, 150_000, 21_600_000].map(|ms| spoken(Duration::from_millis(ms)));
+        assert_eq!(times, ["94 ms", "42 s", "2 min 30 s", "6 h 0 min"]);
+        assert_eq!([4096, 1, 3 << 30].map(spoken_size), ["4 KiB", "1 B", "3 GiB"]);
     }
 }

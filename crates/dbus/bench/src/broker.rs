@@ -22,7 +22,6 @@ use crate::libraries::{self, Client, Connected, Role};
 
 /// Which broker, as a type: a mechanism is one.
 pub trait Kind: 'static {
-    /// Its program.
     const PROGRAM: Program;
     /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
@@ -74,13 +73,9 @@ impl Kind for Causewayd {
 choice! {
     /// Where the broker runs.
     pub enum Place {
-        /// On the CPU of the first role.
         First = "first",
-        /// On the CPU of the last role.
         Last = "last",
-        /// On a CPU that no role has.
         Own = "own",
-        /// On any CPU that is measured on.
         Free = "free",
     }
     axis "broker", default First: "where the broker runs: on the CPU of the first role (client, sender), on that of the last (server, \
@@ -94,19 +89,14 @@ pub const NICE: Axis =
 /// The CPUs that the broker may run on, or why there are none.
 fn cpus(host: &Host, params: &CaseParams) -> Result<Vec<u32>, Unsupported> {
     let roles = &params.cpus;
-    Ok(match (params.choice(), &roles[..]) {
-        (Place::Free, _) | (_, []) => host.measured_cpus.clone(),
-        (Place::First, [first, ..]) => vec![*first],
-        (Place::Last, [.., last]) => vec![*last],
-        (Place::Own, _) => match host.measured_cpus.iter().find(|cpu| !roles.contains(cpu)) {
-            Some(cpu) => vec![*cpu],
-            None => {
-                return Err(Unsupported(
-                    "broker=own needs a CPU that no role has, and every CPU that may be measured on has one; use broker=first or another place".into(),
-                ));
-            }
-        },
-    })
+    let no_other = "broker=own needs a CPU that no role has, and every CPU that may be measured on has one; use broker=first or another place";
+    let cpu = match (params.choice(), &roles[..]) {
+        (Place::Free, _) | (_, []) => return Ok(host.measured_cpus.clone()),
+        (Place::First, [first, ..]) => Some(first),
+        (Place::Last, [.., last]) => Some(last),
+        (Place::Own, _) => host.measured_cpus.iter().find(|cpu| !roles.contains(cpu)),
+    };
+    cpu.map(|cpu| vec![*cpu]).ok_or(Unsupported(no_other.into()))
 }
 
 /// Can the broker of a case run here?
@@ -129,13 +119,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a broker.
     pub fn start(program: Program) -> io::Result<Running> {
         let broker = brokers::Broker::start(program, &Limits::default()).map_err(io::Error::other)?;
         Ok(Running { broker, program })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> &str {
         self.broker.address()
     }

@@ -18,15 +18,11 @@ use weighbridge_harness::params::{CaseParams, Wait};
 
 /// The object, interface and member of every message.
 pub const PATH: &str = "/org/weighbridge/Lab";
-/// See [`PATH`].
 pub const INTERFACE: &str = "org.weighbridge.Lab";
-/// See [`PATH`].
 pub const MEMBER: &str = "Carry";
 
-/// Ways to wait for a message.
 pub const WAITS: &[Wait] = &[Wait::Block, Wait::Poll];
 
-/// How much a read takes.
 pub const READ_BYTES: Axis = Axis {
     name: "read-bytes",
     default: "default",
@@ -42,14 +38,13 @@ const MOST_PAYLOAD_BYTES: usize = (32 << 20) - HEADER_ROOM;
 
 /// Can a message carry this payload?
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
-    if params.payload_bytes > MOST_PAYLOAD_BYTES {
-        Err(Unsupported(format!(
+    let why = || {
+        format!(
             "a message of D-Bus has at most 32 MiB in dbus-daemon (max_message_size), and so a payload {MOST_PAYLOAD_BYTES} bytes; use a \
              smaller size"
-        )))
-    } else {
-        Ok(())
-    }
+        )
+    };
+    if params.payload_bytes > MOST_PAYLOAD_BYTES { Err(Unsupported(why())) } else { Ok(()) }
 }
 
 /// The message that a role sends, over and over.
@@ -99,7 +94,6 @@ impl Outgoing {
         send_all(socket, &bytes[..front + len])
     }
 
-    /// Touches and locks the memory.
     pub fn prefault(&mut self) -> io::Result<()> {
         self.buffer.prefault()
     }
@@ -115,12 +109,10 @@ pub fn send_all(socket: &OwnedFd, mut rest: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Its number, which a reply names.
     pub serial: u32,
-    /// Where its payload lies.
     payload: Range<usize>,
 }
 
@@ -280,7 +272,6 @@ impl Incoming {
         &self.buffer.bytes()[self.there.start..self.there.start + self.held]
     }
 
-    /// Touches and locks the memory.
     pub fn prefault(&mut self) -> io::Result<()> {
         self.buffer.prefault()
     }
@@ -294,7 +285,6 @@ fn is_ours(message: &[u8]) -> io::Result<bool> {
     Ok(header.kind == Kind::MethodReturn || header.interface == Some(INTERFACE))
 }
 
-/// What an error says.
 #[cold]
 fn words_of(message: &[u8]) -> String {
     let Ok(header) = Header::parse(message) else { return "an error that cannot be read came".into() };

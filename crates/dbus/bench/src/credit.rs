@@ -10,7 +10,6 @@ use weighbridge_harness::axis::{Axis, Values};
 use weighbridge_harness::contract::Side;
 use weighbridge_harness::params::CaseParams;
 
-/// The bound.
 pub const DEPTH: Axis = Axis {
     name: "depth",
     default: "default",
@@ -42,7 +41,6 @@ impl Credit {
         Credit { side, socket, depth, count: if side == Side::Near { depth } else { 0 } }
     }
 
-    /// Most messages on their way.
     pub fn depth(&self) -> usize {
         self.depth
     }
@@ -66,7 +64,6 @@ impl Credit {
         Ok(())
     }
 
-    /// A message was taken.
     #[inline]
     pub fn earn(&mut self) -> io::Result<()> {
         self.count += 1;

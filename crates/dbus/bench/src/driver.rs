@@ -12,9 +12,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use causeway_bus::client::Bus;
-use causeway_dbus_wire::driver::{DO_NOT_QUEUE, DRIVER, DRIVER_PATH};
+use causeway_dbus_wire::driver::DO_NOT_QUEUE;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
 use causeway_os::socket::is_all_received;
+use weighbridge_dbus_client::brokers::Program;
 use weighbridge_harness::axis::{Axis, Choice, Values};
 use weighbridge_harness::choice;
 use weighbridge_harness::contract::{
@@ -31,8 +32,7 @@ use crate::client::{self, INTERFACE, Incoming, MEMBER, PATH};
 use crate::handle::BrokerHandle;
 use crate::libraries::{self, Client, Role};
 
-/// The pattern of one role.
-pub const SOLO: PatternInfo = PatternInfo {
+const SOLO: PatternInfo = PatternInfo {
     id: "solo",
     about: "one role does an operation over and over: what one costs",
     needs: Caps::NONE,
@@ -42,7 +42,6 @@ pub const SOLO: PatternInfo = PatternInfo {
     is_symmetric: false,
 };
 
-/// One program and a broker.
 #[derive(Debug)]
 pub struct Solo<K>(PhantomData<K>);
 
@@ -62,17 +61,12 @@ impl<K: Kind> Brokered for Solo<K> {
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
     };
     const BY_LIBRARY: Target = Target {
-        create: |_, _| {
-            let running = Running::start(K::PROGRAM)?;
-            let client = running.resources([], "");
-            Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
-        },
+        create: |_, _| create_alone(K::PROGRAM),
         drive: |_, resources, params, cx| drive_by_library(&resources, params, cx),
         ..Self::TARGET
     };
 }
 
-/// See its sentence for users.
 pub const PAUSE: Axis = Axis {
     name: "pause-us",
     default: "0",
@@ -82,12 +76,12 @@ pub const PAUSE: Axis = Axis {
 };
 
 fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    if params.choice::<Method>() == Method::Signal && params.count(PAUSE) == 0 {
+    let (method, pause_us) = (params.choice::<Method>(), params.count(PAUSE));
+    if method == Method::Signal && pause_us == 0 {
         let why = "nothing tells when a signal to nobody has passed; give call=signal a pause, such as pause-us=1000";
         return Err(Unsupported(why.into()));
     }
-    let method = params.choice::<Method>();
-    if !Client::of(params).is_raw() && (method.calls().is_none() || params.count(PAUSE) > 0) {
+    if !Client::of(params).is_raw() && (method.calls().is_none() || pause_us > 0) {
         let why = "a library makes plain calls without a pause; call=name, connect, relay, signal and pause-us are for client=raw";
         return Err(Unsupported(why.into()));
     }
@@ -95,10 +89,9 @@ fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
 }
 
 /// Operations before anything is timed.
-pub const VERIFIED: usize = 16;
+const VERIFIED: usize = 16;
 
 choice! {
-    /// What is done.
     pub enum Method {
         GetId = "GetId",
         NameHasOwner = "NameHasOwner",
@@ -135,36 +128,35 @@ impl Method {
 
     /// The messages that are sent in turn by a connection of this name.
     fn messages(self, own_name: &str) -> io::Result<Vec<Vec<u8>>> {
-        let call = |member, body| {
-            let call = Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER);
-            call.body(body)
-        };
-        let text = |text: &str| Body::default().text(text);
-        let empty = || Body::default().blob(&[]);
+        let call = |member, body| Builder::of_driver(member).body(body);
+        let name = Body::default().text(INTERFACE);
+        let empty = Body::default().blob(&[]);
         let as_text = |text: &'static CStr| text.to_str().expect("it is ASCII");
         let messages = match self {
             Method::Name => {
-                vec![
-                    call("RequestName", text(INTERFACE).u32(DO_NOT_QUEUE)),
-                    call("ReleaseName", text(INTERFACE)),
-                ]
+                vec![call("RequestName", name.clone().u32(DO_NOT_QUEUE)), call("ReleaseName", name)]
             }
             Method::Connect => Vec::new(),
             Method::Relay => {
                 let message = Builder::call(PATH, MEMBER).interface(INTERFACE).destination(own_name);
-                vec![message.flags(FLAG_NO_REPLY_EXPECTED).body(empty())]
+                vec![message.flags(FLAG_NO_REPLY_EXPECTED).body(empty)]
             }
-            Method::Signal => vec![Builder::signal(PATH, INTERFACE, MEMBER).body(empty())],
+            Method::Signal => vec![Builder::signal(PATH, INTERFACE, MEMBER).body(empty)],
             Method::GetId | Method::NameHasOwner | Method::GetNameOwner | Method::Match => {
+                let text = |text: &'static CStr| Body::default().text(as_text(text));
                 let calls = self.calls().expect("a library makes it too").iter();
-                let body = |argument: &Option<&'static CStr>| {
-                    argument.map_or(Body::default(), |of| text(as_text(of)))
-                };
-                calls.map(|(member, argument)| call(as_text(member), body(argument))).collect()
+                calls.map(|(member, of)| call(as_text(member), of.map(text).unwrap_or_default())).collect()
             }
         };
         messages.iter().map(|message| message.build(1).map_err(io::Error::other)).collect()
     }
+}
+
+/// A bus, and the role of a client that connects by itself.
+pub fn create_alone(program: Program) -> io::Result<Vec<EndResources>> {
+    let running = Running::start(program)?;
+    let client = running.resources([], "");
+    Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
 }
 
 /// The client is handed what it needs to know: where to connect to, or its own name.
@@ -185,7 +177,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     let method = params.choice::<Method>();
     let mut client = Caller {
         method,
-        pause: Some(Duration::from_micros(params.count(PAUSE) as u64)).filter(|pause| !pause.is_zero()),
+        pause: pause(params),
         incoming: match method {
             Method::Relay => Incoming::new(MessageKind::MethodCall, params)?,
             _ => Incoming::of_broker(params)?,
@@ -198,20 +190,11 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     };
     cx.set_step(Step::Prefault);
     client.incoming.prefault()?;
-    cx.set_step(Step::Verify);
-    for _ in 0..VERIFIED {
-        client.operate()?;
-    }
     if method == Method::Signal {
         let socket = client.socket.try_clone()?;
         cx.settle_auxiliary(move || await_rest(&socket, broker.pid));
     }
-    cx.lead_alone(|ops| {
-        for _ in 0..ops {
-            client.operate()?;
-        }
-        Ok(Tally::default())
-    })?;
+    lead(cx, || client.operate())?;
     client::facts(&client.socket, &broker.version)
 }
 
@@ -220,21 +203,30 @@ fn drive_by_library(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<
     let broker = BrokerHandle::of(resources)?;
     let mut connected = Client::of(params).connect(&broker.address, Role::Asker, "")?;
     let mut calls = params.choice::<Method>().calls().expect("the case fits").iter().cycle();
-    let mut call = || {
+    lead(cx, || {
         let (method, argument) = calls.next().expect("a method has at least one call");
         connected.ask(method, *argument)
-    };
+    })?;
+    libraries::facts(&*connected, &broker.version)
+}
+
+/// Does an operation some times before anything is timed, and then as often as is timed.
+pub fn lead(cx: &mut Ctx<'_>, mut operate: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     cx.set_step(Step::Verify);
     for _ in 0..VERIFIED {
-        call()?;
+        operate()?;
     }
     cx.lead_alone(|ops| {
         for _ in 0..ops {
-            call()?;
+            operate()?;
         }
         Ok(Tally::default())
-    })?;
-    libraries::facts(&*connected, &broker.version)
+    })
+}
+
+/// How long the client sleeps before each operation.
+pub fn pause(params: &CaseParams) -> Option<Duration> {
+    Some(Duration::from_micros(params.count(PAUSE) as u64)).filter(|pause| !pause.is_zero())
 }
 
 /// Sleeps until the broker has read all that was sent to it and does nothing.

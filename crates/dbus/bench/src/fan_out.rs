@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 
 use causeway_bus::client::Bus;
-use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
 use weighbridge_harness::axis::{Axis, Choice, Values};
 use weighbridge_harness::choice;
@@ -21,7 +20,6 @@ use crate::handle::BrokerHandle;
 use crate::libraries::Client;
 use crate::libraries::signals::SignalsByLibrary;
 
-/// Broadcasts through a broker.
 #[derive(Debug)]
 pub struct Signals<K>(PhantomData<K>);
 
@@ -59,6 +57,11 @@ impl RulesBy {
     }
 }
 
+/// The rule of a receiver.
+pub fn own_rule() -> String {
+    format!("type='signal',interface='{INTERFACE}',member='{MEMBER}',path='{PATH}'")
+}
+
 /// So many rules a private broker allows.
 const MOST_RULES: usize = 100_000;
 /// So much of a burst may wait in a broker, of the 127 MiB that it allows.
@@ -93,14 +96,13 @@ impl<K: Kind> Multicast for Signals<K> {
         let queued = (burst(params) as usize)
             .saturating_mul(params.payload_bytes + HEADER_BYTES)
             .saturating_mul(receivers(params));
-        if queued > MOST_QUEUED_BYTES {
-            Err(Unsupported(format!(
+        let why = || {
+            format!(
                 "a burst of {queued} bytes for all receivers exceeds the {MOST_QUEUED_BYTES} that are left to wait in a broker; use a smaller \
                  burst, payload or number of receivers"
-            )))
-        } else {
-            Ok(())
-        }
+            )
+        };
+        if queued > MOST_QUEUED_BYTES { Err(Unsupported(why())) } else { Ok(()) }
     }
 
     fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
@@ -112,8 +114,7 @@ impl<K: Kind> Multicast for Signals<K> {
             let mut connection = running.connect()?;
             let others = (receiver..rules).step_by(receivers).map(|number| by.rule(number));
             add_rules(&mut connection, others)?;
-            let own = format!("type='signal',interface='{INTERFACE}',member='{MEMBER}',path='{PATH}'");
-            connection.ask_driver("AddMatch", Body::default().text(&own)).map_err(io::Error::other)?;
+            connection.add_match(&own_rule()).map_err(io::Error::other)?;
             resources_by_role.push(running.resources([broker::socket(connection)?], ""));
         }
         resources_by_role[0].guard = Some(Box::new(running));
@@ -143,9 +144,8 @@ impl<K: Kind> Multicast for Signals<K> {
 /// it has all of them.
 fn add_rules(connection: &mut Bus, rules: impl Iterator<Item = String>) -> io::Result<()> {
     for rule in rules {
-        let call = Builder::call("/org/freedesktop/DBus", "AddMatch").interface(DRIVER).destination(DRIVER);
-        let call = call.flags(FLAG_NO_REPLY_EXPECTED).body(Body::default().text(&rule));
-        connection.send(&call).map_err(io::Error::other)?;
+        let call = Builder::of_driver("AddMatch").flags(FLAG_NO_REPLY_EXPECTED);
+        connection.send(&call.body(Body::default().text(&rule))).map_err(io::Error::other)?;
     }
     Ok(())
 }
@@ -153,28 +153,23 @@ fn add_rules(connection: &mut Bus, rules: impl Iterator<Item = String>) -> io::R
 /// A signal on one CPU wakes the broker, each receiver, and when the last of them has it the sender.
 fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let params = &case.params;
-    let mut anomalies = Vec::new();
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
     let receivers = receivers(params) as f64;
+    let least = receivers + 2.0;
     let is_on_one_cpu = params.same_cpu() && matches!(params.choice(), Place::First | Place::Last);
-    if is_on_one_cpu && burst(params) == 1 {
-        let least = receivers + 2.0;
-        if switches < 0.9 * least {
-            anomalies.push(format!(
-                "{switches:.1} context switches a signal on one CPU, where the broker, {receivers} receivers and the sender need {least}"
-            ));
-        // Threads of a library switch among themselves.
-        } else if switches > 1.5 * least && !Client::of(params).has_threads() {
-            anomalies.push(format!(
-                "{switches:.1} context switches a signal on one CPU, where {least} suffice: receivers run before the broker has sent to all \
-                 of them"
-            ));
-        }
-    }
-    anomalies
+    let why = if !is_on_one_cpu || burst(params) != 1 {
+        return Vec::new();
+    } else if switches < 0.9 * least {
+        format!("where the broker, {receivers} receivers and the sender need {least}")
+    // Threads of a library switch among themselves.
+    } else if switches > 1.5 * least && !Client::of(params).has_threads() {
+        format!("where {least} suffice: receivers run before the broker has sent to all of them")
+    } else {
+        return Vec::new();
+    };
+    vec![format!("{switches:.1} context switches a signal on one CPU, {why}")]
 }
 
-/// Emits signals.
 pub struct Sender {
     socket: OwnedFd,
     outgoing: Outgoing,
@@ -194,7 +189,6 @@ impl MulticastSender for Sender {
     }
 }
 
-/// Receives them.
 pub struct Receiver {
     socket: OwnedFd,
     incoming: Incoming,

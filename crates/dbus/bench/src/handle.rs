@@ -9,9 +9,7 @@ use weighbridge_harness::params::CaseParams;
 /// What a role knows of its bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerHandle {
-    /// Process of the broker.
     pub pid: u32,
-    /// Its version, in its own words.
     pub version: String,
     /// Unique name of the connection to which this role sends, where it sends to one.
     pub partner: String,
@@ -20,17 +18,12 @@ pub struct BrokerHandle {
 }
 
 impl BrokerHandle {
-    /// As numbers: the process, then each text with its length in front.
+    /// As numbers: a line for each part, a number for each byte.
     pub fn into_words(self) -> Vec<u64> {
-        let mut words = vec![self.pid.into()];
-        for text in [self.version, self.partner, self.address] {
-            words.push(text.len() as u64);
-            words.extend(text.bytes().map(u64::from));
-        }
-        words
+        let BrokerHandle { pid, version, partner, address } = self;
+        format!("{pid}\n{version}\n{partner}\n{address}\n").bytes().map(u64::from).collect()
     }
 
-    /// Back from numbers.
     pub fn of(resources: &EndResources) -> io::Result<BrokerHandle> {
         BrokerHandle::of_words(&resources.words)
     }
@@ -42,20 +35,17 @@ impl BrokerHandle {
     }
 
     fn of_words(words: &[u64]) -> io::Result<BrokerHandle> {
-        BrokerHandle::read(&mut words.iter().copied())
-            .ok_or_else(|| io::Error::other("the resources of this role do not name a broker"))
+        let read = || {
+            let bytes = words.iter().map(|word| u8::try_from(*word).ok()).collect::<Option<Vec<u8>>>()?;
+            let text = String::from_utf8(bytes).ok()?;
+            let [pid, version, partner, address, ""] = text.split('\n').collect::<Vec<_>>()[..] else {
+                return None;
+            };
+            let [version, partner, address] = [version, partner, address].map(str::to_owned);
+            Some(BrokerHandle { pid: pid.parse().ok()?, version, partner, address })
+        };
+        read().ok_or_else(|| io::Error::other("the resources of this role do not name a broker"))
     }
-
-    fn read(words: &mut dyn Iterator<Item = u64>) -> Option<BrokerHandle> {
-        let pid = u32::try_from(words.next()?).ok()?;
-        Some(BrokerHandle { pid, version: text(words)?, partner: text(words)?, address: text(words)? })
-    }
-}
-
-fn text(words: &mut dyn Iterator<Item = u64>) -> Option<String> {
-    let len = usize::try_from(words.next()?).ok()?;
-    let bytes: Vec<u8> = words.take(len).map_while(|word| u8::try_from(word).ok()).collect();
-    String::from_utf8(bytes).ok().filter(|text| text.len() == len)
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ use crate::handle::BrokerHandle;
 use crate::libraries::Client;
 use crate::libraries::pair::PairByLibrary;
 
-/// Two connections to one broker.
 #[derive(Debug)]
 pub struct Pair<K>(PhantomData<K>);
 
@@ -123,7 +122,6 @@ pub fn switches_per_hop(case: &Prepared, per_op: &PerOp, path: &[&str], most: f6
     )]
 }
 
-/// One connection, of the client or of the server.
 pub struct BusEnd {
     socket: OwnedFd,
     outgoing: Outgoing,

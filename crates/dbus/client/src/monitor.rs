@@ -1,7 +1,6 @@
 //! Seeing all messages of a bus, and learning from it which rules its connections have.
 
 use causeway_bus::client::{Bus, Error, TIMEOUT};
-use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, Header, Leaf, names, walk};
 
 /// Rules that show a connection all messages on buses without monitors; the last one only broadcasts.
@@ -50,16 +49,11 @@ pub fn rules_and_processes(connection: &mut Bus, seen: &mut dyn FnMut(&[u8])) ->
     for name in texts(&names) {
         if names::is_unique(&name) {
             process_of(connection, &name, seen)?;
-            continue;
-        }
-        match ask(connection, &Builder::of_driver("GetNameOwner").body(Body::default().text(&name)), seen) {
-            Ok(_) | Err(Error::Refused { .. }) => {}
-            Err(other) => return Err(other),
+        } else {
+            ask_about(connection, "GetNameOwner", &name, seen)?;
         }
     }
-    let rules = Builder::call("/org/freedesktop/DBus", "GetAllMatchRules")
-        .interface("org.freedesktop.DBus.Debug.Stats")
-        .destination(DRIVER);
+    let rules = Builder::of_driver("GetAllMatchRules").interface("org.freedesktop.DBus.Debug.Stats");
     ask(connection, &rules, seen).map(|_| ())
 }
 
@@ -68,8 +62,16 @@ pub fn rules_and_processes(connection: &mut Bus, seen: &mut dyn FnMut(&[u8])) ->
 /// # Errors
 /// The connection to the bus failed. A refusal is passed over: the other connection may have left.
 pub fn process_of(connection: &mut Bus, name: &str, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-    let call = Builder::of_driver("GetConnectionUnixProcessID").body(Body::default().text(name));
-    match ask(connection, &call, seen) {
+    ask_about(connection, "GetConnectionUnixProcessID", name, seen)
+}
+
+fn ask_about(
+    connection: &mut Bus,
+    member: &str,
+    name: &str,
+    seen: &mut dyn FnMut(&[u8]),
+) -> Result<(), Error> {
+    match ask(connection, &Builder::of_driver(member).body(Body::default().text(name)), seen) {
         Ok(_) | Err(Error::Refused { .. }) => Ok(()),
         Err(other) => Err(other),
     }

@@ -27,7 +27,8 @@ pub const PROPERTIES: &[Property] = &[
     Property::new(GROUP, "unwanted-reply", unwanted_reply)
         .asks("What becomes of a reply to a call that wants none?"),
     Property::new(GROUP, "equal-serials", equal_serials)
-        .asks("What becomes of two open calls with one serial?"),
+        .asks("What becomes of two open calls with one serial?")
+        .not_native("the library of a native member gives its messages their serials"),
 ];
 
 fn pipelined(bus: &Bus<'_>) -> Answer {

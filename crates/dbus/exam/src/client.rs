@@ -42,12 +42,10 @@ impl DerefMut for Client {
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// Its header.
     pub fn header(&self) -> Header<'_> {
         Header::parse(&self.0).expect("was parsed before")
     }
 
-    /// Its body.
     pub fn body(&self) -> &[u8] {
         &self.0[self.header().header_bytes..]
     }
@@ -75,12 +73,10 @@ impl Message {
         self.header().interface == Some(INTERFACE)
     }
 
-    /// Is it a call?
     pub fn is_call(&self) -> bool {
         self.header().kind == Kind::MethodCall
     }
 
-    /// Is it an answer to the call with this serial?
     pub fn answers(&self, serial: u32) -> bool {
         self.header().reply_serial == Some(serial)
     }
@@ -105,7 +101,6 @@ pub fn call<'a>(destination: &'a str, member: &'a str) -> Builder<'a> {
     Builder::call(PATH, member).interface(INTERFACE).destination(destination)
 }
 
-/// A body with a number.
 pub fn number(number: u32) -> Body {
     Body::default().u32(number)
 }
@@ -133,7 +128,6 @@ pub fn well_known(of: &str) -> String {
 }
 
 impl Client {
-    /// A new connection.
     pub fn open(bus: &Bus<'_>) -> Result<Client, Error> {
         let mut connection = (bus.connect)(bus.address)?;
         if let Some(notes) = bus.notes {
@@ -142,7 +136,6 @@ impl Client {
         Ok(Client(connection))
     }
 
-    /// Several new connections.
     pub fn several<const N: usize>(bus: &Bus<'_>) -> Result<[Client; N], Error> {
         let clients: Vec<Client> = (0..N).map(|_| Client::open(bus)).collect::<Result<_, _>>()?;
         Ok(clients.try_into().expect("so many were opened"))
@@ -155,7 +148,6 @@ impl Client {
         Ok(client)
     }
 
-    /// Its unique name.
     pub fn name(&self) -> String {
         self.unique_name().to_owned()
     }
@@ -165,12 +157,10 @@ impl Client {
         self.ask_driver("AddMatch", Body::default().text(rule)).map(drop)
     }
 
-    /// Removes a match rule.
     pub fn remove_rule(&mut self, rule: &str) -> Result<(), Error> {
         self.ask_driver("RemoveMatch", Body::default().text(rule)).map(drop)
     }
 
-    /// Gives a name back.
     pub fn release_name(&mut self, name: &str) -> Result<(), Error> {
         self.ask_driver("ReleaseName", Body::default().text(name)).map(drop)
     }

@@ -20,7 +20,8 @@ pub const PROPERTIES: &[Property] = &[
         .asks("Of 1, 16, 17, 64 and 253 descriptors in one message, how many arrive at most?"),
     Property::new(GROUP, "missing-descriptors", missing)
         .asks("What becomes of a sender whose message says more descriptors than come with it?")
-        .practice("a receiver would take another message's descriptors for those"),
+        .practice("a receiver would take another message's descriptors for those")
+        .not_native("the library of a native member says how many descriptors come with a message"),
     Property::new(GROUP, "descriptor-flood", flood)
         .asks("What becomes of 4,000 descriptors for a receiver that does not read?")
         .private(),

@@ -18,7 +18,6 @@ pub struct Flood {
     pub receivers: usize,
     /// The last receiver is a monitor.
     pub has_monitor: bool,
-    /// Messages of each sender.
     pub messages: u32,
 }
 
@@ -53,7 +52,6 @@ impl Flood {
         Mode::of(bus).iter().map(|mode| self.once(bus, *mode)).collect()
     }
 
-    /// Words for evidence.
     pub fn words(&self, runs: &[Arrivals]) -> String {
         let modes: Vec<&str> = runs.iter().map(|run| run.mode.words()).collect();
         format!(

@@ -17,7 +17,6 @@ mod limits;
 mod matching;
 mod messages;
 mod names;
-mod native;
 mod order;
 mod perturb;
 mod property;
@@ -28,8 +27,7 @@ use causeway_bus::client::Error;
 
 use client::{Client, call, well_known};
 
-pub use native::{NOT_EXAMINED, connect};
-pub use property::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, Seen};
+pub use property::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, Seen, connect};
 
 /// By what they belong to, in the order of a report.
 const PROPERTIES: &[&[Property]] = &[

@@ -2,6 +2,7 @@
 
 use causeway_bus::client::Error;
 use causeway_dbus_wire::wire::{Body, Builder};
+use weighbridge_probe::counters::ProcessCounters;
 
 use crate::client::{Client, INTERFACE, PATIENCE, broadcast, rule, short, unless_closed};
 use crate::property::{Answer, Bus, Property, Seen};
@@ -82,25 +83,15 @@ fn growth(bus: &Bus<'_>, rule: impl Fn(usize) -> String) -> Answer {
 /// CPU time of the bus for each of many broadcasts, in ns.
 fn cost_ns(bus: &Bus<'_>, sender: &mut Client) -> Result<f64, Error> {
     const TIMES: u32 = 1_000;
+    let pid = bus.private_pid.expect("this property needs a private bus");
+    let mut process = ProcessCounters::open(pid).map_err(std::io::Error::from)?;
     let mut cpu_ns_after = |times| {
         for _ in 0..times {
             sender.send(&broadcast("Nobody"))?;
         }
         sender.barrier()?;
-        cpu_ns(bus)
+        Ok::<_, Error>(process.read().map_err(std::io::Error::from)?.cpu_ns)
     };
     let start = cpu_ns_after(TIMES / 10)?;
     Ok((cpu_ns_after(TIMES)? - start) as f64 / f64::from(TIMES))
-}
-
-/// CPU time of all threads of the bus, in ns.
-fn cpu_ns(bus: &Bus<'_>) -> Result<u64, Error> {
-    let pid = bus.private_pid.expect("this property needs a private bus");
-    let mut all = 0;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread that has just ended has no figure any more.
-        let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-        all += text.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
-    }
-    Ok(all)
 }

@@ -9,22 +9,29 @@ use crate::client::{Client, INTERFACE, PATH, call, refusal, short, unless_closed
 use crate::property::{Answer, Bus, Property, Seen};
 
 const GROUP: &str = "Invalid messages";
+const BYTES: &str = "a native member has no stream of bytes that could hold something else than messages; the tests of causeway-bus write wild bytes into its memory";
+const HELLO: &str = "a native member joins over the control socket, and there is no Hello";
 
 pub const PROPERTIES: &[Property] = &[
     Property::new(GROUP, "invalid-headers", headers)
         .asks("What becomes of the senders of invalid headers, and does one reach its destination?")
-        .practice("a bus that passes them on has receivers disconnect or crash"),
+        .practice("a bus that passes them on has receivers disconnect or crash")
+        .not_native(BYTES),
     Property::new(GROUP, "invalid-bodies", bodies)
         .asks("What becomes of the senders of invalid bodies, and does one reach its destination?")
-        .practice("a bus that passes them on has receivers disconnect or crash"),
+        .practice("a bus that passes them on has receivers disconnect or crash")
+        .not_native(BYTES),
     Property::new(GROUP, "unknown-type", unknown_type)
-        .asks("What becomes of a message of a type that the specification does not know?"),
+        .asks("What becomes of a message of a type that the specification does not know?")
+        .not_native(BYTES),
     Property::new(GROUP, "before-hello", before_hello)
         .asks("What becomes of a connection whose first message is not Hello?")
-        .specification("org.freedesktop.DBus.Hello"),
+        .specification("org.freedesktop.DBus.Hello")
+        .not_native(HELLO),
     Property::new(GROUP, "second-hello", second_hello)
         .asks("Which error does a second Hello bring?")
-        .specification("org.freedesktop.DBus.Hello"),
+        .specification("org.freedesktop.DBus.Hello")
+        .not_native(HELLO),
 ];
 
 /// What becomes of bytes that a fresh connection sends to a receiver whose name they have, as the answer of [`Seen::fate`].

@@ -11,7 +11,6 @@ use crate::property::Bus;
 /// How an experiment is disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Not at all.
     Free,
     /// Senders yield after each message.
     Yielding,
@@ -31,7 +30,6 @@ impl Mode {
         }
     }
 
-    /// Words for evidence.
     pub fn words(self) -> &'static str {
         match self {
             Mode::Free => "undisturbed",
@@ -58,7 +56,6 @@ pub struct Disturbed {
 }
 
 impl Disturbed {
-    /// Begins.
     pub fn begin(bus: &Bus<'_>, mode: Mode) -> Disturbed {
         let pid = bus.private_pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let cpus = pid.filter(|_| mode == Mode::OneCpu).and_then(|pid| {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use causeway_bus::ConnectionOptions;
 use causeway_bus::client::{self, Error, native_path};
 use serde::Serialize;
 use weighbridge_dbus_client::Notes;
-
-use crate::native;
 
 /// The bus that is examined.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +27,22 @@ impl<'a> Bus<'a> {
     /// The bus at an address, with experiments that are connected by sockets or as native members, whichever the address says.
     #[must_use]
     pub fn new(address: &'a str, private_pid: Option<u32>) -> Bus<'a> {
-        Bus { address, private_pid, quiet: QUIET, connect: native::connect, notes: None }
+        Bus { address, private_pid, quiet: QUIET, connect, notes: None }
     }
 
-    /// Are its experiments made with native members?
     pub(crate) fn is_native(&self) -> bool {
         native_path(self.address).is_some()
     }
+}
+
+/// Connects to the bus at an address: as a native member where it is one of a bus of those, else by a socket.
+///
+/// # Errors
+/// No bus answers there, or it does not let this process in.
+pub fn connect(address: &str) -> Result<client::Bus, Error> {
+    // Of a native member: its messages that others have not read yet. Longer ones than a quarter go another way.
+    let outbox_bytes = 32 << 20;
+    client::Bus::open_with(address, ConnectionOptions { outbox_bytes, ..ConnectionOptions::default() })
 }
 
 /// What says that a bus must behave in a certain way.
@@ -69,6 +77,8 @@ pub struct Property {
     pub basis: Basis,
     /// It fills queues or tables, or looks at the process: only for a private bus.
     pub needs_private: bool,
+    /// Why it is not examined with native members, where it is not.
+    pub not_native: Option<&'static str>,
     pub(crate) run: Experiment,
 }
 
@@ -84,12 +94,10 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// An answer that breaks nothing.
     pub(crate) fn fine(answer: impl Into<String>, evidence: impl Into<String>) -> Seen {
         Seen { answer: answer.into(), is_violation: false, evidence: evidence.into() }
     }
 
-    /// An answer that breaks a promise.
     pub(crate) fn broken(answer: impl Into<String>, evidence: impl Into<String>) -> Seen {
         Seen { answer: answer.into(), is_violation: true, evidence: evidence.into() }
     }
@@ -159,27 +167,28 @@ type Experiment = fn(&Bus<'_>) -> Answer;
 impl Property {
     /// A property of a group, where brokers may differ.
     pub(crate) const fn new(group: &'static str, id: &'static str, run: Experiment) -> Property {
-        Property { id, group, question: "", basis: Basis::Nothing, needs_private: false, run }
+        let (question, basis, needs_private, not_native) = ("", Basis::Nothing, false, None);
+        Property { id, group, question, basis, needs_private, not_native, run }
     }
 
-    /// With this question.
     pub(crate) const fn asks(self, question: &'static str) -> Property {
         Property { question, ..self }
     }
 
-    /// A section of the specification decides.
     pub(crate) const fn specification(self, section: &'static str) -> Property {
         Property { basis: Basis::Specification(section), ..self }
     }
 
-    /// Programs rely on it.
     pub(crate) const fn practice(self, why: &'static str) -> Property {
         Property { basis: Basis::Practice(why), ..self }
     }
 
-    /// Only for a private bus.
     pub(crate) const fn private(self) -> Property {
         Property { needs_private: true, ..self }
+    }
+
+    pub(crate) const fn not_native(self, why: &'static str) -> Property {
+        Property { not_native: Some(why), ..self }
     }
 
     /// Makes the experiment. All its connections are closed when this returns.
@@ -190,8 +199,7 @@ impl Property {
                 "this experiment can harm a bus that others use; it is made with private brokers only",
             );
         }
-        let not_examined = native::NOT_EXAMINED.iter().find(|(id, _)| *id == self.id && bus.is_native());
-        if let Some((_, why)) = not_examined {
+        if let Some(why) = self.not_native.filter(|_| bus.is_native()) {
             return Outcome::Skipped(why);
         }
         (self.run)(bus).map_or_else(|error| Outcome::Failed(error.to_string()), Outcome::Seen)

@@ -36,7 +36,6 @@ fn body() -> Body {
     blob(Endian::NATIVE, 0, 64 << 10)
 }
 
-/// What came of a stalled subscriber.
 struct Stalled {
     /// Broadcasts that the sender could send.
     sent: usize,

@@ -14,12 +14,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Connects to the bus at an address: as a native member with an outbox of so many bytes where it is a bus of those and this one may be
 /// one, else by a socket.
 pub fn open(address: &str, outbox_bytes: Option<u64>) -> Result<Bus, Error> {
-    match outbox_bytes {
-        Some(outbox_bytes) => {
-            Bus::open_with(address, ConnectionOptions { outbox_bytes, ..ConnectionOptions::default() })
-        }
-        None => Bus::connect(address),
-    }
+    let Some(outbox_bytes) = outbox_bytes else { return Bus::connect(address) };
+    Bus::open_with(address, ConnectionOptions { outbox_bytes, ..ConnectionOptions::default() })
 }
 
 /// Whether an item of an inbox is there.
@@ -31,8 +27,7 @@ pub enum Settled {
     Lost,
 }
 
-/// A connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct End {
     /// The socket; nothing before it begins and after it has left.
     stream: Option<UnixStream>,
@@ -48,7 +43,6 @@ pub struct End {
     base: u32,
     /// The steps of the messages that were sent, by serial.
     sent: Vec<usize>,
-    /// Items of its inbox.
     pub inbox: Vec<Settled>,
     /// Items at the front of the inbox that are settled.
     pub prefix: usize,
@@ -61,22 +55,7 @@ pub struct End {
 
 impl End {
     pub fn new(inbox: usize) -> End {
-        End {
-            stream: None,
-            member: None,
-            unique: String::new(),
-            received: Vec::new(),
-            used: 0,
-            out: Vec::new(),
-            written: 0,
-            base: 0,
-            sent: Vec::new(),
-            inbox: vec![Settled::Open; inbox],
-            prefix: 0,
-            taken: 0,
-            is_leaving: false,
-            closing: None,
-        }
+        End { inbox: vec![Settled::Open; inbox], ..End::default() }
     }
 
     /// From now on it is this connection.
@@ -113,8 +92,7 @@ impl End {
     }
 
     pub fn next_serial(&self) -> u32 {
-        let sent = u32::try_from(self.sent.len()).expect("fewer messages than serials");
-        self.base + sent + 1
+        self.base + 1 + u32::try_from(self.sent.len()).expect("fewer messages than serials")
     }
 
     /// Puts the message of a step behind those that are to be written; a native member sends it. Its serial is the next one.
@@ -180,16 +158,11 @@ impl End {
             self.received.resize(start + CHUNK_BYTES, 0);
             let got = stream.read(&mut self.received[start..]);
             self.received.truncate(start + *got.as_ref().unwrap_or(&0));
-            match got {
-                Ok(0) => return Ok(false),
-                Ok(CHUNK_BYTES) => {}
-                Ok(_) => return Ok(true),
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return Ok(true),
-                    ErrorKind::Interrupted => {}
-                    ErrorKind::ConnectionReset => return Ok(false),
-                    _ => return Err(error.into()),
-                },
+            match got.map_err(|error| (error.kind(), error)) {
+                Ok(0) | Err((ErrorKind::ConnectionReset, _)) => return Ok(false),
+                Ok(CHUNK_BYTES) | Err((ErrorKind::Interrupted, _)) => {}
+                Ok(_) | Err((ErrorKind::WouldBlock, _)) => return Ok(true),
+                Err((_, error)) => return Err(error.into()),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The messages of a capture in memory, and which of them answers which.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use causeway_dbus_wire::driver::DRIVER;
@@ -15,26 +16,20 @@ pub const HAS_NAME: [u32; 2] = [1, 4];
 /// What can be used of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All of it.
     Whole,
     /// The header; the body is one of the same size.
     Filled,
-    /// The header.
     Cut,
 }
 
-/// One message.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Its number in the capture, from 1.
     pub number: u64,
     pub time_ns: u64,
-    /// Where its bytes are.
     pub at: Range<usize>,
     pub state: State,
 }
 
-/// All messages.
 #[derive(Debug, Default)]
 pub struct Tape {
     pub bytes: Vec<u8>,
@@ -48,31 +43,19 @@ impl Tape {
         self.packets += 1;
         let Ok(header) = Header::parse(packet.bytes) else { return };
         let body = &packet.bytes[header.header_bytes..];
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&packet.bytes[..header.header_bytes]);
-        let state = match body.get(..header.body_bytes) {
-            Some(body) if walk(&header, body, &mut |_, _| {}).is_err() => {
-                self.bytes.truncate(start);
-                return;
-            }
-            Some(body) => {
-                self.bytes.extend_from_slice(body);
-                State::Whole
-            }
+        let (state, body) = match body.get(..header.body_bytes) {
+            Some(body) if walk(&header, body, &mut |_, _| {}).is_err() => return,
+            Some(body) => (State::Whole, body.to_vec()),
             None => match body::of_size(header.signature, header.body_bytes, header.endian) {
-                Some(body) => {
-                    self.bytes.extend(body);
-                    State::Filled
-                }
-                None => State::Cut,
+                Some(body) => (State::Filled, body),
+                None => (State::Cut, Vec::new()),
             },
         };
-        self.messages.push(Recorded {
-            number: self.packets,
-            time_ns: packet.time_ns,
-            at: start..self.bytes.len(),
-            state,
-        });
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&packet.bytes[..header.header_bytes]);
+        self.bytes.extend(body);
+        let at = start..self.bytes.len();
+        self.messages.push(Recorded { number: self.packets, time_ns: packet.time_ns, at, state });
     }
 
     pub fn headers(&self) -> Vec<Header<'_>> {
@@ -97,10 +80,7 @@ impl Tape {
 
     /// The number that a body begins with.
     pub fn number(&self, index: usize, header: &Header<'_>) -> Option<u32> {
-        match Args::new(header, self.body(index, header)).next() {
-            Some(Ok(Arg::U32(number))) => Some(number),
-            _ => None,
-        }
+        Args::new(header, self.body(index, header)).first_u32()
     }
 }
 
@@ -114,7 +94,7 @@ pub struct Index<'a> {
     /// When which connection became the owner of a name.
     pub acquisitions: FxHashMap<&'a str, Vec<(usize, &'a str)>>,
     /// Owners of names from before the capture.
-    pub first_owners: FxHashMap<&'a str, &'a str>,
+    pub first_owners: BTreeMap<&'a str, &'a str>,
     /// Connections whose beginning the capture has.
     pub begun: FxHashSet<&'a str>,
 }
@@ -126,15 +106,15 @@ impl<'a> Index<'a> {
         for (at, header) in headers.iter().enumerate() {
             match header.kind {
                 Kind::MethodCall => {
-                    if let Some(sender) = header.sender {
-                        open.insert((sender, header.serial), at);
+                    let Some(sender) = header.sender else { continue };
+                    open.insert((sender, header.serial), at);
+                    if (header.destination, header.member) == (Some(DRIVER), Some("Hello")) {
+                        index.begun.insert(sender);
                     }
-                    index.calls_driver(header);
                 }
                 Kind::MethodReturn | Kind::Error => {
-                    let (caller, serial) =
-                        (header.destination.unwrap_or(""), header.reply_serial.unwrap_or(0));
-                    let call = open.get(&(caller, serial)).copied();
+                    let key = header.destination.zip(header.reply_serial);
+                    let call = key.and_then(|key| open.get(&key)).copied();
                     if let Some(call) = call {
                         index.answer.entry(call).or_insert(at);
                         index.call.insert(at, call);
@@ -150,21 +130,13 @@ impl<'a> Index<'a> {
         index
     }
 
-    fn calls_driver(&mut self, header: &Header<'a>) {
-        if let (Some(DRIVER), Some("Hello"), Some(sender)) =
-            (header.destination, header.member, header.sender)
-        {
-            self.begun.insert(sender);
-        }
-    }
-
     fn answered(&mut self, tape: &'a Tape, headers: &[Header<'a>], at: usize, call: Option<usize>) {
         let header = &headers[at];
         let (Some(sender), Some(caller)) = (header.sender, header.destination) else { return };
         let Some(call) = call else {
             // Hello is called before the caller has a name.
-            if sender == DRIVER && header.signature == "s" && tape.texts(at, header).first() == Some(&caller)
-            {
+            let is_name = || header.signature == "s" && tape.texts(at, header).first() == Some(&caller);
+            if sender == DRIVER && is_name() {
                 self.begun.insert(caller);
             }
             return;
@@ -176,18 +148,13 @@ impl<'a> Index<'a> {
             }
             return;
         }
-        let Some(name) = tape.texts(call, asked).first().copied().filter(|name| names::is_well_known(name))
-        else {
-            return;
-        };
+        let name = tape.texts(call, asked).first().copied();
+        let Some(name) = name.filter(|name| names::is_well_known(name)) else { return };
         match (asked.member, tape.number(at, header)) {
-            (Some("RequestName"), Some(4)) => self.had_owner(name, caller),
+            (Some("RequestName"), Some(4)) | (Some("ReleaseName"), Some(1)) => self.had_owner(name, caller),
             (Some("RequestName"), Some(1)) => self.acquired(name, at, caller),
-            (Some("ReleaseName"), Some(1)) => self.had_owner(name, caller),
             (Some("GetNameOwner"), _) => {
-                if let Some(owner) = tape.texts(at, header).first().filter(|owner| names::is_unique(owner)) {
-                    self.had_owner(name, owner);
-                }
+                tape.texts(at, header).first().iter().for_each(|owner| self.had_owner(name, owner));
             }
             _ => {}
         }

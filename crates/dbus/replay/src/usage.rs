@@ -1,15 +1,14 @@
-//! What a process used of the machine, from `/proc`.
-
-use std::fs;
+//! What a process used of the machine.
 
 use serde::Serialize;
+use weighbridge_probe::counters::ProcessCounters;
 
-/// CPU time and switches of all threads of a process since it began. Of threads that have ended nothing is known.
+/// CPU time of a process since it began, and switches of the threads that it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Time on a CPU, user mode and kernel together, in ns (`schedstat`).
+    /// Time on a CPU, user mode and kernel together, in ns.
     pub cpu_ns: u64,
-    /// Context switches, voluntary and not (`status`).
+    /// Context switches, voluntary and not.
     pub switches: u64,
     /// Of these, those that are not voluntary: another process took the CPU.
     pub preemptions: u64,
@@ -19,23 +18,13 @@ impl Usage {
     /// Reads the counters of a process; nothing where there is no such process or the kernel does not tell.
     #[must_use]
     pub fn of(pid: u32) -> Option<Usage> {
-        let mut all = Usage::default();
-        for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-            let task = task.ok()?.path();
-            let schedstat = fs::read_to_string(task.join("schedstat")).ok()?;
-            all.cpu_ns += schedstat.split_whitespace().next()?.parse::<u64>().ok()?;
-            let status = fs::read_to_string(task.join("status")).ok()?;
-            for line in status.lines() {
-                if let Some((key, number)) = line.split_once(':')
-                    && key.ends_with("voluntary_ctxt_switches")
-                {
-                    let switches = number.trim().parse::<u64>().ok()?;
-                    all.switches += switches;
-                    all.preemptions += if key.starts_with("non") { switches } else { 0 };
-                }
-            }
-        }
-        Some(all)
+        let counted = ProcessCounters::open(pid).and_then(|mut process| process.read()).ok()?;
+        let preemptions = counted.involuntary_switches;
+        Some(Usage {
+            cpu_ns: counted.cpu_ns,
+            switches: counted.voluntary_switches + preemptions,
+            preemptions,
+        })
     }
 
     /// What was used since an earlier reading.

@@ -1,5 +1,6 @@
 //! In what two ELF files differ: the sizes of their symbols and of their sections. For kernels (`vmlinux`), modules and programs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -118,41 +119,43 @@ impl Bloat {
     /// The same with no more than `most` symbols, those that changed most.
     pub fn text_of(&self, most: usize) -> String {
         let count = |is: fn(&Change) -> bool| self.symbols.iter().filter(|change| is(change)).count();
-        let sum = |sign: i64| -> i64 {
-            self.symbols.iter().map(|change| change.delta).filter(|delta| delta.signum() == sign).sum()
-        };
-        let (up, down) = (sum(1), sum(-1));
-        let mut text = format!(
-            "add/remove: {}/{} grow/shrink: {}/{} up/down: {up}/{down} ({})\n",
-            count(|change| change.old.is_none()),
-            count(|change| change.new.is_none()),
-            count(|change| change.old.is_some() && change.new.is_some() && change.delta > 0),
-            count(|change| change.old.is_some() && change.new.is_some() && change.delta < 0),
-            up + down
-        );
-        let mut shown: Vec<&Change> = self.symbols.iter().collect();
-        shown.sort_by_key(|change| std::cmp::Reverse(change.delta.unsigned_abs()));
-        shown.truncate(most);
-        shown.sort_by(|a, b| order(a, b));
-        text += &table("Symbol", shown);
-        if most < self.symbols.len() {
-            text += &format!("… and {} further symbols that changed less\n", self.symbols.len() - most);
-        }
+        let (added, removed) = (count(|change| change.old.is_none()), count(|change| change.new.is_none()));
+        let (more, less) = (count(|change| change.delta > 0), count(|change| change.delta < 0));
+        let deltas = self.symbols.iter().map(|change| change.delta);
+        let up: i64 = deltas.clone().filter(|delta| *delta > 0).sum();
+        let down: i64 = deltas.filter(|delta| *delta < 0).sum();
         let percent = match self.old_bytes {
             0 => 0.0,
             old => (self.new_bytes as f64 - old as f64) * 100.0 / old as f64,
         };
-        text +=
-            &format!("Total: Before={}, After={}, chg {percent:+.2}%\n\n", self.old_bytes, self.new_bytes);
-        text + &table("Section", &self.sections)
+        format!(
+            "add/remove: {added}/{removed} grow/shrink: {}/{} up/down: {up}/{down} ({})\n{}\
+             Total: Before={}, After={}, chg {percent:+.2}%\n\n{}",
+            more - added,
+            less - removed,
+            up + down,
+            table("Symbol", &self.symbols, most),
+            self.old_bytes,
+            self.new_bytes,
+            table("Section", &self.sections, usize::MAX)
+        )
     }
 }
 
-pub(crate) fn table<'a>(head: &str, changes: impl IntoIterator<Item = &'a Change>) -> String {
+/// A row for each of the `most` that changed most, and how many there are beyond them.
+pub(crate) fn table(head: &str, changes: &[Change], most: usize) -> String {
+    let mut shown: Vec<&Change> = changes.iter().collect();
+    shown.sort_by_key(|change| Reverse(change.delta.unsigned_abs()));
+    shown.truncate(most);
+    shown.sort_by(|a, b| order(a, b));
     let mut text = format!("{head:<40} {:>9} {:>9} {:>9}\n", "old", "new", "delta");
-    for Change { name, old, new, delta } in changes {
+    for Change { name, old, new, delta } in shown {
         let [old, new] = [old, new].map(|bytes| bytes.map_or("-".into(), |bytes| bytes.to_string()));
         text += &format!("{name:<40} {old:>9} {new:>9} {delta:>+9}\n");
+    }
+    if most < changes.len() {
+        let (further, what) = (changes.len() - most, head.to_lowercase());
+        text += &format!("… and {further} further {what}s that changed less\n");
     }
     text
 }

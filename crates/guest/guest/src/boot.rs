@@ -1,14 +1,13 @@
 //! One boot of a guest: from the start of the emulator to its answer. Nothing is left afterwards, however it ends.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{PipeReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use causeway_os::process::{Child, Spawn, Stderr, poll};
 use rustix::fs::MemfdFlags;
-use rustix::pipe::PipeFlags;
 
 use crate::console::Console;
 use crate::error::Error;
@@ -56,25 +55,17 @@ pub fn boot(
     limits: Limits,
     stop: BorrowedFd<'_>,
 ) -> Result<Ended, Error> {
-    let cannot = |what: &str, error: std::io::Error| Error::new(format!("cannot {what}: {error}"));
+    let cannot = |what| move |error: std::io::Error| Error::new(format!("cannot {what}: {error}"));
     let began = Instant::now();
-    let image = memory_file(image).map_err(|error| cannot("keep the initramfs in memory", error))?;
-    let counts = memory_file(&[]).map_err(|error| cannot("make a file in memory", error))?;
-    let to_counts = counts.try_clone().map_err(|error| cannot("duplicate a descriptor", error))?;
-    let pipe =
-        || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot("make a pipe", error.into()));
+    let image = memory_file(image).map_err(cannot("keep the initramfs in memory"))?;
+    let counts = memory_file(&[]).map_err(cannot("make a file in memory"))?;
+    let to_counts = counts.try_clone().map_err(cannot("duplicate a descriptor"))?;
+    let pipe = || std::io::pipe().map_err(cannot("make a pipe"));
     let ((console, to_console), (answer, to_answer), (said, to_said)) = (pipe()?, pipe()?, pipe()?);
     // The emulator's descriptors are 3, 4, 5, 6 in this order: `qemu::CONSOLE_FD` and those after it.
-    let spawn = machine
-        .arguments()
-        .into_iter()
-        .fold(Spawn::new(qemu), Spawn::arg)
-        .fd(to_console)
-        .fd(to_answer)
-        .fd(image)
-        .fd(to_counts)
-        .stderr(Stderr::Fd(to_said))
-        .dies_with_parent();
+    let fds = [to_console.into(), to_answer.into(), image, to_counts];
+    let spawn = fds.into_iter().fold(Spawn::new(qemu).args(machine.arguments()), Spawn::fd);
+    let spawn = spawn.stderr(Stderr::Fd(to_said.into())).dies_with_parent();
     // Dropped, it is killed and waited for.
     let child = Child::spawn(spawn)
         .map_err(|error| Error::new(format!("`{}` cannot be started: {error}", qemu.display())))?;
@@ -84,7 +75,7 @@ pub fn boot(
         said: Console::default(),
         is_kvm: machine.accel == Accel::Kvm,
         up: None,
-        pipes: [console, answer, said].map(File::from),
+        pipes: [console, answer, said],
         counts: File::from(counts),
     };
     let ended = guest.follow(&child, began, limits, stop);
@@ -104,7 +95,6 @@ fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// A guest as it is seen from outside.
 struct Guest {
     console: Console,
     reader: Reader,
@@ -114,8 +104,7 @@ struct Guest {
     is_kvm: bool,
     up: Option<Duration>,
     /// From the console, the answering port, the emulator.
-    pipes: [File; 3],
-    /// What a plugin writes to.
+    pipes: [PipeReader; 3],
     counts: File,
 }
 
@@ -182,11 +171,8 @@ impl Guest {
     fn counts(&mut self) -> Result<Vec<u8>, String> {
         let mut counts = Vec::new();
         // An emulator that does not open the file anew shares the position in it.
-        self.counts
-            .seek(SeekFrom::Start(0))
-            .and_then(|_| self.counts.read_to_end(&mut counts))
-            .map_err(|error| format!("counted into a file that cannot be read: {error}"))?;
-        Ok(counts)
+        let read = self.counts.seek(SeekFrom::Start(0)).and_then(|_| self.counts.read_to_end(&mut counts));
+        read.map(|_| counts).map_err(|error| format!("counted into a file that cannot be read: {error}"))
     }
 
     /// The console's own word, where it has one, behind another reason.
@@ -195,20 +181,17 @@ impl Guest {
     }
 
     fn too_late(&self, limit: Duration) -> String {
-        let seconds = limit.as_secs();
-        if let Some(cause) = self.console.cause() {
-            return format!("gave no answer within {seconds} s: {cause}");
-        }
-        if self.up.is_some() {
-            return format!(
-                "gave no answer within {seconds} s; give it more with --deadline, or measure less"
-            );
-        }
-        match self.console.last(1).first() {
-            Some(_) => format!("did not start our program within {seconds} s"),
-            None if self.is_kvm => format!("wrote nothing to its console within {seconds} s"),
+        let within = format!("within {} s", limit.as_secs());
+        let is_silent = self.console.last(1).is_empty();
+        match self.console.cause() {
+            Some(cause) => format!("gave no answer {within}: {cause}"),
+            None if self.up.is_some() => {
+                format!("gave no answer {within}; give it more with --deadline, or measure less")
+            }
+            None if !is_silent => format!("did not start our program {within}"),
+            None if self.is_kvm => format!("wrote nothing to its console {within}"),
             None => format!(
-                "wrote nothing to its console within {seconds} s: the kernel hangs, needs more time (--deadline), or has no driver for the serial port \
+                "wrote nothing to its console {within}: the kernel hangs, needs more time (--deadline), or has no driver for the serial port \
                  (CONFIG_SERIAL_8250_CONSOLE)"
             ),
         }
@@ -216,15 +199,12 @@ impl Guest {
 
     /// The emulator has ended without an answer.
     fn gone(&self) -> String {
-        if let Some(cause) = self.console.cause() {
-            return format!("ended: {cause}");
+        match (self.console.cause(), self.said.last(1).first()) {
+            (Some(cause), _) => format!("ended: {cause}"),
+            (None, Some(said)) => format!("ended; the emulator says: {said}"),
+            (None, None) if self.up.is_some() => "restarted or powered off before it had an answer".into(),
+            (None, None) => "restarted or powered off before it started our program".into(),
         }
-        if let Some(said) = self.said.last(1).first() {
-            return format!("ended; the emulator says: {said}");
-        }
-        let when =
-            if self.up.is_some() { "before it had an answer" } else { "before it started our program" };
-        format!("restarted or powered off {when}")
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-/// Lines that are kept.
 const KEPT: usize = 400;
 /// A line that is longer is cut, so that a guest that writes no newline fills no memory.
 const LONGEST: usize = 1000;
@@ -10,7 +9,6 @@ const LONGEST: usize = 1000;
 /// What a kernel writes when it panics.
 const PANIC: &str = "Kernel panic - not syncing:";
 
-/// The last lines of a console.
 #[derive(Debug, Default)]
 pub struct Console {
     lines: VecDeque<String>,
@@ -18,7 +16,6 @@ pub struct Console {
 }
 
 impl Console {
-    /// Takes what the console wrote.
     pub fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match byte {
@@ -60,20 +57,17 @@ impl Console {
     /// What the lines say about the end of the guest, as the end of a sentence; nothing where they say nothing of it.
     pub fn cause(&self) -> Option<String> {
         let lines = self.last(KEPT);
-        let after = |line: &String, mark: &str| line.split_once(mark).map(|(_, rest)| rest.trim().to_owned());
-        let found = |mark: &str| lines.iter().find_map(|line| after(line, mark));
-        if let Some(why) = found(PANIC) {
-            // A kernel that has nothing left to kill says so before it panics.
-            return Some(match found("Out of memory") {
-                Some(_) => format!("it ran out of memory and panicked: {why}"),
-                None => format!("the kernel panicked: {why}"),
-            });
-        }
-        if let Some(why) = found("Out of memory:") {
-            return Some(format!("it ran out of memory: {why}"));
-        }
-        found("Initramfs unpacking failed:")
-            .map(|why| format!("the kernel could not unpack the initramfs: {why}"))
+        let found = |mark: &str| lines.iter().find_map(|line| Some(line.split_once(mark)?.1.trim()));
+        // A kernel that has nothing left to kill says so before it panics.
+        let (what, why) = match (found(PANIC), found("Out of memory")) {
+            (Some(why), Some(_)) => ("it ran out of memory and panicked", why),
+            (Some(why), None) => ("the kernel panicked", why),
+            (None, _) => match (found("Out of memory:"), found("Initramfs unpacking failed:")) {
+                (Some(why), _) => ("it ran out of memory", why),
+                (None, why) => ("the kernel could not unpack the initramfs", why?),
+            },
+        };
+        Some(format!("{what}: {why}"))
     }
 }
 

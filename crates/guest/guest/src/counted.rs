@@ -3,6 +3,8 @@
 //! With `-icount shift=0` the guest's clock advances by 1 ns for each instruction, of all its CPUs together. The numbers therefore
 //! stay, and their units change. Rates, which are per second there, become amounts per instruction.
 
+use std::collections::BTreeMap;
+
 use weighbridge_record::{CLOCK_OF_INSTRUCTIONS, Line, PerOp};
 
 /// What a unit of nanoseconds or seconds means when the clock counts instructions, and by what the figure is divided.
@@ -27,12 +29,15 @@ fn series(name: &str) -> String {
     renamed.unwrap_or_else(|| name.into())
 }
 
+fn rename<V>(all: &mut BTreeMap<String, V>) {
+    *all = std::mem::take(all).into_iter().map(|(name, values)| (series(&name), values)).collect();
+}
+
 /// The lines of a guest's record in instructions. What single operations took is left out: reports call it a time.
-pub fn in_instructions(lines: Vec<Line>) -> Vec<Line> {
-    let mut divisors = std::collections::BTreeMap::new();
-    let mut converted = Vec::with_capacity(lines.len());
-    for mut line in lines {
-        match &mut line {
+pub fn in_instructions(mut lines: Vec<Line>) -> Vec<Line> {
+    let mut divisors = BTreeMap::new();
+    for line in &mut lines {
+        match line {
             Line::Header(header) => {
                 let clock = &mut header.machine.clock;
                 clock.source = CLOCK_OF_INSTRUCTIONS.into();
@@ -49,10 +54,7 @@ pub fn in_instructions(lines: Vec<Line>) -> Vec<Line> {
                 run.samples.iter_mut().for_each(|sample| *sample /= divisor);
                 per_op(&mut run.per_op);
                 run.roles.iter_mut().for_each(|role| per_op(&mut role.per_op));
-                run.series = std::mem::take(&mut run.series)
-                    .into_iter()
-                    .map(|(name, values)| (series(&name), values))
-                    .collect();
+                rename(&mut run.series);
                 run.latencies = None;
             }
             Line::Summary(summary) => {
@@ -63,14 +65,8 @@ pub fn in_instructions(lines: Vec<Line>) -> Vec<Line> {
                 pairs.into_iter().flatten().flatten().for_each(|value| *value /= divisor);
                 summary.best = summary.best.map(|best| best / divisor);
                 per_op(&mut summary.per_op);
-                summary.series = std::mem::take(&mut summary.series)
-                    .into_iter()
-                    .map(|(name, value)| (series(&name), value))
-                    .collect();
-                summary.series_ci95 = std::mem::take(&mut summary.series_ci95)
-                    .into_iter()
-                    .map(|(name, value)| (series(&name), value))
-                    .collect();
+                rename(&mut summary.series);
+                rename(&mut summary.series_ci95);
                 for regime in &mut summary.regimes {
                     regime.levels = regime.levels.map(|levels| levels.map(|level| level / divisor));
                 }
@@ -78,9 +74,8 @@ pub fn in_instructions(lines: Vec<Line>) -> Vec<Line> {
             }
             _ => {}
         }
-        converted.push(line);
     }
-    converted
+    lines
 }
 
 /// The time that the roles ran is the number of instructions that they ran.
@@ -97,12 +92,15 @@ mod tests {
 
     #[test]
     fn no_unit_of_time_is_left() {
-        let of = |name: &str| unit(name);
-        assert_eq!(of("ns/roundtrip"), ("instructions/roundtrip".into(), 1.0));
-        assert_eq!(of("ns"), ("instructions".into(), 1.0));
-        assert_eq!(of("bytes/s"), ("bytes/instruction".into(), 1e9));
-        assert_eq!(of("messages/s"), ("messages/million instructions".into(), 1e3));
-        assert_eq!(of("%"), ("%".into(), 1.0));
+        for (of, counted, divisor) in [
+            ("ns/roundtrip", "instructions/roundtrip", 1.0),
+            ("ns", "instructions", 1.0),
+            ("bytes/s", "bytes/instruction", 1e9),
+            ("messages/s", "messages/million instructions", 1e3),
+            ("%", "%", 1.0),
+        ] {
+            assert_eq!(unit(of), (counted.into(), divisor));
+        }
         assert_eq!(series("alloc_ns"), "alloc_instructions");
         assert_eq!(series("bytes_per_s"), "bytes_per_billion_instructions");
         assert_eq!(series("events_per_call"), "events_per_call");

@@ -1,5 +1,6 @@
 //! A kernel from a Debian package that lies here already: it is unpacked without root, and nothing is downloaded.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -49,11 +50,10 @@ const PARTIAL: &str = ".partial";
 /// Removes what processes have left that were killed while they unpacked a package.
 fn sweep(cache: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let process =
-            name.strip_suffix(PARTIAL).and_then(|name| name.rsplit_once('.')).map(|(_, id)| id.to_owned());
-        let Some(id) = process.and_then(|id| id.parse::<u32>().ok()) else { continue };
-        if !Path::new(&format!("/proc/{id}")).exists() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_suffix(PARTIAL)?.rsplit_once('.')?.1.parse().ok());
+        let is_left = |id: u32| !Path::new(&format!("/proc/{id}")).exists();
+        if id.is_some_and(is_left) {
             // Best effort: a folder of another user stays, and nothing takes it for a package.
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -63,12 +63,8 @@ fn sweep(cache: &Path) {
 /// The package's file; of several versions the one that was downloaded last.
 fn file(package: &str) -> Result<PathBuf, Error> {
     if package.ends_with(".deb") {
-        let path = PathBuf::from(package);
-        return if path.is_file() {
-            Ok(path)
-        } else {
-            Err(Error::new(format!("there is no file `{package}`")))
-        };
+        let path = Some(PathBuf::from(package)).filter(|path| path.is_file());
+        return path.ok_or_else(|| Error::new(format!("there is no file `{package}`")));
     }
     let here = packages(Path::new("."));
     let found: Vec<(String, PathBuf)> = here.into_iter().chain(packages(Path::new(ARCHIVES))).collect();
@@ -88,11 +84,9 @@ fn packages(folder: &Path) -> Vec<(String, PathBuf)> {
 }
 
 fn missing(package: &str, found: &[(String, PathBuf)]) -> Error {
-    let mut kernels: Vec<&str> =
-        found.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("linux-image-")).collect();
-    kernels.sort_unstable();
-    kernels.dedup();
-    let here = match &kernels[..] {
+    let names = found.iter().map(|(name, _)| name.as_str());
+    let kernels: BTreeSet<&str> = names.filter(|name| name.starts_with("linux-image-")).collect();
+    let here = match &Vec::from_iter(kernels)[..] {
         [] => "a package such as linux-image-amd64 only names the one with the kernel: see `apt-cache depends linux-image-amd64`".into(),
         kernels => format!("there is deb:{}", kernels.join(" and deb:")),
     };

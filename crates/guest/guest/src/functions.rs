@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{Case, FunctionCount, Functions, Line, Run, StackCount, Summary};
+use weighbridge_record::{FunctionCount, Functions, Line, Run, StackCount, Summary};
 
 use crate::error::Error;
 use crate::symbols::{Place, Symbols};
@@ -12,7 +12,6 @@ use crate::symbols::{Place, Symbols};
 struct Counts {
     /// Of each node its parent, and the address of the call in it.
     nodes: BTreeMap<u32, (u32, u64)>,
-    /// Of each window what it executed.
     windows: Vec<Vec<Executed>>,
 }
 
@@ -89,12 +88,10 @@ fn name(place: &Place) -> String {
 /// The record has not one case that was measured in batches, a run of it failed, or the counts are damaged; the sentence says what to do.
 pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<Functions, Error> {
     let (summary, samples) = measured(lines)?;
-    let damaged = || {
-        Error::new(
-            "the emulator's plugin wrote nothing that can be read; is it of the same version as this program?",
-        )
-    };
-    let counts = std::str::from_utf8(counts).ok().and_then(Counts::read).ok_or_else(damaged)?;
+    let damaged =
+        "the emulator's plugin wrote nothing that can be read; is it of the same version as this program?";
+    let counts = std::str::from_utf8(counts).ok().and_then(Counts::read);
+    let counts = counts.ok_or_else(|| Error::new(damaged))?;
     if counts.windows.is_empty() {
         return Err(Error::new(format!(
             "`{}` marks no windows: instructions by function are counted of cases that are measured in batches, which are those of roundtrip, \
@@ -114,16 +111,15 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
     let operations: u64 = quiet.iter().map(|index| samples[*index]).sum();
     let each = |count: u64| count as f64 / operations as f64;
     let sums = Sums::of(&counts, &quiet, symbols);
-    let mut functions: Vec<FunctionCount> = sums
-        .functions
-        .into_iter()
-        .map(|(function, (instructions, calls))| FunctionCount {
-            function,
-            instructions: each(instructions),
-            calls: calls.map(each),
-        })
-        .collect();
+    let counted: u64 = sums.stacks.values().sum();
+    let functions = sums.functions.into_iter().map(|(function, (instructions, calls))| FunctionCount {
+        function,
+        instructions: each(instructions),
+        calls: calls.map(each),
+    });
+    let mut functions: Vec<FunctionCount> = functions.collect();
     functions.sort_by(|a, b| b.instructions.total_cmp(&a.instructions));
+    let stack = |(stack, instructions)| StackCount { stack, instructions: each(instructions) };
     Ok(Functions {
         case: summary.case.clone(),
         kernel: None,
@@ -132,13 +128,9 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
         left_out: (samples.len() - quiet.len()) as u64,
         operations,
         measured: summary.median,
-        counted: each(sums.stacks.values().sum()),
+        counted: each(counted),
         functions,
-        stacks: sums
-            .stacks
-            .into_iter()
-            .map(|(stack, instructions)| StackCount { stack, instructions: each(instructions) })
-            .collect(),
+        stacks: sums.stacks.into_iter().map(stack).collect(),
     })
 }
 
@@ -194,35 +186,29 @@ fn quiet(each: &[f64]) -> Vec<usize> {
 
 /// The summary of the only case, and the operations of each sample of its runs.
 fn measured(lines: &[Line]) -> Result<(&Summary, Vec<u64>), Error> {
-    let skipped = lines.iter().find_map(|line| match line {
-        Line::Skipped(skipped) => Some(skipped),
-        _ => None,
-    });
-    if let Some(skipped) = skipped {
-        return Err(Error::new(format!("`{}` gave no figure in the guest: {}", skipped.case, skipped.why)));
+    let (mut summaries, mut operations, mut is_rate) = (Vec::new(), Vec::new(), false);
+    for line in lines {
+        match line {
+            Line::Skipped(skipped) => {
+                let why = format!("`{}` gave no figure in the guest: {}", skipped.case, skipped.why);
+                return Err(Error::new(why));
+            }
+            Line::Summary(summary) => summaries.push(summary),
+            Line::Case(case) => is_rate |= case.higher_is_better,
+            Line::Run(Run { samples, ops_per_sample, .. }) => {
+                operations.extend(samples.iter().map(|_| (*ops_per_sample).max(1)));
+            }
+            _ => {}
+        }
     }
-    let summaries: Vec<&Summary> = lines
-        .iter()
-        .filter_map(|line| match line {
-            Line::Summary(summary) => Some(summary),
-            _ => None,
-        })
-        .collect();
     let [summary] = summaries[..] else {
         return Err(Error::new("instructions by function are counted of one case in one boot"));
     };
-    let is_rate = |line: &Line| matches!(line, Line::Case(Case { higher_is_better: true, .. }));
-    if lines.iter().any(is_rate) {
+    if is_rate {
         return Err(Error::new(format!(
             "`{}` is measured as a rate, and instructions by function are those of an operation: take a case of roundtrip, pingpong, solo or fan-out",
             summary.case
         )));
-    }
-    let mut operations = Vec::new();
-    for line in lines {
-        if let Line::Run(Run { samples, ops_per_sample, .. }) = line {
-            operations.extend(samples.iter().map(|_| (*ops_per_sample).max(1)));
-        }
     }
     Ok((summary, operations))
 }
@@ -238,7 +224,6 @@ mod tests {
         Symbols::split(text.as_bytes()).unwrap().1
     }
 
-    /// A record of two operations.
     fn lines(higher_is_better: bool) -> Vec<Line> {
         let id = "roundtrip/pipe/1/same-cpu";
         let per_op = json!({"voluntary_switches": 0.0, "involuntary_switches": 0.0, "minor_faults": 0.0, "cpu_ns": 0.0});
@@ -261,7 +246,6 @@ mod tests {
         ]
     }
 
-    /// Two windows of one operation each.
     const COUNTS: &str = "weighbridge-counts 1\nnode 1 0 ffffffff81000010\nnode 2 1 ffffffff81000120\n\
                           window\nblock 0 1000 10 1\nblock 0 ffffffff81000000 8 1\nblock 1 ffffffff81000100 5 1\n\
                           block 1 ffffffff81000110 5 2\nblock 2 ffffffff81000200 3 2\n\

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::{console, debian};
 
 /// A kernel that qemu can boot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// As it was named.
     pub name: String,
@@ -95,46 +95,37 @@ impl Kernel {
 
     fn of_image(name: &str, image: &Path) -> Result<Kernel, Error> {
         let cannot = |why: String| Error::new(format!("`{}` cannot be booted: {why}", image.display()));
-        let mut file = File::open(image).map_err(|error| cannot(error.to_string()))?;
-        let version = version(&mut file).map_err(cannot)?;
-        let image = fs::canonicalize(image).map_err(|error| cannot(error.to_string()))?;
-        let mut kernel =
-            Kernel { name: name.into(), image, version, modules: None, config: None, vmlinux: None };
+        let failed = |error: std::io::Error| cannot(error.to_string());
+        let version = version(&mut File::open(image).map_err(failed)?).map_err(cannot)?;
+        let image = fs::canonicalize(image).map_err(failed)?;
+        let mut kernel = Kernel { name: name.into(), image, version, ..Kernel::default() };
         let release = kernel.release().to_owned();
         let above: Vec<&Path> = kernel.image.ancestors().skip(1).take(5).collect();
-        let modules = above.iter().map(|folder| folder.join("lib/modules").join(&release));
-        let config = above.iter().flat_map(|folder| {
-            [
-                folder.join(format!("config-{release}")),
-                folder.join(format!("boot/config-{release}")),
-                folder.join(".config"),
-            ]
-        });
-        let modules = modules.into_iter().find(|folder| folder.is_dir());
-        let config = config.into_iter().find(|file| file.is_file());
+        let files = |names: &[String], is_it: fn(&Path) -> bool| {
+            let all = above.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
+            all.into_iter().find(|path| is_it(path))
+        };
+        let modules = files(&[format!("lib/modules/{release}")], Path::is_dir);
+        let config = [format!("config-{release}"), format!("boot/config-{release}"), ".config".into()];
         // A build tree has it at its top, packages of symbols below usr/lib/debug, some distributions beside the image.
-        let vmlinux = above.iter().flat_map(|folder| {
-            [
-                folder.join("vmlinux"),
-                folder.join(format!("vmlinux-{release}")),
-                folder.join(format!("usr/lib/debug/boot/vmlinux-{release}")),
-                folder.join(format!("usr/lib/debug/lib/modules/{release}/vmlinux")),
-            ]
-        });
-        kernel.vmlinux = vmlinux.into_iter().find(|file| file.is_file());
-        (kernel.modules, kernel.config) = (modules, config);
+        let vmlinux = [
+            "vmlinux".into(),
+            format!("vmlinux-{release}"),
+            format!("usr/lib/debug/boot/vmlinux-{release}"),
+            format!("usr/lib/debug/lib/modules/{release}/vmlinux"),
+        ];
+        let [config, vmlinux] = [files(&config, Path::is_file), files(&vmlinux, Path::is_file)];
+        (kernel.modules, kernel.config, kernel.vmlinux) = (modules, config, vmlinux);
         Ok(kernel)
     }
 }
 
-/// The images of a folder as packages name them, the newest name last.
+/// The images of a folder as packages name them, the greatest name first.
 fn vmlinuz(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_image =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"));
-    let mut images: Vec<PathBuf> = entries.filter(is_image).collect();
-    images.sort();
-    images.reverse();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_image = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("vmlinuz-");
+    let mut images: Vec<PathBuf> = entries.filter(is_image).map(|entry| entry.path()).collect();
+    images.sort_by(|a, b| b.cmp(a));
     images
 }
 
@@ -145,7 +136,8 @@ fn vmlinuz(folder: &Path) -> Vec<PathBuf> {
 /// Why it is none, as the end of a sentence.
 pub fn version(image: &mut (impl Read + Seek)) -> Result<String, String> {
     let mut head = [0; 0x250];
-    let read = read_up_to(image, &mut head).map_err(|error| error.to_string())?;
+    let failed = |error: std::io::Error| error.to_string();
+    let read = read_up_to(image, &mut head).map_err(failed)?;
     let head = &head[..read];
     if head.starts_with(b"\x7fELF") {
         return Err("it is an ELF file, such as vmlinux; take the bzImage of the same build".into());
@@ -161,8 +153,8 @@ pub fn version(image: &mut (impl Read + Seek)) -> Result<String, String> {
         return Ok(String::new());
     }
     let mut text = [0; 256];
-    image.seek(SeekFrom::Start(u64::from(pointer) + 0x200)).map_err(|error| error.to_string())?;
-    let read = read_up_to(image, &mut text).map_err(|error| error.to_string())?;
+    image.seek(SeekFrom::Start(u64::from(pointer) + 0x200)).map_err(failed)?;
+    let read = read_up_to(image, &mut text).map_err(failed)?;
     let text = text[..read].split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(console::printable(&String::from_utf8_lossy(text)))
 }

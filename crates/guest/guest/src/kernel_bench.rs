@@ -50,10 +50,9 @@ pub fn plan(batches: u32) -> Vec<String> {
     ];
     basics.iter().for_each(|test| add(test, ""));
     for context in CONTEXTS {
-        add("kmem-cache-reuse", &format!("size=256 context={context}"));
-        add("kmem-cache-pattern", &format!("size=256 context={context}"));
-        add("pool-reuse", &format!("size=256 context={context}"));
-        add("pool-pattern", &format!("size=256 context={context}"));
+        for test in ["kmem-cache-reuse", "kmem-cache-pattern", "pool-reuse", "pool-pattern"] {
+            add(test, &format!("size=256 context={context}"));
+        }
     }
     for size in SIZES {
         add("kmalloc-pattern", &format!("size={size} count=10000"));
@@ -124,11 +123,9 @@ mod tests {
         let plan = plan(4);
         for size in SIZES {
             for test in ["kmalloc-pattern", "kmalloc-reuse"] {
-                let of_size = format!(" size={size}");
-                let found = |line: &&String| {
-                    line.starts_with(test)
-                        && (line.ends_with(&of_size) || line.contains(&(of_size.clone() + " ")))
-                };
+                let setting = format!("size={size}");
+                let found =
+                    |line: &&String| line.starts_with(test) && line.split(' ').any(|word| word == setting);
                 assert_eq!(plan.iter().filter(found).count(), 1, "{test} {size}");
             }
         }

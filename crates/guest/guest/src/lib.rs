@@ -21,11 +21,11 @@
 
 #![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
 
-pub mod archive;
+mod archive;
 pub mod bloat;
 pub mod boot;
 pub mod config;
-pub mod console;
+mod console;
 pub mod counted;
 mod debian;
 mod error;

@@ -54,11 +54,8 @@ impl ModuleSizes {
 
     /// A sentence, and a table of at most `most` modules, those that changed most.
     pub fn text_of(&self, most: usize) -> String {
-        let only = |is_old: bool| {
-            let is_only = |change: &&Change| if is_old { change.new.is_none() } else { change.old.is_none() };
-            self.changed.iter().filter(is_only).count()
-        };
-        let (removed, added) = (only(true), only(false));
+        let count = |is: fn(&Change) -> bool| self.changed.iter().filter(|change| is(change)).count();
+        let (removed, added) = (count(|change| change.new.is_none()), count(|change| change.old.is_none()));
         let mut text = format!(
             "{} of the same size, {} of another, {removed} only in A, {added} only in B",
             self.same,
@@ -71,14 +68,7 @@ impl ModuleSizes {
         if self.changed.is_empty() {
             return text;
         }
-        let mut shown: Vec<&Change> = self.changed.iter().collect();
-        shown.sort_by_key(|change| std::cmp::Reverse(change.delta.unsigned_abs()));
-        shown.truncate(most);
-        shown.sort_by_key(|change| std::cmp::Reverse(change.delta));
-        text += &table("Module", shown);
-        if most < self.changed.len() {
-            let _ = writeln!(text, "… and {} further modules that changed less", self.changed.len() - most);
-        }
+        text += &table("Module", &self.changed, most);
         let total: i64 = self.changed.iter().map(|change| change.delta).sum();
         let _ = writeln!(text, "Total: {total:+}");
         text

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -153,22 +154,19 @@ fn scanned(folder: &Path) -> Known {
     known
 }
 
-/// What a module needs: the names behind `depends=` in its section `.modinfo`; none where it cannot be read.
+/// What a module needs; nothing where it cannot be read.
 fn depends(module: &Path) -> Vec<String> {
-    let of = |bytes: Vec<u8>| {
-        info(&bytes)?.iter().find_map(|entry| entry.strip_prefix("depends=").map(str::to_owned))
-    };
-    let list = fs::read(module).ok().and_then(of).unwrap_or_default();
+    let list = info(module, "depends=").unwrap_or_default();
     list.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('-', "_")).collect()
 }
 
-/// The `name=value` entries of a module's section `.modinfo`.
-fn info(bytes: &[u8]) -> Option<Vec<String>> {
+/// The value behind `name=` in a module's section `.modinfo`.
+fn info(module: &Path, name: &str) -> Option<String> {
     use object::{Object, ObjectSection};
-    let file = object::File::parse(bytes).ok()?;
-    let section = file.section_by_name(".modinfo")?.data().ok()?;
-    let entries = section.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
-    Some(entries.map(|entry| String::from_utf8_lossy(entry).into_owned()).collect())
+    let bytes = fs::read(module).ok()?;
+    let section = object::File::parse(&bytes[..]).ok()?.section_by_name(".modinfo")?.data().ok()?;
+    let value = section.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(name.as_bytes()))?;
+    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// A file is compressed: `finit_module` unpacks it where the kernel can (`include/uapi/linux/module.h`).
@@ -179,9 +177,9 @@ const MODULE_INIT_COMPRESSED_FILE: i32 = 4;
 /// # Errors
 /// Why not, as a sentence.
 pub fn load(module: &Path, parameters: &str) -> Result<bool, String> {
-    let cannot = |why: String| format!("the module {} cannot be loaded: {why}", module.display());
-    let file = fs::File::open(module).map_err(|error| cannot(error.to_string()))?;
-    let parameters = CString::new(parameters).map_err(|error| cannot(error.to_string()))?;
+    let cannot = |why: &dyn Display| format!("the module {} cannot be loaded: {why}", module.display());
+    let file = fs::File::open(module).map_err(|error| cannot(&error))?;
+    let parameters = CString::new(parameters).map_err(|error| cannot(&error))?;
     let flags =
         if module.extension().is_some_and(|end| end == "ko") { 0 } else { MODULE_INIT_COMPRESSED_FILE };
     let error = match rustix::system::finit_module(file, &parameters, flags) {
@@ -191,13 +189,15 @@ pub fn load(module: &Path, parameters: &str) -> Result<bool, String> {
     };
     let release = rustix::system::uname();
     let here = release.release().to_string_lossy();
-    Err(cannot(match (built_for(module), error) {
-        (Some(built), _) if built != here => format!("it was built for {built}, and this kernel is {here}"),
-        (_, Errno::PERM) => "it needs root (CAP_SYS_MODULE), and a kernel that is not locked down".into(),
-        (_, Errno::NOSYS) => "this kernel loads no modules (CONFIG_MODULES)".into(),
-        (_, Errno::KEYREJECTED) => "this kernel loads only modules with a signature that it knows".into(),
-        _ => error.to_string(),
-    }))
+    Err(match (built_for(module), error) {
+        (Some(built), _) if built != here => {
+            cannot(&format!("it was built for {built}, and this kernel is {here}"))
+        }
+        (_, Errno::PERM) => cannot(&"it needs root (CAP_SYS_MODULE), and a kernel that is not locked down"),
+        (_, Errno::NOSYS) => cannot(&"this kernel loads no modules (CONFIG_MODULES)"),
+        (_, Errno::KEYREJECTED) => cannot(&"this kernel loads only modules with a signature that it knows"),
+        _ => cannot(&error),
+    })
 }
 
 /// Takes a module out of the kernel, by its name.
@@ -205,16 +205,14 @@ pub fn load(module: &Path, parameters: &str) -> Result<bool, String> {
 /// # Errors
 /// Why not, as a sentence.
 pub fn unload(name: &str) -> Result<(), String> {
-    let cannot = |why: String| format!("the module {name} cannot be taken out of the kernel: {why}");
-    let c_name = CString::new(name).map_err(|error| cannot(error.to_string()))?;
-    rustix::system::delete_module(&c_name, 0).map_err(|error| cannot(error.to_string()))
+    let cannot = |why: &dyn Display| format!("the module {name} cannot be taken out of the kernel: {why}");
+    let c_name = CString::new(name).map_err(|error| cannot(&error))?;
+    rustix::system::delete_module(&c_name, 0).map_err(|error| cannot(&error))
 }
 
 /// The release that a module was built for: the first word of its `vermagic`.
 pub fn built_for(module: &Path) -> Option<String> {
-    let info = info(&fs::read(module).ok()?)?;
-    let magic = info.iter().find_map(|entry| entry.strip_prefix("vermagic="))?;
-    magic.split_whitespace().next().map(str::to_owned)
+    info(module, "vermagic=")?.split_whitespace().next().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -227,14 +225,7 @@ mod tests {
         kernel/drivers/net/veth.ko:\n";
 
     fn kernel(folder: &Path) -> Kernel {
-        Kernel {
-            name: "k".into(),
-            image: PathBuf::new(),
-            version: "6.1.0 (a@b)".into(),
-            modules: Some(folder.to_owned()),
-            config: None,
-            vmlinux: None,
-        }
+        Kernel { version: "6.1.0 (a@b)".into(), modules: Some(folder.to_owned()), ..Kernel::default() }
     }
 
     #[test]
@@ -270,10 +261,8 @@ mod tests {
     fn what_is_no_module_is_not_loaded_and_the_sentence_says_why() {
         let file = tempfile::NamedTempFile::with_suffix(".ko").unwrap();
         let why = load(file.path(), "").unwrap_err();
-        assert!(
-            why.starts_with(&format!("the module {} cannot be loaded: ", file.path().display())),
-            "{why}"
-        );
+        let start = format!("the module {} cannot be loaded: ", file.path().display());
+        assert!(why.starts_with(&start), "{why}");
         assert!(load(Path::new("/nothing.ko"), "").unwrap_err().contains("No such file"));
         assert!(unload("weighbridge_no_such_module").unwrap_err().contains("cannot be taken out"));
     }

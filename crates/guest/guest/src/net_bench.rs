@@ -103,8 +103,7 @@ pub fn run(results: &Path) -> Result<(), String> {
 /// The nanoseconds of each batch.
 fn batches(way: Way, filter: Option<Filter>) -> Result<Vec<u64>, String> {
     let network = Network::new().map_err(|error| error.to_string())?;
-    let measured = network.within(|| Ok(measured(way, filter)));
-    let measured = measured.map_err(|error| error.to_string())?;
+    let measured = network.within(|| Ok(measured(way, filter))).map_err(|error| error.to_string())?;
     drop(network);
     // The kernel takes a network down after its last user has left, and that would count for the next test. An idle guest's clock
     // moves on at once.
@@ -149,11 +148,11 @@ fn connected(way: Way, filter: Option<Filter>) -> causeway_os::Result<Option<Udp
         let verdict = if way == Way::Drop { Verdict::Drop } else { Verdict::Accept };
         set_rule(filter, "far", verdict)?;
     }
-    let failed = |op, on: &str, error| causeway_os::Error::new(op, on, error);
+    let failed = |op, on: &'static str| move |error| causeway_os::Error::new(op, on, error);
     match way {
         Way::Veth | Way::Drop => Ok(None),
         Way::Accept => {
-            let socket = UdpSocket::bind((FAR, PORT)).map_err(|error| failed("bind", "a socket", error))?;
+            let socket = UdpSocket::bind((FAR, PORT)).map_err(failed("bind", "a socket"))?;
             discard_arrivals(&socket)?;
             Ok(Some(socket))
         }
@@ -161,8 +160,8 @@ fn connected(way: Way, filter: Option<Filter>) -> causeway_os::Result<Option<Udp
             pair(("onward", ONWARD_MAC), ("last", LAST_MAC))?;
             link::add_address("onward", ONWARD, 24)?;
             link::add_neighbour("onward", BEHIND, OTHER_MAC)?;
-            fs::write("/proc/sys/net/ipv4/ip_forward", "1")
-                .map_err(|error| failed("switch on", "net.ipv4.ip_forward", error))?;
+            let file = "/proc/sys/net/ipv4/ip_forward";
+            fs::write(file, "1").map_err(failed("switch on", "net.ipv4.ip_forward"))?;
             Ok(None)
         }
     }
@@ -180,13 +179,12 @@ fn check(seen: Ipv4Counters, way: Way, packets: u64) -> Result<(), String> {
     let found = [received, delivered, forwarded];
     let is_right = |(found, expected): (u64, u64)| (expected..=expected + STRAY).contains(&found);
     if found.into_iter().zip(expected).all(is_right) {
-        Ok(())
-    } else {
-        Err(format!(
-            "of {packets} packets IPv4 received {received}, delivered {delivered} and forwarded {forwarded}, which is not what \
-             this path does"
-        ))
+        return Ok(());
     }
+    Err(format!(
+        "of {packets} packets IPv4 received {received}, delivered {delivered} and forwarded {forwarded}, which is not what \
+         this path does"
+    ))
 }
 
 #[cfg(test)]

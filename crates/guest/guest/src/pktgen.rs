@@ -10,23 +10,18 @@ const FOLDER: &str = "/proc/thread-self/net/pktgen";
 /// Packets of UDP that one CPU sends on one interface, one after the other, each allocated anew.
 #[derive(Clone, Copy, Debug)]
 pub struct Packets<'a> {
-    /// The interface.
     pub interface: &'a str,
-    /// Packets of a batch.
     pub count: u64,
     /// Bytes of a frame without its checksum, which is 4 bytes on a wire.
     pub frame_bytes: u32,
     /// Where they say that they come from.
     pub from: Ipv4Addr,
-    /// Where they go.
     pub to: Ipv4Addr,
     /// Where they go on the link.
     pub to_mac: [u8; 6],
-    /// The port at which they arrive.
     pub port: u16,
 }
 
-/// A generator that is set up.
 #[derive(Debug)]
 pub struct Generator {
     interface: PathBuf,
@@ -35,9 +30,6 @@ pub struct Generator {
 
 impl Generator {
     /// Gives the first CPU's generator the interface and everything else.
-    ///
-    /// # Errors
-    /// The kernel has no generator, or refuses a setting; a sentence.
     pub fn new(packets: &Packets<'_>) -> Result<Generator, String> {
         let folder = PathBuf::from(FOLDER);
         let thread = folder.join("kpktgend_0");
@@ -66,9 +58,6 @@ impl Generator {
     }
 
     /// Sends the packets. The nanoseconds of all of them, in whole microseconds.
-    ///
-    /// # Errors
-    /// It sent fewer, or said nothing that is understood; a sentence.
     pub fn run(&self) -> Result<u64, String> {
         set(&PathBuf::from(FOLDER).join("pgctrl"), "start")?;
         let said = fs::read_to_string(&self.interface)

@@ -23,15 +23,12 @@ pub fn find() -> Result<PathBuf, Error> {
 fn find_by(named: Option<&Path>, program: &Path) -> Result<PathBuf, Error> {
     if let Some(named) = named {
         let file = if named.is_dir() { named.join(FILE) } else { named.to_owned() };
-        return if file.is_file() {
-            Ok(file)
-        } else {
-            Err(Error::new(format!(
-                "{VARIABLE} names `{}`, and there is no file `{}`; without the variable the plugin is looked for beside this program",
-                named.display(),
-                file.display()
-            )))
-        };
+        let why = format!(
+            "{VARIABLE} names `{}`, and there is no file `{}`; without the variable the plugin is looked for beside this program",
+            named.display(),
+            file.display()
+        );
+        return if file.is_file() { Ok(file) } else { Err(Error::new(why)) };
     }
     let beside = program.parent().unwrap_or(Path::new("."));
     let places = ["", "deps", "../lib/weighbridge", "../lib"].map(|folder| beside.join(folder).join(FILE));

@@ -76,16 +76,15 @@ impl Reader {
                 _ => return Err(nonsense(&line)),
             }
         }
-        match self.announced {
-            Some((length, sum)) if self.bytes.len() >= length => {
-                self.bytes.truncate(length);
-                if checksum(&self.bytes) == sum {
-                    Ok(Some(Answer::Record(std::mem::take(&mut self.bytes))))
-                } else {
-                    Err("the record arrived damaged".into())
-                }
-            }
-            _ => Ok(None),
+        let Some((length, sum)) = self.announced.filter(|(length, _)| self.bytes.len() >= *length) else {
+            return Ok(None);
+        };
+        self.bytes.truncate(length);
+        let record = std::mem::take(&mut self.bytes);
+        if checksum(&record) == sum {
+            Ok(Some(Answer::Record(record)))
+        } else {
+            Err("the record arrived damaged".into())
         }
     }
 
@@ -109,9 +108,8 @@ fn nonsense(bytes: &[u8]) -> String {
 
 /// FNV-1a of 64 bits (Fowler, Noll, Vo): enough to notice lost and damaged bytes.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
 #[cfg(test)]

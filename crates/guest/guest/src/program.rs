@@ -27,11 +27,9 @@ pub fn image(program: &Path, job: &Job, modules: &[PathBuf]) -> Result<Vec<u8>, 
     let cannot = |why: String| Error::new(format!("cannot put `{}` into a guest: {why}", program.display()));
     let elf = fs::read(program).map_err(|error| cannot(error.to_string()))?;
     let parsed = Parsed::of(&elf).map_err(cannot)?;
-    let mut files = Vec::new();
-    if let Some(loader) = &parsed.interpreter {
-        files = libraries(loader, program).map_err(cannot)?;
-        files.push(loader.clone());
-    }
+    let loader = parsed.interpreter.as_deref();
+    let mut files = loader.map_or(Ok(Vec::new()), |loader| libraries(loader, program)).map_err(cannot)?;
+    files.extend(parsed.interpreter);
     let pack = || -> io::Result<Vec<u8>> {
         let mut archive = Archive::default();
         for folder in ["dev", "proc", "sys", "tmp", "run"] {
@@ -72,11 +70,9 @@ impl Parsed {
             return Err("it is not a program for x86-64, the only machine that is emulated".into());
         }
         let segments = header.program_headers(endian, elf).map_err(other)?;
-        let end = |segment: &&object::elf::ProgramHeader64<LittleEndian>| {
-            segment.p_offset(endian).saturating_add(segment.p_filesz(endian))
-        };
         let loaded = segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
-        let last = loaded.map(|segment| end(&segment)).max().unwrap_or(0);
+        let ends = loaded.map(|segment| segment.p_offset(endian).saturating_add(segment.p_filesz(endian)));
+        let last = ends.max().unwrap_or(0);
         let mut stripped = elf.get(..last as usize).ok_or("it ends in the middle")?.to_vec();
         // Sections are for linkers and debuggers. Without them a file ends with its last segment, and the header must say so:
         // e_shoff, and e_shentsize to e_shstrndx, at their offsets in the 64-bit header of the System V ABI.

@@ -84,17 +84,12 @@ impl Machine {
         let mut arguments: Vec<String> =
             ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"].map(String::from).into();
         let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+        add("-accel", if self.accel == Accel::Kvm { "kvm" } else { "tcg" }.into());
         match self.accel {
-            Accel::Kvm => {
-                add("-accel", "kvm".into());
-                add("-cpu", "host".into());
-            }
-            Accel::Tcg => add("-accel", "tcg".into()),
-            Accel::Icount => {
-                add("-accel", "tcg".into());
-                // An instruction is 2⁰ ns; an idle guest's clock moves on to its next timer at once.
-                add("-icount", "shift=0,sleep=off".into());
-            }
+            Accel::Kvm => add("-cpu", "host".into()),
+            Accel::Tcg => {}
+            // An instruction is 2⁰ ns; an idle guest's clock moves on to its next timer at once.
+            Accel::Icount => add("-icount", "shift=0,sleep=off".into()),
         }
         add("-smp", self.cpus.to_string());
         add("-m", self.memory_mib.to_string());
@@ -120,22 +115,10 @@ mod tests {
 
     #[test]
     fn instructions_are_counted_only_where_that_is_asked_for() {
-        let kernel = Kernel {
-            name: "k".into(),
-            image: "/boot/k".into(),
-            version: "6.1".into(),
-            modules: None,
-            config: None,
-            vmlinux: None,
-        };
-        let machine = |accel| Machine {
-            kernel: kernel.clone(),
-            append: "quiet".into(),
-            cpus: 2,
-            memory_mib: 64,
-            accel,
-            plugin: None,
-        };
+        let kernel = Kernel { image: "/boot/k".into(), ..Kernel::default() };
+        let (append, plugin) = (String::from("quiet"), None);
+        let machine = Machine { kernel, append, cpus: 2, memory_mib: 64, accel: Accel::Tcg, plugin };
+        let machine = |accel| Machine { accel, ..machine.clone() };
         let of = |accel| machine(accel).arguments().join(" ");
         assert!(of(Accel::Icount).contains("-accel tcg -icount shift=0,sleep=off -smp 2 -m 64"));
         assert!(!of(Accel::Tcg).contains("icount") && of(Accel::Kvm).contains("-accel kvm -cpu host"));

@@ -40,18 +40,14 @@ type Name = (String, Option<String>);
 fn functions(kallsyms: &str) -> BTreeMap<u64, Name> {
     let mut functions: BTreeMap<u64, (bool, Name)> = BTreeMap::new();
     for line in kallsyms.lines() {
-        let mut words = line.split_whitespace();
-        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
-            continue;
-        };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [address, kind @ ("t" | "T" | "w" | "W"), name, module @ ..] = &words[..] else { continue };
         let Ok(address) = u64::from_str_radix(address, 16) else { continue };
-        if !matches!(kind, "t" | "T" | "w" | "W") || is_border(name) {
-            continue;
-        }
-        let is_global = kind == "T";
-        if functions.get(&address).is_none_or(|(other, _)| is_global && !other) {
-            let module = words.next().map(|module| module.trim_matches(['[', ']']).to_owned());
-            functions.insert(address, (is_global, (name.into(), module)));
+        let is_global = *kind == "T";
+        let is_better = |(other, _): &(bool, Name)| is_global && !other;
+        if !is_border(name) && functions.get(&address).is_none_or(is_better) {
+            let module = module.first().map(|module| module.trim_matches(['[', ']']).to_owned());
+            functions.insert(address, (is_global, ((*name).into(), module)));
         }
     }
     functions.into_iter().map(|(address, (_, name))| (address, name)).collect()

@@ -60,14 +60,7 @@ impl Emulator {
 
 /// A machine whose kernel no script reads.
 fn machine() -> Machine {
-    let kernel = Kernel {
-        name: "k".into(),
-        image: "/k".into(),
-        version: "6".into(),
-        modules: None,
-        config: None,
-        vmlinux: None,
-    };
+    let kernel = Kernel { name: "k".into(), image: "/k".into(), ..Kernel::default() };
     Machine { kernel, append: String::new(), cpus: 1, memory_mib: 64, accel: Accel::Icount, plugin: None }
 }
 

@@ -114,33 +114,22 @@ fn watch(instruction: *mut Instruction) {
         let bytes = std::slice::from_raw_parts(start, qemu::qemu_plugin_insn_size(instruction));
         (bytes, qemu::qemu_plugin_insn_vaddr(instruction))
     };
-    let flags = qemu::NO_REGISTERS;
-    match kind(bytes) {
-        // SAFETY: as above, and the function stays loaded.
-        Kind::Call if is_kernel(address) => unsafe {
-            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, calls, flags, data(0));
-            let access = qemu::READ_AND_WRITE;
-            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, called, flags, access, data(address));
-        },
-        // SAFETY: as above.
-        Kind::Return if is_kernel(address) => unsafe {
-            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, returns, flags, data(0));
-            let access = qemu::READ_AND_WRITE;
-            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, returned, flags, access, data(0));
-        },
-        // SAFETY: as above.
-        Kind::WindowBegins => unsafe {
-            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, window_begins, flags, data(0));
-        },
-        // SAFETY: as above.
-        Kind::WindowEnds => unsafe {
-            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, window_ends, flags, data(0));
-        },
-        // SAFETY: as above.
-        Kind::Finish => unsafe {
-            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, finished, flags, data(0));
-        },
-        Kind::Call | Kind::Return | Kind::Other => {}
+    // What is called where it is executed, and where it accesses the stack, with the address of a call.
+    let (executed, accessed): (qemu::Executed, Option<(qemu::Accessed, u64)>) = match kind(bytes) {
+        Kind::Call if is_kernel(address) => (calls, Some((called, address))),
+        Kind::Return if is_kernel(address) => (returns, Some((returned, 0))),
+        Kind::WindowBegins => (window_begins, None),
+        Kind::WindowEnds => (window_ends, None),
+        Kind::Finish => (finished, None),
+        Kind::Call | Kind::Return | Kind::Other => return,
+    };
+    let (flags, both) = (qemu::NO_REGISTERS, qemu::READ_AND_WRITE);
+    // SAFETY: as above, and the functions stay loaded.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, executed, flags, data(0));
+        if let Some((accessed, of)) = accessed {
+            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, flags, both, data(of));
+        }
     }
 }
 

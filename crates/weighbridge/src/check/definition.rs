@@ -6,25 +6,19 @@
 pub struct Definition {
     /// Its name on the command line: the tool, then what of it.
     pub name: &'static str,
-    /// Which tool.
     pub tool: &'static Tool,
-    /// Program and arguments; see [`Definition::fill_in`].
+    /// Program and arguments; see [`Blanks::fill_in`].
     pub command: &'static [&'static str],
-    /// What must listen before the command can begin, and the word that it writes when it does.
+    /// What must listen before the command can begin, and the words that it writes when it does.
     pub server: Option<Server>,
-    /// How the CPUs of the tool are chosen.
     pub place: Place,
-    /// Our case.
     pub case: &'static str,
-    /// Unit of our case.
     pub unit: &'static str,
-    /// Runs in a turn: the median of theirs is compared with the median of ours.
     pub runs: Runs,
     /// Where the figure stands in what the tool prints.
     pub reads: Reads,
     /// From the figure to our unit.
     pub scale: Scale,
-    /// What the figure means.
     pub meaning: Meaning,
     /// From where to where ours over theirs is expected.
     pub band: [f64; 2],
@@ -34,31 +28,26 @@ pub struct Definition {
     pub outside: &'static str,
 }
 
-/// A figure of another tool that is compared with none of ours.
+/// A figure of another tool that is compared with none of ours, and why nothing of ours is equal enough.
 #[derive(Debug)]
 pub struct Unequal {
     /// The tool, then what of it.
     pub name: &'static str,
-    /// Why nothing of ours is equal enough for a ratio to mean something.
     pub why: &'static str,
 }
 
-/// Runs in a turn. A tool that is done in a fraction of a second, with one mean of all that happened meanwhile, runs
-/// several times, so that one disturbance does not decide.
+/// Runs in a turn: the median of theirs is compared with the median of ours. A tool that is done in a fraction of a second, with one
+/// mean of all that happened meanwhile, runs several times, so that one disturbance does not decide.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
-    /// Of the tool.
     pub theirs: usize,
-    /// Of our case.
     pub ours: usize,
 }
 
 /// An external tool.
 #[derive(Debug)]
 pub struct Tool {
-    /// What people call it.
     pub name: &'static str,
-    /// The Debian package that has it.
     pub package: &'static str,
     /// Folders in addition to those of `PATH` in which that package puts programs; one `*` stands for any name.
     pub folders: &'static [&'static str],
@@ -67,7 +56,6 @@ pub struct Tool {
 /// The other half of a tool that needs two.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
-    /// Program and arguments.
     pub command: &'static [&'static str],
     /// It has this in its output once it listens.
     pub ready: &'static str,
@@ -139,16 +127,15 @@ pub struct Blanks {
     pub port: u16,
 }
 
-impl Definition {
-    /// A command with its blanks filled in: `{near}` and `{far}` are the CPUs of our first and last role, `{port}` is a
-    /// free port.
-    pub fn fill_in(command: &[&str], blanks: &Blanks) -> Vec<String> {
+impl Blanks {
+    /// Words of a command: `{near}` and `{far}` are the CPUs of our first and last role, `{port}` is the port.
+    pub fn fill_in(&self, words: &[&str]) -> Vec<String> {
         let cpu = |cpu: Option<&u32>| cpu.map_or(String::new(), u32::to_string);
-        let (near, far) = (cpu(blanks.cpus.first()), cpu(blanks.cpus.last()));
+        let (near, far) = (cpu(self.cpus.first()), cpu(self.cpus.last()));
         let fill = |word: &&str| {
-            word.replace("{near}", &near).replace("{far}", &far).replace("{port}", &blanks.port.to_string())
+            word.replace("{near}", &near).replace("{far}", &far).replace("{port}", &self.port.to_string())
         };
-        command.iter().map(fill).collect()
+        words.iter().map(fill).collect()
     }
 }
 
@@ -157,15 +144,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_are_filled_in() {
-        let blanks = Blanks { cpus: vec![3, 1], port: 4000 };
-        let filled = Definition::fill_in(&["x", "{near},{far}", "-p", "{port}"], &blanks);
+    fn blanks_are_filled_in_and_a_time_for_work_becomes_a_rate() {
+        let filled = Blanks { cpus: vec![3, 1], port: 4000 }.fill_in(&["x", "{near},{far}", "-p", "{port}"]);
         assert_eq!(filled, ["x", "3,1", "-p", "4000"]);
-    }
-
-    #[test]
-    fn a_time_for_work_becomes_a_rate() {
         assert_eq!(Scale::Over(100.0).apply(4.0), 25.0);
-        assert_eq!(Scale::Times(1000.0).apply(4.0), 4000.0);
     }
 }

@@ -23,57 +23,10 @@ const LONG: Runs = Runs { theirs: 1, ours: 3 };
 /// A tool whose second sees several levels of speed: as many runs of ours as take a second.
 const DRIFTING: Runs = Runs { theirs: 1, ours: 5 };
 
-/// A microsecond in our unit.
-const MICROSECONDS: Scale = Scale::Times(1e3);
-/// lmbench's MB, for rates, are powers of ten.
-const MEGABYTES: Scale = Scale::Times(1e6);
 /// Messages of 20 senders, each of which writes N (`-l`) to each of 20 receivers.
 const fn messages(of_each_to_each: u32) -> Scale {
     Scale::Over(20.0 * 20.0 * of_each_to_each as f64)
 }
-
-const GROUP: Meaning = Meaning {
-    counts: "time in which 20 senders write N messages (its -l N) to each of 20 receivers; taken as messages per second",
-    message: "100 bytes, one buffer of each process used again and never looked at",
-    peers: "40 processes in blocking write and read on either side",
-    warm_up: "none; the start of the first process, emptying the buffers and the last exit are inside the time",
-};
-const GROUP_BECAUSE: &str = "as many processes make the same writes and reads on the same CPU, but its time begins with empty buffers and ends when \
-     the last process has ended, and ours is a part of the time between";
-const GROUP_OUTSIDE: &str = "the order in which the scheduler runs 40 processes decides how full each buffer gets, and so how often a process sleeps";
-const GROUP_BAND: [f64; 2] = [0.8, 1.3];
-
-const ONE_CALL: Meaning = Meaning {
-    counts: "calls, one after the other",
-    message: "one byte where there is any",
-    peers: "one process",
-    warm_up: "calibrated; the median of eleven tries; what its loop and clock cost is subtracted",
-};
-const ONE_CALL_OUTSIDE: &str = "mitigations or auditing that hold for one process only (seccomp, ptrace)";
-
-const BLOCK: Meaning = Meaning {
-    counts: "bytes of the block, counted once; its MB are 10^6 bytes, and its `64m` are 64 MiB",
-    message: "64 MiB, the same blocks over and over",
-    peers: "one process",
-    warm_up: "the blocks are written before; calibrated; the median of eleven tries",
-};
-const BLOCK_OUTSIDE: &str = "the two processes got pages of different sizes (transparent huge pages), or another machine on the same host \
-     uses the memory";
-
-const TCP_MEANING: Meaning = Meaning {
-    counts: "bits per second that the receiver counted, powers of ten",
-    message: "128 KiB in a write, one buffer used again; its content is never looked at",
-    peers: "two processes; a select before each write and read, where ours block",
-    warm_up: "none; slow start is inside the second",
-};
-const IPERF3_COMMAND: &[&str] =
-    &["iperf3", "-c", "127.0.0.1", "-p", "{port}", "-t", "1", "-l", "128K", "-A", "{near},{far}", "-J"];
-const IPERF3_SERVER: Server = Server {
-    command: &["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", "{port}", "--forceflush"],
-    ready: "Server listening",
-};
-const TCP_OUTSIDE: &str = "on a virtual machine whose idle CPUs halt, loopback TCP changes its speed by a factor of up to three within \
-     seconds, with how often the receiver sleeps; several runs of this check then differ as much";
 
 /// What lmbench's figures of a single call have in common; the fields that are empty are those of each.
 const CALL: Definition = Definition {
@@ -86,20 +39,42 @@ const CALL: Definition = Definition {
     unit: "ns/op",
     runs: SHORT,
     reads: Reads::Before("microseconds"),
-    scale: MICROSECONDS,
-    meaning: ONE_CALL,
+    scale: Scale::Times(1e3),
+    meaning: Meaning {
+        counts: "calls, one after the other",
+        message: "one byte where there is any",
+        peers: "one process",
+        warm_up: "calibrated; the median of eleven tries; what its loop and clock cost is subtracted",
+    },
     band: [0.8, 1.25],
     because: "",
-    outside: ONE_CALL_OUTSIDE,
+    outside: "mitigations or auditing that hold for one process only (seccomp, ptrace)",
 };
-/// The same of figures of large blocks.
+
+/// lmbench's figure of one system call that `lat_syscall` makes with these words.
+const fn syscall(
+    name: &'static str,
+    command: &'static [&'static str],
+    case: &'static str,
+    because: &'static str,
+) -> Definition {
+    Definition { name, command, case, because, ..CALL }
+}
+
+/// The same of figures of large blocks; lmbench's MB, for rates, are powers of ten.
 const BLOCKS: Definition = Definition {
     unit: "bytes/s",
     reads: Reads::SecondOfTwo,
-    scale: MEGABYTES,
-    meaning: BLOCK,
+    scale: Scale::Times(1e6),
+    meaning: Meaning {
+        counts: "bytes of the block, counted once; its MB are 10^6 bytes, and its `64m` are 64 MiB",
+        message: "64 MiB, the same blocks over and over",
+        peers: "one process",
+        warm_up: "the blocks are written before; calibrated; the median of eleven tries",
+    },
     band: [0.85, 1.15],
-    outside: BLOCK_OUTSIDE,
+    outside: "the two processes got pages of different sizes (transparent huge pages), or another machine on the same host \
+              uses the memory",
     ..CALL
 };
 /// The same of round trips between two processes.
@@ -120,24 +95,41 @@ const GROUPS: Definition = Definition {
     runs: LONG,
     reads: Reads::After("Time:"),
     scale: messages(1000),
-    meaning: GROUP,
-    band: GROUP_BAND,
-    because: GROUP_BECAUSE,
-    outside: GROUP_OUTSIDE,
+    meaning: Meaning {
+        counts: "time in which 20 senders write N messages (its -l N) to each of 20 receivers; taken as messages per second",
+        message: "100 bytes, one buffer of each process used again and never looked at",
+        peers: "40 processes in blocking write and read on either side",
+        warm_up: "none; the start of the first process, emptying the buffers and the last exit are inside the time",
+    },
+    band: [0.8, 1.3],
+    because: "as many processes make the same writes and reads on the same CPU, but its time begins with empty buffers and ends when \
+              the last process has ended, and ours is a part of the time between",
+    outside: "the order in which the scheduler runs 40 processes decides how full each buffer gets, and so how often a process sleeps",
     ..CALL
 };
+const IPERF3_COMMAND: &[&str] =
+    &["iperf3", "-c", "127.0.0.1", "-p", "{port}", "-t", "1", "-l", "128K", "-A", "{near},{far}", "-J"];
 /// The same of iperf3.
 const TCP: Definition = Definition {
     tool: &IPERF3,
     command: IPERF3_COMMAND,
-    server: Some(IPERF3_SERVER),
+    server: Some(Server {
+        command: &["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", "{port}", "--forceflush"],
+        ready: "Server listening",
+    }),
     place: Place::Own,
     unit: "bytes/s",
     runs: DRIFTING,
     reads: Reads::Iperf3Received,
     scale: Scale::Times(1.0 / 8.0),
-    meaning: TCP_MEANING,
-    outside: TCP_OUTSIDE,
+    meaning: Meaning {
+        counts: "bits per second that the receiver counted, powers of ten",
+        message: "128 KiB in a write, one buffer used again; its content is never looked at",
+        peers: "two processes; a select before each write and read, where ours block",
+        warm_up: "none; slow start is inside the second",
+    },
+    outside: "on a virtual machine whose idle CPUs halt, loopback TCP changes its speed by a factor of up to three within \
+              seconds, with how often the receiver sleeps; several runs of this check then differ as much",
     ..CALL
 };
 
@@ -182,7 +174,6 @@ pub const ALL: &[Definition] = &[
         },
         band: [0.85, 1.15],
         because: "the same system call in a loop; on both sides the C library's wrapper is a few instructions",
-        outside: "mitigations or auditing that hold for one process only (seccomp, ptrace)",
         ..CALL
     },
     Definition {
@@ -282,34 +273,30 @@ pub const ALL: &[Definition] = &[
         because: "the same system call in a loop",
         ..CALL
     },
-    Definition {
-        name: "lmbench-lat_syscall-read",
-        command: &["lat_syscall", "read"],
-        case: "solo/read-zero/0/same-cpu",
-        because: "a read of one byte of /dev/zero on both sides; its loop has more around the call",
-        ..CALL
-    },
-    Definition {
-        name: "lmbench-lat_syscall-write",
-        command: &["lat_syscall", "write"],
-        case: "solo/write-null/0/same-cpu",
-        because: "a write of one byte to /dev/null on both sides; its loop has more around the call",
-        ..CALL
-    },
-    Definition {
-        name: "lmbench-lat_syscall-stat",
-        command: &["lat_syscall", "stat", "/"],
-        case: "solo/stat/0/same-cpu",
-        because: "a stat of / on both sides",
-        ..CALL
-    },
-    Definition {
-        name: "lmbench-lat_syscall-open",
-        command: &["lat_syscall", "open", "/dev/null"],
-        case: "solo/open-close/0/same-cpu",
-        because: "an open of /dev/null for reading, and its close, on both sides",
-        ..CALL
-    },
+    syscall(
+        "lmbench-lat_syscall-read",
+        &["lat_syscall", "read"],
+        "solo/read-zero/0/same-cpu",
+        "a read of one byte of /dev/zero on both sides; its loop has more around the call",
+    ),
+    syscall(
+        "lmbench-lat_syscall-write",
+        &["lat_syscall", "write"],
+        "solo/write-null/0/same-cpu",
+        "a write of one byte to /dev/null on both sides; its loop has more around the call",
+    ),
+    syscall(
+        "lmbench-lat_syscall-stat",
+        &["lat_syscall", "stat", "/"],
+        "solo/stat/0/same-cpu",
+        "a stat of / on both sides",
+    ),
+    syscall(
+        "lmbench-lat_syscall-open",
+        &["lat_syscall", "open", "/dev/null"],
+        "solo/open-close/0/same-cpu",
+        "an open of /dev/null for reading, and its close, on both sides",
+    ),
     Definition {
         name: "lmbench-lat_proc-fork",
         command: &["lat_proc", "fork"],
@@ -486,34 +473,22 @@ mod tests {
     use weighbridge_record::CaseId;
 
     #[test]
-    fn every_case_has_one_spelling_and_the_unit_that_the_definition_says() {
+    fn every_case_has_one_spelling_its_unit_a_band_around_what_is_meant_and_reasons() {
         crate::register();
-        let mut resolved = 0;
-        for definition in ALL {
-            let id: CaseId = definition.case.parse().unwrap();
-            assert_eq!(id.to_string(), definition.case, "axes stand in order");
-            let Ok((_, pattern, _)) = catalogue::resolve(&id) else { continue };
-            resolved += 1;
-            assert_eq!(
-                plan::without_defaults(id.clone()),
-                id,
-                "{}: no default is spelled out",
-                definition.name
-            );
-            assert_eq!(pattern.unit.name(id.payload_bytes), definition.unit, "{}", definition.name);
-        }
-        assert!(resolved >= 24, "only {resolved} of {} cases exist", ALL.len());
-    }
-
-    #[test]
-    fn every_band_is_around_what_is_meant_and_every_name_is_there_once() {
         let names: BTreeSet<&str> = ALL.iter().map(|definition| definition.name).collect();
         assert_eq!(names.len(), ALL.len());
-        for Definition { name, tool, band, runs, because, outside, .. } in ALL {
+        assert!(super::super::existing().count() >= 24);
+        for Definition { name, tool, case, unit, band, runs, because, outside, .. } in ALL {
             assert!(name.starts_with(tool.name), "{name} is one of {}", tool.name);
             assert!(band[0] > 0.0 && band[0] < band[1] && runs.theirs > 0 && runs.ours > 0, "{name}");
             for sentence in [because, outside] {
                 assert!(!sentence.is_empty() && !sentence.ends_with('.'), "{name}: {sentence}");
+            }
+            let id: CaseId = case.parse().unwrap();
+            assert_eq!(id.to_string(), *case, "axes stand in order");
+            if let Ok((_, pattern, _)) = catalogue::resolve(&id) {
+                assert_eq!(plan::without_defaults(id.clone()), id, "{name}: no default is spelled out");
+                assert_eq!(pattern.unit.name(id.payload_bytes), *unit, "{name}");
             }
         }
     }

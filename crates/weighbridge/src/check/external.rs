@@ -80,9 +80,6 @@ struct Output {
 
 impl<'a> Running<'a> {
     /// Starts `program` on `cpus`, for at most `limit`.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub fn start(
         program: &Path,
         args: &[String],
@@ -117,40 +114,39 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Waits until it has written `words`.
-    ///
-    /// # Errors
-    /// It ends or its time is over before that.
+    /// Waits until it has written `words`. To end or to need more time before that is to fail.
     pub fn wait_for(&mut self, words: &str) -> Result<(), Stopped> {
-        while !self.has_written(words) {
+        let has_written = |running: &Self| running.captured().stdout.contains(words);
+        while !has_written(self) {
             if self.step()? {
                 // It may have written its last words just before it ended.
                 self.drain()?;
-                return if self.has_written(words) { Ok(()) } else { Err(self.ended_before(words)) };
+                if has_written(self) {
+                    break;
+                }
+                let last = self.captured();
+                let (name, last) = (&self.name, last.last_line());
+                return Err(Stopped::Failed(format!("{name} ended before it wrote `{words}`: {last}")));
             }
         }
         Ok(())
     }
 
-    fn has_written(&self, words: &str) -> bool {
-        String::from_utf8_lossy(&self.outputs[0].bytes).contains(words)
-    }
-
-    fn ended_before(&self, words: &str) -> Stopped {
-        let said = self.captured();
-        Stopped::Failed(format!("{} ended before it wrote `{words}`: {}", self.name, said.last_line()))
-    }
-
-    /// Waits for its end. Nothing that it started is left then.
-    ///
-    /// # Errors
-    /// Its time is over, it ends with a code other than 0, or the user has had enough.
+    /// Waits for its end, with code 0. Nothing that it started is left then.
     pub fn finish(mut self) -> Result<Captured, Stopped> {
         while !self.step()? {}
         self.drain()?;
         let status = self.reap().map_err(|error| self.failed(&error))?;
         let captured = self.captured();
-        if status.success() { Ok(captured) } else { Err(self.ended_badly(status, &captured)) }
+        if status.success() {
+            return Ok(captured);
+        }
+        let how = match (status.code(), status.signal()) {
+            (Some(code @ 129..), _) => format!("signal {}", code - 128),
+            (Some(code), _) => format!("code {code}"),
+            (None, signal) => format!("its supervisor, by signal {}", signal.unwrap_or_default()),
+        };
+        Err(Stopped::Failed(format!("{} ended with {how}: {}", self.name, captured.last_line())))
     }
 
     /// Takes what is still in the pipes of a program that has ended.
@@ -180,15 +176,6 @@ impl<'a> Running<'a> {
         Ok(status)
     }
 
-    fn ended_badly(&self, status: ExitStatus, captured: &Captured) -> Stopped {
-        let how = match (status.code(), status.signal()) {
-            (Some(code @ 129..), _) => format!("signal {}", code - 128),
-            (Some(code), _) => format!("code {code}"),
-            (None, signal) => format!("its supervisor, by signal {}", signal.unwrap_or_default()),
-        };
-        Stopped::Failed(format!("{} ended with {how}: {}", self.name, captured.last_line()))
-    }
-
     fn failed(&self, error: &dyn std::fmt::Display) -> Stopped {
         Stopped::Failed(format!("{} cannot be waited for: {error}", self.name))
     }
@@ -197,11 +184,8 @@ impl<'a> Running<'a> {
     fn step(&mut self) -> Result<bool, Stopped> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let limit = self.limit.as_secs();
-            return Err(Stopped::Failed(format!(
-                "{} did not end within {limit} s and was killed",
-                self.name
-            )));
+            let (name, limit) = (&self.name, self.limit.as_secs());
+            return Err(Stopped::Failed(format!("{name} did not end within {limit} s and was killed")));
         }
         let ready = read_ready(&[self.interrupt.fd(), self.pidfd.as_fd()], &mut self.outputs, left)
             .map_err(|error| self.failed(&error))?;

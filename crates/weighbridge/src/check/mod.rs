@@ -1,18 +1,16 @@
 //! Our numbers compared with those of other tools, measured now, in turn.
 //!
 //! [`definitions`] says what is compared with what, [`definition`] what such a definition is; [`external`] runs other
-//! people's programs under a [`supervisor`], and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours, [`verdict`]
-//! judges the ratio, and [`record`] makes lines of a record from it, which the report and [`json`] show.
+//! people's programs under a [`supervisor`], and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours and
+//! judges the ratio, and [`record`] makes lines of a record from it, and shows them.
 
 pub mod definition;
 pub mod definitions;
 pub mod external;
-pub mod json;
 pub mod parse;
 pub mod record;
 pub mod supervisor;
 pub mod turns;
-pub mod verdict;
 
 use weighbridge_harness::catalogue::{self, Refusal};
 use weighbridge_harness::host::Host;
@@ -24,7 +22,6 @@ use turns::Compared;
 /// What can be compared on this machine, and what cannot.
 #[derive(Debug, Default)]
 pub struct Scope {
-    /// To be measured.
     pub compared: Vec<Compared>,
     /// Comparisons whose tool is not installed.
     pub missing: Vec<&'static Definition>,

@@ -195,8 +195,6 @@ fn process(pid: i32, stat: &str) -> Option<Process> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Stdio;
-
     use super::*;
 
     #[test]
@@ -205,50 +203,5 @@ mod tests {
         assert_eq!((process.pid, process.parent, process.session), (17, 5, 15));
         assert!(super::process(17, "17 (cut").is_none());
         assert!(super::process(17, "").is_none());
-    }
-
-    /// This test again, as a process that begins a session; ours may have begun outside this PID namespace and have no number
-    /// here.
-    #[test]
-    fn a_child_is_found_by_its_parent_and_by_the_session_that_it_began() {
-        const PARENT: &str = "WEIGHBRIDGE_TEST_PARENT";
-        if let Ok(parent) = std::env::var(PARENT) {
-            die_with(parent.parse().unwrap()).unwrap();
-            rustix::process::setsid().unwrap();
-            return std::thread::sleep(Duration::from_secs(60));
-        }
-        let (_, module) = module_path!().split_once("::").unwrap();
-        let own = format!("{module}::a_child_is_found_by_its_parent_and_by_the_session_that_it_began");
-        let mut child = Command::new("/proc/self/exe")
-            .args(["--exact", &own])
-            .env(PARENT, std::process::id().to_string())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let pid = child.id().cast_signed();
-        let begun = || processes().any(|process| process.pid == pid && process.session == pid);
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !begun() && Instant::now() < deadline {
-            std::thread::sleep(STEP);
-        }
-        let found =
-            processes().find(|process| process.pid == pid).map(|process| (process.parent, process.session));
-        let ours = children().contains(&Pid::from_child(&child));
-        kill_session(child.id());
-        let _ = child.kill();
-        let status = child.wait().unwrap();
-        assert_eq!(found, Some((std::process::id().cast_signed(), pid)));
-        assert!(ours, "the child is not among the children");
-        assert_eq!(
-            status.signal(),
-            Some(Signal::KILL.as_raw()),
-            "killing the session did not reach its leader"
-        );
-    }
-
-    #[test]
-    fn a_signal_is_told_as_a_shell_tells_it() {
-        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
-        assert_eq!(code(ExitStatus::from_raw(9)), 137);
     }
 }

@@ -5,25 +5,26 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use weighbridge_harness::contract::Prepared;
-use weighbridge_harness::coordinator::{Coordinator, Outcome};
+use weighbridge_harness::coordinator::{self, Coordinator};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::planner::Timing;
 use weighbridge_harness::summary::run_line;
-use weighbridge_stats as stats;
+use weighbridge_stats::{self as stats, Ratio, compare, paired_ratio, stopping};
 
 use super::definition::{Blanks, Definition, Place};
 use super::external::{Running, Stopped};
 use super::parse::{Captured, figure};
-use super::verdict::judge;
 
 /// A run of ours: as long as those of the suite `quick`.
 const TIMING: Timing = Timing { sample_ns: 4_700_000, samples: 15, least_samples: 5, run_ns: 90_000_000 };
 
+/// The fewest turns that give an interval.
+pub const FEWEST_TURNS: usize = stopping::LOOKS[0];
+
 /// A comparison in the making.
 #[derive(Debug)]
 pub struct Compared {
-    /// What is compared with what.
     pub definition: &'static Definition,
     /// Our case.
     pub case: Prepared,
@@ -38,26 +39,55 @@ pub struct Compared {
     cost: Duration,
 }
 
+/// What may be said of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The whole interval of the ratio lies in the band.
+    Inside,
+    /// The whole interval lies outside the band.
+    Outside,
+    /// The interval reaches over an end of the band, or there is none.
+    Inconclusive,
+    /// No turn, because a tool or our case failed.
+    Failed,
+    /// No turn, for another reason.
+    NotMeasured,
+}
+
+impl Verdict {
+    /// The word for it in tables and records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Inside => "inside",
+            Verdict::Outside => "outside",
+            Verdict::Inconclusive => "inconclusive",
+            Verdict::Failed => "failed",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+}
+
 impl Compared {
     /// Nothing has been measured yet.
     pub fn new(definition: &'static Definition, case: Prepared, program: PathBuf) -> Compared {
-        Compared {
-            definition,
-            case,
-            program,
-            pairs: Vec::new(),
-            trouble: None,
-            has_failed: false,
-            cost: Duration::ZERO,
-        }
+        let (pairs, cost) = (Vec::new(), Duration::ZERO);
+        Compared { definition, case, program, pairs, trouble: None, has_failed: false, cost }
     }
 
-    /// The word for its verdict, or for why it has none.
-    pub fn outcome(&self) -> &'static str {
-        match judge(&self.pairs, self.definition.band) {
-            Some((_, verdict)) => verdict.word(),
-            None if self.has_failed => "failed",
-            None => "not measured",
+    /// Ours over theirs. `None` before the first turn.
+    pub fn ratio(&self) -> Option<Ratio> {
+        (!self.pairs.is_empty()).then(|| paired_ratio(&self.pairs, compare::CONFIDENCE))
+    }
+
+    /// What may be said of the ratio, or why there is none.
+    pub fn verdict(&self) -> Verdict {
+        let [low, high] = self.definition.band;
+        match self.ratio().map(|ratio| ratio.interval) {
+            Some(Some(of)) if of.low >= low && of.high <= high => Verdict::Inside,
+            Some(Some(of)) if of.high < low || of.low > high => Verdict::Outside,
+            Some(_) => Verdict::Inconclusive,
+            None if self.has_failed => Verdict::Failed,
+            None => Verdict::NotMeasured,
         }
     }
 
@@ -71,9 +101,7 @@ impl Compared {
 /// Runs the external tool and our case in turn.
 #[derive(Debug)]
 pub struct Turns<'a> {
-    /// The machine.
     pub host: &'a Host,
-    /// Ctrl-C.
     pub interrupt: &'a Interrupt,
     /// Measures our case.
     pub coordinator: Coordinator<'a>,
@@ -141,62 +169,69 @@ impl Turns<'_> {
     }
 
     fn captured(&self, compared: &Compared) -> Result<Captured, Stopped> {
-        let definition = compared.definition;
+        let Definition { command, server, place, .. } = compared.definition;
         let everywhere = &self.host.measured_cpus;
-        let blanks = blanks(compared, everywhere)?;
-        let cpus = match definition.place {
-            Place::Ours => &blanks.cpus,
-            Place::Own => everywhere,
-        };
+        // Where our roles run freely, so do theirs.
+        let cpus = Some(&compared.case.params.cpus).filter(|cpus| !cpus.is_empty()).unwrap_or(everywhere);
+        let port = server.map_or(Ok(0), |_| free_port());
+        let port = port.map_err(|error| Stopped::Failed(format!("no free TCP port on loopback: {error}")))?;
+        let blanks = Blanks { cpus: cpus.clone(), port };
+        let cpus = if *place == Place::Ours { cpus } else { everywhere };
         let start = |command: &[&str]| {
-            let args = Definition::fill_in(&command[1..], &blanks);
+            let args = blanks.fill_in(&command[1..]);
             Running::start(&compared.program, &args, cpus, self.limit, self.interrupt)
         };
-        let server = match definition.server {
-            Some(server) => {
-                let mut running = start(server.command)?;
-                running.wait_for(server.ready)?;
-                Some(running)
-            }
-            None => None,
-        };
-        let captured = start(definition.command)?.finish()?;
+        let server = server.map(|server| {
+            let mut running = start(server.command)?;
+            running.wait_for(server.ready).map(|()| running)
+        });
+        let server = server.transpose()?;
+        let captured = start(command)?.finish()?;
         server.map(Running::finish).transpose()?;
         Ok(captured)
     }
 
     fn ours(&mut self, compared: &Compared) -> Result<f64, Stopped> {
+        let failed = |why: &str| Err(Stopped::Failed(format!("{}: {why}", compared.case.params.id)));
         match self.coordinator.run(&compared.case, TIMING) {
-            Outcome::Measured(measured) if !measured.samples.is_empty() => {
-                Ok(run_line(&compared.case, *measured, 0, 0).value)
+            coordinator::Outcome::Measured(measured) if measured.samples.is_empty() => {
+                failed("no sample was taken")
             }
-            Outcome::Measured(_) => Err(ours_failed(compared, "no sample was taken")),
-            Outcome::Failed { step, why } => Err(ours_failed(compared, &format!("in {step}: {why}"))),
-            Outcome::Interrupted => Err(Stopped::Interrupted),
+            coordinator::Outcome::Measured(measured) => Ok(run_line(&compared.case, *measured, 0, 0).value),
+            coordinator::Outcome::Failed { step, why } => failed(&format!("in {step}: {why}")),
+            coordinator::Outcome::Interrupted => Err(Stopped::Interrupted),
         }
     }
-}
-
-fn ours_failed(compared: &Compared, why: &str) -> Stopped {
-    Stopped::Failed(format!("{}: {why}", compared.case.params.id))
-}
-
-fn blanks(compared: &Compared, everywhere: &[u32]) -> Result<Blanks, Stopped> {
-    let mut cpus = compared.case.params.cpus.clone();
-    if cpus.is_empty() {
-        // Our roles run freely; so do theirs.
-        cpus = everywhere.to_vec();
-    }
-    let port = match compared.definition.server {
-        Some(_) => {
-            free_port().map_err(|error| Stopped::Failed(format!("no free TCP port on loopback: {error}")))?
-        }
-        None => 0,
-    };
-    Ok(Blanks { cpus, port })
 }
 
 /// A port that no process listens on at the moment.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_harness::catalogue;
+
+    #[test]
+    fn the_whole_interval_decides_and_too_few_turns_decide_nothing() {
+        crate::register();
+        let definition = super::super::definitions::ALL.iter().find(|of| of.band == [0.85, 1.15]).unwrap();
+        let id = "roundtrip/mock/1/free".parse().unwrap();
+        let case = catalogue::prepare(&id, &Host::look().unwrap()).unwrap();
+        for (ratios, verdict) in [
+            (&[0.95, 0.97, 0.99, 1.0, 1.02, 1.1][..], Verdict::Inside),
+            (&[1.2, 1.3, 1.25, 1.4, 1.22, 1.5], Verdict::Outside),
+            (&[0.95, 0.97, 0.99, 1.0, 1.02, 1.2], Verdict::Inconclusive),
+            // Wider than the band.
+            (&[0.5, 0.9, 1.0, 1.0, 1.1, 2.0], Verdict::Inconclusive),
+            (&[1.0; 5], Verdict::Inconclusive),
+            (&[], Verdict::NotMeasured),
+        ] {
+            let pairs = ratios.iter().map(|ratio| (10.0, 10.0 * ratio)).collect();
+            let compared = Compared { pairs, ..Compared::new(definition, case.clone(), PathBuf::new()) };
+            assert_eq!(compared.verdict(), verdict, "{ratios:?}");
+        }
+    }
 }

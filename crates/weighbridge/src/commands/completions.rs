@@ -3,7 +3,6 @@
 use crate::args::{self, Completions};
 use crate::{Exit, Failure, output};
 
-/// Prints the script.
 pub fn completions(args: &Completions) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::command(), env!("CARGO_PKG_NAME"), &mut script);

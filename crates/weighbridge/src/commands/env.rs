@@ -3,19 +3,18 @@
 use std::fmt::Write;
 
 use weighbridge_harness::machine;
-use weighbridge_record::{Dram, Machine};
+use weighbridge_record::{Cpu, Dram, Machine};
 
 use super::look_at_host;
 use crate::args::{Env, TextOrJson};
 use crate::values::spoken_size;
 use crate::{Exit, Failure, output};
 
-/// Shows the machine.
 pub fn env(args: &Env) -> Result<Exit, Failure> {
     let machine = machine::describe(&look_at_host()?);
     output::print(match args.format {
         TextOrJson::Text => text(&machine),
-        TextOrJson::Json => serde_json::to_string_pretty(&machine).expect("a machine is plain data") + "\n",
+        TextOrJson::Json => output::json(&machine),
     })?;
     Ok(Exit::Fine)
 }
@@ -30,43 +29,36 @@ fn modules(dram: &Dram) -> String {
     parts.join(" ") + &together
 }
 
+/// Numbers of CPUs with commas between.
+fn listed(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
 fn text(machine: &Machine) -> String {
     let mut out = String::new();
-    let mut fact = |name: &str, value: String| {
-        let _ = writeln!(out, "{name:<16}{value}");
-    };
+    let mut fact = |name: &str, value: String| _ = writeln!(out, "{name:<16}{value}");
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
     fact("host", machine.hostname.clone());
     fact("kernel", format!("{} {} {}", machine.kernel, machine.arch, machine.kernel_build));
-    if let Some(boot_id) = &machine.boot_id {
-        fact("boot", boot_id.clone());
-    }
+    machine.boot_id.iter().for_each(|boot_id| fact("boot", boot_id.clone()));
     let microcode = machine.microcode.as_ref().map_or(String::new(), |code| format!(", microcode {code}"));
     fact("processor", format!("{}{microcode}", machine.cpu_model));
-    let allowed: Vec<String> = machine.allowed_cpus.iter().map(u32::to_string).collect();
-    fact("allowed CPUs", format!("{} (of {} online)", allowed.join(","), machine.cpus.len()));
-    for cpu in &machine.cpus {
-        let name = format!("CPU {}", cpu.cpu);
-        fact(
-            &name,
-            format!(
-                "core {}, package {}, last-level cache {}, node {}",
-                cpu.core, cpu.package, cpu.llc, cpu.node
-            ),
-        );
+    let online = machine.cpus.len();
+    fact("allowed CPUs", format!("{} (of {online} online)", listed(&machine.allowed_cpus)));
+    for Cpu { cpu, core, package, llc, node, .. } in &machine.cpus {
+        let place = format!("core {core}, package {package}, last-level cache {llc}, node {node}");
+        fact(&format!("CPU {cpu}"), place);
     }
     for cache in &machine.caches {
-        let name = format!("L{} cache", cache.level);
         let size = spoken_size(cache.size_bytes);
-        fact(&name, format!("{size} {}, lines of {} B", cache.r#type.to_lowercase(), cache.line_bytes));
+        let value = format!("{size} {}, lines of {} B", cache.r#type.to_lowercase(), cache.line_bytes);
+        fact(&format!("L{} cache", cache.level), value);
     }
-    fact("memory", format!("{:.1} GiB", machine.memory_bytes as f64 / (1u64 << 30) as f64));
-    if let Some(dram) = &machine.dram {
-        fact("memory modules", modules(dram));
-    }
+    fact("memory", gib(machine.memory_bytes));
+    machine.dram.iter().for_each(|dram| fact("memory modules", modules(dram)));
     for node in &machine.nodes {
-        let size = node.memory_bytes as f64 / (1u64 << 30) as f64;
-        let cpus: Vec<String> = node.cpus.iter().map(u32::to_string).collect();
-        fact(&format!("node {}", node.node), format!("{size:.1} GiB, CPUs {}", cpus.join(",")));
+        let value = format!("{}, CPUs {}", gib(node.memory_bytes), listed(&node.cpus));
+        fact(&format!("node {}", node.node), value);
     }
     let clock = &machine.clock;
     let tsc = clock.tsc_hz.map_or(String::new(), |hz| format!(", TSC {:.3} GHz", hz / 1e9));
@@ -79,14 +71,10 @@ fn text(machine: &Machine) -> String {
     );
     fact("virtualisation", machine.virtualisation.clone());
     fact("PMU", if machine.pmu { "usable".into() } else { "not usable".to_owned() });
-    if let Some(libc) = &machine.libc {
-        fact("C library", libc.clone());
-    }
-    if let Some(load) = &machine.load {
-        fact("load", load.clone());
-    }
-    if let Some(line) = &machine.command_line {
-        fact("kernel command", line.clone());
+    for (name, value) in
+        [("C library", &machine.libc), ("load", &machine.load), ("kernel command", &machine.command_line)]
+    {
+        value.iter().for_each(|value| fact(name, value.clone()));
     }
     for (title, entries) in [
         ("mitigations", &machine.mitigations),

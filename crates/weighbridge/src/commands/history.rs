@@ -14,7 +14,6 @@ const HEAD: [&str; 5] = ["started", "cases", "selection", "machine", "record"];
 /// More of what was selected would push the path out of sight.
 const SELECTION_CHARS: usize = 40;
 
-/// Lists records.
 pub fn history(args: &args::History) -> Result<Exit, Failure> {
     let format = args.answer.format;
     args.answer.check(format == PageFormat::Html)?;
@@ -23,18 +22,12 @@ pub fn history(args: &args::History) -> Result<Exit, Failure> {
         paths => of_paths(paths),
     };
     let is_list = args.by.is_none() && !args.changes && !args.across_machines && args.answer.out.is_none();
-    match format {
-        PageFormat::Json if is_list => {
-            let entries: Vec<Value> = entries.iter().map(as_json).collect();
-            output::print(serde_json::to_string_pretty(&entries).expect("plain data") + "\n")?;
-            Ok(exit)
-        }
-        PageFormat::Table if is_list => {
-            output::print(table(&entries))?;
-            Ok(exit)
-        }
-        _ => series::series(args, entries, exit),
-    }
+    output::print(match format {
+        PageFormat::Json if is_list => output::json(&entries.iter().map(as_json).collect::<Vec<_>>()),
+        PageFormat::Table if is_list => table(&entries),
+        _ => return series::series(args, entries, exit),
+    })?;
+    Ok(exit)
 }
 
 fn of_store(format: PageFormat) -> Result<Vec<Entry>, Failure> {
@@ -55,11 +48,7 @@ fn of_store(format: PageFormat) -> Result<Vec<Entry>, Failure> {
 fn of_paths(paths: &[PathBuf]) -> (Vec<Entry>, Exit) {
     let (mut entries, mut exit) = (Vec::new(), Exit::Fine);
     for path in paths {
-        let found = if path.is_dir() {
-            of_folder(path)
-        } else {
-            store::entry(path).map(|entry| vec![entry]).map_err(|no_record| no_record.why)
-        };
+        let found = if path.is_dir() { of_folder(path) } else { store::entry(path).map(|entry| vec![entry]) };
         match found {
             Ok(found) => entries.extend(found),
             Err(why) => {
@@ -74,8 +63,8 @@ fn of_paths(paths: &[PathBuf]) -> (Vec<Entry>, Exit) {
 
 fn of_folder(folder: &Path) -> Result<Vec<Entry>, String> {
     let (entries, others) = store::entries(folder).map_err(|error| format!("cannot be read: {error}"))?;
-    for other in others {
-        output::warn(&format!("`{}` {}; left out", other.path.display(), other.why));
+    for store::NoRecord { path, why } in others {
+        output::warn(&format!("`{}` {why}; left out", path.display()));
     }
     Ok(entries)
 }
@@ -83,8 +72,7 @@ fn of_folder(folder: &Path) -> Result<Vec<Entry>, String> {
 /// The suite, or the words that stood in its place.
 fn selection(entry: &Entry) -> String {
     let setting = |name: &str| entry.header.settings.get(name).cloned();
-    let words = setting("cases");
-    match (setting("suite"), words) {
+    match (setting("suite"), setting("cases")) {
         (Some(suite), Some(words)) => format!("{suite}: {words}"),
         (suite, words) => suite.or(words).unwrap_or_default(),
     }
@@ -122,18 +110,9 @@ fn table(entries: &[Entry]) -> String {
     let rows: Vec<[String; 5]> =
         std::iter::once(HEAD.map(String::from)).chain(entries.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 5] = std::array::from_fn(width);
-    let line = |row: &[String; 5]| {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(widths)
-            .enumerate()
-            .map(|(column, (cell, width))| match column {
-                1 => format!("{cell:>width$}"),
-                _ => format!("{cell:<width$}"),
-            })
-            .collect();
-        cells.join("  ").trim_end().to_owned() + "\n"
+    let [w0, w1, w2, w3, _] = std::array::from_fn(width);
+    let line = |[started, cases, selection, machine, record]: &[String; 5]| {
+        format!("{started:<w0$}  {cases:>w1$}  {selection:<w2$}  {machine:<w3$}  {record}\n")
     };
     rows.iter().map(line).collect()
 }

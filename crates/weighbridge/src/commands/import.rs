@@ -25,11 +25,8 @@ pub fn import(args: &args::Import) -> Result<Exit, Failure> {
         };
         let problems = import.add(Input { path, text: &text }).unwrap_or_else(|problem| vec![problem]);
         for problem in problems {
-            let text = match problem.line {
-                Some(_) => format!("`{name}`, {problem}"),
-                None => format!("`{name}` {problem}"),
-            };
-            output::say(&format!("error: {text}"));
+            let comma = if problem.line.is_some() { "," } else { "" };
+            output::say(&format!("error: `{name}`{comma} {problem}"));
             exit = Exit::Incomplete;
         }
     }

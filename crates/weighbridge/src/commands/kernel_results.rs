@@ -7,9 +7,6 @@ use weighbridge_record::Line;
 use weighbridge_record::import::{About, Import, Input};
 
 /// The results of the tests as lines of a record of this suite.
-///
-/// # Errors
-/// They are damaged.
 pub fn lines(results: &[u8], suite: &str) -> Result<Vec<Line>, Error> {
     let mut import = Import::default();
     let text = String::from_utf8_lossy(results);
@@ -36,43 +33,30 @@ pub fn lines(results: &[u8], suite: &str) -> Result<Vec<Line>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weighbridge_guest::counted::in_instructions;
+    use weighbridge_report::{Report, json, markdown};
 
-    #[test]
-    fn results_become_a_record_of_the_suite() {
-        let text = "weighbridge-bench 1\nkernel 6.1.0\ntest kmalloc-reuse size=8\nsample op 10 500\nsample noop 10 20\nend\n";
-        let lines = lines(text.as_bytes(), "kernel-slab").unwrap();
-        let Some(Line::Header(header)) = lines.first() else { panic!("no header") };
-        assert_eq!(header.settings["suite"], "kernel-slab");
-        let median = lines.iter().find_map(|line| match line {
-            Line::Summary(summary) => Some(summary.median),
-            _ => None,
-        });
-        assert_eq!(median, Some(50.0));
-        let report = weighbridge_report::Report::from_reading(weighbridge_record::Reading {
-            lines,
-            problems: Vec::new(),
-        });
-        let text = weighbridge_report::markdown(&report);
-        assert!(text.contains("| 8 | 68 | 65 | 50.0 |"), "{text}");
-        assert!(super::lines(b"nonsense", "kernel-slab").is_err());
+    fn report(lines: Vec<Line>) -> Report {
+        Report::from_reading(weighbridge_record::Reading { lines, problems: Vec::new() })
     }
 
     #[test]
-    fn packets_have_their_share_of_the_budget_and_what_was_not_measured_its_reason() {
-        let text = "weighbridge-bench 1\nkernel 6.1.0\ntest veth size=60\nsample packet 10 20000\nend\ntest nftables-drop size=60\n\
+    fn results_become_a_record_of_the_suite_and_what_was_not_measured_has_its_reason() {
+        let slab = b"weighbridge-bench 1\nkernel 6.1.0\ntest kmalloc-reuse size=8\nsample op 10 500\nsample noop 10 20\nend\n";
+        let text = markdown(&report(lines(slab, "kernel-slab").unwrap()));
+        assert!(text.contains("| 8 | 68 | 65 | 50.0 |"), "{text}");
+        assert!(lines(b"nonsense", "kernel-slab").is_err());
+        let net = b"weighbridge-bench 1\nkernel 6.1.0\ntest veth size=60\nsample packet 10 20000\nend\ntest nftables-drop size=60\n\
                     sample packet 10 40320\nend\nfailed iptables-drop size=60: cannot set a rule\n";
-        let lines =
-            weighbridge_guest::counted::in_instructions(lines(text.as_bytes(), "kernel-net").unwrap());
-        let report = weighbridge_report::Report::from_reading(weighbridge_record::Reading {
-            lines,
-            problems: Vec::new(),
-        });
-        let text = weighbridge_report::markdown(&report);
+        let report = report(in_instructions(lines(net, "kernel-net").unwrap()));
         // 4032 instructions are 2.016 times the 2000 of the pair alone, and 20 times the 201.6 of 67.2 ns at 3 GHz.
-        assert!(text.contains("| drop | nftables | 4032 | 2.016 | 20.0 |"), "{text}");
-        assert!(text.contains("| drop | iptables | skipped |"), "{text}");
-        assert!(text.contains("cannot set a rule"), "{text}");
-        let json = weighbridge_report::json(&report);
-        assert!(json.contains("10 Gbit/s Ethernet"), "the share is a line of the report: {json}");
+        for part in [
+            "| drop | nftables | 4032 | 2.016 | 20.0 |",
+            "| drop | iptables | skipped |",
+            "cannot set a rule",
+        ] {
+            assert!(markdown(&report).contains(part), "{}", markdown(&report));
+        }
+        assert!(json(&report).contains("10 Gbit/s Ethernet"), "the share is a line of the report");
     }
 }

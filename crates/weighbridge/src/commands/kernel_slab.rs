@@ -12,7 +12,7 @@ use weighbridge_report::Report;
 
 use super::measuring::{self, Files, interrupt};
 use super::{kernel_results, look_at_host, run};
-use crate::args::{KERNEL_SLAB as NAME, Run};
+use crate::args::{KERNEL_SLAB as NAME, Run, Selection};
 use crate::destination::Destination;
 use crate::{Exit, Failure, output};
 
@@ -35,11 +35,8 @@ impl Drop for Loaded {
 /// Loads the module, runs its tests in rounds, and takes it out again.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
-    let selection = &args.selection;
-    let changes = !selection.globs.is_empty()
-        || selection.sizes.is_some()
-        || !(selection.place.is_empty() && selection.wait.is_empty() && selection.set.is_empty());
-    if changes {
+    let Selection { globs, sizes, place, wait, set, .. } = &args.selection;
+    if !(globs.is_empty() && sizes.is_none() && place.is_empty() && wait.is_empty() && set.is_empty()) {
         return Err(Failure::new(format!(
             "the suite {NAME} is measured as a whole: it takes no cases, sizes or axes"
         )));
@@ -57,19 +54,16 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     let _loaded = load(module)?;
     let host = look_at_host()?;
     let output = &args.output;
-    let Destination { record, mut writer, page, is_in_store, note } =
-        Destination::create(output.of.out.as_deref(), output.html.as_ref())?;
-    note.iter().for_each(|note| output::warn(note));
+    let mut destination = Destination::create(output.of.out.as_deref(), output.html.as_ref())?;
     let began = Instant::now();
-    let remove = || _ = std::fs::remove_file(&record);
+    let remove = || _ = std::fs::remove_file(&destination.record);
     let (text, complete) = rounds(args, &interrupt, began).inspect_err(|_| remove())?;
     if text.is_empty() {
         remove();
         output::say("interrupted: no test was run whole, and there is no record");
         return Ok(Exit::Interrupted);
     }
-    let lines =
-        kernel_results::lines(text.as_bytes(), NAME).map_err(|error| Failure::new(error.to_string()))?;
+    let lines = kernel_results::lines(text.as_bytes(), NAME).map_err(Failure::of)?;
     let mut reading = Reading { lines, problems: Vec::new() };
     for line in &mut reading.lines {
         match line {
@@ -82,12 +76,8 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
             _ => {}
         }
     }
-    reading.lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
-        Failure::new(format!(
-            "cannot write to `{}`: {error}; choose another place with --out",
-            record.display()
-        ))
-    })?;
+    destination.write(&reading.lines)?;
+    let Destination { record, page, is_in_store, .. } = destination;
     let report = Report::from_reading(reading);
     let files = Files { record, page, is_in_store, is_quiet: output.of.quiet };
     files.show(&report, run::rendered(&report, output.of.format)).check()?;
@@ -96,7 +86,7 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
 
 /// Nothing where the module was there before: then its owner takes it out.
 fn load(module: &Path) -> Result<Option<Loaded>, Failure> {
-    let files = modules::at(module).map_err(|error| Failure::new(error.to_string()))?;
+    let files = modules::at(module).map_err(Failure::of)?;
     let is_ours = |file: &&std::path::PathBuf| {
         file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kernel_bench::MODULE))
     };

@@ -5,7 +5,6 @@ use clap_mangen::Man as Page;
 use crate::args::{self, Man};
 use crate::{Exit, Failure, nearest, output};
 
-/// Prints a page.
 pub fn man(args: &Man) -> Result<Exit, Failure> {
     let mut program = args::command();
     // Gives every command the name that it is called by, `weighbridge run`.

@@ -14,9 +14,10 @@ use weighbridge_report::{self as report, Report};
 
 use super::THIS_PROGRAM;
 use crate::args::{COMMIT, PROFILE, typed};
-use crate::destination::{Destination, WantedPage, write_new};
+use crate::destination::{Destination, write_new};
 use crate::progress::ProgressStyle;
 use crate::recorder::Recorder;
+use crate::values::Page;
 use crate::{Failure, output, values};
 
 /// Takes Ctrl-C and SIGTERM over. First of all, before anything may start a thread, so that no thread has these signals open.
@@ -52,6 +53,7 @@ pub fn header<N: Into<String>>(
     machine: Machine,
     seed: u64,
 ) -> Header {
+    let settings = settings.into_iter().filter(|(_, value)| !value.is_empty());
     Header {
         schema: SCHEMA,
         tool: Tool {
@@ -63,11 +65,7 @@ pub fn header<N: Into<String>>(
         started: now(),
         command: typed(),
         seed,
-        settings: settings
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| (name.into(), value))
-            .collect(),
+        settings: settings.map(|(name, value)| (name.into(), value)).collect(),
         machine,
     }
 }
@@ -92,7 +90,7 @@ impl<'a> Bench<'a> {
 pub struct Measuring {
     /// Takes its lines.
     pub recorder: Recorder,
-    page: WantedPage,
+    page: Option<Page>,
     is_in_store: bool,
     is_quiet: bool,
     began: Instant,
@@ -101,9 +99,8 @@ pub struct Measuring {
 impl Measuring {
     /// Begins the time that the record has at its end.
     pub fn begin(destination: Destination, is_quiet: bool) -> Measuring {
-        let progress = if is_quiet { ProgressStyle::Hidden } else { ProgressStyle::on_stderr() };
-        let Destination { record, writer, page, is_in_store, .. } = destination;
-        let recorder = Recorder::new(record, writer, is_in_store, progress);
+        let Destination { record, writer, page, is_in_store } = destination;
+        let recorder = Recorder::new(record, writer, is_in_store, ProgressStyle::new(is_quiet));
         Measuring { recorder, page, is_in_store, is_quiet, began: Instant::now() }
     }
 
@@ -119,12 +116,12 @@ impl Measuring {
         let complete = matches!(ended, Ok(Ended::Complete));
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let closing = self.recorder.line(Line::End(End { complete, elapsed_s }));
-        let record = self.recorder.path().to_owned();
+        let Measuring { recorder, page, is_in_store, is_quiet, .. } = self;
         Closed {
             ended: ended.and_then(|ended| closing.map(|()| ended)),
             elapsed_s,
-            report: Report::from_reading(self.recorder.into_reading()),
-            files: Files { record, page: self.page, is_in_store: self.is_in_store, is_quiet: self.is_quiet },
+            files: Files { record: recorder.path.clone(), page, is_in_store, is_quiet },
+            report: Report::from_reading(recorder.into_reading()),
         }
     }
 }
@@ -133,7 +130,6 @@ impl Measuring {
 pub struct Closed {
     /// How the measurement ended, or why a line of it could not be written.
     pub ended: io::Result<Ended>,
-    /// How long it took.
     pub elapsed_s: f64,
     /// What it found.
     pub report: Report,
@@ -141,24 +137,11 @@ pub struct Closed {
     pub files: Files,
 }
 
-impl Closed {
-    /// The end, or that a line could not be written.
-    pub fn ended(&self) -> Result<Ended, Failure> {
-        self.ended.as_ref().copied().map_err(|error| {
-            let record = self.files.record.display();
-            Failure::new(format!(
-                "cannot write to `{record}`: {error}; it holds what was measured until then"
-            ))
-        })
-    }
-}
-
 /// The files that a measurement leaves.
 pub struct Files {
-    /// The record.
     pub record: PathBuf,
     /// The page that is wanted.
-    pub page: WantedPage,
+    pub page: Option<Page>,
     /// Is the record in the store? Then a page that finds no room beside it may go to the current folder.
     pub is_in_store: bool,
     /// Are their paths not to be said?
@@ -198,25 +181,22 @@ impl Files {
     /// Writes the page that is wanted, if any. One that finds no room in the store goes to the current folder.
     fn write_page(&self, report: &Report) -> Result<Option<PathBuf>, Failure> {
         let (page, may_move) = match &self.page {
-            WantedPage::None => return Ok(None),
-            WantedPage::OfRecord => (self.record.with_extension("html"), self.is_in_store),
-            WantedPage::File(page) => (page.clone(), false),
+            Some(Page::None) => return Ok(None),
+            Some(Page::File(page)) => (page.clone(), false),
+            None => (self.record.with_extension("html"), self.is_in_store),
         };
         let html = report::html(report);
         let Err(error) = write_new(&page, html.as_bytes()) else { return Ok(Some(page)) };
+        let cannot = format!("cannot create `{}`: {error}", page.display());
         if let Some(name) = page.file_name().map(Path::new).filter(|_| may_move)
             && write_new(name, html.as_bytes()).is_ok()
         {
-            output::warn(&format!(
-                "cannot create `{}`: {error}; the page is in the current folder",
-                page.display()
-            ));
+            output::warn(&format!("{cannot}; the page is in the current folder"));
             return Ok(Some(name.into()));
         }
         // What was measured is in the record, so nothing has to be measured again.
         Err(Failure::new(format!(
-            "cannot create `{}`: {error}; `weighbridge report {} --format html --out FILE` makes the page elsewhere",
-            page.display(),
+            "{cannot}; `weighbridge report {} --format html --out FILE` makes the page elsewhere",
             values::quoted(&self.record)
         )))
     }

@@ -4,7 +4,7 @@ mod bloat;
 mod check;
 mod compare;
 mod completions;
-pub mod dbus;
+mod dbus;
 mod env;
 mod explain;
 mod guest;
@@ -29,10 +29,6 @@ use crate::{Exit, Failure, output, store};
 /// Even when the file was replaced while it runs, this is the program that runs.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// Does what was asked.
-///
-/// # Errors
-/// One sentence for the user.
 pub fn execute(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) if args.selection.suite.as_deref() == Some(KERNEL_SLAB) => kernel_slab::run(&args),

@@ -11,7 +11,6 @@ use crate::scope::Scope;
 use crate::values::spoken;
 use crate::{Exit, Failure, output, select};
 
-/// Shows the plan.
 pub fn plan(args: &Plan) -> Result<Exit, Failure> {
     let scope = Scope::new(&args.selection, &args.effort, &mut look_at_host()?)?;
     show(&scope)

@@ -19,10 +19,7 @@ pub struct Recording {
 
 impl Recording {
     /// Begins to record on the first of these CPUs, which are those that matter most; `Trace::unrecorded` says which are missing. A full buffer
-    /// keeps what is newest.
-    ///
-    /// # Errors
-    /// A sentence: what is refused, and what would allow it.
+    /// keeps what is newest. The sentence of an error says what is refused, and what would allow it.
     pub fn begin(cpus: &[u32]) -> Result<Recording, String> {
         let cpus = &cpus[..cpus.len().min(MOST_CPUS)];
         let refused = |error: causeway_os::Error| error.to_string();
@@ -48,15 +45,12 @@ impl Recording {
     }
 
     /// Ends it: what was recorded.
-    ///
-    /// # Errors
-    /// A sentence: what the kernel refused.
     pub fn end(self) -> Result<Trace, String> {
         let Recording { instance, formats, cpus } = self;
         instance.stop().map_err(|error| error.to_string())?;
-        let pages = cpus.iter().map(|cpu| Ok((*cpu, instance.take_pages(*cpu)?)));
+        let taken = cpus.iter().map(|cpu| instance.take_pages(*cpu).map(|pages| (*cpu, pages)));
         let pages: Vec<(u32, Vec<Vec<u8>>)> =
-            pages.collect::<causeway_os::Result<_>>().map_err(|error| error.to_string())?;
+            taken.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         let pages = pages.iter().map(|(cpu, pages)| (*cpu, pages.as_slice()));
         let mut trace = Trace::decode(pages, &formats);
         for cpu in cpus {

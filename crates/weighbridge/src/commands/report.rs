@@ -12,7 +12,6 @@ use crate::{Exit, Failure, output};
 /// Bad lines told one by one; the others are counted.
 const MOST_PROBLEMS: usize = 5;
 
-/// Shows records.
 pub fn report(args: &args::Report) -> Result<Exit, Failure> {
     args.answer.check(args.answer.format == ReportFormat::Html)?;
     let mut exit = Exit::Fine;
@@ -58,35 +57,36 @@ fn compared(report: Report, baseline: &str, across_machines: bool) -> Result<Rep
 
 /// What is valid in a record; what is not is said.
 pub(super) fn read(path: &Path) -> Result<Reading, Failure> {
-    let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
+    let name = name_of(path);
     let reading = if path == Path::new("-") {
         weighbridge_record::read(io::stdin().lock())
     } else {
         weighbridge_record::read_file(path)
     };
-    let reading = reading.map_err(|error| unreadable(path, &name, &error))?;
+    let reading = reading.map_err(|error| {
+        Failure::new(match error.kind() {
+            io::ErrorKind::IsADirectory => {
+                let records = path.join("*.jsonl");
+                format!("{name} is a folder; name the records in it, as in {}", records.display())
+            }
+            _ => format!("cannot read {name}: {error}"),
+        })
+    })?;
     if reading.lines.is_empty() {
         return Err(no_record(path, &name, &reading.problems));
     }
     for problem in reading.problems.iter().take(MOST_PROBLEMS) {
         output::warn(&format!("{name}, {problem}"));
     }
-    if reading.problems.len() > MOST_PROBLEMS {
-        output::warn(&format!(
-            "{name}: {} more lines that are not valid",
-            reading.problems.len() - MOST_PROBLEMS
-        ));
+    if let Some(more @ 1..) = reading.problems.len().checked_sub(MOST_PROBLEMS) {
+        output::warn(&format!("{name}: {more} more lines that are not valid"));
     }
     Ok(reading)
 }
 
-fn unreadable(path: &Path, name: &str, error: &io::Error) -> Failure {
-    Failure::new(match error.kind() {
-        io::ErrorKind::IsADirectory => {
-            format!("{name} is a folder; name the records in it, as in {}", path.join("*.jsonl").display())
-        }
-        _ => format!("cannot read {name}: {error}"),
-    })
+/// A file in a sentence.
+pub(super) fn name_of(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) }
 }
 
 /// Why nothing in a file is of a record, in one sentence with a way out.

@@ -1,8 +1,6 @@
 //! `weighbridge run`: measures, and keeps what it measured whatever happens.
 
-use std::fmt;
 use std::io;
-use std::path::Path;
 use std::time::Instant;
 
 use weighbridge_harness::contract::Prepared;
@@ -14,7 +12,7 @@ use weighbridge_harness::session::{Ended, Session, Settings, Sink};
 use weighbridge_report::{self as report, Report};
 
 use super::explain::timeline::{self, timelines};
-use super::measuring::{Bench, Measuring, Told, header, interrupt, random_seed, warn_of_debug_build};
+use super::measuring::{Bench, Closed, Measuring, header, interrupt, random_seed, warn_of_debug_build};
 use super::{look_at_host, plan};
 use crate::args::{KERNEL_SLAB, Run, RunFormat};
 use crate::destination::Destination;
@@ -22,7 +20,6 @@ use crate::recorder::Recorder;
 use crate::scope::Scope;
 use crate::{Exit, Failure, output, values};
 
-/// Measures cases.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     if args.module.is_some() {
@@ -36,18 +33,9 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     scope.check_not_empty()?;
     timeline::check(&args.timeline, &scope.cases)?;
     let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
-    warn_beforehand(&scope);
-    if let Some(note) = &destination.note {
-        output::warn(note);
-    }
-    measure(args, scope, &host, &interrupt, destination)
-}
-
-fn warn_beforehand(scope: &Scope) {
     warn_of_debug_build();
-    for note in scope.selected.left_out_note().iter().chain(&scope.notes) {
-        output::warn(note);
-    }
+    scope.selected.left_out_note().iter().chain(&scope.notes).for_each(|note| output::warn(note));
+    measure(args, scope, &host, &interrupt, destination)
 }
 
 fn measure(
@@ -88,18 +76,43 @@ fn measure(
         Ok(ended)
     });
     let has_numbers = recorder.has_numbers();
-    let closed = measuring.close(ended);
-    let told = closed.files.show(&closed.report, rendered(&closed.report, args.output.of.format));
-    let record = &closed.files.record;
-    let partial = Partial { record, has_page: matches!(told.page, Ok(Some(_))), has_numbers };
-    let ended = closed.ended.map_err(|error| {
-        Failure::new(format!(
-            "cannot write to `{}`: {error}; {}",
-            record.display(),
-            if has_numbers { "it holds what was measured until then" } else { "no case has a number yet" }
-        ))
-    });
-    conclude(ended, told, &partial)
+    conclude(measuring.close(ended), args.output.of.format, has_numbers)
+}
+
+/// Shows what was found; one sentence for each thing that went wrong, and the exit code of the worst.
+fn conclude(closed: Closed, format: RunFormat, has_numbers: bool) -> Result<Exit, Failure> {
+    let Closed { ended, report, files, .. } = closed;
+    let told = files.show(&report, rendered(&report, format));
+    let has_page = matches!(told.page, Ok(Some(_)));
+    let mut exit = Exit::Fine;
+    for failure in told.printed.err().into_iter().chain(told.page.err()) {
+        output::say(&format!("error: {failure}"));
+        exit = Exit::Incomplete;
+    }
+    let record = &files.record;
+    let holds =
+        if has_numbers { "it holds what was measured until then" } else { "no case has a number yet" };
+    let ended = ended
+        .map_err(|error| Failure::new(format!("cannot write to `{}`: {error}; {holds}", record.display())))?;
+    if ended == Ended::Interrupted {
+        let what = match (has_numbers, has_page) {
+            (false, _) => ", but no case has a number yet".to_owned(),
+            (true, true) => ", and holds what was measured until then; so does the page".to_owned(),
+            (true, false) => {
+                let [record, page] =
+                    [record, &record.with_extension("html")].map(|path| values::quoted(path));
+                format!(
+                    ", and holds what was measured until then; `weighbridge report {record} --format html --out {page}` makes a page of it"
+                )
+            }
+        };
+        output::say(&format!("interrupted: the record is valid{what}"));
+        return Ok(Exit::Interrupted);
+    }
+    if !has_numbers {
+        return Err(Failure::new("no case gave a number; the record has the reasons"));
+    }
+    Ok(exit)
 }
 
 /// Measures cases, then searches for the size at which two mechanisms are equally fast, which has a fifth of the time to
@@ -124,47 +137,6 @@ fn chart(
     let Bench { host, interrupt, .. } = bench;
     let coordinator = || bench.coordinator();
     crossover::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
-}
-
-/// A record that ends early, and what it is good for.
-struct Partial<'a> {
-    record: &'a Path,
-    has_page: bool,
-    has_numbers: bool,
-}
-
-impl fmt::Display for Partial<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.has_numbers {
-            return f.write_str("the record is valid, but no case has a number yet");
-        }
-        f.write_str("the record is valid, and holds what was measured until then")?;
-        if self.has_page {
-            return f.write_str("; so does the page");
-        }
-        let page = self.record.with_extension("html");
-        let [record, page] = [self.record, &page].map(values::quoted);
-        write!(f, "; `weighbridge report {record} --format html --out {page}` makes a page of it")
-    }
-}
-
-/// One sentence for each thing that went wrong, and the exit code of the worst.
-fn conclude(ended: Result<Ended, Failure>, told: Told, partial: &Partial<'_>) -> Result<Exit, Failure> {
-    let mut exit = Exit::Fine;
-    for failure in told.printed.err().into_iter().chain(told.page.err()) {
-        output::say(&format!("error: {failure}"));
-        exit = Exit::Incomplete;
-    }
-    match ended? {
-        Ended::Interrupted => {
-            output::say(&format!("interrupted: {partial}"));
-            Ok(Exit::Interrupted)
-        }
-        Ended::Complete if !partial.has_numbers => {
-            Err(Failure::new("no case gave a number; the record has the reasons"))
-        }
-        Ended::Complete => Ok(exit),
-    }
 }
 
 pub(super) fn rendered(report: &Report, format: RunFormat) -> String {

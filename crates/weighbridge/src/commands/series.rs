@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weighbridge_record::{Header, Line, history};
+use weighbridge_record::{Line, history};
 use weighbridge_report::{Dated, History};
 
 use crate::args::{self, By};
@@ -15,11 +15,7 @@ const MOST_MACHINES: usize = 3;
 
 /// Shows the series of the records, which come in the order of time.
 pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Result<Exit, Failure> {
-    let by = args.by.unwrap_or(By::Time);
-    let machines: Vec<String> = {
-        let all: BTreeSet<String> = entries.iter().map(|entry| machine(&entry.header)).collect();
-        all.into_iter().collect()
-    };
+    let machines: Vec<String> = entries.iter().map(machine).collect::<BTreeSet<_>>().into_iter().collect();
     if machines.len() > 1 && !args.across_machines {
         let named = machines.iter().take(MOST_MACHINES).map(|machine| format!("`{machine}`"));
         let named = named.collect::<Vec<_>>().join(", ");
@@ -30,9 +26,16 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
             machines.len()
         )));
     }
-    group(&mut entries, by);
+    let (by, key): (_, fn(&Entry) -> String) = match args.by.unwrap_or(By::Time) {
+        By::Time => ("time", |_| String::new()),
+        By::Commit => ("commit", |entry| entry.header.tool.commit.clone().unwrap_or_default()),
+        By::Kernel => ("kernel", |entry| entry.header.machine.kernel.clone()),
+        By::Machine => ("machine", machine),
+    };
+    // Records of one key next to each other, in the order in which each was first measured.
+    let keys: Vec<String> = entries.iter().map(key).collect();
+    entries.sort_by_key(|entry| keys.iter().position(|known| *known == key(entry)));
     let mut lines: Vec<Vec<Line>> = Vec::new();
-    let mut records = Vec::new();
     for entry in &entries {
         let reading = weighbridge_record::read_file(&entry.path)
             .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", entry.path.display())))?;
@@ -41,64 +44,28 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
         }
         let kept = |line: &Line| matches!(line, Line::Case(_) | Line::Summary(_));
         lines.push(reading.lines.into_iter().filter(kept).collect());
-        records.push(dated(entry));
     }
     let lines: Vec<&[Line]> = lines.iter().map(Vec::as_slice).collect();
     let mut series = history::series(&lines);
     if args.changes {
         series.retain(|series| !series.changes.is_empty());
+    } else if series.is_empty() {
+        let none = "there is no record; `weighbridge run` writes one";
+        return Err(Failure::new(if entries.is_empty() { none } else { "no record has a figure" }));
     }
-    if series.is_empty() && !args.changes {
-        return Err(Failure::new(if records.is_empty() {
-            "there is no record; `weighbridge run` writes one"
-        } else {
-            "no record has a figure"
-        }));
-    }
-    let history = History { by: name(by), machines, records, series };
-    let text = match args.answer.format {
+    let history = History { by, machines, records: entries.iter().map(dated).collect(), series };
+    args.answer.write(match args.answer.format {
         PageFormat::Table => history.text(output::style()),
         PageFormat::Markdown => history.markdown(),
         PageFormat::Json => history.json(),
         PageFormat::Html => history.html(),
-    };
-    args.answer.write(text)?;
+    })?;
     Ok(exit)
 }
 
-fn name(by: By) -> &'static str {
-    match by {
-        By::Time => "time",
-        By::Commit => "commit",
-        By::Kernel => "kernel",
-        By::Machine => "machine",
-    }
-}
-
-/// Records of one commit, kernel or machine next to each other, in the order in which each was first measured.
-fn group(entries: &mut [Entry], by: By) {
-    if by == By::Time {
-        return;
-    }
-    let key = |entry: &Entry| match by {
-        By::Time => String::new(),
-        By::Commit => entry.header.tool.commit.clone().unwrap_or_default(),
-        By::Kernel => entry.header.machine.kernel.clone(),
-        By::Machine => machine(&entry.header),
-    };
-    let mut first: Vec<String> = Vec::new();
-    for entry in entries.iter() {
-        let key = key(entry);
-        if !first.contains(&key) {
-            first.push(key);
-        }
-    }
-    entries.sort_by_key(|entry| first.iter().position(|known| *known == key(entry)));
-}
-
 /// Host and CPU: a host with another CPU is another machine, and a clone of an image is one too.
-fn machine(header: &Header) -> String {
-    let machine = &header.machine;
+fn machine(entry: &Entry) -> String {
+    let machine = &entry.header.machine;
     format!("{}, {}", machine.hostname, machine.cpu_model)
 }
 
@@ -109,6 +76,6 @@ fn dated(entry: &Entry) -> Dated {
         started: header.started.clone(),
         commit: header.tool.commit.clone(),
         kernel: header.machine.kernel.clone(),
-        machine: machine(header),
+        machine: machine(entry),
     }
 }

@@ -33,7 +33,6 @@ pub struct Selected {
 pub struct Understood {
     /// What was typed; nothing where no word was.
     pub word: Option<String>,
-    /// What its cases were selected from.
     pub source: Source,
     /// The cases, in the order of their source.
     pub ids: Vec<CaseId>,
@@ -44,7 +43,6 @@ pub struct Understood {
 pub enum Source {
     /// The word is a complete case id.
     Itself,
-    /// A suite.
     Suite(&'static str),
     /// All that the program lists.
     List,
@@ -55,7 +53,6 @@ pub enum Source {
 pub struct LeftOut {
     /// The reason: a sentence without a full stop.
     pub why: String,
-    /// The cases.
     pub ids: Vec<CaseId>,
 }
 
@@ -76,11 +73,8 @@ impl Selected {
     }
 }
 
-/// Selects cases. Without words that is all of the suite, and without a suite the first one there is.
-///
-/// # Errors
-/// A word that selects nothing, a case that does not exist, an axis or a value that no selected case has, something that is
-/// set twice.
+/// Selects cases. Without words that is all of the suite, and without a suite the first one there is. Refused are a word that selects nothing,
+/// a case that does not exist, an axis or a value that no selected case has, and something that is set twice.
 pub fn select(
     words: &[String],
     suite: Option<&'static Suite>,
@@ -95,8 +89,15 @@ pub fn select(
         found.push(Understood { word: None, source: Source::Suite(suite.name), ids });
     }
     let mut left_out = Vec::new();
-    for word in read {
-        found.push(word.understood(suite, changes, &mut left_out)?);
+    for Word { text, meaning } in read {
+        let (source, ids) = match (meaning, suite) {
+            (Meaning::Case(id), _) => (Source::Itself, vec![id]),
+            (Meaning::Globs(globs), Some(suite)) => {
+                (Source::Suite(suite.name), of_suite(&text, &globs, suite, changes)?)
+            }
+            (Meaning::Globs(globs), None) => (Source::List, of_list(&text, &globs, changes, &mut left_out)?),
+        };
+        found.push(Understood { word: Some(text), source, ids });
     }
     for (axis, values) in &changes.axes {
         for value in values {
@@ -117,84 +118,71 @@ pub fn select(
 }
 
 /// A word on the command line.
-enum Word {
-    Case(String, CaseId),
-    Globs(String, Vec<Glob>),
+struct Word {
+    text: String,
+    meaning: Meaning,
+}
+
+enum Meaning {
+    Case(CaseId),
+    Globs(Vec<Glob>),
 }
 
 impl Word {
     fn read(word: &str) -> Result<Word, Failure> {
-        if !has_wildcards(word)
-            && let Ok(id) = word.parse::<CaseId>()
-        {
-            return match catalogue::resolve(&id) {
-                Ok(_) => Ok(Word::Case(word.into(), plan::without_defaults(id))),
-                Err(why) => Err(Failure::new(format!("no case `{word}`: {why}{}", suggestions(word)))),
-            };
-        }
-        Ok(Word::Globs(word.into(), Glob::parse(word)?))
+        let id = word.parse::<CaseId>().ok().filter(|_| !has_wildcards(word));
+        let meaning = match id.map(|id| catalogue::resolve(&id).map(|_| plan::without_defaults(id))) {
+            Some(Ok(id)) => Meaning::Case(id),
+            Some(Err(why)) => {
+                return Err(Failure::new(format!("no case `{word}`: {why}{}", suggestions(word))));
+            }
+            None => Meaning::Globs(Glob::parse(word)?),
+        };
+        Ok(Word { text: word.into(), meaning })
     }
 
-    fn understood(
-        self,
-        suite: Option<&'static Suite>,
-        changes: &Changes,
-        left_out: &mut Vec<LeftOut>,
-    ) -> Result<Understood, Failure> {
-        let (word, globs) = match self {
-            Word::Case(word, id) => {
-                return Ok(Understood { word: Some(word), source: Source::Itself, ids: vec![id] });
-            }
-            Word::Globs(word, globs) => (word, globs),
-        };
-        let ids = match suite {
-            Some(suite) => of_suite(&word, &globs, suite, changes)?,
-            None => of_list(&word, &globs, changes, left_out)?,
-        };
-        let source = suite.map_or(Source::List, |suite| Source::Suite(suite.name));
-        Ok(Understood { word: Some(word), source, ids })
+    fn globs(&self) -> &[Glob] {
+        if let Meaning::Globs(globs) = &self.meaning { globs } else { &[] }
+    }
+
+    fn sets(&self, axis: &str) -> bool {
+        match &self.meaning {
+            Meaning::Case(id) => id.axes.contains_key(axis),
+            Meaning::Globs(globs) => globs.iter().flat_map(|glob| &glob.axes).any(|(own, _)| own == axis),
+        }
     }
 }
 
 /// What an option and a word both set cannot be told apart, and what a complete id has is not changed.
 fn check_changes(words: &[Word], changes: &Changes) -> Result<(), Failure> {
-    let is_case = |word: &Word| matches!(word, Word::Case(..));
-    if !words.is_empty()
-        && words.iter().all(is_case)
-        && (changes.sizes.is_some() || changes.placements.is_some())
-    {
+    let all_complete = !words.is_empty() && words.iter().all(|word| matches!(word.meaning, Meaning::Case(_)));
+    if all_complete && (changes.sizes.is_some() || changes.placements.is_some()) {
         return Err(Failure::new(
             "--sizes and --place change what a GLOB or a suite selects, and every case named here is complete; leave one \
              or the other out",
         ));
     }
-    let twice = |what: &str, option: &str, word: &str| {
-        Err(Failure::new(format!("{what} is set twice, by {option} and in `{word}`; leave one of them out")))
-    };
     for word in words {
-        let (word, sizes, placements, axes) = match word {
-            Word::Case(word, id) => {
-                (word, Vec::new(), Vec::new(), id.axes.keys().cloned().collect::<Vec<_>>())
-            }
-            Word::Globs(word, globs) => (
-                word,
-                globs.iter().filter_map(|glob| glob.size).collect(),
-                globs.iter().filter_map(|glob| glob.placement.clone()).collect(),
-                globs.iter().flat_map(|glob| glob.axes.iter().map(|(axis, _)| axis.clone())).collect(),
-            ),
+        let twice = |what: &str, option: &str| {
+            let word = &word.text;
+            Err(Failure::new(format!(
+                "{what} is set twice, by {option} and in `{word}`; leave one of them out"
+            )))
         };
-        if changes.sizes.as_ref().is_some_and(|wanted| sizes.iter().any(|size| !wanted.contains(size))) {
-            return twice("the payload size", "--sizes", word);
+        let is_other = |wanted: &Vec<u64>| {
+            word.globs().iter().filter_map(|glob| glob.size).any(|size| !wanted.contains(&size))
+        };
+        if changes.sizes.as_ref().is_some_and(is_other) {
+            return twice("the payload size", "--sizes");
         }
-        if changes
-            .placements
-            .as_ref()
-            .is_some_and(|wanted| placements.iter().any(|one| !wanted.contains(one)))
-        {
-            return twice("the placement", "--place", word);
+        let is_elsewhere = |wanted: &Vec<String>| {
+            word.globs().iter().filter_map(|glob| glob.placement.as_ref()).any(|one| !wanted.contains(one))
+        };
+        if changes.placements.as_ref().is_some_and(is_elsewhere) {
+            return twice("the placement", "--place");
         }
-        if let Some((axis, _)) = changes.axes.iter().find(|(axis, _)| axes.contains(axis)) {
-            return twice(&format!("axis {axis}"), &format!("--set {axis}"), word);
+        if let Some((axis, _)) = changes.axes.iter().find(|(axis, _)| word.sets(axis)) {
+            return twice(&format!("axis {axis}"), &format!("--set {axis}"));
         }
     }
     Ok(())
@@ -206,12 +194,8 @@ fn without_axes(changes: &Changes) -> Changes {
 
 /// The cases of a suite that match.
 fn of_suite(word: &str, globs: &[Glob], suite: &Suite, changes: &Changes) -> Result<Vec<CaseId>, Failure> {
-    let of = |suite: &Suite| -> Vec<CaseId> {
-        let mut ids = suite.cases(&without_axes(changes));
-        ids.retain(|id| globs.iter().any(|glob| glob.matches_with_axes(id)));
-        ids
-    };
-    let ids = of(suite);
+    let mut ids = suite.cases(&without_axes(changes));
+    ids.retain(|id| globs.iter().any(|glob| glob.matches_with_axes(id)));
     if !ids.is_empty() {
         return Ok(ids);
     }
@@ -237,7 +221,7 @@ fn of_list(
     let mut ids: Vec<CaseId> = Vec::new();
     for glob in globs {
         let bases = offer::matching(glob, wanted);
-        for (axis, value) in bases.iter().next().map_or(&[][..], |_| &glob.axes) {
+        for (axis, value) in glob.axes.iter().filter(|_| !bases.is_empty()) {
             check_axis_glob(axis, value, &bases)?;
         }
         let set = bases.iter().flat_map(|base| offer::with_axes(base, &glob.axes));
@@ -275,14 +259,11 @@ fn check_axis<'a>(axis: &str, value: &str, ids: impl Iterator<Item = &'a CaseId>
     let mut known: Vec<&str> = Vec::new();
     for id in ids {
         let Ok((target, pattern, _)) = catalogue::resolve(id) else { continue };
-        let declared = target.axes_in(pattern);
-        let has_axis = declared.iter().any(|declared| declared.name == axis);
-        match catalogue::resolve(&id.clone().with(axis, value)) {
-            Ok(_) => return Ok(()),
-            Err(why) if has_axis => refusal = refusal.or(Some(why)),
-            Err(_) => {}
-        }
-        for declared in &declared {
+        let Err(why) = catalogue::resolve(&id.clone().with(axis, value)) else { return Ok(()) };
+        for declared in target.axes_in(pattern) {
+            if declared.name == axis {
+                refusal.get_or_insert_with(|| why.clone());
+            }
             if !known.contains(&declared.name) {
                 known.push(declared.name);
             }
@@ -306,12 +287,11 @@ fn check_axis_glob(axis: &str, value: &str, ids: &[CaseId]) -> Result<(), Failur
             .any(|id| catalogue::resolve(id).is_ok())
     };
     if ids.iter().any(takes) {
-        Ok(())
-    } else {
-        Err(Failure::new(format!(
-            "no selected case takes a value like `{value}` on an axis `{axis}`; see `weighbridge list {axis}`"
-        )))
+        return Ok(());
     }
+    Err(Failure::new(format!(
+        "no selected case takes a value like `{value}` on an axis `{axis}`; see `weighbridge list {axis}`"
+    )))
 }
 
 /// Why a word selects nothing, and what to write instead.

@@ -18,7 +18,6 @@ const PLACEMENTS: &[&str] = &["same-cpu", "two-cpus"];
 pub struct Wanted<'a> {
     /// Payload sizes in bytes. What carries no payload stays as it is.
     pub sizes: Option<&'a [u64]>,
-    /// Placements.
     pub placements: Option<&'a [String]>,
 }
 
@@ -96,39 +95,4 @@ pub fn with_axes(id: &CaseId, axes: &[(String, String)]) -> Vec<CaseId> {
     let axes: Vec<(String, Vec<String>)> =
         axes.iter().map(|(axis, glob)| (axis.clone(), values(axis, glob))).collect();
     plan::with_axes(id.clone(), &axes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn everything_that_is_listed_is_there_and_exists() {
-        crate::register();
-        let cases = all(Wanted::default());
-        let offered: BTreeSet<_> =
-            cases.iter().map(|id| (id.pattern.clone(), id.mechanism.clone())).collect();
-        for (pattern, target) in pairs() {
-            assert!(offered.contains(&(pattern.id.into(), target.id.into())), "{}/{}", pattern.id, target.id);
-        }
-        for id in &cases {
-            assert!(catalogue::resolve(id).is_ok(), "{id}");
-        }
-        assert_eq!(cases.iter().collect::<BTreeSet<_>>().len(), cases.len(), "each case is there once");
-    }
-
-    #[test]
-    fn a_pattern_of_one_role_needs_one_cpu_and_what_carries_nothing_has_one_size() {
-        crate::register();
-        let cases = all(Wanted::default());
-        let of = |pattern: &str, mechanism: &str| -> Vec<String> {
-            let of = |id: &&CaseId| id.pattern == pattern && id.mechanism == mechanism;
-            cases.iter().filter(of).map(|id| format!("{}/{}", id.payload_bytes, id.placement)).collect()
-        };
-        assert_eq!(of("solo", "getpid"), ["0/same-cpu"]);
-        assert_eq!(of("pingpong", "futex"), ["0/same-cpu", "0/two-cpus"]);
-        assert_eq!(of("parallel", "getpid"), ["0/spread"]);
-        assert_eq!(of("roundtrip", "pipe").len(), 6);
-    }
 }

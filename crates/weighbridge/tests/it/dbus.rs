@@ -202,16 +202,18 @@ fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
     capture("empty.jsonl", b"");
     let (_, said) = output(folder.path(), "analyse signals.pcap --costs empty.jsonl", 2);
     assert!(said.contains("make some with: weighbridge run --suite dbus-curves"), "{said}");
-    let curves = "roundtrip/dbus-daemon/1/same-cpu stream/dbus-daemon/1/same-cpu fan-out/dbus-daemon/1/same-cpu \
-                  fan-out/dbus-daemon/1/same-cpu/receivers=1 fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100 \
-                  fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=arg0 \
-                  fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=interface \
-                  solo/dbus-daemon/0/same-cpu solo/dbus-daemon/0/same-cpu/call=match \
-                  solo/dbus-daemon/0/same-cpu/call=name solo/dbus-daemon/0/same-cpu/call=connect";
-    let mut cases: Vec<String> = curves.split_whitespace().map(String::from).collect();
+    let fan_out = "fan-out/dbus-daemon/1/same-cpu/receivers=1";
+    let solo = "solo/dbus-daemon/0/same-cpu";
+    let curves =
+        ["roundtrip", "stream", "fan-out"].map(|pattern| format!("{pattern}/dbus-daemon/1/same-cpu"));
+    let mut cases = curves.to_vec();
+    cases.extend(
+        ["", "/rules=100", "/rules=100/rules-by=arg0", "/rules=100/rules-by=interface"]
+            .map(|of| format!("{fan_out}{of}")),
+    );
     for call in ["", "/call=match", "/call=name", "/call=connect", "/call=relay", "/call=signal"] {
-        let paced = |broker: &str| format!("solo/dbus-daemon/0/same-cpu{broker}{call}/pause-us=1000");
-        cases.extend(["", "/broker=own"].map(paced));
+        cases.push(format!("{solo}{call}"));
+        cases.extend(["", "/broker=own"].map(|broker| format!("{solo}{broker}{call}/pause-us=1000")));
     }
     let line = |case: &String| {
         format!(

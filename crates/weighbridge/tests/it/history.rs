@@ -48,12 +48,8 @@ fn records_are_kept_listed_and_the_last_one_is_reported() {
     assert!(table.lines().nth(1).unwrap().contains(CASE), "{table}");
     assert!(table.lines().all(|line| line.starts_with("started ") || line.ends_with(".jsonl")), "{table}");
 
-    weighbridge(folder.path())
-        .arg("report")
-        .assert()
-        .success()
-        .stdout_eq("...\n■ stream at free, GiB/s\n...\n")
-        .stderr_eq(format!("record: {}\n", said_record(&second)));
+    let reported = said(folder.path(), "report").with(0).shows("...\n■ stream at free, GiB/s\n...\n");
+    reported.says(format!("record: {}\n", said_record(&second)));
     assert_eq!(fs::metadata(store(folder.path())).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
@@ -75,16 +71,11 @@ fn runs_that_start_in_one_second_have_records_of_their_own() {
 fn an_empty_store_is_said_in_one_sentence_with_a_way_out() {
     let folder = folder();
     let place = store(folder.path()).display().to_string();
-    weighbridge(folder.path())
-        .arg("history")
-        .assert()
-        .success()
-        .stdout_eq("")
-        .stderr_eq(format!("there is no record in `{place}` yet; `weighbridge run` writes one\n"));
+    let none = format!("there is no record in `{place}` yet; `weighbridge run` writes one");
+    said(folder.path(), "history").with(0).shows("").says(format!("{none}\n"));
     assert!(history(folder.path()).is_empty());
-    weighbridge(folder.path()).arg("report").assert().code(2).stdout_eq("").stderr_eq(format!(
-        "error: there is no record in `{place}` yet; `weighbridge run` writes one, or name one, as in `weighbridge report FILE`\n"
-    ));
+    let way_out = format!("error: {none}, or name one, as in `weighbridge report FILE`\n");
+    said(folder.path(), "report").with(2).shows("").says(way_out);
     assert!(!folder.path().join(STATE).exists(), "looking creates nothing");
 }
 
@@ -128,17 +119,15 @@ fn without_a_home_the_record_is_in_the_current_folder() {
     let unset = |command: cmd::Command| command.env_remove("HOME").env_remove("XDG_STATE_HOME");
     let stderr = without_store(folder().path(), unset);
     let why = "neither XDG_STATE_HOME nor HOME is the path of a folder";
-    assert!(
-        stderr.contains(&format!("warning: {why}; the record goes to the current folder instead")),
-        "{stderr}"
-    );
+    let elsewhere = format!("warning: {why}; the record goes to the current folder instead");
+    assert!(stderr.contains(&elsewhere), "{stderr}");
     // A relative path is none, by the specification.
-    let relative = |command: cmd::Command| command.env_remove("HOME").env("XDG_STATE_HOME", "state");
-    without_store(folder().path(), relative);
+    without_store(folder().path(), |command| command.env_remove("HOME").env("XDG_STATE_HOME", "state"));
     let folder = folder();
     for command in ["report", "history"] {
-        let said = unset(weighbridge(folder.path()).arg(command)).assert().code(2);
-        said.stderr_eq(format!("error: {why}[..] name [..]\n"));
+        Said::by(unset(weighbridge(folder.path()).arg(command)))
+            .with(2)
+            .says(format!("error: {why}[..] name [..]\n"));
     }
 }
 
@@ -160,11 +149,7 @@ fn a_file_where_the_folder_should_be_is_said_and_left_alone() {
     let stderr = without_store(folder.path(), |command| command);
     assert!(stderr.contains("weighbridge` cannot be used: "), "{stderr}");
     assert_eq!(text(store(folder.path())), "mine");
-    weighbridge(folder.path())
-        .arg("report")
-        .assert()
-        .code(2)
-        .stderr_eq("error: `[..]` cannot be read: [..]\n");
+    said(folder.path(), "report").with(2).says("error: `[..]` cannot be read: [..]\n");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::{folder, said, shown, valid_record, weighbridge};
+use crate::{folder, said, shown, valid_record};
 
 /// A file that a tool wrote, of the tests of the crate that reads it.
 fn file(name: &str) -> PathBuf {
@@ -16,12 +16,8 @@ fn file(name: &str) -> PathBuf {
 fn what_other_tools_wrote_becomes_a_record_that_report_shows() {
     let folder = folder();
     let names = ["hyperfine.json", "fio.json", "sockperf.txt"];
-    weighbridge(folder.path())
-        .arg("import")
-        .args(names.map(file))
-        .args(["--out", "record.jsonl", "--commit", "1a2b3c4"])
-        .assert()
-        .success();
+    let files = names.map(|name| file(name).display().to_string()).join(" ");
+    said(folder.path(), &format!("import {files} --out record.jsonl --commit 1a2b3c4")).with(0);
     let reading = valid_record(folder.path().join("record.jsonl"));
     assert!(reading.lines.len() > 10);
     for format in ["table", "markdown", "csv", "json", "html"] {

@@ -24,15 +24,45 @@ const ALONE: &[(&str, &str)] = &[
     ("weighbridge-guest-plugin", "an emulator loads it"),
 ];
 
-/// What a package must not need, although it may by its place; directly or by way of others.
-const NEVER: &[(&str, &str, &str)] = &[
-    ("weighbridge-report", "weighbridge-harness", "one writes records, one reads them"),
-    ("weighbridge-analysis", "weighbridge-harness", "pure: from records to numbers"),
-    ("weighbridge-analysis", "causeway-os", "pure: from records to numbers"),
-    ("weighbridge-harness", "weighbridge-targets", "the harness names no family"),
-    ("weighbridge-report", "weighbridge-targets", "one writes records, one reads them"),
-    ("causeway", "clap", "a program that uses the log gets no command line with it"),
-    ("causeway-bus", "clap", "a program that uses the bus gets no command line with it"),
+/// What a package, or each package of a product (`lab/`), must not need, although it may by its place; directly, or by way of what others need
+/// without their tests.
+const NEVER: &[(&str, &[&str], &str)] = &[
+    ("causeway", &["causeway-bus"], "a log needs no bus"),
+    ("causeway", &["clap"], "a program that uses the log gets no command line with it"),
+    ("causeway-bus", &["causeway"], "a bus needs no log"),
+    ("causeway-bus", &["clap"], "a program that uses the bus gets no command line with it"),
+    ("causewayd", &["causeway", "causeway-cli"], "a broker needs no log, and nothing to look at it"),
+    ("lab/", &["causeway-bus", "causewayd", "causeway-cli"], "brokers are measured from dbus"),
+    ("lab/", &["clap"], "only the program has a command line"),
+    (
+        "weighbridge-probe",
+        &["weighbridge-record", "weighbridge-stats"],
+        "what a machine says, not what it means",
+    ),
+    ("weighbridge-record", &["causeway-os", "weighbridge-probe"], "a format, read on any machine"),
+    (
+        "weighbridge-analysis",
+        &["causeway-os", "weighbridge-probe", "weighbridge-harness"],
+        "pure: from records to numbers",
+    ),
+    ("weighbridge-report", &["causeway-os", "weighbridge-probe"], "reads records of any machine"),
+    (
+        "weighbridge-report",
+        &["weighbridge-harness", "weighbridge-targets"],
+        "one writes records, one reads them",
+    ),
+    ("weighbridge-harness", &["causeway", "weighbridge-targets"], "the harness names no family"),
+    ("weighbridge-harness", &["weighbridge-report"], "one writes records, one reads them"),
+    (
+        "weighbridge-targets",
+        &["weighbridge-observe", "weighbridge-report"],
+        "what is measured looks at nothing",
+    ),
+    ("weighbridge-observe", &["weighbridge-report"], "one writes records, one reads them"),
+    ("weighbridge-dbus-traffic", &["causeway-os", "causeway-bus"], "captures, read on any machine"),
+    ("weighbridge-dbus-client", &["weighbridge-harness"], "a client is used outside of the laboratory, too"),
+    ("weighbridge-dbus-exam", &["weighbridge-harness"], "a bus is examined without measuring"),
+    ("guest/", &["causeway-bus", "weighbridge-harness"], "a guest brings its own laboratory"),
 ];
 
 /// What tests share: `ALONE` does not count it.
@@ -41,62 +71,83 @@ const TESTKIT: &str = "causeway-testkit";
 #[test]
 fn dependencies_point_down() {
     let packages = packages();
-    assert!(packages.iter().any(|package| package.dependencies.iter().any(|on| on.name == "clap")));
-    let known: Vec<&str> =
-        ALONE.iter().map(|(name, _)| *name).chain(NEVER.iter().map(|(name, ..)| *name)).collect();
-    for name in known {
-        assert!(packages.iter().any(|package| package.name == name), "no package {name}");
+    for (name, _) in ALONE {
+        assert!(packages.iter().any(|package| package.name == *name), "no package {name}");
     }
     assert_eq!(wrong(&packages), Vec::<String>::new());
 }
 
 #[test]
+fn every_arrow_that_must_never_be_is_refused_where_it_is_added() {
+    let packages = packages();
+    let is_known = |name: &str| packages.iter().any(|of| of.name == name || of.needs(name));
+    for (of, never, why) in NEVER {
+        let at = packages.iter().position(|package| is_of(of, package));
+        let at = at.unwrap_or_else(|| panic!("no package {of}"));
+        for on in *never {
+            assert!(is_known(on), "no package {on}");
+            for is_dev in [false, true] {
+                let mut packages = packages.clone();
+                packages[at].dependencies.push(Dependency { name: (*on).into(), is_dev });
+                let refused = format!("{} must not need {on}: {why}", packages[at].name);
+                assert!(wrong(&packages).contains(&refused), "{refused}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_does_not_point_down_is_refused() {
-    let refused = |packages: &[(&str, &[&str])]| wrong(&packages.iter().map(fixture).collect::<Vec<_>>());
-    let fine: &[(&str, &[&str])] = &[
+    type More = &'static [(&'static str, &'static [&'static str])];
+    let fine: More = &[
         ("base/os", &["tests:testkit"]),
         ("base/testkit", &[]),
         ("causeway/bus", &["os", "tests:testkit"]),
-        ("lab/harness", &["bus", "clap"]),
-        ("weighbridge", &["harness"]),
+        ("lab/harness", &["bus"]),
+        ("weighbridge", &["harness", "clap"]),
+        // What tests of another need stays with it.
+        ("causeway/causeway", &["other"]),
+        ("causeway/other", &["tests:clap"]),
     ];
-    assert_eq!(refused(fine), Vec::<String>::new());
-    let with = |more: &[(&'static str, &'static [&'static str])]| refused(&[fine, more].concat());
-    assert_eq!(with(&[("causeway/log", &["harness"])]), ["log (causeway) must not need harness (lab)"]);
-    // What only tests need is no better.
-    assert_eq!(with(&[("causeway/log", &["tests:harness"])]), ["log (causeway) must not need harness (lab)"]);
-    assert_eq!(
-        with(&[("guest/guest", &["exam"]), ("dbus/exam", &[])]),
-        ["guest (guest) must not need exam (dbus)"]
-    );
-    assert_eq!(with(&[("lab/a", &["b"]), ("lab/b", &["tests:a"])]), ["a circle: a, b"]);
-    let three: &[(&str, &[&str])] = &[("lab/a", &["b"]), ("lab/b", &["tests:c"]), ("lab/c", &["a"])];
-    assert_eq!(with(three), ["a circle: a, b, c"]);
-    assert_eq!(with(&[("more/a", &[])]), ["a: no product `more`"]);
-    let alone = ("lab/weighbridge-stats", &["os"] as &[_]);
-    assert_eq!(with(&[alone]), ["weighbridge-stats must not need os: pure: numbers to numbers"]);
-    // By way of another.
-    assert_eq!(
-        with(&[("causeway/causeway", &["log"]), ("causeway/log", &["clap"])]),
-        ["causeway must not need clap: a program that uses the log gets no command line with it"]
-    );
-    // What its tests need stays with it.
-    assert_eq!(
-        with(&[("causeway/causeway", &["log"]), ("causeway/log", &["tests:clap"])]),
-        Vec::<String>::new()
-    );
+    let refused: &[(More, &str)] = &[
+        (&[("causeway/log", &["harness"])], "log (causeway) must not need harness (lab)"),
+        // What only tests need is no better.
+        (&[("causeway/log", &["tests:harness"])], "log (causeway) must not need harness (lab)"),
+        (&[("guest/guest", &["exam"]), ("dbus/exam", &[])], "guest (guest) must not need exam (dbus)"),
+        (&[("lab/a", &["b"]), ("lab/b", &["tests:a"])], "a circle: a, b"),
+        (&[("lab/a", &["b"]), ("lab/b", &["tests:c"]), ("lab/c", &["a"])], "a circle: a, b, c"),
+        (&[("more/a", &[])], "a: no product `more`"),
+        (
+            &[("lab/weighbridge-stats", &["os"])],
+            "weighbridge-stats must not need os: pure: numbers to numbers",
+        ),
+        // By way of another.
+        (
+            &[("causeway/causeway-bus", &["log"]), ("causeway/log", &["clap"])],
+            "causeway-bus must not need clap: a program that uses the bus gets no command line with it",
+        ),
+    ];
+    let wrong = |packages: &[(&str, &[&str])]| wrong(&packages.iter().map(fixture).collect::<Vec<_>>());
+    assert_eq!(wrong(fine), Vec::<String>::new());
+    for (more, why) in refused {
+        assert_eq!(wrong(&[fine, more].concat()), [*why]);
+    }
 }
 
 /// A package by its folder, which is called as its last part; `tests:` is before what its tests need.
 fn fixture((folder, dependencies): &(&str, &[&str])) -> Package {
-    let dependencies = dependencies.iter().map(|name| match name.strip_prefix("tests:") {
-        Some(name) => Dependency { name: name.into(), is_dev: true },
-        None => Dependency { name: (*name).into(), is_dev: false },
-    });
-    let name = folder.rsplit('/').next().unwrap().replace("testkit", TESTKIT);
-    let mut package = Package { name, folder: folder.into(), dependencies: dependencies.collect() };
-    package.dependencies.iter_mut().for_each(|on| on.name = on.name.replace("testkit", TESTKIT));
-    package
+    let named = |name: &str| name.replace("testkit", TESTKIT);
+    let dependency = |name: &&str| {
+        let (is_dev, name) = name.strip_prefix("tests:").map_or((false, *name), |name| (true, name));
+        Dependency { name: named(name), is_dev }
+    };
+    let name = named(folder.rsplit('/').next().unwrap());
+    Package { name, folder: folder.into(), dependencies: dependencies.iter().map(dependency).collect() }
+}
+
+/// Is a row of [`NEVER`] about this package?
+fn is_of(row: &str, package: &Package) -> bool {
+    row == package.name || row.strip_suffix('/') == Some(package.product())
 }
 
 /// What is wrong with the dependencies of these packages.
@@ -119,22 +170,19 @@ fn wrong(packages: &[Package]) -> Vec<String> {
             wrong.extend(others.map(|on| format!("{name} must not need {}: {why}", on.name)));
         }
         let all = reached(name, &by_name, |on| !on.is_dev);
-        let never = NEVER.iter().filter(|(of, on, _)| *of == name && all.contains(on));
-        wrong.extend(never.map(|(_, on, why)| format!("{name} must not need {on}: {why}")));
+        for (_, never, why) in NEVER.iter().filter(|(of, ..)| is_of(of, package)) {
+            let never = never.iter().filter(|on| all.contains(*on) || package.needs(on));
+            wrong.extend(never.map(|on| format!("{name} must not need {on}: {why}")));
+        }
     }
     let all: BTreeMap<&str, _> =
         by_name.keys().map(|name| (*name, reached(name, &by_name, |_| true))).collect();
-    let circles: BTreeSet<Vec<&str>> = all
-        .iter()
-        .filter(|(name, on)| on.contains(*name))
-        .map(|(name, on)| {
-            on.iter()
-                .copied()
-                .filter(|other| all.get(other).is_some_and(|back| back.contains(name)))
-                .collect()
-        })
-        .collect();
-    wrong.extend(circles.iter().map(|circle| format!("a circle: {}", circle.join(", "))));
+    let circle = |(name, on): (&&str, &BTreeSet<&str>)| {
+        let leads_back = |other: &&str| all.get(other).is_some_and(|back| back.contains(*name));
+        let circle: Vec<String> = on.iter().copied().filter(leads_back).map(String::from).collect();
+        on.contains(*name).then(|| format!("a circle: {}", circle.join(", ")))
+    };
+    wrong.extend(all.iter().filter_map(circle).collect::<BTreeSet<_>>());
     wrong
 }
 

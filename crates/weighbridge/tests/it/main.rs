@@ -34,7 +34,7 @@ use std::process::{Command, Stdio};
 
 use causeway_testkit::{Running, TempDir, temp_dir};
 use serde_json::Value;
-use snapbox::cmd;
+use snapbox::{IntoData, assert_data_eq, cmd};
 use weighbridge_record::{Line, Reading};
 
 /// The program under test.
@@ -84,6 +84,20 @@ impl Said {
     #[track_caller]
     fn with(self, code: i32) -> Said {
         assert_eq!(self.code, Some(code), "{}\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The same, where standard output must match this; `[..]` is any text in a line, `...` any lines.
+    #[track_caller]
+    fn shows(self, pattern: impl IntoData) -> Said {
+        assert_data_eq!(&self.stdout[..], pattern.into_data());
+        self
+    }
+
+    /// The same of standard error.
+    #[track_caller]
+    fn says(self, pattern: impl IntoData) -> Said {
+        assert_data_eq!(&self.stderr[..], pattern.into_data());
         self
     }
 

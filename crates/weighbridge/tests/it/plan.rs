@@ -1,9 +1,8 @@
 //! `plan`, `run --dry-run`, `list` and `env`: they measure nothing and write nothing.
 
 use snapbox::str;
-use weighbridge_record::CaseId;
 
-use crate::{Said, files, folder, said, shown, weighbridge};
+use crate::{Said, files, folder, said, shown};
 
 #[test]
 fn a_plan_has_cases_skips_and_an_estimate() {
@@ -24,19 +23,17 @@ left out:
 "#]];
     for command in ["plan", "run --dry-run --out never.jsonl"] {
         let words = format!("{command} roundtrip/mock/1/free roundtrip/pipe/0/free --set latency-ns=10,20");
-        let plan = weighbridge(folder.path()).args(words.split(' ')).assert().success();
-        plan.stdout_eq(expected.clone()).stderr_eq("");
+        said(folder.path(), &words).with(0).shows(expected.clone()).says("");
     }
     assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
 }
 
 #[test]
 fn a_plan_says_what_is_skipped_and_why() {
-    weighbridge(folder().path())
-        .args(["plan", "roundtrip/mock/1/free", "roundtrip/pipe/0/free", "--max-runs", "1"])
-        .assert()
-        .success()
-        .stdout_eq(str![[r#"
+    let words = "plan roundtrip/mock/1/free roundtrip/pipe/0/free --max-runs 1";
+    said(folder().path(), words)
+        .with(0)
+        .shows(str![[r#"
 roundtrip/mock/1/free
 
 skipped:
@@ -50,19 +47,16 @@ understood:
 1 of 2 cases would be measured in about 72 ms (1 run of each, or as many as the budget allows).
 
 "#]])
-        .stderr_eq("warning: --max-runs 1 gives no intervals; an interval of 95 % needs 6 runs\n");
+        .says("warning: --max-runs 1 gives no intervals; an interval of 95 % needs 6 runs\n");
 }
 
 #[test]
 fn a_budget_too_short_for_intervals_is_announced() {
-    weighbridge(folder().path())
-        .args(["plan", "roundtrip/mock/1/free", "--set", "latency-ns=1,2,3,4,5,6,7,8,9", "--budget", "2s"])
-        .assert()
-        .success()
-        .stderr_eq(
-            "warning: 6 runs of each of 9 cases take about 4 s, more than the budget of 2 s: some cases will have no \
-             interval; raise --budget, or select fewer cases\n",
-        );
+    let words = "plan roundtrip/mock/1/free --set latency-ns=1,2,3,4,5,6,7,8,9 --budget 2s";
+    said(folder().path(), words).with(0).says(
+        "warning: 6 runs of each of 9 cases take about 4 s, more than the budget of 2 s: some cases will have no \
+         interval; raise --budget, or select fewer cases\n",
+    );
 }
 
 #[test]
@@ -111,11 +105,9 @@ fn list_with_a_name_tells_everything_about_it() {
         assert!(told("receivers").contains(detail), "{detail} is not in\n{}", told("receivers"));
     }
     assert!(told("quick").contains("\n  roundtrip/pipe/4096/same-cpu\n"), "{}", told("quick"));
-    weighbridge(folder().path())
-        .args(["list", "pipr"])
-        .assert()
-        .code(2)
-        .stderr_eq("error: there is nothing called `pipr`; the nearest is pipe\n");
+    said(folder().path(), "list pipr")
+        .with(2)
+        .says("error: there is nothing called `pipr`; the nearest is pipe\n");
 }
 
 #[test]
@@ -143,26 +135,5 @@ fn env_describes_the_machine_for_people_and_for_programs() {
     assert!(text.contains(&machine.kernel) && text.contains("not available here"), "{text}");
     for missing in &machine.missing {
         assert!(text.contains(missing.as_str()), "{missing} is not in\n{text}");
-    }
-}
-
-/// Every suite that repeats another tool can be planned, on any machine: what it cannot have there is skipped with a reason.
-#[test]
-fn suites_that_repeat_other_tools_are_planned() {
-    for (suite, cases, some) in [
-        ("ibench", 230, "roundtrip/causeway-sw/4194304/same-cpu/direction=request/touch=write/wait=block"),
-        ("kdbench", 230, "roundtrip/memfd-pass/1/two-cpus/touch=write"),
-        ("epoll_bench", 4, "fan-in/tcp/1/free/nice=0:10/nodelay=no/peers=thread/wait=none"),
-        ("slab_test", 66, "solo/alloc-pattern/16384/same-cpu/count=10000"),
-        ("akbench", 20, "stream/pipe/1048576/free/memory=fresh/working-set=268435456"),
-        ("scaling", 24, "fan-in/pipe/1/two-cpus/streams=10000/wait=select"),
-    ] {
-        let stdout = shown(folder().path(), &format!("plan --suite {suite}"));
-        let skipped = format!("    {}: ", some.parse::<CaseId>().unwrap().variant());
-        assert!(stdout.lines().any(|line| line == some || line.starts_with(&skipped)), "{suite}: {stdout}");
-        // The harness of each pattern is weighed too.
-        let (before, _) = stdout.split_once(" cases would be measured").unwrap();
-        let planned: usize = before.rsplit(' ').next().unwrap().parse().unwrap();
-        assert!((cases..cases + 8).contains(&planned), "{suite}: {planned} cases\n{stdout}");
     }
 }

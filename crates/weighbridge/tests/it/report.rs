@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{files, folder, measured, shown, text, weighbridge};
+use crate::{Said, files, folder, measured, said, shown, text, weighbridge};
 
 fn measure(folder: &Path, name: &str) {
     let cases = "roundtrip/mock/1/free roundtrip/mock/64/free --set latency-ns=1000,3000";
@@ -23,14 +23,9 @@ const FIGURES: &str = "...
 fn a_record_is_shown_as_the_run_showed_it() {
     let folder = folder();
     measure(folder.path(), "r.jsonl");
-    weighbridge(folder.path())
-        .args(["report", "r.jsonl"])
-        .assert()
-        .success()
-        .stdout_eq(FIGURES)
-        .stderr_eq("");
+    said(folder.path(), "report r.jsonl").with(0).shows(FIGURES).says("");
     let record = std::fs::read(folder.path().join("r.jsonl")).unwrap();
-    weighbridge(folder.path()).args(["report", "-"]).stdin(record).assert().success().stdout_eq(FIGURES);
+    Said::by(weighbridge(folder.path()).args(["report", "-"]).stdin(record)).with(0).shows(FIGURES);
 }
 
 #[test]
@@ -41,22 +36,16 @@ fn a_record_cut_in_the_middle_is_shown_as_far_as_it_goes() {
     let runs_end = whole.rfind("{\"kind\":\"run\"").unwrap();
     std::fs::write(folder.path().join("cut.jsonl"), &whole[..runs_end + 100]).unwrap();
     let number = whole[..runs_end].lines().count() + 1;
-    weighbridge(folder.path())
-        .args(["report", "cut.jsonl"])
-        .assert()
-        .success()
-        .stdout_eq(FIGURES_BY_REPORT)
-        .stderr_eq(format!("warning: `cut.jsonl`, line {number}: ends in the middle\n"));
-}
-
-/// As [`FIGURES`], but one case has five runs only.
-const FIGURES_BY_REPORT: &str = "...
+    let by_report = "...
 Warning: The record holds no summary for 4 cases; computed for this report from the runs that it
          holds.
 ...
 ■ roundtrip at free, µs/roundtrip
 ...
 ";
+    let said = said(folder.path(), "report cut.jsonl").with(0).shows(by_report);
+    said.says(format!("warning: `cut.jsonl`, line {number}: ends in the middle\n"));
+}
 
 #[test]
 fn foreign_lines_in_a_record_are_named_and_left_out() {
@@ -65,80 +54,61 @@ fn foreign_lines_in_a_record_are_named_and_left_out() {
     let mut lines: Vec<String> = text(folder.path().join("r.jsonl")).lines().map(str::to_owned).collect();
     lines.insert(1, "# a remark".into());
     std::fs::write(folder.path().join("mixed.jsonl"), lines.join("\n")).unwrap();
-    weighbridge(folder.path())
-        .args(["report", "mixed.jsonl"])
-        .assert()
-        .success()
-        .stdout_eq(FIGURES)
-        .stderr_eq("warning: `mixed.jsonl`, line 2: not a line of a record: [..]\n");
+    let said = said(folder.path(), "report mixed.jsonl").with(0).shows(FIGURES);
+    said.says("warning: `mixed.jsonl`, line 2: not a line of a record: [..]\n");
 }
-
-fn refused(folder: &Path, name: &str, sentence: &str) {
-    let sentence = format!("error: {sentence}\n");
-    weighbridge(folder).args(["report", name]).assert().code(2).stdout_eq("").stderr_eq(sentence);
-}
-
-const WAY_OUT: &str = "a record is the .jsonl file that `weighbridge run` writes";
 
 #[test]
 fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
+    const WAY_OUT: &str = "a record is the .jsonl file that `weighbridge run` writes";
     let folder = folder();
     let folder = folder.path();
-    let file = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
-    file("kdbus.txt", &"# size time\n1 32580\n".repeat(1000));
-    refused(folder, "kdbus.txt", &format!("`kdbus.txt` is not a record; {WAY_OUT}"));
-    file("other.jsonl", "{\"bytes\":1}\n{\"kind\":\"other\"}\n");
-    refused(folder, "other.jsonl", &format!("`other.jsonl` is not a record; {WAY_OUT}"));
-    file("empty", "");
-    refused(folder, "empty", &format!("`empty` is empty; {WAY_OUT}"));
-    file("other.html", "<!doctype html>\n");
-    refused(folder, "other.html", "`other.html` is not a record; the record of that page is `other.jsonl`");
-    file("cut", "{\"kind\":\"head");
-    refused(
-        folder,
-        "cut",
-        &format!("`cut` ends in the middle of its only line, so nothing can be shown; {WAY_OUT}"),
-    );
-    file("newer", "{\"kind\":\"header\",\"schema\":99,\"gone\":1}\n{\"kind\":\"new\"}\n");
-    refused(
-        folder,
-        "newer",
-        "`newer` was written with schema 99, and this weighbridge reads schemas up to 2; read it with the version that wrote it, or \
-         a newer one",
-    );
+    for (name, text, why) in [
+        ("kdbus.txt", &*"# size time\n1 32580\n".repeat(1000), format!("is not a record; {WAY_OUT}")),
+        ("other.jsonl", "{\"bytes\":1}\n{\"kind\":\"other\"}\n", format!("is not a record; {WAY_OUT}")),
+        ("empty", "", format!("is empty; {WAY_OUT}")),
+        ("other.html", "<!doctype html>\n", "is not a record; the record of that page is `other.jsonl`".into()),
+        (
+            "cut",
+            "{\"kind\":\"head",
+            format!("ends in the middle of its only line, so nothing can be shown; {WAY_OUT}"),
+        ),
+        (
+            "newer",
+            "{\"kind\":\"header\",\"schema\":99,\"gone\":1}\n{\"kind\":\"new\"}\n",
+            "was written with schema 99, and this weighbridge reads schemas up to 2; read it with the version that wrote it, or \
+             a newer one"
+                .into(),
+        ),
+    ] {
+        std::fs::write(folder.join(name), text).unwrap();
+        said(folder, &format!("report {name}")).with(2).shows("").says(format!("error: `{name}` {why}\n"));
+    }
     std::fs::create_dir(folder.join("sub")).unwrap();
-    refused(folder, "sub", "`sub` is a folder; name the records in it, as in sub/*.jsonl");
-    refused(folder, "missing", "cannot read `missing`: No such file or directory (os error 2)");
-    weighbridge(folder)
-        .args(["report", "-"])
-        .stdin("nonsense\n".repeat(1000))
-        .assert()
-        .code(2)
-        .stdout_eq("")
-        .stderr_eq(format!("error: standard input is not a record; {WAY_OUT}\n"));
+    let is_folder = "error: `sub` is a folder; name the records in it, as in sub/*.jsonl\n";
+    said(folder, "report sub").with(2).shows("").says(is_folder);
+    said(folder, "report missing")
+        .with(2)
+        .says("error: cannot read `missing`: No such file or directory (os error 2)\n");
+    let nonsense = weighbridge(folder).args(["report", "-"]).stdin("nonsense\n".repeat(1000));
+    Said::by(nonsense).with(2).shows("").says(format!("error: standard input is not a record; {WAY_OUT}\n"));
 }
 
 #[test]
 fn records_that_can_be_read_are_shown_beside_one_that_cannot() {
     let folder = folder();
     measure(folder.path(), "r.jsonl");
-    weighbridge(folder.path())
-        .args(["report", "r.jsonl", "missing"])
-        .assert()
-        .code(2)
-        .stdout_eq("...\n■ roundtrip at free, µs/roundtrip\n...\n")
-        .stderr_eq("error: cannot read `missing`: [..]\n");
+    let said = said(folder.path(), "report r.jsonl missing").with(2);
+    said.shows("...\n■ roundtrip at free, µs/roundtrip\n...\n").says("error: cannot read `missing`: [..]\n");
 }
 
 #[test]
 fn cases_are_compared_with_one_of_them_or_with_another_record() {
     let folder = folder();
     measured(folder.path(), "roundtrip/mock/1/free roundtrip/mock/1/free/latency-ns=3000 --max-runs 6");
-    let baseline = |baseline: &str| {
-        let words = format!("report r.jsonl --format markdown --baseline {baseline}");
-        weighbridge(folder.path()).args(words.split(' ')).assert()
-    };
-    baseline("roundtrip/mock/1/free").success().stdout_eq(
+    let baseline =
+        |of: &str| said(folder.path(), &format!("report r.jsonl --format markdown --baseline {of}"));
+    baseline("roundtrip/mock/1/free").with(0).shows(
         "...
 ## Compared with roundtrip/mock/1/free
 ...
@@ -146,7 +116,7 @@ fn cases_are_compared_with_one_of_them_or_with_another_record() {
 ...
 ",
     );
-    baseline("r.jsonl").success().stdout_eq(
+    baseline("r.jsonl").with(0).shows(
         "...
 ## Compared with the same cases of r.jsonl
 
@@ -156,10 +126,10 @@ This comparison is not interleaved: [..]
 ...
 ",
     );
-    baseline("roundtrip/pipe/1/free").code(2).stderr_eq(
+    baseline("roundtrip/pipe/1/free").with(2).says(
         "error: no figure of `roundtrip/pipe/1/free` is in the record; `weighbridge report RECORD` shows which cases are\n",
     );
-    baseline("before.jsonl").code(2).stderr_eq(
+    baseline("before.jsonl").with(2).says(
         "error: --baseline takes a case or a record, and there is no file of that name: `before.jsonl` is not a case id: [..]\n",
     );
 }
@@ -173,26 +143,23 @@ fn a_record_of_another_machine_is_compared_only_where_that_is_asked_for() {
     let end = at + record[at..].find('"').expect("the name has an end");
     let foreign = format!("{}elsewhere{}", &record[..at], &record[end..]);
     std::fs::write(folder.path().join("there.jsonl"), foreign).unwrap();
-    let report = ["report", "r.jsonl", "--format", "markdown", "--baseline", "there.jsonl"];
-    weighbridge(folder.path()).args(report).assert().code(2).stdout_eq("").stderr_eq(
+    let report = "report r.jsonl --format markdown --baseline there.jsonl";
+    said(folder.path(), report).with(2).shows("").says(
         "error: `there.jsonl` is of another machine (hostname: [..] and elsewhere), so a ratio would be one of machines; \
          --across-machines compares them nevertheless\n",
     );
-    let report = weighbridge(folder.path()).args(report).arg("--across-machines").assert().success();
-    report.stdout_eq("...\n| roundtrip/mock/1/free | [..] | hostname: [..] and elsewhere |\n...\n");
+    let compared = said(folder.path(), &format!("{report} --across-machines")).with(0);
+    compared.shows("...\n| roundtrip/mock/1/free | [..] | hostname: [..] and elsewhere |\n...\n");
 }
 
 #[test]
 fn a_report_goes_to_a_file_that_does_not_exist_yet() {
     let folder = folder();
     measure(folder.path(), "r.jsonl");
-    let to_page = ["report", "r.jsonl", "--format", "html", "--out", "page.html"];
-    weighbridge(folder.path()).args(to_page).assert().success().stdout_eq("").stderr_eq("");
+    let to_page = "report r.jsonl --format html --out page.html";
+    said(folder.path(), to_page).with(0).shows("").says("");
     assert!(text(folder.path().join("page.html")).contains("</html>"));
-    weighbridge(folder.path())
-        .args(to_page)
-        .assert()
-        .code(2)
-        .stderr_eq("error: `page.html` exists already; move it away, or give another name with --out\n");
+    let exists = "error: `page.html` exists already; move it away, or give another name with --out\n";
+    said(folder.path(), to_page).with(2).says(exists);
     assert_eq!(files(folder.path()), ["page.html", "r.jsonl"]);
 }

@@ -27,12 +27,17 @@ impl Package {
     pub fn product(&self) -> &str {
         self.folder.iter().next().and_then(|name| name.to_str()).expect("a package has a folder")
     }
+
+    /// Does it, or do its tests, depend on this directly?
+    pub fn needs(&self, name: &str) -> bool {
+        self.dependencies.iter().any(|on| on.name == name)
+    }
 }
 
 /// The folder `crates`.
 pub fn crates() -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|folder| folder.ends_with("crates"));
-    folder.expect("this package is below `crates`").to_owned()
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    folder.filter(|folder| folder.ends_with("crates")).expect("this package is in `crates`").to_owned()
 }
 
 /// All packages.
@@ -44,19 +49,15 @@ pub fn packages() -> Vec<Package> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let package = |package: &Value| Package {
-        name: text(&package["name"]),
-        folder: Path::new(package["manifest_path"].as_str().unwrap())
-            .parent()
-            .and_then(|folder| folder.strip_prefix(&crates).ok())
-            .expect("all packages are below `crates`")
-            .to_owned(),
-        dependencies: package["dependencies"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|on| Dependency { name: text(&on["name"]), is_dev: on["kind"] == "dev" })
-            .collect(),
+    let dependency = |on: &Value| Dependency { name: text(&on["name"]), is_dev: on["kind"] == "dev" };
+    let package = |package: &Value| {
+        let manifest = PathBuf::from(text(&package["manifest_path"]));
+        let folder = manifest.parent().and_then(|folder| folder.strip_prefix(&crates).ok());
+        Package {
+            name: text(&package["name"]),
+            folder: folder.expect("all packages are below `crates`").to_owned(),
+            dependencies: package["dependencies"].as_array().unwrap().iter().map(dependency).collect(),
+        }
     };
     metadata["packages"].as_array().unwrap().iter().map(package).collect()
 }

@@ -63,7 +63,6 @@ impl Functions {
     fn load(object: &Path) -> Result<Functions, Unusable> {
         // SAFETY: loading runs what the libraries run when they are loaded, which is theirs to keep sound; see the top of this file.
         let library: &'static Library = Box::leak(Box::new(unsafe { Library::new(object)? }));
-        /// A function by its name.
         macro_rules! function {
             ($name:literal) => {
                 // SAFETY: the type is that of `client.h`; see the top of this file.
@@ -89,14 +88,12 @@ impl Functions {
     }
 }
 
-/// A connection of a library in C.
 pub struct Loaded {
     functions: Functions,
     client: NonNull<Opaque>,
 }
 
 impl Loaded {
-    /// Loads the library and connects.
     pub fn connect(object: &Path, address: &str, role: Role, partner: &str) -> io::Result<Loaded> {
         let functions = Functions::load(object).map_err(|why| {
             io::Error::other(format!(

@@ -28,13 +28,9 @@ choice! {
     pub enum Client {
         /// Our own bytes over the socket, so that the broker is measured and no library.
         Raw = "raw",
-        /// The reference library.
         Libdbus = "libdbus",
-        /// The library of systemd.
         SdBus = "sd-bus",
-        /// The library of GLib.
         Gdbus = "gdbus",
-        /// The library of the zbus project.
         Zbus = "zbus",
     }
     axis "client", default Raw: "what writes and reads messages: our own bytes, so that the broker is measured and no library, or a library \
@@ -51,11 +47,8 @@ pub enum Role {
     Sender = 1,
     /// Is called, and replies.
     Server = 2,
-    /// Emits signals.
     Emitter = 3,
-    /// Receives them.
     Subscriber = 4,
-    /// Calls the broker itself.
     Asker = 5,
 }
 
@@ -63,10 +56,8 @@ const WITHOUT_ZBUS: &str = "zbus is not compiled in; build with `--features zbus
 
 /// A connection of a library.
 pub trait Connected {
-    /// Its unique name on the bus.
     fn unique_name(&self) -> io::Result<String>;
 
-    /// Version of the library, in its own words.
     fn version(&self) -> String;
 
     /// Sends an array of bytes. A caller waits for the reply, a server replies to the call that it received last.
@@ -95,25 +86,30 @@ impl Client {
         self == Client::Gdbus
     }
 
-    /// Where the shared object of a library in C is looked for.
-    fn folder() -> io::Result<PathBuf> {
-        match std::env::var_os("WEIGHBRIDGE_DBUS_CLIENTS") {
-            Some(folder) if !folder.is_empty() => Ok(folder.into()),
-            _ => Ok(std::env::current_exe()?.with_file_name("dbus-clients")),
-        }
+    /// The shared object of a library in C.
+    fn object(self) -> io::Result<PathBuf> {
+        let folder = match std::env::var_os("WEIGHBRIDGE_DBUS_CLIENTS") {
+            Some(folder) if !folder.is_empty() => folder.into(),
+            _ => std::env::current_exe()?.with_file_name("dbus-clients"),
+        };
+        Ok(folder.join(format!("{}.so", self.name())))
     }
 
-    fn package(self) -> &'static str {
-        match self {
+    /// What brings the shared object, where it is not there.
+    fn missing(self) -> io::Result<Option<String>> {
+        let object = self.object()?;
+        let package = match self {
             Client::Libdbus => "libdbus-1-dev",
             Client::SdBus => "libsystemd-dev",
             _ => "libglib2.0-dev",
-        }
-    }
-
-    /// The shared object of a library in C.
-    fn object(self) -> io::Result<PathBuf> {
-        Ok(Client::folder()?.join(format!("{}.so", self.name())))
+        };
+        Ok((!object.exists()).then(|| {
+            format!(
+                "{} is not there; build it with `crates/dbus/bench/clients/build.sh {}`, which needs cc, pkg-config and the package {package}",
+                object.display(),
+                object.parent().unwrap_or(&object).display()
+            )
+        }))
     }
 
     /// Connects to a broker for a role, which calls the connection `partner` if it calls one.
@@ -135,39 +131,25 @@ impl Client {
 /// Can a case be measured with its library?
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     let client = Client::of(params);
-    let refused = |why: String| Err(Unsupported(format!("client={}: {why}", client.name())));
     if client.is_raw() {
         return Ok(());
     }
-    if client == Client::Zbus && !cfg!(feature = "zbus") {
-        return refused(WITHOUT_ZBUS.into());
-    }
-    if client != Client::Zbus {
-        let object = client.object().map_err(|error| Unsupported(error.to_string()))?;
-        if !object.exists() {
-            return refused(format!(
-                "{} is not there; build it with `crates/dbus/bench/clients/build.sh {}`, which needs cc, pkg-config and the package {}",
-                object.display(),
-                object.parent().unwrap_or(&object).display(),
-                client.package()
-            ));
-        }
-    }
-    if params.wait != Wait::Block {
-        return refused(format!("a library waits in its own way; leave out the axis {}", WAIT.name));
-    }
-    if params.axis(READ_BYTES.name) != READ_BYTES.default {
-        return refused(format!(
-            "a library reads as much as it likes; leave out the axis {}",
-            READ_BYTES.name
-        ));
-    }
-    if client.has_threads() && params.choice::<Peers>() == Peers::Thread {
-        return refused(
-            "the library has threads of its own, which are counted by process; leave out peers=thread".into(),
-        );
-    }
-    Ok(())
+    let missing = match client {
+        Client::Zbus => (!cfg!(feature = "zbus")).then(|| WITHOUT_ZBUS.to_owned()),
+        _ => client.missing().map_err(|error| Unsupported(error.to_string()))?,
+    };
+    let why = if let Some(missing) = missing {
+        missing
+    } else if params.wait != Wait::Block {
+        format!("a library waits in its own way; leave out the axis {}", WAIT.name)
+    } else if params.axis(READ_BYTES.name) != READ_BYTES.default {
+        format!("a library reads as much as it likes; leave out the axis {}", READ_BYTES.name)
+    } else if client.has_threads() && params.choice::<Peers>() == Peers::Thread {
+        "the library has threads of its own, which are counted by process; leave out peers=thread".into()
+    } else {
+        return Ok(());
+    };
+    Err(Unsupported(format!("client={}: {why}", client.name())))
 }
 
 /// Before anything is counted: threads of a library are counted with it.

@@ -79,7 +79,6 @@ pub struct LibraryEnd {
     broker_version: String,
 }
 
-/// An array of bytes that is being written.
 pub struct Written<'a> {
     end: &'a mut LibraryEnd,
     len: usize,

@@ -17,7 +17,6 @@ use crate::broker::{Kind, Running};
 use crate::fan_out::Signals;
 use crate::handle::BrokerHandle;
 
-/// Broadcasts through a broker, by a library.
 #[derive(Debug)]
 pub struct SignalsByLibrary<K>(PhantomData<K>);
 
@@ -68,7 +67,6 @@ impl<K: Kind> Multicast for SignalsByLibrary<K> {
     }
 }
 
-/// Emits signals.
 pub struct Emitter {
     connected: Box<dyn Connected>,
     outgoing: Buffer,
@@ -89,7 +87,6 @@ impl MulticastSender for Emitter {
     }
 }
 
-/// Receives them.
 pub struct Subscriber {
     connected: Box<dyn Connected>,
     facts: Facts,

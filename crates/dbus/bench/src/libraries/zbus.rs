@@ -19,10 +19,8 @@ use zbus::{Connection, MatchRule, Message, MessageStream, connection};
 use super::{Connected, Role};
 use crate::client::{INTERFACE, MEMBER, PATH};
 
-/// That of the feature in Cargo.toml.
 const VERSION: &str = "6.2.1";
 
-/// A connection of zbus.
 pub struct Zbus {
     runtime: Runtime,
     connection: Connection,
@@ -37,7 +35,6 @@ pub struct Zbus {
 }
 
 impl Zbus {
-    /// Connects, and registers what the role needs.
     pub fn connect(address: &str, role: Role, partner: &str) -> io::Result<Zbus> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let connected = runtime.block_on(async {

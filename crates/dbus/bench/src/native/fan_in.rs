@@ -7,45 +7,33 @@ use causeway_bus::{Connection, Incoming, Message};
 use causeway_dbus_wire::wire::Body;
 use weighbridge_harness::axis::Choice;
 use weighbridge_harness::buffer::Buffer;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
+use weighbridge_harness::contract::{EndResources, Facts, InSuites, Target};
 use weighbridge_harness::ctx::Ctx;
-use weighbridge_harness::host::Host;
 use weighbridge_harness::params::CaseParams;
 use weighbridge_harness::shared::Step;
-use weighbridge_targets::fan_in::{self, writers};
+use weighbridge_targets::fan_in::writers;
 use weighbridge_targets::shared_counters::SharedCounters;
 
 use super::{CausewayBus, WAITS, failed, join, next, payload};
 use crate::broker::{self, Brokered, Kind, Place};
-use crate::client::{self, INTERFACE, MEMBER};
+use crate::client::{INTERFACE, MEMBER};
 use crate::credit::DEPTH;
-use crate::fan_in::{Drive, Intake, Outlet, WRITERS, create_roles, path};
+use crate::fan_in::{Drive, FanIn as ThroughBroker, Intake, Outlet, WRITERS, create_roles, path};
 use crate::handle::BrokerHandle;
 use crate::libraries::{recv_name, send_name};
 
-/// Native members that write to one.
 #[derive(Debug)]
 pub struct FanIn;
 
 impl Brokered for FanIn {
     const TARGET: Target = Target {
-        id: CausewayBus::PROGRAM.name(),
-        about: CausewayBus::ABOUT,
-        caps: Caps::PAYLOAD,
         waits: WAITS,
         axes: &[WRITERS, Place::AXIS, broker::NICE, DEPTH],
-        patterns: &[fan_in::OF_MESSAGES],
-        fit,
         create: |_, params| create(params),
         drive: |_, resources, params, cx| drive(resources, params, cx),
-        counter_check: |_, _| Vec::new(),
         in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+        ..ThroughBroker::<CausewayBus>::TARGET
     };
-}
-
-fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    broker::fit(CausewayBus::PROGRAM, host, params)?;
-    client::fit(params)
 }
 
 /// A member joins in the process of its role; the sockets for credit carry the reader's name first.
@@ -82,7 +70,6 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     Drive { counters: &counters, params, cx, facts }.writer(outlet, socket.into())
 }
 
-/// The member that reads.
 struct MemberIntake {
     connection: Connection,
     taken: Option<Incoming>,
@@ -109,7 +96,6 @@ impl Intake for MemberIntake {
     }
 }
 
-/// A member that writes.
 struct MemberOutlet {
     connection: Connection,
     /// What the program wants to send; the library copies it into its message.

@@ -19,11 +19,8 @@ use crate::pair::messages;
 choice! {
     /// Which role is a D-Bus client.
     pub enum DbusClient {
-        /// Both are native members.
         None = "none",
-        /// The role that calls or sends.
         First = "first",
-        /// The role that is called.
         Last = "last",
     }
     axis "dbus-client", default None: "which role is a D-Bus client of the same bus in place of a native member, so that each message passes \

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use causeway_bus::client::native_path;
 use causeway_bus::{Connection, ConnectionOptions, Error, Incoming, Message};
-use causeway_dbus_wire::driver::DRIVER;
+use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 use causeway_dbus_wire::wire::Body;
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_harness::choice;
@@ -25,6 +25,7 @@ use weighbridge_harness::params::{CaseParams, Wait};
 
 use crate::broker::Kind;
 use crate::client::{INTERFACE, MEMBER, PATH};
+use crate::fan_out::own_rule;
 use crate::libraries::{Client, Connected, Role};
 use mixed::{DbusClient, SocketClient};
 
@@ -42,7 +43,6 @@ choice! {
 /// A member waits as the library does.
 pub const WAITS: &[Wait] = &[Wait::Block];
 
-/// Native members.
 #[derive(Debug)]
 pub struct CausewayBus;
 
@@ -102,6 +102,7 @@ pub fn payload(received: &Incoming) -> io::Result<&[u8]> {
     let body = received.message().map(Message::body).unwrap_or_default();
     match body.split_first_chunk() {
         Some((len, bytes)) if u32::from_ne_bytes(*len) as usize == bytes.len() => Ok(bytes),
+        _ if *received == Incoming::AuthorityGone => Err(failed(Error::AuthorityGone)),
         _ => Err(io::Error::other(format!("the body of {received:?} is not an array of bytes"))),
     }
 }
@@ -111,7 +112,6 @@ pub struct Member {
     connection: Connection,
     role: Role,
     sleeps_on: SleepsOn,
-    /// Whom it calls.
     partner: String,
     /// The serial of a caller's open call.
     serial: u32,
@@ -131,9 +131,7 @@ impl Member {
         }
         Ok(Member { connection, role, sleeps_on, partner: partner.into(), serial: 0, received: None })
     }
-}
 
-impl Member {
     /// The next message, slept for on a descriptor.
     fn receive_by_descriptor(&mut self) -> io::Result<&[u8]> {
         let connection = &mut self.connection;
@@ -157,11 +155,6 @@ impl Member {
         };
         payload(self.received.insert(received))
     }
-}
-
-/// The rule of a receiver of signals.
-pub fn own_rule() -> String {
-    format!("type='signal',interface='{INTERFACE}',member='{MEMBER}',path='{PATH}'")
 }
 
 impl Connected for Member {
@@ -211,14 +204,13 @@ impl Connected for Member {
 
     fn ask(&mut self, method: &CStr, argument: Option<&CStr>) -> io::Result<()> {
         let text = |text: &CStr| text.to_str().map(str::to_owned).map_err(io::Error::other);
-        let method = text(method)?;
-        let argument = argument.map(text).transpose()?;
+        let (method, argument) = (text(method)?, argument.map(text).transpose()?);
         let connection = &mut self.connection;
         let body = argument.iter().fold(Body::default(), |body, argument| body.text(argument));
         let answered = match (method.as_str(), argument) {
             ("AddMatch", Some(rule)) => connection.add_match(&rule),
             ("RemoveMatch", Some(rule)) => connection.remove_match(&rule),
-            _ => connection.call(DRIVER, "/org/freedesktop/DBus", DRIVER, &method, body).map(drop),
+            _ => connection.call(DRIVER, DRIVER_PATH, DRIVER, &method, body).map(drop),
         };
         answered.map_err(failed)
     }

@@ -44,32 +44,20 @@ impl Mechanism for Pair {
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(CausewayBus::PROGRAM, host, params)?;
         client::fit(params)?;
-        let (library, client) = (Client::of(params), DbusClient::of(params));
-        if !matches!(library, Client::Raw | Client::Zbus) {
-            return Err(Unsupported(
-                "only zbus can be a native member; use client=zbus or leave out the axis client".into(),
-            ));
-        }
-        if library == Client::Zbus
-            && (client != DbusClient::None || params.choice::<SleepsOn>() != SleepsOn::Futex)
-        {
-            return Err(Unsupported(
-                "zbus sleeps in its own way, at both ends; leave out dbus-client and sleeps-on".into(),
-            ));
-        }
-        if params.id.pattern == "self" {
-            if client != DbusClient::None {
-                return Err(Unsupported(
-                    "one role with both ends would wait for causewayd between them; leave out the axis dbus-client".into(),
-                ));
-            }
-            if library != Client::Raw {
-                return Err(Unsupported(
-                    "one role with both ends would wait for tasks of zbus between them; leave out the axis client".into(),
-                ));
-            }
-        }
-        Ok(())
+        let (library, has_client) = (Client::of(params), DbusClient::of(params) != DbusClient::None);
+        let is_one_role = params.id.pattern == "self";
+        let refused = if !matches!(library, Client::Raw | Client::Zbus) {
+            "only zbus can be a native member; use client=zbus or leave out the axis client"
+        } else if library == Client::Zbus && (has_client || params.choice::<SleepsOn>() != SleepsOn::Futex) {
+            "zbus sleeps in its own way, at both ends; leave out dbus-client and sleeps-on"
+        } else if is_one_role && has_client {
+            "one role with both ends would wait for causewayd between them; leave out the axis dbus-client"
+        } else if is_one_role && library != Client::Raw {
+            "one role with both ends would wait for tasks of zbus between them; leave out the axis client"
+        } else {
+            return Ok(());
+        };
+        Err(Unsupported(refused.into()))
     }
 
     fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {

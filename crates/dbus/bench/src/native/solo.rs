@@ -8,20 +8,18 @@ use causeway_bus::client::native_path;
 use causeway_dbus_wire::driver::DO_NOT_QUEUE;
 use causeway_dbus_wire::wire::Body;
 use weighbridge_harness::axis::{Axis, Choice, Values};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Target, Unsupported};
-use weighbridge_harness::ctx::{Ctx, Tally};
-use weighbridge_harness::host::Host;
+use weighbridge_harness::contract::{EndResources, Facts, InSuites, Target};
+use weighbridge_harness::ctx::Ctx;
 use weighbridge_harness::params::CaseParams;
 use weighbridge_harness::shared::Step;
 
 use super::{CausewayBus, Member, WAITS, failed, join, next};
-use crate::broker::{self, Brokered, Kind, Place, Running};
+use crate::broker::{self, Brokered, Kind, Place};
 use crate::client::{INTERFACE, MEMBER, PATH};
-use crate::driver::{Call, Method, PAUSE, SOLO, VERIFIED};
+use crate::driver::{Call, Method, PAUSE, Solo as ThroughBroker, create_alone, lead, pause};
 use crate::handle::BrokerHandle;
 use crate::libraries::{Connected, Role};
 
-/// See its sentence for users.
 const IDLE_MEMBERS: Axis = Axis {
     name: "idle-members",
     default: "0",
@@ -30,34 +28,19 @@ const IDLE_MEMBERS: Axis = Axis {
         process that serves the bus is a fact of the case",
 };
 
-/// A native member alone.
 #[derive(Debug)]
 pub struct Solo;
 
 impl Brokered for Solo {
     const TARGET: Target = Target {
-        id: CausewayBus::PROGRAM.name(),
-        about: CausewayBus::ABOUT,
-        caps: Caps::NONE,
         waits: WAITS,
         axes: &[Method::AXIS, IDLE_MEMBERS, PAUSE, Place::AXIS, broker::NICE],
-        patterns: &[SOLO],
-        fit,
-        create,
+        fit: |host, params| broker::fit(CausewayBus::PROGRAM, host, params),
+        create: |_, _| create_alone(CausewayBus::PROGRAM),
         drive: |_, resources, params, cx| drive(&resources, params, cx),
-        counter_check: |_, _| Vec::new(),
         in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+        ..ThroughBroker::<CausewayBus>::TARGET
     };
-}
-
-fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    broker::fit(CausewayBus::PROGRAM, host, params)
-}
-
-fn create(_: &Host, _: &CaseParams) -> io::Result<Vec<EndResources>> {
-    let running = Running::start(CausewayBus::PROGRAM)?;
-    let client = running.resources([], "");
-    Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
 }
 
 fn drive(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
@@ -68,23 +51,14 @@ fn drive(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io:
     let member = Member::join(params, &broker.address, Role::Asker, "")?;
     let mut alone = Alone {
         method,
-        pause: Some(Duration::from_micros(params.count(PAUSE) as u64)).filter(|pause| !pause.is_zero()),
+        pause: pause(params),
         calls: method.calls().unwrap_or_default(),
         name: member.unique_name()?,
         member,
         address: broker.address,
         operations: 0,
     };
-    cx.set_step(Step::Verify);
-    for _ in 0..VERIFIED {
-        alone.operate()?;
-    }
-    cx.lead_alone(|ops| {
-        for _ in 0..ops {
-            alone.operate()?;
-        }
-        Ok(Tally::default())
-    })?;
+    lead(cx, || alone.operate())?;
     let mut facts = crate::libraries::facts(&alone.member, &broker.version)?;
     facts.extend(idle_kib.map(|kib| ("idle_member_kib".into(), format!("{kib:.1}"))));
     Ok(facts)
@@ -121,7 +95,6 @@ struct Alone {
     /// What it asks the bus in turn, where it asks.
     calls: &'static [Call],
     member: Member,
-    /// Its unique name.
     name: String,
     address: String,
     operations: usize,

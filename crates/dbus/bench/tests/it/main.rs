@@ -1,5 +1,4 @@
-//! The suites of this crate, and how often wake filters are wrong. What starts peers has a program of its own: `brokers`, `libraries`.
+//! How often wake filters are wrong. What starts peers has a program of its own, `brokers`.
 #![allow(clippy::print_stdout, reason = "figures, with --nocapture")]
 
-mod cells;
 mod wake_filter;

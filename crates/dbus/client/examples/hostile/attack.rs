@@ -34,46 +34,26 @@ pub enum Attack {
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 impl Attack {
-    pub const ALL: [Attack; 7] = [
-        Attack::Connections,
-        Attack::HalfMessages,
-        Attack::Descriptors,
-        Attack::Lingering,
-        Attack::BlackHole,
-        Attack::Burst,
-        Attack::Broadcast,
+    /// Each with its name, and the steps that it takes in a second.
+    pub const ALL: [(Attack, &str, u32); 7] = [
+        (Attack::Connections, "connections", 300),
+        (Attack::HalfMessages, "half-messages", 300),
+        (Attack::Descriptors, "descriptors", 30),
+        (Attack::Lingering, "lingering", 30),
+        (Attack::BlackHole, "black-hole", 300),
+        (Attack::Burst, "burst", 10),
+        (Attack::Broadcast, "broadcast", 10),
     ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Attack::Connections => "connections",
-            Attack::HalfMessages => "half-messages",
-            Attack::Descriptors => "descriptors",
-            Attack::Lingering => "lingering",
-            Attack::BlackHole => "black-hole",
-            Attack::Burst => "burst",
-            Attack::Broadcast => "broadcast",
-        }
-    }
-
-    /// Steps in a second.
-    fn rate(self) -> u32 {
-        match self {
-            Attack::Connections | Attack::HalfMessages | Attack::BlackHole => 300,
-            Attack::Descriptors | Attack::Lingering => 30,
-            Attack::Burst | Attack::Broadcast => 10,
-        }
-    }
 }
 
 /// Plays the client of this name until standard input ends: a `g` there lets it go on, an `s` lets it rest.
 pub fn run(name: &str, address: &str, cpu: &str) -> Outcome {
-    let attack =
-        Attack::ALL.into_iter().find(|attack| attack.name() == name).ok_or("there is no such attack")?;
+    let known = Attack::ALL.into_iter().find(|(_, known, _)| *known == name);
+    let (attack, _, rate) = known.ok_or("there is no such attack")?;
     sched::pin(&[cpu.parse()?])?;
     let mut client = Client::start(attack, address)?;
     let (stdin, mut is_going) = (std::io::stdin(), false);
-    let every = Duration::from_secs(1) / attack.rate();
+    let every = Duration::from_secs(1) / rate;
     let mut next = Instant::now();
     loop {
         let patience = is_going.then(|| next.saturating_duration_since(Instant::now()));
@@ -124,23 +104,14 @@ impl Client {
             Attack::Broadcast => SUBSCRIBERS,
             _ => 0,
         };
-        let mut client = Client {
-            attack,
-            address: address.into(),
-            sender,
-            silent: VecDeque::new(),
-            subscribers: Vec::new(),
-            peers: VecDeque::new(),
+        let subscribe = |_| -> Outcome<Bus> {
+            let mut subscriber = Bus::open(address)?;
+            subscriber.add_match("interface='a.Hostile'")?;
+            Ok(subscriber)
         };
-        (0..subscribers).try_for_each(|_| client.subscribe())?;
-        Ok(client)
-    }
-
-    fn subscribe(&mut self) -> Outcome {
-        let mut subscriber = Bus::open(&self.address)?;
-        subscriber.ask_driver("AddMatch", Body::default().text("interface='a.Hostile'"))?;
-        self.subscribers.push(subscriber);
-        Ok(())
+        let subscribers = (0..subscribers).map(subscribe).collect::<Outcome<Vec<Bus>>>()?;
+        let (silent, peers) = (VecDeque::new(), VecDeque::new());
+        Ok(Client { attack, address: address.into(), sender, silent, subscribers, peers })
     }
 
     fn step(&mut self) -> Outcome {
@@ -166,13 +137,9 @@ impl Client {
                 self.sender.send(&signal.body(Body::default().blob(&[7; 16_384])))?;
             }
             Attack::Burst => {
-                let call =
-                    Builder::call("/org/freedesktop/DBus", "GetId").destination("org.freedesktop.DBus");
-                let call = call.flags(FLAG_NO_REPLY_EXPECTED);
-                let all: Result<Vec<Vec<u8>>, _> =
-                    (10..10 + BURST).map(|serial| call.build(serial)).collect();
-                let all = all.map_err(|_| "a message cannot be built")?;
-                self.sender.send_bytes(&all.concat())?;
+                let call = Builder::of_driver("GetId").flags(FLAG_NO_REPLY_EXPECTED);
+                let all: Result<Vec<_>, _> = (10..10 + BURST).map(|serial| call.build(serial)).collect();
+                self.sender.send_bytes(&all?.concat())?;
             }
             Attack::Broadcast => {
                 self.sender.send(&signal)?;
@@ -188,10 +155,8 @@ impl Client {
     fn send_piece(&mut self) -> Outcome {
         let mut stream = if self.silent.len() < CONNECTIONS {
             let (mut stream, ..) = Bus::open(&self.address)?.into_parts()?;
-            let mut start = Builder::signal("/", "a.Hostile", "S")
-                .body(Body::default().blob(&[]))
-                .build(2)
-                .map_err(|_| "a message cannot be built")?;
+            let mut start =
+                Builder::signal("/", "a.Hostile", "S").body(Body::default().blob(&[])).build(2)?;
             start[4..8].copy_from_slice(&(1_u32 << 20).to_ne_bytes());
             stream.write_all(&start)?;
             stream

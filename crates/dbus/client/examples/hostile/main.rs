@@ -43,16 +43,12 @@ fn main() -> ExitCode {
 }
 
 fn measure(names: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let programs: Vec<Program> = match names {
-        [] => vec![Program::Causewayd, Program::DbusDaemon, Program::DbusBroker],
-        names => {
-            let known = |name: &String| Program::ALL.into_iter().find(|program| program.name() == name);
-            names
-                .iter()
-                .map(|name| known(name).ok_or(format!("{name} is no broker")))
-                .collect::<Result<_, _>>()?
-        }
-    };
+    let known = |name: &String| Program::ALL.into_iter().find(|program| program.name() == name);
+    let named = names.iter().map(|name| known(name).ok_or(format!("{name} is no broker")));
+    let mut programs = named.collect::<Result<Vec<Program>, _>>()?;
+    if programs.is_empty() {
+        programs = vec![Program::Causewayd, Program::DbusDaemon, Program::DbusBroker];
+    }
     let cpus = sched::allowed_cpus()?;
     let (honest, hostile) = (cpus[0], cpus[cpus.len() - 1]);
     if honest == hostile {
@@ -68,20 +64,20 @@ fn measure(names: &[String]) -> Result<(), Box<dyn std::error::Error>> {
             eprintln!("hostile: {program} is not installed ({})", program.package());
             continue;
         }
-        for attack in Attack::ALL {
+        for (_, attack, _) in Attack::ALL {
             let row = match beside(program, attack, hostile) {
                 Ok(row) => row,
                 Err(error) if error.is::<Stalled>() => format!("{error} |"),
                 Err(error) => return Err(error),
             };
-            println!("| {program} | {} | {row}", attack.name());
+            println!("| {program} | {attack} | {row}");
         }
     }
     Ok(())
 }
 
 /// The rest of a row: round trips of two honest clients alone and beside a hostile one.
-fn beside(program: Program, attack: Attack, cpu: u32) -> Result<String, Box<dyn std::error::Error>> {
+fn beside(program: Program, attack: &str, cpu: u32) -> Result<String, Box<dyn std::error::Error>> {
     let broker = Broker::start(program, &Limits::default())?;
     let (mut client, mut server) = (Bus::open(broker.address())?, Bus::open(broker.address())?);
     let mut hostile = Hostile::start(attack, broker.address(), cpu)?;
@@ -157,9 +153,8 @@ fn next(
 
 /// What causewayd says of its turns, in ms; nothing from others.
 fn longest_turn(client: &mut Bus, name: &str) -> Result<Option<f64>, Error> {
-    let driver = causeway_dbus_wire::driver::DRIVER;
-    let ask = Builder::call(causeway_dbus_wire::driver::DRIVER_PATH, "GetStats").destination(driver);
-    let answer = match client.call(&ask.interface("org.freedesktop.DBus.Debug.Stats"), PATIENCE) {
+    let ask = Builder::of_driver("GetStats").interface("org.freedesktop.DBus.Debug.Stats");
+    let answer = match client.call(&ask, PATIENCE) {
         Ok(answer) => answer,
         Err(Error::Refused { .. }) => return Ok(None),
         Err(other) => return Err(other),
@@ -193,9 +188,9 @@ struct Hostile {
 }
 
 impl Hostile {
-    fn start(attack: Attack, address: &str, cpu: u32) -> Result<Hostile, std::io::Error> {
+    fn start(attack: &str, address: &str, cpu: u32) -> Result<Hostile, std::io::Error> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["attack", attack.name(), address, &cpu.to_string()]);
+        command.args(["attack", attack, address, &cpu.to_string()]);
         let mut child = command.stdin(Stdio::piped()).spawn()?;
         let orders = child.stdin.take().expect("it is a pipe");
         Ok(Hostile { child, orders })

@@ -1,28 +1,19 @@
 //! busd at an address of ours.
 
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use causeway_os::process::{Child, Spawn, Stderr, poll};
+use causeway_os::process::{Child, Spawn};
 
-use super::{Broker, PATIENCE, socket_name};
+use super::{Broker, Started, listening, socket_name};
 
-pub fn start(path: PathBuf) -> Result<Broker, String> {
+pub fn start(path: PathBuf) -> Started {
     let address = format!("unix:abstract={}", socket_name());
-    let (mut ours, theirs) = std::io::pipe().map_err(|error| error.to_string())?;
-    let spawn = Spawn::new(path)
-        .args(["--address", &address, "--ready-fd", "3"])
-        .fd(theirs.into())
-        .stderr(Stderr::Null)
-        .dies_with_parent();
-    let child = Child::spawn(spawn).map_err(|error| error.to_string())?;
-    if !poll(&[ours.as_fd()], Some(PATIENCE)).map_err(|error| error.to_string())?[0] {
-        return Err("it does not say that it is ready".into());
-    }
-    let mut ready = [0; 16];
-    match ours.read(&mut ready) {
-        Ok(bytes) if bytes > 0 => Ok(Broker { address, child, _controller: None, _folder: None }),
+    let (ours, theirs) = std::io::pipe()?;
+    let spawn = Spawn::new(path).args(["--address", &address, "--ready-fd", "3"]).fd(theirs.into());
+    let child = Child::spawn(spawn.stderr(super::SILENT).dies_with_parent())?;
+    match listening(ours, "it does not say that it is ready")?.read(&mut [0; 16]) {
+        Ok(bytes) if bytes > 0 => Ok(Broker::new(address, child)),
         _ => Err("it ends at once".into()),
     }
 }

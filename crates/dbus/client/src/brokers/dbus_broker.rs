@@ -9,50 +9,38 @@ use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use causeway_bus::client::Bus;
 use causeway_dbus_wire::wire::{Body, Builder, Marshal};
-use causeway_os::process::{Child, Spawn, Stderr};
+use causeway_os::process::{Child, Spawn};
 use causeway_os::socket::stream_pair;
 
-use super::{Broker, Limits, PATIENCE, socket_name};
+use super::{Broker, Limits, PATIENCE, SILENT, Started, socket_name};
 
 const SIGNATURE: &str = "ohv";
 const BATCH: &str = "bta(btbs)a(btssssuutt)a(btssssuutt)";
 /// Every user without a batch of its own.
 const ANY_USER: u32 = u32::MAX;
 
-pub fn start(path: PathBuf, limits: &Limits) -> Result<Broker, String> {
+pub fn start(path: PathBuf, limits: &Limits) -> Started {
     let name = socket_name();
-    let failed = |error: &dyn std::fmt::Display| error.to_string();
-    let socket = SocketAddr::from_abstract_name(&name).and_then(|name| UnixListener::bind_addr(&name));
-    let socket = socket.map_err(|error| failed(&error))?;
-    socket.set_nonblocking(true).map_err(|error| failed(&error))?;
-    let (ours, theirs) = stream_pair().map_err(|error| failed(&error))?;
+    let socket = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    socket.set_nonblocking(true)?;
+    let (ours, theirs) = stream_pair()?;
     let spawn = Spawn::new(path)
         .args(["--controller", "3", "--machine-id", "0123456789abcdef0123456789abcdef"])
         .args(["--max-bytes", &limits.queued_bytes.to_string()])
         .args(["--max-matches", &limits.match_rules.to_string()])
         .args(["--max-objects", "1000000", "--max-fds", "4096"])
-        .fd(theirs)
-        .stderr(Stderr::Null)
-        .dies_with_parent();
-    let child = Child::spawn(spawn).map_err(|error| failed(&error))?;
-    let mut controller = Bus::authenticated(UnixStream::from(ours)).map_err(|error| failed(&error))?;
+        .fd(theirs);
+    let child = Child::spawn(spawn.stderr(SILENT).dies_with_parent())?;
+    let mut controller = Bus::authenticated(UnixStream::from(ours))?;
     let call = Builder::call("/org/bus1/DBus/Broker", "AddListener")
         .interface("org.bus1.DBus.Broker")
         .unix_fds(1)
         .body(add_listener());
-    controller
-        .call_with_fds(&call, &[socket.as_fd()], PATIENCE.max(Duration::from_secs(1)))
-        .map_err(|error| failed(&error))?;
-    Ok(Broker {
-        address: format!("unix:abstract={name}"),
-        child,
-        _controller: Some(controller),
-        _folder: None,
-    })
+    controller.call_with_fds(&call, &[socket.as_fd()], PATIENCE)?;
+    Ok(Broker { _controller: Some(controller), ..Broker::new(format!("unix:abstract={name}"), child) })
 }
 
 /// The arguments: an object for the listener, the first descriptor, and a policy that allows everything to this user.

@@ -11,18 +11,25 @@ mod dbus_broker;
 mod native;
 
 use std::fmt;
+use std::io::PipeReader;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use causeway_bus::client::Bus;
-use causeway_os::process::Child;
+use causeway_os::process::{Child, Stderr, poll};
 
 pub use native::clean_up;
 
 /// How long a broker may take to answer its first connection.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// What brokers say of themselves is said nowhere.
+const SILENT: Stderr = Stderr::Null;
+
+/// A broker, or why there is none.
+type Started = Result<Broker, Box<dyn std::error::Error>>;
 
 /// A program that is a D-Bus broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,6 +173,10 @@ pub struct Broker {
 }
 
 impl Broker {
+    fn new(address: String, child: Child) -> Broker {
+        Broker { address, child, _controller: None, _folder: None }
+    }
+
     /// Starts a broker and waits until it accepts connections.
     ///
     /// # Errors
@@ -179,14 +190,11 @@ impl Broker {
             Program::Busd => busd::start(path),
             Program::CausewayBus => native::start(path, limits),
         };
-        let broker = started.map_err(|why| Error::Failed(program, why))?;
-        if program.is_native() {
-            return Ok(broker);
+        let broker = started.map_err(|why| Error::Failed(program, why.to_string()))?;
+        if !program.is_native() {
+            Bus::connect(&broker.address).map_err(|error| Error::Failed(program, error.to_string()))?;
         }
-        match Bus::connect(&broker.address) {
-            Ok(_) => Ok(broker),
-            Err(error) => Err(Error::Failed(program, error.to_string())),
-        }
+        Ok(broker)
     }
 
     /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`](causeway_bus::client::native_path)).
@@ -206,6 +214,11 @@ impl Broker {
     pub fn has_ended(&self) -> bool {
         self.child.has_exited().unwrap_or(true)
     }
+}
+
+/// The pipe into which a broker says that it listens, when it has said something or has ended.
+fn listening(pipe: PipeReader, otherwise: &str) -> Result<PipeReader, Box<dyn std::error::Error>> {
+    if poll(&[pipe.as_fd()], Some(PATIENCE))?[0] { Ok(pipe) } else { Err(otherwise.into()) }
 }
 
 /// A name for the abstract namespace that nothing else has: process, number, and 64 random bits, so that no other user can

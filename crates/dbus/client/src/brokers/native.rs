@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::Connection;
 use causeway_dbus_wire::address::escaped;
-use causeway_os::process::{Child, Spawn, Stderr};
+use causeway_os::process::{Child, Spawn};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::daemon::config_file;
-use super::{Broker, Limits, PATIENCE, socket_name};
+use super::{Broker, Limits, PATIENCE, SILENT, Started, socket_name};
 
 /// What the address of a bus of native members begins with; its path follows.
 const SCHEME: &str = "causeway:path=";
@@ -23,29 +23,27 @@ const SCHEME: &str = "causeway:path=";
 const PREFIX: &str = "weighbridge-native-bus-";
 
 /// The bus at a path for native members and at a name in the abstract namespace for D-Bus programs: one bus for both.
-pub fn start(program: PathBuf, limits: &Limits) -> Result<Broker, String> {
+pub fn start(program: PathBuf, limits: &Limits) -> Started {
     clean_up();
     let folder = Folder::create().map_err(|error| format!("it has no place for its socket: {error}"))?;
     let (path, name) = (folder.0.join("bus"), socket_name());
     let spawn = Spawn::new(program)
         .args(["--config-file=/proc/self/fd/3", "--nofork", "--nopidfile", "--nosyslog", "--native"])
         .arg(&path)
-        .fd(config_file(&name, limits)?)
-        .stderr(Stderr::Null)
-        .dies_with_parent();
-    let child = Child::spawn(spawn).map_err(|error| error.to_string())?;
+        .fd(config_file(&name, limits)?);
+    let child = Child::spawn(spawn.stderr(SILENT).dies_with_parent())?;
     let deadline = Instant::now() + PATIENCE;
     while let Err(error) = Connection::open(&path) {
         if child.has_exited().unwrap_or(true) {
             return Err("it ends at once".into());
         }
         if Instant::now() > deadline {
-            return Err(format!("nobody can join: {error}"));
+            return Err(format!("nobody can join: {error}").into());
         }
         std::thread::sleep(Duration::from_millis(1));
     }
     let address = format!("{SCHEME}{};unix:abstract={name}", escaped(path.as_os_str().as_bytes()));
-    Ok(Broker { address, child, _controller: None, _folder: Some(folder) })
+    Ok(Broker { _folder: Some(folder), ..Broker::new(address, child) })
 }
 
 /// A directory for the socket, which no other user can enter. It goes when it is dropped.

@@ -5,12 +5,12 @@
 //! it. A connection begins when every step before it was taken, because what started it is not known.
 
 use causeway_dbus_wire::driver::DRIVER;
-use causeway_dbus_wire::wire::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, Leaf, names, walk};
+use causeway_dbus_wire::wire::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, names};
 use rustc_hash::FxHashMap;
-use weighbridge_dbus_traffic::bus::Bus;
+use weighbridge_dbus_traffic::bus::{Bus, listed_rules};
 
 use super::names::Names;
-use super::{Action, Connection, Counts, Destination, Item, LeftOut, Plan, Setup, Step, Wait};
+use super::{Action, Connection, Destination, Item, LeftOut, Plan, Step, Wait};
 use crate::tape::{HAS_NAME, Index, State, Tape};
 
 /// The sender of a connection that has not said Hello yet, in captures of dbus-daemon.
@@ -28,20 +28,19 @@ pub fn plan(tape: Tape) -> Plan {
     for at in 0..headers.len() {
         building.message(at);
     }
-    let Building { plan, mut counts, names, .. } = building;
+    let Building { mut plan, names, .. } = building;
     let invalid = tape.packets - tape.messages.len() as u64;
     for (why, count) in [(LeftOut::Invalid, invalid), (LeftOut::Stranger, names.deferred() as u64)] {
         if count > 0 {
-            *counts.left_out.entry(why).or_default() += count;
+            *plan.counts.left_out.entry(why).or_default() += count;
         }
     }
-    counts.captured = tape.packets;
-    let mut queues = vec![Vec::new(); plan.connections.len()];
+    plan.counts.captured = tape.packets;
+    plan.queues = vec![Vec::new(); plan.connections.len()];
     for (id, step) in plan.steps.iter().enumerate() {
-        queues[step.from].push(id);
+        plan.queues[step.from].push(id);
     }
-    let names = names.all();
-    Plan { queues, names, counts, bytes: tape.bytes, ..plan }
+    Plan { names: names.all(), bytes: tape.bytes, ..plan }
 }
 
 /// A plan in the making, and the bus of the capture at the message that is looked at.
@@ -58,23 +57,10 @@ pub(super) struct Building<'a> {
     /// Rules that connections from before added before the driver listed all rules.
     added: FxHashMap<usize, Vec<&'a str>>,
     plan: Plan,
-    counts: Counts,
 }
 
 impl<'a> Building<'a> {
     fn new(tape: &'a Tape, headers: &'a [Header<'a>]) -> Building<'a> {
-        let plan = Plan {
-            connections: Vec::new(),
-            setup: Setup::default(),
-            steps: Vec::new(),
-            queues: Vec::new(),
-            inboxes: Vec::new(),
-            rule_changes: Vec::new(),
-            broadcasts: Vec::new(),
-            names: Vec::new(),
-            bytes: Vec::new(),
-            counts: Counts::default(),
-        };
         let mut building = Building {
             tape,
             headers,
@@ -85,13 +71,9 @@ impl<'a> Building<'a> {
             bus: Bus::new(),
             step_of: FxHashMap::default(),
             added: FxHashMap::default(),
-            plan,
-            counts: Counts::default(),
+            plan: Plan::default(),
         };
-        let mut owners: Vec<(&str, &str)> =
-            building.index.first_owners.iter().map(|(name, owner)| (*name, *owner)).collect();
-        owners.sort_unstable();
-        for (name, owner) in owners {
+        for (name, owner) in building.index.first_owners.clone() {
             let owner = building.meet(owner);
             building.names.get(name).give(owner, Vec::new());
             building.plan.setup.names.push((owner, name.into()));
@@ -104,17 +86,17 @@ impl<'a> Building<'a> {
         self.bus.observe(header, self.tape.body(at, header));
         match header.sender {
             Some(DRIVER) => {
-                self.counts.of_driver += 1;
+                self.plan.counts.of_driver += 1;
                 self.driver_sent(at, header);
             }
             Some(sender) if names::is_unique(sender) && sender != NOT_YET => self.sent(at, header, sender),
-            _ if header.member == Some("Hello") => self.counts.sent += 1,
+            _ if header.member == Some("Hello") => self.plan.counts.sent += 1,
             _ => self.leave_out(LeftOut::BeforeHello),
         }
     }
 
     fn leave_out(&mut self, why: LeftOut) {
-        *self.counts.left_out.entry(why).or_default() += 1;
+        *self.plan.counts.left_out.entry(why).or_default() += 1;
     }
 
     /// A connection that is there, since when is not known.
@@ -176,15 +158,21 @@ impl<'a> Building<'a> {
         self.plan.inboxes[connection].len() - 1
     }
 
+    /// A connection receives what a step sends.
+    fn deliver(&mut self, step: usize, to: usize, is_soft: bool) -> usize {
+        let place = self.expect(to, step, is_soft);
+        self.plan.steps[step].deliveries.push((to, place));
+        place
+    }
+
     fn driver_sent(&mut self, at: usize, header: &Header<'a>) {
         let texts = self.tape.texts(at, header);
         match (header.kind, header.member, texts.as_slice()) {
-            (Kind::Signal, Some("NameOwnerChanged"), &[name, old, new]) if name.starts_with(':') => {
-                if new.is_empty() {
-                    self.leave(old, at);
-                } else {
-                    self.begin(new, at);
-                }
+            (Kind::Signal, Some("NameOwnerChanged"), &[name, old, ""]) if name.starts_with(':') => {
+                self.leave(old, at);
+            }
+            (Kind::Signal, Some("NameOwnerChanged"), &[name, _, new]) if name.starts_with(':') => {
+                self.begin(new, at);
             }
             (Kind::Signal, Some("NameOwnerChanged"), &[name, old, new]) => self.owner_changed(name, old, new),
             (Kind::Signal, Some("NameAcquired"), &[name]) if header.destination == Some(name) => {
@@ -203,49 +191,43 @@ impl<'a> Building<'a> {
         }
         let waits = vec![self.inbox(id)];
         let step = self.add_step(at, id, Action::Leave, waits);
-        let gone = self.expect(id, step, false);
-        self.plan.steps[step].deliveries.push((id, gone));
+        let gone = self.deliver(step, id, false);
         self.names.leave(id, Wait::Inbox(id, gone + 1));
     }
 
     fn owner_changed(&mut self, name: &'a str, old: &'a str, new: &'a str) {
-        let new = (!new.is_empty()).then(|| self.meet(new));
-        match new {
-            None => self.names.get(name).free(),
-            Some(new) if self.names.get(name).owner == Some(new) => {}
-            Some(new) => {
-                let mut ready = vec![self.inbox(new)];
-                ready.extend(self.ids.get(old).map(|old| self.inbox(*old)));
-                self.names.get(name).give(new, ready);
-            }
+        if new.is_empty() {
+            return self.names.get(name).free();
+        }
+        let new = self.meet(new);
+        if self.names.get(name).owner != Some(new) {
+            let mut ready = vec![self.inbox(new)];
+            ready.extend(self.ids.get(old).map(|old| self.inbox(*old)));
+            self.names.get(name).give(new, ready);
         }
     }
 
     /// Rules of connections from before.
     fn listed(&mut self, at: usize, header: &Header<'a>) {
-        let mut rules: Vec<(&'a str, &'a str)> = Vec::new();
-        let mut connection = "";
-        let _ = walk(header, self.tape.body(at, header), &mut |leaf, depth| match (leaf, depth) {
-            (Leaf::Text(name), 2) => connection = name,
-            (Leaf::Text(rule), 3) => rules.push((connection, rule)),
-            _ => {}
-        });
-        for (name, rule) in rules {
+        let all = listed_rules(header, self.tape.body(at, header));
+        for (name, rules) in all.into_iter().filter(|(_, rules)| !rules.is_empty()) {
             if self.index.begun.contains(name) {
                 continue;
             }
             let id = self.meet(name);
             let added = self.added.entry(id).or_default();
-            match added.iter().position(|known| *known == rule) {
-                Some(known) => drop(added.swap_remove(known)),
-                None => self.plan.setup.rules.push((id, rule.into())),
+            for rule in rules {
+                match added.iter().position(|known| *known == rule) {
+                    Some(known) => drop(added.swap_remove(known)),
+                    None => self.plan.setup.rules.push((id, rule.into())),
+                }
             }
         }
     }
 
     fn sent(&mut self, at: usize, header: &Header<'a>, sender: &'a str) {
         if header.destination == Some(DRIVER) && header.member == Some("Hello") {
-            self.counts.sent += 1;
+            self.plan.counts.sent += 1;
             return self.begin(sender, at);
         }
         let from = self.meet(sender);
@@ -275,8 +257,8 @@ impl<'a> Building<'a> {
         waits.insert(0, self.inbox(from));
         let step = self.add_step(at, from, action, waits);
         self.step_of.insert(at, step);
-        self.counts.sent += 1;
-        self.counts.filled += u64::from(self.tape.messages[at].state == State::Filled);
+        self.plan.counts.sent += 1;
+        self.plan.counts.filled += u64::from(self.tape.messages[at].state == State::Filled);
         step
     }
 
@@ -294,7 +276,7 @@ impl<'a> Building<'a> {
         let mut flags = header.flags;
         if is_change && flags & FLAG_NO_REPLY_EXPECTED != 0 {
             flags &= !FLAG_NO_REPLY_EXPECTED;
-            self.counts.confirmed += 1;
+            self.plan.counts.confirmed += 1;
         }
         let mut waits = self.named(first, is_rule);
         if is_rule {
@@ -347,7 +329,7 @@ impl<'a> Building<'a> {
         let header = &self.headers[at];
         match header.sender.and_then(|sender| self.ids.get(sender)).copied() {
             Some(from) if !self.has_left[from] => {
-                self.counts.starting += 1;
+                self.plan.counts.starting += 1;
                 self.send_to(at, header, from, name);
             }
             _ => self.leave_out(LeftOut::Stranger),
@@ -358,16 +340,14 @@ impl<'a> Building<'a> {
         let waits = vec![Wait::Rules(self.plan.rule_changes.len())];
         let send = Action::Send { flags: header.flags, to: Destination::AsCaptured, answers: None };
         let step = self.add_message(at, from, send, waits);
-        let recipients = self.bus.recipients(header, self.tape.body(at, header));
+        let names = self.bus.recipients(header, self.tape.body(at, header));
         let mut recipients: Vec<usize> =
-            recipients.into_iter().filter_map(|name| self.ids.get(name).copied()).collect();
+            names.into_iter().filter_map(|name| self.ids.get(name).copied()).collect();
+        recipients.retain(|recipient| !self.has_left[*recipient]);
         recipients.sort_unstable();
-        for recipient in
-            recipients.into_iter().filter(|recipient| !self.has_left[*recipient]).collect::<Vec<_>>()
-        {
-            let place = self.expect(recipient, step, true);
-            self.plan.steps[step].deliveries.push((recipient, place));
-            self.counts.broadcast_deliveries += 1;
+        for recipient in recipients {
+            self.deliver(step, recipient, true);
+            self.plan.counts.broadcast_deliveries += 1;
         }
         self.plan.broadcasts.push(step);
     }
@@ -388,8 +368,7 @@ impl<'a> Building<'a> {
         let send = Action::Send { flags, to: route.to, answers: call };
         let step = self.add_message(at, from, send, route.waits);
         if let Some((to, is_soft)) = route.arrives {
-            let place = self.expect(to, step, is_soft);
-            self.plan.steps[step].deliveries.push((to, place));
+            self.deliver(step, to, is_soft);
         }
         if let Some(call) = call {
             self.plan.steps[call].answered_by.get_or_insert(step);

@@ -63,7 +63,6 @@ pub struct Connection {
     pub is_from_before: bool,
 }
 
-/// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Connect,
@@ -93,12 +92,10 @@ pub(crate) enum Wait {
     Steps(usize),
 }
 
-/// One thing that one connection does.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     /// Number of the message in the capture, from 1.
     pub number: u64,
-    /// After the first message.
     pub due_ns: u64,
     pub from: usize,
     pub action: Action,
@@ -115,8 +112,7 @@ pub(crate) struct Step {
     pub owns: bool,
 }
 
-/// Something that a connection is to receive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Item {
     /// The step that causes it; nothing for a connection from before, which is made at once.
     pub step: Option<usize>,
@@ -153,7 +149,7 @@ pub struct Counts {
 }
 
 /// A capture as something to do.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) connections: Vec<Connection>,
     pub(crate) setup: Setup,
@@ -204,12 +200,10 @@ impl Plan {
         &self.connections
     }
 
-    /// The bytes of a message.
     pub(crate) fn message(&self, step: &Step) -> &[u8] {
         &self.bytes[step.at.clone()]
     }
 
-    /// A message in words.
     pub(crate) fn title(&self, step: &Step) -> String {
         let from = &self.connections[step.from].name;
         format!("message {} of the capture ({} of {from})", step.number, self.words(step))

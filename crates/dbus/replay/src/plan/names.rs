@@ -6,13 +6,11 @@ use rustc_hash::FxHashMap;
 
 use super::Wait;
 
-/// One well-known name.
 #[derive(Debug, Default)]
 pub struct Name {
     pub owner: Option<usize>,
     /// What makes the owner the owner.
     pub ready: Vec<Wait>,
-    /// The owner before.
     previous: Option<usize>,
     /// The driver's answers to calls that found no owner: of each connection the last, with its place in the inbox.
     asked: BTreeMap<usize, usize>,
@@ -51,7 +49,6 @@ impl Name {
     }
 }
 
-/// All names.
 #[derive(Debug, Default)]
 pub struct Names<'a>(FxHashMap<&'a str, Name>);
 

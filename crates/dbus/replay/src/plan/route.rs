@@ -6,7 +6,6 @@ use causeway_dbus_wire::wire::names;
 use super::build::Building;
 use super::{Destination, LeftOut, Wait};
 
-/// Where a message goes.
 pub(super) struct Route {
     pub to: Destination,
     /// Who gets it, if anybody, and whether a bus may rightly not deliver it.
@@ -57,34 +56,28 @@ impl<'a> Building<'a> {
         let answer = self.index.answer.get(&at).map(|answer| &self.headers[*answer]);
         let of_driver = answer.filter(|answer| answer.sender == Some(DRIVER));
         let error = of_driver.map(|answer| answer.error_name.unwrap_or_default());
-        let short = error.map(|error| error.strip_prefix("org.freedesktop.DBus.Error.").unwrap_or(error));
-        let finds_nobody = short.is_some_and(|short| {
-            matches!(short, "ServiceUnknown" | "NameHasNoOwner") || short.starts_with("Spawn")
-        });
-        let is_given_up =
-            short.is_some_and(|short| matches!(short, "NoReply" | "Timeout" | "TimedOut" | "Disconnected"));
+        let short = error.map_or("", |error| error.trim_start_matches("org.freedesktop.DBus.Error."));
+        let finds_nobody = matches!(short, "ServiceUnknown" | "NameHasNoOwner") || short.starts_with("Spawn");
+        let is_given_up = matches!(short, "NoReply" | "Timeout" | "TimedOut" | "Disconnected");
         if of_driver.is_some() && !finds_nobody && !is_given_up {
             return Err(LeftOut::Refused);
         }
         let replier = answer.filter(|_| of_driver.is_none()).and_then(|answer| answer.sender);
         if names::is_unique(to) {
-            return match self.ids.get(to) {
-                None if finds_nobody => Err(LeftOut::Stranger),
-                None => {
-                    let id = self.meet(to);
-                    Ok(Some(self.to_unique(id, false, is_given_up)))
-                }
-                Some(id) => Ok(Some(self.to_unique(*id, false, is_given_up))),
-            };
+            if finds_nobody && !self.ids.contains_key(to) {
+                return Err(LeftOut::Stranger);
+            }
+            let id = self.meet(to);
+            return Ok(Some(self.to_unique(id, false, is_given_up)));
         }
         let name = self.names.get(to);
-        let Some(owner) = name.owner.filter(|_| !finds_nobody) else {
-            if finds_nobody {
-                let latest = name.latest();
-                let waits = latest.map(|connection| self.inbox(connection)).collect();
-                let to = Destination::AsCaptured;
-                return Ok(Some(Route { to, arrives: None, waits, driver_answers: true }));
-            }
+        if finds_nobody {
+            let latest = name.latest();
+            let waits = latest.map(|connection| self.inbox(connection)).collect();
+            let to = Destination::AsCaptured;
+            return Ok(Some(Route { to, arrives: None, waits, driver_answers: true }));
+        }
+        let Some(owner) = name.owner else {
             let answer = self.index.answer.get(&at).copied().unwrap_or(at);
             let comes = self.index.acquisitions.get(to).is_some_and(|all| {
                 all.iter().any(|(when, who)| (at..answer).contains(when) && Some(*who) == replier)

@@ -10,7 +10,6 @@ mod stall;
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus, Error as ClientError};
-use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::Builder;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -125,7 +124,6 @@ struct Player<'p> {
     rules: usize,
     broadcasts: usize,
     start: Instant,
-    /// When something moved last.
     moved: Instant,
     run: Run,
     notes: Notes,
@@ -316,19 +314,18 @@ impl<'p> Player<'p> {
 
     /// Waits for the sockets, for the time of the next message, or for the end of patience.
     fn wait(&mut self) -> Result<(), Error> {
-        let next = self.next_due();
+        let next = self.next_due().filter(|left| !left.is_zero());
         let idle = self.moved.elapsed();
-        let is_early = next.is_some_and(|left| !left.is_zero());
         if idle >= self.options.give_up && self.give_up_soft() {
             return Ok(());
         }
-        let is_waiting_for_time = is_early && self.nothing_awaited();
+        let is_waiting_for_time = next.is_some() && self.nothing_awaited();
         if !is_waiting_for_time && idle >= self.options.stall {
             return Err(self.stalled());
         }
         let left = self.options.give_up.saturating_sub(idle);
         let patience = if left.is_zero() { LOOK } else { left.min(LOOK) };
-        self.poll(next.filter(|_| is_early).map_or(patience, |next| next.min(patience)))
+        self.poll(next.map_or(patience, |next| next.min(patience)))
     }
 
     /// The time until the first step that waits for nothing else may be taken.
@@ -348,8 +345,7 @@ impl<'p> Player<'p> {
                 continue;
             }
             let serial = self.ends[id].next_serial();
-            let call = Builder::call("/org/freedesktop/DBus", "GetId").interface(DRIVER).destination(DRIVER);
-            let call = call.build(serial).expect("a short message");
+            let call = Builder::of_driver("GetId").build(serial).expect("a short message");
             self.ends[id].post(usize::MAX, &call).map_err(|error| self.failed(id, error))?;
             self.ends[id].closing = Some(serial);
             self.run.closing_calls += 1;

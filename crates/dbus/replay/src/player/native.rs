@@ -6,7 +6,7 @@ use causeway_bus::client::native_path;
 
 use super::Player;
 use crate::Error;
-use crate::end::{End, Settled};
+use crate::end::End;
 use crate::plan::Plan;
 
 /// A program's, unless it asks for another. What a member takes when it joins counts in a replay of short connections.
@@ -21,9 +21,8 @@ const HEADER_BYTES: usize = 1024;
 const MOST_UNREAD_MESSAGES: usize = 4096;
 
 /// What is on its way between native members, and who is leaving.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Natives {
-    /// Of each member.
     pub outbox_bytes: u64,
     most_unread_bytes: usize,
     unread_bytes: usize,
@@ -43,10 +42,7 @@ impl Natives {
         Natives {
             outbox_bytes: outbox_bytes as u64,
             most_unread_bytes: outbox_bytes / PARTS_OF_OUTBOX,
-            unread_bytes: 0,
-            unread_messages: 0,
-            leaving: Vec::new(),
-            directory: None,
+            ..Natives::default()
         }
     }
 
@@ -67,8 +63,9 @@ impl Natives {
 impl Player<'_> {
     /// Prepares native members for a wait; false if one has something to read already.
     pub(super) fn prepare_to_wait(&mut self) -> bool {
-        let is_prepared = |end: &mut End| end.prepare_to_wait();
-        self.ends.iter_mut().map(is_prepared).fold(true, |all, one| all & one) && !self.natives.must_read()
+        let prepared =
+            self.ends.iter_mut().map(End::prepare_to_wait).filter(|is_prepared| *is_prepared).count();
+        prepared == self.ends.len() && !self.natives.must_read()
     }
 
     /// Reads with every native member.
@@ -88,21 +85,17 @@ impl Player<'_> {
         let (Some(first), Some(path)) = (self.natives.leaving.first(), native_path(self.address)) else {
             return Ok(());
         };
-        if self.natives.directory.is_none() {
-            let monitor = Monitor::open(path).map_err(|error| self.failed(*first, error.into()))?;
-            self.natives.directory = Some(monitor);
-        }
-        let members = self.natives.directory.as_ref().map(Monitor::members).unwrap_or_default();
+        let directory = match self.natives.directory.take() {
+            Some(open) => open,
+            None => Monitor::open(path).map_err(|error| self.failed(*first, error.into()))?,
+        };
+        let members = self.natives.directory.insert(directory).members();
         let is_there =
             |id: &usize| members.iter().any(|(peer, ..)| format!(":1.{}", peer.id) == self.ends[*id].unique);
         let (leaving, gone): (Vec<usize>, Vec<usize>) =
             self.natives.leaving.iter().partition(|id| is_there(id));
         self.natives.leaving = leaving;
-        for id in gone {
-            // What a connection waits for last is its own end.
-            let end = self.ends[id].inbox.len() - 1;
-            self.settle((id, end), Settled::Arrived);
-        }
+        gone.into_iter().for_each(|id| self.is_gone(id));
         Ok(())
     }
 }

@@ -30,14 +30,12 @@ impl Notes {
         Notes { is_wanted, ..Notes::default() }
     }
 
-    /// The player turns to something.
     pub fn begin(&mut self) {
         if self.is_wanted {
             self.last = Some(Instant::now());
         }
     }
 
-    /// It is done with a message.
     pub fn end(&mut self, connection: usize, number: u64, is_sent: bool) {
         if let Some(last) = self.last {
             let now = Instant::now();

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Player;
 use crate::Error;
-use crate::end::Settled;
+use crate::end::{End, Settled};
 use crate::plan::Step;
 use crate::tape::HAS_NAME;
 
@@ -19,35 +19,23 @@ const LOOK_FOR_DEPARTURE: Duration = Duration::from_micros(100);
 impl<'p> Player<'p> {
     /// Reads and writes what can be, waiting for at most this time.
     pub(super) fn poll(&mut self, patience: Duration) -> Result<(), Error> {
-        let patience = match self.prepare_to_wait() {
-            false => Duration::ZERO,
-            true if self.natives.leaving.is_empty() => patience,
+        let most = match (self.prepare_to_wait(), self.natives.leaving.is_empty()) {
+            (false, _) => Duration::ZERO,
+            (true, true) => patience,
             // Nothing wakes this thread when the bus has seen a departure.
-            true => patience.min(LOOK_FOR_DEPARTURE),
+            (true, false) => LOOK_FOR_DEPARTURE,
         };
-        let mut watched = Vec::with_capacity(self.ends.len());
-        let mut fds = Vec::with_capacity(self.ends.len());
-        for (id, end) in self.ends.iter().enumerate() {
-            if let Some(fd) = end.fd() {
-                let out = if end.backlog() > 0 { PollFlags::OUT } else { PollFlags::empty() };
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN | out));
-                watched.push(id);
-            }
-        }
+        let patience = patience.min(most);
+        let (watched, mut fds): (Vec<usize>, Vec<PollFd<'_>>) =
+            self.ends.iter().enumerate().filter_map(watch).unzip();
         let patience =
             Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
         match poll(&mut fds, Some(&patience)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Error::Poll(error.into())),
         }
-        let ready: Vec<(usize, PollFlags)> = watched
-            .into_iter()
-            .zip(&fds)
-            .map(|(id, fd)| (id, fd.revents()))
-            .filter(|(_, events)| !events.is_empty())
-            .collect();
-        drop(fds);
-        for (id, events) in ready {
+        let events: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        for (id, events) in watched.into_iter().zip(events) {
             if self.ends[id].is_native() {
                 continue;
             }
@@ -72,10 +60,14 @@ impl<'p> Player<'p> {
             return Err(self.failed(id, ClientError::Closed));
         }
         self.ends[id].close();
-        // What a connection waits for last is its own end.
-        let gone = self.ends[id].inbox.len() - 1;
-        self.settle((id, gone), Settled::Arrived);
+        self.is_gone(id);
         Ok(())
+    }
+
+    /// What a connection waits for last is its own end.
+    pub(super) fn is_gone(&mut self, id: usize) {
+        let end = self.ends[id].inbox.len() - 1;
+        self.settle((id, end), Settled::Arrived);
     }
 
     pub(super) fn read_messages(&mut self, id: usize) -> Result<(), Error> {
@@ -128,12 +120,10 @@ impl<'p> Player<'p> {
             return Err(Error::NameTaken(name.unwrap_or_default().into()));
         }
         if header.kind == Kind::Error {
-            let undelivered: Vec<_> =
-                step.deliveries.iter().filter(|delivery| !self.is_settled(**delivery)).copied().collect();
-            if !undelivered.is_empty() {
+            if step.deliveries.iter().any(|delivery| !self.is_settled(*delivery)) {
                 self.refused(step, header);
             }
-            undelivered.into_iter().for_each(|delivery| self.settle(delivery, Settled::Lost));
+            step.deliveries.iter().for_each(|delivery| self.settle(*delivery, Settled::Lost));
         }
         if let Some(reply) = step.reply {
             self.settle((id, reply), Settled::Arrived);
@@ -151,4 +141,9 @@ impl<'p> Player<'p> {
             self.dropped[answer] = true;
         }
     }
+}
+
+fn watch((id, end): (usize, &End)) -> Option<(usize, PollFd<'_>)> {
+    let out = if end.backlog() > 0 { PollFlags::OUT } else { PollFlags::empty() };
+    Some((id, PollFd::from_borrowed_fd(end.fd()?, PollFlags::IN | out)))
 }

@@ -21,16 +21,13 @@ impl Player<'_> {
         let reply = asker.ask_driver("ListNames", Body::default()).map_err(failed)?;
         let header = Header::parse(&reply).map_err(|fault| failed(ClientError::Protocol(fault)))?;
         let mut taken = None;
-        let _ = walk(&header, &reply[header.header_bytes..], &mut |leaf, _| {
-            if let Leaf::Text(name) = leaf
-                && name != DRIVER
-                && self.plan.names.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
-            {
-                taken.get_or_insert(name.to_owned());
-            }
+        let _ = walk(&header, &reply[header.header_bytes..], &mut |leaf, _| match leaf {
+            Leaf::Text(DRIVER) => {}
+            Leaf::Text(name) => taken = taken.take().or(self.plan.names.iter().find(|known| *known == name)),
+            _ => {}
         });
         if let Some(name) = taken {
-            return Err(Error::NameTaken(name));
+            return Err(Error::NameTaken(name.clone()));
         }
         if self.options.pid.is_some() {
             return Ok(self.options.pid);

@@ -3,19 +3,13 @@
 use super::{Player, Wait};
 use crate::Error;
 use crate::end::Settled;
+use crate::plan::Item;
 
 impl Player<'_> {
     /// Gives up what a bus may rightly not deliver; true if there was something.
     pub(super) fn give_up_soft(&mut self) -> bool {
-        let mut missing = Vec::new();
-        for (connection, items) in self.plan.inboxes.iter().enumerate() {
-            let open = (self.ends[connection].prefix..items.len())
-                .filter(|place| items[*place].is_soft && !self.is_settled((connection, *place)));
-            missing.extend(
-                open.filter(|place| items[*place].step.is_some_and(|step| self.taken[step]))
-                    .map(|place| (connection, place)),
-            );
-        }
+        let missing: Vec<_> =
+            self.awaited().filter(|(id, place)| self.plan.inboxes[*id][*place].is_soft).collect();
         self.run.lost += missing.len() as u64;
         let has_some = !missing.is_empty();
         let moved = self.moved;
@@ -27,13 +21,22 @@ impl Player<'_> {
         has_some
     }
 
+    /// What was sent and has not arrived: connections, and places in their inboxes.
+    fn awaited(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let open = |(id, items): (usize, &Vec<Item>)| {
+            (self.ends[id].prefix..items.len()).map(move |place| (id, place))
+        };
+        let all = self.plan.inboxes.iter().enumerate().flat_map(open);
+        all.filter(|at| self.is_sent(*at) && !self.is_settled(*at))
+    }
+
+    fn is_sent(&self, (id, place): (usize, usize)) -> bool {
+        self.plan.inboxes[id][place].step.is_some_and(|step| self.taken[step])
+    }
+
     /// Has everything arrived that was sent?
     pub(super) fn nothing_awaited(&self) -> bool {
-        self.plan.inboxes.iter().enumerate().all(|(connection, items)| {
-            (self.ends[connection].prefix..items.len()).all(|place| {
-                items[place].step.is_none_or(|step| !self.taken[step]) || self.is_settled((connection, place))
-            })
-        })
+        self.awaited().next().is_none()
     }
 
     pub(super) fn stalled(&self) -> Error {
@@ -47,13 +50,10 @@ impl Player<'_> {
 
     /// The first message that waits, and for what; or the first that does not arrive.
     fn reason(&self) -> String {
-        let is_sent = |place: (usize, usize)| {
-            self.plan.inboxes[place.0][place.1].step.is_some_and(|step| self.taken[step])
-        };
         // What is under way and does not come is the cause of all that waits.
         let open = self.ends.iter().enumerate().map(|(id, end)| (id, end.prefix));
         let missing =
-            open.filter(|(id, place)| *place < self.ends[*id].inbox.len() && is_sent((*id, *place)));
+            open.filter(|(id, place)| *place < self.ends[*id].inbox.len() && self.is_sent((*id, *place)));
         let first = missing.min_by_key(|(id, place)| self.plan.inboxes[*id][*place].step);
         let waiting = (0..self.plan.steps.len()).find(|step| !self.taken[*step]);
         match (waiting, first) {
@@ -72,7 +72,6 @@ impl Player<'_> {
         }
     }
 
-    /// An item of an inbox in words.
     fn item(&self, connection: usize, place: usize) -> String {
         let name = &self.plan.connections[connection].name;
         let Some(id) = self.plan.inboxes[connection][place].step else {

@@ -11,19 +11,15 @@ const PRIMARY_OWNER: u32 = 1;
 /// What a connection asked the driver; the reply decides what it means.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
-    /// `RequestName`
     Name(Sym),
     /// `AddMatch`; done already, and undone if it is refused.
     AddMatch(RuleId),
     /// `RemoveMatch`; done already, and undone if it is refused.
     RemoveMatch(RuleId),
-    /// `GetNameOwner`
     Owner(Sym),
     /// `GetConnectionUnixProcessID` or `GetConnectionCredentials`
     Process(Sym),
-    /// `ListNames`
     Names,
-    /// `GetAllMatchRules`
     Rules,
 }
 
@@ -157,8 +153,8 @@ fn set_process(bus: &mut Bus, name: Sym, header: &Header<'_>, body: &[u8]) {
     }
 }
 
-/// `a{sas}`: the rules of each connection. A connection whose rules are known from its beginning keeps them.
-fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+/// The rules of each connection, as the driver's answer to `GetAllMatchRules` lists them (`a{sas}`).
+pub fn listed_rules<'a>(header: &Header<'a>, body: &'a [u8]) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut listed: Vec<(&str, Vec<&str>)> = Vec::new();
     let _ = walk(header, body, &mut |leaf, depth| match (leaf, depth) {
         (Leaf::Text(name), 2) => listed.push((name, Vec::new())),
@@ -169,7 +165,12 @@ fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
         }
         _ => {}
     });
-    for (name, rules) in listed {
+    listed
+}
+
+/// A connection whose rules are known from its beginning keeps them.
+fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
+    for (name, rules) in listed_rules(header, body) {
         let connection = bus.meet(name);
         if std::mem::replace(&mut connection.rules_known, true) {
             continue;

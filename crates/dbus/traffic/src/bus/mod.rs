@@ -9,6 +9,7 @@
 mod driver;
 mod rulebook;
 
+pub use driver::listed_rules;
 pub use rulebook::Unmatched;
 pub(crate) use rulebook::{Found, RuleId, Rulebook, Use};
 
@@ -21,7 +22,6 @@ use causeway_dbus_wire::rule::Owners;
 use causeway_dbus_wire::wire::{Arg, Args, Header, names};
 use driver::Question;
 
-/// One connection that was seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection {
     /// The first well-known name that it owned.
@@ -31,7 +31,6 @@ pub(crate) struct Connection {
     pub rules_known: bool,
     pub is_gone: bool,
     pub has_sent: bool,
-    /// The driver listed its rules.
     pub was_listed: bool,
     /// It recorded this capture: its own messages are no traffic of the bus.
     pub is_capture: bool,
@@ -212,29 +211,12 @@ mod tests {
     }
 
     fn to_driver<'a>(from: &'a str, member: &'a str, arg: &str) -> Builder<'a> {
-        let call = Builder::call("/org/freedesktop/DBus", member).interface(DRIVER).destination(DRIVER);
-        call.sender(from).body(Body::default().text(arg))
+        Builder::of_driver(member).sender(from).body(Body::default().text(arg))
     }
 
     fn owner_changed<'a>(name: &str, old: &str, new: &str) -> Builder<'a> {
         let body = Body::default().text(name).text(old).text(new);
         Builder::signal("/org/freedesktop/DBus", DRIVER, "NameOwnerChanged").sender(DRIVER).body(body)
-    }
-
-    #[test]
-    fn a_rule_counts_from_its_addition_to_its_removal_or_the_end_of_its_connection() {
-        let mut bus = Bus::new();
-        say(&mut bus, &owner_changed(":1.1", "", ":1.1"));
-        let signal = Builder::signal("/a", "a.B", "C").sender(":1.9");
-        assert!(say(&mut bus, &signal).is_empty());
-        say(&mut bus, &to_driver(":1.1", "AddMatch", "interface='a.B'"));
-        say(&mut bus, &to_driver(":1.1", "AddMatch", "type='signal',interface='a.B'"));
-        assert_eq!(say(&mut bus, &signal), [":1.1"], "once, whatever the number of rules");
-        say(&mut bus, &to_driver(":1.1", "RemoveMatch", "interface='a.B'"));
-        assert_eq!(say(&mut bus, &signal), [":1.1"]);
-        say(&mut bus, &owner_changed(":1.1", ":1.1", ""));
-        assert!(say(&mut bus, &signal).is_empty());
-        assert_eq!(bus.coverage(), Coverage { connections: 2, rules_known: 1 });
     }
 
     #[test]

@@ -13,13 +13,11 @@ use causeway_dbus_wire::wire::{Arg, Header};
 
 use super::Names;
 
-/// A distinct rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct RuleId(u32);
 
 /// Interface, member, path and first argument; absent where there is no such condition.
 type Key = [Sym; 4];
-/// The place of the interface in a key.
 const INTERFACE: usize = 0;
 
 #[derive(Debug)]
@@ -81,7 +79,6 @@ pub(crate) struct Rulebook {
     by_connection: FxHashMap<Sym, Vec<RuleId>>,
     groups: Vec<(u8, FxHashMap<Key, Vec<RuleId>>)>,
     arg_count: usize,
-    /// Messages that the bus has seen.
     pub seen: u64,
     eavesdroppers: usize,
     /// Rules in force by the interface that they name, each as many times as it is held: without and with conditions on arguments.
@@ -106,9 +103,8 @@ impl Rulebook {
     /// Every pair of connection and rule that there ever was, with the messages that matched meanwhile.
     pub fn uses(&self) -> impl Iterator<Item = (Sym, RuleId, Use, u64)> + '_ {
         self.uses.iter().map(|((connection, rule), seen)| {
-            let since =
-                if seen.now > 0 { self.entries[rule.0 as usize].matched - seen.matched_before } else { 0 };
-            (*connection, *rule, *seen, seen.matched + since)
+            let since = self.entries[rule.0 as usize].matched - seen.matched_before;
+            (*connection, *rule, *seen, seen.matched + if seen.now > 0 { since } else { 0 })
         })
     }
 
@@ -165,12 +161,9 @@ impl Rulebook {
     }
 
     pub fn recipients(&mut self, header: &Header<'_>, args: &[Arg<'_>], names: &Names) -> Found {
-        let symbol = |text: Option<&str>| text.and_then(|text| names.symbols.get(text)).unwrap_or(Sym::NONE);
-        let arg0 = match args.first() {
-            Some(Arg::Text(text)) => Some(*text),
-            _ => None,
-        };
-        let message = [symbol(header.interface), symbol(header.member), symbol(header.path), symbol(arg0)];
+        let arg0 = args.first().and_then(|arg| if let Arg::Text(text) = arg { Some(*text) } else { None });
+        let parts = [header.interface, header.member, header.path, arg0];
+        let message = parts.map(|text| text.and_then(|text| names.symbols.get(text)).unwrap_or(Sym::NONE));
         let mut found = Found::default();
         for (conditions, rules) in &self.groups {
             let key =
@@ -210,11 +203,8 @@ impl Rulebook {
     fn release(&mut self, connection: Sym, id: RuleId, count: u32) {
         let entry = &mut self.entries[id.0 as usize];
         let seen = self.uses.get_mut(&(connection, id)).expect("a rule that is held is in use");
-        let at = entry
-            .holders
-            .iter()
-            .position(|(holder, _)| *holder == connection)
-            .expect("a rule in use has its holder");
+        let at = entry.holders.iter().position(|(holder, _)| *holder == connection);
+        let at = at.expect("a rule in use has its holder");
         let taken = seen.now.min(count);
         seen.now -= taken;
         self.in_force -= u64::from(taken);
@@ -232,10 +222,7 @@ impl Rulebook {
         if entry.holders.is_empty() {
             self.eavesdroppers -= usize::from(entry.rule.eavesdrop);
             let key = entry.key;
-            let group = self.group(mask(&key));
-            if let Some(rules) = group.get_mut(&key) {
-                rules.retain(|rule| *rule != id);
-            }
+            self.group(mask(&key)).entry(key).or_default().retain(|rule| *rule != id);
         }
     }
 

@@ -17,14 +17,10 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// It cannot be written.
     pub fn new(mut out: W) -> io::Result<Writer<W>> {
-        let mut header = Vec::with_capacity(24);
-        header.extend(0xA1B2_3C4D_u32.to_le_bytes());
-        header.extend(2_u16.to_le_bytes());
-        header.extend(4_u16.to_le_bytes());
-        header.extend([0; 8]);
-        header.extend((MAX_MESSAGE_BYTES as u32).to_le_bytes());
-        header.extend(LINK_TYPE.to_le_bytes());
-        out.write_all(&header)?;
+        const VERSION_2_4: u32 = 4 << 16 | 2;
+        for number in [0xA1B2_3C4D, VERSION_2_4, 0, 0, MAX_MESSAGE_BYTES as u32, LINK_TYPE] {
+            out.write_all(&number.to_le_bytes())?;
+        }
         Ok(Writer { out })
     }
 
@@ -33,13 +29,11 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// It cannot be written.
     pub fn write(&mut self, time_ns: u64, bytes: &[u8], original_bytes: usize) -> io::Result<()> {
-        let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).to_le_bytes();
-        let mut header = [0; 16];
-        header[..4].copy_from_slice(&number(time_ns / 1_000_000_000));
-        header[4..8].copy_from_slice(&number(time_ns % 1_000_000_000));
-        header[8..12].copy_from_slice(&number(bytes.len() as u64));
-        header[12..].copy_from_slice(&number(original_bytes.max(bytes.len()) as u64));
-        self.out.write_all(&header)?;
+        let original = original_bytes.max(bytes.len());
+        for number in [time_ns / 1_000_000_000, time_ns % 1_000_000_000, bytes.len() as u64, original as u64]
+        {
+            self.out.write_all(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes())?;
+        }
         self.out.write_all(bytes)
     }
 

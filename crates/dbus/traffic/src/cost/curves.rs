@@ -25,7 +25,7 @@ const ALONE: [(&str, Work); 8] = [
 const MESSAGES_OF_ROUND_TRIP: f64 = 2.0;
 
 /// A value with its interval at 95 %.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quantity {
     /// The value.
     pub value: f64,
@@ -36,7 +36,6 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Of what costs nothing.
     pub(crate) const ZERO: Quantity = Quantity { value: 0.0, low: 0.0, high: 0.0 };
 
     /// Both together, as if both erred to the same side.
@@ -94,7 +93,6 @@ impl Price {
         }
     }
 
-    /// Both together, as [`Quantity::plus`].
     pub(crate) fn plus(self, other: Price) -> Price {
         self.with(other, Quantity::plus)
     }
@@ -108,7 +106,6 @@ impl Price {
     }
 }
 
-/// Prices by bytes of the body.
 type Curve = BTreeMap<u64, Price>;
 
 /// Where a broker runs and where its clients do.
@@ -122,7 +119,6 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// All of them.
     const ALL: [Placement; 2] = [Placement::SameCpu, Placement::TwoCpus];
 
     /// Of a case whose roles have one CPU.
@@ -143,7 +139,6 @@ pub struct Curves {
     relayed: Curve,
     /// Of one among others that follow each other.
     streamed: Curve,
-    /// By number of recipients.
     broadcast: BTreeMap<u64, Curve>,
     /// Calls to the broker, rules, names and connections: one price for each case.
     alone: BTreeMap<Work, Vec<Price>>,

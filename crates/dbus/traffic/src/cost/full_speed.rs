@@ -26,28 +26,20 @@ pub(crate) struct FullSpeed {
 }
 
 /// Messages that find the broker asleep.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sleeps {
     pub(crate) messages: u64,
     /// What they cost beyond messages that do not.
     pub(crate) cpu_ns: Quantity,
 }
 
-impl Default for Sleeps {
-    fn default() -> Sleeps {
-        Sleeps { messages: 0, cpu_ns: Quantity::ZERO }
-    }
-}
-
 #[derive(Debug)]
 struct Message {
     work: Work,
-    /// Their scripts.
     receivers: Vec<usize>,
     after_sleep_ns: Quantity,
 }
 
-/// By the number of the message.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Sends(usize),
@@ -72,7 +64,6 @@ impl FullSpeed {
         }
     }
 
-    /// Of all messages.
     pub(crate) fn finish(mut self) -> Sleeps {
         self.play();
         self.found
@@ -104,7 +95,6 @@ struct InOrder {
 }
 
 impl InOrder {
-    /// The first that is not done.
     fn first(&mut self, done: &[bool]) -> Option<usize> {
         while self.numbers.get(self.done).is_some_and(|number| done[*number]) {
             self.done += 1;
@@ -116,7 +106,6 @@ impl InOrder {
 struct Play<'m> {
     messages: &'m [Message],
     scripts: &'m [Vec<Step>],
-    /// The next step of each script.
     next: Vec<usize>,
     done: Vec<bool>,
     /// Messages that the broker has not handled, in the order of their arrival.

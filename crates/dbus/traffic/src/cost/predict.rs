@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::traffic::{Handled, Work};
 use serde::Serialize;
 
 use crate::cost::curves::{Curves, Placement, Price, Quantity};
 use crate::cost::full_speed::FullSpeed;
+use crate::traffic::{Handled, Work};
 
 /// What the traffic costs one broker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -208,14 +208,11 @@ mod tests {
     /// itself, 20 µs for a change of rules, 30 µs for one of names, 50 µs for a connection, and 10 ns for each rule that it compares. At
     /// rest everything takes 5 µs more, and one switch; a recipient preempts it. With a CPU of its own these are 9 µs, and it is never preempted.
     fn record() -> Vec<Line> {
-        let with_preemptions =
-            |case: CaseId, cpu_ns: f64, voluntary_switches: f64, involuntary_switches: f64| {
-                let broker = PerOp { cpu_ns, voluntary_switches, involuntary_switches, ..PerOp::default() };
-                Line::Summary(Summary {
-                    beside: BTreeMap::from([("broker".to_owned(), broker)]),
-                    ..Summary::new(case, "ns/roundtrip", 6, 1.0)
-                })
-            };
+        let with_preemptions = |case: CaseId, cpu_ns, voluntary_switches, involuntary_switches| {
+            let broker = PerOp { cpu_ns, voluntary_switches, involuntary_switches, ..PerOp::default() };
+            let beside = BTreeMap::from([("broker".to_owned(), broker)]);
+            Line::Summary(Summary { beside, ..Summary::new(case, "ns/roundtrip", 6, 1.0) })
+        };
         let line = |case, cpu_ns, switches| with_preemptions(case, cpu_ns, switches, 0.0);
         let case = |pattern: &str, bytes| CaseId::new(pattern, "dbus-daemon", bytes, "same-cpu");
         let mut lines = Vec::new();
@@ -309,20 +306,18 @@ mod tests {
         }
         let both = cost([handled(Work::Relay, 0, &[2]), handled(Work::DriverCall, 0, &[1])]);
         assert!(both.cpu_ns_ci95[0] <= both.cpu_ns && both.cpu_ns <= both.cpu_ns_ci95[1]);
-        assert_eq!(
-            both.parts.iter().map(|part| (part.work, part.messages)).collect::<Vec<_>>(),
-            [(Work::DriverCall, 1), (Work::Relay, 1)]
-        );
+        let parts: Vec<_> = both.parts.iter().map(|part| (part.work, part.messages)).collect();
+        assert_eq!(parts, [(Work::DriverCall, 1), (Work::Relay, 1)]);
     }
 
     #[test]
     fn a_broadcast_pays_for_the_rules_that_a_broker_without_an_index_compares() {
         let with = |unmatched| cost([Handled { unmatched, ..handled(Work::Broadcast, 200, &[]) }]).cpu_ns;
         let rules = Unmatched { without_arguments: 50, with_arguments: 1000, other_interface: 70_000 };
-        assert!((with(rules) - 4000.0 - 10.0 * 1050.0).abs() < 1.0, "{}", with(rules));
-        assert!(
-            (with(Unmatched { without_arguments: 20_000, ..Unmatched::default() }) - 204_000.0).abs() < 1.0
-        );
+        let many = Unmatched { without_arguments: 20_000, ..Unmatched::default() };
+        for (rules, cpu_ns) in [(rules, 4000.0 + 10.0 * 1050.0), (many, 204_000.0)] {
+            assert!((with(rules) - cpu_ns).abs() < 1.0, "{rules:?}: {}", with(rules));
+        }
     }
 
     #[test]
@@ -362,11 +357,8 @@ mod tests {
         let call = handled(Work::Name, 0, &[1]);
         let told = Handled { sender: 0, ..handled(Work::DriverSignal, 0, &[2, 3, 4]) };
         let found = paced(cost([call, told]));
-        assert_eq!(
-            (found.wake_ups, found.switches),
-            (1, 4.0),
-            "each of three reads, and so wakes a broker that waits for room"
-        );
+        let why = "each of three reads, and so wakes a broker that waits for room";
+        assert_eq!((found.wake_ups, found.switches), (1, 4.0), "{why}");
     }
 
     #[test]
@@ -389,10 +381,7 @@ mod tests {
         ];
         for (is_left_out, gap) in cases {
             let (brokers, gaps) = without(is_left_out);
-            assert!(
-                brokers.is_empty() && gaps.iter().all(|said| said.contains(gap)) && gaps.len() == 1,
-                "{gap}: {gaps:?}"
-            );
+            assert!(brokers.is_empty() && gaps.len() == 1 && gaps[0].contains(gap), "{gap}: {gaps:?}");
         }
         assert!(Curves::of_record(&[]).0.is_empty());
     }

@@ -18,7 +18,6 @@ const MOST_SERVED: usize = 32;
 
 /// Destination, interface, member.
 pub(super) type MethodKey = [Sym; 3];
-/// Caller and serial.
 type CallKey = (Sym, u32);
 
 #[derive(Debug)]
@@ -100,7 +99,6 @@ impl Calls {
         }
     }
 
-    /// A reply passes.
     pub fn reply(&mut self, key: CallKey, is_error: bool, time_ns: u64) -> Option<Answered> {
         let Some(open) = self.open.remove(&key) else {
             self.facts.without_call += 1;
@@ -158,13 +156,8 @@ impl Calls {
     /// Counts calls that wait beyond every time-out, so that the table does not grow with them.
     fn sweep(&mut self, now_ns: u64) {
         let is_late = |open: &Open| now_ns.saturating_sub(open.time_ns) > 4 * TIMEOUT_NS;
-        let late: Vec<CallKey> =
-            self.open.iter().filter(|(_, open)| is_late(open)).map(|(key, _)| *key).collect();
-        for key in late {
-            if let Some(open) = self.open.remove(&key) {
-                self.give_up(&open);
-            }
-        }
+        let late: Vec<Open> = self.open.extract_if(|_, open| is_late(open)).map(|(_, open)| open).collect();
+        late.iter().for_each(|open| self.give_up(open));
     }
 
     /// Callers from the outermost call to this one, and its callee.

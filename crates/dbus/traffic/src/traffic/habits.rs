@@ -106,7 +106,6 @@ impl Habits {
         }
     }
 
-    /// A call passes.
     pub fn call(&mut self, call: &Call) {
         self.watch(call);
         if call.property_interface != Sym::NONE {
@@ -124,15 +123,11 @@ impl Habits {
         if !call.expects_reply {
             return;
         }
-        let goes_on = caller.open == 0
-            && caller.chain.calls > 0
-            && call.time_ns.saturating_sub(caller.chain.last_reply_ns) <= CHAIN_GAP_NS;
-        if !goes_on {
+        let pause_ns = call.time_ns.saturating_sub(caller.chain.last_reply_ns);
+        if caller.open > 0 || caller.chain.calls == 0 || pause_ns > CHAIN_GAP_NS {
             let first = Chain { first_ns: call.time_ns, ..Chain::default() };
             let ended = std::mem::replace(&mut caller.chain, first);
-            if ended.calls >= CHAIN_CALLS {
-                self.chains.push((call.caller, ended));
-            }
+            self.chains.extend((ended.calls >= CHAIN_CALLS).then_some((call.caller, ended)));
         }
         // A call while another is open ends a chain and begins none.
         if caller.open == 0 {
@@ -156,9 +151,7 @@ impl Habits {
         let since = |time_ns: u64| time_ns.saturating_sub(start_ns);
         let mut starts = Vec::new();
         for (sym, caller) in self.callers {
-            if caller.chain.calls >= CHAIN_CALLS {
-                self.chains.push((sym, caller.chain));
-            }
+            self.chains.extend((caller.chain.calls >= CHAIN_CALLS).then_some((sym, caller.chain)));
             let start = caller.start.filter(|start| start.driver_calls >= BUSY_START);
             let told =
                 |start: Start| Start { connection: name(sym), start_ns: since(start.start_ns), ..start };
@@ -208,14 +201,10 @@ impl Habits {
         let key = (call.caller, call.method[0]);
         let gets = self.gets.entry(key).or_default();
         if call.time_ns.saturating_sub(gets.last_ns) > GET_GAP_NS {
-            let ended = std::mem::take(gets);
-            gets.first_ns = call.time_ns;
-            if ended.count >= FEWEST_GETS {
-                self.repeated.push((key, ended));
-                trim(&mut self.repeated, |(_, gets)| gets.count);
-            }
+            let ended = std::mem::replace(gets, Gets { first_ns: call.time_ns, ..Gets::default() });
+            self.repeated.extend((ended.count >= FEWEST_GETS).then_some((key, ended)));
+            trim(&mut self.repeated, |(_, gets)| gets.count);
         }
-        let gets = self.gets.entry(key).or_default();
         gets.count += 1;
         gets.last_ns = call.time_ns.max(gets.first_ns);
         gets.objects.insert(call.path);

@@ -90,7 +90,6 @@ pub struct Analyser {
     habits: HabitTable,
     recipients: RecipientTable,
     loads: Loads,
-    /// Of the last message.
     receivers: Vec<u32>,
     buckets: Buckets,
     steps: Vec<RawStep>,

@@ -8,7 +8,6 @@ use crate::symbols::Sym;
 use causeway_dbus_wire::wire::{Kind, MAX_MESSAGE_BYTES};
 use rustc_hash::FxHashMap;
 
-/// Messages and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     pub messages: u64,
@@ -22,7 +21,6 @@ impl Sum {
     }
 }
 
-/// Sums by key.
 #[derive(Debug)]
 pub(super) struct Tally<K>(pub FxHashMap<K, Sum>);
 
@@ -39,7 +37,6 @@ impl<K: Eq + Hash> Tally<K> {
 }
 
 impl Tally<Sym> {
-    /// Of one key.
     pub fn messages(&self, key: &Sym) -> u64 {
         self.0.get(key).map_or(0, |sum| sum.messages)
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Random, START_NS, boot, mixed, to_driver};
+use crate::oracle::parsed_by_zbus;
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, Header, Leaf, walk};
 use weighbridge_dbus_traffic::anonymise::Anonymiser;
@@ -31,38 +32,16 @@ fn messages(capture: &[u8]) -> (Vec<(u64, Vec<u8>)>, Problems) {
     (found, reader.problems())
 }
 
-/// Counts by type, interface and member, and bytes: written without anything of the crate.
+/// Counts by type, interface and member, and bytes: with the parser of zbus.
 fn counted_otherwise(capture: &[u8]) -> (BTreeMap<(u8, String, String), u64>, u64) {
-    let (mut counts, mut total, mut at) = (BTreeMap::new(), 0, 24);
-    while at < capture.len() {
-        let bytes = u32::from_le_bytes(capture[at + 8..at + 12].try_into().unwrap()) as usize;
-        let message = &capture[at + 16..at + 16 + bytes];
-        let number = |at: usize| {
-            let four: [u8; 4] = message[at..at + 4].try_into().unwrap();
-            if message[0] == b'l' { u32::from_le_bytes(four) } else { u32::from_be_bytes(four) }
-        };
-        let (mut field, end) = (16, 16 + number(12) as usize);
-        let mut names = [String::new(), String::new()];
-        while field < end {
-            let length = number(field + 4) as usize;
-            let (code, letter) = (message[field], message[field + 2]);
-            if code == 2 || code == 3 {
-                names[usize::from(code - 2)] =
-                    String::from_utf8(message[field + 8..field + 8 + length].into()).unwrap();
-            }
-            let bytes = if letter == b'g' {
-                6 + usize::from(message[field + 4])
-            } else if letter == b'u' {
-                8
-            } else {
-                9 + length
-            };
-            field = (field + bytes).next_multiple_of(8);
-        }
-        let [interface, member] = names;
-        *counts.entry((message[1], interface, member)).or_default() += 1;
-        total += bytes as u64;
-        at += 16 + bytes;
+    let (mut counts, mut total) = (BTreeMap::new(), 0);
+    for (_, bytes) in messages(capture).0 {
+        let message = parsed_by_zbus(&bytes).unwrap();
+        let header = message.header();
+        let interface = header.interface().map(ToString::to_string).unwrap_or_default();
+        let member = header.member().map(ToString::to_string).unwrap_or_default();
+        *counts.entry((message.message_type() as u8, interface, member)).or_default() += 1;
+        total += bytes.len() as u64;
     }
     (counts, total)
 }

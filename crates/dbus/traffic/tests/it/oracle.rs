@@ -18,7 +18,7 @@ fn theirs(endian: Endian) -> TheirEndian {
     if endian == Endian::Little { TheirEndian::Little } else { TheirEndian::Big }
 }
 
-fn parsed_by_zbus(bytes: &[u8]) -> Result<Message, zbus::Error> {
+pub fn parsed_by_zbus(bytes: &[u8]) -> Result<Message, zbus::Error> {
     let endian = Endian::from_mark(bytes[0]).map_or(TheirEndian::Little, theirs);
     let data = Data::new(bytes.to_vec(), Context::new(endian, 0));
     // SAFETY: whatever the encoding, the functions used here check it before they use it; the contract is about what later

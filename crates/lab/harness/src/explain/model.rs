@@ -213,12 +213,8 @@ impl Plan {
 
     /// The cases in terms of the model, from what was counted. Only cases in `measured` have a cost.
     pub(super) fn subjects(&self, counts: &Counts, measured: &BTreeSet<&CaseId>) -> Vec<Subject> {
-        let is_measured = |target: &&Target| measured.contains(&target.case.params.id);
-        self.explained
-            .iter()
-            .filter(is_measured)
-            .map(|target| self.subject(target, counts, measured))
-            .collect()
+        let explained = self.explained.iter().filter(|target| measured.contains(&target.case.params.id));
+        explained.map(|target| self.subject(target, counts, measured)).collect()
     }
 
     fn subject(&self, target: &Target, counts: &Counts, measured: &BTreeSet<&CaseId>) -> Subject {

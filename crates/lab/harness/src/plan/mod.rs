@@ -182,11 +182,9 @@ impl Group {
             Sizes::These(sizes) => sizes.to_vec(),
             Sizes::PowersOfTwo => (0..=22).map(|power| 1 << power).collect(),
         });
-        let placements = changes
-            .placements
-            .clone()
-            .unwrap_or_else(|| self.placements.iter().map(|placement| (*placement).into()).collect());
-        let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        let owned =
+            |values: &[&str]| -> Vec<String> { values.iter().map(|value| (*value).to_owned()).collect() };
+        let placements = changes.placements.clone().unwrap_or_else(|| owned(self.placements));
         let own: Vec<(String, Vec<String>)> =
             self.axes.iter().map(|(axis, values)| ((*axis).to_owned(), owned(values))).collect();
         let mut ids = Vec::new();
@@ -211,14 +209,10 @@ impl Group {
 
 /// The case on every combination of the values of some axes, those at their defaults left out of its id.
 pub fn with_axes(id: CaseId, axes: &[(String, Vec<String>)]) -> Vec<CaseId> {
-    let mut ids = vec![id];
-    for (axis, values) in axes {
-        ids = ids
-            .into_iter()
-            .flat_map(|id| values.iter().map(move |value| id.clone().with(axis, value)))
-            .collect();
-    }
-    ids.into_iter().map(without_defaults).collect()
+    let with = |ids: Vec<CaseId>, (axis, values): &(String, Vec<String>)| {
+        ids.iter().flat_map(|id| values.iter().map(|value| id.clone().with(axis, value))).collect()
+    };
+    axes.iter().fold(vec![id], with).into_iter().map(without_defaults).collect()
 }
 
 /// One case has one spelling: axes that stand at their default are not in it.

@@ -15,21 +15,20 @@ use weighbridge_harness::compare::{
 use weighbridge_harness::machine;
 use weighbridge_harness::planner::Timing;
 use weighbridge_harness::session::Ended;
-use weighbridge_record::{CaseVerdict, End, Header, Line, Reading, Skipped};
+use weighbridge_record::{CaseVerdict, Claims, End, Header, Line, Reading};
 use weighbridge_report::{self as report, Report};
 use weighbridge_stats::sequential::{Looks, USUAL_MOST};
 
 use super::measuring::{self, Bench, Files, Measuring, interrupt, random_seed, warn_of_debug_build};
 use super::{THIS_PROGRAM, look_at_host};
-use crate::args::{Compare, CompareFormat};
+use crate::compare_args::CompareArgs;
 use crate::destination::Destination;
-use crate::values::spoken;
+use crate::values::{CompareFormat, spoken};
 use crate::{Exit, Failure, output, scope};
 
 pub use program::{ARGUMENT as PROTOCOL_ARGUMENT, answer as protocol_answer};
 
-/// Compares two sides.
-pub fn compare(args: &Compare) -> Result<Exit, Failure> {
+pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
     let rules = Rules { margin: args.margin, fdr: args.fdr };
     match (args.with.is_empty(), args.a.is_empty() && args.b.is_empty()) {
         (false, true) => records(args, rules),
@@ -44,23 +43,26 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     }
 }
 
-fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
+fn live(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     let mut host = look_at_host()?;
     let (selected, suite) = scope::select(&args.selection, &mut host)?;
     let prices = args.prices.as_deref().map_or(Ok(Vec::new()), super::explain::prices_of)?;
     let (a, b) = (sides::read("--a", &args.a)?, sides::read("--b", &args.b)?);
-    let ids: Vec<_> = selected.ids().cloned().collect();
-    let (pairs, skipped) = sides::pairs(&ids, [&a, &b], &host);
+    let (pairs, skipped) = sides::pairs(selected.ids(), [&a, &b], &host);
     if pairs.is_empty() {
-        return Err(nothing_left(&skipped));
+        let first = skipped.first().map_or(String::new(), |first| format!(" {}: {}", first.case, first.why));
+        return Err(Failure::new(format!("no selected case can be compared, such as{first}")));
     }
     let machine_settings = MachineSettings::new(Path::new(THIS_PROGRAM), [&a.side.sysctls, &b.side.sysctls])
         .map_err(Failure::new)?;
     let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     warn_of_debug_build();
-    selected.left_out_note().iter().chain(&destination.note).for_each(|note| output::warn(note));
-    warn_of_skipped(&skipped);
+    selected.left_out_note().iter().for_each(|note| output::warn(note));
+    if let [first, rest @ ..] = &skipped[..] {
+        let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+        output::warn(&format!("left out {}{more}: {}", first.case, first.why));
+    }
     let units = args.units.clone().unwrap_or_else(|| units(args.budget / pairs.len() as u32, suite.timing));
     let expected = expected_set(suite.timing) * (pairs.len() * units.start()) as u32;
     if expected > args.budget {
@@ -98,26 +100,17 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
             .run(&mut measuring.recorder)
     });
     let closed = measuring.close(ended);
-    let verdicts: Vec<&CaseVerdict> = closed.report.verdicts.iter().map(|verdict| &verdict.what).collect();
-    if let Err(why) = resolution::keep(&header, &verdicts, closed.elapsed_s) {
+    if let Err(why) = resolution::keep(&header, &verdicts(&closed.report), closed.elapsed_s) {
         output::warn(&format!("what this machine resolves is not kept: {why}"));
     }
     let told = closed.files.show(&closed.report, rendered(&closed.report, args.output.of.format));
-    let ended = closed.ended()?;
+    let record = closed.files.record;
+    let ended = closed.ended.map_err(|error| {
+        let record = record.display();
+        Failure::new(format!("cannot write to `{record}`: {error}; it holds what was measured until then"))
+    })?;
     told.check()?;
-    conclude(args.strict, ended, &verdicts, Some(&closed.files.record))
-}
-
-fn nothing_left(skipped: &[Skipped]) -> Failure {
-    let first = skipped.first().map_or(String::new(), |first| format!(" {}: {}", first.case, first.why));
-    Failure::new(format!("no selected case can be compared, such as{first}"))
-}
-
-fn warn_of_skipped(skipped: &[Skipped]) {
-    if let [first, rest @ ..] = skipped {
-        let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
-        output::warn(&format!("left out {}{more}: {}", first.case, first.why));
-    }
+    conclude(args.strict, ended, &closed.report, Some(&record))
 }
 
 /// Fewest and most sets of a case that has so much time. Few cases get more sets than forty: what is planned and not made costs power, and
@@ -128,7 +121,7 @@ fn units(time: Duration, timing: Timing) -> RangeInclusive<usize> {
     12..=(fit as usize).clamp(USUAL_MOST, MOST)
 }
 
-fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
+fn records(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
     if args.selection.globs.is_empty() {
         return Err(Failure::new("--with names the new records; name the old ones before it"));
     }
@@ -139,35 +132,47 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     };
     let (old, new) = (read(&old)?, read(&args.with)?);
     // The machine is that of the new records, wherever they are compared.
-    let machine = new.iter().flat_map(|(_, reading)| &reading.lines).find_map(|line| match line {
-        Line::Header(header) => Some(header.machine.clone()),
-        _ => None,
-    });
-    let header = header(args, machine.unwrap_or_default(), 0, None);
+    let machine = first_header(&new).map(|header| header.machine.clone()).unwrap_or_default();
+    let header = header(args, machine, 0, None);
     let (verdicts, claims) = compare_records(old, new, rules, args.across_machines).map_err(Failure::new)?;
-    let end = End { complete: true, elapsed_s: 0.0 };
-    let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
-        .chain(verdicts.iter().cloned().map(Line::from))
-        .chain([Line::Claims(claims), Line::End(end)])
-        .collect();
-    let report = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
-    let verdicts: Vec<&CaseVerdict> = verdicts.iter().collect();
+    let (lines, report) = judged(header, &verdicts, &claims, 0.0);
+    let text = rendered(&report, args.output.of.format);
     if args.output.of.out.is_none() && args.output.html.is_none() {
-        output::print(rendered(&report, args.output.of.format))?;
-        return conclude(args.strict, Ended::Complete, &verdicts, None);
+        output::print(text)?;
+        return conclude(args.strict, Ended::Complete, &report, None);
     }
-    let Destination { record, mut writer, page, is_in_store, .. } =
-        Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
-    lines
-        .iter()
-        .try_for_each(|line| writer.write(line))
-        .map_err(|error| Failure::new(format!("cannot write to `{}`: {error}", record.display())))?;
+    let mut destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
+    destination.write(&lines)?;
+    let Destination { record, page, is_in_store, .. } = destination;
     let files = Files { record, page, is_in_store, is_quiet: args.output.of.quiet };
-    files.show(&report, rendered(&report, args.output.of.format)).check()?;
-    conclude(args.strict, Ended::Complete, &verdicts, Some(&files.record))
+    files.show(&report, text).check()?;
+    conclude(args.strict, Ended::Complete, &report, Some(&files.record))
 }
 
-fn rendered(report: &Report, format: CompareFormat) -> String {
+/// Of the records of a side.
+pub(super) fn first_header(records: &SideRecords) -> Option<&Header> {
+    records.iter().flat_map(|(_, reading)| &reading.lines).find_map(|line| match line {
+        Line::Header(header) => Some(&**header),
+        _ => None,
+    })
+}
+
+/// The record of verdicts on other records, and its report.
+pub(super) fn judged(
+    header: Header,
+    verdicts: &[CaseVerdict],
+    claims: &Claims,
+    elapsed_s: f64,
+) -> (Vec<Line>, Report) {
+    let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
+        .chain(verdicts.iter().cloned().map(Line::from))
+        .chain([Line::Claims(claims.clone()), Line::End(End { complete: true, elapsed_s })])
+        .collect();
+    let report = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
+    (lines, report)
+}
+
+pub(super) fn rendered(report: &Report, format: CompareFormat) -> String {
     match format {
         CompareFormat::Table => report::text(report, output::style()),
         CompareFormat::Markdown => report::markdown(report),
@@ -176,22 +181,24 @@ fn rendered(report: &Report, format: CompareFormat) -> String {
     }
 }
 
+fn verdicts(report: &Report) -> Vec<&CaseVerdict> {
+    report.verdicts.iter().map(|verdict| &verdict.what).collect()
+}
+
 /// The exit code of what is worst, and a sentence where there is no verdict to read.
 pub(super) fn conclude(
     strict: bool,
     ended: Ended,
-    verdicts: &[&CaseVerdict],
+    report: &Report,
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
     if ended == Ended::Interrupted {
         output::say("interrupted: the record is valid, and holds what was measured until then");
         return Ok(Exit::Interrupted);
     }
+    let verdicts = verdicts(report);
     if !verdicts.iter().any(|of| of.ratio.is_some()) {
-        let why = match record {
-            Some(record) => format!("; `{}` has the reasons", record.display()),
-            None => String::new(),
-        };
+        let why = record.map_or(String::new(), |record| format!("; `{}` has the reasons", record.display()));
         return Err(Failure::new(format!("no case gave a ratio{why}")));
     }
     if verdicts.iter().any(|of| of.is_void()) {
@@ -208,25 +215,22 @@ pub(super) fn conclude(
         ));
         return Ok(Exit::Incomplete);
     }
-    if strict && verdicts.iter().any(|of| of.is_inconclusive()) {
-        return Ok(Exit::Inconclusive);
-    }
-    Ok(Exit::Fine)
+    let is_open = strict && verdicts.iter().any(|of| of.is_inconclusive());
+    Ok(if is_open { Exit::Inconclusive } else { Exit::Fine })
 }
 
 /// `units` are the fewest and most sets of a case, where sets are measured.
 fn header(
-    args: &Compare,
+    args: &CompareArgs,
     machine: weighbridge_record::Machine,
     seed: u64,
     units: Option<&RangeInclusive<usize>>,
 ) -> Header {
-    let paths =
-        |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",");
+    let with: Vec<String> = args.with.iter().map(|path| path.display().to_string()).collect();
     let settings = [
         ("a", args.a.join(" ")),
         ("b", args.b.join(" ")),
-        ("with", paths(&args.with)),
+        ("with", with.join(",")),
         ("cases", args.selection.globs.join(",")),
         ("margin", args.margin.to_string()),
         ("fdr", args.fdr.to_string()),

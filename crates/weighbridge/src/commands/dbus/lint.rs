@@ -16,7 +16,6 @@ use crate::{Exit, Failure, output};
 /// Findings shown as text; JSON has all.
 const MOST_SHOWN: usize = 100;
 
-/// Shows findings.
 pub fn lint(args: &Lint) -> Result<Exit, Failure> {
     let found = match (&args.file, args.bus.address()?) {
         (Some(file), _) => of_capture(file)?,
@@ -27,10 +26,9 @@ pub fn lint(args: &Lint) -> Result<Exit, Failure> {
             ));
         }
     };
-    let found: Vec<Finding> =
-        found.into_iter().filter(|finding| finding.level >= args.level.level()).collect();
+    let found: Vec<Finding> = found.into_iter().filter(|finding| finding.level >= args.level).collect();
     output::print(match args.format {
-        TextOrJson::Json => serde_json::to_string_pretty(&found).expect("plain data") + "\n",
+        TextOrJson::Json => output::json(&found),
         TextOrJson::Text => text(&found),
     })?;
     Ok(if found.is_empty() { Exit::Fine } else { Exit::Outside })
@@ -56,24 +54,20 @@ fn of_capture(file: &std::path::Path) -> Result<Vec<Finding>, Failure> {
 
 /// The rules of a running bus, with the programs that hold them.
 fn of_bus(address: &str) -> Result<Vec<Finding>, Failure> {
-    let failed = |error: Error| Failure::new(error.to_string());
-    let mut connection = Client::connect(address).map_err(failed)?;
+    let mut connection = Client::connect(address).map_err(Failure::of)?;
     let mut bus = Bus::new();
     let asked = rules_and_processes(&mut connection, &mut |message| {
         if let Ok(header) = Header::parse(message) {
             bus.observe(&header, &message[header.header_bytes..]);
         }
     });
-    match asked {
-        Ok(()) => {}
-        Err(Error::Refused { name, message }) => {
-            return Err(Failure::new(format!(
-                "this bus does not tell its match rules ({name}: {message}); capture while its programs start, \
-                 and give the capture to `weighbridge dbus lint`"
-            )));
-        }
-        Err(error) => return Err(failed(error)),
-    }
+    asked.map_err(|error| match error {
+        Error::Refused { name, message } => Failure::new(format!(
+            "this bus does not tell its match rules ({name}: {message}); capture while its programs start, \
+             and give the capture to `weighbridge dbus lint`"
+        )),
+        error => Failure::of(error),
+    })?;
     let mut found = lint::rules(&bus);
     for finding in &mut found {
         let process = finding.pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());

@@ -10,13 +10,9 @@ mod replay;
 mod sections;
 mod watch;
 
-pub use crate::dbus_args::Dbus;
-
-use crate::dbus_args::Command;
-
+use crate::dbus_args::{Command, Dbus};
 use crate::{Exit, Failure};
 
-/// Does what was asked.
 pub fn dbus(args: &Dbus) -> Result<Exit, Failure> {
     match &args.command {
         Command::Capture(args) => capture::capture(args),

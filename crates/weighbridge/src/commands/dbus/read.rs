@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use weighbridge_dbus_traffic::capture::{Format, Packet, Problems, Reader};
 
+use crate::commands::report::name_of;
 use crate::{Failure, output};
 
 /// A file that is read, and what of it could not be used.
@@ -36,13 +37,12 @@ impl Captures {
     pub fn open(paths: &[PathBuf]) -> Result<Captures, Failure> {
         let mut readers = Vec::new();
         for path in paths {
-            let name = name(path);
+            let name = name_of(path);
             let source: Box<dyn Read> = if path == Path::new("-") {
                 Box::new(io::stdin())
             } else {
-                Box::new(
-                    File::open(path).map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?,
-                )
+                let opened = File::open(path);
+                Box::new(opened.map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?)
             };
             let reader = Reader::new(source).map_err(|error| Failure::new(format!("{name} {error}")))?;
             readers.push((path.clone(), reader));
@@ -59,18 +59,10 @@ impl Captures {
     pub fn read(self, mut take: impl FnMut(&Packet<'_>) -> io::Result<()>) -> Result<Vec<Source>, Failure> {
         let mut sources = Vec::new();
         for (path, mut reader) in self.readers {
-            let name = name(&path);
-            loop {
-                match reader.next_packet() {
-                    Ok(Some(packet)) => {
-                        take(&packet).map_err(|error| Failure::new(format!("cannot write: {error}")))?;
-                    }
-                    Ok(None) => break,
-                    Err(error) => {
-                        output::warn(&format!("{name} cannot be read to its end: {error}"));
-                        break;
-                    }
-                }
+            let name = name_of(&path);
+            let cut = |error: &io::Error| output::warn(&format!("{name} cannot be read to its end: {error}"));
+            while let Some(packet) = reader.next_packet().inspect_err(cut).ok().flatten() {
+                take(&packet).map_err(|error| Failure::new(format!("cannot write: {error}")))?;
             }
             let problems = reader.problems();
             warn(&name, reader.format(), problems);
@@ -87,10 +79,6 @@ impl Captures {
     }
 }
 
-fn name(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) }
-}
-
 fn warn(name: &str, format: Format, problems: Problems) {
     let unit = if format == Format::Profile { "lines" } else { "bytes" };
     if problems.damaged > 0 {
@@ -100,10 +88,7 @@ fn warn(name: &str, format: Format, problems: Problems) {
     if problems.ends_early {
         output::warn(&format!("{name} ends inside a packet; what comes before was used"));
     }
-    if problems.foreign > 0 {
-        output::warn(&format!(
-            "{name} has {} packets that are not D-Bus messages; they were skipped",
-            problems.foreign
-        ));
+    if let foreign @ 1.. = problems.foreign {
+        output::warn(&format!("{name} has {foreign} packets that are not D-Bus messages; they were skipped"));
     }
 }

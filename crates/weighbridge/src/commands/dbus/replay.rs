@@ -8,15 +8,16 @@ use serde::Serialize;
 use weighbridge_dbus_client::brokers::{Broker, Error as BrokerError, Limits, Program};
 use weighbridge_dbus_replay::plan::{Counts, Plan, Planner};
 use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
+use weighbridge_harness::duet::Random;
 use weighbridge_report::{Document, Section, Table, grouped};
 use weighbridge_stats::Evidence;
 use weighbridge_stats::order::median;
 
 use super::read::{Captures, Source};
 use super::watch::{Messages, Watch};
+use crate::commands::measuring::random_seed;
 use crate::dbus_args::{Replay, ReplayPlace, Target};
 use crate::destination::refuse_existing;
-use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output};
 
 /// Rounds when brokers are compared: the fewest whose interval is that of the Walsh averages.
@@ -53,12 +54,15 @@ struct Ratio {
     quantity: &'static str,
     pairs: usize,
     ratio: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    low: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    high: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    confidence: Option<f64>,
+    #[serde(flatten)]
+    interval: Option<Interval>,
+}
+
+#[derive(Debug, Serialize)]
+struct Interval {
+    low: f64,
+    high: f64,
+    confidence: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,12 +88,10 @@ const QUANTITIES: [Quantity; 3] = [
     ("switches of the broker", |run| run.usage.map(|usage| usage.switches as f64)),
 ];
 
-/// Replays.
 pub fn replay(args: &Replay) -> Result<Exit, Failure> {
     let subjects = subjects(args)?;
     let (plan, files) = read(args)?;
-    let default_rounds = if subjects.len() > 1 { ROUNDS } else { 1 };
-    let rounds = args.rounds.unwrap_or(default_rounds);
+    let rounds = args.rounds.unwrap_or(if subjects.len() > 1 { ROUNDS } else { 1 });
     if args.timeline.is_some() && (subjects.len(), rounds) != (1, 1) {
         return Err(Failure::new(
             "--timeline is of one replay; name one bus with --on, and no more than one of --rounds",
@@ -111,17 +113,18 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
             replays.push(Played { round, broker: subject.name.clone(), run });
         }
     }
-    let ratios = ratios(&subjects, &replays);
-    let speed = if let Speed::Times(times) = args.speed { Some(times) } else { None };
-    let (connections, messages) = (plan.connections().len(), plan.counts().clone());
-    let place = args.place.to_possible_value().expect("no place is hidden").get_name().to_owned();
-    let report =
-        Report { files, connections, messages, speed, place, rounds, brokers: subjects, replays, ratios };
-    output::print(match args.format {
-        DocumentFormat::Json => serde_json::to_string_pretty(&report).expect("plain data") + "\n",
-        DocumentFormat::Table => report.document().text(output::style()),
-        DocumentFormat::Markdown => report.document().markdown(),
-    })?;
+    let report = Report {
+        files,
+        connections: plan.connections().len(),
+        messages: plan.counts().clone(),
+        speed: if let Speed::Times(times) = args.speed { Some(times) } else { None },
+        place: args.place.to_possible_value().expect("no place is hidden").get_name().to_owned(),
+        rounds,
+        ratios: ratios(&subjects, &replays),
+        brokers: subjects,
+        replays,
+    };
+    output::print(output::rendered(args.format, || report.document(), &report))?;
     timeline.map(|()| Exit::Fine)
 }
 
@@ -133,9 +136,14 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
     for target in targets {
         let (name, version) = match &target {
             Target::Broker(program) if program.path().is_none() => {
-                return Err(Failure::new(BrokerError::Missing(*program).to_string()));
+                return Err(Failure::of(BrokerError::Missing(*program)));
             }
             Target::Broker(program) => (program.name().to_owned(), program.version()),
+            Target::Address(address) if args.place != ReplayPlace::Free => {
+                return Err(Failure::new(format!(
+                    "--place is for brokers that are started for the replay, and `{address}` runs already; leave it out"
+                )));
+            }
             Target::Address(address) => (address.clone(), None),
         };
         if subjects.iter().any(|subject| subject.name == name) {
@@ -143,20 +151,12 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
         }
         subjects.push(Subject { name, version, target });
     }
-    let address = subjects.iter().find(|subject| matches!(subject.target, Target::Address(_)));
-    if let (Some(subject), false) = (address, args.place == ReplayPlace::Free) {
-        return Err(Failure::new(format!(
-            "--place is for brokers that are started for the replay, and `{}` runs already; leave it out",
-            subject.name
-        )));
-    }
     if subjects.is_empty() {
-        Err(Failure::new(
+        return Err(Failure::new(
             "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --on ADDRESS",
-        ))
-    } else {
-        Ok(subjects)
+        ));
     }
+    Ok(subjects)
 }
 
 /// Puts this process where it is to run, and says on which CPU the broker is.
@@ -197,17 +197,9 @@ fn read(args: &Replay) -> Result<(Plan, Vec<Source>), Failure> {
 }
 
 fn in_random_order(subjects: &[Subject]) -> Vec<&Subject> {
-    let mut keyed: Vec<(u64, &Subject)> = subjects
-        .iter()
-        .map(|subject| {
-            let mut key = [0; 8];
-            // Without randomness the order is that of the command line.
-            let _ = rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty());
-            (u64::from_ne_bytes(key), subject)
-        })
-        .collect();
-    keyed.sort_by_key(|(key, _)| *key);
-    keyed.into_iter().map(|(_, subject)| subject).collect()
+    let mut order: Vec<usize> = (0..subjects.len()).collect();
+    Random::new(random_seed()).shuffle(&mut order);
+    order.into_iter().map(|index| &subjects[index]).collect()
 }
 
 /// One replay, and whether its time line could be written; a private broker is started for it alone.
@@ -217,51 +209,36 @@ fn replayed(
     broker_cpu: Option<u32>,
     args: &Replay,
 ) -> Result<(Run, Result<(), Failure>), Failure> {
+    let broker = match &subject.target {
+        Target::Address(_) => None,
+        Target::Broker(program) => Some(Broker::start(*program, &Limits::default()).map_err(Failure::of)?),
+    };
+    let pid = broker.as_ref().map(Broker::pid);
+    if let (Some(pid), Some(cpu)) = (pid, broker_cpu) {
+        let pinned = sched::pin_process(pid, &[cpu]);
+        pinned.map_err(|error| Failure::new(format!("--place: {error}")))?;
+    }
     let options = Options {
         speed: args.speed,
         give_up: GIVE_UP,
         stall: args.stall_timeout,
-        pid: None,
+        pid,
         native_share: args.native_share,
         is_watched: args.timeline.is_some(),
     };
-    let failed = |what: &dyn std::fmt::Display| Failure::new(format!("{}: {what}", subject.name));
-    match &subject.target {
-        Target::Address(address) => {
-            let watch = args.timeline.is_some().then(|| Watch::begin(None));
-            let run = play(plan, address, &options).map_err(|error| Failure::new(error.to_string()))?;
-            let written = write_timeline(watch, plan, &run, args);
-            Ok((run, written))
+    let watch = args.timeline.as_ref().map(|file| (Watch::begin(pid), file));
+    let played = play(plan, broker.as_ref().map_or(&subject.name, Broker::address), &options);
+    let run = played.map_err(|error| match &broker {
+        None => Failure::of(error),
+        Some(broker) if has_ended(broker) => {
+            Failure::new(format!("{}: the broker ended in the middle: {error}", subject.name))
         }
-        Target::Broker(program) => {
-            let broker = Broker::start(*program, &Limits::default())
-                .map_err(|error| Failure::new(error.to_string()))?;
-            broker_cpu
-                .map_or(Ok(()), |cpu| sched::pin_process(broker.pid(), &[cpu]))
-                .map_err(|error| Failure::new(format!("--place: {error}")))?;
-            let watch = args.timeline.is_some().then(|| Watch::begin(Some(broker.pid())));
-            let played = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..options });
-            let run = played.map_err(|error| {
-                if has_ended(&broker) {
-                    failed(&format!("the broker ended in the middle: {error}"))
-                } else {
-                    failed(&error)
-                }
-            })?;
-            let written = write_timeline(watch, plan, &run, args);
-            Ok((run, written))
-        }
-    }
-}
-
-/// Writes the time line of a replay that has one.
-fn write_timeline(watch: Option<Watch>, plan: &Plan, run: &Run, args: &Replay) -> Result<(), Failure> {
-    match (watch, &args.timeline) {
-        (Some(watch), Some(file)) => {
-            watch.end("replay of a D-Bus capture", &Messages::Replay(plan, &run.notes), file)
-        }
-        _ => Ok(()),
-    }
+        Some(_) => Failure::new(format!("{}: {error}", subject.name)),
+    })?;
+    let messages = Messages::Replay(plan, &run.notes);
+    let written =
+        watch.map_or(Ok(()), |(watch, file)| watch.end("replay of a D-Bus capture", &messages, file));
+    Ok((run, written))
 }
 
 /// The sockets of a process close a little before it has ended.
@@ -276,40 +253,31 @@ fn has_ended(broker: &Broker) -> bool {
     })
 }
 
+fn runs<'a>(on: &Subject, replays: &'a [Played]) -> impl Iterator<Item = &'a Run> {
+    replays.iter().filter(|played| played.broker == on.name).map(|played| &played.run)
+}
+
 /// Of every broker but the first, by pairs of the same round.
 fn ratios(subjects: &[Subject], replays: &[Played]) -> Vec<Ratio> {
-    let values = |subject: &Subject, of: fn(&Run) -> Option<f64>| {
-        replays
-            .iter()
-            .filter(|played| played.broker == subject.name)
-            .map(|played| of(&played.run))
-            .collect::<Vec<_>>()
-    };
     let Some((baseline, others)) = subjects.split_first() else { return Vec::new() };
-    let mut ratios = Vec::new();
-    for other in others {
-        for (quantity, of) in QUANTITIES {
-            let pairs = values(baseline, of).into_iter().zip(values(other, of));
-            let pairs: Vec<(f64, f64)> = pairs
-                .filter_map(|(baseline, other)| Some((baseline?, other?)))
-                .filter(|(baseline, other)| *baseline > 0.0 && *other > 0.0)
-                .collect();
-            let evidence = Evidence::of_pairs(&pairs);
-            let Some(ratio) = evidence.ratio() else { continue };
-            let interval = evidence.interval(CONFIDENCE);
-            ratios.push(Ratio {
-                broker: other.name.clone(),
-                baseline: baseline.name.clone(),
-                quantity,
-                pairs: pairs.len(),
-                ratio,
-                low: interval.map(|interval| interval.low),
-                high: interval.map(|interval| interval.high),
-                confidence: interval.map(|interval| interval.confidence),
-            });
-        }
-    }
-    ratios
+    let ratio = |(other, (quantity, of)): (&Subject, Quantity)| {
+        let pairs: Vec<(f64, f64)> = runs(baseline, replays)
+            .zip(runs(other, replays))
+            .filter_map(|(baseline, other)| of(baseline).zip(of(other)))
+            .filter(|(baseline, other)| *baseline > 0.0 && *other > 0.0)
+            .collect();
+        let evidence = Evidence::of_pairs(&pairs);
+        let interval = evidence.interval(CONFIDENCE);
+        Some(Ratio {
+            broker: other.name.clone(),
+            baseline: baseline.name.clone(),
+            quantity,
+            pairs: pairs.len(),
+            ratio: evidence.ratio()?,
+            interval: interval.map(|of| Interval { low: of.low, high: of.high, confidence: of.confidence }),
+        })
+    };
+    others.iter().flat_map(|other| QUANTITIES.map(|of| (other, of))).filter_map(ratio).collect()
 }
 
 impl Report {
@@ -332,12 +300,8 @@ impl Report {
             grouped(self.connections as u64),
             grouped(messages.of_driver),
         )];
-        lead.extend(
-            messages
-                .left_out
-                .iter()
-                .map(|(why, count)| format!("{} {why}; they are not sent.", grouped(*count))),
-        );
+        let left_out = messages.left_out.iter();
+        lead.extend(left_out.map(|(why, count)| format!("{} {why}; they are not sent.", grouped(*count))));
         for (count, what) in [
             (messages.filled, "have a body of the same size in place of their own, which is cut."),
             (messages.starting, "started their destination; they are sent when it has its name."),
@@ -368,17 +332,15 @@ impl Report {
 
     fn brokers(&self) -> Section {
         let of = |subject: &Subject, figure: &dyn Fn(&Run) -> Option<f64>| {
-            let runs = self.replays.iter().filter(|played| played.broker == subject.name);
-            let values: Option<Vec<f64>> = runs.map(|played| figure(&played.run)).collect();
+            let values: Option<Vec<f64>> = runs(subject, &self.replays).map(figure).collect();
             values.filter(|values| !values.is_empty()).map(|values| median(&values))
-        };
-        let count = |subject: &Subject, figure: fn(&Run) -> u64| {
-            of(subject, &|run| Some(figure(run) as f64))
-                .map_or("–".into(), |count| grouped(count.round() as u64))
         };
         let rows = |subject: &Subject| {
             let millis = |figure: fn(&Run) -> Option<f64>| {
                 of(subject, &figure).map_or("–".into(), |ns| format!("{:.1}", ns / 1e6))
+            };
+            let count = |figure: &dyn Fn(&Run) -> Option<f64>| {
+                of(subject, figure).map_or("–".into(), |count| grouped(count.round() as u64))
             };
             let [(_, time), (_, cpu), (_, switches)] = QUANTITIES;
             let title = [Some(subject.name.as_str()), subject.version.as_deref()].into_iter().flatten();
@@ -386,12 +348,12 @@ impl Report {
                 title.collect::<Vec<_>>().join(" "),
                 millis(time),
                 millis(cpu),
-                of(subject, &switches).map_or("–".into(), |count| grouped(count.round() as u64)),
-                count(subject, |run| run.sent),
-                count(subject, |run| run.received),
-                count(subject, |run| run.lost),
-                count(subject, |run| run.unplanned),
-                count(subject, |run| run.refused + run.dropped),
+                count(&switches),
+                count(&|run| Some(run.sent as f64)),
+                count(&|run| Some(run.received as f64)),
+                count(&|run| Some(run.lost as f64)),
+                count(&|run| Some(run.unplanned as f64)),
+                count(&|run| Some((run.refused + run.dropped) as f64)),
             ]
         };
         let head =
@@ -406,23 +368,15 @@ impl Report {
     }
 
     fn ratios(&self) -> Section {
-        let number = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
         let rows = |ratio: &Ratio| {
-            vec![
-                ratio.broker.clone(),
-                ratio.quantity.into(),
-                number(Some(ratio.ratio)),
-                number(ratio.low),
-                number(ratio.high),
-            ]
+            let end = |end: fn(&Interval) -> f64| {
+                ratio.interval.as_ref().map_or("–".into(), |interval| format!("{:.3}", end(interval)))
+            };
+            let times = format!("{:.3}", ratio.ratio);
+            vec![ratio.broker.clone(), ratio.quantity.into(), times, end(|of| of.low), end(|of| of.high)]
         };
-        let table = Table::of_first(
-            &["broker", "of", "ratio", "from", "to"],
-            2,
-            self.ratios.len(),
-            &self.ratios,
-            rows,
-        );
+        let head = ["broker", "of", "ratio", "from", "to"];
+        let table = Table::of_first(&head, 2, self.ratios.len(), &self.ratios, rows);
         let baseline = self.ratios.first().map_or("", |ratio| ratio.baseline.as_str());
         let confidence = CONFIDENCE * 100.0;
         let about = format!(

@@ -6,7 +6,7 @@ use weighbridge_dbus_traffic::cost::Cost;
 use weighbridge_dbus_traffic::lint::{Finding, Level};
 use weighbridge_dbus_traffic::traffic::{Facts, Habits, MOST_STEPS, Step};
 use weighbridge_report::{
-    Block, Chart, Columns, Document, Drawing, Kind, Look, Message, Section, Stack, Table, TopTable, grouped,
+    Block, Chart, Columns, Document, Drawing, Kind, Look, Message, Section, Stack, Table, grouped,
 };
 
 use super::costs;
@@ -23,11 +23,9 @@ pub fn document(
 ) -> Document {
     let files: Vec<&str> = sources.iter().map(|source| source.file.as_str()).collect();
     let title = format!("D-Bus traffic of {}", files.join(", "));
-    let mut sections =
-        vec![Section::of(&title, lead(facts), Vec::new()), rate(facts), types(facts), members(facts, top)];
-    sections.extend(
-        [senders(facts, top), sizes(facts), calls(facts, top), errors(facts, top)].into_iter().flatten(),
-    );
+    let lead = Section::of(&title, lead(facts), Vec::new());
+    let mut sections = vec![lead, rate(facts), types(facts), members(facts, top), senders(facts, top)];
+    sections.extend([sizes(facts), calls(facts, top), errors(facts, top)].into_iter().flatten());
     sections.extend(habits(&facts.habits, top));
     sections.push(recipients(facts));
     sections.extend([signals(facts, top), woken(facts, top), rules(findings, top)].into_iter().flatten());
@@ -105,27 +103,18 @@ fn lead(facts: &Facts) -> Vec<String> {
         seconds(capture.duration_ns),
         percent(totals.driver_messages, totals.messages),
     )];
-    if totals.of_capture > 0 {
-        lead.push(format!(
-            "{} of them are of the recording program or of other monitors.",
-            grouped(totals.of_capture)
-        ));
-    }
-    if capture.cut > 0 {
-        lead.push(format!(
-            "The bodies of {} messages are cut; arguments beyond the cut are missing from rules and recipients.",
-            grouped(capture.cut)
-        ));
-    }
-    if capture.back_in_time > 0 {
-        lead.push(format!(
-            "{} messages have a time before that of an earlier one.",
-            grouped(capture.back_in_time)
-        ));
-    }
-    let invalid: u64 = capture.invalid.iter().map(|row| row.messages).sum();
-    if invalid > 0 {
-        lead.push(format!("{} packets are not valid messages and are in no count.", grouped(invalid)));
+    let invalid = capture.invalid.iter().map(|row| row.messages).sum();
+    for (count, before, after) in [
+        (totals.of_capture, "", "of them are of the recording program or of other monitors."),
+        (
+            capture.cut,
+            "The bodies of ",
+            "messages are cut; arguments beyond the cut are missing from rules and recipients.",
+        ),
+        (capture.back_in_time, "", "messages have a time before that of an earlier one."),
+        (invalid, "", "packets are not valid messages and are in no count."),
+    ] {
+        lead.extend((count > 0).then(|| format!("{before}{} {after}", grouped(count))));
     }
     if !capture.has_driver_replies && totals.driver_calls > 0 {
         lead.push(
@@ -152,61 +141,39 @@ fn types(facts: &Facts) -> Section {
 }
 
 fn members(facts: &Facts, top: usize) -> Section {
-    let table =
-        Table::of_first(&["type", "member", "messages", "share", "bytes"], 2, top, &facts.by_member, |row| {
-            let name = match (row.interface.as_str(), row.member.as_str()) {
-                ("", "") => "(call not in the capture)".into(),
-                (interface, member) => dotted(interface, member),
-            };
-            let share = percent(row.messages, facts.totals.messages);
-            vec![row.kind.into(), name, grouped(row.messages), share, grouped(row.bytes)]
-        });
+    let head = ["type", "member", "messages", "share", "bytes"];
+    let table = Table::of_first(&head, 2, top, &facts.by_member, |row| {
+        let name = match (row.interface.as_str(), row.member.as_str()) {
+            ("", "") => "(call not in the capture)".into(),
+            (interface, member) => dotted(interface, member),
+        };
+        let share = percent(row.messages, facts.totals.messages);
+        vec![row.kind.into(), name, grouped(row.messages), share, grouped(row.bytes)]
+    });
     Section::of("Members", [], table.blocks())
 }
 
-fn senders(facts: &Facts, top: usize) -> Option<Section> {
-    let table = Table::of_first(
-        &["connection", "name", "process", "sent", "received", "broadcasts"],
-        2,
-        top,
-        &facts.connections,
-        |row| {
-            let pid = row.pid.map_or(String::new(), |pid| pid.to_string());
-            vec![
-                row.unique.clone(),
-                row.name.clone(),
-                pid,
-                grouped(row.sent),
-                grouped(row.received),
-                grouped(row.broadcasts),
-            ]
-        },
-    );
-    Some(Section::of("Connections", [], table.blocks()))
+fn senders(facts: &Facts, top: usize) -> Section {
+    let head = ["connection", "name", "process", "sent", "received", "broadcasts"];
+    let table = Table::of_first(&head, 2, top, &facts.connections, |row| {
+        let pid = row.pid.map_or(String::new(), |pid| pid.to_string());
+        let counts = [row.sent, row.received, row.broadcasts].map(grouped);
+        [vec![row.unique.clone(), row.name.clone(), pid], counts.to_vec()].concat()
+    });
+    Section::of("Connections", [], table.blocks())
 }
 
 fn sizes(facts: &Facts) -> Option<Section> {
-    if facts.sizes.is_empty() {
-        return None;
-    }
-    let table = Table::of_first(
-        &["bytes of a message", "messages", "share", "bytes together"],
-        1,
-        20,
-        &facts.sizes,
-        |row| {
-            let class = format!("{} … {}", grouped(row.from_bytes), grouped(row.to_bytes));
-            vec![
-                class,
-                grouped(row.messages),
-                percent(row.messages, facts.totals.messages),
-                grouped(row.bytes),
-            ]
-        },
-    );
+    let head = ["bytes of a message", "messages", "share", "bytes together"];
+    let table = Table::of_first(&head, 1, 20, &facts.sizes, |row| {
+        let class = format!("{} … {}", grouped(row.from_bytes), grouped(row.to_bytes));
+        let share = percent(row.messages, facts.totals.messages);
+        vec![class, grouped(row.messages), share, grouped(row.bytes)]
+    });
     let drawing =
         classes(facts.sizes.iter().map(|row| (format!("≤ {}", grouped(row.to_bytes)), row.messages)));
-    Some(Section::of("Sizes", [], table.charted("Messages by size", drawing)))
+    let charted = || Section::of("Sizes", [], table.charted("Messages by size", drawing));
+    (!facts.sizes.is_empty()).then(charted)
 }
 
 fn calls(facts: &Facts, top: usize) -> Option<Section> {
@@ -246,88 +213,58 @@ fn calls(facts: &Facts, top: usize) -> Option<Section> {
     Some(Section::of("Calls", about, table.blocks()))
 }
 
-fn errors(facts: &Facts, top: usize) -> Option<Section> {
-    let table = Table::of_first(&["error", "messages"], 1, top, &facts.errors, |row| {
-        vec![row.name.clone(), grouped(row.messages)]
-    });
-    (!facts.errors.is_empty()).then(|| Section::of("Errors", [], table.blocks()))
+/// The first rows of a table with a sentence before it, where there are rows; columns before `numbers_from` are words.
+fn listed<R>(
+    title: &str,
+    about: &str,
+    head: &[&str],
+    numbers_from: usize,
+    top: usize,
+    rows: &[R],
+    cells: impl Fn(&R) -> Vec<String>,
+) -> Option<Section> {
+    let about = Some(about.to_owned()).filter(|about| !about.is_empty());
+    let table = Table::of_first(head, numbers_from, top, rows, cells);
+    (!rows.is_empty()).then(|| Section::of(title, about, table.blocks()))
 }
 
-fn habits(habits: &Habits, top: usize) -> Vec<Section> {
-    let mut sections = Vec::new();
-    let mut add = |heading, is_empty: bool, about: &str, table: TopTable| {
-        if !is_empty {
-            sections.push(Section::of(heading, [about.to_owned()], table.blocks()));
-        }
-    };
-    let starts = Table::of_first(
-        &["connection", "at", "messages", "to the driver", "AddMatch"],
-        1,
-        top,
-        &habits.starts,
-        |row| {
-            let counts = [row.messages, row.driver_calls, row.add_match_calls].map(grouped);
-            [vec![row.connection.clone(), at(row.start_ns)], counts.to_vec()].concat()
-        },
-    );
-    add(
-        "Busy starts",
-        habits.starts.is_empty(),
-        "What connections send in the first second of their life.",
-        starts,
-    );
-    let chains = Table::of_first(
-        &["caller", "methods", "calls", "at", "took", "waiting"],
-        2,
-        top,
-        &habits.chains,
-        |row| {
-            let methods: Vec<String> =
-                row.methods.iter().map(|row| format!("{} × {}", row.messages, row.name)).collect();
-            let waiting = percent(row.waiting_ns, row.duration_ns);
-            vec![
-                row.caller.clone(),
-                methods.join(", "),
-                grouped(row.calls),
-                at(row.start_ns),
-                micros(row.duration_ns / 1_000),
-                waiting,
-            ]
-        },
-    );
+fn errors(facts: &Facts, top: usize) -> Option<Section> {
+    listed("Errors", "", &["error", "messages"], 1, top, &facts.errors, |row| {
+        vec![row.name.clone(), grouped(row.messages)]
+    })
+}
+
+fn habits(habits: &Habits, top: usize) -> impl Iterator<Item = Section> {
+    let about = "What connections send in the first second of their life.";
+    let head = ["connection", "at", "messages", "to the driver", "AddMatch"];
+    let starts = listed("Busy starts", about, &head, 1, top, &habits.starts, |row| {
+        let counts = [row.messages, row.driver_calls, row.add_match_calls].map(grouped);
+        [vec![row.connection.clone(), at(row.start_ns)], counts.to_vec()].concat()
+    });
     let about = "One call after the other, each sent after the reply of the one before; sent together they would wait once.";
-    add("Chains of calls", habits.chains.is_empty(), about, chains);
+    let head = ["caller", "methods", "calls", "at", "took", "waiting"];
+    let chains = listed("Chains of calls", about, &head, 2, top, &habits.chains, |row| {
+        let methods: Vec<String> =
+            row.methods.iter().map(|row| format!("{} × {}", row.messages, row.name)).collect();
+        let waiting = percent(row.waiting_ns, row.duration_ns);
+        let times = [at(row.start_ns), micros(row.duration_ns / 1_000), waiting];
+        [vec![row.caller.clone(), methods.join(", "), grouped(row.calls)], times.to_vec()].concat()
+    });
+    let about = "Properties fetched one by one; GetAll fetches those of an interface, ObjectManager those of all objects.";
     let head = ["caller", "destination", "gets", "objects", "interfaces", "at", "took"];
-    let gets = Table::of_first(&head, 2, top, &habits.repeated_gets, |row| {
+    let gets = listed("Properties one by one", about, &head, 2, top, &habits.repeated_gets, |row| {
         let counts = [row.gets, row.objects, row.interfaces].map(grouped);
         let times = vec![at(row.start_ns), micros(row.duration_ns / 1_000)];
         [vec![row.caller.clone(), row.destination.clone()], counts.to_vec(), times].concat()
     });
-    let about = "Properties fetched one by one; GetAll fetches those of an interface, ObjectManager those of all objects.";
-    add("Properties one by one", habits.repeated_gets.is_empty(), about, gets);
-    let polling = Table::of_first(
-        &["caller", "destination", "method", "calls", "every"],
-        3,
-        top,
-        &habits.polling,
-        |row| {
-            let method = dotted(&row.interface, &row.member);
-            vec![
-                row.caller.clone(),
-                row.destination.clone(),
-                method,
-                grouped(row.calls),
-                micros(row.interval_ns / 1_000),
-            ]
-        },
-    );
-    add(
-        "Polling",
-        habits.polling.is_empty(),
-        "The same call at even intervals; a signal would come when something changes.",
-        polling,
-    );
-    sections
+    let about = "The same call at even intervals; a signal would come when something changes.";
+    let head = ["caller", "destination", "method", "calls", "every"];
+    let polling = listed("Polling", about, &head, 3, top, &habits.polling, |row| {
+        let method = dotted(&row.interface, &row.member);
+        let every = micros(row.interval_ns / 1_000);
+        vec![row.caller.clone(), row.destination.clone(), method, grouped(row.calls), every]
+    });
+    [starts, chains, gets, polling].into_iter().flatten()
 }
 
 fn recipients(facts: &Facts) -> Section {
@@ -349,10 +286,10 @@ fn recipients(facts: &Facts) -> Section {
             coverage.rules_known, coverage.connections
         )
     });
-    let table =
-        Table::of_first(&["recipients", "broadcasts", "share"], 0, 40, &recipients.histogram, |row| {
-            vec![grouped(row.recipients), grouped(row.signals), percent(row.signals, recipients.broadcasts)]
-        });
+    let head = ["recipients", "broadcasts", "share"];
+    let table = Table::of_first(&head, 0, 40, &recipients.histogram, |row| {
+        vec![grouped(row.recipients), grouped(row.signals), percent(row.signals, recipients.broadcasts)]
+    });
     if recipients.histogram.is_empty() {
         return Section::of("Recipients", about, table.blocks());
     }
@@ -361,39 +298,31 @@ fn recipients(facts: &Facts) -> Section {
 }
 
 fn signals(facts: &Facts, top: usize) -> Option<Section> {
-    let recipients = &facts.recipients;
     let head = ["signal", "broadcasts", "recipients together", "most", "to nobody"];
-    let table = Table::of_first(&head, 1, top, &recipients.signals, |row| {
+    listed("Broadcasts", "", &head, 1, top, &facts.recipients.signals, |row| {
         let counts = [row.signals, row.deliveries, row.most_recipients, row.unwanted].map(grouped);
         [vec![dotted(&row.interface, &row.member)], counts.to_vec()].concat()
-    });
-    (!recipients.signals.is_empty()).then(|| Section::of("Broadcasts", [], table.blocks()))
+    })
 }
 
 fn woken(facts: &Facts, top: usize) -> Option<Section> {
-    let table =
-        Table::of_first(&["connection", "broadcasts", "bytes"], 1, top, &facts.recipients.woken, |row| {
-            vec![row.name.clone(), grouped(row.messages), grouped(row.bytes)]
-        });
-    (!facts.recipients.woken.is_empty()).then(|| Section::of("Woken by broadcasts", [], table.blocks()))
+    let head = ["connection", "broadcasts", "bytes"];
+    listed("Woken by broadcasts", "", &head, 1, top, &facts.recipients.woken, |row| {
+        vec![row.name.clone(), grouped(row.messages), grouped(row.bytes)]
+    })
 }
 
 fn rules(findings: &[Finding], top: usize) -> Option<Section> {
-    if findings.is_empty() {
-        return None;
-    }
-    let of = |level| findings.iter().filter(|finding| finding.level == level).count();
-    let counts = [Level::Error, Level::Warning, Level::Info].map(of);
-    let about = vec![format!(
-        "{} errors, {} warnings, {} of information; `weighbridge dbus lint` explains each.",
-        counts[0], counts[1], counts[2]
-    )];
-    let table =
-        Table::of_first(&["level", "finding", "connection", "rule", "count"], 4, top, findings, |finding| {
-            let words = [finding.level.word(), finding.kind].map(String::from);
-            [words.to_vec(), vec![who(finding), finding.rule.clone(), grouped(finding.count)]].concat()
-        });
-    Some(Section::of("Match rules", about, table.blocks()))
+    let [errors, warnings, infos] = [Level::Error, Level::Warning, Level::Info]
+        .map(|level| findings.iter().filter(|finding| finding.level == level).count());
+    let about = format!(
+        "{errors} errors, {warnings} warnings, {infos} of information; `weighbridge dbus lint` explains each."
+    );
+    let head = ["level", "finding", "connection", "rule", "count"];
+    listed("Match rules", &about, &head, 4, top, findings, |finding| {
+        let words = [finding.level.word(), finding.kind].map(String::from);
+        [words.to_vec(), vec![who(finding), finding.rule.clone(), grouped(finding.count)]].concat()
+    })
 }
 
 fn dotted(interface: &str, member: &str) -> String {

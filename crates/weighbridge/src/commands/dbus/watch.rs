@@ -52,28 +52,23 @@ impl Watch {
         }
     }
 
-    /// Ends it, and writes the trace file.
-    ///
-    /// # Errors
-    /// The file exists already or cannot be written.
+    /// Ends it, and writes the trace file, which does not exist yet.
     pub fn end(self, title: &str, messages: &Messages<'_>, file: &Path) -> Result<(), Failure> {
         let Watch { cpus, recording, began_ns, began, broker } = self;
         let to_ns = clock::monotonic_ns();
         let ns = |at: Instant| {
             began_ns + u64::try_from(at.saturating_duration_since(began).as_nanos()).unwrap_or(0)
         };
-        let trace = recording.and_then(Recording::end);
-        if let Err(why) = &trace {
+        let trace = recording.and_then(Recording::end).inspect_err(|why| {
             output::warn(&format!(
                 "the time line has messages only, as the kernel's events are not available: {why}"
             ));
-        }
-        let us = std::process::id();
-        let mut roles = vec![role("clients and services", threads_of(us))];
+        });
+        let trace = trace.ok();
+        let mut roles = vec![role("clients and services", threads_of(std::process::id()))];
         roles.extend((!broker.is_empty()).then(|| role("broker", broker)));
         let (connections, message_names) = messages.roles(ns);
         roles.extend(connections);
-        let trace = trace.ok();
         let unrecorded_cpus = trace.as_ref().map_or(Vec::new(), |trace| trace.unrecorded(cpus));
         if !unrecorded_cpus.is_empty() {
             output::warn(&format!(
@@ -87,13 +82,14 @@ impl Watch {
                 "the kernel did not record at least {count} switches on CPU {cpu}; the time line marks their times, and has no count of switches"
             ));
         }
-        let is_own = |of: &&weighbridge_analysis::timeline::Happened| subject.is_own_switch(of);
-        let whole =
-            subject.trace.as_ref().filter(|_| subject.unrecorded_cpus.is_empty() && missing.is_empty());
-        let switches = whole.map(|trace| trace.events.iter().filter(is_own).count());
+        let trace = subject.trace.as_ref();
+        let whole = trace.filter(|_| subject.unrecorded_cpus.is_empty() && missing.is_empty());
+        let switches = whole.map_or(String::new(), |trace| {
+            let count = trace.events.iter().filter(|of| subject.is_own_switch(of)).count();
+            format!(", {count} context switches")
+        });
         // What was overwritten at the beginning is not known.
-        let known_from_ns =
-            subject.trace.iter().flat_map(|trace| trace.known_from_ns.values()).max().copied();
+        let known_from_ns = trace.and_then(|trace| trace.known_from_ns.values().max().copied());
         let from_ns = began_ns.max(known_from_ns.unwrap_or(0)).min(to_ns);
         if from_ns > began_ns {
             output::warn(
@@ -103,7 +99,6 @@ impl Watch {
         let text = chrome::trace_file(&subject, title, from_ns, to_ns).to_string();
         write_new(file, text.as_bytes())
             .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", file.display())))?;
-        let switches = switches.map_or(String::new(), |count| format!(", {count} context switches"));
         output::say(&format!("time line: {}{switches}; open it in ui.perfetto.dev", file.display()));
         Ok(())
     }
@@ -152,10 +147,13 @@ impl Messages<'_> {
 
 /// What a connection did with a message.
 fn marks(is_sent: bool, number: u64, at: &Range<Instant>, ns: impl Fn(Instant) -> u64) -> [Mark; 2] {
-    let points =
+    let [begins, ends] =
         if is_sent { [Point::WriteBegins, Point::Written] } else { [Point::WaitBegins, Point::Read] };
-    let times = [at.start, at.end];
-    [0, 1].map(|end| Mark { at_ns: ns(times[end]), point: points[end], number: Some(number) })
+    [(at.start, begins), (at.end, ends)].map(|(at, point)| Mark {
+        at_ns: ns(at),
+        point,
+        number: Some(number),
+    })
 }
 
 #[cfg(test)]

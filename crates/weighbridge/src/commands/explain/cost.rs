@@ -31,16 +31,12 @@ pub fn explicable(cases: &[Prepared], host: &Host) -> (Vec<Prepared>, Vec<Skippe
 
 /// How the explanation of costs ended.
 pub struct Explained {
-    /// Whether the user ended it.
     pub ended: Ended,
     /// Why no case answers a what-if question.
     pub unanswered: Option<String>,
 }
 
 /// Measures and explains the cases. Tells every line to `sink`.
-///
-/// # Errors
-/// Those of `sink`; the signals that end the program cannot be read.
 pub fn explain(
     args: &CostArgs,
     cases: Vec<Prepared>,

@@ -11,7 +11,6 @@ use std::io;
 use std::path::Path;
 
 use weighbridge_analysis::explain::{Asked, Change};
-use weighbridge_harness::catalogue::{self, Refusal};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::machine;
@@ -29,10 +28,6 @@ use crate::recorder::Recorder;
 use crate::values::DocumentFormat;
 use crate::{Exit, Failure, output, scope};
 
-/// Explains cases.
-///
-/// # Errors
-/// One sentence for the user.
 pub fn explain(typed: &Explain) -> Result<Exit, Failure> {
     let args = &typed.how;
     let interrupt = interrupt()?;
@@ -45,7 +40,6 @@ pub fn explain(typed: &Explain) -> Result<Exit, Failure> {
     let changes: Vec<Change> = args.cost.what_if.iter().map(change).collect::<Result<_, _>>()?;
     let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     warn_of_debug_build();
-    destination.note.iter().for_each(|note| output::warn(note));
     let skipped: Vec<Skipped> = skipped.into_iter().chain(work.refused.iter().cloned()).collect();
     if let [first, rest @ ..] = &skipped[..] {
         let more =
@@ -144,16 +138,9 @@ fn cases(typed: &Explain, host: &mut Host) -> Result<(Vec<Prepared>, Vec<Skipped
         ));
     }
     let (selected, _) = scope::select(&typed.selection, host)?;
-    let (mut cases, mut skipped) = (Vec::new(), Vec::new());
-    for id in selected.ids() {
-        match catalogue::prepare(id, host) {
-            Ok(case) => cases.push(case),
-            Err(Refusal::NotHere(why)) => {
-                let why = format!("{id}: {why}");
-                skipped.push(Skipped { case: id.clone(), step: "fit".into(), why });
-            }
-            Err(Refusal::NoSuchCase(why)) => return Err(Failure::new(format!("no case `{id}`: {why}"))),
-        }
+    let (cases, mut skipped) = scope::prepared(&selected, host)?;
+    for Skipped { case, why, .. } in &mut skipped {
+        *why = format!("{case}: {why}");
     }
     Ok((cases, skipped))
 }
@@ -166,10 +153,7 @@ fn change(asked: &WhatIf) -> Result<Change, Failure> {
     Ok(Change { text: asked.text.clone(), asked: asked.asked.clone(), prices })
 }
 
-/// The price list of a record.
-///
-/// # Errors
-/// The file is no record, or has no prices.
+/// The price list of a record, which must have one.
 pub fn prices_of(path: &Path) -> Result<Vec<Price>, Failure> {
     let price = |line: Line| if let Line::Price(price) = line { Some(price) } else { None };
     let prices: Vec<Price> = read_record(path)?.lines.into_iter().filter_map(price).collect();

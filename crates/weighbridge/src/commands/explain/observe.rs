@@ -22,10 +22,7 @@ use crate::explain_args::ObserveArgs;
 use crate::values::{DocumentFormat, spoken};
 use crate::{Exit, Failure, output};
 
-/// The two cases that are to be compared, if that is asked for.
-///
-/// # Errors
-/// One of them does not exist, or has no place on this machine.
+/// The two cases that are to be compared, if that is asked for. Both must exist, and have a place on this machine.
 pub fn sides(args: &ObserveArgs, host: &Host) -> Result<Option<Vec<Prepared>>, Failure> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else { return Ok(None) };
     let prepare = |id: &CaseId| {
@@ -43,20 +40,10 @@ fn probes(host: &Host) -> Probes {
 }
 
 /// Shows what can be used to look.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn show_probes(host: &Host, format: DocumentFormat) -> Result<Exit, Failure> {
     let probes = probes(host).all;
-    output::print(match format {
-        DocumentFormat::Table => document(&probes).text(output::style()),
-        DocumentFormat::Markdown => document(&probes).markdown(),
-        DocumentFormat::Json => {
-            let all: Vec<_> = probes.iter().map(json).collect();
-            serde_json::to_string_pretty(&all).expect("plain data") + "\n"
-        }
-    })?;
-    Ok(Exit::Fine)
+    let all: Vec<_> = probes.iter().map(json).collect();
+    output::print(output::rendered(format, || document(&probes), &all)).map(|()| Exit::Fine)
 }
 
 /// A word for what came of a probe, and the reason where there is one.
@@ -77,14 +64,12 @@ fn document(all: &[Tried]) -> Document {
     let row =
         |tried: &Tried| [tried.probe.name(), in_words(tried).0, tried.probe.about()].map(String::from).into();
     let mut blocks = Table::of_first(&["probe", "status", "tells"], 3, all.len(), all, row).blocks();
-    let whys = all.iter().map(|tried| (tried.probe.name(), in_words(tried).1));
+    let missing = all.iter().filter(|tried| tried.status != Status::Usable);
     let whys: Vec<String> =
-        whys.filter(|(_, why)| !why.is_empty()).map(|(name, why)| format!("{name}: {why}")).collect();
+        missing.map(|tried| format!("{}: {}", tried.probe.name(), in_words(tried).1)).collect();
     if !whys.is_empty() {
-        blocks.extend([
-            Block::Heading("What is missing, and what would allow it".into()),
-            Block::sentences(whys),
-        ]);
+        blocks.push(Block::Heading("What is missing, and what would allow it".into()));
+        blocks.push(Block::sentences(whys));
     }
     let section = Section::of("What can be used to look here", [], blocks);
     Document { title: section.title.clone(), warnings: Vec::new(), sections: vec![section] }
@@ -92,9 +77,6 @@ fn document(all: &[Tried]) -> Document {
 
 /// Observes the cases one after the other, and compares them where two sides were asked for. Tells every line to `sink`. The stacks of what was
 /// observed are written also where the user ends it.
-///
-/// # Errors
-/// Those of `sink`; a file cannot be written; the signals that end the program cannot be read.
 pub fn observe(
     args: &ObserveArgs,
     cases: &[Prepared],
@@ -128,14 +110,13 @@ pub fn observe(
         }
     }
     if let (Some(_), [a, b]) = (&args.a, &all[..]) {
-        let sides = [a, b].map(|of| (&of.observation, of.profile.as_ref()));
-        sink.line(Line::Difference(Box::new(difference(sides[0], sides[1]))))?;
+        let [a, b] = [a, b].map(|of| (&of.observation, of.profile.as_ref()));
+        sink.line(Line::Difference(Box::new(difference(a, b))))?;
     }
     if let Some(path) = args.folded.as_ref().filter(|_| !all.is_empty()) {
-        let named = |error: io::Error| {
+        write_new(path, folded(&all).as_bytes()).map_err(|error| {
             io::Error::new(error.kind(), format!("the stacks are not in `{}`: {error}", path.display()))
-        };
-        write_new(path, folded(&all).as_bytes()).map_err(named)?;
+        })?;
     }
     Ok(ended)
 }
@@ -144,44 +125,10 @@ pub fn observe(
 fn folded(all: &[Observed]) -> String {
     let mut out = String::new();
     for observed in all {
-        let case = match all.len() {
-            1 => String::new(),
-            _ => format!("{};", observed.observation.case),
-        };
+        let case = if all.len() == 1 { String::new() } else { format!("{};", observed.observation.case) };
         for (stack, samples) in &observed.folded {
             let _ = writeln!(out, "{case}{stack} {samples}");
         }
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use weighbridge_observe::probe::Probe;
-
-    use super::*;
-
-    fn probes() -> Vec<Tried> {
-        let tried = |probe, status| Tried { probe, status };
-        vec![
-            tried(Probe::Software, Status::Usable),
-            tried(Probe::Sampling, Status::Limited("functions have no names".into())),
-            tried(Probe::Hardware, Status::Refused("no PMU | none at all".into())),
-        ]
-    }
-
-    #[test]
-    fn what_can_be_used_is_said_with_the_reason_where_it_cannot() {
-        let text = document(&probes()).text(weighbridge_report::Style::default());
-        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let lines: Vec<String> = text.lines().map(words).collect();
-        let has = |start: &str| lines.iter().any(|line| line.starts_with(start));
-        assert!(has("software usable context switches") && has("hardware refused cycles"), "{text}");
-        assert!(has("hardware: no PMU | none at all") && !has("software: "), "{text}");
-        let json = json(&probes()[1]);
-        assert_eq!(
-            (json["status"].as_str(), json["why"].as_str()),
-            (Some("limited"), Some("functions have no names"))
-        );
-    }
 }

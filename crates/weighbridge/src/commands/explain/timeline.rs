@@ -20,10 +20,7 @@ use crate::destination::{refuse_existing, write_new};
 use crate::explain_args::TimelineArgs;
 use crate::{Failure, output};
 
-/// Makes sure of the file for the trace before anything is measured.
-///
-/// # Errors
-/// It is there already, or is to be of several cases.
+/// Makes sure of the file for the trace before anything is measured: it is not there yet, and is to be of one case.
 pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
     let Some(file) = args.trace_out.as_deref() else { return Ok(()) };
     let count = cases.iter().filter(|case| has_messages(case)).count();
@@ -42,9 +39,6 @@ pub fn has_messages(case: &Prepared) -> bool {
 }
 
 /// Has a marked run of each of the cases, those of the harness left out. Tells `sink` the time line of each, or why there is none.
-///
-/// # Errors
-/// Those of `sink`; the file for the trace cannot be written.
 pub fn timelines(
     args: &TimelineArgs,
     cases: &[Prepared],
@@ -70,7 +64,8 @@ pub fn timelines(
             }
             Outcome::Interrupted => return Ok(Ended::Interrupted),
         };
-        let (trace, refused) = trace.map_or_else(|why| (None, Some(why)), |trace| (Some(trace), None));
+        let refused = trace.as_ref().err().cloned();
+        let trace = trace.ok();
         let unrecorded_cpus = trace.as_ref().map_or(Vec::new(), |trace| {
             trace.unrecorded(cpus_taking_part(case, &measured, &coordinator.host().measured_cpus))
         });
@@ -92,8 +87,14 @@ pub fn timelines(
             Outcome::Interrupted => return Ok(Ended::Interrupted),
         };
         let name = case.params.id.to_string();
-        let line = Timeline { unmarked_ns, ..line(&subject, &name, refused) };
-        sink.line(Line::Timeline(Box::new(line)))?;
+        let operations = subject.operations();
+        sink.line(Line::Timeline(Box::new(Timeline {
+            subject: name.clone(),
+            refused,
+            unmarked_ns,
+            picture: picture::picture(&subject, &operations),
+            ..phases::figures(&subject, &operations)
+        })))?;
         if let Some(file) = &args.trace_out {
             write_trace(&subject, &name, file)?;
         }
@@ -101,21 +102,7 @@ pub fn timelines(
     Ok(Ended::Complete)
 }
 
-/// The time line of what was observed, as a line of a record.
-pub fn line(subject: &Subject, name: &str, refused: Option<String>) -> Timeline {
-    let operations = subject.operations();
-    Timeline {
-        subject: name.into(),
-        refused,
-        picture: picture::picture(subject, &operations),
-        ..phases::figures(subject, &operations)
-    }
-}
-
 /// Writes the trace file of all operations of which everything is known.
-///
-/// # Errors
-/// The file exists already or cannot be written.
 fn write_trace(subject: &Subject, name: &str, file: &Path) -> io::Result<()> {
     let operations = subject.operations();
     let (Some(first), Some(last)) = (operations.first(), operations.last()) else {
@@ -138,12 +125,10 @@ fn cpus_taking_part(case: &Prepared, measured: &Measured, all: &[u32]) -> BTreeS
 /// The roles of a run with their marks, and a process that took part beside them.
 fn subject(case: &Prepared, measured: &Measured) -> Subject {
     let names = case.role_names();
-    let name = |index: usize| match names.iter().filter(|name| **name == names[index]).count() {
-        1 => names[index].to_owned(),
-        _ => {
-            let earlier = names[..index].iter().filter(|name| **name == names[index]).count();
-            format!("{} {}", names[index], earlier + 1)
-        }
+    let name = |index: usize| {
+        let name = names[index];
+        let count = |among: &[&str]| among.iter().filter(|other| **other == name).count();
+        if count(&names) == 1 { name.to_owned() } else { format!("{name} {}", count(&names[..=index])) }
     };
     let role = |(index, of): (usize, &RoleMarks)| Role {
         name: name(index),
@@ -152,13 +137,12 @@ fn subject(case: &Prepared, measured: &Measured) -> Subject {
         marks: of.marks.iter().map(mark).collect(),
     };
     let mut roles: Vec<Role> = measured.marks.iter().enumerate().map(role).collect();
-    let mut beside: Vec<u32> = measured.marks.iter().flat_map(|of| of.auxiliary.iter().copied()).collect();
-    beside.sort_unstable();
-    beside.dedup();
-    if !beside.is_empty() {
+    let auxiliary: BTreeSet<u32> =
+        measured.marks.iter().flat_map(|of| of.auxiliary.iter().copied()).collect();
+    if !auxiliary.is_empty() {
+        let threads = auxiliary.into_iter().collect();
+        let broker = Role { name: "broker".into(), kind: "broker".into(), threads, marks: Vec::new() };
         // Between those whose messages it passes on.
-        let broker =
-            Role { name: "broker".into(), kind: "broker".into(), threads: beside, marks: Vec::new() };
         roles.insert(1.min(roles.len()), broker);
     }
     Subject { roles, ..Subject::default() }

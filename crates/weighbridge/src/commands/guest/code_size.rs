@@ -19,7 +19,7 @@ const MODULES: usize = 40;
 /// Without a heading of their own.
 pub fn blocks(a: &Guest<'_>, b: &Guest<'_>) -> Vec<Block> {
     let mut blocks = vec![of_kernels(&a.kernel, &b.kernel)];
-    blocks.extend(of_loaded(a.modules(), b.modules()));
+    blocks.extend(of_loaded(&a.modules, &b.modules));
     blocks.extend(of_built(&a.kernel, &b.kernel).into_iter().flatten());
     blocks
 }
@@ -93,45 +93,38 @@ mod tests {
     }
 
     fn kernel(image: &str, vmlinux: Option<PathBuf>) -> Kernel {
-        Kernel {
-            name: image.into(),
-            image: image.into(),
-            version: String::new(),
-            modules: None,
-            config: None,
-            vmlinux,
-        }
+        let (name, image) = (image.into(), image.into());
+        Kernel { name, image, version: String::new(), modules: None, config: None, vmlinux }
     }
 
     #[test]
     fn code_sizes_are_compared_where_both_kernels_have_symbols() {
         let elf = std::env::current_exe().ok();
-        let said = |a, b| shown(&[of_kernels(&a, &b)]);
-        assert!(said(kernel("a", None), kernel("b", elf.clone())).contains("beside the image of A;"));
-        assert!(said(kernel("a", None), kernel("a", None)).contains("the same kernel"));
-        let same = said(kernel("a", elf.clone()), kernel("b", elf.clone()));
-        assert!(same.contains("grow/shrink: 0/0") && same.contains(".text"), "{same}");
-        let none = said(kernel("a", Some("/nothing".into())), kernel("b", elf));
-        assert!(none.contains("not compared: cannot take sizes from `/nothing`"), "{none}");
+        for (a, b, shown_is) in [
+            (kernel("a", None), kernel("b", elf.clone()), "beside the image of A;"),
+            (kernel("a", None), kernel("a", None), "the same kernel"),
+            (kernel("a", elf.clone()), kernel("b", elf.clone()), "grow/shrink: 0/0"),
+            (kernel("a", Some("/nothing".into())), kernel("b", elf), "cannot take sizes from `/nothing`"),
+        ] {
+            let shown = shown(&[of_kernels(&a, &b)]);
+            assert!(shown.contains(shown_is), "{shown}");
+        }
     }
 
     #[test]
     fn modules_of_both_sides_are_compared_and_those_that_both_share_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let elf = std::env::current_exe().unwrap();
         let module = |path: &str| {
             let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::copy(&elf, &path).unwrap();
+            std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
             path
         };
-        let (old, new, shared) = (module("a/bench.ko"), module("b/bench.ko"), module("shared.ko"));
-        let only_in_b = module("b/more.ko");
-        let said = of_loaded(&[old, shared.clone()], &[new, shared, only_in_b]);
-        assert_eq!(said.len(), 2, "{said:?}");
-        let said = shown(&said);
-        assert!(said.contains("The module bench.ko") && said.contains("grow/shrink: 0/0"), "{said}");
-
+        let [old, new, shared, only_in_b] =
+            ["a/bench.ko", "b/bench.ko", "shared.ko", "b/more.ko"].map(module);
+        let loaded = of_loaded(&[old, shared.clone()], &[new, shared, only_in_b]);
+        let text = shown(&loaded);
+        assert!(loaded.len() == 2 && text.contains("The module bench.ko"), "{text}");
         let with_modules = |image: &str, release: &str| {
             module(&format!("{release}/kernel/net/veth.ko"));
             Kernel { modules: Some(folder.path().join(release)), ..kernel(image, None) }
@@ -139,7 +132,6 @@ mod tests {
         let (a, b) = (with_modules("a", "6.1"), with_modules("b", "6.2"));
         let built = shown(&of_built(&a, &b).unwrap());
         assert!(built.contains("1 of the same size, 0 of another, 0 only in A"), "{built}");
-        assert_eq!(of_built(&a, &a), None);
-        assert_eq!(of_built(&a, &kernel("c", None)), None);
+        assert_eq!((of_built(&a, &a), of_built(&a, &kernel("c", None))), (None, None));
     }
 }

@@ -10,31 +10,22 @@ use weighbridge_harness::compare::{Rules, SideRecords, compare_records};
 use weighbridge_harness::duet::Random;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::session::Ended;
-use weighbridge_record::{CaseVerdict, Claims, End, Header, Line, Reading, Writer};
-use weighbridge_report::{self as report, Report};
+use weighbridge_record::{CaseVerdict, Claims, Header, Line, Reading, Writer};
 
 use super::machine::{self, Guest};
 use super::{patch_report, run};
-use crate::args::CompareFormat;
+use crate::commands::compare::{conclude, first_header, judged, rendered};
 use crate::commands::measuring::{interrupt, random_seed, warn_of_debug_build};
 use crate::destination::Destination;
 use crate::guest_args::Compare;
+use crate::values::CompareFormat;
 use crate::{Exit, Failure, output};
 
-/// Two kernels and what they measured.
 pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     let command = run::command(&args.globs, args.machine.cpus, args.runs)?;
-    let typed = sides(&args.a, &args.b)?;
-    let guest = |side: &Side| -> Result<Guest<'_>, Failure> {
-        let mut guest = Guest::new(&side.kernel, &side.append, &args.machine)?;
-        side.modules
-            .iter()
-            .try_for_each(|module| guest.add_modules_at(module))
-            .map_err(|error| super::failure(&error))?;
-        Ok(guest)
-    };
-    let guests = [guest(&typed[0])?, guest(&typed[1])?];
+    let [a, b] = sides(&args.a, &args.b)?;
+    let guests = [a.guest(&args.machine)?, b.guest(&args.machine)?];
     Destination::check(args.output.out.as_deref())?;
     warn_of_debug_build();
     machine::warn_of(&args.machine);
@@ -44,25 +35,17 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
         output::say("interrupted: the guest was ended, and there is no comparison");
         return Ok(Exit::Interrupted);
     };
-    let labels = typed.map(|side| side.label());
+    let labels = [a, b].map(|side| side.label());
     let rules = Rules { margin: args.margin, fdr: args.fdr };
-    let (header, verdicts, claims) = judged(boots, &guests, labels, rules, seed)?;
-    let end = End { complete: true, elapsed_s: began.elapsed().as_secs_f64() };
-    let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
-        .chain(verdicts.iter().cloned().map(Line::from))
-        .chain([Line::Claims(claims.clone()), Line::End(end)])
-        .collect();
-    let shown = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
+    let (header, verdicts, claims) = compared(boots, &guests, labels, rules, seed)?;
+    let (lines, report) = judged(header, &verdicts, &claims, began.elapsed().as_secs_f64());
     // What was measured is shown, also where it cannot be kept.
     output::print(match args.output.format {
-        CompareFormat::Table => report::text(&shown, output::style()),
         CompareFormat::Markdown => patch_report::document(&guests, &verdicts, &claims, args.boots).markdown(),
-        CompareFormat::Json => report::verdicts_json(&shown),
-        CompareFormat::Junit => report::junit(&shown),
+        format => rendered(&report, format),
     })?;
-    let record = run::write(&lines, args.output.out.as_deref(), args.output.quiet)?;
-    let verdicts: Vec<&CaseVerdict> = verdicts.iter().collect();
-    super::super::compare::conclude(args.strict, Ended::Complete, &verdicts, Some(&record))
+    let record = run::keep(&lines, args.output.out.as_deref(), args.output.quiet)?;
+    conclude(args.strict, Ended::Complete, &report, Some(&record))
 }
 
 /// One side, as it was typed.
@@ -89,20 +72,25 @@ impl Side {
         let append = (!self.append.is_empty()).then(|| self.append.clone());
         std::iter::once(self.kernel.clone()).chain(modules).chain(append).collect::<Vec<_>>().join(" ")
     }
+
+    /// The kernel in the machine that was typed, with the modules of this side too.
+    pub fn guest<'a>(&self, machine: &'a crate::guest_args::Machine) -> Result<Guest<'a>, Failure> {
+        let mut guest = Guest::new(&self.kernel, &self.append, machine)?;
+        let added = self.modules.iter().try_for_each(|module| guest.add_modules_at(module));
+        added.map(|()| guest).map_err(|error| super::failure(&error))
+    }
 }
 
 /// Both sides. One that names no kernel has that of the other.
 pub(super) fn sides(a: &str, b: &str) -> Result<[Side; 2], Failure> {
     let [mut a, mut b] = [a, b].map(Side::read);
-    match (a.kernel.is_empty(), b.kernel.is_empty()) {
-        (true, true) => {
-            return Err(Failure::new(
-                "neither side names a kernel; write --a KERNEL --b ',append=PARAMETERS'",
-            ));
-        }
-        (true, false) => a.kernel.clone_from(&b.kernel),
-        (false, true) => b.kernel.clone_from(&a.kernel),
-        (false, false) => {}
+    if a.kernel.is_empty() {
+        a.kernel.clone_from(&b.kernel);
+    } else if b.kernel.is_empty() {
+        b.kernel.clone_from(&a.kernel);
+    }
+    if a.kernel.is_empty() {
+        return Err(Failure::new("neither side names a kernel; write --a KERNEL --b ',append=PARAMETERS'"));
     }
     Ok([a, b])
 }
@@ -118,7 +106,7 @@ fn booted(
     let mut random = Random::new(seed);
     let mut records: [SideRecords; 2] = Default::default();
     let mut accel: Option<Accel> = None;
-    for boot in 0..args.boots {
+    for boot in 1..=args.boots {
         let mut order = [0, 1];
         random.shuffle(&mut order);
         for side in order {
@@ -134,13 +122,13 @@ fn booted(
             }
             if !args.output.quiet {
                 let [_, seconds] = measured.seconds;
-                output::say(&format!("boot {} of {}, side {name}: {seconds:.1} s", boot + 1, args.boots));
+                output::say(&format!("boot {boot} of {}, side {name}: {seconds:.1} s", args.boots));
             }
             if let Some(folder) = &args.keep {
-                keep(folder, &format!("{name}-{}.jsonl", boot + 1), &measured.lines)?;
+                keep(folder, &format!("{name}-{boot}.jsonl"), &measured.lines)?;
             }
             let reading = Reading { lines: measured.lines, problems: Vec::new() };
-            records[side].push((format!("{name}-{}", boot + 1), reading));
+            records[side].push((format!("{name}-{boot}"), reading));
         }
     }
     Ok(Some(records))
@@ -155,33 +143,25 @@ fn keep(folder: &Path, name: &str, lines: &[Line]) -> Result<(), Failure> {
 }
 
 /// The verdicts, with what differs between the kernels before they run in front of what differed while they ran.
-fn judged(
+fn compared(
     boots: [SideRecords; 2],
     guests: &[Guest<'_>],
     labels: [String; 2],
     rules: Rules,
     seed: u64,
 ) -> Result<(Header, Vec<CaseVerdict>, Claims), Failure> {
-    let header = boots.iter().flatten().flat_map(|(_, reading)| &reading.lines).find_map(|line| match line {
-        Line::Header(header) => Some((**header).clone()),
-        _ => None,
-    });
+    let header = boots.iter().find_map(first_header).cloned();
     let mut header = header.ok_or_else(|| Failure::new("no guest sent a record"))?;
     header.seed = seed;
     header.settings.retain(|name, _| !["guest.kernel", "guest.append"].contains(&name.as_str()));
-    for (name, label) in ["a", "b"].into_iter().zip(&labels) {
-        header.settings.insert(name.into(), label.clone());
-    }
+    header.settings.extend(["a", "b"].map(String::from).into_iter().zip(labels.clone()));
     let [a, b] = boots;
-    let counts = header.machine.clock.counts_instructions();
     let (mut verdicts, mut claims) = compare_records(a, b, rules, false).map_err(Failure::new)?;
     for verdict in &mut verdicts {
         [verdict.a, verdict.b] = labels.clone();
     }
-    let mut differences = config::differences(&guests[0].kernel, &guests[1].kernel);
-    differences.append(&mut claims.differences);
-    claims.differences = differences;
-    if counts {
+    claims.differences.splice(0..0, config::differences(&guests[0].kernel, &guests[1].kernel));
+    if header.machine.clock.counts_instructions() {
         // Nothing drifts in a machine whose clock is its instructions, so no hub is missed.
         claims.remarks.retain(|remark| !remark.contains("took turns with a hub"));
         claims.remarks.push(
@@ -199,18 +179,11 @@ mod tests {
 
     #[test]
     fn a_side_is_a_kernel_with_modules_and_parameters_that_may_hold_commas() {
-        let of = |a: &str, b: &str| sides(a, b).unwrap();
-        let side = |kernel: &str, modules: &[&str], append: &str| Side {
-            kernel: kernel.into(),
-            modules: modules.iter().map(PathBuf::from).collect(),
-            append: append.into(),
-        };
+        let of = |a: &str, b: &str| sides(a, b).unwrap().map(|side| side.label());
         let [a, b] = of("old,append=slub_debug=F,kmalloc-64", "new");
-        assert_eq!([&a, &b], [&side("old", &[], "slub_debug=F,kmalloc-64"), &side("new", &[], "")]);
+        assert_eq!([&*a, &*b], ["old slub_debug=F,kmalloc-64", "new"]);
         let [a, b] = of("host,module=before", ",module=after,module=x.ko,append=mitigations=off");
-        assert_eq!(a, side("host", &["before"], ""));
-        assert_eq!(b, side("host", &["after", "x.ko"], "mitigations=off"));
-        assert_eq!(b.label(), "host module=after module=x.ko mitigations=off");
+        assert_eq!([&*a, &*b], ["host module=before", "host module=after module=x.ko mitigations=off"]);
         assert!(sides("", ",append=x").is_err());
     }
 }

@@ -47,31 +47,22 @@ fn needs() -> Vec<Need> {
     let plugin = plugin::find()
         .map(|plugin| format!("counts by function: {}", plugin.display()))
         .map_err(|error| error.to_string());
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let headers = format!("/lib/modules/{release}/build");
-    let headers = if Path::new(&headers).is_dir() {
-        Ok(headers)
-    } else {
-        Err(format!(
+    let dpkg = starts("dpkg-deb", "dpkg").map(|version| format!("for deb:PACKAGE: {version}"));
+    let headers = format!("/lib/modules/{}/build", rustix::system::uname().release().to_string_lossy());
+    let headers = Some(headers.clone()).filter(|folder| Path::new(folder).is_dir()).ok_or_else(|| {
+        format!(
             "no {headers}; to build a module for a kernel, install its headers (linux-headers-amd64) and make and gcc"
-        ))
-    };
+        )
+    });
+    let kvm = kvm_is_offered().map(|()| "/dev/kvm can be opened; --accel auto tries whether it works".into());
     vec![
         need("architecture", true, emulated),
         need("emulator", true, emulator()),
         need("plugin", false, plugin),
         need("host's kernel", false, kernel.map_err(why)),
-        need(
-            "dpkg-deb",
-            false,
-            starts("dpkg-deb", "dpkg").map(|version| format!("for deb:PACKAGE: {version}")),
-        ),
+        need("dpkg-deb", false, dpkg),
         need("kernel headers", false, headers),
-        need(
-            "KVM",
-            false,
-            kvm_is_offered().map(|()| "/dev/kvm can be opened; --accel auto tries whether it works".into()),
-        ),
+        need("KVM", false, kvm),
     ]
 }
 

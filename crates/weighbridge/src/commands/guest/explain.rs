@@ -10,8 +10,7 @@ use super::machine::{self, Guest};
 use super::{compare, run};
 use crate::args::PROFILE;
 use crate::commands::measuring::interrupt;
-use crate::destination::Destination;
-use crate::destination::write_new;
+use crate::destination::{Destination, remove, write_new};
 use crate::guest_args::Explain;
 use crate::{Exit, Failure, output};
 
@@ -24,7 +23,10 @@ pub fn explain(args: &Explain) -> Result<Exit, Failure> {
         Some(file) => [file.clone(), of_b(file)].into_iter().take(sides.len()).collect(),
         None => Vec::new(),
     };
-    folded.iter().chain(&args.html).try_for_each(|file| check(file))?;
+    for file in folded.iter().chain(&args.html) {
+        write(file, &[])?;
+        remove(file)?;
+    }
     if PROFILE == "debug" {
         output::warn(
             "this is a debug build: the instructions of the kernel are those of any build, and those in user mode mean nothing; build with --release",
@@ -52,7 +54,7 @@ pub fn explain(args: &Explain) -> Result<Exit, Failure> {
     let shown = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     // What was measured is shown, also where it cannot be kept.
     output::print(super::super::run::rendered(&shown, args.output.format))?;
-    run::write(&lines, args.output.out.as_deref(), args.output.quiet)?;
+    run::keep(&lines, args.output.out.as_deref(), args.output.quiet)?;
     for (file, of) in folded.iter().zip(&functions) {
         write(file, of.folded().as_bytes())?;
     }
@@ -74,33 +76,22 @@ struct Side<'a> {
 
 /// One side; or two, which differ in the case or in the kernel.
 fn sides(args: &Explain) -> Result<Vec<Side<'_>>, Failure> {
-    let guest = |kernel: &str, append: &str, modules: &[PathBuf]| -> Result<Guest<'_>, Failure> {
-        let mut guest = Guest::new(kernel, append, &args.machine)?;
-        let ready = modules.iter().try_for_each(|module| guest.add_modules_at(module));
-        ready.and_then(|()| guest.count_functions()).map_err(|error| super::failure(&error))?;
-        Ok(guest)
+    let side = |of: &compare::Side, case: &String, label: String, is_kernel| {
+        let mut guest = of.guest(&args.machine)?;
+        guest.count_functions().map_err(|error| super::failure(&error))?;
+        Ok(Side { guest, command: command(case, args)?, label, is_kernel })
     };
     match (&args.a, &args.b, &args.cases[..]) {
         (Some(_), Some(_), [_, _]) => {
             Err(Failure::new("two kernels are compared by one case, and two cases on one kernel"))
         }
         (Some(a), Some(b), [case]) => {
-            let both = compare::sides(a, b)?.map(|of| {
-                let label = of.label();
-                let guest = guest(&of.kernel, &of.append, &of.modules)?;
-                Ok(Side { guest, command: command(case, args)?, label, is_kernel: true })
-            });
-            both.into_iter().collect()
+            compare::sides(a, b)?.iter().map(|of| side(of, case, of.label(), true)).collect()
         }
         _ => {
-            let kernel = args.kernel.as_deref().unwrap_or_default();
-            args.cases
-                .iter()
-                .map(|case| {
-                    let guest = guest(kernel, &args.append, &[])?;
-                    Ok(Side { guest, command: command(case, args)?, label: case.clone(), is_kernel: false })
-                })
-                .collect()
+            let (kernel, append) = (args.kernel.clone().unwrap_or_default(), args.append.clone());
+            let of = compare::Side { kernel, append, modules: Vec::new() };
+            args.cases.iter().map(|case| side(&of, case, case.clone(), false)).collect()
         }
     }
 }
@@ -155,14 +146,6 @@ fn of_b(folded: &Path) -> PathBuf {
     let mut name = folded.as_os_str().to_owned();
     name.push(".b");
     name.into()
-}
-
-/// Can this file be created? It is not there afterwards.
-fn check(file: &Path) -> Result<(), Failure> {
-    write(file, &[])?;
-    std::fs::remove_file(file).map_err(|error| {
-        Failure::new(format!("`{}` was created and cannot be removed: {error}", file.display()))
-    })
 }
 
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {

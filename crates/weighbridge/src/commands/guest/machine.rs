@@ -14,28 +14,27 @@ use weighbridge_guest::symbols::Symbols;
 use weighbridge_guest::{Error, modules, plugin, program};
 use weighbridge_record::Line;
 
-use crate::args;
-use crate::guest_args;
-use crate::{Failure, output, store};
+use crate::commands::measuring::now;
+use crate::{Failure, args, guest_args, output, store};
 
 /// A kernel with its command line, and everything that its machine is given.
 #[derive(Debug)]
 pub struct Guest<'a> {
-    /// The kernel.
     pub kernel: Kernel,
     /// What is added to its command line.
     pub append: String,
     /// The rest of the machine.
     pub args: &'a guest_args::Machine,
+    /// The modules that are loaded, in this order.
+    pub modules: Vec<PathBuf>,
     qemu: PathBuf,
-    modules: Vec<PathBuf>,
     /// What counts instructions by function, where that is wanted.
     plugin: Option<PathBuf>,
 }
 
 /// What the user should know of a machine before it is booted.
 pub fn warn_of(args: &guest_args::Machine) {
-    if args.cpus > 1 && args.accel.choices().contains(&Accel::Icount) {
+    if args.cpus > 1 && args.accel.contains(&Accel::Icount) {
         output::warn(&format!(
             "with counted instructions {} CPUs take turns in one thread of the emulator, and kernels have been seen to bring up no second one \
              within minutes; --cpus 1 counts, and --accel tcg runs several CPUs by the clock of the host",
@@ -53,7 +52,6 @@ pub type Read = fn(&[u8]) -> Result<Vec<Line>, Error>;
 /// What a boot gave.
 #[derive(Debug)]
 pub struct Measured {
-    /// The lines of its record.
     pub lines: Vec<Line>,
     /// What ran its instructions.
     pub accel: Accel,
@@ -66,23 +64,18 @@ impl<'a> Guest<'a> {
     pub fn new(kernel: &str, append: &str, args: &'a guest_args::Machine) -> Result<Guest<'a>, Failure> {
         let found = || -> Result<Guest<'a>, Error> {
             let qemu = qemu::find()?;
-            let kernel = Kernel::find(kernel, &unpacked_packages()?)?;
+            let packages = store::cache_folder().map_err(Error::new)?.join("kernels");
+            let kernel = Kernel::find(kernel, &packages)?;
             let mut guest =
                 Guest { kernel, append: append.into(), args, qemu, modules: Vec::new(), plugin: None };
-            for path in &args.module {
-                guest.add_modules_at(path)?;
-            }
-            Ok(guest)
+            args.module.iter().try_for_each(|path| guest.add_modules_at(path)).map(|()| guest)
         };
         found().map_err(|error| super::failure(&error))
     }
 
     /// From now on boots count instructions by function: the record has a line of them behind those of its one case.
-    ///
-    /// # Errors
-    /// The plugin of the emulator that does it is not there, or the machine is one in which it cannot.
     pub fn count_functions(&mut self) -> Result<(), Error> {
-        if self.args.cpus != 1 || self.args.accel.choices() != [Accel::Icount] {
+        if self.args.cpus != 1 || *self.args.accel != [Accel::Icount] {
             return Err(Error::new(
                 "instructions are counted by function on one CPU and with --accel icount, which are the defaults",
             ));
@@ -91,10 +84,7 @@ impl<'a> Guest<'a> {
         Ok(())
     }
 
-    /// Gives the guest a module file, or those of a folder.
-    ///
-    /// # Errors
-    /// There is none, it was built for another kernel, or the guest has another file of its name.
+    /// Gives the guest a module file, or those of a folder: built for its kernel, each with a name of its own.
     pub fn add_modules_at(&mut self, path: &Path) -> Result<(), Error> {
         for module in modules::at(path)? {
             let release = self.kernel.release();
@@ -117,15 +107,7 @@ impl<'a> Guest<'a> {
         Ok(())
     }
 
-    /// The modules that are loaded, in this order.
-    pub fn modules(&self) -> &[PathBuf] {
-        &self.modules
-    }
-
-    /// Gives the guest a module of its own kernel, with what that needs.
-    ///
-    /// # Errors
-    /// The kernel has none of this name, neither as a module nor built in.
+    /// Gives the guest a module of its own kernel, with what that needs; nothing where it is built in.
     pub fn add_module(&mut self, name: &str) -> Result<(), Error> {
         for path in modules::by_name(&self.kernel, &[name])? {
             if !self.modules.contains(&path) {
@@ -143,33 +125,30 @@ impl<'a> Guest<'a> {
         read: Read,
         stop: BorrowedFd<'_>,
     ) -> Result<Option<Measured>, Failure> {
-        let modules =
-            self.modules.iter().map(|path| Module { path: job::module_path(path), ..Module::default() });
-        let job =
-            Job { modules: modules.collect(), command: command.to_vec(), functions: self.plugin.is_some() };
+        let module = |path: &PathBuf| Module { path: job::module_path(path), ..Module::default() };
+        let modules = self.modules.iter().map(module).collect();
+        let job = Job { modules, command: command.to_vec(), functions: self.plugin.is_some() };
         let image = program::image(Path::new(super::super::THIS_PROGRAM), &job, &self.modules)
             .map_err(|error| super::failure(&error))?;
-        let choices = self.args.accel.choices();
+        let choices = self.args.accel;
         // What failed once would fail again, and takes its time to.
         let known = RAN.get().filter(|accel| choices.contains(accel));
         let mut choices = known.map_or(choices, std::slice::from_ref).iter().copied().peekable();
         loop {
             let accel = choices.next().expect("there is always a choice");
-            let why = match self.boot_with(accel, &image, read, stop) {
-                Ok(measured) => {
+            let measured = self.boot_with(accel, &image, read, stop);
+            // A guest that was up, and then failed, would fail the same way elsewhere; but to try costs little.
+            match (measured, choices.peek()) {
+                (Ok(measured), _) => {
                     let _ = RAN.set(accel);
                     return Ok(measured);
                 }
-                Err(why) => why,
-            };
-            // A guest that was up, and then failed, would fail the same way elsewhere; but to try costs little.
-            match choices.peek() {
-                Some(next) => output::warn(&format!(
+                (Err(why), None) => return Err(super::failure(&why)),
+                (Err(why), Some(next)) => output::warn(&format!(
                     "{} does not work here ({why}); trying {}",
                     accel.name(),
                     next.name()
                 )),
-                None => return Err(super::failure(&why)),
             }
         }
     }
@@ -193,19 +172,16 @@ impl<'a> Guest<'a> {
             plugin: self.plugin.clone(),
         };
         let limits = Limits::new(accel, self.args.deadline);
-        let (bytes, up, answer, counts) = match boot(&self.qemu, &machine, image, limits, stop)? {
-            Ended::Interrupted => return Ok(None),
-            Ended::Record { bytes, up, answer, counts } => (bytes, up, answer, counts),
-        };
+        let ended = boot(&self.qemu, &machine, image, limits, stop)?;
+        let Ended::Record { bytes, up, answer, counts } = ended else { return Ok(None) };
         let (record, symbols) = match &self.plugin {
             Some(_) => Symbols::split(&bytes).map(|(record, symbols)| (record, Some(symbols)))?,
             None => (&bytes[..], None),
         };
-        let lines = read(record)?;
-        let mut lines = match accel {
-            Accel::Icount => in_instructions(lines),
-            Accel::Tcg | Accel::Kvm => lines,
-        };
+        let mut lines = read(record)?;
+        if accel == Accel::Icount {
+            lines = in_instructions(lines);
+        }
         if let Some(symbols) = symbols {
             let functions = by_function(&lines, &counts, &symbols)?;
             let end = lines.iter().position(|line| matches!(line, Line::End(_))).unwrap_or(lines.len());
@@ -222,7 +198,7 @@ impl<'a> Guest<'a> {
         for line in &mut measured.lines {
             let Line::Header(header) = line else { continue };
             header.command = args::typed();
-            header.started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            header.started = now();
             header.machine.hostname = "guest".into();
             // An emulated machine has no source of chance, so that the guest's own is the same in every boot.
             header.machine.boot_id = Some(boot_id.clone());
@@ -233,12 +209,8 @@ impl<'a> Guest<'a> {
                 ("guest.cpus", self.args.cpus.to_string()),
                 ("guest.memory-mib", self.args.memory.to_string()),
             ];
-            header.settings.extend(
-                settings
-                    .into_iter()
-                    .filter(|(_, value)| !value.is_empty())
-                    .map(|(name, value)| (name.to_owned(), value)),
-            );
+            let typed = settings.into_iter().filter(|(_, value)| !value.is_empty());
+            header.settings.extend(typed.map(|(name, value)| (name.to_owned(), value)));
         }
     }
 }
@@ -261,9 +233,4 @@ fn boot_id() -> String {
         bytes = (nanos ^ i128::from(std::process::id())).to_ne_bytes();
     }
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Where packages are unpacked.
-fn unpacked_packages() -> Result<PathBuf, Error> {
-    store::cache_folder().map(|folder| folder.join("kernels")).map_err(Error::new)
 }

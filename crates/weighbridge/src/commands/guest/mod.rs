@@ -12,7 +12,6 @@ mod suite;
 use crate::guest_args::{Command, Guest};
 use crate::{Exit, Failure, output};
 
-/// Does what was asked.
 pub fn guest(args: &Guest) -> Result<Exit, Failure> {
     match &args.command {
         Command::Run(args) => run::run(args),
@@ -29,5 +28,5 @@ fn failure(error: &weighbridge_guest::Error) -> Failure {
         output::say("last lines of the guest's console:");
         error.console.iter().for_each(|line| output::say(&format!("  {line}")));
     }
-    Failure::new(error.to_string())
+    Failure::of(error)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use weighbridge_guest::job;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::plan::Changes;
-use weighbridge_record::{Line, Reading};
+use weighbridge_record::{CaseId, Line, Reading};
 use weighbridge_report::Report;
 
 use super::machine::{self, Guest, Measured, Read};
@@ -20,7 +20,6 @@ use crate::{Exit, Failure, output, select};
 /// What is measured where nothing was named.
 const CASES: &str = "roundtrip/*/1/same-cpu";
 
-/// Boots and measures.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     let command = command(&args.globs, args.guest.machine.cpus, args.runs)?;
@@ -46,7 +45,16 @@ pub fn measure(
     if !output.quiet {
         output::say(&timing(guest, &measured));
     }
-    keep(measured.lines, output)
+    let lines = measured.lines;
+    let report = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
+    // What was measured is shown, also where it cannot be kept.
+    output::print(super::super::run::rendered(&report, output.format))?;
+    keep(&lines, output.out.as_deref(), output.quiet)?;
+    if lines.iter().any(|line| matches!(line, Line::Summary(_))) {
+        Ok(Exit::Fine)
+    } else {
+        Err(Failure::new("no case gave a number; the record has the reasons"))
+    }
 }
 
 /// How long a boot took.
@@ -55,36 +63,14 @@ pub fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
     format!("kernel {}: up after {up:.1} s, measured after {answer:.1} s", guest.kernel.release())
 }
 
-/// Prints the report, writes the record.
-fn keep(lines: Vec<Line>, output: &Output<RunFormat>) -> Result<Exit, Failure> {
-    let has_numbers = lines.iter().any(|line| matches!(line, Line::Summary(_)));
-    let report = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
-    // What was measured is shown, also where it cannot be kept.
-    output::print(super::super::run::rendered(&report, output.format))?;
-    write(&lines, output.out.as_deref(), output.quiet)?;
-    if has_numbers {
-        Ok(Exit::Fine)
-    } else {
-        Err(Failure::new("no case gave a number; the record has the reasons"))
-    }
-}
-
 /// Writes the record, and says where it is.
-pub fn write(lines: &[Line], out: Option<&Path>, quiet: bool) -> Result<PathBuf, Failure> {
-    let Destination { record, mut writer, note, .. } = Destination::create(out, Some(&Page::None))?;
-    if let Some(note) = &note {
-        output::warn(note);
-    }
-    lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
-        Failure::new(format!(
-            "cannot write to `{}`: {error}; choose another place with --out",
-            record.display()
-        ))
-    })?;
+pub fn keep(lines: &[Line], out: Option<&Path>, quiet: bool) -> Result<PathBuf, Failure> {
+    let mut destination = Destination::create(out, Some(&Page::None))?;
+    destination.write(lines)?;
     if !quiet {
-        output::say(&format!("record: {}", record.display()));
+        output::say(&format!("record: {}", destination.record.display()));
     }
-    Ok(record)
+    Ok(destination.record)
 }
 
 /// The command that the guest runs: the selected cases by their ids, each measured by itself, because there is no drift that a
@@ -92,30 +78,14 @@ pub fn write(lines: &[Line], out: Option<&Path>, quiet: bool) -> Result<PathBuf,
 pub fn command(globs: &[String], cpus: u32, runs: u16) -> Result<Vec<String>, Failure> {
     let default = [CASES.to_owned()];
     let globs = if globs.is_empty() { &default[..] } else { globs };
-    let placements = (cpus == 1).then(|| vec!["same-cpu".to_owned()]);
-    let is_glob = |word: &String| word.parse::<weighbridge_record::CaseId>().is_err();
-    let has_placement = |word: &String| word.split('/').count() >= 4;
     // A word that names its placement is taken at it; a guest with one CPU says itself that it has no other.
-    let placements = placements.filter(|_| globs.iter().all(|word| is_glob(word) && !has_placement(word)));
-    let changes = Changes { placements, ..Changes::default() };
-    let selected = select::select(globs, None, &changes)?;
-    let options = [
-        "--alone",
-        "--no-system-calls",
-        "--quiet",
-        "--budget",
-        "10h",
-        "--html",
-        "none",
-        "--out",
-        job::RECORD,
-        "--max-runs",
-    ];
-    let mut command = vec!["run".to_owned()];
-    command.extend(options.map(String::from));
-    command.push(runs.to_string());
-    command.extend(selected.ids().map(ToString::to_string));
-    Ok(command)
+    let is_open = |word: &String| word.parse::<CaseId>().is_err() && word.split('/').count() < 4;
+    let placements = (cpus == 1 && globs.iter().all(is_open)).then(|| vec!["same-cpu".to_owned()]);
+    let selected = select::select(globs, None, &Changes { placements, ..Changes::default() })?;
+    let options =
+        ["run", "--alone", "--no-system-calls", "--quiet", "--budget", "10h", "--html", "none", "--out"];
+    let options = options.into_iter().chain([job::RECORD, "--max-runs"]).map(String::from);
+    Ok(options.chain([runs.to_string()]).chain(selected.ids().map(CaseId::to_string)).collect())
 }
 
 #[cfg(test)]
@@ -124,17 +94,16 @@ mod tests {
 
     #[test]
     fn a_guest_is_given_complete_cases_and_none_between_cpus_that_it_has_not() {
-        let of = |globs: &[&str], cpus| {
-            command(&globs.iter().map(ToString::to_string).collect::<Vec<_>>(), cpus, 6).unwrap()
+        crate::register();
+        let cases = |globs: &[&str], cpus| {
+            let globs: Vec<String> = globs.iter().map(ToString::to_string).collect();
+            let command = command(&globs, cpus, 6).unwrap();
+            command.into_iter().filter(|word| word.parse::<CaseId>().is_ok()).collect::<Vec<_>>()
         };
-        let cases = |command: Vec<String>| {
-            command.into_iter().filter(|word| word.contains("/")).skip(1).collect::<Vec<_>>()
-        };
-        assert_eq!(cases(of(&["roundtrip/pipe/1/same-cpu"], 1)), ["roundtrip/pipe/1/same-cpu"]);
-        let one = cases(of(&["pipe"], 1));
+        assert_eq!(cases(&["roundtrip/pipe/1/same-cpu"], 1), ["roundtrip/pipe/1/same-cpu"]);
+        let one = cases(&["pipe"], 1);
         assert!(!one.is_empty() && one.iter().all(|case| case.contains("/same-cpu")), "{one:?}");
-        assert!(cases(of(&["pipe"], 2)).iter().any(|case| case.contains("/two-cpus")));
-        assert!(cases(of(&[], 1)).len() > 10);
-        assert!(command(&["no-such".into()], 1, 6).is_err());
+        assert!(cases(&["pipe"], 2).iter().any(|case| case.contains("/two-cpus")));
+        assert!(cases(&[], 1).len() > 10);
     }
 }

@@ -34,7 +34,7 @@ const OPERATIONS: &[&str] = &["solo", "parallel"];
 pub fn list(args: &List) -> Result<Exit, Failure> {
     let host = look_at_host()?;
     output::print(match args.format {
-        TextOrJson::Json => serde_json::to_string_pretty(&document::all(&host)).expect("plain data") + "\n",
+        TextOrJson::Json => output::json(&document::all(&host)),
         TextOrJson::Text if args.names.is_empty() => text::overview(&host),
         TextOrJson::Text => {
             let details: Result<Vec<String>, Failure> =
@@ -47,14 +47,23 @@ pub fn list(args: &List) -> Result<Exit, Failure> {
 
 fn details(name: &str, host: &Host) -> Result<String, Failure> {
     text::details(name, host).ok_or_else(|| {
-        let near = nearest::words(name, &text::names());
-        let near = if near.is_empty() {
-            "; `weighbridge list` shows all names".into()
-        } else {
-            format!("; the nearest is {}", near.join(", "))
-        };
-        Failure::new(format!("there is nothing called `{name}`{near}"))
+        Failure::new(match nearest::words(name, &text::names())[..] {
+            [] => format!("there is nothing called `{name}`; `weighbridge list` shows all names"),
+            ref near => format!("there is nothing called `{name}`; the nearest is {}", near.join(", ")),
+        })
     })
+}
+
+/// Equal keys once, in the order in which they first come, with all that have them.
+fn grouped<K: PartialEq, T>(pairs: impl Iterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, item) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, items)) => items.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
 }
 
 fn caps(target: &Target) -> Vec<&'static str> {

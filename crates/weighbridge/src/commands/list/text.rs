@@ -1,5 +1,6 @@
 //! The list for people: one line for each thing, and everything about those that were named.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use weighbridge_harness::axis::{self, Axis};
@@ -7,9 +8,9 @@ use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::{Caps, PatternInfo, Target};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::placement;
-use weighbridge_harness::plan::{self, Changes, Suite};
+use weighbridge_harness::plan::{self, Changes};
 
-use super::{caps, pattern_ids, takes, waits};
+use super::{caps, grouped, pattern_ids, takes, waits};
 
 /// Width of the column of names.
 const NAME: usize = 26;
@@ -20,7 +21,7 @@ pub fn overview(host: &Host) -> String {
     for pattern in catalogue::patterns() {
         line(&mut out, pattern.id, pattern.about);
     }
-    for (patterns, targets) in by_patterns() {
+    for (patterns, targets) in grouped(catalogue::all().map(|target| (pattern_ids(target), target))) {
         let _ = writeln!(out, "\nTargets of {}", patterns.join(", "));
         for target in targets {
             line(&mut out, target.id, target.about);
@@ -38,7 +39,8 @@ pub fn overview(host: &Host) -> String {
     }
     out.push_str("\nSuites: lists of cases to select from\n");
     for suite in plan::suites() {
-        suite_line(&mut out, suite);
+        let cases = suite.cases(&Changes::default()).len();
+        line(&mut out, suite.name, &format!("{} ({cases} cases)", suite.about));
     }
     out.push_str("\n`weighbridge list NAME` describes one of these in full, with its own axes.\n");
     out
@@ -56,7 +58,7 @@ pub fn details(name: &str, host: &Host) -> Option<String> {
     for axis in axis::COMMON.iter().filter(|axis| axis.name == name) {
         let _ = writeln!(out, "axis {name}: {}\n  {}", axis.about, values(axis));
     }
-    for (about, values, owners) in owned_axes(name) {
+    for ((about, values), owners) in owned_axes(name) {
         let _ = writeln!(out, "axis {name} of {}: {about}\n  {values}", owners.join(", "));
     }
     for placement in placement::ALL.iter().filter(|placement| placement.name == name) {
@@ -79,17 +81,15 @@ fn own_axes(target: &'static Target) -> impl Iterator<Item = (&'static str, &'st
 }
 
 /// Text, values and owners of all axes of this name.
-fn owned_axes(name: &str) -> Vec<(&'static str, String, Vec<&'static str>)> {
-    let mut found: Vec<(&str, String, Vec<&str>)> = Vec::new();
-    for (owner, axis) in catalogue::all().flat_map(own_axes).filter(|(_, axis)| axis.name == name) {
-        let values = values(axis);
-        match found.iter_mut().find(|(about, known, _)| *about == axis.about && *known == values) {
-            Some((_, _, owners)) if owners.contains(&owner) => {}
-            Some((_, _, owners)) => owners.push(owner),
-            None => found.push((axis.about, values, vec![owner])),
-        }
+fn owned_axes(name: &str) -> Vec<((&'static str, String), Vec<&'static str>)> {
+    let all = catalogue::all().flat_map(own_axes).filter(|(_, axis)| axis.name == name);
+    let mut groups = grouped(all.map(|(owner, axis)| ((axis.about, values(axis)), owner)));
+    let mut seen = HashSet::new();
+    for (_, owners) in &mut groups {
+        seen.clear();
+        owners.retain(|owner| seen.insert(*owner));
     }
-    found
+    groups
 }
 
 /// Every name that [`details`] knows.
@@ -109,24 +109,6 @@ pub fn names() -> Vec<&'static str> {
 
 fn line(out: &mut String, name: &str, about: &str) {
     let _ = writeln!(out, "  {name:<NAME$}{about}");
-}
-
-fn suite_line(out: &mut String, suite: &Suite) {
-    let cases = suite.cases(&Changes::default()).len();
-    line(out, suite.name, &format!("{} ({cases} cases)", suite.about));
-}
-
-/// The targets, those together that the same patterns drive.
-fn by_patterns() -> Vec<(Vec<&'static str>, Vec<&'static Target>)> {
-    let mut groups: Vec<(Vec<&str>, Vec<&Target>)> = Vec::new();
-    for target in catalogue::all() {
-        let patterns = pattern_ids(target);
-        match groups.iter_mut().find(|(known, _)| *known == patterns) {
-            Some((_, targets)) => targets.push(target),
-            None => groups.push((patterns, vec![target])),
-        }
-    }
-    groups
 }
 
 fn pattern_details(out: &mut String, pattern: &PatternInfo) {
@@ -150,21 +132,12 @@ fn pattern_details(out: &mut String, pattern: &PatternInfo) {
     }
 }
 
-/// What each target has, once, with all that have it, in the order in which it first comes.
+/// What each target has, once, with all that have it.
 fn together<T: PartialEq>(
     targets: &[&'static Target],
     of: impl Fn(&'static Target) -> Vec<T>,
 ) -> Vec<(T, Vec<&'static Target>)> {
-    let mut found: Vec<(T, Vec<&Target>)> = Vec::new();
-    for target in targets {
-        for what in of(target) {
-            match found.iter_mut().find(|(known, _)| *known == what) {
-                Some((_, who)) => who.push(target),
-                None => found.push((what, vec![target])),
-            }
-        }
-    }
-    found
+    grouped(targets.iter().flat_map(|target| of(target).into_iter().map(move |what| (what, *target))))
 }
 
 fn ids(targets: &[&Target]) -> String {
@@ -199,17 +172,12 @@ fn subject_details(out: &mut String, target: &Target) {
     if let Some(waits) = waits_line(target) {
         let _ = writeln!(out, "  {waits}");
     }
-    axes(out, target.axes);
+    for axis in target.axes {
+        let _ = writeln!(out, "  axis {}: {}\n    {}", axis.name, axis.about, values(axis));
+    }
     for pattern in target.patterns.iter().filter(|pattern| !pattern.axes.is_empty()) {
         let names: Vec<&str> = pattern.axes.iter().map(|axis| axis.name).collect();
         let _ = writeln!(out, "  axes of {0}: {1} (`weighbridge list {0}`)", pattern.id, names.join(", "));
-    }
-}
-
-fn axes(out: &mut String, axes: &[Axis]) {
-    for axis in axes {
-        let _ = writeln!(out, "  axis {}: {}", axis.name, axis.about);
-        let _ = writeln!(out, "    {}", values(axis));
     }
 }
 
@@ -229,8 +197,7 @@ fn here(name: &str, host: &Host) -> String {
     let resolved = if placed.resolved == name { String::new() } else { format!(", as {}", placed.resolved) };
     match placed.cpus[..] {
         [] => "here: anywhere".into(),
-        [a] => format!("here: CPU {a}{resolved}"),
-        [a, b, ..] if a == b => format!("here: CPU {a}{resolved}"),
-        [a, b, ..] => format!("here: CPUs {a} and {b}{resolved}"),
+        [a, b, ..] if a != b => format!("here: CPUs {a} and {b}{resolved}"),
+        [a, ..] => format!("here: CPU {a}{resolved}"),
     }
 }
