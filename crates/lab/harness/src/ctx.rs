@@ -174,7 +174,7 @@ impl<'a> Ctx<'a> {
         // docs/decisions. So the case must ask for it.
         let events = match params.choice() {
             Counters::Events => Events::open(),
-            Counters::Usage => Events::none(),
+            Counters::Usage => Events::default(),
         };
         Ctx {
             params,
@@ -296,12 +296,6 @@ impl<'a> Ctx<'a> {
     /// One more message was right.
     pub fn add_verified(&self) {
         self.shared.add_verified();
-    }
-
-    /// Waits until the leading role has read its counters: a role that reported before would wake the coordinator, and
-    /// the leader would see that as a wake-up in its timed part.
-    fn await_leader(&self) -> io::Result<()> {
-        self.shared.await_finish()
     }
 
     fn barrier(&mut self) -> io::Result<()> {
