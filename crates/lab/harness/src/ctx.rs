@@ -30,8 +30,7 @@
 //! | `targets/fan_out/sender.rs` | twice a burst, and once a batch the switches of the role and of an auxiliary process | the sender's own share of a message is a series of its own |
 //! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
 //! | `targets/shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
-//! | `targets/fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
-//! | `targets/fan_in/causeway/reader.rs` | the role's switches once an interval | as `fan_in/reader.rs` |
+//! | `targets/fan_in/edges.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `targets/op/packets.rs` | – | before and after the timed part: its clock ends the wait for packets that do not come |
 //! | `marks.rs` | four times a message, in a marked run only | marks are what such a run is for; its figure is dropped |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
@@ -175,7 +174,7 @@ impl<'a> Ctx<'a> {
         // docs/decisions. So the case must ask for it.
         let events = match params.choice() {
             Counters::Events => Events::open(),
-            Counters::Usage => Events::none(),
+            Counters::Usage => Events::default(),
         };
         Ctx {
             params,
@@ -297,12 +296,6 @@ impl<'a> Ctx<'a> {
     /// One more message was right.
     pub fn add_verified(&self) {
         self.shared.add_verified();
-    }
-
-    /// Waits until the leading role has read its counters: a role that reported before would wake the coordinator, and
-    /// the leader would see that as a wake-up in its timed part.
-    fn await_leader(&self) -> io::Result<()> {
-        self.shared.await_finish()
     }
 
     fn barrier(&mut self) -> io::Result<()> {

@@ -8,7 +8,7 @@ use weighbridge_stats::sequential::{Look, Looks, interval_at};
 use weighbridge_stats::verdict::{CONTROL_CONFIDENCE, Resolution, Size, Verdict, shape_changed, verdict};
 use weighbridge_stats::{median, verdict::DEFAULT_MARGIN};
 
-use crate::summary;
+use crate::summary::{self, ends};
 
 /// Below so many sets there is no verdict.
 const FEWEST_SETS: usize = 6;
@@ -183,7 +183,7 @@ pub(super) fn line(
         case: case.clone(),
         a: a.into(),
         b: b.into(),
-        ci95: interval.map(|interval| [interval.low, interval.high]),
+        ci95: ends(interval),
         verdict: found.as_str().into(),
         beyond_margin: match found {
             Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
@@ -256,7 +256,7 @@ fn case_verdict(
         p: (sets > 0).then(|| case.evidence.p()),
         control: case.control.ratio().map(|ratio| Control {
             ratio,
-            ci95: case.control.interval(0.95).map(|interval| [interval.low, interval.high]),
+            ci95: ends(case.control.interval(0.95)),
             pairs: case.control.units() as u32,
             has_moved: moved,
         }),

@@ -123,9 +123,10 @@ impl Ctx<'_> {
         self.end_following()
     }
 
-    /// In a role that follows: sleeps until the leading role has called [`Ctx::end_leading`].
+    /// In a role that follows: sleeps until the leading role has called [`Ctx::end_leading`], which it does once it has read its counters: a role
+    /// that reported before would wake the coordinator in the timed part.
     pub fn end_following(&mut self) -> io::Result<()> {
-        self.await_leader()
+        self.shared.await_finish()
     }
 
     /// As [`Ctx::follow`], without waiting at its end: the role calls [`Ctx::end_following`] when it has done what comes after
@@ -177,7 +178,7 @@ impl Ctx<'_> {
         self.set_step(Step::Report);
         self.shared.set_feed_end(0);
         self.shared.leave();
-        self.await_leader()
+        self.end_following()
     }
 }
 

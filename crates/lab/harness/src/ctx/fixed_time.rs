@@ -131,7 +131,7 @@ impl Ctx<'_> {
         }
         follower.end()?;
         self.shared.leave();
-        self.await_leader()?;
+        self.end_following()?;
         self.counted.ops = self.shared.counted_ops();
         Ok(())
     }

@@ -12,7 +12,7 @@ use weighbridge_stats::{self as stats, Evidence, Interval, duet};
 use super::cross_check::HubCrossCheck;
 use super::hubs::{self, Hubs};
 use super::open::Open;
-use crate::summary;
+use crate::summary::{self, ends};
 
 pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlation: f64) -> record::Summary {
     let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
@@ -28,10 +28,6 @@ pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlati
     line.regimes = regimes(open, hubs, half_width).into_iter().map(record::Regime::from).collect();
     line.anomalies.extend(moved_by_doubled_slices(open, half_width));
     line
-}
-
-pub(super) fn ends(interval: Option<Interval>) -> Option<[f64; 2]> {
-    interval.map(|interval| [interval.low, interval.high])
 }
 
 /// The figures of a case that took turns: its ratio to the hub, and as its value that ratio times what the hub cost over

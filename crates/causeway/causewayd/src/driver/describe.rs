@@ -1,15 +1,20 @@
-//! The driver's description of itself.
+//! The driver's description of itself, and its properties.
 
 use std::fmt::Write;
 
 use causeway_dbus_wire::introspection::{Objects, document};
-use causeway_dbus_wire::wire::{Body, signature};
+use causeway_dbus_wire::wire::{Body, Marshal, names, signature};
 
-use super::request::{Answer, Request};
-use super::{METHODS, properties};
+use super::request::{Answer, Refusal, Request, refused};
+use super::{METHODS, MONITORING, STATS};
 use crate::bus::{Bus, DRIVER, DRIVER_PATH};
+use crate::error;
 
 const SIGNALS: &[(&str, &str)] = &[("NameOwnerChanged", "sss"), ("NameLost", "s"), ("NameAcquired", "s")];
+
+/// All properties of the interface `org.freedesktop.DBus`, each an `as`: what this bus does beyond the oldest specification, and
+/// interfaces of the driver beyond those of every bus.
+const ALL: &[(&str, &[&str])] = &[("Features", &["HeaderFiltering"]), ("Interfaces", &[MONITORING, STATS])];
 
 pub fn introspect(_: &mut Bus, request: Request<'_>) -> Answer {
     Ok(Some(Body::default().text(&at(request.routed.header.path.unwrap_or("/")))))
@@ -43,7 +48,7 @@ fn interfaces() -> String {
             out.push_str("    </method>\n");
         }
         if interface == DRIVER {
-            for (name, _) in properties::ALL {
+            for (name, _) in ALL {
                 let _ = writeln!(out, "    <property name=\"{name}\" type=\"as\" access=\"read\">");
                 out.push_str("      <annotation name=\"org.freedesktop.DBus.Property.EmitsChangedSignal\" value=\"const\"/>\n");
                 out.push_str("    </property>\n");
@@ -61,26 +66,65 @@ fn interfaces() -> String {
     out
 }
 
+fn of_interface(interface: &str) -> Result<&'static [(&'static str, &'static [&'static str])], Refusal> {
+    // No interface is any of them.
+    if interface.is_empty() || interface == DRIVER {
+        return Ok(ALL);
+    }
+    let why = if names::is_interface(interface) {
+        format!("the interface {interface} has no properties")
+    } else {
+        format!("invalid interface name `{interface}`")
+    };
+    refused(error::UNKNOWN_INTERFACE, why)
+}
+
+fn one(interface: &str, name: &str) -> Result<&'static [&'static str], Refusal> {
+    match of_interface(interface)?.iter().find(|(known, _)| *known == name) {
+        Some((_, value)) => Ok(value),
+        None => refused(error::UNKNOWN_PROPERTY, format!("unknown property {name}")),
+    }
+}
+
+pub fn get(_: &mut Bus, request: Request<'_>) -> Answer {
+    let value = one(request.text(0), request.text(1))?;
+    let mut out = Marshal::default();
+    out.signature("as");
+    out.texts(value.iter().copied());
+    Ok(Some(out.into_body("v")))
+}
+
+pub fn get_all(_: &mut Bus, request: Request<'_>) -> Answer {
+    let all = of_interface(request.text(0))?;
+    let mut out = Marshal::default();
+    out.array(8, |out| {
+        for (name, value) in all {
+            out.entry(name, "as", |out| out.texts(value.iter().copied()));
+        }
+    });
+    Ok(Some(out.into_body("a{sv}")))
+}
+
+pub fn set(_: &mut Bus, request: Request<'_>) -> Answer {
+    let name = request.text(1);
+    one(request.text(0), name)?;
+    refused(error::PROPERTY_READ_ONLY, format!("{name} is read-only"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_description_is_xml_with_every_method_once() {
+    fn the_description_is_xml_with_every_method_and_interface_once() {
         let text = own();
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         let document = roxmltree::Document::parse_with_options(&text, options).unwrap();
-        let methods = document.descendants().filter(|node| node.has_tag_name("method")).count();
-        assert_eq!(methods, METHODS.len());
-        let mut interfaces: Vec<_> = document
-            .descendants()
-            .filter(|node| node.has_tag_name("interface"))
-            .filter_map(|node| node.attribute("name"))
-            .collect();
-        let count = interfaces.len();
-        interfaces.sort_unstable();
-        interfaces.dedup();
-        assert_eq!(interfaces.len(), count);
+        let elements = |tag| document.descendants().filter(move |node| node.has_tag_name(tag));
+        assert_eq!(elements("method").count(), METHODS.len());
+        let interfaces = elements("interface").filter_map(|node| node.attribute("name"));
+        let distinct: std::collections::BTreeSet<&str> = interfaces.clone().collect();
+        assert_eq!(interfaces.count(), distinct.len());
     }
 
     #[test]
