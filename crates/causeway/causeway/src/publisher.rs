@@ -338,7 +338,6 @@ impl Publisher {
         Ok(None)
     }
 
-    /// Fails if the payload is longer than the present log allows.
     #[cold]
     fn check_length(&mut self, payload_bytes: usize) -> Result<()> {
         loop {
@@ -352,7 +351,6 @@ impl Publisher {
         }
     }
 
-    /// Abandons the frame of the present loan.
     #[cold]
     fn abandon(&mut self) {
         if let Some(claim) = self.loaned.take() {
@@ -426,7 +424,6 @@ pub struct Loan<'a> {
 }
 
 impl Loan<'_> {
-    /// Sets the correlation word of the frame.
     pub(crate) fn with_correlation(mut self, correlation: u64) -> Self {
         self.correlation = correlation;
         self

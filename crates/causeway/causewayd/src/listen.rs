@@ -181,7 +181,6 @@ fn bind(path: &Path) -> Result<(UnixListener, ServedPath), ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn addresses_of_servers_are_read() {
@@ -193,19 +192,5 @@ mod tests {
         for bad in ["tcp:host=localhost", "unix:", "unix:path=%zz", "unix:runtime=no"] {
             assert!(Place::parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn the_address_of_a_socket_names_its_path_and_its_bus_and_the_file_goes_with_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bus");
-        let address = format!("unix:path={}", path.display());
-        let listener = Listener::open(&address, "12").unwrap();
-        assert_eq!(listener.address, format!("{address},guid=12"));
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o777);
-        let second = Listener::open(&address, "12").unwrap_err();
-        assert!(second.contains("another process serves there"), "{second}");
-        drop(listener);
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     }
 }

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::prelude::*;
 use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
+
+use crate::prelude::*;
 
 /// Two lines: the neighbour of a line is fetched with it on many CPUs.
 pub const LINES: usize = 128;

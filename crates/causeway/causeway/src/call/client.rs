@@ -300,41 +300,6 @@ impl Client {
         self.calls.len()
     }
 
-    /// As [`Client::begin`], without a deadline and without waiting: `None` while there is no space.
-    #[cfg(feature = "tokio")]
-    pub(super) fn try_begin(&mut self, request: &[u8]) -> Result<Option<CallId>, CallError> {
-        self.check_request(request.len())?;
-        if !self.outgoing.try_loan(request.len())? {
-            return Ok(None);
-        }
-        let mut loan = RequestLoan { client: self, deadline: None };
-        loan.copy_from_slice(request);
-        loan.begin().map(Some)
-    }
-
-    /// What a caller waits for that finds no space.
-    #[cfg(feature = "tokio")]
-    pub(super) fn space(&mut self) -> crate::space::Space {
-        self.outgoing.space()
-    }
-
-    /// Whether [`Client::wait`] returns at once.
-    #[cfg(feature = "tokio")]
-    pub(super) fn is_over(&self, call: CallId) -> bool {
-        self.index_of(call.0).is_none_or(|index| self.calls[index].answer.is_some())
-    }
-
-    /// Whether the connection has ended.
-    #[cfg(feature = "tokio")]
-    pub(super) fn has_ended(&self) -> bool {
-        self.end.is_some()
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(super) fn incoming(&mut self) -> &mut Incoming {
-        &mut self.incoming
-    }
-
     fn tell_cancelled(&mut self, number: u64) {
         let label = Label { topic: topic(request::CANCEL, 0), correlation: number };
         // It only saves the server work.
@@ -410,6 +375,39 @@ impl Client {
         let is_not_read =
             matches!(answer(&self.socket, Some(Duration::ZERO)), Err(Error::Refused(Refusal::NotReading)));
         *self.end.get_or_insert(if is_not_read { End::NotRead } else { End::Gone })
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Client {
+    /// As [`Client::begin`], without a deadline and without waiting: `None` while there is no space.
+    pub(super) fn try_begin(&mut self, request: &[u8]) -> Result<Option<CallId>, CallError> {
+        self.check_request(request.len())?;
+        if !self.outgoing.try_loan(request.len())? {
+            return Ok(None);
+        }
+        let mut loan = RequestLoan { client: self, deadline: None };
+        loan.copy_from_slice(request);
+        loan.begin().map(Some)
+    }
+
+    /// What a caller waits for that finds no space.
+    pub(super) fn space(&mut self) -> crate::space::Space {
+        self.outgoing.space()
+    }
+
+    /// Whether [`Client::wait`] returns at once.
+    pub(super) fn is_over(&self, call: CallId) -> bool {
+        self.index_of(call.0).is_none_or(|index| self.calls[index].answer.is_some())
+    }
+
+    /// Whether the connection has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub(super) fn incoming(&mut self) -> &mut Incoming {
+        &mut self.incoming
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{
-    LONG, Peer, Rng, Role, addresses, asleep, eventually, fill, join, kinds, next, nothing, served, setting,
-    small, spawn_until_blocked, taken, tally, trio,
+    LONG, Peer, Rng, Role, addresses, asleep, eventually, fill, join, kinds, next, nothing, resized, served,
+    setting, small, spawn_until_blocked, taken, tally, trio,
 };
 use causeway::{
     Error, Group, GroupOptions, Policy, PoolOptions, Received, RecvTimeoutError, Refusal, SubscribeOptions,
@@ -185,11 +185,7 @@ fn join_and_resize_at_random(trust: Trust) {
                 if peers.len() < publishers as usize && random.u64(..).is_multiple_of(4) {
                     peers.push(Peer::start("publish-some", socket, MESSAGES));
                 }
-                match group.resize(4096 << (random.u64(..5))) {
-                    // All the logs that may be kept wait for a subscriber that is not fast enough.
-                    Ok(()) | Err(Error::Refused(Refusal::LogsHeld)) => {}
-                    Err(error) => panic!("{error}"),
-                }
+                resized(group, 4096 << random.u64(..5));
                 std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
             }
             peers.iter_mut().for_each(Peer::succeed);
@@ -222,10 +218,7 @@ fn publishers_killed_in_the_middle_of_a_roll_stop_nobody() {
             if peers.len() == 4 {
                 let mut victim = peers.remove(random.usize(..4));
                 std::thread::scope(|scope| {
-                    scope.spawn(|| match group.resize(4096 << (random.u64(..3))) {
-                        Ok(()) | Err(Error::Refused(Refusal::LogsHeld)) => {}
-                        Err(error) => panic!("{error}"),
-                    });
+                    scope.spawn(|| resized(group, 4096 << random.u64(..3)));
                     std::thread::sleep(Duration::from_micros(u64::from(std::process::id()) % 200));
                     victim.kill();
                 });
@@ -340,9 +333,12 @@ fn open_and_mapped(name: &str) -> (usize, u64) {
 
 #[test]
 fn many_rolls_leave_no_log_behind_and_a_subscriber_that_slept_through_them_is_told_what_it_lost() {
-    let (group, mut publisher, mut reliable) = trio(small().several_publishers(), Policy::Reliable);
+    let group = Group::create("many-rolls", small().several_publishers()).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut reliable = group.subscribe(Policy::Reliable).unwrap();
     let mut asleep = group.subscribe(Policy::Lossy).unwrap();
     let before = open_and_mapped("many-rolls");
+    assert!(before.0 > 0 && before.1 > 0, "{before:?}");
     const ROLLS: u32 = 500;
     for round in 0..ROLLS {
         for _ in 0..3 {
@@ -368,15 +364,14 @@ fn many_rolls_leave_no_log_behind_and_a_subscriber_that_slept_through_them_is_to
 fn a_subscriber_that_must_lose_nothing_keeps_eight_logs_and_no_more() {
     let (group, mut publisher, mut subscriber) = trio(small().several_publishers(), Policy::Reliable);
     let mut published = 0u32;
-    let refused = loop {
+    loop {
         publisher.try_publish(&published.to_le_bytes()).unwrap();
         published += 1;
-        if let Err(error) = group.resize(4096) {
-            break error;
+        if !resized(&group, 4096) {
+            break;
         }
         assert!(published < 20, "no end of logs");
-    };
-    assert!(matches!(refused, Error::Refused(Refusal::LogsHeld)), "{refused}");
+    }
     for expected in 0..published {
         let message = taken(&mut subscriber);
         assert_eq!((&message.bytes[..], message.lost_before), (&expected.to_le_bytes()[..], Some(0)));
@@ -394,11 +389,7 @@ fn a_subscriber_with_a_deadline_keeps_logs_no_longer_than_that() {
     const ROLLS: u64 = 20;
     for round in 0..ROLLS {
         publisher.try_publish(&round.to_le_bytes()).unwrap();
-        eventually("no log begins any more", || match group.resize(4096) {
-            Ok(()) => true,
-            Err(Error::Refused(Refusal::LogsHeld)) => false,
-            Err(error) => panic!("{error}"),
-        });
+        eventually("no log begins any more", || resized(&group, 4096));
     }
     let (received, lost) = tally(&mut late);
     assert_eq!(received + lost, ROLLS);

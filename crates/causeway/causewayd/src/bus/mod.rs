@@ -127,7 +127,8 @@ pub struct Bus {
     pub(crate) starts: Starts,
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
-    serial: u32,
+    /// That of the driver's last message.
+    pub(crate) serial: u32,
     pub(crate) now: Instant,
     pub(crate) counters: Counters,
     pub(crate) actions: Vec<Action>,
@@ -327,11 +328,6 @@ impl Bus {
             let uid = member.identity.credentials.uid;
             member.rules = self.config.policy.rules_for(uid, member.identity.all_groups());
         }
-    }
-
-    /// The serial of the driver's last message.
-    pub(crate) fn last_serial(&self) -> u32 {
-        self.serial
     }
 
     /// Ends a member once the message that is being passed has arrived everywhere.

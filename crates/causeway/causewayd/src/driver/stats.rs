@@ -19,7 +19,7 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
     let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let quota = &bus.quota;
     let entries = [
-        ("Serial", u64::from(bus.last_serial())),
+        ("Serial", u64::from(bus.serial)),
         ("ActiveConnections", stages(Stage::Active)),
         ("IncompleteConnections", stages(Stage::New)),
         ("Monitors", stages(Stage::Monitor)),

@@ -30,19 +30,18 @@ const LEAST: f64 = 0.02;
 pub fn refusal(case: &Prepared, host: &Host) -> Option<String> {
     let id = &case.params.id;
     let example = "explain takes round trips of mechanisms, as in roundtrip/pipe/64/same-cpu; `weighbridge list roundtrip` shows them";
-    if id.pattern != "roundtrip" {
-        let what = match id.pattern.as_str() {
-            "solo" | "self" | "pingpong" => "it is a price itself, of which others are made",
-            _ => "its operations overlap, so that counts times prices do not add up to its time",
-        };
-        return Some(format!("{id} cannot be explained: {what}; {example}"));
-    }
-    if let Err(why) = hub_of(case, host) {
-        return Some(format!("{id} cannot be explained: it cannot take turns with a hub: {why}; {example}"));
-    }
-    catalogue::prepare(&to_itself(id, id.payload_bytes), host).err().map(|why| {
-        format!("{id} cannot be explained: what it does without a wait cannot be measured: {why}; {example}")
-    })
+    let why = match id.pattern.as_str() {
+        "roundtrip" => match hub_of(case, host) {
+            Err(why) => format!("it cannot take turns with a hub: {why}"),
+            Ok(_) => {
+                let why = catalogue::prepare(&to_itself(id, id.payload_bytes), host).err()?;
+                format!("what it does without a wait cannot be measured: {why}")
+            }
+        },
+        "solo" | "self" | "pingpong" => "it is a price itself, of which others are made".into(),
+        _ => "its operations overlap, so that counts times prices do not add up to its time".into(),
+    };
+    Some(format!("{id} cannot be explained: {why}; {example}"))
 }
 
 /// With what a case takes turns; nothing in virtual time, in which nothing disturbs it.

@@ -35,14 +35,19 @@ pub struct Suite {
     pub groups: &'static [Group],
 }
 
+/// Names, as suites have them.
+type Words = &'static [&'static str];
+/// A list of one.
+type One<T> = &'static [T; 1];
+
 /// The product of some patterns, mechanisms, sizes, placements and values of axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    patterns: &'static [&'static str],
+    patterns: Words,
     mechanisms: Which,
     sizes: Sizes,
-    placements: &'static [&'static str],
-    axes: &'static [(&'static str, &'static [&'static str])],
+    placements: Words,
+    axes: &'static [(&'static str, Words)],
     /// Do CPUs that roles have to themselves not halt?
     is_without_halts: bool,
 }
@@ -51,7 +56,7 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Which {
     /// These.
-    These(&'static [&'static str]),
+    These(Words),
     /// Every one of the pattern's that does not declare [`InSuites::Never`].
     Every,
     /// Of those, the ones that declare [`InSuites::AtEverySize`].
@@ -88,27 +93,22 @@ impl Group {
     pub const HARNESS: Group = Group::of(&["roundtrip"], &["noop"], Sizes::These(&[1]), &["same-cpu"]);
 
     /// Some mechanisms in one pattern, with nothing but their defaults.
-    pub const fn of(
-        pattern: &'static [&'static str; 1],
-        mechanisms: &'static [&'static str],
-        sizes: Sizes,
-        placements: &'static [&'static str],
-    ) -> Group {
+    pub const fn of(pattern: One<&'static str>, mechanisms: Words, sizes: Sizes, placements: Words) -> Group {
         Group::every(pattern, Which::These(mechanisms), sizes, placements)
     }
 
     /// Every mechanism in one pattern, with nothing but their defaults.
     pub const fn every(
-        pattern: &'static [&'static str; 1],
+        patterns: One<&'static str>,
         mechanisms: Which,
         sizes: Sizes,
-        placements: &'static [&'static str],
+        placements: Words,
     ) -> Group {
-        Group { patterns: pattern, mechanisms, sizes, placements, axes: &[], is_without_halts: false }
+        Group { patterns, mechanisms, sizes, placements, axes: &[], is_without_halts: false }
     }
 
     /// The same, with these values of axes.
-    pub const fn with(self, axes: &'static [(&'static str, &'static [&'static str])]) -> Group {
+    pub const fn with(self, axes: &'static [(&'static str, Words)]) -> Group {
         Group { axes, ..self }
     }
 
@@ -120,11 +120,11 @@ impl Group {
 
     /// A single case.
     pub const fn one(
-        pattern: &'static [&'static str; 1],
-        mechanism: &'static [&'static str; 1],
-        bytes: &'static [u64; 1],
-        placement: &'static [&'static str; 1],
-        axes: &'static [(&'static str, &'static [&'static str])],
+        pattern: One<&'static str>,
+        mechanism: One<&'static str>,
+        bytes: One<u64>,
+        placement: One<&'static str>,
+        axes: &'static [(&'static str, Words)],
     ) -> Group {
         Group::of(pattern, mechanism, Sizes::These(bytes), placement).with(axes)
     }

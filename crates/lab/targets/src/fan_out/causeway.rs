@@ -46,10 +46,9 @@ impl<K: Kind> Multicast for Causeway<K> {
             )));
         }
         if super::receivers(params) > RECEIVERS_MAX {
-            Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers")))
-        } else {
-            Ok(())
+            return Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers")));
         }
+        Ok(())
     }
 
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
@@ -60,9 +59,7 @@ impl<K: Kind> Multicast for Causeway<K> {
         let group = create(with_trust(K::options(), params), capacity_bytes(params))?;
         let publisher = group.publisher().map_err(io::Error::other)?;
         resources.fds.iter().try_for_each(|control_socket| invite(&group, control_socket))?;
-        for control_socket in &resources.fds {
-            hear(control_socket)?;
-        }
+        resources.fds.iter().try_for_each(|control_socket| hear(control_socket).map(drop))?;
         Ok(Sender { publisher, len: params.payload_bytes, _group: group })
     }
 

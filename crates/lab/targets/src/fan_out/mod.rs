@@ -26,11 +26,10 @@ use weighbridge_record::PerOp;
 
 use crate::descriptors;
 use crate::many::{no_faults, number_axis};
-use crate::shared_counters::SharedCounters;
-pub use multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
-
 use crate::mechanism::causeway::{ManyWriters, OneWriter};
 use crate::prelude::*;
+use crate::shared_counters::SharedCounters;
+pub use multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
 
 /// Everything that reaches many.
 pub const ALL: &[Target] = &[

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use crate::prelude::*;
 use causeway_os::memory;
+
+use crate::prelude::*;
 
 choice! {
     /// What shared memory is made of.

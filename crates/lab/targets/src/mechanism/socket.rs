@@ -1,8 +1,9 @@
 //! What mechanisms over sockets share: the sizes of their buffers, and how long a message may be in them.
 
+use causeway_os::socket as os;
+
 use super::fits_sysctl;
 use crate::prelude::*;
-use causeway_os::socket as os;
 
 const SNDBUF: Axis = Axis {
     name: "sndbuf",

@@ -89,7 +89,7 @@ pub(crate) fn cleanup<K: Kind>() {
 mod tests {
     use super::*;
     use crate::mechanism::msg_sysv::Queues;
-    use crate::signal::Sets;
+    use crate::signal::sem_sysv::Sets;
 
     fn exists<K: Kind>(id: i32) -> bool {
         let table = fs::read_to_string(K::TABLE).unwrap();

@@ -14,9 +14,9 @@ mod pool;
 mod solo;
 mod spawn;
 
-use crate::prelude::*;
 use std::marker::PhantomData;
 
+use crate::prelude::*;
 use crate::sys;
 use weighbridge_harness::counter_check::Quiet;
 

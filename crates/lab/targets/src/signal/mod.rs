@@ -8,19 +8,16 @@ mod condvar;
 mod descriptor;
 mod pingpong;
 mod sem_posix;
-mod sem_sysv;
+pub(crate) mod sem_sysv;
 mod sigqueue;
 mod uring_msg;
 mod words;
 
-pub(crate) use condvar::init_mutex;
-#[cfg(test)]
-pub(crate) use sem_sysv::Sets;
-
-use crate::prelude::*;
-
 use crate::mechanism::sysv;
 use crate::page::Page;
+use crate::prelude::*;
+pub(crate) use condvar::init_mutex;
+
 /// One end of a way to wake somebody.
 ///
 /// The two ends take turns: an end that has posted waits before it posts again. More is not asked of a signal, so each

@@ -104,9 +104,8 @@ const VERIFIED_ROUNDS: u64 = 64;
 /// In these rounds each role counts one further before it posts, and a role that returns from a wait must find that the other
 /// has counted. A signal that wakes its own sender, or that keeps a post from earlier, is found out by that.
 fn verify<S: Signal>(signal: &mut S, side: Side, cx: &Ctx<'_>) -> io::Result<()> {
-    let first = if side == Side::Near { Turn::Post } else { Turn::Wait };
     for turn in 0..VERIFIED_ROUNDS * 2 {
-        if (first == Turn::Post) == turn.is_multiple_of(2) {
+        if (side == Side::Near) == turn.is_multiple_of(2) {
             cx.add_verified();
             signal.post()?;
         } else {

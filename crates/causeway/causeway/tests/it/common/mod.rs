@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use causeway::{
-    Group, GroupOptions, OwnedMessage, Publisher, Received, SubscribeOptions, Subscriber, TryPublishError,
-    TryRecvError,
+    Error, Group, GroupOptions, OwnedMessage, Publisher, Received, Refusal, SubscribeOptions, Subscriber,
+    TryPublishError, TryRecvError,
 };
 pub use causeway_testkit::{PATIENCE as LONG, Peer, Rng, Role, eventually, eventually_seen, setting};
 use tempfile::TempDir;
@@ -96,8 +96,8 @@ pub fn nothing(subscriber: &mut Subscriber) {
 
 /// Fails unless this is what a subscriber is told at the end of its group.
 #[track_caller]
-pub fn is_the_end<T: std::fmt::Debug>(told: Result<T, causeway::Error>) {
-    assert!(matches!(told, Err(causeway::Error::Disconnected)), "{told:?}");
+pub fn is_the_end<T: std::fmt::Debug>(told: Result<T, Error>) {
+    assert!(matches!(told, Err(Error::Disconnected)), "{told:?}");
 }
 
 /// How many subscribers have found their place.
@@ -159,6 +159,15 @@ pub fn fill(publisher: &mut Publisher, payload: &[u8]) {
 /// Receives until the log is empty.
 pub fn drain(subscriber: &mut Subscriber) {
     tally(subscriber);
+}
+
+/// Gives the group a log of another size, unless all the logs that may be kept wait for a slow subscriber. Returns whether it did.
+pub fn resized(group: &Group, capacity_bytes: u64) -> bool {
+    match group.resize(capacity_bytes) {
+        Ok(()) => true,
+        Err(Error::Refused(Refusal::LogsHeld)) => false,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// Joins the group at `socket`, waiting until a process serves it.

@@ -8,10 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::EventFlags;
 
+use crate::sys::{self, epoll::Set};
 pub(super) use scan::{Poll, Select};
 pub(super) use uring::Uring;
-
-use crate::sys::{self, epoll::Set};
 
 pub(super) trait Waiter {
     /// Tells of new data only, not of what was left unread.

@@ -1,6 +1,5 @@
 //! One publisher, many subscribers.
 
-use crate::fan_out::{Multicast, MulticastReceiver, MulticastSender, burst, pairs, receivers};
 use ::iceoryx2::node::Node;
 use ::iceoryx2::prelude::ipc;
 use causeway_os::socket;
@@ -8,6 +7,7 @@ use causeway_os::socket;
 use super::place::{self, Place};
 use super::port::{Incoming, Outgoing, Received, Service, node};
 use super::{BORROWED, Meeting, default_depth};
+use crate::fan_out::{Multicast, MulticastReceiver, MulticastSender, burst, pairs, receivers};
 use crate::prelude::*;
 
 pub(super) struct Iceoryx2;

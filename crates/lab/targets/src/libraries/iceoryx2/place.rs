@@ -12,10 +12,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mechanism::stale;
 use ::iceoryx2::prelude::{Config, FileName, Path as IoxPath, SemanticString};
 
 use super::HEADER_BYTES;
+use crate::mechanism::stale;
 use crate::prelude::*;
 
 /// Where the C library keeps named shared memory.
@@ -58,9 +58,6 @@ impl Place {
     }
 
     /// From what [`Place::words`] gave.
-    ///
-    /// # Panics
-    /// If it is something else: `plan` and `attach` disagree.
     pub(super) fn of(words: &[u64]) -> Place {
         let [maker, count] = words else { panic!("a place is two words, not {}", words.len()) };
         Place { maker: u32::try_from(*maker).expect("a process id"), count: *count }

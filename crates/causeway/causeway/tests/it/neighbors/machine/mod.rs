@@ -12,13 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway::{
-    Access, Error, Group, GroupOptions, Policy, Publisher, Received, RecvTimeoutError, Refusal, Subscriber,
-    Trust,
+    Access, Group, GroupOptions, Policy, Publisher, Received, RecvTimeoutError, Subscriber, Trust,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::public_folder;
-use crate::common::{LONG, Peer, Rng, eventually, join, setting, subscribers};
+use crate::common::{LONG, Peer, Rng, eventually, join, resized, setting, subscribers};
 
 const ATTACKERS: usize = 3;
 /// Patience of the group with the slowest subscriber of another user.
@@ -186,11 +185,7 @@ fn attacked(options: GroupOptions, seed: u64) {
                 assert!(!door.report().unwrap().subscribers.is_empty());
                 *report = (*report).max(start.elapsed());
                 // The log is another all the time; only the honest can keep one for long.
-                match door.resize(sizes.next().unwrap()) {
-                    Ok(()) => rolls += 1,
-                    Err(Error::Refused(Refusal::LogsHeld)) => {}
-                    Err(error) => panic!("{error}"),
-                }
+                rolls += u32::from(resized(&door, sizes.next().unwrap()));
                 std::thread::sleep(Duration::from_millis(5));
             }
             rolls
