@@ -1,12 +1,12 @@
 //! Receiving and publishing in a tokio program.
 
 use std::future::poll_fn;
-use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use causeway_os::Context as _;
 use futures_core::{FusedStream, Stream};
 use futures_sink::Sink;
 use tokio::net::UnixStream;
@@ -15,7 +15,7 @@ use tokio::task::coop::poll_proceed;
 use crate::error::{Error, Result};
 use crate::log::Position;
 use crate::message::{Message, OwnedMessage, Received};
-use crate::outcome::TryPublishError;
+use crate::outcome::or_none;
 use crate::publisher::Publisher;
 use crate::space::SpaceWait;
 use crate::subscriber::{DRAIN_READS_MAX, Subscriber};
@@ -64,20 +64,17 @@ impl AsyncSubscriber {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn new(subscriber: Subscriber) -> Result<AsyncSubscriber> {
-        let failed = |error: io::Error| Error::os("register", "the doorbell of a subscriber", error);
-        let doorbell = subscriber.as_fd().try_clone_to_owned().map_err(failed)?;
+        let on = || "the doorbell of a subscriber";
+        let doorbell = subscriber.as_fd().try_clone_to_owned().context("register", on)?;
         // The doorbell is one end of a pair of sockets; the runtime owns a second descriptor of it.
         let doorbell = StdUnixStream::from(doorbell);
-        doorbell.set_nonblocking(true).map_err(failed)?;
-        let doorbell = UnixStream::from_std(doorbell).map_err(failed)?;
+        doorbell.set_nonblocking(true).context("register", on)?;
+        let doorbell = UnixStream::from_std(doorbell).context("register", on)?;
         Ok(AsyncSubscriber { doorbell, subscriber, has_ended: false })
     }
 
     /// The next message, or the loss before it; waits for it. Cancel-safe: a future that is dropped before it is ready has
-    /// consumed nothing.
-    ///
-    /// # Errors
-    /// As [`Subscriber::recv`].
+    /// consumed nothing. Fails as [`Subscriber::recv`].
     pub async fn recv(&mut self) -> Result<Received<Message<'_>>> {
         loop {
             poll_fn(|cx| self.poll_ready(cx)).await?;
@@ -103,7 +100,7 @@ impl AsyncSubscriber {
         let coop = ready!(poll_proceed(cx));
         while self.subscriber.arm()? {
             ready!(self.doorbell.poll_read_ready(cx))
-                .map_err(|error| Error::os("wait for", "the doorbell of a subscriber", error))?;
+                .context("wait for", || "the doorbell of a subscriber")?;
             // Drained, so that the runtime waits for a new edge; the next `arm` detects its end. A hostile process may fill it
             // all the time: what is left makes one wait end early.
             for _ in 0..DRAIN_READS_MAX {
@@ -172,10 +169,7 @@ impl AsyncPublisher {
     }
 
     /// Publishes a copy of `payload` and returns its position in the log. While the log is full, other tasks run. Cancel-safe:
-    /// a future that is dropped before it is ready has not published `payload`.
-    ///
-    /// # Errors
-    /// As [`Publisher::publish`].
+    /// a future that is dropped before it is ready has not published `payload`. Fails as [`Publisher::publish`].
     pub async fn publish(&mut self, payload: &[u8]) -> Result<Position> {
         poll_fn(|cx| {
             ready!(self.poll_unsent(cx))?;
@@ -192,7 +186,7 @@ impl AsyncPublisher {
     fn poll_publish(&mut self, payload: &[u8], cx: &mut Context<'_>) -> Poll<Result<Position>> {
         let coop = ready!(poll_proceed(cx));
         loop {
-            let published = TryPublishError::or_full(self.publisher.try_publish(payload)).transpose();
+            let published = or_none(self.publisher.try_publish(payload)).transpose();
             if let Some(decided) = published {
                 self.space = None;
                 coop.made_progress();
@@ -229,7 +223,7 @@ impl<T: AsRef<[u8]>> Sink<T> for AsyncPublisher {
 
     fn start_send(mut self: Pin<&mut Self>, item: T) -> Result<()> {
         assert!(self.unsent.is_none(), "start_send was called before poll_ready returned Ready");
-        if TryPublishError::or_full(self.publisher.try_publish(item.as_ref()))?.is_none() {
+        if or_none(self.publisher.try_publish(item.as_ref()))?.is_none() {
             self.unsent = Some(item.as_ref().to_vec());
         }
         Ok(())

@@ -77,72 +77,55 @@ pub enum Error {
     Overwritten,
 }
 
-/// Why a server refused a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The access rule of the group ([`GroupOptions::subscribers`](crate::GroupOptions::subscribers),
-    /// [`GroupOptions::publishers`](crate::GroupOptions::publishers)) does not admit this user.
-    Forbidden = 1,
-    /// All slots are taken: 64 publishers, 1,024 subscribers, or all connections of the server; or this user has
-    /// its share of them.
-    TooMany = 2,
-    /// The group allows one publisher, and that publisher has joined already. More need
-    /// [`GroupOptions::several_publishers`](crate::GroupOptions::several_publishers).
-    OnePublisher = 7,
-    /// All [`GroupOptions::remote_publishers`](crate::GroupOptions::remote_publishers) have joined and the log is sealed.
-    PublishersFixed = 3,
-    /// All publishers of other processes have left, and none can join.
-    Ended = 8,
-    /// A publisher has not read the server's notices for so long that no process can join. A publisher reads them whenever
-    /// it publishes.
-    PublisherStuck = 4,
-    /// The server is out of descriptors or memory.
-    Exhausted = 6,
-    /// The server did not understand the request: the two sides run different versions.
-    NotUnderstood = 5,
-    /// The policy makes publishers wait longer than the group allows this user
-    /// ([`GroupOptions::most_patient`](crate::GroupOptions::most_patient),
-    /// [`GroupOptions::most_patient_for_others`](crate::GroupOptions::most_patient_for_others)).
-    TooPatient = 9,
-    /// No request came within a second of connecting.
-    TooLate = 10,
-    /// This client of a [`call::Server`](crate::call::Server) has not read its replies for so long that the server ended its
-    /// connection.
-    NotReading = 11,
-    /// The messages of the group have another type
-    /// (`GroupOptions::message_type`).
-    OtherType = 12,
-    /// Subscribers hold as many payload files as the group allows.
-    PayloadsHeld = 13,
-    /// The payload file is not there any more.
-    PayloadGone = 14,
-    /// Subscribers that publishers wait for have not read the logs before the present one, or publishers have not finished
-    /// messages in them: so many are kept that no further one begins.
-    LogsHeld = 15,
+/// Reasons with their numbers on the wire, and their sentences, which are their documentation.
+macro_rules! refusals {
+    ($($name:ident = $number:literal: $sentence:literal;)*) => {
+        /// Why a server refused a request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Refusal {
+            $(#[doc = concat!("The server of the group refused: ", $sentence, ".")] $name = $number,)*
+        }
+
+        impl Refusal {
+            pub(crate) const ALL: &[Refusal] = &[$(Refusal::$name,)*];
+        }
+
+        impl fmt::Display for Refusal {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Refusal::$name => $sentence,)*
+                })
+            }
+        }
+    };
 }
 
-impl Refusal {
-    pub(crate) const ALL: [Refusal; 15] = {
-        use Refusal::*;
-        [
-            Forbidden,
-            TooMany,
-            PublishersFixed,
-            PublisherStuck,
-            NotUnderstood,
-            Exhausted,
-            OnePublisher,
-            Ended,
-            TooPatient,
-            TooLate,
-            NotReading,
-            OtherType,
-            PayloadsHeld,
-            PayloadGone,
-            LogsHeld,
-        ]
-    };
+refusals! {
+    Forbidden = 1: "its access rule does not admit this user; run as the user who created the group, or create the group \
+        with this user among its subscribers or publishers (GroupOptions::subscribers, publishers)";
+    TooMany = 2: "all slots, or the share of this user in them, are taken (64 publishers, 1,024 subscribers, as far as the \
+        server's limit of open files goes); end publishers or subscribers, raise that limit (ulimit -n), or use a second group";
+    PublishersFixed = 3: "all its publishers have joined and the log is sealed; create the group for one publisher more \
+        (GroupOptions::remote_publishers, serve --publishers)";
+    PublisherStuck = 4: "a publisher has not read its notices for so long that no process can join; let it publish, or end it";
+    NotUnderstood = 5: "it did not understand the request; use the same version on both sides";
+    Exhausted = 6: "it is out of descriptors or memory; raise its limits (ulimit -n) or try again later";
+    OnePublisher = 7: "the group allows one publisher, which has joined already; create the group with \
+        GroupOptions::several_publishers(), or with remote_publishers() for other processes";
+    Ended = 8: "all publishers of the group have left; create a new group";
+    TooPatient = 9: "publishers do not wait that long for a subscriber of this user; subscribe with a shorter deadline or with \
+        the policy lossy, or create the group with GroupOptions::most_patient_for_others";
+    TooLate = 10: "no request came within a second of connecting; send one at once, or try again";
+    NotReading = 11: "this client has not read its replies; wait for calls that were begun, and connect again";
+    OtherType = 12: "its messages have another type, or one without a name; join with the type with which the group was \
+        created (name, size and alignment must agree)";
+    PayloadsHeld = 13: "subscribers hold as many payload files as the group allows; drop payloads that were received, or make \
+        the pool larger (PoolOptions::files)";
+    PayloadGone = 14: "the payload file is not there any more; its publisher has left or does not wait for this subscriber; \
+        subscribe with the policy reliable";
+    LogsHeld = 15: "so many earlier logs are not read to their end that no further one begins; let the subscribers read, or \
+        end the one that does not (Group::disconnect), and try again";
 }
 
 impl Error {
@@ -155,13 +138,17 @@ impl Error {
     }
 }
 
-/// Prints one sentence: what happened, to what, and what to do about it.
+/// The number of the kernel's error.
+pub(crate) fn errno(error: &OsError) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw_os_error)
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Os(error) => {
                 error.fmt(f)?;
-                match error.raw_os_error().map(Errno::from_raw_os_error).and_then(remedy) {
+                match errno(error).and_then(remedy) {
                     Some(remedy) => write!(f, "; {remedy}"),
                     None => Ok(()),
                 }
@@ -253,61 +240,6 @@ fn remedy(errno: Errno) -> Option<&'static str> {
     })
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refusal::Forbidden => {
-                "its access rule does not admit this user; run as the user who created the group, or create the group with \
-                 this user among its subscribers or publishers (GroupOptions::subscribers, publishers)"
-            }
-            Refusal::TooMany => {
-                "all slots, or the share of this user in them, are taken (64 publishers, 1,024 subscribers, as far as the \
-                 server's limit of open files goes); end publishers or subscribers, raise that limit (ulimit -n), or use a second group"
-            }
-            Refusal::OnePublisher => {
-                "the group allows one publisher, which has joined already; create the group with \
-                 GroupOptions::several_publishers(), or with remote_publishers() for other processes"
-            }
-            Refusal::PublishersFixed => {
-                "all its publishers have joined and the log is sealed; create the group for one publisher more \
-                 (GroupOptions::remote_publishers, serve --publishers)"
-            }
-            Refusal::Ended => "all publishers of the group have left; create a new group",
-            Refusal::PublisherStuck => {
-                "a publisher has not read its notices for so long that no process can join; let it publish, or end it"
-            }
-            Refusal::Exhausted => {
-                "it is out of descriptors or memory; raise its limits (ulimit -n) or try again later"
-            }
-            Refusal::TooPatient => {
-                "publishers do not wait that long for a subscriber of this user; subscribe with a shorter deadline or with the \
-                 policy lossy, or create the group with GroupOptions::most_patient_for_others"
-            }
-            Refusal::TooLate => "no request came within a second of connecting; send one at once, or try again",
-            Refusal::NotReading => {
-                "this client has not read its replies; wait for calls that were begun, and connect again"
-            }
-            Refusal::OtherType => {
-                "its messages have another type, or one without a name; join with the type with which the group was created \
-                 (name, size and alignment must agree)"
-            }
-            Refusal::PayloadsHeld => {
-                "subscribers hold as many payload files as the group allows; drop payloads that were received, or make the pool \
-                 larger (PoolOptions::files)"
-            }
-            Refusal::PayloadGone => {
-                "the payload file is not there any more; its publisher has left or does not wait for this subscriber; subscribe with \
-                 the policy reliable"
-            }
-            Refusal::LogsHeld => {
-                "so many earlier logs are not read to their end that no further one begins; let the subscribers read, or end the \
-                 one that does not (Group::disconnect), and try again"
-            }
-            Refusal::NotUnderstood => "it did not understand the request; use the same version on both sides",
-        })
-    }
-}
-
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -333,7 +265,9 @@ impl From<Error> for io::Error {
             Error::Invalid { what: "capacity" | "call" | "path", .. } | Error::TooLong { .. } => {
                 ErrorKind::InvalidInput
             }
-            Error::Invalid { .. } | Error::Corrupt { .. } | Error::WrongSize { .. } => ErrorKind::InvalidData,
+            Error::Invalid { .. } | Error::Corrupt { .. } | Error::WrongSize { .. } | Error::Overwritten => {
+                ErrorKind::InvalidData
+            }
             Error::Refused(Refusal::Forbidden) => ErrorKind::PermissionDenied,
             Error::Refused(_) => ErrorKind::ConnectionRefused,
             Error::Disconnected => ErrorKind::BrokenPipe,
@@ -341,7 +275,6 @@ impl From<Error> for io::Error {
             Error::Evicted | Error::MissedDeadline { .. } => ErrorKind::ConnectionAborted,
             Error::NoAnswer => ErrorKind::TimedOut,
             Error::TooManyReferences => ErrorKind::QuotaExceeded,
-            Error::Overwritten => ErrorKind::InvalidData,
         };
         io::Error::new(kind, error)
     }
@@ -380,7 +313,7 @@ mod tests {
             Error::TooManyReferences,
             Error::Overwritten,
         ];
-        all.extend(Refusal::ALL.map(Error::Refused));
+        all.extend(Refusal::ALL.iter().copied().map(Error::Refused));
         all
     }
 
@@ -393,6 +326,8 @@ mod tests {
             assert!(happened.len() > 10 && to_do.len() > 10, "{message}");
             assert!(!message.contains('\n') && !message.ends_with('.'), "{message}");
         }
+        let different: std::collections::BTreeSet<_> = every_kind().iter().map(Error::to_string).collect();
+        assert_eq!(different.len(), every_kind().len(), "two say the same");
     }
 
     #[test]
@@ -404,16 +339,11 @@ mod tests {
             assert_eq!(io.to_string(), message);
             assert!(io.get_ref().is_some_and(|inner| inner.is::<Error>()));
         }
-        assert_eq!(
-            io::Error::from(Error::os("map", "a log", Errno::NOMEM)).kind(),
-            io::ErrorKind::OutOfMemory
-        );
-        assert_eq!(io::Error::from(Error::NoAnswer).kind(), io::ErrorKind::TimedOut);
-    }
-
-    #[test]
-    fn every_refusal_has_a_message_of_its_own() {
-        let messages: std::collections::BTreeSet<_> = Refusal::ALL.map(|refusal| refusal.to_string()).into();
-        assert_eq!(messages.len(), Refusal::ALL.len());
+        for (error, kind) in [
+            (Error::os("map", "a log", Errno::NOMEM), io::ErrorKind::OutOfMemory),
+            (Error::NoAnswer, io::ErrorKind::TimedOut),
+        ] {
+            assert_eq!(io::Error::from(error).kind(), kind);
+        }
     }
 }

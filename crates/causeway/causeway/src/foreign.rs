@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use causeway_os::socket::refuse_descriptors;
 
+use crate::lock::lock;
+
 /// A socket at whose other end may be any process. Its drop never blocks.
 #[derive(Debug)]
 pub struct ForeignSocket {
@@ -65,7 +67,7 @@ static WORK: Condvar = Condvar::new();
 
 /// Closes a socket in a thread that nothing waits for.
 fn close_elsewhere(socket: OwnedFd) {
-    let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut closers = lock(&CLOSERS);
     closers.waiting.push_back(socket);
     if closers.idle >= closers.waiting.len() {
         WORK.notify_one();
@@ -77,12 +79,12 @@ fn close_elsewhere(socket: OwnedFd) {
 }
 
 fn close_all() {
-    let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut closers = lock(&CLOSERS);
     loop {
         if let Some(socket) = closers.waiting.pop_front() {
             drop(closers);
             drop(socket);
-            closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
+            closers = lock(&CLOSERS);
             continue;
         }
         closers.idle += 1;

@@ -11,9 +11,9 @@ use crate::error::{Error, Refusal, Result};
 use crate::options::{GroupOptions, SubscribeOptions};
 use crate::publisher::Publisher;
 use crate::request::Request;
-use crate::serve::{Host, Report, absolute, connect_to};
+use crate::serve::{Host, Origin, Report, absolute, connect_to};
 use crate::subscriber::Subscriber;
-use crate::wire::{ANSWER_TIME, Op, ask, take_fds};
+use crate::wire::{ask, granted, take_fds};
 
 /// Access to a group: as its creator, or through a socket.
 #[derive(Debug)]
@@ -36,25 +36,6 @@ impl Group {
     /// [`Error::Invalid`] for a capacity outside the limits, [`Error::Kernel`] on a kernel that lacks a required feature,
     /// [`Error::Os`] without memory, descriptors or threads. All memory of the log is reserved here, so that none can be
     /// missing later; a log that exceeds the memory limit of the control group is refused.
-    ///
-    /// ```
-    /// use causeway::{Group, GroupOptions, Policy, Received, TryPublishError};
-    ///
-    /// let group = Group::create("prices", GroupOptions::new().capacity_bytes(1 << 20))?;
-    /// let mut publisher = group.publisher()?;
-    /// let mut subscriber = group.subscribe(Policy::Reliable)?;
-    ///
-    /// match publisher.try_publish(b"42.17") {
-    ///     Ok(position) => println!("published at {position:?}"),
-    ///     Err(TryPublishError::Full) => println!("a subscriber has not read far enough"),
-    ///     Err(error) => return Err(error.into()),
-    /// }
-    /// match subscriber.recv()? {
-    ///     Received::Message(message) => assert_eq!(message.bytes, b"42.17"),
-    ///     Received::Lost { messages, bytes } => println!("{messages} messages of {bytes} bytes lost"),
-    /// }
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
     pub fn create(name: &str, options: GroupOptions) -> Result<Group> {
         Ok(Group { connector: Connector::Host(Arc::new(Host::start(name, options)?)) })
     }
@@ -64,8 +45,8 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Os`] when there is no socket (`NotFound`), no process listens on it (`ConnectionRefused`), or this user may
-    /// not connect (`PermissionDenied`). [`Error::Invalid`] when the path leads to a file that is not a socket. [`Error::NoAnswer`] when the server accepts no connections. [`Error::Kernel`] on a
-    /// kernel that lacks a required feature.
+    /// not connect (`PermissionDenied`). [`Error::Invalid`] when the path leads to a file that is not a socket.
+    /// [`Error::NoAnswer`] when the server accepts no connections. [`Error::Kernel`] on a kernel that lacks a required feature.
     ///
     /// ```no_run
     /// use std::io::ErrorKind::{ConnectionRefused, NotFound};
@@ -116,7 +97,7 @@ impl Group {
     /// [`Error::Os`] without descriptors; [`Error::NoAnswer`] or [`Error::ServerGone`] without a working server.
     pub fn invite(&self) -> Result<OwnedFd> {
         match &self.connector {
-            Connector::Host(host) => host.invite_other(),
+            Connector::Host(host) => host.connect(Origin::Invitation),
             // Not the connection itself: the server takes the process that made it for the one that uses it.
             Connector::Path(_) => self.with_connection(|socket| ask_for_another(&socket)),
             Connector::Socket(socket) => ask_for_another(socket),
@@ -149,15 +130,11 @@ impl Group {
     }
 
     fn join_as_publisher(&self, fingerprint: u64) -> Result<Publisher> {
-        match &self.connector {
-            Connector::Host(host) => {
-                let local = (host.log(), Arc::clone(host));
-                Publisher::join(host.connect_locally()?, Some(local), fingerprint)
-            }
-            Connector::Path(_) | Connector::Socket(_) => {
-                self.with_connection(|socket| Publisher::join(socket, None, fingerprint))
-            }
+        if let Connector::Host(host) = &self.connector {
+            let local = (host.log(), Arc::clone(host));
+            return Publisher::join(host.connect(Origin::Local)?, Some(local), fingerprint);
         }
+        self.with_connection(|socket| Publisher::join(socket, None, fingerprint))
     }
 
     /// Makes a subscriber, with a [`Policy`](crate::Policy) or with [`SubscribeOptions`]. With a policy alone it receives the
@@ -168,12 +145,8 @@ impl Group {
     /// [`Error::Refused`] by the access rule or without a free slot. [`Error::Invalid`] for a log that is not sealed, or not a
     /// log. [`Error::NoAnswer`] at the timeout, [`Error::ServerGone`] without a server.
     pub fn subscribe(&self, options: impl Into<SubscribeOptions>) -> Result<Subscriber> {
-        let host = match &self.connector {
-            Connector::Host(host) => Some(Arc::clone(host)),
-            Connector::Path(_) | Connector::Socket(_) => None,
-        };
-        let options = options.into();
-        self.with_connection(|socket| Subscriber::join(socket, options.clone(), host.clone()))
+        let (options, host) = (options.into(), self.host().ok());
+        self.with_connection(|socket| Subscriber::join(socket, options.clone(), host.cloned()))
     }
 
     /// The publishers and subscribers of the group, how far behind each subscriber is, and what it has lost.
@@ -182,7 +155,7 @@ impl Group {
     /// [`Error::NoAnswer`] or [`Error::ServerGone`] without a working server, [`Error::Invalid`] for an invalid answer.
     pub fn report(&self) -> Result<Report> {
         if let Connector::Host(host) = &self.connector {
-            return host.report();
+            return host.state().report();
         }
         self.with_connection(|socket| Report::request(&socket))
     }
@@ -216,7 +189,7 @@ impl Group {
     /// # Errors
     /// [`Error::Invalid`] if this process joined the group and did not create it.
     pub fn disconnect(&self, subscriber: u32) -> Result<bool> {
-        Ok(self.host()?.disconnect(subscriber))
+        Ok(self.host()?.state().disconnect_subscriber(subscriber))
     }
 
     /// Evicts a publisher that is alive but stuck (stopped, in a debugger): its unfinished message becomes padding, its later
@@ -230,22 +203,21 @@ impl Group {
     /// # Errors
     /// [`Error::Invalid`] if this process joined the group and did not create it.
     pub fn evict(&self, publisher: u8) -> Result<bool> {
-        self.host()?.evict(publisher)
+        self.host()?.state().evict(publisher)
     }
 
     /// Gives the group a log of another size: a power of two from 4 KiB to 1 GiB. Publishers go on in the new log, subscribers after
     /// the last message of the old one. No message is lost or repeated, and positions go on.
     ///
-    /// Publishers use the new log when this returns. The only publisher of a group does from its second message after that at the latest,
-    /// and at once for a message that the old log cannot take.
-    ///
-    /// Waits for publishers of other processes to map the new log, a second at most (four for a log of 1 GiB) if one of them is
-    /// stopped. All can publish meanwhile.
+    /// Publishers use the new log when this returns. The only publisher of a group does from its second message after that at the
+    /// latest, and at once for a message that the old log cannot take. Waits for publishers of other processes to map the new log,
+    /// a second at most (four for a log of 1 GiB) if one of them is stopped. All can publish meanwhile.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a capacity outside the limits, if this process joined the group and did not create it, and if a publisher is in another
-    /// process and the group was not created with [`GroupOptions::late_publishers`]. [`Refusal::LogsHeld`] when the logs of eight
-    /// earlier calls are not read yet, [`Refusal::Ended`] after the end of the group. [`Error::Os`] without memory.
+    /// [`Error::Invalid`] for a capacity outside the limits, if this process joined the group and did not create it, and if a
+    /// publisher is in another process and the group was not created with [`GroupOptions::late_publishers`].
+    /// [`Refusal::LogsHeld`] when the logs of eight earlier calls are not read yet, [`Refusal::Ended`] after the end of the group.
+    /// [`Error::Os`] without memory.
     ///
     /// ```
     /// use causeway::{Group, GroupOptions, Policy};
@@ -265,31 +237,32 @@ impl Group {
         self.host()?.resize(capacity_bytes)
     }
 
-    fn host(&self) -> Result<&Host> {
+    fn host(&self) -> Result<&Arc<Host>> {
         match &self.connector {
             Connector::Host(host) => Ok(host),
             Connector::Path(_) | Connector::Socket(_) => Err(Error::invalid(
                 "call",
-                "only the creator of a group can serve or resize it, or evict a publisher; call this on the result of Group::create",
+                "only the creator of a group can serve or resize it, or evict a publisher; call this on the result of \
+                 Group::create",
             )),
         }
     }
 
     /// Does `work` with a new connection to the server, and again if this process was too slow to say what it wants.
     pub(crate) fn with_connection<T>(&self, work: impl Fn(OwnedFd) -> Result<T>) -> Result<T> {
-        for _ in 1..ATTEMPTS_MAX {
+        let mut attempts = 1;
+        loop {
             match self.connect().and_then(&work) {
-                Err(Error::Refused(Refusal::TooLate)) => {}
+                Err(Error::Refused(Refusal::TooLate)) if attempts < ATTEMPTS_MAX => attempts += 1,
                 decided => return decided,
             }
         }
-        self.connect().and_then(&work)
     }
 
     /// A new connection to the server.
     fn connect(&self) -> Result<OwnedFd> {
         match &self.connector {
-            Connector::Host(host) => host.connect_locally(),
+            Connector::Host(host) => host.connect(Origin::Local),
             Connector::Path(path) => connect_to(path),
             Connector::Socket(socket) => ask_for_another(socket),
         }
@@ -328,19 +301,16 @@ const ATTEMPTS_MAX: u32 = 5;
 
 /// Asks the server for another connection, which any process may use.
 fn ask_for_another(socket: &OwnedFd) -> Result<OwnedFd> {
-    let (granted, fds) = ask(socket, Request::Connect.to_message(), Some(ANSWER_TIME))?;
+    let (_, fds) = granted(ask(socket, Request::Connect)?, "a request for a connection")?;
     let [fd] = take_fds(fds)?;
-    match granted.op {
-        Op::Granted => Ok(fd),
-        other => Err(Error::invalid("answer", format!("{other:?} to a request for a connection"))),
-    }
+    Ok(fd)
 }
 
 /// Subscribers of this process keep the server alive, but no publisher can be made in this process any more.
 impl Drop for Group {
     fn drop(&mut self) {
         if let Connector::Host(host) = &self.connector {
-            host.admit_no_more_local_publishers();
+            host.state().admit_no_more_local_publishers();
         }
     }
 }

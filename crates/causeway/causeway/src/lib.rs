@@ -143,78 +143,57 @@
 
 // Code copied from an example compiles without a warning.
 #![doc(test(attr(deny(unused_must_use))))]
+// The model of the log (`tests/loom.rs`) is built from the sources of that module alone.
+#![cfg(not(loom))]
 
 // The example of the README is tested as those here are.
-#[cfg(all(doctest, not(loom)))]
+#[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 mod readme {}
 
-#[cfg(all(feature = "tokio", not(loom)))]
+#[cfg(feature = "tokio")]
 mod asynchronous;
-#[cfg(not(loom))]
 pub mod call;
-#[cfg(not(loom))]
+mod connection;
 mod error;
-#[cfg(not(loom))]
 mod foreign;
-#[cfg(not(loom))]
 mod group;
-#[cfg(not(loom))]
 mod kernel;
-#[cfg(not(loom))]
 mod large;
+mod lock;
 #[doc(hidden)]
 pub mod log;
-#[cfg(not(loom))]
 mod message;
-#[cfg(not(loom))]
 mod next_logs;
-#[cfg(not(loom))]
 mod options;
-#[cfg(not(loom))]
 mod outcome;
-#[cfg(not(loom))]
 mod publisher;
-#[cfg(not(loom))]
 mod request;
-#[cfg(not(loom))]
 mod reservation;
-#[cfg(not(loom))]
 mod serve;
-#[cfg(all(feature = "tokio", not(loom)))]
+#[cfg(feature = "tokio")]
 mod space;
-#[cfg(not(loom))]
 mod spin;
-#[cfg(not(loom))]
 mod subscriber;
-#[cfg(not(loom))]
 mod subscriber_handle;
-#[cfg(not(loom))]
 mod subscriber_set;
-#[cfg(not(loom))]
 mod subscriber_table;
-#[cfg(not(loom))]
 mod trust;
-#[cfg(all(feature = "zerocopy", not(loom)))]
+#[cfg(feature = "zerocopy")]
 mod typed;
-#[cfg(not(loom))]
 mod watch;
-#[cfg(not(loom))]
 mod wire;
 
-#[cfg(all(feature = "tokio", not(loom)))]
+#[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
-#[cfg(not(loom))]
 #[doc(inline)]
 pub use causeway_os::socket::Credentials;
-#[cfg(all(feature = "tokio", not(loom)))]
+#[cfg(feature = "tokio")]
 pub use large::AsyncLargeSubscriber;
-#[cfg(not(loom))]
 #[doc(inline)]
 pub use log::Position;
-#[cfg(all(feature = "zerocopy", not(loom)))]
+#[cfg(feature = "zerocopy")]
 pub use typed::{MessageType, TypedMessage, TypedPublisher, TypedSubscriber};
-#[cfg(not(loom))]
 pub use {
     error::{Error, OsError, Refusal, Result},
     group::{Group, ServerIdentity},
@@ -222,7 +201,7 @@ pub use {
         LargeLoan, LargeMessage, LargePayload, LargePublisher, LargeSubscriber, PoolOptions, PoolReport,
         SealedBuffer, SealedPayload,
     },
-    message::{Message, OwnedMessage, Received},
+    message::{Message, MessageOf, OwnedMessage, Received},
     options::{Access, GroupOptions, Policy, SubscribeOptions},
     outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},
     publisher::{Loan, Publisher},

@@ -40,6 +40,24 @@ pub struct OwnedMessage {
     pub lost_before: Option<u32>,
 }
 
+/// A message whose payload is more than bytes: a value of one type, or a [`LargePayload`](crate::LargePayload).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MessageOf<P> {
+    /// The value, or where the payload lies.
+    pub payload: P,
+    /// Position in the log, the same for every subscriber.
+    pub position: Position,
+    /// Number of the publisher: its [`id`](crate::Publisher::id).
+    pub publisher: u8,
+    /// Messages that this publisher had published before, modulo 2³².
+    pub sequence: u32,
+    /// The topic that the publisher set; 0 by default.
+    pub topic: u32,
+    /// See [`Message::lost_before`]; payloads by reference that were gone count, too.
+    pub lost_before: Option<u32>,
+}
+
 /// What a subscriber receives: a message, or the news that messages were lost before the next one. `M` is [`Message`],
 /// [`OwnedMessage`] or [`InPlace`](crate::InPlace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +100,12 @@ impl<M> Received<M> {
 }
 
 impl Message<'_> {
+    /// The same with another payload.
+    pub(crate) fn with<P>(&self, payload: P) -> MessageOf<P> {
+        let Message { bytes: _, position, publisher, sequence, topic, lost_before } = *self;
+        MessageOf { payload, position, publisher, sequence, topic, lost_before }
+    }
+
     /// Copies the payload, so that the message can outlive the next call on the subscriber.
     pub fn into_owned(self) -> OwnedMessage {
         let Message { bytes, position, publisher, sequence, topic, lost_before } = self;
@@ -90,7 +114,7 @@ impl Message<'_> {
 }
 
 impl Received<Message<'_>> {
-    /// Copies the payload, so that the message can outlive the next call on the subscriber.
+    /// As [`Message::into_owned`].
     pub fn into_owned(self) -> Received<OwnedMessage> {
         self.map(Message::into_owned)
     }

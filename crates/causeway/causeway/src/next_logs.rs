@@ -4,12 +4,15 @@
 //! nothing, so a thread of its own maps each log when it comes.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use causeway_os::Context;
 use causeway_os::memory::Access;
 
+use crate::connection::Membership;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::log::mapped::MappedLog;
 use crate::request::Request;
 use crate::wire::{Op, answer, from_halves, take_fds, tell};
@@ -18,9 +21,8 @@ use crate::wire::{Op, answer, from_halves, take_fds, tell};
 #[derive(Debug)]
 pub struct NextLogs {
     mapped: Arc<Mapped>,
-    socket: Arc<OwnedFd>,
-    /// The process that joined: a forked child has neither the thread nor the logs.
-    process: u32,
+    /// Its end is that of the thread.
+    _socket: Membership,
 }
 
 #[derive(Debug, Default)]
@@ -31,12 +33,8 @@ struct Mapped {
 }
 
 impl Mapped {
-    fn logs(&self) -> MutexGuard<'_, Vec<Arc<MappedLog>>> {
-        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, log: MappedLog) {
-        let mut logs = self.logs();
+        let mut logs = lock(&self.logs);
         let newest = newest_begun(&logs, 0).map_or(0, |log| log.epoch());
         logs.retain(|log| log.epoch() >= newest);
         logs.push(Arc::new(log));
@@ -58,33 +56,23 @@ impl NextLogs {
         let (mapped, socket) = (Arc::new(Mapped::default()), Arc::new(socket));
         let (shared, connection) = (Arc::clone(&mapped), Arc::clone(&socket));
         crate::reservation::spawn("causeway-map", move || map_all(&shared, &connection))
-            .map_err(|error| Error::os("start", "the thread that maps logs", error))?;
-        Ok(NextLogs { mapped, socket, process: std::process::id() })
+            .context("start", || "the thread that maps logs")?;
+        Ok(NextLogs { mapped, _socket: Membership::new(socket) })
     }
 
     /// The newest log after that of epoch `after`, if it has begun.
     pub fn newest(&self, after: u64) -> Option<Arc<MappedLog>> {
-        newest_begun(&self.mapped.logs(), after)
+        newest_begun(&lock(&self.mapped.logs), after)
     }
 
-    /// Whether the log of this epoch, or one after it, is here.
     pub fn has(&self, epoch: u64) -> bool {
-        self.mapped.logs().iter().any(|log| log.epoch() >= epoch)
+        lock(&self.mapped.logs).iter().any(|log| log.epoch() >= epoch)
     }
 
     /// Waits for the log of this epoch, at most for `timeout`.
     pub fn wait_for(&self, epoch: u64, timeout: Duration) {
         let is_missing = |logs: &mut Vec<Arc<MappedLog>>| logs.iter().all(|log| log.epoch() < epoch);
-        drop(self.mapped.arrived.wait_timeout_while(self.mapped.logs(), timeout, is_missing));
-    }
-}
-
-/// Ends the thread.
-impl Drop for NextLogs {
-    fn drop(&mut self) {
-        if self.process == std::process::id() {
-            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
-        }
+        drop(self.mapped.arrived.wait_timeout_while(lock(&self.mapped.logs), timeout, is_missing));
     }
 }
 
@@ -106,7 +94,7 @@ fn map_all(mapped: &Mapped, socket: &OwnedFd) {
         {
             mapped.add(log);
         }
-        if tell(socket, Request::Mapped { epoch }.to_message()).is_err() {
+        if tell(socket, Request::Mapped { epoch }).is_err() {
             return;
         }
     }

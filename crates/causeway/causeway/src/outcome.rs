@@ -56,28 +56,11 @@ pub enum RecvTimeoutError {
     Failed(Error),
 }
 
-impl TryRecvError {
-    /// What was received; `None` if there is no message yet.
-    pub(crate) fn or_empty<T>(received: Result<T, TryRecvError>) -> Result<Option<T>, Error> {
-        match received {
-            Ok(received) => Ok(Some(received)),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(Error::Disconnected),
-            Err(TryRecvError::Failed(error)) => Err(error),
-        }
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl TryPublishError {
-    /// What was published; `None` if the log is full.
-    pub(crate) fn or_full<T>(published: Result<T, TryPublishError>) -> Result<Option<T>, Error> {
-        match published {
-            Ok(published) => Ok(Some(published)),
-            Err(TryPublishError::Full) => Ok(None),
-            Err(TryPublishError::Disconnected) => Err(Error::Disconnected),
-            Err(TryPublishError::Failed(error)) => Err(error),
-        }
+/// What a call did; `None` for the outcome that its caller expects.
+pub(crate) fn or_none<T, E: Into<Option<Error>>>(done: Result<T, E>) -> Result<Option<T>, Error> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(error) => error.into().map_or(Ok(None), Err),
     }
 }
 
@@ -94,13 +77,21 @@ macro_rules! outcome {
             }
         }
 
+        /// What is more than the expected outcome.
+        impl From<$name> for Option<Error> {
+            fn from(error: $name) -> Option<Error> {
+                match error {
+                    $name::$expected => None,
+                    $name::Disconnected => Some(Error::Disconnected),
+                    $name::Failed(error) => Some(error),
+                }
+            }
+        }
+
         impl From<$name> for io::Error {
             fn from(error: $name) -> io::Error {
-                match error {
-                    $name::$expected => io::Error::new(io::ErrorKind::$kind, error),
-                    $name::Disconnected => Error::Disconnected.into(),
-                    $name::Failed(error) => error.into(),
-                }
+                Option::<Error>::from(error)
+                    .map_or_else(|| io::Error::new(io::ErrorKind::$kind, $name::$expected), io::Error::from)
             }
         }
 
@@ -140,20 +131,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_group_is_told_from_a_failure_and_both_keep_their_sentence() {
-        assert!(matches!(TryRecvError::from(Error::Disconnected), TryRecvError::Disconnected));
+    fn expected_outcomes_have_the_kinds_of_non_blocking_input_and_output_and_failures_keep_their_sentence() {
         let failed = TryPublishError::from(Error::Evicted);
-        assert!(matches!(failed, TryPublishError::Failed(Error::Evicted)));
         assert_eq!(failed.to_string(), Error::Evicted.to_string());
-        assert_eq!(TryRecvError::Disconnected.to_string(), Error::Disconnected.to_string());
-    }
-
-    #[test]
-    fn expected_outcomes_have_the_kinds_of_non_blocking_input_and_output() {
-        assert_eq!(io::Error::from(TryPublishError::Full).kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(io::Error::from(TryRecvError::Empty).kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(io::Error::from(PublishTimeoutError::Timeout).kind(), io::ErrorKind::TimedOut);
-        assert_eq!(io::Error::from(RecvTimeoutError::Timeout).kind(), io::ErrorKind::TimedOut);
-        assert_eq!(io::Error::from(RecvTimeoutError::Disconnected).kind(), io::ErrorKind::BrokenPipe);
+        for (error, kind) in [
+            (io::Error::from(failed), io::ErrorKind::ConnectionAborted),
+            (TryPublishError::Full.into(), io::ErrorKind::WouldBlock),
+            (TryRecvError::Empty.into(), io::ErrorKind::WouldBlock),
+            (PublishTimeoutError::Timeout.into(), io::ErrorKind::TimedOut),
+            (RecvTimeoutError::Timeout.into(), io::ErrorKind::TimedOut),
+            (TryRecvError::from(Error::Disconnected).into(), io::ErrorKind::BrokenPipe),
+        ] {
+            assert_eq!(error.kind(), kind, "{error}");
+        }
     }
 }

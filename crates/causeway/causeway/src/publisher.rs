@@ -14,6 +14,7 @@ use crate::log::mapped::{MappedLog, SHORT_WORDS};
 use crate::log::pages::StatusPages;
 use crate::log::wait::{Published, await_space, stop_awaiting_space};
 use crate::log::wake_word::WakeWord;
+use crate::log::word::PUBLISHERS_MAX;
 use crate::log::{Claim, Claimed, Kind, Label, Memory, Position, Writer};
 use crate::next_logs::NextLogs;
 use crate::outcome::{PublishTimeoutError, TryPublishError};
@@ -22,7 +23,7 @@ use crate::serve::Host;
 #[cfg(feature = "tokio")]
 use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, GETS_LOGS, IS_LATE, Op, answer, ask, take_fds_and_wake_page, tell};
+use crate::wire::{ANSWER_TIME, GETS_LOGS, IS_LATE, answer, ask, granted, take_fds_and_wake_page, tell};
 use epoch::Followed;
 
 /// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.
@@ -64,12 +65,10 @@ impl Publisher {
         local: Option<(Arc<MappedLog>, Arc<Host>)>,
         fingerprint: u64,
     ) -> Result<Publisher> {
-        let request = Request::Publish { fingerprint }.to_message();
-        let (granted, mut fds) = ask(&socket, request, Some(ANSWER_TIME))?;
-        if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
-            return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
-        }
-        let flags = granted.words[1];
+        let ([owner, flags, ..], mut fds) =
+            granted(ask(&socket, Request::Publish { fingerprint })?, "a publisher")?;
+        let owner = u8::try_from(owner).ok().filter(|owner| usize::from(*owner) < PUBLISHERS_MAX);
+        let owner = owner.ok_or_else(|| Error::invalid("answer", "a slot that no publisher has"))?;
         let next_logs =
             if flags & GETS_LOGS != 0 { fds.pop().map(NextLogs::start).transpose()? } else { None };
         let (log, status, lifeline, wake_page, host) = match local {
@@ -80,24 +79,19 @@ impl Publisher {
             None => {
                 let ([status, log, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
-                tell(&socket, Request::Mapped { epoch: log.epoch() }.to_message())?;
+                tell(&socket, Request::Mapped { epoch: log.epoch() })?;
                 if flags & IS_LATE != 0 {
                     // The log has begun once the others have mapped it, or have had the time for it.
-                    let (begun, _) = answer(&socket, Some(ANSWER_TIME))?;
-                    if begun.op != Op::Granted {
-                        return Err(Error::invalid("answer", format!("{:?} to a publisher", begun.op)));
-                    }
+                    granted(answer(&socket, Some(ANSWER_TIME))?, "a publisher")?;
                 }
                 (Arc::new(log), status, lifeline, wake_page, None)
             }
         };
         let wake_word = WakeWord::open(Arc::clone(&log), wake_page)?;
         let subscribers = SubscriberSet::new(socket, StatusPages::open(&status)?, wake_word, log.epoch())?;
-        let kind = log.kind();
-        let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
         Ok(Publisher {
+            writer: Writer::new(Arc::clone(&log), log.kind(), owner),
             log,
-            writer,
             subscribers,
             loaned: None,
             unclaimed_bytes: None,
@@ -136,9 +130,6 @@ impl Publisher {
     /// As [`Publisher::try_publish`], with a topic: a number that subscribers see as [`Message::topic`](crate::Message). A
     /// subscriber of other topics ([`SubscribeOptions::topics`](crate::SubscribeOptions::topics)) is not woken. To limit the wait
     /// while the log is full, use [`Publisher::loan_timeout`] and [`Loan::with_topic`].
-    ///
-    /// # Errors
-    /// As [`Publisher::try_publish`].
     #[inline(always)]
     pub fn try_publish_with_topic(
         &mut self,
@@ -164,18 +155,10 @@ impl Publisher {
     /// [`Publisher::try_publish`].
     #[inline(always)]
     pub fn publish(&mut self, payload: &[u8]) -> Result<Position> {
-        let claim = match self.claim_fast(payload.len()) {
-            Some(claim) => claim,
-            None => self.claim_waiting(payload.len())?,
-        };
-        self.log.write_payload(claim.position, payload);
-        self.commit(claim, Label::default())
+        self.publish_with_topic(0, payload)
     }
 
     /// As [`Publisher::publish`], with a topic; see [`Publisher::try_publish_with_topic`].
-    ///
-    /// # Errors
-    /// As [`Publisher::publish`].
     #[inline(always)]
     pub fn publish_with_topic(&mut self, topic: u32, payload: &[u8]) -> Result<Position> {
         let claim = match self.claim_fast(payload.len()) {
@@ -207,9 +190,8 @@ impl Publisher {
         Ok(self.commit(claim, Label::default())?)
     }
 
-    /// Space in the log for a message of `payload_bytes`, to be written in place and then committed. Does not wait.
-    ///
-    /// The space holds arbitrary bytes at first. A loan that is dropped without a commit publishes nothing.
+    /// Space in the log for a message of `payload_bytes`, to be written in place and then committed. Does not wait. The space
+    /// holds arbitrary bytes at first. A loan that is dropped without a commit publishes nothing.
     ///
     /// # Errors
     /// As [`Publisher::try_publish`].
@@ -244,10 +226,7 @@ impl Publisher {
         Ok(Loan { publisher: self, topic: 0, correlation: 0 })
     }
 
-    /// As [`Publisher::loan`], but waits at most for `timeout`.
-    ///
-    /// # Errors
-    /// As [`Publisher::publish_timeout`].
+    /// As [`Publisher::loan`], but waits at most for `timeout`. Fails as [`Publisher::publish_timeout`].
     #[inline(always)]
     pub fn loan_timeout(
         &mut self,
@@ -310,7 +289,7 @@ impl Publisher {
 
     /// A message is given up because the log is full: subscribers can see how often that happened.
     #[cold]
-    fn give_up<T, E>(&self, error: E) -> Result<T, E> {
+    pub(crate) fn give_up<T, E>(&self, error: E) -> Result<T, E> {
         self.log.tail().given_up.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Err(error)
     }
@@ -329,41 +308,36 @@ impl Publisher {
         }
         for _ in 0..YIELDS_MAX {
             let tail = self.log.tail();
-            match self.writer.claim(payload_bytes, &mut self.subscribers.gate(tail))? {
+            let is_full = match self.writer.claim(payload_bytes, &mut self.subscribers.gate(tail))? {
                 Claimed::At(claim) => {
                     self.subscribers.clear_blocked();
                     return Ok(Some(claim));
                 }
+                Claimed::Contended => {
+                    std::thread::yield_now();
+                    continue;
+                }
                 Claimed::Full => {
                     self.subscribers.check_complete()?;
-                    match self.follow()? {
-                        Followed::Present => {}
-                        Followed::Moved => {
-                            self.check_length(payload_bytes)?;
-                            continue;
-                        }
-                        Followed::NotYet => {
-                            std::thread::yield_now();
-                            continue;
-                        }
-                    }
+                    true
+                }
+                Claimed::Sealed => false,
+            };
+            match self.follow()? {
+                Followed::Moved => self.check_length(payload_bytes)?,
+                Followed::NotYet => std::thread::yield_now(),
+                Followed::Present if !is_full => return Err(Error::Disconnected),
+                Followed::Present => {
                     if !self.subscribers.demote_overdue(&*self.log) && !self.subscribers.remove_dead_slowest()
                     {
                         return Ok(None);
                     }
                 }
-                Claimed::Contended => std::thread::yield_now(),
-                Claimed::Sealed => match self.follow()? {
-                    Followed::Present => return Err(Error::Disconnected),
-                    Followed::Moved => self.check_length(payload_bytes)?,
-                    Followed::NotYet => std::thread::yield_now(),
-                },
             }
         }
         Ok(None)
     }
 
-    /// Fails if the payload is longer than the present log allows.
     #[cold]
     fn check_length(&mut self, payload_bytes: usize) -> Result<()> {
         loop {
@@ -377,7 +351,6 @@ impl Publisher {
         }
     }
 
-    /// Abandons the frame of the present loan.
     #[cold]
     fn abandon(&mut self) {
         if let Some(claim) = self.loaned.take() {
@@ -390,11 +363,8 @@ impl Publisher {
 
     #[inline(never)]
     fn claim_waiting(&mut self, payload_bytes: usize) -> Result<Claim> {
-        loop {
-            if let Some(claim) = self.claim_until(payload_bytes, None)? {
-                return Ok(claim);
-            }
-        }
+        let claim = self.claim_until(payload_bytes, None)?;
+        Ok(claim.expect("without a deadline it waits until there is space"))
     }
 
     /// A claim, waiting for space until `deadline`; `None` when that has passed.
@@ -454,7 +424,6 @@ pub struct Loan<'a> {
 }
 
 impl Loan<'_> {
-    /// Sets the correlation word of the frame.
     pub(crate) fn with_correlation(mut self, correlation: u64) -> Self {
         self.correlation = correlation;
         self

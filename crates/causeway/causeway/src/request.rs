@@ -6,18 +6,14 @@ use crate::wire::{Message, Op, from_halves, halves};
 /// A subscriber: its slot, and which of all that have used the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberId {
-    /// Its slot.
     pub slot: u32,
-    /// Counts the subscribers of the slot.
     pub generation: u32,
 }
 
 /// What a publisher can lack of a subscriber that it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Its page.
     Page,
-    /// What wakes it.
     Doorbell,
 }
 
@@ -28,7 +24,6 @@ pub enum PoolKind {
     Reused = 0,
     /// Each once, sealed when it is published.
     Sealed = 1,
-    /// As the trust of the group says.
     ByTrust = 2,
 }
 
@@ -36,13 +31,21 @@ pub enum PoolKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The slot of a publisher of this type, 0 for bytes.
-    Publish { fingerprint: u64 },
+    Publish {
+        fingerprint: u64,
+    },
     /// The publisher has mapped the log of this epoch, or could not.
-    Mapped { epoch: u64 },
+    Mapped {
+        epoch: u64,
+    },
     /// The slot of a subscriber to this type, 0 for bytes.
-    Subscribe { policy: Option<Policy>, fingerprint: u64 },
-    /// A report on the group, from this row on.
-    Report { from: u32 },
+    Subscribe {
+        policy: Option<Policy>,
+        fingerprint: u64,
+    },
+    Report {
+        from: u32,
+    },
     /// Another connection.
     Connect,
     /// The subscriber has mapped and sealed its page.
@@ -50,25 +53,36 @@ pub enum Request {
     /// The subscriber has found its place in the log.
     Placed,
     /// What a publisher lacks of a subscriber.
-    Fetch { subscriber: SubscriberId, part: Option<Part> },
+    Fetch {
+        subscriber: SubscriberId,
+        part: Option<Part>,
+    },
     /// The publisher can take in no page of this subscriber.
     Missed(SubscriberId),
     /// All subscribers that sleep are to be woken.
     Wake,
-    /// The publisher leaves.
     Leave,
     /// The log after this one, which the subscriber has read to its end.
-    Follow { epoch: u64 },
+    Follow {
+        epoch: u64,
+    },
     /// Another log, because the publisher has not mapped the present one in time.
     Roll,
-    /// A pool of payload files.
-    Pool { kind: Option<PoolKind>, files: u32 },
-    /// A file of a pool.
-    Allocate { bytes: u64 },
+    Pool {
+        kind: Option<PoolKind>,
+        files: u32,
+    },
+    Allocate {
+        bytes: u64,
+    },
     /// No subscriber needs this file.
-    Forget { index: u32 },
-    /// A payload file, for a subscriber.
-    Payload { pool: u32, index: u32 },
+    Forget {
+        index: u32,
+    },
+    Payload {
+        pool: u32,
+        index: u32,
+    },
 }
 
 impl Request {
@@ -105,23 +119,16 @@ impl Request {
             Op::Allocate => Request::Allocate { bytes: number },
             Op::Forget => Request::Forget { index: first },
             Op::Payload => Request::Payload { pool: first, index: second },
-            Op::Call
-            | Op::Descriptors
-            | Op::Granted
-            | Op::Refused
-            | Op::Joined
-            | Op::Row
-            | Op::End
-            | Op::Waiting
-            | Op::Doorbell
-            | Op::Log => return None,
+            _ => return None,
         })
     }
+}
 
-    /// The message of a request. A value that is not known is sent as one that no version knows.
-    pub fn to_message(self) -> Message {
+/// A value that is not known is sent as one that no version knows.
+impl From<Request> for Message {
+    fn from(request: Request) -> Message {
         let unknown = u32::MAX;
-        match self {
+        match request {
             Request::Publish { fingerprint } => Message::new(Op::Publish, &halves(fingerprint)),
             Request::Mapped { epoch } => Message::new(Op::Mapped, &halves(epoch)),
             Request::Subscribe { policy, fingerprint } => {
@@ -184,7 +191,7 @@ mod tests {
             Request::Payload { pool: 1, index: 2 },
         ];
         for request in requests {
-            assert_eq!(Request::decode(&request.to_message()), Some(request));
+            assert_eq!(Request::decode(&request.into()), Some(request));
         }
         assert_eq!(Request::decode(&Message::new(Op::Granted, &[])), None);
     }

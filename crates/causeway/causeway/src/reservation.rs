@@ -4,13 +4,13 @@
 //! SIGBUS, to a subscriber too. So every page is reserved at the start.
 
 mod control_group;
-mod thread;
 
-pub use thread::spawn;
-
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
 
-use causeway_os::memory;
+use causeway_os::memory::{self, Access, Mapping};
+use causeway_os::process::without_signals;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
@@ -45,6 +45,11 @@ fn step_by_step(bytes: u64, mut work: impl FnMut(u64, u64) -> Result<(), Errno>)
     Ok(())
 }
 
+/// A line of `/proc/meminfo`, in bytes.
+pub fn machine_bytes(key: &str) -> Option<u64> {
+    control_group::line_of(&control_group::meminfo(), key)
+}
+
 /// Fails if the control groups of this process cannot hold `bytes` more, even after they reclaim what they can.
 pub fn check(bytes: u64) -> causeway_os::Result<()> {
     match control_group::available_bytes() {
@@ -55,6 +60,25 @@ pub fn check(bytes: u64) -> causeway_os::Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Mappings that a new thread may need before it runs: two each for stack, signal stack and heap, and some for other threads
+/// that map at the same time.
+const MAPPINGS: usize = 16;
+
+/// Starts a thread that takes no signals. A thread that gets no mappings for its stack, its signal stack and its heap aborts the
+/// whole program, so mappings are made and dropped again before.
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let bare = |error: causeway_os::Error| {
+        error.raw_os_error().map_or(ErrorKind::Other.into(), io::Error::from_raw_os_error)
+    };
+    let page = memory::memfd("causeway-reservation", memory::page_bytes() as u64).map_err(bare)?;
+    let mapped: causeway_os::Result<Vec<Mapping>> = (0..MAPPINGS)
+        .map(|_| Mapping::shared(&page, memory::page_bytes(), Access::ReadOnly)) // the same page each time, so that the mappings do not merge
+        .collect();
+    drop(mapped.map_err(bare)?);
+    // A handler of the program that runs in a thread of the library would interrupt what others wait for.
+    without_signals(|| std::thread::Builder::new().name(name.into()).spawn(work))
 }
 
 #[cfg(test)]
@@ -84,16 +108,6 @@ mod tests {
         };
         assert_eq!(step_by_step(bytes, work), Ok(()));
         assert_eq!(done, bytes);
-    }
-
-    #[test]
-    fn a_refused_reservation_is_not_repeated() {
-        let mut calls = 0;
-        let work = |_, _| {
-            calls += 1;
-            if calls < 3 { Ok(()) } else { Err(Errno::NOSPC) }
-        };
-        assert_eq!(step_by_step(100 * STEP_BYTES, work), Err(Errno::NOSPC));
-        assert_eq!(calls, 3);
+        assert_eq!(step_by_step(bytes, |_, _| Err(Errno::NOSPC)), Err(Errno::NOSPC), "not repeated");
     }
 }

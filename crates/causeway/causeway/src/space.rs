@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use causeway_os::futex;
 use causeway_os::memory::wait_any;
 
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
@@ -21,9 +22,7 @@ use crate::log::wait::{await_space, stop_awaiting_space};
 /// What a publisher waits for: the slowest subscriber, if one is in the way, beyond this cursor.
 #[derive(Debug)]
 pub struct Space {
-    /// The log.
     pub log: Arc<MappedLog>,
-    /// The slot of the publisher.
     pub owner: u8,
     /// The page of the slowest subscriber, and its cursor.
     pub on: Option<(Arc<SubscriberPage>, u64)>,
@@ -54,10 +53,6 @@ static WAITS: Mutex<Waits> = Mutex::new(Waits { entries: None, next_id: 0 });
 /// Changes with every new entry: the thread sleeps on it too.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-fn waits() -> MutexGuard<'static, Waits> {
-    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A wait for space. Dropped, it leaves no trace.
 #[derive(Debug)]
 pub struct SpaceWait {
@@ -74,7 +69,7 @@ impl SpaceWait {
     pub fn start(space: Space, waker: &Waker) -> Result<SpaceWait> {
         await_space(space.log.tail(), space.owner);
         let due = Instant::now() + if space.on.is_some() { SLICE } else { SHORT_SLICE };
-        let mut waits = waits();
+        let mut waits = lock(&WAITS);
         waits.next_id += 1;
         let id = waits.next_id;
         let wait = SpaceWait { id, log: space.log, owner: space.owner };
@@ -95,7 +90,7 @@ impl SpaceWait {
 
     /// Whether the publisher should try again. If not, `waker` is woken when it should.
     pub fn is_over(&self, waker: &Waker) -> bool {
-        let mut waits = waits();
+        let mut waits = lock(&WAITS);
         let entry = waits.entries.as_mut().and_then(|entries| entries.get_mut(&self.id));
         entry.is_none_or(|entry| {
             entry.waker.clone_from(waker);
@@ -106,7 +101,7 @@ impl SpaceWait {
 
 impl Drop for SpaceWait {
     fn drop(&mut self) {
-        if let Some(entries) = &mut waits().entries {
+        if let Some(entries) = &mut lock(&WAITS).entries {
             entries.remove(&self.id);
         }
         stop_awaiting_space(self.log.tail(), self.owner);
@@ -118,7 +113,7 @@ fn run() {
         let changes = CHANGES.load(Ordering::SeqCst);
         let now = Instant::now();
         let (mut cursors, mut wakers, mut due) = (Vec::new(), Vec::new(), None::<Instant>);
-        if let Some(entries) = &mut waits().entries {
+        if let Some(entries) = &mut lock(&WAITS).entries {
             for entry in entries.values_mut().filter(|entry| !entry.is_over) {
                 let cursor = |page: &SubscriberPage| page.words().cursor.load(Ordering::Acquire);
                 let advanced = entry.on.as_ref().is_some_and(|(page, seen)| cursor(page) > *seen);

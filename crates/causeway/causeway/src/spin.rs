@@ -57,7 +57,6 @@ impl Spin {
         self.may_poll.then_some(self.budget)
     }
 
-    /// Whether the last wait could poll.
     #[inline(always)]
     pub fn may_poll(&self) -> bool {
         self.may_poll

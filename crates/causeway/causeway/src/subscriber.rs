@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::memory::Access;
 
+use crate::connection::Membership;
 use crate::error::{Error, Result};
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
@@ -39,7 +40,7 @@ use crate::spin::{Pace, Spin};
 use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
-use crate::wire::{ANSWER_TIME, Op, answer, ask, take_fds_and_wake_page};
+use crate::wire::{ANSWER_TIME, Op, answer, ask, ask_within, granted, take_fds_and_wake_page};
 use sequences::Sequences;
 pub(crate) use wait::check_doorbell;
 use wait::{check_lifeline, futex_of};
@@ -50,17 +51,16 @@ use wait::{check_lifeline, futex_of};
 /// event loop of its own uses [`Subscriber::arm`] and the file descriptor.
 #[derive(Debug)]
 pub struct Subscriber {
+    /// First, so that it ends before what it gave the right to is gone.
+    socket: Membership,
     reader: Reader<Arc<MappedLog>>,
     log: Arc<MappedLog>,
     page: Arc<SubscriberPage>,
     wake_word: WakeWord,
     status: StatusPages,
-    socket: Arc<OwnedFd>,
     doorbell: OwnedFd,
     /// Hangs up when the server and all publishers are gone.
     lifeline: Arc<OwnedFd>,
-    /// The process that joined; a forked child is not a subscriber.
-    process: u32,
     slot: usize,
     generation: u32,
     policy: Policy,
@@ -111,19 +111,7 @@ fn filter_of(topics: &BTreeSet<u32>) -> u32 {
 
 /// Tells the server how far this subscriber is, and waits for its answer.
 fn confirm(socket: &OwnedFd, step: Request) -> Result<()> {
-    match ask(socket, step.to_message(), Some(ANSWER_TIME))?.0.op {
-        Op::Granted => Ok(()),
-        other => Err(Error::invalid("answer", format!("{other:?} to a subscriber"))),
-    }
-}
-
-/// Says goodbye: the membership ends now, although a forked child may hold another descriptor of the socket.
-impl Drop for Subscriber {
-    fn drop(&mut self) {
-        if self.process == std::process::id() {
-            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
-        }
-    }
+    granted(ask(socket, step)?, "a subscriber").map(drop)
 }
 
 impl Subscriber {
@@ -137,23 +125,21 @@ impl Subscriber {
         let start = Instant::now();
         let timeout = options.timeout.unwrap_or(Duration::MAX);
         // A server that works answers at once, if only that the grant follows later.
-        let (mut granted, mut fds) = ask(&socket, request.to_message(), Some(timeout.min(ANSWER_TIME)))?;
-        if granted.op == Op::Waiting {
+        let mut answered = ask_within(&socket, request, timeout.min(ANSWER_TIME))?;
+        if answered.0.op == Op::Waiting {
             let left = options.timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
-            (granted, fds) = answer(&socket, left)?;
+            answered = answer(&socket, left)?;
         }
-        let [slot, generation, trust, ..] = granted.words;
-        if granted.op != Op::Granted || slot as usize >= SUBSCRIBERS_MAX {
-            return Err(Error::invalid("answer", format!("{:?} to a subscriber", granted.op)));
+        let ([slot, generation, trust, ..], fds) = granted(answered, "a subscriber")?;
+        if slot as usize >= SUBSCRIBERS_MAX {
+            return Err(Error::invalid("answer", format!("slot {slot}")));
         }
         let trust =
             Trust::from_word(trust).ok_or_else(|| Error::invalid("answer", "an unknown kind of trust"))?;
         let ([status, log, page, doorbell, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
         if wake_page.is_some() != (trust == Trust::SameUser) {
-            return Err(Error::invalid(
-                "answer",
-                "a wake page is for processes of one user, and for them only",
-            ));
+            let why = "a wake page is for processes of one user, and for them only";
+            return Err(Error::invalid("answer", why));
         }
         check_doorbell(&doorbell)?;
         check_lifeline(&lifeline)?;
@@ -180,10 +166,9 @@ impl Subscriber {
             page,
             wake_word,
             status: StatusPages::open(&status)?,
-            socket: Arc::new(socket),
+            socket: Membership::new(Arc::new(socket)),
             doorbell,
             lifeline: Arc::new(lifeline),
-            process: std::process::id(),
             slot: slot as usize,
             generation,
             policy: options.policy,

@@ -10,23 +10,22 @@ use causeway_os::futex;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use crate::connection::has_ended;
+use crate::error::{Error, errno};
 use crate::foreign::ForeignSocket;
-use crate::log::layout::SubscriberWords;
+use crate::log::layout::{SubscriberWords, Tail};
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::{Notes, WaitingSubscriber};
 use crate::options::Policy;
 use crate::request::Request;
+use crate::wire::tell;
 
-/// A subscriber of the group.
 #[derive(Debug)]
 pub struct SubscriberHandle {
-    /// Its slot.
     pub slot: usize,
     /// Counts the subscribers that have used the slot.
     pub generation: u32,
-    /// What happens when it falls behind.
     pub policy: Policy,
-    /// Its page.
     pub page: Arc<SubscriberPage>,
     /// Our end of its doorbell; a publisher fetches it when it needs it first. A socket, not an eventfd: sending with
     /// MSG_DONTWAIT cannot block, whatever the subscriber does with its end, whereas an eventfd blocks its writers when a
@@ -58,7 +57,6 @@ impl SubscriberHandle {
         doorbell: Option<ForeignSocket>,
         server: Option<Arc<OwnedFd>>,
     ) -> SubscriberHandle {
-        let (lacks_doorbell, placed, seen_cursor, notes) = (false, false, 0, Notes::default());
         SubscriberHandle {
             slot,
             generation,
@@ -66,26 +64,35 @@ impl SubscriberHandle {
             page,
             doorbell,
             server,
-            lacks_doorbell,
-            placed,
+            lacks_doorbell: false,
+            placed: false,
             epoch: 0,
             messages_through: 0,
-            seen_cursor,
-            notes,
+            seen_cursor: 0,
+            notes: Notes::default(),
         }
     }
-}
 
-impl SubscriberHandle {
+    /// The highest position up to which it has said that it received; never lower than before, whatever it writes.
+    #[inline(always)]
+    pub fn highest_cursor(&mut self) -> u64 {
+        self.seen_cursor = self.seen_cursor.max(self.words().cursor.load(Ordering::Acquire)); // PAIR cursor
+        self.seen_cursor
+    }
+
+    /// Its cursor if publishers wait for it; never lower than before, whatever the subscriber writes.
+    pub fn holds_space_from(&mut self, tail: &Tail) -> Option<u64> {
+        let demoted = tail.demoted[self.slot].load(Ordering::Acquire) == self.generation;
+        if !self.policy.holds_space() || demoted {
+            return None;
+        }
+        Some(self.highest_cursor())
+    }
+
     /// Whether its process is dead, as far as that can be seen without the server.
     pub fn is_dead(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, poll};
-        let hung_up = self.doorbell.as_ref().is_some_and(|doorbell| {
-            let mut doorbell = [PollFd::new(doorbell, PollFlags::empty())];
-            let polled = poll(&mut doorbell, Some(&rustix::time::Timespec::default()));
-            polled.is_ok() && doorbell[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
-        });
-        hung_up || process_is_gone(self.words().process.load(Ordering::Relaxed))
+        self.doorbell.as_ref().is_some_and(|doorbell| has_ended(doorbell, None))
+            || process_is_gone(self.words().process.load(Ordering::Relaxed))
     }
 }
 
@@ -107,7 +114,7 @@ fn process_is_gone(process: u64) -> bool {
         Ok(pidfd) => {
             causeway_os::process::poll(&[pidfd.as_fd()], Some(Duration::ZERO)).is_ok_and(|ended| ended[0])
         }
-        Err(error) => error.raw_os_error() == Some(Errno::SRCH.raw_os_error()),
+        Err(error) => errno(&error) == Some(Errno::SRCH),
     }
 }
 
@@ -139,11 +146,8 @@ impl WaitingSubscriber for SubscriberHandle {
     }
 }
 
-/// Asks the server to wake the subscribers that sleep. Returns whether it will.
+/// Asks the server to wake the subscribers that sleep. Returns whether it will: a full queue holds requests like this one, and the
+/// server will look after it has read them.
 pub fn ask_to_wake(server: &OwnedFd) -> bool {
-    match Request::Wake.to_message().send(server, &[]) {
-        Ok(()) => true,
-        // A full queue holds requests like this one, and the server will look after it has read them.
-        Err(error) => error.raw_os_error() == Some(Errno::AGAIN.raw_os_error()),
-    }
+    matches!(tell(server, Request::Wake), Ok(()) | Err(Error::NoAnswer))
 }

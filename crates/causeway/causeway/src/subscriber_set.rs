@@ -11,44 +11,39 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_os::futex;
 use causeway_os::process::poll;
+use causeway_os::{Context, futex};
 
+use crate::connection::Membership;
 use crate::error::{Error, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
 use crate::log::mapped::MappedLog;
 use crate::log::pages::{StatusPages, SubscriberPage};
-use crate::log::wait::{Published, WaitingSubscriber, note_cpu, wake_waiters};
+use crate::log::wait::{Published, note_cpu, wake_waiters};
 use crate::log::wake_word::WakeWord;
 use crate::log::{Gate, Memory, reclaim};
 use crate::options::Policy;
 use crate::request::{Part, Request, SubscriberId};
 use crate::subscriber_handle::{SubscriberHandle, ask_to_wake};
 use crate::subscriber_table::SubscriberTable;
-use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, receive, take_fds};
+use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, receive, take_fds, tell};
 
 /// The longest sleep for space. The server wakes publishers when a subscriber dies; this bounds the wait if both die at once.
 const SLICE: Duration = Duration::from_millis(100);
 /// The same without a server: the publisher itself checks whether the subscriber that it waits for still lives.
 const SLICE_WITHOUT_SERVER: Duration = Duration::from_millis(5);
-
 /// A sleep where no event announces space.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
-
 /// After this time without an answer a publisher asks again: the answer found no space in its socket.
 const FETCH_TIME: Duration = Duration::from_millis(20);
-
 /// A publisher that finds the log full this many times, without waiting, checks once whether the server still lives: one
 /// system call.
 const FULLS_PER_CHECK: u32 = 16;
 
-/// The subscribers of a group.
 #[derive(Debug)]
 pub struct SubscriberSet {
-    socket: Arc<OwnedFd>,
-    /// The process that joined; a forked child is not a publisher.
-    process: u32,
+    socket: Membership,
     status: StatusPages,
     subscribers: SubscriberTable,
     /// Where those sleep that trust each other.
@@ -72,11 +67,9 @@ pub struct SubscriberSet {
     blocked: Option<Blocked>,
     /// How often the log was found full; modulo 2³².
     fulls: u32,
-    /// The epoch of the log in which this publisher publishes.
     epoch: u64,
     /// Whether it was another than the present one when the status pages were looked at.
     is_behind: bool,
-    /// When the server was asked for the present log.
     asked_for_log: Option<Instant>,
 }
 
@@ -87,7 +80,6 @@ struct Lacking {
     part: Part,
 }
 
-/// What keeps a publisher waiting.
 #[derive(Debug)]
 struct Blocked {
     /// Slot, generation and cursor of the subscriber.
@@ -104,11 +96,9 @@ impl SubscriberSet {
         wake_word: WakeWord,
         epoch: u64,
     ) -> Result<SubscriberSet> {
-        rustix::io::ioctl_fionbio(&socket, true)
-            .map_err(|error| Error::os("prepare", "a group's socket", error))?;
+        rustix::io::ioctl_fionbio(&socket, true).context("prepare", || "a group's socket")?;
         let mut set = SubscriberSet {
-            socket: Arc::new(socket),
-            process: std::process::id(),
+            socket: Membership::new(Arc::new(socket)),
             status,
             subscribers: SubscriberTable::default(),
             wake_word,
@@ -133,15 +123,17 @@ impl SubscriberSet {
             if let Some(error) = set.starved.take() {
                 return Err(error);
             }
-            match set {
-                SubscriberSet { lacks_subscriber: false, .. } => {
-                    set.joining = false;
-                    return Ok(set);
-                }
-                SubscriberSet { server_gone: true, .. } => return Err(Error::ServerGone),
-                _ if Instant::now() >= end => return Err(Error::NoAnswer),
-                _ => drop(poll(&[set.socket.as_fd()], Some(FETCH_TIME))?),
+            if !set.lacks_subscriber {
+                set.joining = false;
+                return Ok(set);
             }
+            if set.server_gone {
+                return Err(Error::ServerGone);
+            }
+            if Instant::now() >= end {
+                return Err(Error::NoAnswer);
+            }
+            poll(&[set.socket.as_fd()], Some(FETCH_TIME))?;
         }
     }
 
@@ -165,7 +157,7 @@ impl SubscriberSet {
                 continue;
             }
             let _ = futex::wait(&self.status.words().placed, placed, Some(left))
-                .map_err(|error| Error::os("wait for", "subscribers", error))?;
+                .context("wait for", || "subscribers")?;
         }
     }
 
@@ -205,19 +197,17 @@ impl SubscriberSet {
 
     /// A subscriber that is not known, or else one whose doorbell is needed.
     fn find_lacking(&self) -> Option<Lacking> {
+        let lacking = |slot: usize, generation, part| Lacking {
+            subscriber: SubscriberId { slot: slot as u32, generation },
+            part,
+        };
         let mut present = self.status.words().present_subscribers();
         let unknown = present.find(|(slot, generation)| self.subscribers.find(*slot, *generation).is_none());
-        let lacking = |slot: usize, generation, part| {
-            Some(Lacking { subscriber: SubscriberId { slot: slot as u32, generation }, part })
-        };
-        match unknown {
-            Some((slot, generation)) => lacking(slot, generation, Part::Page),
-            None if self.server_gone => None,
-            None => {
-                let silent = self.subscribers.iter().find(|subscriber| subscriber.lacks_doorbell)?;
-                lacking(silent.slot, silent.generation, Part::Doorbell)
-            }
+        if let Some((slot, generation)) = unknown {
+            return Some(lacking(slot, generation, Part::Page));
         }
+        let silent = self.subscribers.iter().find(|one| one.lacks_doorbell && !self.server_gone)?;
+        Some(lacking(silent.slot, silent.generation, Part::Doorbell))
     }
 
     /// Asks for what is lacking, one thing at a time, and asks the server to wake subscribers that are not known.
@@ -235,7 +225,7 @@ impl SubscriberSet {
         }
         if self.starved.take().is_some() {
             match part {
-                Part::Page => drop(Request::Missed(subscriber).to_message().send(&self.socket, &[])),
+                Part::Page => drop(tell(&self.socket, Request::Missed(subscriber))),
                 // The server goes on ringing it.
                 Part::Doorbell => {
                     if let Some(subscriber) = self.subscribers.get_mut(subscriber.slot as usize) {
@@ -249,15 +239,14 @@ impl SubscriberSet {
         if matches!(self.fetching, Some((asked, at)) if asked == lacking && at.elapsed() < FETCH_TIME) {
             return;
         }
-        let request = Request::Fetch { subscriber, part: Some(part) };
-        if request.to_message().send(&self.socket, &[]).is_ok() {
+        if tell(&self.socket, Request::Fetch { subscriber, part: Some(part) }).is_ok() {
             self.fetching = Some((lacking, Instant::now()));
         }
     }
 
     fn drain_messages(&mut self) {
         loop {
-            match receive(&*self.socket, FDS_MAX) {
+            match receive(&**self.socket, FDS_MAX) {
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Joined => {
                     match from_notice(message, fds, &self.socket) {
                         Ok(subscriber) => self.subscribers.insert(subscriber),
@@ -266,20 +255,16 @@ impl SubscriberSet {
                 }
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Doorbell => {
                     let [slot, generation, ..] = message.words;
-                    if let Ok([doorbell]) = take_fds(fds) {
-                        let doorbell = ForeignSocket::new(doorbell);
-                        let subscriber = self.subscribers.get_mut(slot as usize);
-                        if let Some(subscriber) = subscriber.filter(|one| one.generation == generation) {
-                            (subscriber.doorbell, subscriber.lacks_doorbell) = (Some(doorbell), false);
-                        }
+                    let subscriber = self.subscribers.get_mut(slot as usize);
+                    let subscriber = subscriber.filter(|one| one.generation == generation);
+                    if let (Some(subscriber), Ok([doorbell])) = (subscriber, take_fds(fds)) {
+                        subscriber.doorbell = Some(ForeignSocket::new(doorbell));
+                        subscriber.lacks_doorbell = false;
                     }
                 }
                 Ok(Incoming::Message(..) | Incoming::Malformed | Incoming::OtherVersion(_)) => {}
                 Ok(Incoming::Nothing) => return,
-                Ok(Incoming::End) => {
-                    self.server_gone = true;
-                    return;
-                }
+                Ok(Incoming::End) => return self.server_gone = true,
                 // A message is lost; what it had is fetched, and if that fails too, done without.
                 Err(error) => self.starved = self.fetching.is_some().then_some(error),
             }
@@ -322,7 +307,6 @@ impl SubscriberSet {
         self.cut_off | self.is_behind
     }
 
-    /// This publisher goes on in another log.
     pub fn continue_in(&mut self, log: &Arc<MappedLog>) {
         self.wake_word.continue_in(Arc::clone(log));
         self.epoch = log.epoch();
@@ -333,13 +317,12 @@ impl SubscriberSet {
     /// Asks the server for another log: this publisher has not mapped the present one in time. Asks again after a while.
     pub fn ask_for_log(&mut self) {
         if self.asked_for_log.is_none_or(|at| at.elapsed() >= FETCH_TIME)
-            && Request::Roll.to_message().send(&self.socket, &[]).is_ok()
+            && tell(&self.socket, Request::Roll).is_ok()
         {
             self.asked_for_log = Some(Instant::now());
         }
     }
 
-    /// Space was found: no subscriber blocks this publisher.
     #[inline(always)]
     pub fn clear_blocked(&mut self) {
         self.blocked = None;
@@ -359,29 +342,21 @@ impl SubscriberSet {
     /// answers neither for the unfinished message of a publisher, nor for the subscriber that was slowest before it.
     pub fn demote_overdue(&mut self, memory: &impl Memory) -> bool {
         let tail = memory.tail();
-        let Some((index, cursor)) = self.slowest_index(tail) else {
+        let slowest = self.slowest_index(tail);
+        let Some((index, cursor)) = slowest.filter(|(_, cursor)| reclaim::is_held_by(memory, *cursor)) else {
             self.blocked = None;
             return false;
         };
-        if !reclaim::is_held_by(memory, cursor) {
-            self.blocked = None;
-            return false;
-        }
         let subscriber = &self.subscribers[index];
         let by = (subscriber.slot, subscriber.generation, cursor);
-        let since = match &self.blocked {
-            Some(blocked) if blocked.by == by => blocked.since,
-            _ => {
-                let since = Instant::now();
-                self.blocked = Some(Blocked { by, since });
-                since
-            }
-        };
-        if subscriber.policy.deadline().is_some_and(|deadline| since.elapsed() >= deadline) {
+        let known = self.blocked.take().filter(|blocked| blocked.by == by);
+        let since = known.map_or_else(Instant::now, |blocked| blocked.since);
+        self.blocked = Some(Blocked { by, since });
+        let is_overdue = subscriber.policy.deadline().is_some_and(|deadline| since.elapsed() >= deadline);
+        if is_overdue {
             tail.demoted[subscriber.slot].store(subscriber.generation, Ordering::Release);
-            return true;
         }
-        false
+        is_overdue
     }
 
     /// Removes subscribers that have died, if the server is gone. Checks that on some of the calls only: it is for a
@@ -404,39 +379,32 @@ impl SubscriberSet {
         deadline: Option<Instant>,
     ) -> Result<()> {
         let mut slice = if self.server_is_gone() { SLICE_WITHOUT_SERVER } else { SLICE };
+        let now = Instant::now();
+        if let Some(deadline) = deadline {
+            slice = slice.min(deadline.saturating_duration_since(now));
+        }
         if self.lacks_subscriber && !self.server_gone {
             // What keeps the space is that a page is not here yet, and it comes on the socket.
-            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            let polled = poll(&[self.socket.as_fd()], Some(left.unwrap_or(FETCH_TIME).min(FETCH_TIME)));
-            if polled.is_err() {
+            if poll(&[self.socket.as_fd()], Some(slice.min(FETCH_TIME))).is_err() {
                 // The limit of open files is below the one that is polled.
                 std::thread::sleep(SHORT_SLEEP);
             }
             return Ok(());
         }
-        let subscriber = slowest.and_then(|(slot, _)| self.subscribers.get(slot));
-        let (Some(subscriber), Some((_, cursor))) = (subscriber, slowest) else {
+        let known = slowest.and_then(|(slot, cursor)| Some((self.subscribers.get(slot)?, cursor)));
+        let Some((subscriber, cursor)) = known else {
             // The unfinished frame of another publisher blocks the log, and no event announces its end; or the subscriber
             // left just now.
             std::thread::sleep(SHORT_SLEEP);
             return Ok(());
         };
-        let now = Instant::now();
-        if let (Some(own_deadline), Some(Blocked { since, .. })) =
-            (subscriber.policy.deadline(), &self.blocked)
-            && let Some(overdue) = since.checked_add(own_deadline)
-        {
+        let since = self.blocked.as_ref().map(|blocked| blocked.since);
+        if let Some(overdue) = since.and_then(|since| since.checked_add(subscriber.policy.deadline()?)) {
             slice = slice.min(overdue.saturating_duration_since(now));
         }
-        if let Some(deadline) = deadline {
-            slice = slice.min(deadline.saturating_duration_since(now));
-        }
         // The cursor in the page is below the highest one seen only if the subscriber is hostile; then the slice ends this.
-        let _ = subscriber
-            .page
-            .cursor_to_wait_for()
-            .wait(cursor as u32, Some(slice))
-            .map_err(|error| Error::os("wait for", "space in a log", error))?;
+        let cursor_word = subscriber.page.cursor_to_wait_for();
+        let _ = cursor_word.wait(cursor as u32, Some(slice)).context("wait for", || "space in a log")?;
         if self.server_gone {
             self.remove_dead();
         }
@@ -450,7 +418,6 @@ impl SubscriberSet {
         slowest.map(|(index, cursor)| (self.subscribers[index].slot, cursor))
     }
 
-    /// The page of the subscriber in `slot`.
     #[cfg(feature = "tokio")]
     pub fn page_of(&self, slot: usize) -> Option<Arc<SubscriberPage>> {
         self.subscribers.get(slot).map(|subscriber| Arc::clone(&subscriber.page))
@@ -467,36 +434,21 @@ impl SubscriberSet {
         self.subscribers.retain(|subscriber| !subscriber.is_dead());
     }
 
-    /// The gate for reclaiming space.
     #[inline(always)]
     pub fn gate<'a>(&'a mut self, tail: &'a Tail) -> SubscriberGate<'a> {
         SubscriberGate { set: self, tail }
     }
 }
 
-/// Says goodbye: the membership ends now, although a forked child may hold another descriptor of the socket.
+/// Says goodbye: who ends without it was killed.
 impl Drop for SubscriberSet {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
-            let _ = Request::Leave.to_message().send(&*self.socket, &[]);
-            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        if self.socket.is_own() {
+            let _ = tell(&self.socket, Request::Leave);
         }
     }
 }
 
-impl SubscriberHandle {
-    /// Its cursor if publishers wait for it; never lower than before, whatever the subscriber writes.
-    pub(crate) fn holds_space_from(&mut self, tail: &Tail) -> Option<u64> {
-        let demoted = tail.demoted[self.slot].load(Ordering::Acquire) == self.generation;
-        if !self.policy.holds_space() || demoted {
-            return None;
-        }
-        self.seen_cursor = self.seen_cursor.max(self.words().cursor.load(Ordering::Acquire)); // PAIR cursor
-        Some(self.seen_cursor)
-    }
-}
-
-/// The subscribers as [`Gate`].
 #[derive(Debug)]
 pub struct SubscriberGate<'a> {
     set: &'a mut SubscriberSet,

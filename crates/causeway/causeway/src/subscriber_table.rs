@@ -12,12 +12,10 @@ pub struct SubscriberTable {
 }
 
 impl SubscriberTable {
-    /// The subscriber in `slot`.
     pub fn get(&self, slot: usize) -> Option<&SubscriberHandle> {
         self.index_of(slot).ok().map(|index| &self.list[index])
     }
 
-    /// The subscriber in `slot`, to be changed.
     pub fn get_mut(&mut self, slot: usize) -> Option<&mut SubscriberHandle> {
         self.index_of(slot).ok().map(|index| &mut self.list[index])
     }
@@ -35,12 +33,10 @@ impl SubscriberTable {
         }
     }
 
-    /// Removes the subscriber in `slot`, and returns it.
     pub fn remove(&mut self, slot: usize) -> Option<SubscriberHandle> {
         self.index_of(slot).ok().map(|index| self.list.remove(index))
     }
 
-    /// Removes the subscribers for which `keep` is false.
     pub fn retain(&mut self, keep: impl FnMut(&SubscriberHandle) -> bool) {
         self.list.retain(keep);
     }

@@ -10,27 +10,16 @@
 pub enum Trust {
     /// Processes of one user, which could stop each other anyway. All subscribers sleep on one word: one system
     /// call wakes all of them. The default of a group whose rules admit the user of its creator only.
-    SameUser,
+    SameUser = 0,
     /// Processes of different users. Each subscriber sleeps on a word that no other subscriber can map: one system call for
     /// each subscriber that sleeps. No subscriber can delay what another one receives. The default of every other group.
     ///
     /// Sleeping this way needs `futex_waitv` (Linux 5.16). On older kernels these subscribers sleep on their descriptors.
-    Strangers,
+    Strangers = 1,
 }
 
 impl Trust {
-    pub(crate) fn to_word(self) -> u32 {
-        match self {
-            Trust::SameUser => 0,
-            Trust::Strangers => 1,
-        }
-    }
-
     pub(crate) fn from_word(word: u32) -> Option<Trust> {
-        match word {
-            0 => Some(Trust::SameUser),
-            1 => Some(Trust::Strangers),
-            _ => None,
-        }
+        [Trust::SameUser, Trust::Strangers].into_iter().find(|trust| *trust as u32 == word)
     }
 }

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::log::Position;
-use crate::message::{Message, Received};
+use crate::message::{Message, MessageOf, Received};
 use crate::options::{GroupOptions, SubscribeOptions};
 use crate::outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError};
 use crate::publisher::Publisher;
@@ -40,7 +40,7 @@ use crate::subscriber::Subscriber;
 ///
 /// publisher.publish(&Price { euros: 42.17, instrument: 7 })?;
 /// let message = subscriber.recv()?.message().expect("a reliable subscriber loses nothing");
-/// assert_eq!(message.value, Price { euros: 42.17, instrument: 7 });
+/// assert_eq!(message.payload, Price { euros: 42.17, instrument: 7 });
 /// # Ok::<(), causeway::Error>(())
 /// ```
 pub trait MessageType: FromBytes + IntoBytes + Immutable {
@@ -66,18 +66,14 @@ impl GroupOptions {
 }
 
 impl Group {
-    /// As [`Group::publisher`], for a group whose messages are values of `T`.
-    ///
-    /// # Errors
-    /// As [`Group::publisher`]; [`Refusal::OtherType`](crate::Refusal::OtherType) for a group of another type, or of none.
+    /// As [`Group::publisher`], for a group whose messages are values of `T`;
+    /// [`Refusal::OtherType`](crate::Refusal::OtherType) for a group of another type, or of none.
     pub fn typed_publisher<T: MessageType>(&self) -> Result<TypedPublisher<T>> {
         Ok(TypedPublisher { publisher: self.publisher_of(fingerprint::<T>())?, of: PhantomData })
     }
 
-    /// As [`Group::subscribe`], for a group whose messages are values of `T`.
-    ///
-    /// # Errors
-    /// As [`Group::subscribe`]; [`Refusal::OtherType`](crate::Refusal::OtherType) for a group of another type, or of none.
+    /// As [`Group::subscribe`], for a group whose messages are values of `T`;
+    /// [`Refusal::OtherType`](crate::Refusal::OtherType) for a group of another type, or of none.
     pub fn typed_subscribe<T: MessageType>(
         &self,
         options: impl Into<SubscribeOptions>,
@@ -96,17 +92,11 @@ pub struct TypedPublisher<T> {
 
 impl<T: MessageType> TypedPublisher<T> {
     /// As [`Publisher::try_publish`].
-    ///
-    /// # Errors
-    /// As [`Publisher::try_publish`].
     #[inline]
     pub fn try_publish(&mut self, value: &T) -> Result<Position, TryPublishError> {
         self.publisher.try_publish(value.as_bytes())
     }
 
-    /// As [`Publisher::publish`].
-    ///
-    /// # Errors
     /// As [`Publisher::publish`].
     #[inline]
     pub fn publish(&mut self, value: &T) -> Result<Position> {
@@ -114,17 +104,11 @@ impl<T: MessageType> TypedPublisher<T> {
     }
 
     /// As [`Publisher::publish_with_topic`].
-    ///
-    /// # Errors
-    /// As [`Publisher::publish`].
     #[inline]
     pub fn publish_with_topic(&mut self, topic: u32, value: &T) -> Result<Position> {
         self.publisher.publish_with_topic(topic, value.as_bytes())
     }
 
-    /// As [`Publisher::publish_timeout`].
-    ///
-    /// # Errors
     /// As [`Publisher::publish_timeout`].
     #[inline]
     pub fn publish_timeout(&mut self, value: &T, timeout: Duration) -> Result<Position, PublishTimeoutError> {
@@ -138,22 +122,7 @@ impl<T: MessageType> TypedPublisher<T> {
 }
 
 /// A value that was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TypedMessage<T> {
-    /// The value.
-    pub value: T,
-    /// Position in the log, the same for every subscriber.
-    pub position: Position,
-    /// Number of the publisher: its [`id`](Publisher::id).
-    pub publisher: u8,
-    /// Messages that this publisher had published before, modulo 2³².
-    pub sequence: u32,
-    /// The topic that the publisher set; 0 by default.
-    pub topic: u32,
-    /// See [`Message::lost_before`].
-    pub lost_before: Option<u32>,
-}
+pub type TypedMessage<T> = MessageOf<T>;
 
 /// Receives values of one type. [`Group::typed_subscribe`] makes one.
 #[derive(Debug)]
@@ -163,28 +132,19 @@ pub struct TypedSubscriber<T> {
 }
 
 impl<T: MessageType> TypedSubscriber<T> {
-    /// As [`Subscriber::try_recv`].
-    ///
-    /// # Errors
     /// As [`Subscriber::try_recv`]; [`Error::WrongSize`] for a message that is not a value of the type, which is skipped.
     #[inline]
     pub fn try_recv(&mut self) -> Result<Received<TypedMessage<T>>, TryRecvError> {
         Ok(typed(self.subscriber.try_recv()?)?)
     }
 
-    /// As [`Subscriber::recv`].
-    ///
-    /// # Errors
-    /// As [`Subscriber::recv`], and as [`TypedSubscriber::try_recv`].
+    /// As [`Subscriber::recv`], and fails also as [`TypedSubscriber::try_recv`].
     #[inline]
     pub fn recv(&mut self) -> Result<Received<TypedMessage<T>>> {
         typed(self.subscriber.recv()?)
     }
 
-    /// As [`Subscriber::recv_timeout`].
-    ///
-    /// # Errors
-    /// As [`Subscriber::recv_timeout`], and as [`TypedSubscriber::try_recv`].
+    /// As [`Subscriber::recv_timeout`], and fails also as [`TypedSubscriber::try_recv`].
     #[inline]
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Received<TypedMessage<T>>, RecvTimeoutError> {
         Ok(typed(self.subscriber.recv_timeout(timeout)?)?)
@@ -200,12 +160,12 @@ impl<T: MessageType> TypedSubscriber<T> {
 #[inline]
 fn typed<T: MessageType>(received: Received<Message<'_>>) -> Result<Received<TypedMessage<T>>> {
     match received {
-        Received::Message(Message { bytes, position, publisher, sequence, topic, lost_before }) => {
-            let value = T::read_from_bytes(bytes).map_err(|_| Error::WrongSize {
-                payload_bytes: bytes.len(),
+        Received::Message(message) => {
+            let value = T::read_from_bytes(message.bytes).map_err(|_| Error::WrongSize {
+                payload_bytes: message.bytes.len(),
                 expected_bytes: size_of::<T>(),
             })?;
-            Ok(Received::Message(TypedMessage { value, position, publisher, sequence, topic, lost_before }))
+            Ok(Received::Message(message.with(value)))
         }
         Received::Lost { messages, bytes } => Ok(Received::Lost { messages, bytes }),
     }

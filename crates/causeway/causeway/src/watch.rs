@@ -8,21 +8,27 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use causeway_os::epoll::Token;
-use causeway_os::futex;
+use causeway_os::{Context, futex};
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::time::Timespec;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::lock::lock;
 use crate::log::pages::SubscriberPage;
 use crate::log::wake_word::WakeWord;
 
-/// The subscriber's socket has ended: the server is gone.
-const SERVER: u32 = 1;
-/// The subscriber's lifeline has ended: the server and all publishers are gone.
-const ALL_PEERS: u32 = 2;
+/// What the end of a descriptor says.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// The server is gone.
+    Server = 1,
+    /// The server and all publishers are gone.
+    AllPeers = 2,
+}
+
 /// In the word that says what a subscriber knew when it fell asleep: it sleeps.
 const ASLEEP: u32 = 4;
 
@@ -40,16 +46,14 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Whether the server is gone.
     #[inline]
     pub fn server_is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether the server and every publisher are gone.
     #[inline]
     pub fn all_peers_gone(&self) -> bool {
-        self.gone.load(Ordering::SeqCst) & ALL_PEERS != 0
+        self.gone.load(Ordering::SeqCst) & End::AllPeers as u32 != 0
     }
 
     /// What the thread has learnt, as a number that changes when it learns more.
@@ -88,55 +92,30 @@ struct Watcher {
 }
 
 impl Watch {
-    /// Watches the other ends of a subscriber's `socket` and of its `lifeline`.
+    /// Watches for what says that others are gone: of a socket or pipe [`EventFlags::RDHUP`], of a pidfd [`EventFlags::IN`].
     pub fn start(
-        socket: &Arc<OwnedFd>,
-        lifeline: &Arc<OwnedFd>,
-        wake_word: WakeWord,
-        page: Arc<SubscriberPage>,
-    ) -> Result<Watch> {
-        let ends = [(socket, SERVER, EventFlags::RDHUP), (lifeline, ALL_PEERS, EventFlags::RDHUP)];
-        Watch::of(&ends, wake_word, page)
-    }
-
-    /// Watches the one process at the other end of a `socket`. Where its `pidfd` is known, its death is noticed although a
-    /// forked child keeps its end of the socket.
-    pub fn start_for_peer(
-        socket: &Arc<OwnedFd>,
-        pidfd: Option<&Arc<OwnedFd>>,
-        wake_word: WakeWord,
-        page: Arc<SubscriberPage>,
-    ) -> Result<Watch> {
-        let mut ends = vec![(socket, ALL_PEERS, EventFlags::RDHUP)];
-        // A pidfd is readable when its process has ended.
-        ends.extend(pidfd.map(|pidfd| (pidfd, ALL_PEERS, EventFlags::IN)));
-        Watch::of(&ends, wake_word, page)
-    }
-
-    fn of(
-        ends: &[(&Arc<OwnedFd>, u32, EventFlags)],
+        ends: &[(&Arc<OwnedFd>, EventFlags, End)],
         wake_word: WakeWord,
         page: Arc<SubscriberPage>,
     ) -> Result<Watch> {
         let watcher = Watcher::get()?;
         let (gone, sleep) = (AtomicU32::new(0), AtomicU32::new(0));
         let watched = Arc::new(Watched { wake_word, page, gone, sleep });
-        let mut list = watcher.list();
+        let mut list = lock(&watcher.list);
         list.0 += 1;
         let token = list.0;
         list.1.insert(token, Arc::clone(&watched));
         drop(list);
         let shared = ends.iter().map(|(end, ..)| Arc::clone(end)).collect();
         let watch = Watch { watcher: Arc::clone(&watcher), watched, token, ends: shared };
-        for (end, gone, events) in ends {
-            let data = Token::new(*gone as u8, token).data();
+        for (end, events, says) in ends {
+            let data = Token::new(*says as u8, token).data();
             epoll::add(&watcher.epoll, end, data, *events | EventFlags::ONESHOT)
-                .map_err(|error| Error::os("watch", "the process at the other end", error))?;
+                .context("watch", || "the process at the other end")?;
         }
         Ok(watch)
     }
 
-    /// What the thread has learnt.
     #[inline]
     pub fn watched(&self) -> &Watched {
         &self.watched
@@ -149,29 +128,25 @@ impl Drop for Watch {
             for end in &self.ends {
                 let _ = epoll::delete(&self.watcher.epoll, end);
             }
-            self.watcher.list().1.remove(&self.token);
+            lock(&self.watcher.list).1.remove(&self.token);
         }
     }
 }
 
 impl Watcher {
-    fn list(&self) -> MutexGuard<'_, (u64, HashMap<u64, Arc<Watched>>)> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The watcher of this process. If it cannot be started (no descriptors, no threads), the next caller tries again.
     fn get() -> Result<Arc<Watcher>> {
         static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
-        let mut present = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = lock(&WATCHER);
         let process = std::process::id();
         if let Some(watcher) = present.as_ref().filter(|watcher| watcher.process == process) {
             return Ok(Arc::clone(watcher));
         }
-        let failed = |error: std::io::Error| Error::os("start", "the thread that watches servers", error);
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+        let on = || "the thread that watches servers";
+        let epoll = epoll::create(CreateFlags::CLOEXEC).context("start", on)?;
         let watcher = Arc::new(Watcher { process, epoll, list: Mutex::new((0, HashMap::new())) });
         let running = Arc::clone(&watcher);
-        crate::reservation::spawn("causeway-watch", move || running.run()).map_err(failed)?;
+        crate::reservation::spawn("causeway-watch", move || running.run()).context("start", on)?;
         *present = Some(Arc::clone(&watcher));
         Ok(watcher)
     }
@@ -189,7 +164,7 @@ impl Watcher {
                 Err(_) => return,
             }
             for Token { kind: gone, number } in events.iter().map(Token::of) {
-                let watched = self.list().1.get(&number).cloned();
+                let watched = lock(&self.list).1.get(&number).cloned();
                 if let Some(watched) = watched {
                     watched.gone.fetch_or(gone.into(), Ordering::SeqCst);
                     told.push(watched);

@@ -10,7 +10,7 @@ use causeway_os::process::poll;
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::io::Errno;
 
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Refusal, Result, errno};
 use crate::log::layout::ABI;
 
 /// How long a client waits for an answer that a server gives at once.
@@ -52,43 +52,20 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// The operation of a message. The words after the first three are its arguments.
+    /// The operation of a message. [`Request`](crate::request::Request) says what those are that a process asks of a server,
+    /// and which words they have.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u32)]
     pub enum Op {
-        /// Request: a publisher's slot. `[fingerprint of the type, low half, high half]`
-        Publish = 1,
-        /// Request: the publisher has mapped the log, or could not. `[epoch, low half, high half]`
-        Mapped = 2,
-        /// Request: a subscriber's slot. `[policy, deadline in ms, fingerprint of the type, low half, high half]`
-        Subscribe = 3,
-        /// Request: a report on the group. `[number of the first row]`
-        Stat = 4,
-        /// Request: another connection.
-        Connect = 5,
-        /// Request: the subscriber has mapped and sealed its page.
-        Ready = 6,
-        /// Request: the subscriber has found its place in the log.
-        Placed = 7,
-        /// Request of a publisher: what it lacks of a subscriber. `[slot, generation, 0 page or 1 doorbell]`
-        Fetch = 8,
-        /// Request of a publisher: it can take in no page of this subscriber. `[slot, generation]`
-        Missed = 9,
-        /// Request of a publisher: wake the subscribers that sleep, because it lacks what it needs for that.
-        Wake = 10,
-        /// Notice of a publisher: it leaves. One whose connection ends without it was killed.
+        Publish = 1, Mapped = 2, Subscribe = 3, Stat = 4, Connect = 5, Ready = 6, Placed = 7, Fetch = 8, Missed = 9, Wake = 10,
         Leave = 11,
         /// Request: a connection for calls. `[1 if the client takes a wake page]`
         Call = 12,
         /// Notice of either end of a connection for calls: the descriptors that travel with a message.
         /// `[number of the call, low half, high half]`
         Descriptors = 13,
-        /// Request of a subscriber that has read its log to the end: the next one. `[epoch, low half, high half]`
-        Follow = 14,
-        /// Request of a publisher that did not map the present log in time: another one.
-        Roll = 15,
-        /// Answer: granted. A publisher gets `[slot]`, a subscriber
-        /// `[slot, generation, trust]`.
+        Follow = 14, Roll = 15,
+        /// Answer: granted. A publisher gets `[slot, flags]`, a subscriber `[slot, generation, trust]`.
         Granted = 16,
         /// Answer: refused. `[reason]`
         Refused = 17,
@@ -104,14 +81,7 @@ numbered! {
         Doorbell = 22,
         /// Notice to a publisher's connection for logs: the next one. `[epoch, low half, high half]`
         Log = 23,
-        /// Request of a publisher: a pool of payload files. `[0 reused, 1 sealed, 2 as the trust of the group says, files]`
-        Pool = 32,
-        /// Request of a pool: a file. `[bytes, low half, high half]`
-        Allocate = 33,
-        /// Notice of a pool: no subscriber needs this file. `[index]`
-        Forget = 34,
-        /// Request of a subscriber: a payload file. `[pool, index]`
-        Payload = 35,
+        Pool = 32, Allocate = 33, Forget = 34, Payload = 35,
     }
 }
 
@@ -125,13 +95,14 @@ pub fn from_halves([low, high]: [u32; 2]) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
+/// The arguments of a message; unused ones are 0.
+pub type Words = [u32; WORDS - 3];
+
 /// A message: an operation and up to thirteen words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The operation.
     pub op: Op,
-    /// The arguments; unused words are 0.
-    pub words: [u32; WORDS - 3],
+    pub words: Words,
 }
 
 impl Message {
@@ -142,15 +113,14 @@ impl Message {
         Message { op, words: all }
     }
 
-    /// A refusal.
     pub fn refusal(refusal: Refusal) -> Message {
         Message::new(Op::Refused, &[refusal as u32])
     }
 
     /// The reason of a refusal. A reason unknown to this version comes from another version.
     fn refused(self) -> Refusal {
-        let known = Refusal::ALL.into_iter().find(|refusal| *refusal as u32 == self.words[0]);
-        known.unwrap_or(Refusal::NotUnderstood)
+        let known = Refusal::ALL.iter().find(|refusal| **refusal as u32 == self.words[0]);
+        known.copied().unwrap_or(Refusal::NotUnderstood)
     }
 
     fn encode(self, version: u32) -> [u8; BYTES] {
@@ -162,40 +132,37 @@ impl Message {
         bytes
     }
 
-    /// The bytes of the message.
     pub fn to_bytes(self) -> [u8; BYTES] {
         self.encode(ABI)
     }
 
     /// The message that these bytes are, if they are one.
     pub fn decode(bytes: &[u8]) -> Option<Message> {
-        if bytes.len() != BYTES {
-            return None;
-        }
-        let mut words = [0; WORDS];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
-            *word = u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
-        }
-        let op = Op::from_word(words[2]).filter(|_| words[0] == MAGIC && words[1] == ABI)?;
-        let mut rest = [0; WORDS - 3];
-        rest.copy_from_slice(&words[3..]);
-        Some(Message { op, words: rest })
+        let [magic, version, op, words @ ..] = words_of(bytes)?;
+        let op = Op::from_word(op).filter(|_| magic == MAGIC && version == ABI)?;
+        Some(Message { op, words })
     }
 
     /// Sends the message. On a non-blocking socket, a full buffer is `EAGAIN`.
-    pub fn send(
-        self,
-        socket: impl AsFd,
-        fds: &[BorrowedFd<'_>],
-    ) -> std::result::Result<(), causeway_os::Error> {
-        send_with_fds(socket, &self.encode(ABI), fds)
+    pub fn send(self, socket: impl AsFd, fds: &[BorrowedFd<'_>]) -> causeway_os::Result<()> {
+        send_with_fds(socket, &self.to_bytes(), fds)
     }
+}
+
+fn words_of(bytes: &[u8]) -> Option<[u32; WORDS]> {
+    let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
+    Some(std::array::from_fn(|at| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at * 4 + byte]))))
+}
+
+/// The version of these bytes, if they are a message of another version than ours.
+fn other_version_of(bytes: &[u8]) -> Option<u32> {
+    let [magic, version, ..] = words_of(bytes)?;
+    (magic == MAGIC && version != ABI).then_some(version)
 }
 
 /// What was read from a socket.
 #[derive(Debug)]
 pub enum Incoming {
-    /// A message.
     Message(Message, Vec<OwnedFd>),
     /// A message of another version of this protocol: which.
     OtherVersion(u32),
@@ -211,20 +178,18 @@ pub enum Incoming {
 pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
     let socket = socket.as_fd();
     let mut bytes = [0; BYTES];
-    let received = match recv_with_fds(socket, &mut bytes, max_fds) {
+    let mut received = recv_with_fds(socket, &mut bytes, max_fds);
+    if received.as_ref().is_err_and(|error| errno(error) == Some(Errno::CONNRESET)) {
         // The peer left without having read everything. What it said before comes after this error.
-        Err(error) if error.raw_os_error() == Some(Errno::CONNRESET.raw_os_error()) => {
-            recv_with_fds(socket, &mut bytes, max_fds)
-        }
-        other => other,
-    };
+        received = recv_with_fds(socket, &mut bytes, max_fds);
+    }
     match received {
         Ok((0, _)) => Ok(Incoming::End),
         Ok((length, fds)) => Ok(match Message::decode(&bytes[..length]) {
             Some(message) => Incoming::Message(message, fds),
-            None => version_of(&bytes[..length]).map_or(Incoming::Malformed, Incoming::OtherVersion),
+            None => other_version_of(&bytes[..length]).map_or(Incoming::Malformed, Incoming::OtherVersion),
         }),
-        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Err(error) => match errno(&error) {
             Some(Errno::AGAIN) => Ok(Incoming::Nothing),
             _ if is_gone(&error) => Ok(Incoming::End),
             // Too long, or too many descriptors: the kernel has dropped the message and its descriptors.
@@ -234,33 +199,35 @@ pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
     }
 }
 
-/// The version of these bytes, if they are a message of another version than ours.
-fn version_of(bytes: &[u8]) -> Option<u32> {
-    let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-    let version = word(4).filter(|version| *version != ABI)?;
-    (bytes.len() == BYTES && word(0) == Some(MAGIC)).then_some(version)
-}
-
 /// Whether this error means that the peer closed the connection, also with messages unread (which resets it).
-pub fn is_gone(error: &causeway_os::Error) -> bool {
-    matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::PIPE | Errno::CONNRESET))
+fn is_gone(error: &causeway_os::Error) -> bool {
+    matches!(errno(error), Some(Errno::PIPE | Errno::CONNRESET))
 }
 
-/// Sends a request and waits for the answer, at most for `timeout`; `None` waits without a limit.
-pub fn ask(socket: &OwnedFd, request: Message, timeout: Option<Duration>) -> Result<(Message, Vec<OwnedFd>)> {
+/// Sends a request and waits for the answer of a server that gives it at once.
+pub fn ask(socket: &OwnedFd, request: impl Into<Message>) -> Result<(Message, Vec<OwnedFd>)> {
+    ask_within(socket, request, ANSWER_TIME)
+}
+
+/// As [`ask`], waiting for this time at most.
+pub fn ask_within(
+    socket: &OwnedFd,
+    request: impl Into<Message>,
+    timeout: Duration,
+) -> Result<(Message, Vec<OwnedFd>)> {
     match tell(socket, request) {
         // A server that refuses a visitor does so without waiting for the request.
         Err(Error::ServerGone) => match answer(socket, Some(Duration::ZERO)) {
             Err(error @ Error::Refused(_)) => Err(error),
             _ => Err(Error::ServerGone),
         },
-        told => told.and_then(|()| answer(socket, timeout)),
+        told => told.and_then(|()| answer(socket, Some(timeout))),
     }
 }
 
 /// Sends a message to a server.
-pub fn tell(socket: &OwnedFd, message: Message) -> Result<()> {
-    message.send(socket, &[]).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+pub fn tell(socket: &OwnedFd, message: impl Into<Message>) -> Result<()> {
+    message.into().send(socket, &[]).map_err(|error| match errno(&error) {
         _ if is_gone(&error) => Error::ServerGone,
         // The server has not read the messages before this one.
         Some(Errno::AGAIN) => Error::NoAnswer,
@@ -268,7 +235,7 @@ pub fn tell(socket: &OwnedFd, message: Message) -> Result<()> {
     })
 }
 
-/// Waits for the next answer, at most for `timeout`.
+/// Waits for the next answer, at most for `timeout`; `None` waits without a limit.
 pub fn answer(socket: &OwnedFd, timeout: Option<Duration>) -> Result<(Message, Vec<OwnedFd>)> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
@@ -297,6 +264,14 @@ pub fn answer(socket: &OwnedFd, timeout: Option<Duration>) -> Result<(Message, V
     }
 }
 
+/// The words and descriptors of a grant. Any other answer to such a peer or request is an error.
+pub fn granted((message, fds): (Message, Vec<OwnedFd>), to: &str) -> Result<(Words, Vec<OwnedFd>)> {
+    match message.op {
+        Op::Granted => Ok((message.words, fds)),
+        other => Err(Error::invalid("answer", format!("{other:?} to {to}"))),
+    }
+}
+
 /// The `N` descriptors of an answer.
 pub fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N]> {
     let got = fds.len();
@@ -316,21 +291,6 @@ pub fn take_fds_and_wake_page<const N: usize>(
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_message_comes_back_as_it_was_sent() {
-        let message = Message::new(Op::Subscribe, &[1, 2, u32::MAX]);
-        assert_eq!(Message::decode(&message.encode(ABI)), Some(message));
-    }
-
-    #[test]
-    fn every_refusal_comes_back_as_it_was_sent_and_an_unknown_one_as_another_version() {
-        for refusal in Refusal::ALL {
-            assert_eq!(Message::refusal(refusal).refused(), refusal);
-        }
-        assert_eq!(Message::new(Op::Refused, &[0]).refused(), Refusal::NotUnderstood);
-        assert_eq!(Message::new(Op::Refused, &[99]).refused(), Refusal::NotUnderstood);
-    }
-
     /// The rows of the table of operations in the document: first and third column.
     fn operations() -> Vec<(&'static str, &'static str)> {
         let document = include_str!("../../../../docs/wire.md");
@@ -341,17 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn operations_have_the_numbers_of_the_document() {
+    fn operations_and_reasons_for_a_refusal_have_the_numbers_of_the_document() {
         let said: Vec<_> = operations().iter().flat_map(|(names, _)| names.split(", ")).collect();
         let known: Vec<_> = (0..1000)
             .filter_map(Op::from_word)
             .map(|op| format!("{} {}", op as u32, format!("{op:?}").to_lowercase()))
             .collect();
         assert_eq!(said, known);
-    }
 
-    #[test]
-    fn reasons_for_a_refusal_have_the_numbers_of_the_document() {
         let (_, reasons) = operations().into_iter().find(|(name, _)| name.ends_with("refused")).unwrap();
         let said: Vec<_> = reasons.strip_prefix("reason: ").unwrap().split(", ").collect();
         let known = [
@@ -372,26 +329,33 @@ mod tests {
             (Refusal::LogsHeld, "earlier logs are held"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", refusal as u32)));
-        assert_eq!(known.len(), Refusal::ALL.len());
+        assert!(known.iter().map(|(refusal, _)| refusal).eq(Refusal::ALL));
     }
 
     #[test]
-    fn bytes_of_another_protocol_version_or_length_are_not_a_message() {
-        let good = Message::new(Op::Stat, &[]).encode(ABI);
+    fn what_was_sent_comes_back_and_other_bytes_are_not_a_message() {
+        let message = Message::new(Op::Subscribe, &[1, 2, u32::MAX]);
+        let good = message.to_bytes();
+        assert_eq!(Message::decode(&good), Some(message));
         for (at, value) in [(0, 0), (4, 99), (8, 200)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Message::decode(&bad), None, "byte {at}");
         }
-        assert_eq!(Message::decode(&good[..63]), None);
-        assert_eq!(Message::decode(&[]), None);
+        assert_eq!([&good[..63], &[]].map(Message::decode), [None; 2]);
+        for refusal in Refusal::ALL {
+            assert_eq!(Message::refusal(*refusal).refused(), *refusal);
+        }
+        for unknown in [0, 99] {
+            assert_eq!(Message::new(Op::Refused, &[unknown]).refused(), Refusal::NotUnderstood);
+        }
     }
 
     #[test]
     fn a_server_of_another_version_is_named_with_ours() {
         let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
         send_with_fds(&far, &Message::refusal(Refusal::NotUnderstood).encode(ABI - 1), &[]).unwrap();
-        let refused = ask(&near, Message::new(Op::Stat, &[]), Some(ANSWER_TIME)).unwrap_err().to_string();
+        let refused = ask(&near, Message::new(Op::Stat, &[])).unwrap_err().to_string();
         for version in [ABI - 1, ABI] {
             assert!(refused.contains(&format!("version {version}")), "{refused}");
         }
@@ -407,13 +371,14 @@ mod tests {
     #[test]
     fn a_server_that_does_not_answer_is_distinguished_from_one_that_is_gone() {
         let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
-        let short = Some(Duration::from_millis(2));
-        assert!(matches!(ask(&near, Message::new(Op::Stat, &[]), short), Err(Error::NoAnswer)));
+        let short = Duration::from_millis(2);
+        let report = || Message::new(Op::Stat, &[]);
+        assert!(matches!(ask_within(&near, report(), short), Err(Error::NoAnswer)));
         send_with_fds(&far, b"hello", &[]).unwrap();
-        assert!(matches!(answer(&near, short), Err(Error::Invalid { .. })));
+        assert!(matches!(answer(&near, Some(short)), Err(Error::Invalid { .. })));
         drop(far);
         // The kernel reports the request that nobody read as a reset, then the end.
-        assert!(matches!(answer(&near, short), Err(Error::ServerGone)));
-        assert!(matches!(ask(&near, Message::new(Op::Stat, &[]), short), Err(Error::ServerGone)));
+        assert!(matches!(answer(&near, Some(short)), Err(Error::ServerGone)));
+        assert!(matches!(ask_within(&near, report(), short), Err(Error::ServerGone)));
     }
 }

@@ -4,12 +4,16 @@
 //! with a bounded number of preemptions, and the values that weak memory allows.
 #![cfg(loom)]
 
-use causeway::log::atomic::{AtomicU32, Ordering};
-use causeway::log::layout::SubscriberWords;
-use causeway::log::wait::{self, Notes, WaitTarget, Waiter, WaitingSubscriber};
-use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
+#[expect(dead_code, unused_imports, reason = "the model does not need all of it")]
+#[path = "../src/log/mod.rs"]
+mod log;
+
+use log::atomic::{AtomicU32, Ordering};
+use log::layout::SubscriberWords;
+use log::wait::{self, Notes, WaitTarget, Waiter, WaitingSubscriber};
+use log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
 use loom::sync::{Arc, Condvar, Mutex};
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 
 /// Everything that the processes of a group share.
 struct Shared {
@@ -69,16 +73,22 @@ impl WaitingSubscriber for Sleeping<'_> {
     }
 }
 
-struct Cursors<'a>(&'a Shared);
-
-impl Gate for Cursors<'_> {
-    fn subscriber_changes(&mut self) -> u64 {
-        0
-    }
-    fn lowest(&mut self) -> u64 {
-        let gating = self.0.subscribers[..self.0.gating].iter();
+impl Shared {
+    /// The lowest cursor of the subscribers that hold space.
+    fn lowest(&self) -> u64 {
+        let gating = self.subscribers[..self.gating].iter();
         gating.map(|subscriber| subscriber.cursor.load(Ordering::Acquire)).min().unwrap_or(u64::MAX)
     }
+
+    fn claim(&self, writer: &mut Writer<&HeapMemory>) -> Claimed {
+        writer.claim(8, &mut || self.lowest()).unwrap()
+    }
+}
+
+/// Does `work` in a thread of its own.
+fn spawn<S: 'static, T: 'static>(shared: &Arc<S>, work: impl FnOnce(&S) -> T + 'static) -> JoinHandle<T> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || work(&shared))
 }
 
 /// Publishes one word; sleeps on the first subscriber's cursor while the log is full.
@@ -87,7 +97,7 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
     let mut waiting = false;
     let claim = loop {
         let cursor = shared.subscribers[0].cursor.load(Ordering::Acquire);
-        match writer.claim(8, &mut Cursors(shared)).unwrap() {
+        match shared.claim(writer) {
             Claimed::At(claim) => break claim,
             Claimed::Full if waiting => {
                 shared.futex_wait(|| shared.subscribers[0].cursor.load(Ordering::Acquire) == cursor);
@@ -165,18 +175,10 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 fn two_publishers_and_two_sleeping_subscribers_agree_on_one_order() {
     model(2, || {
         let shared = Shared::new(256, false, 2);
-        let spawn_writer = |owner: u8| {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let mut writer = Writer::new(&shared.memory, Kind::Shared, owner);
-                publish(&shared, &mut writer, 100 + u64::from(owner), 2);
-            })
-        };
-        let other = spawn_writer(1);
-        let subscriber = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || receive(&shared, 1, 2))
-        };
+        let other = spawn(&shared, |shared| {
+            publish(shared, &mut Writer::new(&shared.memory, Kind::Shared, 1), 101, 2);
+        });
+        let subscriber = spawn(&shared, |shared| receive(shared, 1, 2));
         let mut writer = Writer::new(&shared.memory, Kind::Shared, 0);
         publish(&shared, &mut writer, 100, 2);
         let mine = receive(&shared, 0, 2);
@@ -193,20 +195,20 @@ fn the_successor_of_a_subscriber_that_left_armed_is_woken() {
         let shared = Shared::new(256, true, 0);
         let generation = Arc::new(AtomicU32::new(0));
         let successor = {
-            let (shared, generation) = (Arc::clone(&shared), Arc::clone(&generation));
-            thread::spawn(move || {
+            let generation = Arc::clone(&generation);
+            spawn(&shared, move |shared| {
                 generation.store(1, Ordering::SeqCst);
                 let mut first = Waiter::new();
                 let _ =
                     first.arm(&shared.memory.tail().wake_seq, &shared.subscribers[0], WaitTarget::OwnFutex);
                 // Both have a page of their own; publishers know them by slot and generation.
                 generation.store(2, Ordering::SeqCst);
-                receive(&shared, 1, 2)
+                receive(shared, 1, 2)
             })
         };
         let (mut writer, mut known) = (Writer::new(&shared.memory, Kind::Single, 0), Vec::new());
         for value in 0..2u64 {
-            let Claimed::At(claim) = writer.claim(8, &mut Cursors(&shared)).unwrap() else { unreachable!() };
+            let Claimed::At(claim) = shared.claim(&mut writer) else { unreachable!() };
             shared.memory.write_payload(claim.position, &value.to_le_bytes());
             writer.commit(claim, Label::default()).unwrap();
             let present = generation.load(Ordering::Acquire) as usize;
@@ -227,10 +229,7 @@ fn the_successor_of_a_subscriber_that_left_armed_is_woken() {
 fn a_single_publisher_waits_for_a_subscriber_that_holds_space() {
     model(3, || {
         let shared = Shared::new(256, true, 1);
-        let subscriber = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || receive(&shared, 0, 5))
-        };
+        let subscriber = spawn(&shared, |shared| receive(shared, 0, 5));
         let mut writer = Writer::new(&shared.memory, Kind::Single, 0);
         for value in 0..5 {
             publish(&shared, &mut writer, value, 1);
@@ -245,17 +244,10 @@ fn a_single_publisher_waits_for_a_subscriber_that_holds_space() {
 fn a_shared_log_is_lapped_without_losing_a_message_of_a_subscriber_that_holds_space() {
     model(1, || {
         let shared = Shared::new(128, false, 1);
-        let subscriber = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || receive(&shared, 0, 3))
-        };
-        let other = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let mut writer = Writer::new(&shared.memory, Kind::Shared, 1);
-                publish(&shared, &mut writer, 7, 1);
-            })
-        };
+        let subscriber = spawn(&shared, |shared| receive(shared, 0, 3));
+        let other = spawn(&shared, |shared| {
+            publish(shared, &mut Writer::new(&shared.memory, Kind::Shared, 1), 7, 1);
+        });
         let mut writer = Writer::new(&shared.memory, Kind::Shared, 0);
         for _ in 0..2 {
             publish(&shared, &mut writer, 7, 1);
@@ -269,15 +261,10 @@ fn a_shared_log_is_lapped_without_losing_a_message_of_a_subscriber_that_holds_sp
 /// A subscriber that holds no space reads only whole messages, in order, and its losses add up.
 fn overrun(kind: Kind) {
     let shared = Shared::new(128, kind == Kind::Single, 0);
-    let publisher = {
-        let shared = Arc::clone(&shared);
-        thread::spawn(move || {
-            let mut writer = Writer::new(&shared.memory, kind, 0);
-            for value in 0..4 {
-                publish(&shared, &mut writer, value, 0);
-            }
-        })
-    };
+    let publisher = spawn(&shared, move |shared| {
+        let mut writer = Writer::new(&shared.memory, kind, 0);
+        (0..4).for_each(|value| publish(shared, &mut writer, value, 0));
+    });
     let mut reader = Reader::join(&shared.memory).unwrap();
     let read_some = |reader: &mut Reader<&HeapMemory>, peeks: usize| {
         for _ in 0..peeks {
@@ -285,11 +272,8 @@ fn overrun(kind: Kind) {
                 Peek::Frame(frame) => {
                     let mut word = [0; 8];
                     if reader.copy(&frame, &mut word) {
-                        assert_eq!(
-                            u64::from_le_bytes(word),
-                            frame.position / 64,
-                            "a torn message passed for whole"
-                        );
+                        let value = u64::from_le_bytes(word);
+                        assert_eq!(value, frame.position / 64, "a torn message passed for whole");
                         // The words beside the payload are no atomics of the model (they would multiply the schedules); the
                         // payload stands for them: all are written between the same two fences.
                         reader.advance(&frame);
@@ -323,11 +307,8 @@ fn a_frame_is_decided_once_when_its_owner_commits_while_it_is_given_up() {
     model(3, || {
         let shared = Shared::new(256, false, 0);
         let mut writer = Writer::new(&shared.memory, Kind::Shared, 0);
-        let Claimed::At(claim) = writer.claim(8, &mut Cursors(&shared)).unwrap() else { unreachable!() };
-        let server = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || server::settle(&shared.memory, 0).unwrap())
-        };
+        let Claimed::At(claim) = shared.claim(&mut writer) else { unreachable!() };
+        let server = spawn(&shared, |shared| server::settle(&shared.memory, 0).unwrap());
         shared.memory.write_payload(claim.position, &1u64.to_le_bytes());
         let committed = writer.commit(claim, Label::default()).is_ok();
         let padded = server.join().unwrap();
@@ -366,18 +347,15 @@ fn a_subscriber_that_joins_while_space_is_freed_is_not_overtaken() {
         for value in 0..2 {
             publish_through(&shared, &mut writer, value, &mut Joining { shared: &shared, known: 0 });
         }
-        let joiner = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                // The second page's cursor plays the part of the status page: subscriber 0 is registered.
-                shared.subscribers[1].cursor.store(1, Ordering::Release);
-                let mut reader = Reader::join(&shared.memory).unwrap();
-                shared.subscribers[0].cursor.store(reader.position(), Ordering::Release);
-                if let Peek::Lost(loss) = reader.peek().unwrap() {
-                    panic!("a registered subscriber lost {loss:?}");
-                }
-            })
-        };
+        let joiner = spawn(&shared, |shared| {
+            // The second page's cursor plays the part of the status page: subscriber 0 is registered.
+            shared.subscribers[1].cursor.store(1, Ordering::Release);
+            let mut reader = Reader::join(&shared.memory).unwrap();
+            shared.subscribers[0].cursor.store(reader.position(), Ordering::Release);
+            if let Peek::Lost(loss) = reader.peek().unwrap() {
+                panic!("a registered subscriber lost {loss:?}");
+            }
+        });
         for value in 2..4 {
             publish_through(&shared, &mut writer, value, &mut Joining { shared: &shared, known: 0 });
         }
@@ -392,7 +370,6 @@ fn a_subscriber_that_joins_while_space_is_freed_is_not_overtaken() {
     }
 }
 
-/// A log that ends while a publisher publishes: a message is before the end for all, or it was refused.
 /// The server ends a log and begins the next one there, while a publisher publishes twice.
 #[test]
 fn messages_before_and_after_the_end_of_a_log_have_one_order_and_are_there_once() {
@@ -401,12 +378,12 @@ fn messages_before_and_after_the_end_of_a_log_have_one_order_and_are_there_once(
         let logs = Arc::new((Shared::new(256, false, 0), Shared::new(512, false, 0)));
         let start = Arc::new(loom::sync::atomic::AtomicU64::new(NOT_BEGUN));
         let publisher = {
-            let (logs, start) = (Arc::clone(&logs), Arc::clone(&start));
-            thread::spawn(move || {
+            let start = Arc::clone(&start);
+            spawn(&logs, move |logs| {
                 let mut writer = Writer::new(&logs.0.memory, Kind::Shared, 0);
                 for _ in 0..2 {
                     let claim = loop {
-                        match writer.claim(8, &mut Cursors(&logs.0)).unwrap() {
+                        match logs.0.claim(&mut writer) {
                             Claimed::At(claim) => break claim,
                             Claimed::Sealed => {}
                             other => unreachable!("{other:?}"),
@@ -452,17 +429,12 @@ fn messages_before_and_after_the_end_of_a_log_have_one_order_and_are_there_once(
 fn the_message_of_the_only_publisher_is_before_the_end_that_it_writes() {
     model(3, || {
         let shared = Shared::new(256, true, 0);
-        let publisher = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let mut writer = Writer::new(&shared.memory, Kind::Single, 0);
-                let Claimed::At(claim) = writer.claim(8, &mut Cursors(&shared)).unwrap() else {
-                    unreachable!("the log is empty")
-                };
-                writer.commit(claim, Label::default()).unwrap();
-                assert_eq!(writer.end_log(), 64);
-            })
-        };
+        let publisher = spawn(&shared, |shared| {
+            let mut writer = Writer::new(&shared.memory, Kind::Single, 0);
+            let Claimed::At(claim) = shared.claim(&mut writer) else { unreachable!() };
+            writer.commit(claim, Label::default()).unwrap();
+            assert_eq!(writer.end_log(), 64);
+        });
         let mut reader = Reader::join(&shared.memory).unwrap();
         let mut received = 0;
         loop {
@@ -484,17 +456,14 @@ fn the_message_of_the_only_publisher_is_before_the_end_that_it_writes() {
 fn a_message_is_before_the_end_of_a_log_or_refused() {
     model(3, || {
         let shared = Shared::new(256, false, 0);
-        let publisher = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let mut writer = Writer::new(&shared.memory, Kind::Shared, 0);
-                match writer.claim(8, &mut Cursors(&shared)).unwrap() {
-                    Claimed::At(claim) => writer.commit(claim, Label::default()).is_ok(),
-                    Claimed::Sealed => false,
-                    other => unreachable!("{other:?}"),
-                }
-            })
-        };
+        let publisher = spawn(&shared, |shared| {
+            let mut writer = Writer::new(&shared.memory, Kind::Shared, 0);
+            match shared.claim(&mut writer) {
+                Claimed::At(claim) => writer.commit(claim, Label::default()).is_ok(),
+                Claimed::Sealed => false,
+                other => unreachable!("{other:?}"),
+            }
+        });
         server::end_log(&shared.memory).unwrap();
         let published = publisher.join().unwrap();
         let mut reader = Reader::join(&shared.memory).unwrap();

@@ -19,3 +19,20 @@ find_source() {
     source=$(realpath "$3")
     find_causewayd "${4:-}"
 }
+
+# Counts and says what causewayd fails and another broker passes: `judge WHAT EXPECTED FOUND ERRORS…`, two outcomes and the files that say why.
+worse=0
+judge() {
+    judged="$1: passes with $reference, and not with causewayd ($3)"
+    [ "$2" = passes ] && [ "$3" != passes ] || return 0
+    worse=$((worse + 1))
+    echo "$judged" >&2
+    shift 3
+    tail -q -n 10 "$@" >&2
+}
+
+# The last word of a script, and its status: `conclude WHAT`.
+conclude() {
+    echo "$worse $1 pass with $reference, and not with causewayd" >&2
+    [ "$worse" -eq 0 ]
+}

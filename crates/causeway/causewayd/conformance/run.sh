@@ -33,7 +33,7 @@ outcome() {
     if grep -q '^ok' "$folder/said" && ! grep -q '^not ok' "$folder/said"; then echo passes; else echo fails; fi
 }
 
-worse=0
+reference=dbus-daemon
 echo "| program | case | dbus-daemon | causewayd |"
 echo "|---|---|---|---|"
 for program in $programs; do
@@ -41,12 +41,7 @@ for program in $programs; do
         expected=$(outcome "$program" "$case" "$daemon")
         found=$(outcome "$program" "$case" "$causewayd")
         echo "| $program | $case | $expected | $found |"
-        if [ "$expected" = passes ] && [ "$found" != passes ]; then
-            worse=$((worse + 1))
-            echo "$program $case: dbus-daemon passes, causewayd: $found" >&2
-            grep -v '^$' "$folder/errors" | tail -5 >&2
-        fi
+        judge "$program $case" "$expected" "$found" "$folder/errors"
     done
 done
-echo "$worse cases that dbus-daemon passes and causewayd does not" >&2
-[ "$worse" -eq 0 ]
+conclude cases

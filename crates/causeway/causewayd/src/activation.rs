@@ -8,27 +8,22 @@ use rustc_hash::FxHashMap;
 use crate::member::MemberId;
 use crate::message::Message;
 
-/// A message that waits for a service.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// Who sent it.
     pub sender: MemberId,
     /// A call of `StartServiceByName`, or a message to the service itself.
     pub message: Rc<Message>,
-    /// Is it a call of `StartServiceByName`?
     pub asks_to_start: bool,
 }
 
 #[derive(Debug)]
 struct Start {
-    /// Its number, which is never used again.
     number: u64,
     begun: Instant,
     deadline: Instant,
     waiting: Vec<Waiting>,
 }
 
-/// Every service that is being started.
 #[derive(Debug, Default)]
 pub struct Starts {
     by_name: FxHashMap<Rc<str>, Start>,
@@ -36,7 +31,6 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// How many services are being started.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -81,7 +75,6 @@ impl Starts {
         starts.flat_map(|start| start.waiting.extract_if(.., |waiting| waiting.sender == member)).collect()
     }
 
-    /// When the next start fails.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.by_name.values().map(|start| start.deadline).min()
     }

@@ -1,4 +1,4 @@
-//! A bus for native members alone, in a thread of a program: for tests and measurements.
+//! A bus of the session's settings in a thread of a program: for tests and measurements.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::listen::{self, NativePlace};
 use crate::serve::Server;
 
-/// Serves at a path until `stop` becomes readable. Calls `ready` when members can join.
+/// Serves a bus for native members alone at a path until `stop` becomes readable. Calls `ready` when members can join.
 ///
 /// # Errors
 /// In a sentence: another process serves there, the path cannot be used, or the kernel refuses something.
@@ -21,12 +21,17 @@ pub fn serve_alone(
     stop: &OwnedFd,
     ready: impl FnOnce(),
 ) -> Result<(), String> {
-    let load = Box::new(|| Ok(Config::session()));
-    let bus = Bus::new(Config::session(), load, listen::new_guid(), String::new());
-    let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
-    let mut server = Server::new(bus, Vec::new(), children)?;
+    let mut server = session()?;
     server.serve_natively(NativePlace { path: path.into(), socket: None }, options)?;
     server.stop_with(stop)?;
     ready();
     server.run()
+}
+
+/// A bus that nobody can reach yet.
+pub(crate) fn session() -> Result<Server, String> {
+    let load = Box::new(|| Ok(Config::session()));
+    let bus = Bus::new(Config::session(), load, listen::new_guid(), String::new());
+    let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
+    Server::new(bus, Vec::new(), children)
 }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+
+const NAME: &str = "causewayd";
 
 /// A message bus for D-Bus clients and native members.
 ///
@@ -77,11 +79,23 @@ pub struct Args {
     pub detached: bool,
 }
 
+/// The manual page, for `man -l -`, made from the same source as the help.
+pub fn manual() -> Result<String, String> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Args::command().name(NAME)).render(&mut page).map_err(|error| error.to_string())?;
+    String::from_utf8(page).map_err(|error| error.to_string())
+}
+
+/// The script that completes options in a shell.
+pub fn completions(shell: clap_complete::Shell) -> Result<String, String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), NAME, &mut script);
+    String::from_utf8(script).map_err(|error| error.to_string())
+}
+
 fn milliseconds(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(milliseconds @ 1..) => Ok(milliseconds),
-        _ => Err("write a whole number of milliseconds, at least 1".to_owned()),
-    }
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "write a whole number of milliseconds, at least 1".to_owned())
 }
 
 #[cfg(test)]

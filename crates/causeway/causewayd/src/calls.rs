@@ -12,15 +12,11 @@ use crate::member::MemberId;
 /// A call, as it is named by its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Call {
-    /// Who called.
     pub caller: MemberId,
-    /// The caller's serial.
     pub serial: u32,
-    /// Who was called.
     pub callee: MemberId,
 }
 
-/// All calls that wait.
 #[derive(Debug, Default)]
 pub struct Calls {
     /// For each callee, its callers with their serials and deadlines.
@@ -53,7 +49,6 @@ impl Calls {
         true
     }
 
-    /// Is a reply to this call waited for?
     pub fn is_open(&self, call: Call) -> bool {
         self.of_callee.get(&call.callee).is_some_and(|calls| calls.contains_key(&(call.caller, call.serial)))
     }
@@ -70,43 +65,28 @@ impl Calls {
         }
     }
 
-    /// How many calls of this member wait.
-    pub fn open_of(&self, caller: MemberId) -> u32 {
-        self.open_of_caller.get(&caller).copied().unwrap_or(0)
-    }
-
     /// A member is gone: nobody waits for its calls any more. Returns the calls to it, which will not be answered.
     pub fn remove(&mut self, member: MemberId) -> Vec<Call> {
-        let to_it = self.of_callee.remove(&member).unwrap_or_default();
         let mut unanswered = Vec::new();
-        for ((caller, serial), deadline) in to_it {
+        for ((caller, serial), deadline) in self.of_callee.remove(&member).unwrap_or_default() {
             let call = Call { caller, serial, callee: member };
             self.forget(call, deadline);
-            unanswered.push(call);
+            if caller != member {
+                unanswered.push(call);
+            }
         }
-        if self.open_of(member) > 0 {
-            let first = (member, 0);
-            let its_own: Vec<Call> = self
-                .of_callee
-                .iter()
-                .flat_map(|(callee, calls)| {
-                    let own = calls.range(first..).take_while(|((caller, _), _)| *caller == member);
-                    own.map(|((caller, serial), _)| Call {
-                        caller: *caller,
-                        serial: *serial,
-                        callee: *callee,
-                    })
-                })
-                .collect();
-            for call in its_own {
+        if self.open_of_caller.contains_key(&member) {
+            let its_own = self.of_callee.iter().flat_map(|(&callee, calls)| {
+                let serials = calls.range((member, 0)..=(member, u32::MAX)).map(|((_, serial), _)| *serial);
+                serials.map(move |serial| Call { caller: member, serial, callee })
+            });
+            for call in its_own.collect::<Vec<_>>() {
                 self.close(call);
             }
         }
-        unanswered.retain(|call| call.caller != member);
         unanswered
     }
 
-    /// When the next call ends without a reply.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
@@ -136,7 +116,7 @@ mod tests {
         assert!(!calls.close(call(1, 7, 2)));
         calls.open(call(1, 7, 2), None);
         assert!(calls.close(call(1, 7, 2)) && !calls.close(call(1, 7, 2)));
-        assert_eq!(calls.open_of(MemberId(1)), 0);
+        assert!(calls.open_of_caller.is_empty());
     }
 
     #[test]
@@ -147,7 +127,7 @@ mod tests {
             calls.open(one, Some(later));
         }
         assert_eq!(calls.remove(MemberId(2)), [call(1, 1, 2), call(1, 2, 2)]);
-        assert_eq!(calls.open_of(MemberId(2)), 0);
+        assert_eq!(calls.open_of_caller.get(&MemberId(2)), None);
         assert_eq!(calls.next_deadline(), Some(later));
         assert_eq!(calls.remove(MemberId(1)), [call(3, 1, 1)]);
         assert_eq!(calls.next_deadline(), None);

@@ -61,7 +61,7 @@ impl Children {
         self.running.remove(&number);
         Some(match status.code() {
             Some(code) => Ended::Exited(code),
-            None => Ended::Signalled(status.signal().unwrap_or(0)),
+            None => Ended::Signaled(status.signal().unwrap_or(0)),
         })
     }
 }

@@ -8,8 +8,8 @@ use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
 use crate::policy::Policy;
 use crate::quota::PerMember;
 
-/// All settings of a bus.
-#[derive(Clone, Debug)]
+/// All settings of a bus. The default is what a configuration file starts from: nothing is allowed, nowhere is listened.
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// `session` or `system`: what a started service is told. Nothing where nothing is said.
     pub bus_type: Option<String>,
@@ -31,31 +31,22 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// How much is allowed, and how long. The names are those of `<limit>`.
+/// How much is allowed, and how long. [`Limits::set`] says how `<limit>` calls them.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// `max_incoming_bytes`, `max_outgoing_bytes`, `max_outgoing_unix_fds`, `max_names_per_connection`,
-    /// `max_match_rules_per_connection`, `max_replies_per_connection`
     pub per_member: PerMember,
-    /// `max_message_size`
     pub message_bytes: usize,
-    /// `max_message_unix_fds`
     pub message_descriptors: u32,
-    /// `max_completed_connections`
     pub connections: usize,
-    /// `max_incomplete_connections`
     pub incomplete_connections: usize,
-    /// `max_connections_per_user`
     pub connections_per_user: usize,
-    /// `max_pending_service_starts`
     pub service_starts: usize,
-    /// `service_start_timeout`
     pub service_start: Duration,
-    /// `auth_timeout`: until Hello.
+    /// Until Hello.
     pub authentication: Duration,
-    /// `pending_fd_timeout`: for the rest of a message whose descriptors have arrived.
+    /// For the rest of a message whose descriptors have arrived.
     pub waiting_descriptors: Duration,
-    /// `reply_timeout`; nothing is for ever.
+    /// Nothing is for ever.
     pub reply: Option<Duration>,
 }
 
@@ -88,16 +79,16 @@ impl Default for Limits {
 impl Limits {
     /// For one user's own programs, which are to meet a limit only if something is wrong with them.
     pub fn session() -> Limits {
-        let per_member = PerMember {
-            bytes: 256 << 20,
-            descriptors: 4096,
-            names: 50_000,
-            matches: 50_000,
-            calls: 50_000,
-            incoming: 256 << 20,
-        };
+        let (bytes, entries) = (256 << 20, 50_000);
         Limits {
-            per_member,
+            per_member: PerMember {
+                bytes,
+                descriptors: 4096,
+                names: entries,
+                matches: entries,
+                calls: entries,
+                incoming: bytes,
+            },
             message_bytes: MAX_MESSAGE_BYTES,
             connections: 100_000,
             incomplete_connections: 10_000,
@@ -115,13 +106,10 @@ impl Limits {
     /// # Errors
     /// Another limit is negative.
     pub fn set(&mut self, name: &str, value: i64) -> Result<bool, String> {
-        let number = match u64::try_from(value) {
-            Ok(number) => number,
-            Err(_) if name == "reply_timeout" => 0,
-            Err(_) => {
-                return Err(format!("the limit {name} is {value}; write a number that is not negative"));
-            }
-        };
+        if value < 0 && name != "reply_timeout" {
+            return Err(format!("the limit {name} is {value}; write a number that is not negative"));
+        }
+        let number = u64::try_from(value).unwrap_or(0);
         let count = usize::try_from(number).unwrap_or(usize::MAX);
         let time = Duration::from_millis(number);
         match name {
@@ -157,22 +145,7 @@ impl Config {
             service_dirs: session_service_dirs(),
             limits: Limits::session(),
             policy: Policy { is_open: true, ..Policy::default() },
-            ..Config::empty()
-        }
-    }
-
-    /// What a configuration file starts from: nothing is allowed, nowhere is listened.
-    pub fn empty() -> Config {
-        Config {
-            bus_type: None,
-            listen: Vec::new(),
-            service_dirs: Vec::new(),
-            limits: Limits::default(),
-            policy: Policy::default(),
-            fork: false,
-            syslog: false,
-            pid_file: None,
-            warnings: Vec::new(),
+            ..Config::default()
         }
     }
 }

@@ -40,7 +40,6 @@ pub enum End {
     Closed,
     /// It is not accepted, for this reason.
     NotAuthenticated(&'static str),
-    /// It sent an invalid message.
     Invalid(Fault),
     /// Its descriptors are not those that its messages say.
     Descriptors(&'static str),
@@ -59,27 +58,21 @@ impl fmt::Display for End {
     }
 }
 
-/// What has been written entirely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of messages.
     pub bytes: u64,
-    /// Descriptors of those messages.
     pub descriptors: u64,
 }
 
 /// A valid message that is still in the buffer of its connection.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    /// Its header.
     pub header: Header<'a>,
-    /// Header and body.
     pub bytes: &'a [u8],
     /// Its descriptors, as many as the header says.
     pub descriptors: Descriptors,
 }
 
-/// A socket and what waits on both sides of it.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
@@ -91,7 +84,6 @@ pub struct Connection {
     /// Bytes of `input` that were handed out.
     used: usize,
     arrived: Descriptors,
-    /// Since when descriptors wait for their message.
     arrived_since: Option<Instant>,
     most_message_bytes: usize,
     output: VecDeque<Rc<Message>>,
@@ -117,25 +109,19 @@ impl Connection {
         }
     }
 
-    /// Can descriptors be passed to the client?
     pub fn passes_descriptors(&self) -> bool {
         self.passes_descriptors
     }
 
-    /// Descriptors that wait for the rest of their message.
     pub fn waiting_descriptors(&self) -> u64 {
         self.arrived.len() as u64
     }
 
-    /// Since when descriptors wait for the rest of their message.
     pub fn descriptors_wait_since(&self) -> Option<Instant> {
         self.arrived_since
     }
 
     /// Reads what is there, once, and answers lines of the authentication. True when the client has just begun.
-    ///
-    /// # Errors
-    /// The connection must end.
     pub fn read(&mut self, scratch: &mut [u8], guid: &str, now: Instant) -> Result<bool, End> {
         let missing =
             message_bytes(self.unread()).map_or(0, |bytes| bytes.saturating_sub(self.unread().len()));
@@ -150,10 +136,7 @@ impl Connection {
         }
         let count = self.receive(scratch, now)?;
         self.input.extend_from_slice(&scratch[..count]);
-        match &mut self.sasl {
-            Some(_) => self.authenticate(guid),
-            None => Ok(false),
-        }
+        self.authenticate(guid)
     }
 
     fn receive(&mut self, buffer: &mut [u8], now: Instant) -> Result<usize, End> {
@@ -194,11 +177,9 @@ impl Connection {
     fn authenticate(&mut self, guid: &str) -> Result<bool, End> {
         let Some(sasl) = &mut self.sasl else { return Ok(false) };
         let mut answer = Vec::new();
-        let progress = sasl.advance(&mut self.input, guid, &mut answer);
-        let has_begun = match progress {
+        let has_begun = match sasl.advance(&mut self.input, guid, &mut answer) {
             Progress::Failed(why) => return Err(End::NotAuthenticated(why)),
-            Progress::Begun => true,
-            Progress::Unfinished => false,
+            progress => matches!(progress, Progress::Begun),
         };
         let passes_descriptors = sasl.passes_descriptors();
         if !answer.is_empty() {
@@ -223,9 +204,6 @@ impl Connection {
     }
 
     /// The next message that has arrived whole, checked from its first byte to its last.
-    ///
-    /// # Errors
-    /// The connection must end.
     pub fn next_message(&mut self) -> Result<Option<Incoming<'_>>, End> {
         if self.sasl.is_some() {
             return Ok(None);
@@ -275,7 +253,6 @@ impl Connection {
         close_socket(self.uid, self.socket);
     }
 
-    /// Forgets what was handed out.
     fn make_room(&mut self) {
         self.input.drain(..self.used);
         self.used = 0;
@@ -289,15 +266,11 @@ impl Connection {
         self.unread().len()
     }
 
-    /// Appends a message to those that wait to be written.
     pub fn push(&mut self, message: Rc<Message>) {
         self.output.push_back(message);
     }
 
     /// Writes as much as the socket takes, and not for ever to a client that reads as fast.
-    ///
-    /// # Errors
-    /// The connection must end.
     pub fn flush(&mut self) -> Result<Written, End> {
         let mut written = Written::default();
         for _ in 0..MOST_WRITES {
@@ -344,22 +317,19 @@ impl Connection {
             count += 1;
         }
         let descriptors = match self.output.front() {
-            Some(first) if self.sent == 0 => first.descriptors.borrowed(),
+            Some(first) if self.sent == 0 => first.descriptors.iter().map(AsFd::as_fd).collect(),
             _ => Vec::new(),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
-            assert!(
-                control.push(SendAncillaryMessage::ScmRights(&descriptors)),
-                "there is room for MAX_FDS descriptors"
-            );
+            let has_room = control.push(SendAncillaryMessage::ScmRights(&descriptors));
+            assert!(has_room, "there is room for MAX_FDS descriptors");
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::sendmsg(&self.socket, &parts[..count], &mut control, flags)
     }
 
-    /// Does something wait to be written?
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }

@@ -1,33 +1,20 @@
 //! Names of errors. Source: D-Bus Specification and the reference implementation.
 
-macro_rules! errors {
-    ($($constant:ident = $name:literal;)*) => {
-        $(#[doc = concat!("`org.freedesktop.DBus.Error.", $name, "`")]
-        pub const $constant: &str = concat!("org.freedesktop.DBus.Error.", $name);)*
-    };
-}
+pub use causeway_bus::name::{
+    FAILED, INVALID_ARGS, LIMITS_EXCEEDED, MATCH_RULE_INVALID, MATCH_RULE_NOT_FOUND, NAME_HAS_NO_OWNER,
+    NO_REPLY, SERVICE_UNKNOWN, UNKNOWN_METHOD,
+};
 
-errors! {
-    ACCESS_DENIED = "AccessDenied";
-    ADT_AUDIT_DATA_UNKNOWN = "AdtAuditDataUnknown";
-    FAILED = "Failed";
-    INVALID_ARGS = "InvalidArgs";
-    LIMITS_EXCEEDED = "LimitsExceeded";
-    MATCH_RULE_INVALID = "MatchRuleInvalid";
-    MATCH_RULE_NOT_FOUND = "MatchRuleNotFound";
-    NAME_HAS_NO_OWNER = "NameHasNoOwner";
-    NO_REPLY = "NoReply";
-    NOT_SUPPORTED = "NotSupported";
-    PROPERTY_READ_ONLY = "PropertyReadOnly";
-    SELINUX_CONTEXT_UNKNOWN = "SELinuxSecurityContextUnknown";
-    SERVICE_UNKNOWN = "ServiceUnknown";
-    SPAWN_CHILD_EXITED = "Spawn.ChildExited";
-    SPAWN_CHILD_SIGNALED = "Spawn.ChildSignaled";
-    SPAWN_EXEC_FAILED = "Spawn.ExecFailed";
-    SPAWN_PERMISSIONS_INVALID = "Spawn.PermissionsInvalid";
-    TIMED_OUT = "TimedOut";
-    UNKNOWN_INTERFACE = "UnknownInterface";
-    UNKNOWN_METHOD = "UnknownMethod";
-    UNKNOWN_PROPERTY = "UnknownProperty";
-    UNIX_PROCESS_ID_UNKNOWN = "UnixProcessIdUnknown";
-}
+pub const ACCESS_DENIED: &str = "org.freedesktop.DBus.Error.AccessDenied";
+pub const ADT_AUDIT_DATA_UNKNOWN: &str = "org.freedesktop.DBus.Error.AdtAuditDataUnknown";
+pub const NOT_SUPPORTED: &str = "org.freedesktop.DBus.Error.NotSupported";
+pub const PROPERTY_READ_ONLY: &str = "org.freedesktop.DBus.Error.PropertyReadOnly";
+pub const SELINUX_CONTEXT_UNKNOWN: &str = "org.freedesktop.DBus.Error.SELinuxSecurityContextUnknown";
+pub const SPAWN_CHILD_EXITED: &str = "org.freedesktop.DBus.Error.Spawn.ChildExited";
+pub const SPAWN_CHILD_SIGNALED: &str = "org.freedesktop.DBus.Error.Spawn.ChildSignaled";
+pub const SPAWN_EXEC_FAILED: &str = "org.freedesktop.DBus.Error.Spawn.ExecFailed";
+pub const SPAWN_PERMISSIONS_INVALID: &str = "org.freedesktop.DBus.Error.Spawn.PermissionsInvalid";
+pub const TIMED_OUT: &str = "org.freedesktop.DBus.Error.TimedOut";
+pub const UNKNOWN_INTERFACE: &str = "org.freedesktop.DBus.Error.UnknownInterface";
+pub const UNKNOWN_PROPERTY: &str = "org.freedesktop.DBus.Error.UnknownProperty";
+pub const UNIX_PROCESS_ID_UNKNOWN: &str = "org.freedesktop.DBus.Error.UnixProcessIdUnknown";

@@ -7,33 +7,31 @@
 //! | module | what it is |
 //! |---|---|
 //! | `names`, `matches`, `calls`, `quota`, `policy`, `activation` | state and decisions, without sockets |
-//! | `connection`, `descriptors`, [`listen`] | one socket each, without names |
+//! | `connection`, `descriptors`, `listen` | one socket each, without names |
 //! | [`systemd`] | sockets of a service manager |
-//! | [`bus`] | delivers a message of a member to others |
+//! | `bus` | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
 //! | `accept` | a message of a client, from its connection to the driver or the bus |
-//! | [`children`] | programs that were started |
-//! | [`serve`] | the loop that joins all, clients and native members |
-//! | [`config`], [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
+//! | `children` | programs that were started |
+//! | `serve` | the loop that joins all, clients and native members |
+//! | [`args`], `config`, [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
 //! | [`native_path`] | where a session serves native members |
-//! | [`help`] | manual page and completions |
 
 mod accept;
 mod activation;
 mod alone;
 pub mod args;
 pub mod background;
-pub mod bus;
+mod bus;
 mod calls;
-pub mod children;
-pub mod config;
+mod children;
+mod config;
 pub mod config_file;
 mod connection;
 mod descriptors;
 pub mod driver;
 mod error;
-pub mod help;
-pub mod listen;
+mod listen;
 pub mod log;
 mod matches;
 mod member;
@@ -43,9 +41,14 @@ pub mod native_path;
 mod policy;
 mod policy_file;
 mod quota;
-pub mod serve;
+mod serve;
 mod service_file;
 pub mod systemd;
 mod users;
 
 pub use alone::serve_alone;
+pub use bus::Bus;
+pub use children::Children;
+pub use config::Config;
+pub use listen::{Listener, NativePlace, new_guid};
+pub use serve::Server;

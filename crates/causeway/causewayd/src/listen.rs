@@ -2,7 +2,6 @@
 //!
 //! Source: D-Bus Specification, section "Server Addresses".
 
-use std::fmt::Write;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -46,9 +45,8 @@ impl Listener {
                 (socket.map_err(failed)?, format!("unix:abstract={}", escaped(&name)), None)
             }
             Place::Path(path) => {
-                let (socket, served) =
-                    bind(&path).map_err(|error| format!("cannot listen on {address}: {error}"))?;
-                let written = escaped(path.as_os_str().as_encoded_bytes());
+                let served = bind(&path).map_err(|error| format!("cannot listen on {address}: {error}"));
+                let ((socket, served), written) = (served?, escaped(path.as_os_str().as_encoded_bytes()));
                 (socket, format!("unix:path={written}"), Some((path, served)))
             }
         };
@@ -98,12 +96,11 @@ impl Listener {
                 rustix::net::sockopt::set_socket_oobinline(&stream, true)?;
                 Ok(Some(stream.into()))
             }
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {
-                    Ok(None)
-                }
-                _ => Err(error),
-            },
+            Err(error) => {
+                use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+                let is_none = matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted);
+                if is_none { Ok(None) } else { Err(error) }
+            }
         }
     }
 }
@@ -155,26 +152,15 @@ impl Place {
 }
 
 fn random_name() -> String {
-    format!("dbus-{}", hexadecimal(&random_bytes::<8>()))
+    format!("dbus-{}", &new_guid()[..16])
 }
 
 /// An identity for a bus: 32 hexadecimal digits.
 pub fn new_guid() -> String {
-    hexadecimal(&random_bytes::<16>())
-}
-
-fn random_bytes<const COUNT: usize>() -> [u8; COUNT] {
-    let mut random = [0; COUNT];
+    let mut random = [0; 16];
     rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
         .expect("the kernel gives a few random bytes");
-    random
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("{:032x}", u128::from_ne_bytes(random))
 }
 
 /// Connections that may wait to be accepted; the kernel limits it to `net.core.somaxconn`.
@@ -195,7 +181,6 @@ fn bind(path: &Path) -> Result<(UnixListener, ServedPath), ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn addresses_of_servers_are_read() {
@@ -207,19 +192,5 @@ mod tests {
         for bad in ["tcp:host=localhost", "unix:", "unix:path=%zz", "unix:runtime=no"] {
             assert!(Place::parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn the_address_of_a_socket_names_its_path_and_its_bus_and_the_file_goes_with_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bus");
-        let address = format!("unix:path={}", path.display());
-        let listener = Listener::open(&address, "12").unwrap();
-        assert_eq!(listener.address, format!("{address},guid=12"));
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o777);
-        let second = Listener::open(&address, "12").unwrap_err();
-        assert!(second.contains("another process serves there"), "{second}");
-        drop(listener);
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     }
 }

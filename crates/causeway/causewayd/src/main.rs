@@ -9,14 +9,10 @@ use std::time::Duration;
 use clap::Parser;
 
 use causeway_bus::AuthorityOptions;
-use causewayd::args::Args;
-use causewayd::bus::Bus;
-use causewayd::children::Children;
-use causewayd::config::Config;
-use causewayd::listen::{Listener, NativePlace};
+use causewayd::args::{self, Args};
 use causewayd::log::log;
-use causewayd::serve::Server;
-use causewayd::{background, config_file, driver, help, listen, log, native_path, systemd};
+use causewayd::{Bus, Children, Config, Listener, NativePlace, Server};
+use causewayd::{background, config_file, driver, log, native_path, new_guid, systemd};
 
 const SESSION_CONFIG: &str = "/usr/share/dbus-1/session.conf";
 const SYSTEM_CONFIG: &str = "/usr/share/dbus-1/system.conf";
@@ -36,10 +32,10 @@ fn run(args: &Args) -> Result<(), String> {
         return write_line(1, driver::description().trim_end());
     }
     if args.man {
-        return write_line(1, help::manual()?.trim_end());
+        return write_line(1, args::manual()?.trim_end());
     }
     if let Some(shell) = args.completions {
-        return write_line(1, help::completions(shell)?.trim_end());
+        return write_line(1, args::completions(shell)?.trim_end());
     }
     let file = configured(args)?;
     let load = move || match &file {
@@ -59,7 +55,7 @@ fn run(args: &Args) -> Result<(), String> {
     // The limit on descriptors is what limits connections; a bus that may raise it should.
     let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
     let _ = causeway_os::limits::raise_nofile();
-    let guid = listen::new_guid();
+    let guid = new_guid();
     let (listeners, handed) = listen_all(args, &config, &guid)?;
     let address = listeners.iter().map(|listener| listener.address.as_str()).collect::<Vec<_>>().join(";");
     let pid_file = config.pid_file.clone().filter(|_| !args.nopidfile).map(PidFile::write).transpose()?;
@@ -67,20 +63,20 @@ fn run(args: &Args) -> Result<(), String> {
     let bus = Bus::new(config, Box::new(load), guid, address.clone());
     bus.log_warnings();
     let mut server = Server::new(bus, listeners, children)?;
-    let native = serve_natively(args, &mut server, native)?;
-    // Before anything is printed: who reads an address may rely on the bus.
-    let native = native.map(|path| path.display().to_string());
+    let native = serve_natively(args, &mut server, native)?.map(|path| path.display().to_string());
     if args.print_native.is_some() && native.is_none() {
         return Err("there is no native socket; give it a path with --native PATH".into());
     }
-    if let Some(descriptor) = args.print_address {
-        write_line(descriptor, &address)?;
-    }
-    if let (Some(descriptor), Some(path)) = (args.print_native, native) {
-        write_line(descriptor, &path)?;
-    }
-    if let Some(descriptor) = args.print_pid {
-        write_line(descriptor, &std::process::id().to_string())?;
+    // Not before it serves: who reads an address may rely on the bus.
+    let lines = [
+        (args.print_address, Some(address)),
+        (args.print_native, native),
+        (args.print_pid, Some(std::process::id().to_string())),
+    ];
+    for (descriptor, line) in lines {
+        if let (Some(descriptor), Some(line)) = (descriptor, line) {
+            write_line(descriptor, &line)?;
+        }
     }
     if args.detached {
         background::detach()?;
@@ -110,28 +106,25 @@ fn listen_all(
     config: &Config,
     guid: &str,
 ) -> Result<(Vec<Listener>, Option<NativePlace>), String> {
-    let default =
-        || if config.listen.is_empty() { vec!["unix:tmpdir=/tmp".into()] } else { config.listen.clone() };
     let addresses = match &args.address {
-        Some(list) => list.split(';').filter(|one| !one.is_empty()).map(str::to_owned).collect(),
-        None => default(),
+        Some(list) => list.split(';').filter(|one| !one.is_empty()).collect(),
+        None if config.listen.is_empty() => vec!["unix:tmpdir=/tmp"],
+        None => config.listen.iter().map(String::as_str).collect(),
     };
     let (mut listeners, mut native) = (Vec::new(), None);
-    for address in &addresses {
-        match address.as_str() {
-            systemd::ADDRESS => {
-                let (handed, place) = systemd::listeners(guid)?;
-                listeners.extend(handed);
-                native = place;
-            }
-            address => listeners.push(Listener::open(address, guid)?),
+    for address in addresses {
+        if address == systemd::ADDRESS {
+            let (handed, place) = systemd::listeners(guid)?;
+            listeners.extend(handed);
+            native = place;
+        } else {
+            listeners.push(Listener::open(address, guid)?);
         }
     }
     if listeners.is_empty() {
-        Err("the address is empty; write unix:path=PATH".into())
-    } else {
-        Ok((listeners, native))
+        return Err("the address is empty; write unix:path=PATH".into());
     }
+    Ok((listeners, native))
 }
 
 /// Where native members join: at the socket of a service manager; where the command line says; for a session next to the first socket that has a file, or in the folder of
@@ -142,23 +135,23 @@ fn native_place(
     listeners: &[Listener],
     guid: &str,
 ) -> Result<Option<NativePlace>, String> {
-    match (&handed, &args.native) {
-        (Some(NativePlace { path, .. }), Some(_)) => {
-            return Err(format!("systemd passed the native socket {}; remove --native", path.display()));
-        }
-        (Some(_), None) => return Ok(handed),
-        _ => {}
+    if let (Some(NativePlace { path, .. }), Some(_)) = (&handed, &args.native) {
+        return Err(format!("systemd passed the native socket {}; remove --native", path.display()));
     }
+    if handed.is_some() {
+        return Ok(handed);
+    }
+    let of_session = || {
+        let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+        let dbus_socket = listeners.iter().find_map(Listener::path);
+        native_path::of_session(dbus_socket, folder.as_deref().map(Path::new), guid)
+    };
+    let path = if args.native.is_some() || !args.session { args.native.clone() } else { of_session() };
     let at = |path: PathBuf| {
         let path = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(NativePlace { path, socket: None })
     };
-    if args.native.is_some() || !args.session {
-        return args.native.clone().map(at).transpose();
-    }
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    let dbus_socket = listeners.iter().find_map(Listener::path);
-    native_path::of_session(dbus_socket, folder.as_deref().map(Path::new), guid).map(at).transpose()
+    path.map(at).transpose()
 }
 
 /// Serves native members there. A session that was not told to does without if it cannot.
@@ -194,10 +187,7 @@ fn serve_natively(
 fn write_line(descriptor: i32, line: &str) -> Result<(), String> {
     let line = format!("{line}\n");
     let written = match descriptor {
-        1 => {
-            let mut stdout = std::io::stdout().lock();
-            stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush())
-        }
+        1 => std::io::stdout().lock().write_all(line.as_bytes()),
         2 => std::io::stderr().write_all(line.as_bytes()),
         other => match causeway_os::process::inherited_fd(other) {
             // Our copy is closed then, so that a reader of this descriptor sees its end.
@@ -219,10 +209,8 @@ struct PidFile(PathBuf);
 
 impl PidFile {
     fn write(path: PathBuf) -> Result<PidFile, String> {
-        let text = format!("{}\n", std::process::id());
-        let mut options = File::options();
-        let made = options.write(true).create_new(true).open(&path);
-        made.and_then(|mut file| file.write_all(text.as_bytes()))
+        let made = File::options().write(true).create_new(true).open(&path);
+        made.and_then(|mut file| writeln!(file, "{}", std::process::id()))
             .map_err(|error| format!("cannot write {}: {error}; remove it if no bus runs", path.display()))?;
         Ok(PidFile(path))
     }

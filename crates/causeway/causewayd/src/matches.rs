@@ -12,7 +12,6 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::member::MemberId;
 
-/// A rule of one member, which may have added it more than once.
 #[derive(Debug)]
 struct Entry {
     member: MemberId,
@@ -26,7 +25,6 @@ struct Added {
     at: usize,
 }
 
-/// The rules of all members.
 #[derive(Debug, Default)]
 pub struct Matches {
     buckets: FxHashMap<u64, Vec<Entry>>,
@@ -73,7 +71,7 @@ impl Key<'_> {
 }
 
 impl Matches {
-    /// Adds a rule, once more if the member has it already. Returns how many rules the member has now, counted as often as added.
+    /// Adds a rule, once more if the member has it already.
     pub fn add(&mut self, member: MemberId, rule: MatchRule) {
         let rules = self.of_member.entry(member).or_default();
         if let Some(added) = rules.get_mut(&rule) {
@@ -98,7 +96,6 @@ impl Matches {
         true
     }
 
-    /// A member is gone.
     pub fn remove_all(&mut self, member: MemberId) {
         let rules: Vec<Rc<MatchRule>> =
             self.of_member.get(&member).into_iter().flat_map(FxHashMap::keys).cloned().collect();
@@ -168,7 +165,6 @@ impl Matches {
         self.of_member.iter().filter(move |(_, rules)| names(rules)).map(|(member, _)| *member)
     }
 
-    /// Does any rule ask for messages to others?
     pub fn has_eavesdroppers(&self) -> bool {
         self.eavesdropping > 0
     }
@@ -198,17 +194,13 @@ mod tests {
 
     #[test]
     fn duplicates_are_counted() {
-        let mut matches = Matches::default();
-        let one = MemberId(1);
+        let (mut matches, one) = (Matches::default(), MemberId(1));
         matches.add(one, rule("type='signal',member='M'"));
         matches.add(one, rule("member='M',type='signal'"));
-        let signal = Builder::signal("/", "a.B", "M");
-        assert_eq!(recipients(&matches, &signal), [1]);
-        assert!(matches.remove(one, &rule("type='signal',member='M'")));
-        assert_eq!(recipients(&matches, &signal), [1]);
-        assert!(matches.remove(one, &rule("type='signal',member='M'")));
-        assert!(recipients(&matches, &signal).is_empty());
-        assert!(!matches.remove(one, &rule("type='signal',member='M'")));
+        for left in [&[1][..], &[1], &[]] {
+            assert_eq!(recipients(&matches, &Builder::signal("/", "a.B", "M")), left);
+            assert_eq!(matches.remove(one, &rule("type='signal',member='M'")), !left.is_empty());
+        }
         assert!(matches.buckets.is_empty() && matches.of_member.is_empty());
     }
 

@@ -12,12 +12,10 @@ use crate::policy::Rules;
 pub struct MemberId(pub u64);
 
 impl MemberId {
-    /// The unique name of this member: `:1.7`.
     pub fn unique_name(self) -> Rc<str> {
         format!(":1.{}", self.0).into()
     }
 
-    /// The member that has this unique name, if one has.
     pub fn from_unique_name(name: &str) -> Option<MemberId> {
         unique_number(name).map(MemberId)
     }
@@ -26,11 +24,9 @@ impl MemberId {
 /// Who is at the other end, as the kernel recorded it when the connection was made.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Process, user and group.
     pub credentials: Credentials,
     /// All groups of the process, its first one included, where the kernel says them.
     pub groups: Option<Vec<u32>>,
-    /// The label that a security module gave the process.
     pub label: Option<String>,
 }
 
@@ -45,9 +41,12 @@ impl Identity {
         });
         Identity { credentials, groups, label }
     }
+
+    pub fn all_groups(&self) -> &[u32] {
+        self.groups.as_deref().unwrap_or(std::slice::from_ref(&self.credentials.gid))
+    }
 }
 
-/// How far a member has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// It has not said Hello.
@@ -58,7 +57,6 @@ pub enum Stage {
     Monitor,
 }
 
-/// What carries the messages of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// A socket of this process.
@@ -67,20 +65,14 @@ pub enum Carrier {
     Log,
 }
 
-/// A member.
 #[derive(Debug)]
 pub struct Member {
-    /// Its unique name.
     pub name: Rc<str>,
-    /// Who it is.
     pub identity: Identity,
     /// Can descriptors be passed to it?
     pub takes_descriptors: bool,
-    /// How far it has come.
     pub stage: Stage,
-    /// What it may do.
     pub rules: Rc<Rules>,
-    /// What carries its messages.
     pub carrier: Carrier,
 }
 

@@ -21,15 +21,10 @@ impl Message {
         Message { bytes: bytes.into(), descriptors }
     }
 
-    /// Its header.
-    ///
-    /// # Panics
-    /// The bytes are not a message.
     pub fn header(&self) -> Header<'_> {
         Header::parse(&self.bytes).expect("only valid messages are accepted")
     }
 
-    /// All of it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -44,12 +39,10 @@ pub struct LazyArgs<'a> {
 }
 
 impl<'a> LazyArgs<'a> {
-    /// Those of the message with these bytes.
     pub fn new(header: &'a Header<'a>, bytes: &'a [u8]) -> LazyArgs<'a> {
         LazyArgs { header, body: &bytes[header.header_bytes..], read: OnceCell::new() }
     }
 
-    /// All of them.
     pub fn get(&self) -> &[Arg<'a>] {
         self.read.get_or_init(|| Args::new(self.header, self.body).map_while(Result::ok).collect())
     }

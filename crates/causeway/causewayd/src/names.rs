@@ -15,15 +15,11 @@ use crate::member::MemberId;
 /// A name has passed from one owner to another; one of them may be none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The name.
     pub name: Rc<str>,
-    /// Who had it.
     pub old: Option<MemberId>,
-    /// Who has it now.
     pub new: Option<MemberId>,
 }
 
-/// A member that owns a name or waits for it.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     member: MemberId,
@@ -109,7 +105,6 @@ impl Names {
         names.iter().filter_map(|name| self.leave(name, member)).collect()
     }
 
-    /// Takes a member out of a queue in which it is.
     fn leave(&mut self, name: &Rc<str>, member: MemberId) -> Option<Change> {
         let Entry::Occupied(mut entry) = self.queues.entry(Rc::clone(name)) else { return None };
         let queue = entry.get_mut();
@@ -131,7 +126,6 @@ impl Names {
         }
     }
 
-    /// The owner of a well-known name.
     pub fn owner(&self, name: &str) -> Option<MemberId> {
         self.queues.get(name).map(|queue| queue[0].member)
     }
@@ -141,7 +135,6 @@ impl Names {
         self.queues.get(name).into_iter().flatten().map(|claim| claim.member)
     }
 
-    /// All names that have an owner, in no order.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.queues.keys().map(|name| &**name)
     }
@@ -151,7 +144,6 @@ impl Names {
         self.of_member.get(&member).map_or(&[], Vec::as_slice)
     }
 
-    /// Does a member own this name, or wait for it?
     pub fn is_in_queue(&self, name: &str, member: MemberId) -> bool {
         self.queue(name).any(|other| other == member)
     }

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use causeway_bus::{native_socket_beside, native_socket_name};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use causeway_os::serving::PathLock;
 
 /// Beside the D-Bus socket if that has a file, else in this folder under a name with the GUID of the bus. What causewayds that were killed have left in
 /// the folder is removed then: nobody else would.
@@ -27,14 +27,11 @@ fn remove_stale(folder: &Path) {
         // A socket is made after its lock is taken, so one that is just being made is not stale.
         let is_socket = std::fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket());
         let name = socket.file_name().unwrap_or_default().to_string_lossy();
-        if !is_socket || !is_of_a_guid(&name) {
-            continue;
-        }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let Ok(opened) = rustix::fs::open(&lock, flags, Mode::empty()) else { continue };
-        if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if is_socket
+            && is_of_a_guid(&name)
+            && let Ok(Some(_lock)) = PathLock::take(socket)
+        {
             let _ = std::fs::remove_file(socket);
-            let _ = std::fs::remove_file(&lock);
         }
     }
 }

@@ -6,43 +6,32 @@ use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Header, Kind, names::is_below_name};
 
-/// One `<allow>` or `<deny>`.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Is it `<allow>`?
     pub allows: bool,
-    /// What it is about.
     pub subject: Subject,
 }
 
-/// What a rule is about.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// `user`: who may connect; `None` is `*`.
+    /// Who may connect, as the next one; `None` is `*`.
     User(Option<u32>),
-    /// `group`: who may connect; `None` is `*`.
     Group(Option<u32>),
-    /// `own` and `own_prefix`.
     Own(NamePattern),
-    /// `send_…`
     Send(Filter),
-    /// `receive_…`
     Receive(Filter),
 }
 
-/// Some names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NamePattern {
-    /// All.
+    #[default]
     Any,
-    /// This one.
     Exact(String),
     /// This one and those below it.
     Prefix(String),
 }
 
 impl NamePattern {
-    /// Is this one of them?
     pub fn has(&self, name: &str) -> bool {
         match self {
             NamePattern::Any => true,
@@ -53,44 +42,31 @@ impl NamePattern {
 }
 
 /// Which messages a rule is about: those that satisfy all conditions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// `…_type`
     pub kind: Option<Kind>,
-    /// `…_path`
     pub path: Option<String>,
-    /// `…_interface`
     pub interface: Option<String>,
-    /// `…_member`
     pub member: Option<String>,
-    /// `…_error`
     pub error: Option<String>,
     /// `send_destination`, `send_destination_prefix` or `receive_sender`: a name of the other side.
     pub peer: NamePattern,
-    /// `send_broadcast`
     pub broadcast: Option<bool>,
     /// `…_requested_reply`: of replies, an `<allow>` is about requested ones, and a `<deny>` about others, unless this says otherwise.
     pub requested_reply: bool,
-    /// `eavesdrop`
     pub eavesdrop: bool,
-    /// `min_fds`
     pub min_fds: u32,
-    /// `max_fds`
     pub max_fds: u32,
 }
 
-/// A message on its way.
 #[derive(Clone, Copy, Debug)]
 pub struct Passing<'a> {
-    /// Its header.
     pub header: &'a Header<'a>,
-    /// Is it a reply that is waited for?
     pub is_requested_reply: bool,
     /// Is the receiver not its destination?
     pub is_eavesdropped: bool,
 }
 
-/// All rules that hold for one member, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     own: Vec<(bool, NamePattern)>,
@@ -101,21 +77,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of a bus without a configuration file: all is allowed but replies that are not waited for.
-    pub fn open() -> Rules {
-        Rules { is_open: true, ..Rules::default() }
-    }
-
-    fn push(&mut self, rule: &Rule) {
-        match &rule.subject {
-            Subject::Own(pattern) => self.own.push((rule.allows, pattern.clone())),
-            Subject::Send(filter) => self.send.push((rule.allows, filter.clone())),
-            Subject::Receive(filter) => self.receive.push((rule.allows, filter.clone())),
-            Subject::User(_) | Subject::Group(_) => {}
-        }
-    }
-
-    /// May the member own this name?
     pub fn may_own(&self, name: &str) -> bool {
         let last = self.own.iter().rev().find(|(_, pattern)| pattern.has(name));
         self.is_open || last.is_some_and(|(allows, _)| *allows)
@@ -146,21 +107,9 @@ impl Rules {
 }
 
 impl Filter {
-    /// A rule of no condition.
+    /// One without conditions.
     pub fn any(allows: bool) -> Filter {
-        Filter {
-            kind: None,
-            path: None,
-            interface: None,
-            member: None,
-            error: None,
-            peer: NamePattern::Any,
-            broadcast: None,
-            requested_reply: allows,
-            eavesdrop: false,
-            min_fds: 0,
-            max_fds: u32::MAX,
-        }
+        Filter { requested_reply: allows, max_fds: u32::MAX, ..Filter::default() }
     }
 
     fn applies(&self, allows: bool, message: Passing<'_>, peer_has: &dyn Fn(&NamePattern) -> bool) -> bool {
@@ -195,13 +144,9 @@ impl Filter {
 /// All `<policy>` elements. They hold in the order of the fields.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// `context="default"`
     pub default: Vec<Rule>,
-    /// `group="…"`
     pub groups: Vec<(u32, Vec<Rule>)>,
-    /// `user="…"`
     pub users: Vec<(u32, Vec<Rule>)>,
-    /// `context="mandatory"`
     pub mandatory: Vec<Rule>,
     /// No policy at all, as without a configuration file.
     pub is_open: bool,
@@ -219,17 +164,23 @@ impl Policy {
         verdict.next_back().unwrap_or(uid == bus_uid)
     }
 
-    /// The rules for a member of this user.
     pub fn rules_for(&self, uid: u32, groups: &[u32]) -> Rc<Rules> {
         if self.is_open {
-            return Rc::new(Rules::open());
+            return Rc::new(Rules { is_open: true, ..Rules::default() });
         }
         let mut rules = Rules::default();
         let of_groups =
             self.groups.iter().filter(|(group, _)| groups.contains(group)).flat_map(|(_, rules)| rules);
         let of_user = self.users.iter().filter(|(user, _)| *user == uid).flat_map(|(_, rules)| rules);
-        for rule in self.default.iter().chain(of_groups).chain(of_user).chain(&self.mandatory) {
-            rules.push(rule);
+        for Rule { allows, subject } in
+            self.default.iter().chain(of_groups).chain(of_user).chain(&self.mandatory)
+        {
+            match subject {
+                Subject::Own(pattern) => rules.own.push((*allows, pattern.clone())),
+                Subject::Send(filter) => rules.send.push((*allows, filter.clone())),
+                Subject::Receive(filter) => rules.receive.push((*allows, filter.clone())),
+                Subject::User(_) | Subject::Group(_) => {}
+            }
         }
         Rc::new(rules)
     }

@@ -7,40 +7,17 @@ use crate::config::Config;
 use crate::policy::{Filter, NamePattern, Rule, Subject};
 use crate::users;
 
-/// What `<allow>` and `<deny>` may have.
-const RULE_ATTRIBUTES: &[&str] = &[
-    "own",
-    "own_prefix",
-    "user",
-    "group",
-    "send_type",
-    "send_path",
-    "send_interface",
-    "send_member",
-    "send_error",
-    "send_destination",
-    "send_destination_prefix",
-    "send_broadcast",
-    "send_requested_reply",
-    "receive_type",
-    "receive_path",
-    "receive_interface",
-    "receive_member",
-    "receive_error",
-    "receive_sender",
-    "receive_requested_reply",
-    "eavesdrop",
-    "min_fds",
-    "max_fds",
-    "log",
-];
+const POLICY_ATTRIBUTES: &str = "context user group at_console";
+const RULE_ATTRIBUTES: &str = "own own_prefix user group send_type send_path send_interface send_member send_error \
+    send_destination send_destination_prefix send_broadcast send_requested_reply receive_type receive_path receive_interface \
+    receive_member receive_error receive_sender receive_requested_reply eavesdrop min_fds max_fds log";
 
 /// Adds a `<policy>` to a configuration.
 ///
 /// # Errors
 /// It says something that cannot be left out safely: which element or attribute.
 pub fn add(config: &mut Config, node: Node<'_, '_>) -> Result<(), String> {
-    check_form(node, &["context", "user", "group", "at_console"])?;
+    check_form(node, POLICY_ATTRIBUTES)?;
     let mut rules = Vec::new();
     for child in node.children().filter(Node::is_element) {
         match child.tag_name().name() {
@@ -87,16 +64,12 @@ fn rule(node: Node<'_, '_>, allows: bool) -> Result<Option<Rule>, String> {
     }
     let get = |name: &str| node.attribute(name);
     let about = |prefix: &str| node.attributes().any(|attribute| attribute.name().starts_with(prefix));
-    let is_send = about("send_");
-    let is_receive = about("receive_");
+    let (is_send, is_receive) = (about("send_"), about("receive_"));
     let (is_own, is_user) = (about("own"), get("user").is_some() || get("group").is_some());
     let is_message = ["eavesdrop", "min_fds", "max_fds"].iter().any(|name| get(name).is_some());
     let kinds = [is_send, is_receive, is_own, is_user];
     if kinds.iter().filter(|is| **is).count() > 1 || ((is_own || is_user) && is_message) {
-        return Err(
-            "a rule is about one of send_…, receive_…, own…, user and group; eavesdrop, min_fds and max_fds belong to send_… and receive_…"
-                .into(),
-        );
+        return Err("a rule is about one of send_…, receive_…, own…, user and group; eavesdrop, min_fds and max_fds belong to send_… and receive_…".into());
     }
     if !kinds.contains(&true) && get("eavesdrop").is_none() {
         return Err("a rule without send_…, receive_…, own…, user, group or eavesdrop matches nothing".into());
@@ -112,14 +85,14 @@ fn rule(node: Node<'_, '_>, allows: bool) -> Result<Option<Rule>, String> {
         match (get("user"), get("group")) {
             (Some("*"), None) => Subject::User(None),
             (None, Some("*")) => Subject::Group(None),
-            (Some(user), None) => match users::uid(user) {
-                Some(uid) => Subject::User(Some(uid)),
-                None => return Ok(None),
-            },
-            (None, Some(group)) => match users::gid(group) {
-                Some(gid) => Subject::Group(Some(gid)),
-                None => return Ok(None),
-            },
+            (Some(user), None) => {
+                let Some(uid) = users::uid(user) else { return Ok(None) };
+                Subject::User(Some(uid))
+            }
+            (None, Some(group)) => {
+                let Some(gid) = users::gid(group) else { return Ok(None) };
+                Subject::Group(Some(gid))
+            }
             _ => return Err("a rule has one of user and group".into()),
         }
     } else if is_send {
@@ -182,11 +155,10 @@ fn check_combination(node: Node<'_, '_>, prefix: &str) -> Result<(), String> {
 }
 
 /// An element has these attributes and no others; text where only elements are expected is a mistake.
-fn check_form(node: Node<'_, '_>, attributes: &[&str]) -> Result<(), String> {
+fn check_form(node: Node<'_, '_>, attributes: &str) -> Result<(), String> {
     let element = node.tag_name().name();
-    if let Some(other) =
-        node.attributes().map(|attribute| attribute.name()).find(|name| !attributes.contains(name))
-    {
+    let mut names = node.attributes().map(|attribute| attribute.name());
+    if let Some(other) = names.find(|name| !attributes.split(' ').any(|known| known == *name)) {
         return Err(format!("unknown attribute {other} of <{element}>"));
     }
     let texts = node.children().filter(Node::is_text).filter_map(|text| text.text());

@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 
 use crate::member::MemberId;
 
-/// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Bytes of messages that wait: for the member that does not read them, or of a service that starts.
@@ -19,7 +18,6 @@ pub enum Resource {
     Names,
     /// Match rules, counted as often as added.
     Matches,
-    /// Calls without a reply.
     Calls,
     /// Bytes of a message that has not arrived whole.
     Incoming,
@@ -30,20 +28,13 @@ const RESOURCES: usize = 6;
 /// How many times the limit of one member all members of a user may hold: of what is memory, and of what is an entry in a table.
 const USER_MEMBERS: [u64; RESOURCES] = [4, 4, 16, 16, 16, 4];
 
-/// The limits of one member for each resource.
 #[derive(Clone, Copy, Debug)]
 pub struct PerMember {
-    /// For [`Resource::Bytes`].
     pub bytes: u64,
-    /// For [`Resource::Descriptors`].
     pub descriptors: u64,
-    /// For [`Resource::Names`].
     pub names: u64,
-    /// For [`Resource::Matches`].
     pub matches: u64,
-    /// For [`Resource::Calls`].
     pub calls: u64,
-    /// For [`Resource::Incoming`].
     pub incoming: u64,
 }
 
@@ -54,7 +45,6 @@ impl PerMember {
     }
 }
 
-/// How much of each resource is held, and how much was at once.
 #[derive(Debug, Default)]
 struct Holding {
     now: [u64; RESOURCES],
@@ -68,7 +58,6 @@ impl Holding {
     }
 }
 
-/// What all members hold.
 #[derive(Debug)]
 pub struct Quota {
     limits: [u64; RESOURCES],
@@ -80,7 +69,6 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Nobody holds anything yet.
     pub fn new(limits: PerMember) -> Quota {
         Quota {
             limits: limits.as_array(),
@@ -148,7 +136,6 @@ impl Quota {
         }
     }
 
-    /// How much a member holds.
     pub fn held(&self, member: MemberId, resource: Resource) -> u64 {
         self.of_member.get(&member).map_or(0, |held| held.now[resource as usize])
     }
@@ -158,7 +145,6 @@ impl Quota {
         self.of_member.get(&member).map_or(0, |held| held.peak[resource as usize])
     }
 
-    /// How much all members hold.
     pub fn held_by_all(&self, resource: Resource) -> u64 {
         self.of_all.now[resource as usize]
     }
@@ -179,8 +165,8 @@ mod tests {
     use super::*;
 
     fn quota(limit: u64) -> Quota {
-        let (bytes, descriptors, incoming) = (limit, limit, limit);
-        Quota::new(PerMember { bytes, descriptors, names: limit, matches: limit, calls: limit, incoming })
+        let [bytes, descriptors, names, matches, calls, incoming] = [limit; RESOURCES];
+        Quota::new(PerMember { bytes, descriptors, names, matches, calls, incoming })
     }
 
     fn fill(quota: &mut Quota, member: u64, resource: Resource) -> u64 {
@@ -219,10 +205,8 @@ mod tests {
         assert_eq!((quota.held(MemberId(1), matches), quota.peak(MemberId(1), matches)), (1, 7));
         assert_eq!((quota.held_by_all(matches), quota.peak_of_all(matches)), (6, 11));
         quota.remove(MemberId(1), 0);
-        assert_eq!(
-            (quota.held_by_all(matches), quota.peak_of_all(matches), quota.member_peak(matches)),
-            (5, 11, 7)
-        );
+        assert_eq!((quota.held_by_all(matches), quota.peak_of_all(matches)), (5, 11));
+        assert_eq!(quota.member_peak(matches), 7);
     }
 
     #[test]

@@ -5,20 +5,19 @@
 //! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
 //! that was delivered has been offered to its sockets.
 
+mod clients;
 mod native;
 #[cfg(test)]
 mod tests;
 mod token;
 mod turn;
 
-use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use causeway_os::process::{block_signals, read_signal};
 use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
-use rustc_hash::FxHashMap;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::time::Timespec;
 
@@ -29,6 +28,7 @@ use crate::descriptors;
 use crate::listen::Listener;
 use crate::log::log;
 use crate::member::{Carrier, Identity, MemberId};
+use clients::Clients;
 use native::Native;
 use token::Token;
 use turn::{Slice, Turns};
@@ -44,35 +44,6 @@ const MOST_MESSAGES: usize = 32;
 const SIGNALS: [i32; 3] = [15, 2, 1];
 const HANGUP: i32 = 1;
 
-struct Client {
-    connection: Connection,
-    /// When it must have said Hello.
-    deadline: Instant,
-    wants_to_write: bool,
-    /// It is not read, because the order log is full.
-    is_paused: bool,
-    /// It is among those to be read.
-    is_ready: bool,
-    /// It is among those whose sockets take more.
-    is_writable: bool,
-    /// Its other end is closed.
-    has_ended: bool,
-    /// Until when descriptors wait for the rest of their message.
-    half_until: Option<Instant>,
-    /// How many of them it was charged for.
-    charged: u64,
-}
-
-impl Client {
-    /// What its socket is watched for.
-    fn interest(&self) -> EventFlags {
-        let mut flags = EventFlags::empty();
-        flags.set(EventFlags::IN, !self.is_paused);
-        flags.set(EventFlags::OUT, self.wants_to_write);
-        flags
-    }
-}
-
 /// A bus with its sockets.
 pub struct Server {
     epoll: OwnedFd,
@@ -81,26 +52,14 @@ pub struct Server {
     /// Are connections accepted now? Until when not?
     is_listening: bool,
     paused_until: Option<Instant>,
-    clients: FxHashMap<MemberId, Client>,
-    /// Those that have not said Hello, by their deadlines.
-    incomplete: BTreeSet<(Instant, MemberId)>,
-    /// Those whose descriptors wait for the rest of a message, by their deadlines.
-    half: BTreeSet<(Instant, MemberId)>,
-    /// Those to be read, each once.
-    ready: VecDeque<MemberId>,
-    /// Those that got something and were not offered it yet.
-    dirty: VecDeque<MemberId>,
-    /// Those whose sockets did not take everything and now take more, each once.
-    writable: VecDeque<MemberId>,
-    /// Some of `dirty` were not offered in the last turn: first they are, and then clients are read. The order log is read all the same:
-    /// members evict whoever stands still there.
+    clients: Clients,
+    /// Some of those that got something were not offered it in the last turn: first they are, and then clients are read. The order log is
+    /// read all the same: members evict whoever stands still there.
     is_behind: bool,
     turns: Turns,
     children: Children,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
-    /// Clients that are not read, because the order log is full.
-    paused: Vec<MemberId>,
     bus: Bus,
     scratch: Vec<u8>,
     now: Instant,
@@ -112,27 +71,21 @@ impl Server {
     /// # Errors
     /// The kernel has no descriptors left.
     pub fn new(bus: Bus, listeners: Vec<Listener>, children: Children) -> Result<Server, String> {
-        let said = |error: &dyn std::fmt::Display| error.to_string();
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| said(&error))?;
-        let signals = block_signals(&SIGNALS).map_err(|error| said(&error))?;
-        epoll::add(&epoll, &signals, Token::Signal.data(), EventFlags::IN).map_err(|error| said(&error))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| error.to_string())?;
+        let signals = block_signals(&SIGNALS).map_err(|error| error.to_string())?;
+        epoll::add(&epoll, &signals, Token::Signal.data(), EventFlags::IN)
+            .map_err(|error| error.to_string())?;
         let mut server = Server {
             epoll,
             signals,
             listeners,
             is_listening: false,
             paused_until: None,
-            clients: FxHashMap::default(),
-            incomplete: BTreeSet::new(),
-            half: BTreeSet::new(),
-            ready: VecDeque::new(),
-            dirty: VecDeque::new(),
-            writable: VecDeque::new(),
+            clients: Clients::default(),
             is_behind: false,
             turns: Turns::default(),
             children,
             native: None,
-            paused: Vec::new(),
             bus,
             scratch: vec![0; READ_BYTES],
             now: Instant::now(),
@@ -155,8 +108,7 @@ impl Server {
         self.now = Instant::now();
         loop {
             events.clear();
-            let is_idle = self.ready.is_empty() && self.dirty.is_empty() && self.writable.is_empty();
-            let may_sleep = is_idle && self.may_sleep();
+            let may_sleep = self.clients.are_idle() && self.may_sleep();
             let ended = Instant::now();
             self.count_turn(ended);
             let timeout = if may_sleep { self.timeout(ended) } else { Some(Timespec::default()) };
@@ -168,8 +120,8 @@ impl Server {
             self.wake_up();
             for event in &events {
                 match Token::of(event) {
-                    Token::Listener(index) => self.accept(index as usize),
-                    Token::Member(number) => self.note(MemberId(number), event.flags),
+                    Token::Listener(index) => self.accept(index),
+                    Token::Member(number) => self.clients.note(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
                     Token::Native => self.serve_members(),
                     Token::Stop => return Ok(()),
@@ -196,10 +148,9 @@ impl Server {
     }
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
-        let hello = self.incomplete.first().map(|(deadline, _)| *deadline);
-        let half = self.half.first().map(|(deadline, _)| *deadline);
-        let deadlines = [hello, half, self.bus.next_deadline(), self.paused_until, self.native_deadline(now)];
-        let next = deadlines.into_iter().flatten().min()?;
+        let (clients, bus) = (self.clients.next_deadline(), self.bus.next_deadline());
+        let next =
+            [clients, bus, self.paused_until, self.native_deadline(now)].into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
 
@@ -208,7 +159,7 @@ impl Server {
         if should_listen == self.is_listening {
             return;
         }
-        for (index, listener) in (0..).zip(&self.listeners) {
+        for (index, listener) in self.listeners.iter().enumerate() {
             let changed = if should_listen {
                 epoll::add(&self.epoll, listener, Token::Listener(index).data(), EventFlags::IN)
             } else {
@@ -232,13 +183,9 @@ impl Server {
                 Ok(None) => return,
                 // Out of descriptors: one that has not said Hello must go; without one, those that want to connect wait a moment.
                 Err(error) => {
-                    if let Some(&(_, oldest)) = self.incomplete.first() {
-                        self.end(
-                            oldest,
-                            End::NotAuthenticated(
-                                "it has not called Hello, and the bus is out of file descriptors",
-                            ),
-                        );
+                    if let Some((_, oldest)) = self.clients.next_hello() {
+                        let why = "it has not called Hello, and the bus is out of file descriptors";
+                        self.end(oldest, End::NotAuthenticated(why));
                         continue;
                     }
                     log(&format!("cannot accept a connection: {error}"));
@@ -264,46 +211,13 @@ impl Server {
         let limits = &self.bus.config.limits;
         let deadline = self.now + limits.authentication;
         let connection = Connection::new(socket, credentials.uid, limits.message_bytes);
-        let client = Client {
-            connection,
-            deadline,
-            wants_to_write: false,
-            is_paused: false,
-            is_ready: false,
-            is_writable: false,
-            has_ended: false,
-            half_until: None,
-            charged: 0,
-        };
-        self.clients.insert(id, client);
         let most = limits.incomplete_connections;
-        self.incomplete.insert((deadline, id));
+        self.clients.insert(id, connection, deadline);
         // A legitimate client says Hello within milliseconds: the oldest of too many is not one.
-        while self.incomplete.len() > most.max(1)
-            && let Some(&(_, oldest)) = self.incomplete.first()
+        while self.clients.incomplete_count() > most.max(1)
+            && let Some((_, oldest)) = self.clients.next_hello()
         {
             self.end(oldest, End::NotAuthenticated("it has not called Hello, and others wait to connect"));
-        }
-    }
-
-    /// Notes what an event says of a client.
-    fn note(&mut self, id: MemberId, flags: EventFlags) {
-        // It may have ended in this turn.
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        if flags.contains(EventFlags::OUT) && !std::mem::replace(&mut client.is_writable, true) {
-            self.writable.push_back(id);
-        }
-        client.has_ended |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
-        if flags.contains(EventFlags::IN) || client.has_ended {
-            self.make_ready(id);
-        }
-    }
-
-    /// Lets a client be read when its turn comes.
-    fn make_ready(&mut self, id: MemberId) {
-        if let Some(client) = self.clients.get_mut(&id).filter(|client| !client.is_ready) {
-            client.is_ready = true;
-            self.ready.push_back(id);
         }
     }
 
@@ -313,8 +227,8 @@ impl Server {
             return;
         }
         let mut slice = Slice::since(self.now);
-        for left in (0..self.ready.len()).rev() {
-            let Some(id) = self.ready.pop_front() else { return };
+        for left in (0..self.clients.ready.len()).rev() {
+            let Some(id) = self.clients.ready.pop_front() else { return };
             self.serve_one(id, &mut slice);
             if left > 0 && slice.is_over() {
                 return;
@@ -323,13 +237,13 @@ impl Server {
     }
 
     fn serve_one(&mut self, id: MemberId, slice: &mut Slice) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         client.is_ready = false;
         if !client.has_ended && self.is_log_full() {
-            return self.pause(id);
+            return self.clients.pause(id, &self.epoll);
         }
         match self.read(id, slice) {
-            Ok(true) => self.make_ready(id),
+            Ok(true) => self.clients.make_ready(id),
             Ok(false) => {}
             Err(end) => self.end(id, end),
         }
@@ -338,9 +252,8 @@ impl Server {
 
     /// Passes what a client has sent, up to the limit; true if there is more of it in the buffer.
     fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<bool, End> {
-        let Some(Client { connection, deadline, half_until, charged, .. }) = self.clients.get_mut(&id) else {
-            return Ok(false);
-        };
+        let Some(client) = self.clients.get_mut(id) else { return Ok(false) };
+        let connection = &mut client.connection;
         let was_active = self.bus.is_active(id);
         let (mut count, mut may_read) = (0, true);
         loop {
@@ -358,27 +271,25 @@ impl Server {
                 break;
             }
         }
-        if !was_active && self.bus.is_active(id) {
-            self.incomplete.remove(&(*deadline, id));
-        }
         let limits = &self.bus.config.limits;
         let until = connection.descriptors_wait_since().map(|since| since + limits.waiting_descriptors);
-        if until != *half_until {
-            half_until.take().map(|before| self.half.remove(&(before, id)));
-            *half_until = until;
-            until.map(|until| self.half.insert((until, id)));
+        let waiting = connection.waiting_descriptors();
+        let (has_message, incomplete) = (connection.has_message(), connection.incomplete_bytes());
+        let before = std::mem::replace(&mut client.charged, waiting);
+        if until != client.half_until {
+            self.clients.await_rest(id, until);
         }
-        let (before, waiting) = (*charged, connection.waiting_descriptors());
+        if !was_active && self.bus.is_active(id) {
+            self.clients.has_said_hello(id);
+        }
         if !self.bus.hold_descriptors(id, before, waiting) {
             return Err(End::Descriptors("too many file descriptors of incomplete messages"));
         }
-        *charged = waiting;
         // Behind a whole message no more than two reads have brought.
-        if connection.has_message() {
+        if has_message {
             return Ok(true);
         }
         // What one read brings is not counted: every message may be cut there.
-        let incomplete = connection.incomplete_bytes();
         let counted = if incomplete > READ_BYTES { incomplete as u64 } else { 0 };
         if self.bus.hold_incoming(id, counted) { Ok(false) } else { Err(End::TooMuch) }
     }
@@ -401,19 +312,12 @@ impl Server {
 
     fn do_now(&mut self, action: Action) {
         match action {
-            Action::Deliver(id, message) => {
-                if let Some(client) = self.clients.get_mut(&id) {
-                    if !client.connection.has_output() {
-                        self.dirty.push_back(id);
-                    }
-                    client.connection.push(message);
-                }
-            }
+            Action::Deliver(id, message) => self.clients.deliver(id, message),
             Action::Append { .. } => {}
             Action::UpdateDirectory(update) => self.update_directory(&update),
             Action::Disconnect(id, why) => {
                 log(&format!("{} is disconnected: {why}", id.unique_name()));
-                self.forget(id);
+                self.clients.remove(id, &self.epoll);
                 self.evict(id, why);
             }
             Action::Start { number, command, environment } => self.start(number, &command, environment),
@@ -439,20 +343,18 @@ impl Server {
 
     fn pass_time(&mut self) {
         let mut slice = Slice::default();
-        while let Some(&(deadline, id)) = self.incomplete.first()
+        while let Some((deadline, id)) = self.clients.next_hello()
             && deadline <= self.now
             && !slice.is_over()
         {
             self.end(id, End::NotAuthenticated("it has not called Hello in time"));
         }
-        while let Some(&(deadline, id)) = self.half.first()
+        while let Some((deadline, id)) = self.clients.next_rest()
             && deadline <= self.now
             && !slice.is_over()
         {
-            self.end(
-                id,
-                End::Descriptors("timed out waiting for the rest of a message with file descriptors"),
-            );
+            let why = "timed out waiting for the rest of a message with file descriptors";
+            self.end(id, End::Descriptors(why));
         }
         self.bus.tick(self.now);
         self.act();
@@ -465,10 +367,7 @@ impl Server {
     /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another one lasts.
     fn flush(&mut self) {
         let mut slice = Slice::default();
-        while let Some(id) = self.writable.pop_front() {
-            if let Some(client) = self.clients.get_mut(&id) {
-                client.is_writable = false;
-            }
+        while let Some(id) = self.clients.pop_writable() {
             self.flush_one(id);
             if slice.is_over() {
                 break;
@@ -476,36 +375,26 @@ impl Server {
         }
         // What the end of a client brings to others is among it.
         let mut slice = Slice::default();
-        while let Some(id) = self.dirty.pop_front() {
+        while let Some(id) = self.clients.dirty.pop_front() {
             self.flush_one(id);
-            if !self.dirty.is_empty() && slice.is_over() {
+            if !self.clients.dirty.is_empty() && slice.is_over() {
                 break;
             }
         }
-        self.is_behind = !self.dirty.is_empty();
+        self.is_behind = !self.clients.dirty.is_empty();
     }
 
     fn flush_one(&mut self, id: MemberId) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         match client.connection.flush() {
-            Ok(written) => self.bus.written(id, written.bytes, written.descriptors),
+            Ok(written) => {
+                self.bus.written(id, written.bytes, written.descriptors);
+                client.watch_output(id, &self.epoll);
+            }
             Err(end) => {
                 self.end(id, end);
-                return self.act();
+                self.act();
             }
-        }
-        let wants_to_write = client.connection.has_output();
-        if wants_to_write != client.wants_to_write {
-            client.wants_to_write = wants_to_write;
-            self.watch_again(id);
-        }
-    }
-
-    /// Watches a client for what is wanted of it now.
-    fn watch_again(&self, id: MemberId) {
-        if let Some(client) = self.clients.get(&id) {
-            let (token, interest) = (Token::Member(id.0).data(), client.interest());
-            epoll::modify(&self.epoll, &client.connection, token, interest).expect("the socket is watched");
         }
     }
 
@@ -514,16 +403,7 @@ impl Server {
         if end != End::Closed {
             log(&format!("{} is disconnected: {end}", id.unique_name()));
         }
-        self.forget(id);
+        self.clients.remove(id, &self.epoll);
         self.bus.leave(id);
-    }
-
-    fn forget(&mut self, id: MemberId) {
-        if let Some(client) = self.clients.remove(&id) {
-            let _ = epoll::delete(&self.epoll, client.connection.as_fd());
-            self.incomplete.remove(&(client.deadline, id));
-            client.half_until.map(|until| self.half.remove(&(until, id)));
-            client.connection.close();
-        }
     }
 }

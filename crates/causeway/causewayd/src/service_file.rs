@@ -9,7 +9,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_dbus_wire::wire::names;
 
-/// A program that provides a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Program and arguments, the first of which is not empty.
@@ -123,12 +122,10 @@ impl Services {
         self.warnings.iter().filter(|warning| !before.warnings.contains(warning)).cloned().collect()
     }
 
-    /// The program that provides a name.
     pub fn get(&self, name: &str) -> Option<&Service> {
         self.by_name.get(name).map(|(service, _)| service)
     }
 
-    /// All names that programs provide.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)
     }
@@ -160,10 +157,7 @@ fn parse(text: &str) -> Result<(String, Service), String> {
     for line in text.lines().map(str::trim) {
         if let Some(group) = line.strip_prefix('[') {
             is_ours = group == "D-BUS Service]";
-        } else if let Some((key, value)) = line.split_once('=')
-            && is_ours
-            && !line.starts_with('#')
-        {
+        } else if let Some((key, value)) = line.split_once('=').filter(|_| is_ours) {
             match key.trim_end() {
                 "Name" => name = Some(value.trim_start()),
                 "Exec" => exec = Some(value.trim_start()),
@@ -234,17 +228,21 @@ mod tests {
         assert_eq!(split("'open"), None);
     }
 
+    fn write_service(path: &Path, name: &str, exec: &str) {
+        std::fs::write(path, format!("[D-BUS Service]\nName={name}\nExec={exec}\n")).unwrap();
+    }
+
     #[test]
-    fn the_earlier_folder_counts_and_what_is_no_service_is_said() {
+    fn the_earlier_folder_counts_and_an_invalid_file_is_said() {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let write = |folder: usize, file: &str, text: &str| {
             std::fs::write(folders[folder].path().join(file), text).unwrap();
         };
         write(0, "a.service", "# one\n[D-BUS Service]\nName=a.B\nExec=/bin/first 'x y'\n[Other]\nName=c.D\n");
-        write(1, "a.service", "[D-BUS Service]\nName=a.B\nExec=/bin/second\n");
-        write(1, "b.service", "[D-BUS Service]\nName=b\nExec=/bin/second\n");
         write(1, "c.service", "[D-BUS Service]\nName=c.C\n");
-        write(1, "d.txt", "[D-BUS Service]\nName=d.D\nExec=/bin/d\n");
+        for (file, name) in [("a.service", "a.B"), ("b.service", "b"), ("d.txt", "d.D")] {
+            write_service(&folders[1].path().join(file), name, "/bin/second");
+        }
         let services = Services::read(&folders.each_ref().map(|folder| folder.path().into()));
         assert_eq!(services.names().collect::<Vec<_>>(), ["a.B"]);
         assert_eq!(services.get("a.B").unwrap().command, ["/bin/first", "x y"]);
@@ -254,10 +252,8 @@ mod tests {
     #[test]
     fn names_without_a_file_are_not_looked_for_each_time() {
         let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, exec: &str| {
-            let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\n");
-            std::fs::write(folder.path().join(format!("{name}.service")), text).unwrap();
-        };
+        let write =
+            |name: &str, exec| write_service(&folder.path().join(format!("{name}.service")), name, exec);
         write("a.B", "/bin/1");
         let mut services = Services::read(&[folder.path().into()]);
         assert!(services.refresh_for("a.C").is_empty());
@@ -284,7 +280,7 @@ mod tests {
             std::fs::File::open(path).unwrap().set_modified(then).unwrap();
         };
         let write = |path: &Path, name: &str, exec: &str, hours: u64| {
-            std::fs::write(path, format!("[D-BUS Service]\nName={name}\nExec={exec}\n")).unwrap();
+            write_service(path, name, exec);
             age(path, hours);
             age(folder.path(), 9);
         };

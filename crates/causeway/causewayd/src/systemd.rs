@@ -56,10 +56,11 @@ pub fn listeners(guid: &str) -> Result<(Vec<Listener>, Option<NativePlace>), Str
         }
     }
     if listeners.is_empty() {
-        Err("systemd passed no socket for D-Bus clients; add a ListenStream= to the socket unit".into())
-    } else {
-        Ok((listeners, native))
+        return Err(
+            "systemd passed no socket for D-Bus clients; add a ListenStream= to the socket unit".into()
+        );
     }
+    Ok((listeners, native))
 }
 
 /// Says that clients can connect, where a service manager waits for that.

@@ -16,10 +16,8 @@ fn number(table: &str, name: &str) -> Option<u32> {
         return Some(number);
     }
     let text = std::fs::read_to_string(table).ok()?;
-    text.lines().find_map(|line| {
-        let mut parts = line.split(':');
-        (parts.next() == Some(name)).then(|| parts.nth(1)?.parse().ok()).flatten()
-    })
+    let mut entries = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    entries.find(|parts| parts[0] == name)?.get(2)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -4,38 +4,25 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use causeway::Error;
 use causeway_bus::client;
 
 /// Why a command failed.
 pub enum Failure {
-    Group(Error),
-    Bus(causeway_bus::Error),
-    Client(client::Error),
     Usage(String),
+    /// A call was answered with an error of this name, which stands in the sentence, too.
+    Refused {
+        name: String,
+        why: String,
+    },
     /// The bus does not answer within this time.
     NoAnswer(Duration),
     Output(io::Error),
 }
 
-impl Failure {
-    /// The name of the error with which a call was answered, if it was.
-    pub fn error_name(&self) -> Option<&str> {
-        match self {
-            Failure::Bus(error) => error.name(),
-            Failure::Client(client::Error::Refused { name, .. }) => Some(name),
-            _ => None,
-        }
-    }
-}
-
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Group(error) => error.fmt(f),
-            Failure::Bus(error) => error.fmt(f),
-            Failure::Client(error) => error.fmt(f),
-            Failure::Usage(why) => f.write_str(why),
+            Failure::Usage(why) | Failure::Refused { why, .. } => f.write_str(why),
             Failure::NoAnswer(timeout) => write!(f, "the bus does not answer within {timeout:?}"),
             Failure::Output(error) => write!(f, "cannot read or print: {error}"),
         }
@@ -44,25 +31,32 @@ impl fmt::Display for Failure {
 
 impl From<causeway_os::Error> for Failure {
     fn from(error: causeway_os::Error) -> Failure {
-        Failure::Group(Error::Os(error))
+        causeway::Error::Os(error).into()
+    }
+}
+
+impl From<causeway::Error> for Failure {
+    fn from(error: causeway::Error) -> Failure {
+        Failure::Usage(error.to_string())
     }
 }
 
 impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Failure {
-        Failure::Client(error)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Group(error)
+        let why = error.to_string();
+        match error {
+            client::Error::Refused { name, .. } => Failure::Refused { name, why },
+            _ => Failure::Usage(why),
+        }
     }
 }
 
 impl From<causeway_bus::Error> for Failure {
     fn from(error: causeway_bus::Error) -> Failure {
-        Failure::Bus(error)
+        match error.name() {
+            Some(name) => Failure::Refused { name: name.to_owned(), why: error.to_string() },
+            None => Failure::Usage(error.to_string()),
+        }
     }
 }
 

@@ -148,19 +148,17 @@ fn serve(socket: PathBuf, publishers: Option<u32>, capacity: u64, subscribers: U
     };
     let options = GroupOptions::new().capacity_bytes(capacity).subscribers(subscribers);
     let (options, whom) = match publishers {
-        Some(publishers) => {
-            (options.remote_publishers(publishers.max(1)), format!("{publishers} publishers"))
-        }
+        Some(count) => (options.remote_publishers(count.max(1)), format!("{count} publishers")),
         None => (options.late_publishers(), "publishers that join at any time".to_owned()),
     };
     // The command removes its socket even when it is interrupted. Signals are blocked before the group starts its thread,
     // which inherits that.
-    let signals = causeway_os::process::block_signals(&[SIGINT, SIGTERM]).map_err(Error::Os)?;
+    let signals = causeway_os::process::block_signals(&[SIGINT, SIGTERM])?;
     let group = Group::create(&socket.display().to_string(), options)?;
     group.serve_at(&socket)?;
     eprintln!("serving {} for {whom}; interrupt to end", socket.display());
     use std::os::fd::AsFd;
-    causeway_os::process::poll(&[signals.as_fd()], None).map_err(Error::Os)?;
+    causeway_os::process::poll(&[signals.as_fd()], None)?;
     Ok(())
 }
 
@@ -204,10 +202,8 @@ fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Re
         match subscriber.try_recv() {
             Ok(Received::Message(message)) => {
                 if let Some(lost @ 1..) = message.lost_before {
-                    eprintln!(
-                        "causeway: {lost} of the lost messages were of publisher {}",
-                        message.publisher
-                    );
+                    let publisher = message.publisher;
+                    eprintln!("causeway: {lost} of the lost messages were of publisher {publisher}");
                 }
                 if verbose {
                     write!(out, "{} {} ", message.publisher, message.position.0)?;

@@ -19,8 +19,7 @@ use weighbridge_harness::marks::{Notes, Point, Unmarked};
 use weighbridge_harness::params::{CaseParams, Touch};
 use weighbridge_harness::shared::Step;
 use weighbridge_harness::touch;
-use weighbridge_probe::counters::ThreadCounters;
-use weighbridge_targets::fan_in::{self, Edge, note, writers};
+use weighbridge_targets::fan_in::{self, Edges, Reads, writers};
 use weighbridge_targets::shared_counters::{Counter, SharedCounters};
 
 use crate::broker::{self, Brokered, Kind, Place, Running};
@@ -214,7 +213,6 @@ impl Drive<'_, '_> {
             intake,
             credits: credits.into_iter().map(|credit| Credit::new(Side::Far, credit, depth)).collect(),
             next: vec![0; writers(params)],
-            counters,
             payload_bytes: params.payload_bytes,
             touch: params.touch,
             depth,
@@ -222,7 +220,7 @@ impl Drive<'_, '_> {
             bytes: 0,
             sum: 0,
             calls: 0,
-            edges: Vec::with_capacity(1024),
+            edges: Edges::new(counters, params),
             notes,
         };
         cx.set_step(Step::Verify);
@@ -230,11 +228,11 @@ impl Drive<'_, '_> {
             reader.verify()?;
         }
         cx.lead_intervals(&mut reader)?;
-        note(&reader.edges, cx);
+        reader.edges.tell(cx);
         facts.insert("depth".into(), depth.to_string());
         facts.insert("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string());
         facts.insert("first_run_reads".into(), reader.events.to_string());
-        facts.insert("first_run_writes".into(), reader.of_writers(Counter::Messages).to_string());
+        facts.insert("first_run_writes".into(), reader.edges.of_writers(Counter::Messages).to_string());
         Ok(facts)
     }
 
@@ -282,7 +280,6 @@ struct Reader<'a, N, I> {
     credits: Vec<Credit>,
     /// The number that the next message of each writer has.
     next: Vec<u64>,
-    counters: &'a SharedCounters,
     payload_bytes: usize,
     touch: Touch,
     depth: usize,
@@ -290,7 +287,7 @@ struct Reader<'a, N, I> {
     bytes: u64,
     sum: u64,
     calls: u64,
-    edges: Vec<Edge>,
+    edges: Edges<'a>,
     notes: N,
 }
 
@@ -346,10 +343,6 @@ impl<N: Notes, I: Intake> Reader<'_, N, I> {
         self.bytes += len as u64;
         Ok(true)
     }
-
-    fn of_writers(&self, counter: Counter) -> u64 {
-        self.counters.total(1..=self.next.len(), counter)
-    }
 }
 
 /// The writer's number in the path of a message.
@@ -380,26 +373,13 @@ impl<N: Notes, I: Intake> Leader for Reader<'_, N, I> {
     }
 
     fn edge(&mut self, now_ns: u64) {
-        let own = ThreadCounters::read();
-        self.edges.push(Edge {
-            now_ns,
-            events: self.events,
-            bytes: self.bytes,
-            calls: self.calls,
-            empty: 0,
-            writes: self.of_writers(Counter::Messages),
-            voluntary: own.voluntary_switches + self.of_writers(Counter::VoluntarySwitches),
-            involuntary: own.involuntary_switches + self.of_writers(Counter::InvoluntarySwitches),
-        });
+        let reads = Reads { events: self.events, bytes: self.bytes, calls: self.calls, empty: 0 };
+        self.edges.push(now_ns, reads);
     }
 
     fn balance(&mut self) -> io::Result<Balance> {
         while self.take(false)? {}
-        Ok(Balance {
-            unit: "messages",
-            sent: (self.of_writers(Counter::Messages), self.of_writers(Counter::Sum)),
-            arrived: (self.events, self.sum),
-        })
+        Ok(self.edges.balance("messages", Counter::Messages, (self.events, self.sum)))
     }
 }
 

@@ -76,19 +76,15 @@ pub fn library(params: &CaseParams) -> Option<PathBuf> {
 /// Is the allocator that the case asks for installed?
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     match wanted(params) {
-        Some(known) if find(known).is_none() => Err(Unsupported(format!(
-            "{} is not installed here; Debian has it in the package {}",
-            known.allocator.name(),
-            known.package
-        ))),
+        Some(known) if find(known).is_none() => {
+            let (name, package) = (known.allocator.name(), known.package);
+            Err(Unsupported(format!("{name} is not installed here; Debian has it in the package {package}")))
+        }
         _ => Ok(()),
     }
 }
 
-/// In a peer: the file that malloc comes from, as far as it was asked for.
-///
-/// # Errors
-/// The library was not loaded, or another one was.
+/// In a peer: the file that malloc comes from; an error where that is not what the case asks for.
 pub fn loaded(params: &CaseParams) -> io::Result<String> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     let is_loaded = |known: &Known| known.files.iter().any(|file| maps.contains(file));
@@ -97,11 +93,11 @@ pub fn loaded(params: &CaseParams) -> io::Result<String> {
         (Some(wanted), Some(found)) if wanted.allocator == found.allocator => {
             Ok(find(found).map_or_else(|| found.allocator.name().into(), |path| path.display().to_string()))
         }
-        (wanted, found) => Err(io::Error::other(format!(
-            "malloc should be {}, and is {}",
-            wanted.map_or("the C library's", |known| known.allocator.name()),
-            found.map_or("the C library's", |known| known.allocator.name())
-        ))),
+        (wanted, found) => {
+            let [wanted, found] =
+                [wanted, found].map(|of| of.map_or("the C library's", |known| known.allocator.name()));
+            Err(io::Error::other(format!("malloc should be {wanted}, and is {found}")))
+        }
     }
 }
 

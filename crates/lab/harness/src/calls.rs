@@ -21,7 +21,6 @@ use crate::shared::{Shared, Step};
 pub type Calls = BTreeMap<u64, u64>;
 
 /// A tracer at work: a thread, as the kernel binds a tracer to one.
-#[derive(Debug)]
 pub(crate) struct Watch {
     role: usize,
     thread: JoinHandle<io::Result<Calls>>,

@@ -19,11 +19,8 @@ use crate::shared::MAX_ROLES;
 
 static FAMILIES: Registry<Family> = Registry::new("families");
 
-/// Adds families to the list. A program does so before anything is looked up, and as a peer too: a peer looks its case up
+/// Adds families to the list; panics once something was looked up. A program does so at its start, and as a peer too: a peer looks its case up
 /// in the same list.
-///
-/// # Panics
-/// After something was looked up: the list is one and the same for as long as a program runs.
 pub fn add(families: &'static [Family]) {
     FAMILIES.add(families);
 }
@@ -68,28 +65,24 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Parses names, axes and placement of an id, without asking whether the machine can.
-///
-/// # Errors
-/// A sentence that says which name is wrong and what there is.
+/// Parses names, axes and placement of an id, without asking whether the machine can; or says which name is wrong and what there is.
 pub fn resolve(id: &CaseId) -> Result<(&'static Target, &'static PatternInfo, CaseParams), String> {
-    let names = |names: Vec<&str>| names.join(", ");
-    if !patterns().iter().any(|pattern| pattern.id == id.pattern) {
-        let known = names(patterns().iter().map(|pattern| pattern.id).collect());
-        return Err(format!("there is no pattern `{}`; there are {known}", id.pattern));
+    let unknown =
+        |what: String, known: Vec<&str>| format!("there is no {what}; there are {}", known.join(", "));
+    let patterns = patterns();
+    if !patterns.iter().any(|pattern| pattern.id == id.pattern) {
+        let known = patterns.iter().map(|pattern| pattern.id).collect();
+        return Err(unknown(format!("pattern `{}`", id.pattern), known));
     }
     let with_pattern = all().filter_map(|target| {
         target.patterns.iter().find(|pattern| pattern.id == id.pattern).map(|pattern| (target, pattern))
     });
-    let (target, pattern) =
-        with_pattern.clone().find(|(target, _)| target.id == id.mechanism).ok_or_else(|| {
-            let known = names(with_pattern.map(|(target, _)| target.id).collect());
-            format!("there is no `{}` to {}; there are {known}", id.mechanism, id.pattern)
-        })?;
-    if !placement::ALL.iter().any(|placement| placement.name == id.placement) {
-        let known = names(placement::ALL.iter().map(|placement| placement.name).collect());
-        return Err(format!("there is no placement `{}`; there are {known}", id.placement));
-    }
+    let found = with_pattern.clone().find(|(target, _)| target.id == id.mechanism);
+    let (target, pattern) = found.ok_or_else(|| {
+        let known = with_pattern.map(|(target, _)| target.id).collect();
+        unknown(format!("`{}` to {}", id.mechanism, id.pattern), known)
+    })?;
+    placement::named(&id.placement)?;
     let params = CaseParams::new(id, &target.axes_in(pattern), target.waits)?;
     Ok((target, pattern, params))
 }

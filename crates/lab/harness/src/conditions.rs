@@ -1,17 +1,16 @@
 //! What a case says is what was run: each role tells where it ran and how, and a run whose roles differ from its case is void.
 //!
-//! Checked here are conditions, not counts ([`counter_check`](crate::counter_check) judges those): the CPU of each role before
-//! and after the timed part, processes or threads, policy and nice value, operations that were reported but not counted, CPU time
-//! for which the reported time has no room, and roles that stay awake although they are said to wait in the kernel.
+//! Checked here are conditions, not counts ([`counter_check`](crate::counter_check) judges those): the CPU of each role before and after the
+//! timed part, processes or threads, policy and nice value, operations that were reported but not counted, CPU time for which the reported
+//! time has no room, and roles that stay awake although they are said to wait in the kernel.
 //!
 //! # The CPU law
 //!
-//! A role cannot use more CPU time for an operation than the operation takes, and roles that share a CPU cannot do so
-//! together. The kernel counts the CPU time and each role its own operations, so figures that are too good because time is missing
-//! or because operations were counted twice break the law as soon as the roles are busy. It is looked at where roles count the
-//! operations of each sample: batches that all roles do one by one, the slices of streams, and of a stream alone its receiver. The windows
-//! of concurrent roles begin and end in each role at another time. Of a stream the messages that arrived are also compared with those that
-//! its sender counts.
+//! A role cannot use more CPU time for an operation than the operation takes, and roles that share a CPU cannot do so together. The kernel
+//! counts the CPU time and each role its own operations, so figures that are too good because time is missing or operations were counted
+//! twice break the law as soon as the roles are busy. It is looked at where roles count the operations of each sample: batches that all
+//! roles do one by one, the slices of streams, and of a stream alone its receiver; the windows of concurrent roles begin and end in each
+//! role at another time. Of a stream the messages that arrived are also compared with those that its sender counts.
 
 use std::collections::BTreeSet;
 
@@ -31,13 +30,10 @@ pub const THROTTLED: &str = "throttled";
 /// CPU time that a control group withheld during a run, which makes it void: the kernel stops every role of a throttled group.
 pub fn throttled(case: &Prepared, measured: &Measured) -> Option<String> {
     let throttling = measured.noise.throttling.filter(|throttling| throttling.periods > 0)?;
-    (case.target.time() != Time::Virtual).then(|| {
-        format!(
-            "the control group of this program was throttled in {} periods, for {:.1} ms; give it more CPU time (cpu.max)",
-            throttling.periods,
-            throttling.ns as f64 / 1e6
-        )
-    })
+    let (periods, ms) = (throttling.periods, throttling.ns as f64 / 1e6);
+    let why = "the control group of this program was throttled in";
+    (case.target.time() != Time::Virtual)
+        .then(|| format!("{why} {periods} periods, for {ms:.1} ms; give it more CPU time (cpu.max)"))
 }
 
 /// Why a run has no number, with the step in which that was seen.
@@ -118,10 +114,8 @@ fn uncounted(case: &Prepared, measured: &Measured) -> Option<String> {
     let names = case.role_names();
     let differs = |report: &&RoleReport| ![0, sampled].contains(&report.counted.sampled.ops);
     let report = measured.roles.iter().find(differs)?;
-    Some(format!(
-        "the samples have {sampled} operations, of which {} has counted {}",
-        names[report.role], report.counted.sampled.ops
-    ))
+    let (name, ops) = (names[report.role], report.counted.sampled.ops);
+    Some(format!("the samples have {sampled} operations, of which {name} has counted {ops}"))
 }
 
 /// Bytes, or messages of at most 32 bytes, that the buffers of a stream may hold when its sender begins to count.
@@ -194,12 +188,9 @@ fn overspent(case: &Prepared, measured: &Measured) -> Option<String> {
     let spent = Spent::of(case, measured)?;
     let names = case.role_names();
     let over = |who: &str, cpu_ns: f64, why: &str| {
-        (cpu_ns > spent.room_ns()).then(|| {
-            format!(
-                "{who} used {cpu_ns:.0} ns of CPU time for an operation that is said to take {:.0} ns{why}",
-                spent.ns_per_op()
-            )
-        })
+        let op_ns = spent.ns_per_op();
+        let said = format!("for an operation that is said to take {op_ns:.0} ns{why}");
+        (cpu_ns > spent.room_ns()).then(|| format!("{who} used {cpu_ns:.0} ns of CPU time {said}"))
     };
     let each = |report: &RoleReport| over(names[report.role], cpu_ns_per_op(report), "");
     measured.roles.iter().find_map(each).or_else(|| {

@@ -18,11 +18,6 @@ pub(crate) fn send(socket: BorrowedFd<'_>, value: &impl Serialize, fds: &[Borrow
     let mut file = File::from(memory::memfd("weighbridge-message", 0)?);
     file.write_all(&text)?;
     socket::send_with_fds(socket, &[0], &[file.as_fd()])?;
-    send_fds(socket, fds)
-}
-
-/// Sends descriptors, of which the other side knows the number.
-fn send_fds(socket: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     fds.chunks(FDS_PER_MESSAGE).try_for_each(|fds| Ok(socket::send_with_fds(socket, &[0], fds)?))
 }
 

@@ -125,13 +125,9 @@ pub fn waits_otherwise(case: &Prepared, calls: &SystemCalls) -> Option<String> {
     }
     let of_role = |role: &RoleCalls| names.iter().filter_map(|name| role.calls.get(*name)).sum::<f64>();
     let all: f64 = calls.roles.iter().map(of_role).sum();
-    (all < LEAST).then(|| {
-        format!(
-            "{all:.3} calls of {} per operation: the roles do not wait in the way that the case says, wait={}",
-            names.join(" or "),
-            case.params.wait.name()
-        )
-    })
+    let (names, wait) = (names.join(" or "), case.params.wait.name());
+    let why = "the roles do not wait in the way that the case says";
+    (all < LEAST).then(|| format!("{all:.3} calls of {names} per operation: {why}, wait={wait}"))
 }
 
 /// From this size on a round trip is compared with a memory copy.
@@ -177,11 +173,8 @@ fn faster_than_a_copy(case: &Prepared, value: f64, copy_rate: f64) -> Option<Str
     };
     let tolerance = if is_touched { COPY_TOLERANCE } else { KERNEL_COPY_TOLERANCE };
     (params.payload_bytes > 0 && rate > tolerance * copy_rate).then(|| {
-        format!(
-            "anomaly: {:.2} GB/s{path} is more than {tolerance} times the {:.2} GB/s of a memory copy of this size in {ends}",
-            rate / 1e9,
-            copy_rate / 1e9
-        )
+        let [rate, copy] = [rate, copy_rate].map(|rate| format!("{:.2} GB/s", rate / 1e9));
+        format!("anomaly: {rate}{path} is more than {tolerance} times the {copy} of a memory copy of this size in {ends}")
     })
 }
 

@@ -175,27 +175,3 @@ pub fn run<'c>(
 fn with_size(id: &CaseId, payload_bytes: u64) -> CaseId {
     CaseId { payload_bytes, ..id.clone() }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn summary(id: &CaseId, median: f64) -> Summary {
-        Summary::new(id.clone(), "ns/roundtrip", 6, median)
-    }
-
-    #[test]
-    fn curves_that_do_not_cross_are_not_searched() {
-        let cost =
-            |(mechanism, bytes, cost)| summary(&CaseId::new("roundtrip", mechanism, bytes, "free"), cost);
-        let summaries = [
-            ("causeway-sw", 1, 5.0),
-            ("causeway-sw", 2, 6.0),
-            ("memfd-pass", 1, 7.0),
-            ("memfd-pass", 2, 7.0),
-        ]
-        .map(cost);
-        assert!(Search::all("causeway-sw", "memfd-pass", &summaries).is_empty());
-        assert!(Search::all("causeway-sw", "memfd-pass", &[]).is_empty());
-    }
-}

@@ -19,20 +19,18 @@
 //!
 //! | file | inside the timed part | why |
 //! |---|---|---|
-//! | `ctx.rs` | twice a batch | the clock around the work of a batch (`Ctx::sample`) |
-//! | `ctx/time.rs` | – | the clock itself |
+//! | `ctx.rs` | twice a batch | the clock itself, and its readings around the work of a batch (`Ctx::sample`) |
 //! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
 //! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of an auxiliary process, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation, or the readings are at most 0.5 % of it |
 //! | `ctx/windows.rs` | once a window, with the role's switches and CPU time; the sender's CPU time before and after its part of a slice | windows follow each other without a gap, so a reading cannot stand outside of them |
-//! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
+//! | `ctx/fixed_time.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
 //! | `targets/fan_out/sender.rs` | twice a burst, and once a batch the switches of the role and of an auxiliary process | the sender's own share of a message is a series of its own |
 //! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
 //! | `targets/shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
-//! | `targets/fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
-//! | `targets/fan_in/causeway/reader.rs` | the role's switches once an interval | as `fan_in/reader.rs` |
+//! | `targets/fan_in/edges.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `targets/op/packets.rs` | – | before and after the timed part: its clock ends the wait for packets that do not come |
 //! | `marks.rs` | four times a message, in a marked run only | marks are what such a run is for; its figure is dropped |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
@@ -51,8 +49,7 @@ mod concurrent;
 mod counted;
 mod each;
 mod end_of_run;
-mod interval;
-mod time;
+mod fixed_time;
 mod turns;
 mod warm_up;
 mod windows;
@@ -61,10 +58,10 @@ pub use concurrent::{Chunks, Concurrent};
 pub use counted::{Auxiliary, Counted, CountedAuxiliary, Sampled, Whereabouts};
 pub use each::{RATE, TimedUnit};
 pub use end_of_run::Balance;
-pub use interval::{Follower, Leader};
-pub use time::{Time, advance_virtual_time};
+pub use fixed_time::{Follower, Leader};
 pub use warm_up::{Discarded, Warm};
 
+use std::cell::Cell;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -79,7 +76,6 @@ use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared, Step};
 use counted::Began;
-use time::now_ns;
 
 /// A batch of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +174,7 @@ impl<'a> Ctx<'a> {
         // docs/decisions. So the case must ask for it.
         let events = match params.choice() {
             Counters::Events => Events::open(),
-            Counters::Usage => Events::none(),
+            Counters::Usage => Events::default(),
         };
         Ctx {
             params,
@@ -202,27 +198,26 @@ impl<'a> Ctx<'a> {
     }
 
     /// The role belongs to a party of a set, whose parties take turns.
-    pub fn in_turn(self, turnstile: Turnstile) -> Ctx<'a> {
+    pub(crate) fn in_turn(self, turnstile: Turnstile) -> Ctx<'a> {
         Ctx { turnstile: Some(turnstile), ..self }
     }
 
     /// The run is observed: the leading role starts these events when counting begins, and stops them when it ends.
-    pub fn observed(self, events: EventSwitch) -> Ctx<'a> {
+    pub(crate) fn observed(self, events: EventSwitch) -> Ctx<'a> {
         Ctx { observed: Some(events), ..self }
     }
 
-    /// Is the run observed, and does this role start and stop the events?
-    pub fn leads_observation(&self) -> bool {
+    pub(crate) fn leads_observation(&self) -> bool {
         self.observed.is_some()
     }
 
     /// Name and id of the auxiliary process, in the role that counts it.
-    pub fn auxiliary(&self) -> Option<(&'static str, u32)> {
+    pub(crate) fn auxiliary(&self) -> Option<(&'static str, u32)> {
         self.auxiliary.as_ref().map(|auxiliary| (auxiliary.name, auxiliary.counters.pid()))
     }
 
     /// The run is a marked one: the role notes what it does with each message.
-    pub fn marked(self, marker: Marker<'a>) -> Ctx<'a> {
+    pub(crate) fn marked(self, marker: Marker<'a>) -> Ctx<'a> {
         Ctx { marker: Some(marker), ..self }
     }
 
@@ -236,11 +231,8 @@ impl<'a> Ctx<'a> {
         self.marker
     }
 
-    /// An auxiliary process takes part in every operation (a broker): the leading role counts what it does too, under this
-    /// name. Called by every role before it drives a pattern.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// An auxiliary process takes part in every operation (a broker): the leading role counts what it does too, under this name. Called by
+    /// every role before it drives a pattern. Fails where the process is gone.
     pub fn count_auxiliary(&mut self, name: &'static str, pid: u32) -> io::Result<()> {
         self.marker.inspect(|marker| marker.set_auxiliary(pid));
         self.auxiliary = Some(Auxiliary { name, counters: ProcessCounters::open(pid)?, settle: None });
@@ -257,9 +249,6 @@ impl<'a> Ctx<'a> {
     }
 
     /// The counters of the auxiliary process, for figures of single batches. Only before anything is timed.
-    ///
-    /// # Errors
-    /// The process is gone.
     pub fn auxiliary_counters(&self) -> io::Result<Option<ProcessCounters>> {
         Ok(self
             .auxiliary
@@ -268,8 +257,7 @@ impl<'a> Ctx<'a> {
             .transpose()?)
     }
 
-    /// What was counted.
-    pub fn into_counted(self) -> Counted {
+    pub(crate) fn into_counted(self) -> Counted {
         self.counted
     }
 
@@ -310,12 +298,6 @@ impl<'a> Ctx<'a> {
         self.shared.add_verified();
     }
 
-    /// Waits until the leading role has read its counters: a role that reported before would wake the coordinator, and
-    /// the leader would see that as a wake-up in its timed part.
-    fn await_leader(&self) -> io::Result<()> {
-        self.shared.await_finish()
-    }
-
     fn barrier(&mut self) -> io::Result<()> {
         self.set_step(Step::Ready);
         let begin_ns = self.shared.barrier(self.roles, || clock::now_ns() + LEAD_IN_NS)?;
@@ -341,4 +323,30 @@ impl<'a> Ctx<'a> {
     fn now_ns(&self) -> u64 {
         now_ns(self.time)
     }
+}
+
+/// Which clock a run is timed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// `CLOCK_MONOTONIC_RAW`.
+    Raw,
+    /// Advanced by the mechanism itself, with [`advance_virtual_time`].
+    Virtual,
+}
+
+thread_local! {
+    static VIRTUAL_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[inline]
+fn now_ns(time: Time) -> u64 {
+    match time {
+        Time::Raw => clock::now_ns(),
+        Time::Virtual => VIRTUAL_NS.with(Cell::get),
+    }
+}
+
+/// For mechanisms with [`Caps::VIRTUAL_TIME`](crate::contract::Caps::VIRTUAL_TIME).
+pub fn advance_virtual_time(ns: u64) {
+    VIRTUAL_NS.with(|now| now.set(now.get() + ns));
 }

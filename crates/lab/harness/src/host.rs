@@ -26,12 +26,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// Looks at the machine. Pins the calling thread to where it already may run, to learn whether that is allowed, and
-    /// gives it an IPC namespace of its own where it may have one, so that no queue outlives this program, whatever kills
-    /// it. Call it before other threads are started: a namespace belongs to a thread and those that it starts.
-    ///
-    /// # Errors
-    /// Neither the CPUs nor the affinity of this process can be read.
+    /// Looks at the machine. Pins the calling thread to where it already may run, to learn whether that is allowed, and gives it an IPC
+    /// namespace of its own where it may have one, so that no queue outlives this program, whatever kills it. Call it before other threads are
+    /// started: a namespace belongs to a thread and those that it starts.
     pub fn look() -> causeway_os::Result<Host> {
         let allowed_cpus = sched::allowed_cpus()?;
         let pin_refused = sched::pin(&allowed_cpus).err().map(|error| error.to_string());

@@ -7,10 +7,7 @@ use crate::contract::{Caps, Prepared};
 use crate::ctx::Warm;
 use crate::params::{CaseParams, Wait};
 
-/// The yardstick of a case.
-///
-/// # Errors
-/// Why the case cannot take turns with another one; it is then measured by itself.
+/// The yardstick of a case, or why the case cannot take turns with another one; it is then measured by itself.
 pub fn of(case: &Prepared) -> Result<CaseId, String> {
     let params = &case.params;
     let id = &params.id;
@@ -31,27 +28,20 @@ pub fn of(case: &Prepared) -> Result<CaseId, String> {
         let hub = CaseId::new(pattern, target, bytes, &id.placement);
         if idle == Idle::Halt { hub } else { hub.with(Idle::AXIS.name, idle.name()) }
     };
+    let copies = case.target.caps.has(Caps::PAYLOAD) && id.payload_bytes > 0;
     match id.pattern.as_str() {
         "roundtrip" | "pingpong" | "fan-out" if spins(params) => Ok(hub("pingpong", "atomic", 0)),
         "roundtrip" | "pingpong" | "fan-out" => Ok(hub("roundtrip", "pipe", 1)),
         "stream" if case.target.caps.has(Caps::LOSSY) => {
             Err("it may lose messages, so a slice has no known end".into())
         }
-        "stream" => Ok(hub("stream", "pipe", 65536)),
-        "self" => Ok(hub("solo", "getppid", 0)),
-        "solo" if case.target.caps.has(Caps::PAYLOAD) && id.payload_bytes > 0 => {
-            Ok(hub("solo", "memcpy", 4096))
-        }
-        "solo" => Ok(hub("solo", "getppid", 0)),
         "fan-in" if params.axes.get("wait").is_some_and(|wait| wait == "none") => {
             Err("its reader blocks on a stream that a writer at rest does not write to".into())
         }
-        "fan-in" => Ok(hub("stream", "pipe", 65536)),
-        "contend" if params.same_cpu() => Ok(hub("solo", "getppid", 0)),
-        "contend" => Ok(hub("pingpong", "atomic", 0)),
-        "parallel" if case.target.caps.has(Caps::PAYLOAD) && id.payload_bytes > 0 => {
-            Ok(hub("parallel", "memcpy", 4096))
-        }
+        "stream" | "fan-in" => Ok(hub("stream", "pipe", 65536)),
+        "contend" if !params.same_cpu() => Ok(hub("pingpong", "atomic", 0)),
+        "solo" | "parallel" if copies => Ok(hub(&id.pattern, "memcpy", 4096)),
+        "self" | "solo" | "contend" => Ok(hub("solo", "getppid", 0)),
         "parallel" => Ok(hub("parallel", "getppid", 0)),
         "all-to-all" => {
             Err("its receivers wait until the senders close their ends, so only the run ends it".into())

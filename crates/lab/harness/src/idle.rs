@@ -66,9 +66,8 @@ impl Spinners {
     pub(crate) fn check(&self) -> io::Result<()> {
         for (cpu, child) in &self.0 {
             if child.has_exited()? {
-                return Err(io::Error::other(format!(
-                    "the spinner on CPU {cpu} has ended; the case says idle=busy"
-                )));
+                let why = format!("the spinner on CPU {cpu} has ended; the case says idle=busy");
+                return Err(io::Error::other(why));
             }
         }
         Ok(())

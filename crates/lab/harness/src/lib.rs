@@ -12,7 +12,7 @@
 pub mod allocator;
 pub mod axis;
 pub mod buffer;
-pub mod calls;
+mod calls;
 pub mod catalogue;
 pub mod compare;
 pub mod conditions;
@@ -26,7 +26,7 @@ pub mod duet;
 pub mod explain;
 pub mod host;
 pub mod hub;
-pub mod idle;
+mod idle;
 pub mod interrupt;
 pub mod machine;
 pub mod marks;

@@ -15,53 +15,33 @@ use weighbridge_record as record;
 
 use crate::host::{self, Host};
 
-/// Kernel settings that change what is measured, by their path under `/proc/sys`.
-const SYSCTLS: &[&str] = &[
-    "fs/mqueue/msg_max",
-    "fs/mqueue/msgsize_max",
-    "fs/mqueue/queues_max",
-    "fs/nr_open",
-    "fs/pipe-max-size",
-    "fs/pipe-user-pages-hard",
-    "fs/pipe-user-pages-soft",
-    "kernel/io_uring_disabled",
-    "kernel/msgmax",
-    "kernel/msgmnb",
-    "kernel/numa_balancing",
-    "kernel/perf_event_paranoid",
-    "kernel/randomize_va_space",
-    "kernel/sched_autogroup_enabled",
-    "kernel/sched_rt_runtime_us",
-    "kernel/yama/ptrace_scope",
-    "net/core/busy_poll",
-    "net/core/rmem_default",
-    "net/core/rmem_max",
-    "net/core/wmem_default",
-    "net/core/wmem_max",
-    "net/ipv4/tcp_autocorking",
-    "net/ipv4/tcp_congestion_control",
-    "net/ipv4/tcp_rmem",
-    "net/ipv4/tcp_wmem",
-    "net/unix/max_dgram_qlen",
-    "vm/overcommit_memory",
+/// Files by their folders, each with the names in it.
+type Files = &'static [(&'static str, &'static [&'static str])];
+
+/// Kernel settings that change what is measured.
+const SYSCTLS: Files = &[
+    ("fs", &["nr_open", "pipe-max-size", "pipe-user-pages-hard", "pipe-user-pages-soft"]),
+    ("fs/mqueue", &["msg_max", "msgsize_max", "queues_max"]),
+    ("kernel", &["io_uring_disabled", "msgmax", "msgmnb", "numa_balancing", "perf_event_paranoid"]),
+    ("kernel", &["randomize_va_space", "sched_autogroup_enabled", "sched_rt_runtime_us"]),
+    ("kernel/yama", &["ptrace_scope"]),
+    ("net/core", &["busy_poll", "rmem_default", "rmem_max", "wmem_default", "wmem_max"]),
+    ("net/ipv4", &["tcp_autocorking", "tcp_congestion_control", "tcp_rmem", "tcp_wmem"]),
+    ("net/unix", &["max_dgram_qlen"]),
+    ("vm", &["overcommit_memory"]),
 ];
 
-/// Files about power and idling, by their path under `/sys`.
-const POWER: &[&str] = &[
-    "devices/system/cpu/cpu0/cpufreq/scaling_driver",
-    "devices/system/cpu/cpu0/cpufreq/scaling_governor",
-    "devices/system/cpu/cpu0/cpufreq/scaling_max_freq",
-    "devices/system/cpu/cpu0/cpufreq/energy_performance_preference",
-    "devices/system/cpu/cpufreq/boost",
-    "devices/system/cpu/intel_pstate/no_turbo",
-    "devices/system/cpu/cpuidle/current_driver",
-    "devices/system/cpu/cpuidle/current_governor",
-    "devices/system/cpu/smt/active",
-    "devices/system/cpu/isolated",
-    "devices/system/cpu/nohz_full",
-    "kernel/mm/transparent_hugepage/enabled",
-    "kernel/mm/transparent_hugepage/shmem_enabled",
-    "module/haltpoll/parameters/guest_halt_poll_ns",
+/// Power and idling.
+const POWER: Files = &[
+    ("devices/system/cpu/cpu0/cpufreq", &["scaling_driver", "scaling_governor", "scaling_max_freq"]),
+    ("devices/system/cpu/cpu0/cpufreq", &["energy_performance_preference"]),
+    ("devices/system/cpu/cpufreq", &["boost"]),
+    ("devices/system/cpu/intel_pstate", &["no_turbo"]),
+    ("devices/system/cpu/cpuidle", &["current_driver", "current_governor"]),
+    ("devices/system/cpu/smt", &["active"]),
+    ("devices/system/cpu", &["isolated", "nohz_full"]),
+    ("kernel/mm/transparent_hugepage", &["enabled", "shmem_enabled"]),
+    ("module/haltpoll/parameters", &["guest_halt_poll_ns"]),
 ];
 
 /// Describes the machine. Takes some ten milliseconds, for the clock.
@@ -193,9 +173,8 @@ fn missing(host: &Host, virtualisation: &str, dram: &Result<Modules, causeway_os
 }
 
 fn virtualisation(cpuinfo: &str) -> String {
-    let is_guest = cpuinfo
-        .lines()
-        .any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"));
+    let is_flag = |line: &str| line.split_whitespace().any(|flag| flag == "hypervisor");
+    let is_guest = cpuinfo.lines().any(|line| line.starts_with("flags") && is_flag(line));
     match (is_guest, read("/sys/class/dmi/id/sys_vendor")) {
         (false, _) => "none".into(),
         (true, Some(vendor)) => vendor,
@@ -219,19 +198,17 @@ fn read(path: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.replace('\t', " "))
 }
 
-fn files(root: &str, paths: &[&str]) -> BTreeMap<String, String> {
-    paths.iter().filter_map(|path| Some(((*path).to_owned(), read(&format!("{root}/{path}"))?))).collect()
+fn files(root: &str, files: Files) -> BTreeMap<String, String> {
+    let paths =
+        files.iter().flat_map(|(folder, names)| names.iter().map(move |name| format!("{folder}/{name}")));
+    paths.filter_map(|path| read(&format!("{root}/{path}")).map(|text| (path, text))).collect()
 }
 
 fn directory(path: &str) -> BTreeMap<String, String> {
-    let Ok(entries) = fs::read_dir(path) else { return BTreeMap::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            Some((name, read(&entry.path().to_string_lossy())?))
-        })
-        .collect()
+    let entry = |entry: fs::DirEntry| {
+        Some((entry.file_name().to_string_lossy().into_owned(), read(&entry.path().to_string_lossy())?))
+    };
+    fs::read_dir(path).into_iter().flatten().flatten().filter_map(entry).collect()
 }
 
 #[cfg(test)]

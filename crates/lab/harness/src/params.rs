@@ -25,11 +25,8 @@ pub struct CaseParams {
 }
 
 impl CaseParams {
-    /// Parses and checks the axes of a case against those declared for it. Without `waits` an axis `wait` has a meaning
-    /// that only its family knows, and stays a word.
-    ///
-    /// # Errors
-    /// A sentence: an axis that is not declared for this case, or a value that it does not take.
+    /// Parses and checks the axes of a case against those declared for it, or says which is not declared or takes no such value. Without
+    /// `waits` an axis `wait` has a meaning that only its family knows, and stays a word.
     pub fn new(id: &CaseId, declared: &[Axis], waits: &[Wait]) -> Result<CaseParams, String> {
         for (name, value) in &id.axes {
             let axis = declared.iter().find(|axis| axis.name == name).ok_or_else(|| {
@@ -47,12 +44,11 @@ impl CaseParams {
             None => waits.first().copied().unwrap_or(Wait::Block),
             Some(wait) if waits.contains(&wait) => wait,
             Some(wait) => {
-                let offered: Vec<_> = waits.iter().map(|wait| wait.name()).collect();
+                let offered = waits.iter().map(|wait| wait.name()).collect::<Vec<_>>().join(", ");
                 return Err(format!(
-                    "{} does not wait by {}; it offers {}",
+                    "{} does not wait by {}; it offers {offered}",
                     id.mechanism,
-                    wait.name(),
-                    offered.join(", ")
+                    wait.name()
                 ));
             }
         };
@@ -68,10 +64,7 @@ impl CaseParams {
         Ok(CaseParams { id: id.clone(), payload_bytes, wait, touch, cpus: Vec::new(), axes })
     }
 
-    /// The value of an axis.
-    ///
-    /// # Panics
-    /// If the axis is not declared for this case: a bug in the mechanism that asks.
+    /// The value of an axis. Panics where it is not declared for this case, as all that follow do: a bug in the mechanism that asks.
     pub fn axis(&self, name: &str) -> &str {
         self.axes.get(name).unwrap_or_else(|| panic!("{} asks for an undeclared axis `{name}`", self.id))
     }
@@ -82,26 +75,17 @@ impl CaseParams {
     }
 
     /// The value of an axis of numbers that has no `default`.
-    ///
-    /// # Panics
-    /// As [`CaseParams::axis`], or if the axis takes anything but numbers.
     pub fn count(&self, axis: Axis) -> usize {
         self.number(axis.name).expect("the axis takes nothing but numbers")
     }
 
     /// The value of an axis of words.
-    ///
-    /// # Panics
-    /// As [`CaseParams::axis`], or if the axis of this name is another one.
     pub fn choice<C: Choice>(&self) -> C {
         self.choice_if_declared()
             .unwrap_or_else(|| panic!("{} asks for an undeclared axis `{}`", self.id, C::AXIS.name))
     }
 
-    /// The value of an axis of words; `None` where it is not declared for this case.
-    ///
-    /// # Panics
-    /// If the axis of this name is another one.
+    /// The value of an axis of words; `None` where it is not declared for this case. Panics where the axis of this name is another one.
     pub fn choice_if_declared<C: Choice>(&self) -> Option<C> {
         let name = self.axes.get(C::AXIS.name)?;
         let value = C::parse(name);

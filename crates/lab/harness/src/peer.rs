@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use weighbridge_probe::counters::{EventSwitch, TaskSwitches};
 use weighbridge_record::CaseId;
 
-use crate::axis;
+use crate::axis::{self, Axis, NICE, SCHED};
 use crate::catalogue;
 use crate::contract::{EndResources, Facts, Target};
 use crate::control;
@@ -33,8 +33,8 @@ use crate::shared::{Shared, Step};
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
 
-/// The version of what coordinator and peers of one run agree on: [`Assignment`], [`Report`], the descriptors that go with them,
-/// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`], [`crate::marks`]), what the roles of a mechanism are handed.
+/// The version of what coordinator and peers of one run agree on: `Assignment`, `Report`, the descriptors that go with them,
+/// the memory that they share (`shared`, `turnstile`, `marks`), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
 pub const PROTOCOL: u32 = 6;
 
@@ -295,35 +295,33 @@ fn observed_role(cx: &Ctx<'_>) -> io::Result<ObservedRole> {
     let beside = cx.auxiliary().map(|(name, process)| -> io::Result<ObservedAuxiliary> {
         // A process of another user shows no map; its addresses stay without names.
         let memory_map = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-        Ok(ObservedAuxiliary {
-            name: name.into(),
-            process,
-            memory_map,
-            cpus: sched::allowed_cpus_of(process)?,
-        })
+        let cpus = sched::allowed_cpus_of(process)?;
+        Ok(ObservedAuxiliary { name: name.into(), process, memory_map, cpus })
     });
-    Ok(ObservedRole {
-        leads: cx.leads_observation(),
-        memory_map: fs::read_to_string("/proc/self/maps")?,
-        beside: beside.transpose()?,
-    })
+    let memory_map = fs::read_to_string("/proc/self/maps")?;
+    Ok(ObservedRole { leads: cx.leads_observation(), memory_map, beside: beside.transpose()? })
 }
 
 fn set_policy_and_nice(role: usize, params: &CaseParams) -> io::Result<()> {
-    let refused = |what: &str, value: &str, error: causeway_os::Error| {
-        let why =
-            format!("{what}={value} is refused: {error}; it needs root, CAP_SYS_NICE or a higher ulimit");
-        io::Error::new(error.os().kind(), why)
-    };
-    let nice = axis::of_role(params.axis("nice"), role);
-    if nice != "0" {
-        let value = nice.parse().expect("the axis was checked");
-        sched::set_nice(value).map_err(|error| refused("nice", nice, error))?;
+    const CHECKED: &str = "the axis was checked";
+    let nice = |value: &str| sched::set_nice(value.parse().expect(CHECKED));
+    let policy = |value: &str| sched::set_policy(axis::parse_policy(value).expect(CHECKED));
+    set(&NICE, nice, role, params)?;
+    set(&SCHED, policy, role, params)
+}
+
+fn set(
+    axis: &Axis,
+    set: impl Fn(&str) -> causeway_os::Result<()>,
+    role: usize,
+    params: &CaseParams,
+) -> io::Result<()> {
+    let value = axis::of_role(params.axis(axis.name), role);
+    if value == axis.default {
+        return Ok(());
     }
-    let policy = axis::of_role(params.axis("sched"), role);
-    if policy != "other" {
-        let value = axis::parse_policy(policy).expect("the axis was checked");
-        sched::set_policy(value).map_err(|error| refused("sched", policy, error))?;
-    }
-    Ok(())
+    set(value).map_err(|error| {
+        let why = "it needs root, CAP_SYS_NICE or a higher ulimit";
+        io::Error::new(error.os().kind(), format!("{}={value} is refused: {error}; {why}", axis.name))
+    })
 }

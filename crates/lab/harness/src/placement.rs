@@ -49,23 +49,24 @@ impl Placed {
     }
 }
 
-/// Finds CPUs for a placement among those that may be measured on.
-///
-/// # Errors
-/// A sentence: there is no such placement, or this machine does not have it.
-pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
-    let name = ALL.iter().map(|placement| placement.name).find(|known| *known == name).ok_or_else(|| {
+/// The placement of this name, or a sentence with those that there are.
+pub fn named(name: &str) -> Result<Placement, String> {
+    ALL.iter().copied().find(|placement| placement.name == name).ok_or_else(|| {
         let known: Vec<_> = ALL.iter().map(|placement| placement.name).collect();
         format!("there is no placement `{name}`; there are {}", known.join(", "))
-    })?;
+    })
+}
+
+/// Finds CPUs for a placement among those that may be measured on, or says what this machine lacks.
+pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
+    let Placement { name, about } = named(name)?;
     if name == "free" {
         return Ok(Placed { resolved: name, cpus: Vec::new() });
     }
     if let Some(why) = &host.pin_refused {
         return Err(format!("{name} needs to pin threads, and that is refused here: {why}; use free"));
     }
-    let place_of = |cpu: &u32| host.topology.cpus.iter().find(|place| place.cpu == *cpu).copied();
-    let places: Vec<Place> = host.measured_cpus.iter().filter_map(place_of).collect();
+    let places: Vec<Place> = host.measured_cpus.iter().filter_map(|cpu| host.topology.place(*cpu)).collect();
     let Some(first) = places.first().copied() else {
         return Err("none of the CPUs that may be measured on is known to the system".into());
     };
@@ -85,9 +86,8 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
             Err(format!("{name} needs two CPUs, and only CPU {} may be measured on", first.cpu))
         }
         None => {
-            let about =
-                ALL.iter().find(|placement| placement.name == name).map_or("", |placement| placement.about);
-            Err(format!("this machine has no {name} ({about}) among CPUs {}", list(&host.measured_cpus)))
+            let cpus = host.measured_cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            Err(format!("this machine has no {name} ({about}) among CPUs {cpus}"))
         }
     }
 }
@@ -113,10 +113,6 @@ fn pair(name: &'static str, places: &[Place]) -> Option<(&'static str, u32, u32)
 pub fn coordinator_cpus(host: &Host, measured: &[u32]) -> Vec<u32> {
     let others: Vec<u32> = host.allowed_cpus.iter().copied().filter(|cpu| !measured.contains(cpu)).collect();
     if others.is_empty() { host.allowed_cpus.clone() } else { others }
-}
-
-fn list(cpus: &[u32]) -> String {
-    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

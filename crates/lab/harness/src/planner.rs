@@ -25,8 +25,7 @@ pub struct Timing {
 const GROWTH: u64 = 64;
 
 /// Finds how many operations take a wanted time, by batches that grow.
-#[derive(Debug)]
-pub struct Calibration {
+pub(crate) struct Calibration {
     wanted_ns: u64,
     last: Option<(u64, u64)>,
     /// Was the batch before the last long enough already?
@@ -34,13 +33,12 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Nothing is known yet.
-    pub fn new(wanted_ns: u64) -> Calibration {
+    pub(crate) fn new(wanted_ns: u64) -> Calibration {
         Calibration { wanted_ns, last: None, was_long: false }
     }
 
     /// Operations of the next batch, or the number that was searched for.
-    pub fn next_ops(&mut self) -> Result<u64, u64> {
+    pub(crate) fn next_ops(&mut self) -> Result<u64, u64> {
         match self.last {
             None => Ok(1),
             Some((ops, ns)) if ns * 2 < self.wanted_ns => {
@@ -56,13 +54,12 @@ impl Calibration {
         }
     }
 
-    /// A batch has taken so long.
-    pub fn learn(&mut self, ops: u64, ns: u64) {
+    pub(crate) fn learn(&mut self, ops: u64, ns: u64) {
         self.last = Some((ops, ns.max(1)));
     }
 
     /// Nanoseconds of an operation, by the last batch.
-    pub fn ns_per_op(&self) -> Option<f64> {
+    pub(crate) fn ns_per_op(&self) -> Option<f64> {
         self.last.map(|(ops, ns)| ns as f64 / ops.max(1) as f64)
     }
 
@@ -74,34 +71,19 @@ impl Calibration {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
     Calibrating,
-    /// Batches of the final size that are not timed, until they show no trend. The first `unseen` of what is learned are of batches
-    /// before these.
-    Warming {
-        ops: u64,
-        samples: usize,
-        unseen: u32,
-    },
+    /// Batches of the final size that are not timed, until they show no trend.
+    Warming,
     /// The first batch of the final size is not timed: it still pays for the change of size.
-    Settling {
-        ops: u64,
-        samples: usize,
-    },
-    /// `left` samples are still to be planned, of `ops` operations each.
-    Counting {
-        ops: u64,
-        left: usize,
-    },
-    Done,
+    Settling,
+    Counting,
 }
 
 /// What comes before the samples of a run.
 #[derive(Clone, Debug)]
-pub enum Before {
-    /// One batch that is dropped.
+pub(crate) enum Before {
     OneBatch,
     /// Batches until they show no trend, and one more.
     WarmUp(Box<WarmUp>),
-    /// A pause before each sample, which is a burst.
     Pauses,
 }
 
@@ -110,19 +92,22 @@ const BURST_NS: u64 = 1_000_000;
 /// Most bursts of a run: the pauses take longer than they.
 const MOST_BURSTS: usize = 12;
 
-/// Decides the batches of one run.
-#[derive(Debug)]
-pub struct Planner {
+pub(crate) struct Planner {
     timing: Timing,
     calibration: Calibration,
     before: Before,
     warm_up_state: WarmUpState,
+    /// So many of the next batches that are learned are of an earlier stage.
+    unseen: u32,
     stage: Stage,
+    /// Operations of a sample.
+    ops: u64,
+    /// Samples still to be planned.
+    left: usize,
 }
 
 impl Planner {
-    /// Nothing is known yet.
-    pub fn new(timing: Timing, before: Before) -> Planner {
+    pub(crate) fn new(timing: Timing, before: Before) -> Planner {
         let timing = match before {
             Before::OneBatch | Before::WarmUp(_) => timing,
             Before::Pauses => Timing {
@@ -136,12 +121,15 @@ impl Planner {
             calibration: Calibration::new(timing.sample_ns),
             before,
             warm_up_state: WarmUpState::Warming,
+            unseen: 0,
             stage: Stage::Calibrating,
+            ops: 0,
+            left: 0,
         }
     }
 
     /// The warm-up of the run, and how it ended, once it has.
-    pub fn warm_up(&self) -> Option<(&WarmUp, WarmUpState)> {
+    pub(crate) fn warm_up(&self) -> Option<(&WarmUp, WarmUpState)> {
         match &self.before {
             Before::WarmUp(warm_up) if self.warm_up_state != WarmUpState::Warming => {
                 Some((warm_up, self.warm_up_state))
@@ -150,55 +138,48 @@ impl Planner {
         }
     }
 
-    /// What the next batch is, from the batches that have finished.
-    pub fn decide(&mut self) -> Planned {
-        let batch = |ops, counted, timed| Planned::Batch { ops, counted, timed, parks: false };
+    pub(crate) fn decide(&mut self) -> Planned {
         let pauses = matches!(self.before, Before::Pauses);
+        let batch = |ops, counted, timed| Planned::Batch { ops, counted, timed, parks: timed && pauses };
         match self.stage {
             Stage::Calibrating => match self.calibration.next_ops() {
-                Ok(ops) => batch(ops, false, false),
+                Ok(ops) => return batch(ops, false, false),
                 Err(ops) => {
-                    let samples = self.samples(ops);
-                    self.stage = match self.before {
-                        Before::OneBatch => Stage::Settling { ops, samples },
-                        // One batch is on its way whose time is not yet known.
-                        Before::WarmUp(_) => Stage::Warming { ops, samples, unseen: 1 },
-                        Before::Pauses => Stage::Counting { ops, left: samples },
+                    (self.ops, self.left) = (ops, self.samples(ops));
+                    // One batch is on its way whose time is not yet known.
+                    (self.stage, self.unseen) = match self.before {
+                        Before::OneBatch => (Stage::Settling, 0),
+                        Before::WarmUp(_) => (Stage::Warming, 1),
+                        Before::Pauses => (Stage::Counting, 0),
                     };
-                    self.decide()
                 }
             },
-            Stage::Warming { ops, samples, .. } if self.warm_up_state != WarmUpState::Warming => {
-                self.stage = Stage::Settling { ops, samples };
-                self.decide()
+            Stage::Warming if self.warm_up_state == WarmUpState::Warming => {
+                return batch(self.ops, false, false);
             }
-            Stage::Warming { ops, .. } => batch(ops, false, false),
-            Stage::Settling { ops, samples } => {
-                self.stage = Stage::Counting { ops, left: samples };
-                batch(ops, true, false)
+            Stage::Warming => self.stage = Stage::Settling,
+            Stage::Settling => {
+                self.stage = Stage::Counting;
+                return batch(self.ops, true, false);
             }
-            Stage::Counting { ops, left } if left > 0 => {
-                self.stage = Stage::Counting { ops, left: left - 1 };
-                Planned::Batch { ops, counted: true, timed: true, parks: pauses }
-            }
-            Stage::Counting { .. } | Stage::Done => {
-                self.stage = Stage::Done;
-                Planned::End
+            Stage::Counting if self.left == 0 => return Planned::End,
+            Stage::Counting => {
+                self.left -= 1;
+                return batch(self.ops, true, true);
             }
         }
+        self.decide()
     }
 
-    /// A batch has taken so long.
-    pub fn learn(&mut self, ops: u64, ns: u64) {
+    pub(crate) fn learn(&mut self, ops: u64, ns: u64) {
         self.calibration.learn(ops, ns);
-        match (&mut self.stage, &mut self.before) {
-            (Stage::Warming { unseen, .. }, _) if *unseen > 0 => *unseen -= 1,
-            (Stage::Warming { .. }, Before::WarmUp(warm_up))
-                if self.warm_up_state == WarmUpState::Warming =>
-            {
-                self.warm_up_state = warm_up.push(ns, ops);
+        if let (Stage::Warming, Before::WarmUp(warm_up), WarmUpState::Warming) =
+            (self.stage, &mut self.before, self.warm_up_state)
+        {
+            match self.unseen {
+                0 => self.warm_up_state = warm_up.push(ns, ops),
+                _ => self.unseen -= 1,
             }
-            _ => {}
         }
     }
 

@@ -13,20 +13,14 @@ impl<T> Registry<T> {
         Registry { what, added: Mutex::new(Vec::new()), list: OnceLock::new() }
     }
 
-    /// Adds entries after those that are there.
-    ///
-    /// # Panics
-    /// After the first look: somebody has seen the list without them.
+    /// Adds entries after those that are there. Panics after the first look: somebody has seen the list without them.
     pub(crate) fn add(&self, entries: &'static [T]) {
         let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(self.list.get().is_none(), "{} are added before anything is looked up", self.what);
         added.extend(entries);
     }
 
-    /// Everything that was added.
-    ///
-    /// # Panics
-    /// If nothing was: the program has forgotten to.
+    /// Everything that was added. Panics if nothing was: the program has forgotten to.
     pub(crate) fn list(&self) -> &[&'static T] {
         self.list.get_or_init(|| {
             let added = self.added.lock().unwrap_or_else(PoisonError::into_inner).clone();

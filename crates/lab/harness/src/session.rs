@@ -57,10 +57,7 @@ pub struct Settings {
 
 /// What a session tells while it goes on. Nothing is told during a run.
 pub trait Sink {
-    /// A line of the record.
-    ///
-    /// # Errors
-    /// It cannot be kept; the session then ends.
+    /// A line of the record. After an error the session ends.
     fn line(&mut self, line: Line) -> io::Result<()>;
 
     /// Between two runs.
@@ -152,11 +149,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs to the end, and tells everything to `sink`: case, run and skipped lines as they come, then summaries and
-    /// comparisons.
-    ///
-    /// # Errors
-    /// Only those of `sink`. What was told before stays told; summaries are tried even then.
+    /// Runs to the end, and tells everything to `sink`: case, run and skipped lines as they come, then summaries and comparisons, which are
+    /// tried after an error of `sink` too.
     pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
         let Settings { first_round, budget, .. } = self.settings;
         let interrupt = self.interrupt;
@@ -240,13 +234,11 @@ impl<'a> Session<'a> {
         let of = &self.cases[index];
         // A set may have too few blocks for a ratio: it is a run all the same.
         let has_all = of.runs.len() >= self.rule.max_runs;
-        let stop = match self.rule(of, self.correlation(of.hub.is_ok())).decide(&of.evidence) {
-            Decision::Stop(Stop::Precision) => Some(StoppedBy::Precision),
-            Decision::Stop(Stop::MaxRuns) => Some(StoppedBy::MaxRuns),
-            Decision::Continue { .. } => has_all.then_some(StoppedBy::MaxRuns),
-        };
-        if let Some(stop) = stop {
-            self.cases[index].stop(stop);
+        match self.rule(of, self.correlation(of.hub.is_ok())).decide(&of.evidence) {
+            Decision::Stop(Stop::Precision) => self.cases[index].stop(StoppedBy::Precision),
+            Decision::Stop(Stop::MaxRuns) => self.cases[index].stop(StoppedBy::MaxRuns),
+            Decision::Continue { .. } if has_all => self.cases[index].stop(StoppedBy::MaxRuns),
+            Decision::Continue { .. } => {}
         }
     }
 
@@ -263,11 +255,7 @@ impl<'a> Session<'a> {
     }
 
     fn stop_all(&mut self, by: StoppedBy) {
-        for open in &mut self.cases {
-            if open.is_open() {
-                open.stop(by);
-            }
-        }
+        self.cases.iter_mut().filter(|open| open.is_open()).for_each(|open| open.stop(by));
     }
 
     fn summarise(&self, sink: &mut dyn Sink) -> io::Result<()> {
@@ -282,19 +270,13 @@ impl<'a> Session<'a> {
             let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
             line.attempts = Some(open.attempts);
             line.system_calls.clone_from(&open.system_calls);
-            line.anomalies.extend(
-                open.system_calls
-                    .as_ref()
-                    .and_then(|calls| counter_check::waits_otherwise(&open.case, calls)),
-            );
+            let calls = open.system_calls.as_ref();
+            line.anomalies.extend(calls.and_then(|calls| counter_check::waits_otherwise(&open.case, calls)));
             if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
-                line.anomalies.push(format!(
-                    "{failed} of {begun} runs gave no number; see the lines skipped of the record"
-                ));
+                let why = "runs gave no number; see the lines skipped of the record";
+                line.anomalies.push(format!("{failed} of {begun} {why}"));
             }
-            if let Some(anomaly) = figures::equivalent_disagrees(open, &by_id) {
-                line.anomalies.push(anomaly);
-            }
+            line.anomalies.extend(figures::equivalent_disagrees(open, &by_id));
             sink.line(Line::Summary(line))?;
         }
         for (index, hub) in self.hubs.lines() {
@@ -305,11 +287,9 @@ impl<'a> Session<'a> {
         }
         for open in by_id.values() {
             let baseline = open::baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id));
-            let Some(baseline) = baseline else { continue };
             let correlation = self.correlation(open.hub.is_ok());
-            if let Some(line) = figures::compare(baseline, open, correlation, &self.cross_check) {
-                sink.line(Line::Comparison(line))?;
-            }
+            let compared = baseline.and_then(|of| figures::compare(of, open, correlation, &self.cross_check));
+            compared.map_or(Ok(()), |line| sink.line(Line::Comparison(line)))?;
         }
         Ok(())
     }

@@ -6,8 +6,9 @@
 mod deadline;
 mod words;
 
-pub use deadline::Deadline;
-pub use words::{Pace, Phase, Planned, Progress, Sample, Step};
+pub(crate) use deadline::Deadline;
+pub(crate) use words::{Pace, Phase, Planned, Progress};
+pub use words::{Sample, Step};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,7 +56,7 @@ pub struct Shared {
 
 impl Shared {
     /// Descriptors that [`Shared::join`] takes.
-    pub const FDS: usize = 2;
+    pub(crate) const FDS: usize = 2;
 
     /// In the coordinator: all words zero, no deadline.
     pub fn create() -> io::Result<Shared> {
@@ -64,10 +65,10 @@ impl Shared {
     }
 
     /// In a peer: from what [`Shared::fds`] are there.
-    pub fn join(fds: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Shared> {
+    pub(crate) fn join(fds: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Shared> {
         let mut next = || fds.next().expect("as many descriptors were received");
         let shared = Shared::open(next())?;
-        Ok(Shared { deadline: Some(Deadline::from(next())), ..shared })
+        Ok(Shared { deadline: Some(Deadline(next())), ..shared })
     }
 
     /// The memory alone, to look at.
@@ -76,24 +77,23 @@ impl Shared {
         Ok(Shared { fd, map, deadline: None })
     }
 
-    /// To pass on to peers.
-    pub fn fds(&self) -> [BorrowedFd<'_>; Shared::FDS] {
+    pub(crate) fn fds(&self) -> [BorrowedFd<'_>; Shared::FDS] {
         [self.fd.as_fd(), self.deadline().fd()]
     }
 
     /// When the coordinator gives up waiting: what it has set, and after the barrier what [`Shared::set_run_deadline`] said.
-    pub fn deadline(&self) -> &Deadline {
+    pub(crate) fn deadline(&self) -> &Deadline {
         self.deadline.as_ref().expect("this process takes part in the run")
     }
 
     /// From the barrier to the end of the run. The last role at the barrier makes this the deadline, so that the one for the
     /// start does not wake the coordinator in the timed part.
-    pub fn set_run_deadline(&self, length: Duration) {
+    pub(crate) fn set_run_deadline(&self, length: Duration) {
         self.u64(RUN_DEADLINE_NS).store(length.as_nanos() as u64, Relaxed);
     }
 
     /// Touches every page, so that no sample pays for it.
-    pub fn prefault(&self) -> io::Result<()> {
+    pub(crate) fn prefault(&self) -> io::Result<()> {
         Ok(self.map.prefault()?)
     }
 
@@ -105,8 +105,7 @@ impl Shared {
         self.map.atomic_u64(offset)
     }
 
-    /// Notes where a role is.
-    pub fn set_step(&self, role: usize, step: Step) {
+    pub(crate) fn set_step(&self, role: usize, step: Step) {
         assert!(role < MAX_ROLES);
         self.u32(STEPS + role * 128).store(step as u32, Relaxed);
     }
@@ -118,7 +117,7 @@ impl Shared {
     }
 
     /// When everybody was ready, in the time of [`causeway_os::clock::now_ns`]; 0 before.
-    pub fn start_ns(&self) -> u64 {
+    pub(crate) fn start_ns(&self) -> u64 {
         self.u64(START_NS).load(Relaxed)
     }
 
@@ -143,7 +142,7 @@ impl Shared {
     }
 
     /// Meets the other roles, and returns the time at which all begin. The last to come decides it.
-    pub fn barrier(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
+    pub(crate) fn barrier(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
         // AcqRel: what every role did before is seen by the last, and after it is told by all.
         if self.u32(READY).fetch_add(1, AcqRel) + 1 == roles as u32 {
             let length_ns = self.u64(RUN_DEADLINE_NS).load(Relaxed);
@@ -158,54 +157,51 @@ impl Shared {
     }
 
     /// The leading role has read its counters.
-    pub fn finish(&self) -> io::Result<()> {
+    pub(crate) fn finish(&self) -> io::Result<()> {
         self.tell(FINISHED, 1)
     }
 
-    /// Waits for that.
-    pub fn await_finish(&self) -> io::Result<()> {
+    pub(crate) fn await_finish(&self) -> io::Result<()> {
         self.await_told(FINISHED, 1)
     }
 
     /// Decides what followers do in batch `index`. Called before the batch in front of it begins.
-    pub fn publish_batch(&self, index: usize, planned: Planned) {
+    pub(crate) fn publish_batch(&self, index: usize, planned: Planned) {
         assert!(index < MAX_BATCHES, "a run has at most {MAX_BATCHES} batches");
         self.u64(PLAN + index * 8).store(planned.to_word(), Release); // PAIR plan
     }
 
     /// What to do in batch `index`, if it is decided.
-    pub fn batch_at(&self, index: usize) -> Option<Planned> {
+    pub(crate) fn batch_at(&self, index: usize) -> Option<Planned> {
         assert!(index < MAX_BATCHES, "a run has at most {MAX_BATCHES} batches");
         Planned::from_word(self.u64(PLAN + index * 8).load(Acquire)) // PAIR plan
     }
 
-    /// Most batches of a run.
-    pub const fn max_batches() -> usize {
+    pub(crate) const fn max_batches() -> usize {
         MAX_BATCHES
     }
 
     /// The leading role begins the slice whose first batch is `index`: wakes the roles that wait for it.
-    pub fn begin_slice(&self, index: usize) -> io::Result<()> {
+    pub(crate) fn begin_slice(&self, index: usize) -> io::Result<()> {
         self.tell(SLICE, index as u32 + 1)
     }
 
     /// Sleeps until the leading role begins the slice whose first batch is `index`.
-    pub fn await_slice(&self, index: usize) -> io::Result<()> {
+    pub(crate) fn await_slice(&self, index: usize) -> io::Result<()> {
         self.await_told(SLICE, index as u32 + 1)
     }
 
     /// A role that works for a time has seen that its slice is over, and is about to sleep until the next one.
-    pub fn park(&self) {
+    pub(crate) fn park(&self) {
         self.u32(PARKED).fetch_add(1, Release); // PAIR park
     }
 
-    /// How often that was, of all roles together.
-    pub fn parked(&self) -> u32 {
+    pub(crate) fn parked(&self) -> u32 {
         self.u32(PARKED).load(Acquire) // PAIR park
     }
 
     /// How far the receiver of a stream has come.
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         match self.u32(PHASE).load(Acquire) {
             0 => Phase::Warm,
             1 => Phase::Timed,
@@ -214,46 +210,41 @@ impl Shared {
         }
     }
 
-    /// Publishes the phase that the run is in.
-    pub fn set_phase(&self, phase: Phase) {
+    pub(crate) fn set_phase(&self, phase: Phase) {
         self.u32(PHASE).store(phase as u32, Release);
     }
 
     /// With how many chunks the sender of a stream ends, once it knows.
-    pub fn feed_end(&self) -> Option<u64> {
+    pub(crate) fn feed_end(&self) -> Option<u64> {
         self.u64(FEED_END).load(Acquire).checked_sub(1)
     }
 
-    /// Publishes after which chunk the sender ends.
-    pub fn set_feed_end(&self, chunks: u64) {
+    pub(crate) fn set_feed_end(&self, chunks: u64) {
         self.u64(FEED_END).store(chunks + 1, Release);
     }
 
-    /// How many messages have been verified.
-    pub fn verified(&self) -> u64 {
+    pub(crate) fn verified(&self) -> u64 {
         self.u64(VERIFIED).load(Acquire)
     }
 
-    /// Counts one more verified message.
-    pub fn add_verified(&self) {
+    pub(crate) fn add_verified(&self) {
         self.u64(VERIFIED).fetch_add(1, Release);
     }
 
-    /// Sets the pace of concurrent roles.
-    pub fn set_pace(&self, pace: Pace) {
+    pub(crate) fn set_pace(&self, pace: Pace) {
         self.u64(PACE).store(pace.to_word(), Relaxed);
     }
 
     /// The pace of concurrent roles. Relaxed: no other memory is ordered by it.
     #[inline]
-    pub fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> Pace {
         Pace::from_word(self.u64(PACE).load(Relaxed))
     }
 
     /// Notes how far a role has come. It has two places and uses them in turn, so that what it wrote last can be read
     /// while it writes the next.
     #[inline]
-    pub fn set_progress(&self, role: usize, progress: Progress) {
+    pub(crate) fn set_progress(&self, role: usize, progress: Progress) {
         assert!(role < MAX_ROLES);
         let line = STEPS + role * 128;
         let place = line + 16 + (progress.chunks % 2) as usize * 16;
@@ -264,8 +255,7 @@ impl Shared {
         self.u64(line + 8).store(progress.chunks, Release); // PAIR progress
     }
 
-    /// How far a role has come.
-    pub fn progress(&self, role: usize) -> Progress {
+    pub(crate) fn progress(&self, role: usize) -> Progress {
         assert!(role < MAX_ROLES);
         let line = STEPS + role * 128;
         loop {
@@ -282,27 +272,25 @@ impl Shared {
     }
 
     /// What the leading role has counted, for the others to take over once it has finished.
-    pub fn set_counted_ops(&self, ops: u64) {
+    pub(crate) fn set_counted_ops(&self, ops: u64) {
         self.u64(COUNTED_OPS).store(ops, Relaxed); // ordered by `finish`
     }
 
-    /// The number of operations that the counters cover.
-    pub fn counted_ops(&self) -> u64 {
+    pub(crate) fn counted_ops(&self) -> u64 {
         self.u64(COUNTED_OPS).load(Relaxed)
     }
 
     /// A role that works until it is told to stop has stopped, and has published what it did.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.u32(LEFT).fetch_add(1, Release); // PAIR leave
     }
 
-    /// How many have.
-    pub fn left(&self) -> u32 {
+    pub(crate) fn left(&self) -> u32 {
         self.u32(LEFT).load(Acquire) // PAIR leave
     }
 
     /// Keeps a sample. Beyond [`MAX_SAMPLES`] it is dropped.
-    pub fn push_sample(&self, sample: Sample) {
+    pub(crate) fn push_sample(&self, sample: Sample) {
         let count = self.u64(SAMPLE_COUNT);
         let index = count.load(Relaxed) as usize;
         if index >= MAX_SAMPLES {
@@ -317,8 +305,7 @@ impl Shared {
         count.store(index as u64 + 1, Release); // PAIR samples
     }
 
-    /// All samples, in the order of time.
-    pub fn samples(&self) -> Vec<Sample> {
+    pub(crate) fn samples(&self) -> Vec<Sample> {
         let count = (self.u64(SAMPLE_COUNT).load(Acquire) as usize).min(MAX_SAMPLES); // PAIR samples
         let sample = |index: usize| {
             let word = |column: usize| self.u64(SAMPLES + (index * COLUMNS + column) * 8).load(Relaxed);

@@ -6,7 +6,7 @@ use causeway_os::clock;
 use weighbridge_record::{
     self as record, Distribution, Latencies, Noise, PerOp, Regime, RoleCounters, Run, StoppedBy, Summary,
 };
-use weighbridge_stats as stats;
+use weighbridge_stats::{self as stats, Interval};
 
 use crate::contract::{Caps, Facts, Prepared, Unit};
 use crate::coordinator::Measured;
@@ -247,6 +247,11 @@ fn pooled(roles: &[RoleReport]) -> PerOp {
 
 fn sum(all: &[&PerOp]) -> PerOp {
     PerOp::fold(all, stats::order::sum)
+}
+
+/// An interval as the record has it.
+pub(crate) fn ends(interval: Option<Interval>) -> Option<[f64; 2]> {
+    interval.map(|interval| [interval.low, interval.high])
 }
 
 /// The median of each count.

@@ -113,42 +113,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_of_what_was_written_is_the_sum_that_was_foretold() {
-        for len in (0..300).chain([4096, 4097, 65_536]) {
-            for touch in Touch::NAMES.iter().filter_map(|name| Touch::parse(name)) {
-                let word = word(len as u64, 1);
-                let mut payload = vec![0; len];
-                write(&mut payload, word, touch);
-                assert_eq!(read(&payload, touch), expected(len, word, touch), "{len} bytes, {touch:?}");
-                let is_whole = matches!(touch, Touch::All | Touch::Write);
-                assert!(!is_whole || is_filled_with(&payload, word), "{len} bytes, {touch:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn sender_and_receiver_touch_what_the_case_says_and_nothing_else() {
-        const LEN: usize = 300;
+    fn both_sides_touch_what_the_case_says_and_nothing_else_and_the_sum_is_foretold() {
         const UNTOUCHED: u8 = 0xa5;
-        let is_touched = |touch: Touch, index: usize| match touch {
-            Touch::None => false,
-            Touch::First => index < 8,
-            Touch::Lines => index % 64 < 8,
-            Touch::All | Touch::Write => true,
-        };
-        // No two stretches of it have the same sum.
-        let incoming: Vec<u8> = (0..LEN).map(|index| (index * index % 251) as u8).collect();
-        for touch in Touch::NAMES.iter().filter_map(|name| Touch::parse(name)) {
-            let mut outgoing = [UNTOUCHED; LEN];
-            write(&mut outgoing, u64::from_le_bytes([0x11; 8]), touch);
-            for (index, byte) in outgoing.iter().enumerate() {
-                assert_eq!(*byte != UNTOUCHED, is_touched(touch, index), "{touch:?}, byte {index}");
-            }
-            // Bytes count by their place in a word; the last word has four bytes.
-            let part = |index: usize| u64::from(incoming[index]) << (index % 8 * 8);
-            let reads = |index: &usize| touch != Touch::Write && is_touched(touch, *index);
-            let sum = (0..LEN).filter(reads).map(part).fold(0, u64::wrapping_add);
-            assert_eq!(read(&incoming, touch), sum, "{touch:?}");
+        for (len, touch) in (0..300)
+            .chain([4096, 4097, 65_536])
+            .flat_map(|len| Touch::NAMES.iter().filter_map(move |name| Some((len, Touch::parse(name)?))))
+        {
+            let is_touched = |index: usize| match touch {
+                Touch::None => false,
+                Touch::First => index < 8,
+                Touch::Lines => index % 64 < 8,
+                Touch::All | Touch::Write => true,
+            };
+            let (mut payload, word) = (vec![UNTOUCHED; len], word(len as u64, 1));
+            write(&mut payload, word, touch);
+            let bytes = word.to_le_bytes();
+            let wanted = |index| if is_touched(index) { bytes[index % 8] } else { UNTOUCHED };
+            assert!(payload.iter().copied().eq((0..len).map(wanted)), "{len} bytes, {touch:?}");
+            // Bytes count by their place in a word.
+            let part = |index: usize| u64::from(payload[index]) << (index % 8 * 8);
+            let reads = |index: &usize| touch != Touch::Write && is_touched(*index);
+            let sum = (0..len).filter(reads).map(part).fold(0, u64::wrapping_add);
+            assert_eq!(
+                [read(&payload, touch), expected(len, word, touch)],
+                [sum; 2],
+                "{len} bytes, {touch:?}"
+            );
         }
     }
 
@@ -157,6 +147,7 @@ mod tests {
         let word = word(7, 0);
         let mut payload = vec![0; 100];
         write(&mut payload, word, Touch::All);
+        assert!(is_filled_with(&payload, word));
         for index in 0..payload.len() {
             payload[index] ^= 1;
             assert!(!is_filled_with(&payload, word), "byte {index}");

@@ -11,7 +11,6 @@ use perf_event_open::event::tp::Tracepoint;
 use weighbridge_probe::counters::EventSwitch;
 use weighbridge_probe::tracefs::Tracefs;
 
-/// What is counted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// By the kernel, without a tracepoint.
@@ -25,9 +24,7 @@ pub enum Kind {
 /// An event with its name in records, and how many of it make one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// The name.
     pub name: &'static str,
-    /// What is counted.
     pub kind: Kind,
     /// The count is divided by this.
     pub each: u32,
@@ -45,7 +42,6 @@ const fn tracepoint(name: &'static str, path: &'static str) -> Counted {
     Counted { name, kind: Kind::Tracepoint(path), each: 1 }
 }
 
-/// Software counters.
 pub const SOFTWARE: &[Counted] = &[
     software("context-switches", Software::CtxSwitch),
     software("cpu-migrations", Software::CpuMigration),
@@ -79,7 +75,6 @@ pub const INTERRUPTS: &[Counted] = &[
 pub const HALTS: &[Counted] =
     &[Counted { name: "idle periods", kind: Kind::Tracepoint("power/cpu_idle"), each: 2 }];
 
-/// Events of the processor.
 pub const HARDWARE: &[Counted] = &[
     hardware("cycles", Hardware::CpuCycle),
     hardware("instructions", Hardware::Instr),
@@ -178,18 +173,18 @@ mod tests {
 
     #[test]
     fn a_counter_that_ran_half_of_the_time_is_scaled_to_the_whole() {
-        assert!((share(Some(10), Some(5)) - 2.0).abs() < 1e-12);
-        assert!((share(Some(10), Some(10)) - 1.0).abs() < 1e-12);
-        assert!((share(Some(10), Some(0)) - 1.0).abs() < 1e-12, "it never ran: its count is zero");
-        assert!((share(None, None) - 1.0).abs() < 1e-12);
+        // One that never ran has a count of zero, whatever it is scaled by.
+        for (enabled, running, times) in
+            [(Some(10), Some(5), 2.0), (Some(10), Some(10), 1.0), (Some(10), Some(0), 1.0), (None, None, 1.0)]
+        {
+            assert!((share(enabled, running) - times).abs() < 1e-12, "{running:?} of {enabled:?}");
+        }
     }
 
     #[test]
     fn names_of_events_are_unique() {
         let all = [SOFTWARE, TRACEPOINTS, INTERRUPTS, HALTS, HARDWARE].concat();
-        let mut names: Vec<&str> = all.iter().map(|event| event.name).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: std::collections::BTreeSet<&str> = all.iter().map(|event| event.name).collect();
         assert_eq!(names.len(), all.len());
     }
 }

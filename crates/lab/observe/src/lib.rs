@@ -5,18 +5,18 @@
 //! that is attached to a process makes each of its context switches more expensive, and they count in the timed part only: the leading role
 //! starts and stops them ([`EventSwitch`](weighbridge_probe::counters::EventSwitch)).
 //!
-//! [`probe`] says what can be used here, and what would allow the rest · [`counters`] counts · [`sampling`] takes samples, [`symbols`] gives
-//! addresses names, [`profile`] sums up · [`difference`] compares two cases.
+//! [`probe`] says what can be used here, and what would allow the rest · `counters` counts · `sampling` takes samples, `symbols` gives
+//! addresses names, `profile` sums up · [`difference`] compares two cases.
 
-pub mod counters;
+mod counters;
 pub mod difference;
 mod observer;
 mod owners;
 pub mod probe;
-pub mod profile;
+mod profile;
 mod rights;
 mod rounds;
-pub mod sampling;
-pub mod symbols;
+mod sampling;
+mod symbols;
 
 pub use observer::{Observed, Observer, Outcome, Settings, expected};

@@ -12,6 +12,7 @@ use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::{self, Coordinator, Counted, Measured, PeerStart};
 use weighbridge_harness::duet::Random;
 use weighbridge_harness::interrupt::Interrupt;
+use weighbridge_harness::peer::RoleReport;
 use weighbridge_harness::planner::Timing;
 use weighbridge_harness::session::expected_run;
 use weighbridge_harness::summary;
@@ -100,12 +101,18 @@ enum Open {
     Sampling(Sampling),
 }
 
-enum Ran {
-    Well(Run),
+/// Why a run gave nothing.
+enum NotRun {
     Failed(Failure),
-    /// A process beside the roles may run on CPUs where no event was open: all that are to be observed.
-    Elsewhere(BTreeSet<u32>),
+    /// A process beside the roles may run on CPUs where no event was open, and now will be.
+    Elsewhere,
     Interrupted,
+}
+
+impl From<io::Error> for NotRun {
+    fn from(error: io::Error) -> NotRun {
+        NotRun::Failed(Failure { step: "observe".into(), why: error.to_string() })
+    }
 }
 
 impl<'a> Observer<'a> {
@@ -139,15 +146,14 @@ impl<'a> Observer<'a> {
                 }
                 let mut ran = self.run(case, look, &mut rounds.stacks);
                 // Each time there are more CPUs, so this comes to an end.
-                while let Ran::Elsewhere(cpus) = ran {
-                    self.cpus = cpus;
+                while matches!(ran, Err(NotRun::Elsewhere)) {
                     ran = self.run(case, look, &mut rounds.stacks);
                 }
                 match ran {
-                    Ran::Interrupted => return Ok(Outcome::Interrupted),
-                    Ran::Well(run) => rounds.keep(look, round, run),
-                    Ran::Failed(failure) => rounds.fail(look, failure),
-                    Ran::Elsewhere(_) => unreachable!("it was run again"),
+                    Ok(run) => rounds.keep(look, round, run),
+                    Err(NotRun::Failed(failure)) => rounds.fail(look, failure),
+                    Err(NotRun::Interrupted) => return Ok(Outcome::Interrupted),
+                    Err(NotRun::Elsewhere) => unreachable!("it was run again"),
                 }
             }
             if rounds.is_given_up(None) && rounds.unobserved().is_err() {
@@ -180,17 +186,12 @@ impl<'a> Observer<'a> {
     }
 
     /// One run, with what `look` opens for it.
-    fn run(&mut self, case: &Prepared, look: Option<Probe>, stacks: &mut Stacks) -> Ran {
-        let failed = |step: &str, why: String| Ran::Failed(Failure { step: step.into(), why });
-        let unread = |error: io::Error| failed("observe", error.to_string());
-        let opened = look.map(|probe| self.open(probe)).transpose();
-        let (open, events) = match opened {
-            Ok(opened) => opened.unzip(),
-            Err(error) => return unread(error),
-        };
+    fn run(&mut self, case: &Prepared, look: Option<Probe>, stacks: &mut Stacks) -> Result<Run, NotRun> {
+        let failed = |step: &str, why| Err(NotRun::Failed(Failure { step: step.into(), why }));
+        let (open, events) = look.map(|probe| self.open(probe)).transpose()?.unzip();
         let start = PeerStart { events, ..PeerStart::default() };
         let measured = match self.coordinator.run_from(case, &start, self.settings.timing) {
-            coordinator::Outcome::Interrupted => return Ran::Interrupted,
+            coordinator::Outcome::Interrupted => return Err(NotRun::Interrupted),
             coordinator::Outcome::Failed { step, why } => return failed(&step, why),
             coordinator::Outcome::Measured(measured) => measured,
         };
@@ -200,34 +201,29 @@ impl<'a> Observer<'a> {
         if measured.samples.is_empty() {
             return failed("batches", "no sample was taken".into());
         }
-        let all: BTreeSet<u32> = self.cpus.iter().copied().chain(cpus_beside(&measured)).collect();
-        if all.len() > self.cpus.len() {
-            return Ran::Elsewhere(all);
+        let known = self.cpus.len();
+        self.cpus.extend(cpus_beside(&measured));
+        if self.cpus.len() > known {
+            return Err(NotRun::Elsewhere);
         }
         let ops = operations(case, &measured);
-        let counts = match open {
-            None => Vec::new(),
-            Some(Open::Counters(counters)) => match counters.read() {
-                Ok(counts) => counts.into_iter().map(|(name, count)| (name, count / ops as f64)).collect(),
-                Err(error) => return unread(error),
-            },
-            Some(Open::Sampling(sampling)) => match sampling.take() {
-                Ok(taken) => {
-                    stacks.runs += 1;
-                    stacks.ops += ops;
-                    stacks.lost += taken.lost;
-                    stacks.throttled += taken.throttled;
-                    let owners = Owners::of(case, &measured);
-                    taken
-                        .samples
-                        .iter()
-                        .for_each(|sample| stacks.add(owners.stack(sample, &mut self.symbols)));
-                    Vec::new()
-                }
-                Err(error) => return unread(error),
-            },
-        };
-        Ran::Well(Run { value: summary::run_line(case, *measured, 0, 0).value, counts })
+        let mut counts = Vec::new();
+        match open {
+            None => {}
+            Some(Open::Counters(counters)) => {
+                counts.extend(counters.read()?.into_iter().map(|(name, count)| (name, count / ops as f64)));
+            }
+            Some(Open::Sampling(sampling)) => {
+                let taken = sampling.take()?;
+                stacks.runs += 1;
+                stacks.ops += ops;
+                stacks.lost += taken.lost;
+                stacks.throttled += taken.throttled;
+                let owners = Owners::of(case, &measured);
+                taken.samples.iter().for_each(|sample| stacks.add(owners.stack(sample, &mut self.symbols)));
+            }
+        }
+        Ok(Run { value: summary::run_line(case, *measured, 0, 0).value, counts })
     }
 
     fn open(&self, probe: Probe) -> io::Result<(Open, EventSwitch)> {
@@ -282,14 +278,9 @@ fn cpus_beside(measured: &Measured) -> impl Iterator<Item = u32> {
 
 /// Operations while events were on: those of the leading role, or of all roles where each has operations of its own.
 fn operations(case: &Prepared, measured: &Measured) -> u64 {
-    let of = |report: &weighbridge_harness::peer::RoleReport| report.counted.ops;
-    let leads = |report: &&weighbridge_harness::peer::RoleReport| {
-        report.observed.as_ref().is_some_and(|observed| observed.leads)
+    let is_counted = |report: &&RoleReport| {
+        case.pattern.is_symmetric || report.observed.as_ref().is_some_and(|observed| observed.leads)
     };
-    let ops = if case.pattern.is_symmetric {
-        measured.roles.iter().map(of).sum()
-    } else {
-        measured.roles.iter().find(leads).map_or(0, of)
-    };
+    let ops: u64 = measured.roles.iter().filter(is_counted).map(|report| report.counted.ops).sum();
     ops.max(1)
 }

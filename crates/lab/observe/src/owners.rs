@@ -40,25 +40,18 @@ impl Owners {
     /// A sample with names.
     pub fn stack(&self, sample: &Sample, symbols: &mut Symbols) -> Stack {
         // All but the innermost address are those to which a call returns, which may be in the next function.
-        let outwards = |addresses: &[u64]| -> Vec<u64> {
-            addresses
-                .iter()
-                .enumerate()
-                .map(|(depth, address)| address.saturating_sub(u64::from(depth > 0)))
-                .collect()
+        let inwards = |addresses: &[u64]| -> Vec<u64> {
+            let calls = addresses.iter().enumerate();
+            let address = |(depth, address): (usize, &u64)| address.saturating_sub(u64::from(depth > 0));
+            calls.map(address).rev().collect()
         };
-        let kernel = outwards(&sample.kernel).iter().rev().map(|address| symbols.kernel(*address)).collect();
-        let owner = self.0.get(&sample.process);
-        let role = match owner {
-            Some((role, _)) => role,
-            None if sample.process == 0 => Profile::IDLE,
-            None => Profile::OTHERS,
-        };
-        let user = match owner {
-            Some((_, map)) => {
-                outwards(&sample.user).iter().rev().map(|address| symbols.user(map, *address)).collect()
-            }
-            None => Vec::new(),
+        let kernel = inwards(&sample.kernel).into_iter().map(|address| symbols.kernel(address)).collect();
+        let (role, user) = match self.0.get(&sample.process) {
+            Some((role, map)) => (role.as_str(), {
+                inwards(&sample.user).into_iter().map(|address| symbols.user(map, address)).collect()
+            }),
+            None if sample.process == 0 => (Profile::IDLE, Vec::new()),
+            None => (Profile::OTHERS, Vec::new()),
         };
         Stack { role: role.into(), user, kernel }
     }

@@ -62,7 +62,7 @@ impl Probe {
     }
 
     /// What it counts, where it counts.
-    pub fn counted(self) -> Option<&'static [Counted]> {
+    pub(crate) fn counted(self) -> Option<&'static [Counted]> {
         match self {
             Probe::Software => Some(SOFTWARE),
             Probe::Tracepoints => Some(TRACEPOINTS),
@@ -135,28 +135,24 @@ fn status(
     tracefs: Result<&Tracefs, String>,
     rights: &Rights,
 ) -> Status {
-    let counted = |events, asked, tracefs| match Counters::open(events, &[cpu], tracefs) {
-        Ok(_) => Status::Usable,
-        Err(error) => Status::Refused(rights.why(asked, &error)),
+    let open = |events, asked, tracefs| {
+        Counters::open(events, &[cpu], tracefs).map(drop).map_err(|error| rights.why(asked, &error))
     };
-    match (probe, probe.counted()) {
-        (Probe::Tracepoints | Probe::Interrupts | Probe::Halts, Some(events)) => match tracefs {
-            Ok(tracefs) => counted(events, Asked::Tracepoint, Some(tracefs)),
-            Err(why) => Status::Refused(why),
-        },
-        (Probe::Hardware, Some(events)) => counted(events, Asked::Hardware, None),
-        (_, Some(events)) => counted(events, Asked::CpuWide, None),
-        (Probe::SystemCalls, None) => match trace_a_child(program) {
-            Ok(()) => Status::Usable,
-            Err(why) => Status::Refused(why),
-        },
-        (_, None) => match Sampling::open(&[cpu]) {
-            Err(error) => Status::Refused(rights.why(Asked::CpuWide, &error)),
-            Ok(_) => match symbols::kernel_symbols_hidden() {
-                Some(why) => Status::Limited(format!("functions of the kernel have no names: {why}")),
-                None => Status::Usable,
-            },
-        },
+    let tried = match (probe, probe.counted()) {
+        (Probe::Tracepoints | Probe::Interrupts | Probe::Halts, Some(events)) => {
+            tracefs.and_then(|tracefs| open(events, Asked::Tracepoint, Some(tracefs)))
+        }
+        (Probe::Hardware, Some(events)) => open(events, Asked::Hardware, None),
+        (_, Some(events)) => open(events, Asked::CpuWide, None),
+        (Probe::SystemCalls, None) => trace_a_child(program),
+        (_, None) => Sampling::open(&[cpu]).map(drop).map_err(|error| rights.why(Asked::CpuWide, &error)),
+    };
+    let hidden = || symbols::kernel_symbols_hidden().filter(|_| probe == Probe::Sampling);
+    match tried {
+        Err(why) => Status::Refused(why),
+        Ok(()) => hidden().map_or(Status::Usable, |why| {
+            Status::Limited(format!("functions of the kernel have no names: {why}"))
+        }),
     }
 }
 

@@ -9,9 +9,7 @@ use crate::sampling::PERIOD_NS;
 /// A sample with names: functions from the outermost to the innermost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stack {
-    /// Whose time it is.
     pub role: String,
-    /// Functions in user mode.
     pub user: Vec<String>,
     /// Functions of the kernel; empty for a sample in user mode.
     pub kernel: Vec<String>,
@@ -36,23 +34,18 @@ fn clean(name: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Stacks {
     counts: BTreeMap<Stack, u64>,
-    /// Observed runs.
     pub runs: u32,
-    /// Operations in them.
     pub ops: u64,
-    /// Samples that were lost.
     pub lost: u64,
     /// Times that sampling was stopped by the kernel.
     pub throttled: u64,
 }
 
 impl Stacks {
-    /// One more sample.
     pub fn add(&mut self, stack: Stack) {
         *self.counts.entry(stack).or_default() += 1;
     }
 
-    /// All samples.
     pub fn samples(&self) -> u64 {
         self.counts.values().sum()
     }

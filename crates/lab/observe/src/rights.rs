@@ -3,14 +3,11 @@
 use std::fs;
 use std::io;
 
-/// What was asked of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Events of a CPU, whichever process they belong to.
     CpuWide,
-    /// Tracepoints of a CPU.
     Tracepoint,
-    /// Counters of the processor.
     Hardware,
 }
 
@@ -27,15 +24,12 @@ impl Asked {
 /// The rights and settings that decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// `kernel.perf_event_paranoid`.
     pub paranoid: Option<i64>,
-    /// `kernel.kptr_restrict`.
     pub kptr_restrict: Option<i64>,
     /// Is the kernel locked down for confidentiality?
     pub is_locked_down: bool,
     /// `CAP_PERFMON`, or `CAP_SYS_ADMIN`.
     pub has_perfmon: bool,
-    /// `CAP_SYSLOG`.
     pub has_syslog: bool,
     /// Does a seccomp filter stand between this process and the kernel?
     pub is_filtered: bool,

@@ -103,18 +103,13 @@ impl Rounds {
     }
 
     fn look(&self, probe: Probe, higher_is_better: bool) -> Look {
-        let observed = self.observed.get(probe.name());
-        let pairs: Vec<(f64, f64)> = observed
-            .into_iter()
-            .flatten()
-            .filter_map(|(round, observed)| Some((*self.unobserved.get(round)?, *observed)))
-            .map(
-                |(unobserved, observed)| {
-                    if higher_is_better { (observed, unobserved) } else { (unobserved, observed) }
-                },
-            )
-            .filter(|(a, b)| *a > 0.0 && *b > 0.0)
-            .collect();
+        let pair = |(round, observed): (&u32, &f64)| {
+            let unobserved = self.unobserved.get(round)?;
+            Some(if higher_is_better { (*observed, *unobserved) } else { (*unobserved, *observed) })
+        };
+        let observed = self.observed.get(probe.name()).into_iter().flatten();
+        let pairs: Vec<(f64, f64)> =
+            observed.filter_map(pair).filter(|(a, b)| *a > 0.0 && *b > 0.0).collect();
         let ratio = (!pairs.is_empty()).then(|| paired_ratio(&pairs, CONFIDENCE));
         let interval = ratio.as_ref().and_then(|ratio| ratio.interval);
         Look {

@@ -31,10 +31,8 @@ pub struct Sample {
     pub user: Vec<u64>,
 }
 
-/// All samples of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// The samples.
     pub samples: Vec<Sample>,
     /// Samples that found no room.
     pub lost: u64,

@@ -59,10 +59,7 @@ impl Module {
 pub struct Modules(pub Vec<Module>);
 
 impl Modules {
-    /// Reads this machine's.
-    ///
-    /// # Errors
-    /// `NotFound` where the firmware has no such table, `PermissionDenied` for anybody but root.
+    /// Reads this machine's: `NotFound` where the firmware has no such table, `PermissionDenied` for anybody but root.
     pub fn read() -> Result<Modules> {
         Modules::read_from(Path::new(TABLE))
     }

@@ -79,10 +79,7 @@ pub struct Node {
 }
 
 impl Topology {
-    /// The topology of this machine.
-    ///
-    /// # Errors
-    /// When `/sys` does not even say which CPUs there are.
+    /// The topology of this machine; an error where `/sys` does not even say which CPUs there are.
     pub fn read() -> Result<Topology> {
         Topology::read_from(Path::new("/sys"))
     }
@@ -100,15 +97,14 @@ impl Topology {
         for &cpu in &online {
             let dir = system.join(format!("cpu/cpu{cpu}"));
             let package = number(&dir.join("topology/physical_package_id")).unwrap_or(0);
-            let core = lowest(&dir.join("topology/core_cpus_list"), &online)
-                .or_else(|| lowest(&dir.join("topology/thread_siblings_list"), &online))
-                .unwrap_or(cpu);
+            let siblings = |name: &str| lowest(&dir.join("topology").join(name), &online);
+            let core = siblings("core_cpus_list").or_else(|| siblings("thread_siblings_list")).unwrap_or(cpu);
             let of_cpu = read_caches(&dir.join("cache"), &online);
             let package_mate = || cpus.iter().find(|place| place.package == package).map(|place| place.cpu);
-            let llc = of_cpu.iter().max_by_key(|found| found.level).map(|found| found.lowest_cpu);
+            let llc = of_cpu.iter().max_by_key(|(level, ..)| *level).map(|(_, lowest_cpu, _)| *lowest_cpu);
             let llc = llc.or_else(package_mate).unwrap_or(cpu);
             let node = nodes.iter().find(|node| node.cpus.contains(&cpu)).map_or(0, |node| node.node);
-            caches.extend(of_cpu.into_iter().filter_map(|found| found.cache));
+            caches.extend(of_cpu.into_iter().filter_map(|(.., cache)| cache));
             cpus.push(Place { cpu, core, package, llc, node });
         }
         Ok(Topology { cpus, caches: caches.into_iter().collect(), nodes })
@@ -126,18 +122,13 @@ fn online_cpus(dir: &Path) -> Vec<u32> {
 }
 
 fn read_nodes(dir: &Path, online: &[u32]) -> Vec<Node> {
-    let nodes: Vec<Node> = numbered(dir, "node")
-        .into_iter()
-        .map(|(node, path)| {
-            let mut cpus = list(&path.join("cpulist")).unwrap_or_default();
-            cpus.retain(|cpu| online.contains(cpu));
-            Node { node, cpus, memory_bytes: memory_bytes(&path.join("meminfo")) }
-        })
-        .collect();
-    if nodes.is_empty() {
-        return vec![Node { node: 0, cpus: online.to_vec(), memory_bytes: None }];
-    }
-    nodes
+    let node = |(node, path): (u32, PathBuf)| {
+        let mut cpus = list(&path.join("cpulist")).unwrap_or_default();
+        cpus.retain(|cpu| online.contains(cpu));
+        Node { node, cpus, memory_bytes: memory_bytes(&path.join("meminfo")) }
+    };
+    let nodes: Vec<Node> = numbered(dir, "node").into_iter().map(node).collect();
+    if nodes.is_empty() { vec![Node { node: 0, cpus: online.to_vec(), memory_bytes: None }] } else { nodes }
 }
 
 /// The line "Node 0 MemTotal: 4679884 kB".
@@ -148,37 +139,25 @@ fn memory_bytes(path: &Path) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-struct FoundCache {
-    level: u32,
-    lowest_cpu: u32,
-    /// Nothing where the kernel knows who shares the cache and not how large it is.
-    cache: Option<Cache>,
-}
-
-/// The caches of one CPU. One of unknown level or unknown sharers tells nothing and is left out.
-fn read_caches(dir: &Path, online: &[u32]) -> Vec<FoundCache> {
-    numbered(dir, "index")
-        .into_iter()
-        .filter_map(|(_, path)| {
-            let level = number(&path.join("level"))?;
-            let lowest_cpu = lowest(&path.join("shared_cpu_list"), online)?;
-            Some(FoundCache { level, lowest_cpu, cache: read_cache(&path, level) })
-        })
-        .collect()
+/// The caches of one CPU: level, lowest CPU that shares it, and what it is, where the kernel knows how large it is. One of unknown level
+/// or unknown sharers tells nothing and is left out.
+fn read_caches(dir: &Path, online: &[u32]) -> Vec<(u32, u32, Option<Cache>)> {
+    let cache = |(_, path): (u32, PathBuf)| {
+        let level = number(&path.join("level"))?;
+        Some((level, lowest(&path.join("shared_cpu_list"), online)?, read_cache(&path, level)))
+    };
+    numbered(dir, "index").into_iter().filter_map(cache).collect()
 }
 
 fn read_cache(path: &Path, level: u32) -> Option<Cache> {
     let kind = text(&path.join("type"))?;
     let kinds = [CacheKind::Data, CacheKind::Instruction, CacheKind::Unified];
     let kind = kinds.into_iter().find(|known| known.to_string() == kind)?;
-    let size_bytes = cache_size(&text(&path.join("size"))?)?;
+    // The kernel writes kibibytes as "32768K".
+    let kib: u64 = text(&path.join("size"))?.strip_suffix('K')?.parse().ok()?;
+    let size_bytes = kib.checked_mul(1024)?;
     let line_bytes = number(&path.join("coherency_line_size"))?;
     Some(Cache { level, kind, size_bytes, line_bytes })
-}
-
-/// The kernel writes kibibytes as "32768K".
-fn cache_size(text: &str) -> Option<u64> {
-    text.strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn text(path: &Path) -> Option<String> {
@@ -217,13 +196,10 @@ fn parse_list(text: &str) -> Option<Vec<u32>> {
 /// The directories `name`0, `name`1, … inside `dir`, by number.
 fn numbered(dir: &Path, name: &str) -> Vec<(u32, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let mut found: Vec<(u32, PathBuf)> = entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let number = entry.file_name().to_str()?.strip_prefix(name)?.parse().ok()?;
-            Some((number, entry.path()))
-        })
-        .collect();
+    let numbered = |entry: std::fs::DirEntry| {
+        Some((entry.file_name().to_str()?.strip_prefix(name)?.parse().ok()?, entry.path()))
+    };
+    let mut found: Vec<(u32, PathBuf)> = entries.flatten().filter_map(numbered).collect();
     found.sort();
     found
 }
@@ -324,8 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_offline_does_not_exist() {
+    fn a_cpu_that_is_offline_does_not_exist_and_without_that_file_the_directories_count() {
         let tree = smt_machine();
+        fs::remove_file(tree.0.path().join("devices/system/cpu/online")).unwrap();
+        tree.write("cpu/cpufreq/boost", 1);
+        assert_eq!(tree.read(), smt_machine().read());
         tree.write("cpu/online", "1-2,4-7");
         let topology = tree.read();
         assert_eq!(column(&topology, |place| place.cpu), [1, 2, 4, 5, 6, 7]);
@@ -365,14 +344,6 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         let error = Topology::read_from(empty.path()).unwrap_err();
         assert_eq!(error.os().kind(), io::ErrorKind::NotFound, "{error}");
-    }
-
-    #[test]
-    fn without_the_file_online_the_directories_count() {
-        let tree = smt_machine();
-        fs::remove_file(tree.0.path().join("devices/system/cpu/online")).unwrap();
-        tree.write("cpu/cpufreq/boost", 1);
-        assert_eq!(tree.read(), smt_machine().read());
     }
 
     #[test]

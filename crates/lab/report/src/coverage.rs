@@ -1,10 +1,11 @@
 //! Which cases of a pattern and place something holds for, in few words.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use weighbridge_record::Place;
 
 use crate::document::Item;
+use crate::matrix::of_key;
 use crate::model::{Measured, Report};
 use crate::units::size;
 use crate::words::{many, plain};
@@ -39,21 +40,9 @@ pub fn described(report: &Report, some: &[&Measured], all: &[&Measured]) -> Vec<
 /// Cases by pattern and place, in the order in which these first come.
 fn by_place<'a>(report: &Report, cases: &[&'a Measured]) -> Vec<((&'a str, Place<'a>), Variants)> {
     let mut places: Vec<((&str, Place<'_>), Variants)> = Vec::new();
-    let mut known_places = HashMap::new();
-    let mut known_variants = HashMap::new();
     for case in cases {
-        let place = (case.id.pattern.as_str(), case.id.place());
-        let at = *known_places.entry(place).or_insert_with(|| {
-            places.push((place, Vec::new()));
-            places.len() - 1
-        });
-        let variants = &mut places[at].1;
-        let name = report.variant(case.source, &case.id);
-        let index = *known_variants.entry((at, name.clone())).or_insert_with(|| {
-            variants.push((name, BTreeSet::new()));
-            variants.len() - 1
-        });
-        variants[index].1.insert(case.id.payload_bytes);
+        let variants = of_key(&mut places, (case.id.pattern.as_str(), case.id.place()));
+        of_key(variants, report.variant(case.source, &case.id)).insert(case.id.payload_bytes);
     }
     places
 }
@@ -63,23 +52,21 @@ fn cases(variants: &Variants) -> usize {
 }
 
 fn without(all: &Variants, some: &Variants) -> Variants {
-    let some: BTreeMap<&str, &BTreeSet<u64>> =
-        some.iter().map(|(name, sizes)| (name.as_str(), sizes)).collect();
     let rest = |(name, sizes): &(String, BTreeSet<u64>)| {
-        let gone = some.get(name.as_str());
-        let left: BTreeSet<u64> =
-            sizes.iter().copied().filter(|bytes| gone.is_none_or(|gone| !gone.contains(bytes))).collect();
+        let left = sizes_of(name, some).map_or(sizes.clone(), |gone| sizes - gone);
         (!left.is_empty()).then(|| (name.clone(), left))
     };
     all.iter().filter_map(rest).collect()
 }
 
+fn sizes_of<'a>(name: &str, all: &'a Variants) -> Option<&'a BTreeSet<u64>> {
+    all.iter().find(|(known, _)| known == name).map(|(_, sizes)| sizes)
+}
+
 /// Mechanisms, with their sizes where these are not all that the mechanism has.
 fn names(some: &Variants, all: &Variants) -> String {
-    let sizes_of: BTreeMap<&str, usize> =
-        all.iter().map(|(name, sizes)| (name.as_str(), sizes.len())).collect();
-    let name = |(name, sizes): &(String, BTreeSet<u64>)| match sizes_of.get(name.as_str()) {
-        Some(count) if *count == sizes.len() => name.clone(),
+    let name = |(name, sizes): &(String, BTreeSet<u64>)| match sizes_of(name, all) {
+        Some(whole) if whole.len() == sizes.len() => name.clone(),
         _ => format!("{name} ({})", size_list(sizes)),
     };
     some.iter().map(name).collect::<Vec<_>>().join(", ")
@@ -102,14 +89,7 @@ mod tests {
     use super::*;
 
     fn case(mechanism: &str, payload_bytes: u64) -> Measured {
-        Measured {
-            source: 0,
-            id: CaseId::new("stream", mechanism, payload_bytes, "free"),
-            case: None,
-            summary: None,
-            runs: Vec::new(),
-            is_computed: false,
-        }
+        Measured { id: CaseId::new("stream", mechanism, payload_bytes, "free"), ..Measured::default() }
     }
 
     fn text(some: &[usize]) -> String {

@@ -3,7 +3,7 @@
 //! Tables and charts are both made from this, so that they cannot disagree on what belongs together. The harness's
 //! own cases are left out: they are not offered for selection.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use weighbridge_record::{Place, Summary};
 
@@ -104,24 +104,27 @@ impl<'a> Matrix<'a> {
 
 /// All matrices of a report, in the order in which the record first names them.
 pub fn matrices(report: &Report) -> Vec<Matrix<'_>> {
-    let mut order = Vec::new();
-    let mut groups: BTreeMap<_, Vec<&Measured>> = BTreeMap::new();
+    let mut groups: Vec<(Key<'_>, Vec<&Measured>)> = Vec::new();
     for case in report.cases.iter().filter(|case| case.summary.is_some() && !case.is_harness()) {
-        let key =
-            Key { pattern: &case.id.pattern, place: case.id.place(), unit: case.unit().unwrap_or_default() };
-        groups.entry(key).or_insert_with(|| {
-            order.push(key);
-            Vec::new()
-        });
-        groups.entry(key).or_default().push(case);
+        let unit = case.unit().unwrap_or_default();
+        of_key(&mut groups, Key { pattern: &case.id.pattern, place: case.id.place(), unit }).push(case);
     }
-    let mut matrices: Vec<_> = order.iter().map(|key| matrix(report, *key, &groups[key])).collect();
+    let mut matrices: Vec<_> = groups.iter().map(|(key, cases)| matrix(report, *key, cases)).collect();
     mark_skipped(&mut matrices, report);
     matrices
 }
 
+/// What a list holds for a key, which comes last where it is new.
+pub fn of_key<K: PartialEq, V: Default>(list: &mut Vec<(K, V)>, key: K) -> &mut V {
+    let at = list.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+        list.push((key, V::default()));
+        list.len() - 1
+    });
+    &mut list[at].1
+}
+
 /// What the cases of a matrix have in common.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq)]
 struct Key<'a> {
     pattern: &'a str,
     place: Place<'a>,
@@ -131,16 +134,11 @@ struct Key<'a> {
 fn matrix<'a>(report: &'a Report, key: Key<'a>, cases: &[&'a Measured]) -> Matrix<'a> {
     let Key { pattern, place, unit } = key;
     let columns = columns(report, cases);
-    let places: HashMap<_, _> = columns
-        .iter()
-        .enumerate()
-        .map(|(place, column)| ((column.source, column.name.as_str()), place))
-        .collect();
     let mut cells = HashMap::new();
     for case in cases {
-        let name = report.variant(case.source, &case.id);
-        if let (Some(place), Some(summary)) = (places.get(&(case.source, name.as_str())), &case.summary) {
-            cells.insert((case.id.payload_bytes, *place), Cell::Value(case, summary));
+        let column = place_of(&columns, case.source, &report.variant(case.source, &case.id));
+        if let (Some(column), Some(summary)) = (column, &case.summary) {
+            cells.insert((case.id.payload_bytes, column), Cell::Value(case, summary));
         }
     }
     let sizes: BTreeSet<u64> = cases.iter().map(|case| case.id.payload_bytes).collect();
@@ -195,21 +193,17 @@ fn resolved_placement(measured: &Measured) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
+fn place_of(columns: &[Column], source: usize, name: &str) -> Option<usize> {
+    columns.iter().position(|column| column.source == source && column.name == name)
+}
+
 fn mark_skipped(matrices: &mut [Matrix<'_>], report: &Report) {
-    let mut places: HashMap<(usize, String), Vec<(usize, usize)>> = HashMap::new();
-    for (index, matrix) in matrices.iter().enumerate() {
-        for (column, what) in matrix.columns.iter().enumerate() {
-            places.entry((what.source, what.name.clone())).or_default().push((index, column));
-        }
-    }
     for skip in &report.skipped {
         let id = &skip.what.case;
-        for (index, column) in
-            places.get(&(skip.source, report.variant(skip.source, id))).into_iter().flatten()
-        {
-            let matrix = &mut matrices[*index];
-            if matrix.pattern == id.pattern && matrix.place == id.place() {
-                matrix.cells.entry((id.payload_bytes, *column)).or_insert(Cell::Skipped);
+        let name = report.variant(skip.source, id);
+        for matrix in matrices.iter_mut().filter(|of| of.pattern == id.pattern && of.place == id.place()) {
+            if let Some(column) = place_of(&matrix.columns, skip.source, &name) {
+                matrix.cells.entry((id.payload_bytes, column)).or_insert(Cell::Skipped);
             }
         }
     }

@@ -92,7 +92,7 @@ pub struct Sourced<T> {
 }
 
 /// One case of one record.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Index into [`Report::sources`].
     pub source: usize,
@@ -322,23 +322,10 @@ impl Report {
     }
 
     fn case_mut(&mut self, source: usize, places: &mut HashMap<CaseId, usize>, id: &CaseId) -> &mut Measured {
-        let place = match places.get(id) {
-            Some(place) => *place,
-            None => {
-                let place = self.cases.len();
-                places.insert(id.clone(), place);
-                let id = id.clone();
-                self.cases.push(Measured {
-                    source,
-                    id,
-                    case: None,
-                    summary: None,
-                    runs: Vec::new(),
-                    is_computed: false,
-                });
-                place
-            }
-        };
+        let place = *places.entry(id.clone()).or_insert_with(|| {
+            self.cases.push(Measured { source, id: id.clone(), ..Measured::default() });
+            self.cases.len() - 1
+        });
         &mut self.cases[place]
     }
 }

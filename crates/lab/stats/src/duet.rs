@@ -8,7 +8,7 @@
 //! |---|---|
 //! | how many times the hub's cost is the case's | [`to_hub`] |
 //! | which of two cases costs less | [`apart`] |
-//! | the same, for cases of different hubs | [`through`] |
+//! | the same, for cases of different hubs | [`through()`] |
 //! | what is the cost in nanoseconds | [`HubSession::absolute`] |
 //! | how noisy was the session | [`hub_session`] |
 //! | what is the best state, how much time is slow | [`States`] |

@@ -19,7 +19,7 @@ fn main() {
 }
 
 fn disturb(end: Instant, seed: u64) {
-    let (mut memory, mut random) = (vec![0u8; WORKING_SET_BYTES], seed);
+    let (mut memory, mut random) = (vec![0u8; WORKING_SET_BYTES], fastrand::Rng::with_seed(seed));
     while Instant::now() < end {
         let start = Instant::now();
         while start.elapsed() < BUSY {
@@ -28,7 +28,6 @@ fn disturb(end: Instant, seed: u64) {
             to.copy_from_slice(from);
             std::hint::black_box(&mut memory);
         }
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(Duration::from_millis(25 + (random >> 33) % 51));
+        std::thread::sleep(Duration::from_millis(random.u64(25..=75)));
     }
 }

@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use weighbridge_harness::{catalogue, summary};
-use weighbridge_record::{CaseId, Line, Run, Summary, read_file};
+use weighbridge_harness::catalogue;
+use weighbridge_record::{CaseId, Line, Run, Summary, derive, read_file};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     weighbridge_targets::register();
@@ -48,7 +48,7 @@ fn wait(id: &CaseId) -> Option<&'static str> {
 fn row(theirs: &Summary, other: &Summary, runs: &[Run]) -> Result<(), String> {
     let (_, pattern, _) = catalogue::resolve(&theirs.case)?;
     let pairs = pairs(&theirs.case, &other.case, runs);
-    let ratio = summary::comparison_line(&theirs.case, &other.case, &pairs, pattern.unit.higher_is_better());
+    let ratio = derive::comparison(&theirs.case, &other.case, &pairs, pattern.unit.higher_is_better());
     let interval = ratio.ci95.map_or("-".into(), |[low, high]| format!("{low:.2} to {high:.2}"));
     let messages = if theirs.case.pattern == "roundtrip" { 2.0 } else { 1.0 };
     println!(

@@ -5,16 +5,21 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use weighbridge_harness::contract::Unsupported;
 
-/// May this process, and those that it starts from now on, have `needed` descriptors? Raises the limit as far as it is
-/// needed and allowed. `what` needs them: "2000 streams".
-pub fn fit(needed: usize, what: &str) -> Result<(), Unsupported> {
-    match raise(needed as u64) {
-        Ok(()) => Ok(()),
-        Err(most) => Err(Unsupported(format!(
+/// Of each role, in the coordinator: process, control socket, counters, and what a mechanism has.
+const EACH_ROLE: usize = 8;
+/// Of a process beside those of its case, and some to spare.
+pub(crate) const OTHERS: usize = 64;
+
+/// May this process, and those that it starts from now on, have the descriptors of so many roles, and `more`? Raises the limit as
+/// far as it is needed and allowed. `what` needs them: "2000 streams".
+pub(crate) fn fit(roles: usize, more: usize, what: &str) -> Result<(), Unsupported> {
+    let needed = roles * EACH_ROLE + more + OTHERS;
+    raise(needed as u64).map_err(|most| {
+        Unsupported(format!(
             "{what} need {needed} descriptors, and the hard limit RLIMIT_NOFILE is {most}; raise it with \
              ulimit -Hn {needed} as root, or with `* hard nofile {needed}` in /etc/security/limits.conf"
-        ))),
-    }
+        ))
+    })
 }
 
 /// The soft limit is raised to the hard one, and where that is too low and this process may, the hard one too. Otherwise
@@ -38,9 +43,9 @@ mod tests {
     #[test]
     fn more_descriptors_than_any_kernel_gives_are_refused_with_the_limit() {
         let (_, hard) = limits::nofile();
-        assert_eq!(fit(1, "one stream"), Ok(()));
+        assert_eq!(fit(1, 1, "one stream"), Ok(()));
         // Above what fs.nr_open can be set to; root may not have them either.
-        let Err(Unsupported(why)) = fit(1 << 40, "very many streams") else { panic!("they fit") };
+        let Err(Unsupported(why)) = fit(1, 1 << 40, "very many streams") else { panic!("they fit") };
         assert!(why.contains(&format!("RLIMIT_NOFILE is {hard}")) && why.contains("ulimit -Hn"), "{why}");
         assert_eq!(limits::nofile().1, hard);
     }

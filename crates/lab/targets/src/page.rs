@@ -5,9 +5,7 @@
 //! mapping. Words are only accessed atomically. What an object may be used for is said where it is used.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,13 +14,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
 
-use weighbridge_harness::contract::{EndResources, Side};
+use crate::prelude::*;
 
 /// Two lines: the neighbour of a line is fetched with it on many CPUs.
 pub const LINES: usize = 128;
 const LEN: usize = 4096;
 
-/// A page that the roles of a case share.
 #[derive(Clone, Debug)]
 pub struct Page(Arc<Mapping>);
 
@@ -114,7 +111,6 @@ impl Page {
 }
 
 /// A word of a page, without a check each time that it is used.
-#[derive(Debug)]
 pub struct Word<T> {
     at: NonNull<T>,
     _page: Page,

@@ -6,11 +6,13 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use causeway_os::Context as _;
 use causeway_os::socket::Credentials;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -22,7 +24,8 @@ use super::client::{CallId, Client};
 use super::error::{CallError, ReplyError};
 use super::responder::Responder;
 use super::server::{Request, ServeOptions, Server};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::lock::lock;
 use crate::space::SpaceWait;
 
 /// Calls a server from the tasks of a tokio program, any number of them at once.
@@ -65,20 +68,13 @@ pub struct OwnedReply {
     pub descriptors: Vec<OwnedFd>,
 }
 
-#[derive(Debug)]
-struct Shared(Mutex<State>);
+type Shared = Mutex<State>;
 
 #[derive(Debug)]
 struct State {
     client: Client,
     /// The tasks that wait for replies.
     waiting: HashMap<CallId, Waker>,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl State {
@@ -103,19 +99,23 @@ impl AsyncClient {
     /// Registers a client with the present tokio runtime.
     ///
     /// # Errors
-    /// [`Error::Os`] without descriptors, or in a runtime without I/O.
+    /// [`Error::Os`](crate::Error::Os) without descriptors, or in a runtime without I/O.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn new(client: Client) -> Result<AsyncClient> {
-        let failed = |error| Error::os("register", "a connection for calls", error);
+    pub fn new(mut client: Client) -> Result<AsyncClient> {
+        let on = || "a connection for calls";
         let mut ends = Vec::new();
-        for end in client.descriptors().map_err(failed)? {
+        // Copies, which the loop owns.
+        let peer = client.incoming().peer();
+        let own = [peer.doorbell.as_fd(), peer.socket.as_fd()];
+        for end in own.into_iter().chain(peer.pidfd.iter().map(|pidfd| pidfd.as_fd())) {
+            let end = end.try_clone_to_owned().context("register", on)?;
             // SAFETY: an `OwnedFd` keeps its number, and is closed with the `AsyncFd` only.
             let registered = unsafe { AsyncFd::register_with_interest(end, Interest::READABLE) };
-            ends.push(registered.map_err(|error| failed(error.into()))?);
+            ends.push(registered.map_err(io::Error::from).context("register", on)?);
         }
-        let shared = Arc::new(Shared(Mutex::new(State { client, waiting: HashMap::new() })));
+        let shared = Arc::new(Mutex::new(State { client, waiting: HashMap::new() }));
         let driver = tokio::spawn(drive(Arc::clone(&shared), ends)).abort_handle();
         Ok(AsyncClient { shared, driver })
     }
@@ -141,7 +141,7 @@ impl AsyncClient {
     ) -> Poll<Result<CallId, CallError>> {
         let coop = std::task::ready!(poll_proceed(cx));
         loop {
-            let mut state = self.shared.state();
+            let mut state = lock(&self.shared);
             if let Some(call) = state.client.try_begin(request)? {
                 coop.made_progress();
                 return Poll::Ready(Ok(call));
@@ -172,7 +172,7 @@ struct InFlight<'a> {
 impl InFlight<'_> {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<OwnedReply, CallError>> {
         let coop = std::task::ready!(poll_proceed(cx));
-        let mut state = self.shared.state();
+        let mut state = lock(self.shared);
         let goes_on = state.take_replies();
         if goes_on && !state.client.is_over(self.call) {
             state.waiting.insert(self.call, cx.waker().clone());
@@ -188,7 +188,7 @@ impl InFlight<'_> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
+        let mut state = lock(self.shared);
         state.waiting.remove(&self.call);
         // Of one that is over, nothing is left to cancel.
         state.client.cancel(self.call);
@@ -210,11 +210,11 @@ async fn drive(shared: Arc<Shared>, ends: Vec<AsyncFd<OwnedFd>>) {
                     }
                 }
             }
-            let mut state = shared.state();
+            let mut state = lock(&shared);
             if !state.take_replies() {
                 return Poll::Ready(());
             }
-            if state.client.arm() && !any_ready {
+            if state.client.incoming().arm() && !any_ready {
                 return Poll::Pending;
             }
         }
@@ -264,9 +264,6 @@ impl ServeOptions {
 impl Responder {
     /// As [`Responder::reply`]. While the client has not read enough, other tasks run; a thread of the runtime's pool for
     /// blocking work waits.
-    ///
-    /// # Errors
-    /// As [`Responder::reply`].
     pub async fn reply_async(self, payload: Vec<u8>) -> Result<(), ReplyError> {
         match self.try_reply(&payload) {
             Ok(replied) => replied,
@@ -276,17 +273,5 @@ impl Responder {
                 Err(_) => Err(ReplyError::ClientGone),
             },
         }
-    }
-}
-
-impl Client {
-    /// Doorbell, socket and pidfd, for an event loop: copies, which the loop owns.
-    fn descriptors(&self) -> std::io::Result<Vec<OwnedFd>> {
-        let peer = self.incoming().peer();
-        let ends = [self.incoming().doorbell(), peer.socket.as_fd()];
-        ends.into_iter()
-            .chain(peer.pidfd.iter().map(|pidfd| pidfd.as_fd()))
-            .map(|end| end.try_clone_to_owned())
-            .collect()
     }
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connection::{
@@ -15,6 +14,7 @@ use super::connection::{
 use super::error::CallError;
 use super::incoming::{Incoming, Wait};
 use super::outgoing::Outgoing;
+use crate::connection::{Membership, hang_up};
 use crate::error::{Error, Refusal, Result};
 use crate::group::ServerIdentity;
 use crate::log::{Frame, Label};
@@ -46,15 +46,14 @@ use crate::wire::answer;
 /// ```
 #[derive(Debug)]
 pub struct Client {
+    socket: Membership,
     outgoing: Outgoing,
     incoming: Incoming,
-    socket: Arc<OwnedFd>,
     /// The calls whose replies were not taken yet, by ascending number.
     calls: VecDeque<Pending>,
     last_number: u64,
     /// How the connection ended, once this is known.
     end: Option<End>,
-    process: u32,
 }
 
 /// A call that was begun. Belongs to the [`Client`] that began it.
@@ -75,15 +74,12 @@ pub struct Reply<'a> {
 struct Pending {
     number: u64,
     deadline: Option<Instant>,
-    answer: Option<Answer>,
+    /// Kept until the program asks for it.
+    answer: Option<Result<OwnReply, CallError>>,
 }
 
-/// The answer to a call, kept until the program asks for it.
-#[derive(Debug)]
-enum Answer {
-    Reply(Vec<u8>, Vec<OwnedFd>),
-    Failed(CallError),
-}
+/// Payload and descriptors.
+type OwnReply = (Vec<u8>, Vec<OwnedFd>);
 
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -110,28 +106,18 @@ enum Next {
     Nothing,
 }
 
-/// When a call that begins now must have its reply; `None` for a time that no machine runs.
-fn deadline_of(timeout: Option<Duration>) -> Option<Instant> {
-    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
-}
-
 impl Client {
     /// Connects to the server at `path`. Does not wait for one: a program that may start before the server retries.
     ///
     /// # Errors
-    /// [`Error::Os`] when there is no socket (`NotFound`), no process listens on it (`ConnectionRefused`), or this user may
-    /// not connect (`PermissionDenied`). [`Error::Refused`] by the access rule or without a place. [`Error::NoAnswer`] when the
-    /// server does not answer. [`Error::Kernel`] on a kernel that lacks a required feature.
+    /// As [`Group::join`](crate::Group::join); [`Error::Refused`] by the access rule or without a place.
     pub fn connect(path: impl AsRef<Path>) -> Result<Client> {
         crate::kernel::check()?;
         Client::new(connect_to(&absolute(path.as_ref()))?, Origin::Path)
     }
 
     /// Calls the process at the other end of a connected `SOCK_SEQPACKET` socket, which serves it with
-    /// [`Connection::over`](super::Connection::over).
-    ///
-    /// # Errors
-    /// As [`Client::connect`].
+    /// [`Connection::over`](super::Connection::over). Fails as [`Client::connect`].
     pub fn over(socket: OwnedFd) -> Result<Client> {
         crate::kernel::check()?;
         Client::new(socket, Origin::Pair)
@@ -139,8 +125,8 @@ impl Client {
 
     fn new(socket: OwnedFd, origin: Origin) -> Result<Client> {
         let Connected { outgoing, incoming, socket } = connect(socket, origin)?;
-        let (calls, process) = (VecDeque::new(), std::process::id());
-        Ok(Client { outgoing, incoming, socket, calls, last_number: 0, end: None, process })
+        let socket = Membership::new(socket);
+        Ok(Client { socket, outgoing, incoming, calls: VecDeque::new(), last_number: 0, end: None })
     }
 
     /// The process that serves, as the kernel reports it: who made the socket to which this client connected.
@@ -181,18 +167,15 @@ impl Client {
         self.begin_with_descriptors(request, &[], timeout)
     }
 
-    /// As [`Client::begin`], with copies of up to 16 descriptors. The server must take descriptors
+    /// As [`Client::begin`], with copies of up to 16 descriptors; [`CallError::Failed`] when the server takes none
     /// ([`ServeOptions::descriptors`](super::ServeOptions::descriptors)).
-    ///
-    /// # Errors
-    /// As [`Client::begin`]; [`CallError::Failed`] when the server takes no descriptors.
     pub fn begin_with_descriptors(
         &mut self,
         request: &[u8],
         fds: &[BorrowedFd<'_>],
         timeout: Option<Duration>,
     ) -> Result<CallId, CallError> {
-        let mut loan = self.loan_with_deadline(request.len(), deadline_of(timeout))?;
+        let mut loan = self.loan(request.len(), timeout)?;
         loan.copy_from_slice(request);
         if fds.is_empty() {
             return loan.begin();
@@ -201,25 +184,15 @@ impl Client {
         loan.send(fds.len())
     }
 
-    /// Space in the log for a request of `payload_bytes`, to be written in place and then begun. Waits as [`Client::begin`].
-    ///
-    /// # Errors
-    /// As [`Client::begin`].
+    /// Space in the log for a request of `payload_bytes`, to be written in place and then begun. Waits and fails as [`Client::begin`].
     #[inline]
     pub fn loan(
         &mut self,
         payload_bytes: usize,
         timeout: Option<Duration>,
     ) -> Result<RequestLoan<'_>, CallError> {
-        self.loan_with_deadline(payload_bytes, deadline_of(timeout))
-    }
-
-    #[inline]
-    fn loan_with_deadline(
-        &mut self,
-        payload_bytes: usize,
-        deadline: Option<Instant>,
-    ) -> Result<RequestLoan<'_>, CallError> {
+        // None for a time that no machine runs.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.check_request(payload_bytes)?;
         if !self.outgoing.try_loan(payload_bytes)? {
             self.wait_for_space(payload_bytes, deadline)?;
@@ -327,47 +300,6 @@ impl Client {
         self.calls.len()
     }
 
-    /// As [`Client::begin`], without a deadline and without waiting: `None` while there is no space.
-    #[cfg(feature = "tokio")]
-    pub(super) fn try_begin(&mut self, request: &[u8]) -> Result<Option<CallId>, CallError> {
-        self.check_request(request.len())?;
-        if !self.outgoing.try_loan(request.len())? {
-            return Ok(None);
-        }
-        let mut loan = RequestLoan { client: self, deadline: None };
-        loan.copy_from_slice(request);
-        loan.begin().map(Some)
-    }
-
-    /// What a caller waits for that finds no space.
-    #[cfg(feature = "tokio")]
-    pub(super) fn space(&mut self) -> crate::space::Space {
-        self.outgoing.space()
-    }
-
-    /// Whether [`Client::wait`] returns at once.
-    #[cfg(feature = "tokio")]
-    pub(super) fn is_over(&self, call: CallId) -> bool {
-        self.index_of(call.0).is_none_or(|index| self.calls[index].answer.is_some())
-    }
-
-    /// Whether the connection has ended.
-    #[cfg(feature = "tokio")]
-    pub(super) fn has_ended(&self) -> bool {
-        self.end.is_some()
-    }
-
-    /// See [`Incoming::arm`].
-    #[cfg(feature = "tokio")]
-    pub(super) fn arm(&mut self) -> bool {
-        self.incoming.arm()
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(super) fn incoming(&self) -> &Incoming {
-        &self.incoming
-    }
-
     fn tell_cancelled(&mut self, number: u64) {
         let label = Label { topic: topic(request::CANCEL, 0), correlation: number };
         // It only saves the server work.
@@ -391,23 +323,19 @@ impl Client {
             let (_, count) = kind_and_descriptors(frame.topic);
             Ok(Some((frame, take_descriptors(&self.incoming, frame.correlation, count)?)))
         });
-        let (frame, descriptors) = match taken {
-            Ok(Some(taken)) => taken,
-            Ok(None) => return Ok(Next::Nothing),
-            Err(error) => {
-                self.end.get_or_insert(End::Gone);
-                let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
-                return Err(error.into());
-            }
-        };
+        let taken = taken.inspect_err(|_| {
+            self.end.get_or_insert(End::Gone);
+            hang_up(&self.socket);
+        })?;
+        let Some((frame, descriptors)) = taken else { return Ok(Next::Nothing) };
         if frame.correlation == wanted {
             return Ok(Next::Own(frame, descriptors));
         }
         // A call that was cancelled, or that never was: its reply is nobody's.
         if let Some(index) = self.index_of(frame.correlation) {
             let answer = match self.failure_of(&frame) {
-                Some(failure) => Answer::Failed(failure),
-                None => Answer::Reply(self.incoming.payload(&frame).to_vec(), descriptors),
+                Some(failure) => Err(failure),
+                None => Ok((self.incoming.payload(&frame).to_vec(), descriptors)),
             };
             // The first answer counts.
             self.calls[index].answer.get_or_insert(answer);
@@ -437,34 +365,49 @@ impl Client {
 
     /// A reply that came before it was waited for.
     fn stored(&mut self, index: usize) -> Result<Reply<'_>, CallError> {
-        match self.calls.remove(index).and_then(|call| call.answer) {
-            Some(Answer::Reply(bytes, descriptors)) => {
-                let length = bytes.len();
-                self.incoming.replace_buffer(bytes);
-                Ok(Reply { bytes: self.incoming.buffer(length), descriptors })
-            }
-            Some(Answer::Failed(failure)) => Err(failure),
-            None => Err(CallError::Cancelled),
-        }
+        let answer = self.calls.remove(index).and_then(|call| call.answer);
+        let (bytes, descriptors) = answer.ok_or(CallError::Cancelled)??;
+        Ok(Reply { bytes: self.incoming.replace_buffer(bytes), descriptors })
     }
 
     /// The server is gone: finds out whether it said why.
     fn note_end(&mut self) -> End {
-        let said = answer(&self.socket, Some(Duration::ZERO));
-        let end = match said {
-            Err(Error::Refused(Refusal::NotReading)) => End::NotRead,
-            _ => End::Gone,
-        };
-        *self.end.get_or_insert(end)
+        let is_not_read =
+            matches!(answer(&self.socket, Some(Duration::ZERO)), Err(Error::Refused(Refusal::NotReading)));
+        *self.end.get_or_insert(if is_not_read { End::NotRead } else { End::Gone })
     }
 }
 
-/// Leaves, although a forked child may hold the socket.
-impl Drop for Client {
-    fn drop(&mut self) {
-        if self.process == std::process::id() {
-            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+#[cfg(feature = "tokio")]
+impl Client {
+    /// As [`Client::begin`], without a deadline and without waiting: `None` while there is no space.
+    pub(super) fn try_begin(&mut self, request: &[u8]) -> Result<Option<CallId>, CallError> {
+        self.check_request(request.len())?;
+        if !self.outgoing.try_loan(request.len())? {
+            return Ok(None);
         }
+        let mut loan = RequestLoan { client: self, deadline: None };
+        loan.copy_from_slice(request);
+        loan.begin().map(Some)
+    }
+
+    /// What a caller waits for that finds no space.
+    pub(super) fn space(&mut self) -> crate::space::Space {
+        self.outgoing.space()
+    }
+
+    /// Whether [`Client::wait`] returns at once.
+    pub(super) fn is_over(&self, call: CallId) -> bool {
+        self.index_of(call.0).is_none_or(|index| self.calls[index].answer.is_some())
+    }
+
+    /// Whether the connection has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub(super) fn incoming(&mut self) -> &mut Incoming {
+        &mut self.incoming
     }
 }
 

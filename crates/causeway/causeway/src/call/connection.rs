@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_os::Context;
 use causeway_os::memory::Access;
 use causeway_os::socket::{
-    peer_credentials, peer_pidfd, refuse_descriptors, send_with_fds, stream_pair,
+    peer_credentials, refuse_descriptors, send_with_fds, stream_pair,
     take_descriptors as take_descriptors_again,
 };
 use rustix::io::Errno;
@@ -18,18 +19,18 @@ use rustix::net::sockopt;
 
 use super::incoming::{Incoming, Peer};
 use super::outgoing::Outgoing;
-use crate::error::{Error, Refusal, Result};
+use crate::connection::pidfd_of;
+use crate::error::{Error, Refusal, Result, errno};
 use crate::foreign::ForeignSocket;
 use crate::log::Kind;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::{SubscriberPage, WakePage};
 use crate::log::wake_word::WakeWord;
 use crate::wire::{
-    ANSWER_TIME, Incoming as Received, Message, Op, answer, ask, from_halves, halves, receive,
+    ANSWER_TIME, Incoming as Received, Message, Op, answer, ask, from_halves, granted, halves, receive,
     take_fds_and_wake_page,
 };
 
-/// The most descriptors that travel with one message.
 pub const DESCRIPTORS_MAX: usize = 16;
 
 /// How long a client may take for a step of the handshake.
@@ -37,7 +38,6 @@ const VISIT_TIME: Duration = Duration::from_secs(1);
 
 /// The low byte of a request's topic word; the next one holds the number of its descriptors.
 pub mod request {
-    /// A call.
     pub const CALL: u32 = 0;
     /// The call with this number is cancelled.
     pub const CANCEL: u32 = 1;
@@ -45,7 +45,6 @@ pub mod request {
 
 /// The low byte of a reply's topic word; the next one holds the number of its descriptors.
 pub mod reply {
-    /// The reply of the handler.
     pub const REPLY: u32 = 0;
     /// The handler ended without a reply.
     pub const NO_REPLY: u32 = 1;
@@ -53,12 +52,10 @@ pub mod reply {
     pub const TOO_LONG: u32 = 2;
 }
 
-/// The topic word of a message.
 pub fn topic(kind: u32, descriptors: usize) -> u32 {
     kind | (descriptors as u32) << 8
 }
 
-/// Kind and number of descriptors in the topic word of a message.
 pub fn kind_and_descriptors(topic: u32) -> (u32, usize) {
     (topic & 0xff, (topic >> 8) as usize)
 }
@@ -97,16 +94,9 @@ const REPLIES: usize = 1;
 
 fn connected(memory: Memory, socket: OwnedFd, origin: Origin) -> Result<Connected> {
     let credentials = peer_credentials(&socket)?;
-    let pidfd = match origin {
-        Origin::Path if credentials.pid != std::process::id() => {
-            peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(credentials.pid)).ok()
-        }
-        _ => None,
-    };
-    let ringing = memory
-        .doorbell
-        .try_clone()
-        .map_err(|error| Error::os("duplicate", "the doorbell of a connection", error))?;
+    let is_known = origin == Origin::Path && credentials.pid != std::process::id();
+    let pidfd = if is_known { pidfd_of(&socket, credentials) } else { None };
+    let ringing = memory.doorbell.try_clone().context("duplicate", || "the doorbell of a connection")?;
     let socket = Arc::new(socket);
     let peer = Peer {
         socket: Arc::clone(&socket),
@@ -135,13 +125,11 @@ fn is_same_user(socket: &OwnedFd) -> bool {
 /// Becomes a client over a connected socket.
 pub fn connect(socket: OwnedFd, origin: Origin) -> Result<Connected> {
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIME))
-        .map_err(|error| Error::os("limit the wait on", "a connection", error))?;
+        .context("limit the wait on", || "a connection")?;
     // Another user's process could move a thread that sleeps in the wake page, and take the page's memory away.
     let trusts = is_same_user(&socket);
-    let (granted, fds) = ask(&socket, Message::new(Op::Call, &[u32::from(trusts)]), Some(ANSWER_TIME))?;
-    if granted.op != Op::Granted {
-        return Err(Error::invalid("answer", format!("{:?} to a client", granted.op)));
-    }
+    let call = Message::new(Op::Call, &[u32::from(trusts)]);
+    let (_, fds) = granted(ask(&socket, call)?, "a client")?;
     let ([requests, replies, server_page, own_page, doorbell], wake_page) = take_fds_and_wake_page(fds)?;
     if wake_page.is_some() && !trusts {
         return Err(Error::invalid("answer", "a wake page from a process of another user"));
@@ -161,10 +149,8 @@ pub fn connect(socket: OwnedFd, origin: Origin) -> Result<Connected> {
         doorbell,
         wake_page: wake_page.map(|page| (Arc::new(page), [REQUESTS, REPLIES])),
     };
-    match ask(&socket, Message::new(Op::Mapped, &[]), Some(ANSWER_TIME))?.0.op {
-        Op::Granted => connected(memory, socket, origin),
-        other => Err(Error::invalid("answer", format!("{other:?} to a client"))),
-    }
+    granted(ask(&socket, Message::new(Op::Mapped, &[]))?, "a client")?;
+    connected(memory, socket, origin)
 }
 
 /// Becomes the server of a client over a connected socket, with logs of `capacity_bytes` each. Waits for the client at each
@@ -182,15 +168,11 @@ pub fn accept(
         let _ = refuse_descriptors(&socket);
     }
     // A client that does not read what is sent to it delays nothing.
-    rustix::io::ioctl_fionbio(&socket, true)
-        .map_err(|error| Error::os("make", "a connection non-blocking", error))?;
+    rustix::io::ioctl_fionbio(&socket, true).context("make", || "a connection non-blocking")?;
     let call = expect(&socket, Op::Call)?;
     let has_wake_page = call.words[0] == 1 && is_same_user(&socket);
-    let refused = |error| {
-        let _ = Message::refusal(Refusal::Exhausted).send(&socket, &[]);
-        error
-    };
-    let (memory, page_fd, requests_fd) = offer(&socket, capacity_bytes, has_wake_page).map_err(refused)?;
+    let (memory, page_fd, requests_fd) = offer(&socket, capacity_bytes, has_wake_page)
+        .inspect_err(|_| drop(Message::refusal(Refusal::Exhausted).send(&socket, &[])))?;
     expect(&socket, Op::Mapped)?;
     SubscriberPage::check_sealed(&page_fd)?;
     MappedLog::seal(&requests_fd)?;
@@ -222,14 +204,15 @@ fn offer(socket: &OwnedFd, capacity_bytes: u64, has_wake_page: bool) -> Result<(
 
 /// Waits for this request of a client. Any other is refused.
 fn expect(socket: &OwnedFd, op: Op) -> Result<Message> {
-    let answer = match answer(socket, Some(VISIT_TIME)) {
+    let error = match answer(socket, Some(VISIT_TIME)) {
         Ok((message, _)) if message.op == op => return Ok(message),
-        Ok((message, _)) => (Refusal::NotUnderstood, Error::invalid("request", format!("{:?}", message.op))),
-        Err(error @ Error::NoAnswer) => (Refusal::TooLate, error),
-        Err(error) => (Refusal::NotUnderstood, error),
+        Ok((message, _)) => Error::invalid("request", format!("{:?}", message.op)),
+        Err(error) => error,
     };
-    let _ = Message::refusal(answer.0).send(socket, &[]);
-    Err(answer.1)
+    let is_late = matches!(error, Error::NoAnswer);
+    let refusal = if is_late { Refusal::TooLate } else { Refusal::NotUnderstood };
+    let _ = Message::refusal(refusal).send(socket, &[]);
+    Err(error)
 }
 
 /// Sends the descriptors of the message with this number, before the message.
@@ -239,14 +222,12 @@ pub fn send_descriptors(socket: &OwnedFd, number: u64, fds: &[BorrowedFd<'_>]) -
         return Err(Error::invalid("call", why));
     }
     let message = Message::new(Op::Descriptors, &halves(number));
-    send_with_fds(socket, &message.to_bytes(), fds).map_err(|error| {
-        match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::PERM) => {
-                Error::invalid("call", "the other process takes no descriptors (ServeOptions::descriptors)")
-            }
-            Some(Errno::AGAIN) => Error::NoAnswer,
-            _ => error.into(),
+    send_with_fds(socket, &message.to_bytes(), fds).map_err(|error| match errno(&error) {
+        Some(Errno::PERM) => {
+            Error::invalid("call", "the other process takes no descriptors (ServeOptions::descriptors)")
         }
+        Some(Errno::AGAIN) => Error::NoAnswer,
+        _ => error.into(),
     })
 }
 
@@ -255,18 +236,14 @@ pub fn take_descriptors(incoming: &Incoming, number: u64, count: usize) -> Resul
     if count == 0 {
         return Ok(Vec::new());
     }
-    let invalid = || Error::invalid("message", "its descriptors are missing");
-    if count > DESCRIPTORS_MAX || !incoming.socket_is_readable()? {
-        return Err(invalid());
+    if count <= DESCRIPTORS_MAX
+        && incoming.socket_is_readable()?
+        && let Received::Message(Message { op: Op::Descriptors, words: [low, high, ..] }, fds) =
+            receive(&*incoming.peer().socket, DESCRIPTORS_MAX)?
+        && fds.len() == count
+        && from_halves([low, high]) == number
+    {
+        return Ok(fds);
     }
-    match receive(&*incoming.peer().socket, DESCRIPTORS_MAX)? {
-        Received::Message(message, fds) if message.op == Op::Descriptors && fds.len() == count => {
-            if from_halves([message.words[0], message.words[1]]) == number {
-                Ok(fds)
-            } else {
-                Err(invalid())
-            }
-        }
-        _ => Err(invalid()),
-    }
+    Err(Error::invalid("message", "its descriptors are missing"))
 }

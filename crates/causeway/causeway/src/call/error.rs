@@ -115,9 +115,9 @@ impl fmt::Display for ReplyError {
     }
 }
 
-/// What both have in common.
-macro_rules! sentences {
-    ($name:ident) => {
+/// What both have in common; `$kind` is the kind of each as an I/O error.
+macro_rules! errors {
+    ($name:ident { $($variant:pat => $kind:ident,)* }) => {
         /// As [`Display`](fmt::Display): a `main` that returns this error prints the sentence.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,11 +133,33 @@ macro_rules! sentences {
                 }
             }
         }
+
+        impl From<$name> for io::Error {
+            fn from(error: $name) -> io::Error {
+                let kind = match error {
+                    $($variant => io::ErrorKind::$kind,)*
+                    $name::Failed(error) => return error.into(),
+                };
+                io::Error::new(kind, error)
+            }
+        }
     };
 }
 
-sentences!(CallError);
-sentences!(ReplyError);
+errors!(CallError {
+    CallError::Deadline => TimedOut,
+    CallError::Cancelled => NotFound,
+    CallError::ServerGone => ConnectionReset,
+    CallError::RepliesNotRead => ConnectionAborted,
+    CallError::NoReply => UnexpectedEof,
+    CallError::RequestTooLong { .. } | CallError::ReplyTooLong { .. } => InvalidInput,
+});
+
+errors!(ReplyError {
+    ReplyError::Cancelled | ReplyError::ClientGone => BrokenPipe,
+    ReplyError::ClientNotReading => ConnectionAborted,
+    ReplyError::TooLong { .. } => InvalidInput,
+});
 
 impl From<Error> for CallError {
     fn from(error: Error) -> CallError {
@@ -151,33 +173,6 @@ impl From<Error> for CallError {
 impl From<Error> for ReplyError {
     fn from(error: Error) -> ReplyError {
         ReplyError::Failed(error)
-    }
-}
-
-impl From<CallError> for io::Error {
-    fn from(error: CallError) -> io::Error {
-        let kind = match error {
-            CallError::Deadline => io::ErrorKind::TimedOut,
-            CallError::Cancelled => io::ErrorKind::NotFound,
-            CallError::ServerGone => io::ErrorKind::ConnectionReset,
-            CallError::RepliesNotRead => io::ErrorKind::ConnectionAborted,
-            CallError::NoReply => io::ErrorKind::UnexpectedEof,
-            CallError::RequestTooLong { .. } | CallError::ReplyTooLong { .. } => io::ErrorKind::InvalidInput,
-            CallError::Failed(error) => return error.into(),
-        };
-        io::Error::new(kind, error)
-    }
-}
-
-impl From<ReplyError> for io::Error {
-    fn from(error: ReplyError) -> io::Error {
-        let kind = match error {
-            ReplyError::Cancelled | ReplyError::ClientGone => io::ErrorKind::BrokenPipe,
-            ReplyError::ClientNotReading => io::ErrorKind::ConnectionAborted,
-            ReplyError::TooLong { .. } => io::ErrorKind::InvalidInput,
-            ReplyError::Failed(error) => return error.into(),
-        };
-        io::Error::new(kind, error)
     }
 }
 
@@ -204,9 +199,9 @@ mod tests {
             ReplyError::TooLong { bytes: 5, limit_bytes: 4 },
             ReplyError::Failed(Error::NoAnswer),
         ];
-        let sentences = calls.map(|error| (format!("{error:?}"), io::Error::from(error).to_string()));
-        let more = replies.map(|error| (format!("{error:?}"), io::Error::from(error).to_string()));
-        for (debug, io) in sentences.into_iter().chain(more) {
+        let calls = calls.map(|error| (format!("{error:?}"), io::Error::from(error).to_string()));
+        let replies = replies.map(|error| (format!("{error:?}"), io::Error::from(error).to_string()));
+        for (debug, io) in calls.into_iter().chain(replies) {
             assert_eq!(debug, io);
             let (happened, to_do) = debug.split_once("; ").unwrap_or_else(|| panic!("no remedy: {debug}"));
             assert!(happened.len() > 10 && to_do.len() > 10 && !debug.ends_with('.'), "{debug}");

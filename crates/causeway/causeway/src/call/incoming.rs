@@ -1,7 +1,5 @@
 //! The reading end of one direction of a connection, and how it waits.
 
-#[cfg(feature = "tokio")]
-use std::os::fd::BorrowedFd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use causeway_os::futex;
 use causeway_os::process::poll;
+use rustix::event::epoll::EventFlags;
 use rustix::net::RecvFlags;
 
+use crate::connection::has_ended;
 use crate::error::{Error, Result};
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
@@ -18,7 +18,7 @@ use crate::log::wait::{WaitTarget, Waiter, advance_cursor};
 use crate::log::wake_word::WakeWord;
 use crate::log::{Frame, Memory, Peek, Reader};
 use crate::spin::Spin;
-use crate::watch::Watch;
+use crate::watch::{End, Watch};
 
 /// Reads of a doorbell in a row: what a hostile process leaves in it makes one wait end early.
 const DRAIN_READS_MAX: usize = 64;
@@ -41,7 +41,6 @@ pub struct Incoming {
     watch: Option<Watch>,
 }
 
-/// The process at the other end.
 #[derive(Debug)]
 pub struct Peer {
     /// The connection. Its end shows that the process has left.
@@ -54,20 +53,17 @@ pub struct Peer {
     pub is_same_user: bool,
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Wait {
     /// There may be a message.
     Ready,
-    /// The time is over.
     TimedOut,
     /// There is no message, and the other process is gone.
     Gone,
 }
 
 impl Incoming {
-    /// The reading end of `log` with its own `page`.
     pub fn new(
         log: Arc<MappedLog>,
         page: SubscriberPage,
@@ -90,7 +86,6 @@ impl Incoming {
         })
     }
 
-    /// The process at the other end.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -144,17 +139,12 @@ impl Incoming {
         &self.buffer[..frame.payload_bytes as usize]
     }
 
-    /// Replaces the buffer by another one.
-    pub fn replace_buffer(&mut self, with: Vec<u8>) {
+    /// Replaces the buffer by another one, and returns what is in that.
+    pub fn replace_buffer(&mut self, with: Vec<u8>) -> &[u8] {
         self.buffer = with;
+        &self.buffer
     }
 
-    /// The first bytes of the buffer.
-    pub fn buffer(&self, length: usize) -> &[u8] {
-        &self.buffer[..length]
-    }
-
-    /// The longest payload, in bytes.
     pub fn payload_bytes_max(&self) -> usize {
         (self.log.capacity_bytes() / 4) as usize
     }
@@ -212,9 +202,10 @@ impl Incoming {
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Wait> {
         let target = if self.peer.is_same_user { WaitTarget::SharedFutex } else { WaitTarget::Doorbell };
         if target == WaitTarget::SharedFutex && self.watch.is_none() {
-            let (word, page) = (self.wake_word.clone(), Arc::clone(&self.page));
-            let pidfd = self.peer.pidfd.as_ref();
-            self.watch = Some(Watch::start_for_peer(&self.peer.socket, pidfd, word, page)?);
+            let mut ends = vec![(&self.peer.socket, EventFlags::RDHUP, End::AllPeers)];
+            // A forked child may keep the socket open.
+            ends.extend(self.peer.pidfd.iter().map(|pidfd| (pidfd, EventFlags::IN, End::AllPeers)));
+            self.watch = Some(Watch::start(&ends, self.wake_word.clone(), Arc::clone(&self.page))?);
         }
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -222,13 +213,14 @@ impl Incoming {
             // After arming, and the log after that: what the process wrote before it died is received.
             let is_gone = self.is_gone();
             let is_ready = self.is_ready();
-            let slept = match (is_ready || is_gone || left.is_some_and(|left| left.is_zero()), &self.watch) {
-                (true, _) => Ok(()),
-                (false, Some(watch)) => watch
+            let is_late = left.is_some_and(|left| left.is_zero());
+            let slept = match &self.watch {
+                _ if is_ready || is_gone || is_late => Ok(()),
+                Some(watch) => watch
                     .watched()
                     .sleep(0, || futex::wait(&self.wake_word, armed.wake_seq, left))
                     .map_err(|error| Error::os("wait for", "a message", error)),
-                (false, None) => self.sleep_on_descriptors(left),
+                None => self.sleep_on_descriptors(left),
             };
             self.waiter.disarm(self.page.words());
             slept?;
@@ -238,7 +230,7 @@ impl Incoming {
             if is_gone {
                 return Ok(Wait::Gone);
             }
-            if left.is_some_and(|left| left.is_zero()) {
+            if is_late {
                 return Ok(Wait::TimedOut);
             }
         }
@@ -252,13 +244,8 @@ impl Incoming {
         }
     }
 
-    /// Whether the other process is gone or has left.
     pub fn ask_whether_gone(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, poll};
-        let mut ends = vec![PollFd::new(&*self.peer.socket, PollFlags::RDHUP)];
-        // A pidfd is readable when its process has ended.
-        ends.extend(self.peer.pidfd.iter().map(|pidfd| PollFd::new(&**pidfd, PollFlags::IN)));
-        poll(&mut ends, Some(&rustix::time::Timespec::default())).is_ok_and(|ended| ended > 0)
+        has_ended(&*self.peer.socket, self.peer.pidfd.as_ref())
     }
 
     /// A stranger could leave a thread asleep on a futex for ever. It has no way to do so on descriptors.
@@ -288,8 +275,8 @@ impl Incoming {
         }
     }
 
-    /// Prepares a wait in an event loop. After `Ok(true)` the next message makes [`Incoming::doorbell`] readable; after
-    /// `Ok(false)` there may be a message already.
+    /// Prepares a wait in an event loop. After `true` the next message makes the peer's doorbell readable; after `false` there may
+    /// be a message already.
     #[cfg(feature = "tokio")]
     pub fn arm(&mut self) -> bool {
         self.drain_doorbell();
@@ -299,12 +286,6 @@ impl Incoming {
             return false;
         }
         true
-    }
-
-    /// What the other process makes readable.
-    #[cfg(feature = "tokio")]
-    pub fn doorbell(&self) -> BorrowedFd<'_> {
-        self.peer.doorbell.as_fd()
     }
 
     /// Whether the connection has something to be read at this moment.

@@ -11,7 +11,7 @@ use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::{WaitingSubscriber, await_space, note_cpu, stop_awaiting_space, wake_waiters};
 use crate::log::wake_word::WakeWord;
-use crate::log::{Claim, Claimed, Gate, Kind, Label, Memory, Writer};
+use crate::log::{Claim, Claimed, Kind, Label, Memory, Writer};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
 
@@ -46,7 +46,6 @@ impl Outgoing {
         Outgoing { log, writer, reader, wake_word, loaned: None }
     }
 
-    /// The longest payload, in bytes.
     pub fn payload_bytes_max(&self) -> usize {
         self.writer.payload_bytes_max()
     }
@@ -79,7 +78,6 @@ impl Outgoing {
         self.loaned.as_ref().map_or(&[], |claim| self.writer.claimed_bytes(claim))
     }
 
-    /// As [`Outgoing::loaned`], to be written.
     #[inline]
     pub fn loaned_mut(&mut self) -> &mut [u8] {
         match &self.loaned {
@@ -88,12 +86,10 @@ impl Outgoing {
         }
     }
 
-    /// Gives up the space that was claimed.
     pub fn give_back(&mut self) {
         self.loaned = None;
     }
 
-    /// Sends what was written in place.
     pub fn send_loaned(&mut self, label: Label) -> Result<()> {
         match self.loaned.take() {
             Some(claim) => self.commit(claim, label),
@@ -106,7 +102,7 @@ impl Outgoing {
         if let Some(claim) = self.writer.claim_fast(payload_bytes) {
             return Ok(Some(claim));
         }
-        match self.writer.claim(payload_bytes, &mut OneReader(&mut self.reader))? {
+        match self.writer.claim(payload_bytes, &mut || self.reader.highest_cursor())? {
             Claimed::At(claim) => Ok(Some(claim)),
             Claimed::Full | Claimed::Contended => Ok(None),
             Claimed::Sealed => Err(Error::Disconnected),
@@ -147,24 +143,7 @@ impl Outgoing {
         crate::space::Space { log: Arc::clone(&self.log), owner: OWNER, on }
     }
 
-    /// The highest position up to which the reader has received.
     pub fn received_up_to(&mut self) -> u64 {
-        OneReader(&mut self.reader).lowest()
-    }
-}
-
-/// The one reader as [`Gate`].
-struct OneReader<'a>(&'a mut SubscriberHandle);
-
-impl Gate for OneReader<'_> {
-    fn subscriber_changes(&mut self) -> u64 {
-        0
-    }
-
-    /// Never lower than before, whatever the reader writes.
-    fn lowest(&mut self) -> u64 {
-        let cursor = self.0.words().cursor.load(Ordering::Acquire); // PAIR cursor
-        self.0.seen_cursor = self.0.seen_cursor.max(cursor);
-        self.0.seen_cursor
+        self.reader.highest_cursor()
     }
 }

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::connection::{reply, send_descriptors, topic};
 use super::error::ReplyError;
 use super::outgoing::Outgoing;
+use crate::connection::{hang_up, has_ended};
 use crate::error::Refusal;
+use crate::lock::lock;
 use crate::log::Label;
 use crate::wire::Message;
 
@@ -45,12 +47,12 @@ impl Replies {
 
     /// The longest reply, in bytes.
     pub fn payload_bytes_max(&self) -> usize {
-        self.outgoing().payload_bytes_max()
+        lock(&self.outgoing).payload_bytes_max()
     }
 
     /// The client no longer waits for the reply with this number.
     pub fn cancel(&self, number: u64) {
-        let mut cancelled = self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cancelled = lock(&self.cancelled);
         // One that was answered already, or is not one of this client, is forgotten some time.
         if cancelled.len() == CANCELLED_MAX {
             cancelled.pop_front();
@@ -60,20 +62,15 @@ impl Replies {
     }
 
     fn is_cancelled(&self, number: u64) -> bool {
-        self.cancelled_count.load(Ordering::Acquire) > 0
-            && self.cancelled.lock().unwrap_or_else(PoisonError::into_inner).contains(&number)
+        self.cancelled_count.load(Ordering::Acquire) > 0 && lock(&self.cancelled).contains(&number)
     }
 
     fn forget(&self, number: u64) {
         if self.cancelled_count.load(Ordering::Acquire) > 0 {
-            let mut cancelled = self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cancelled = lock(&self.cancelled);
             cancelled.retain(|other| *other != number);
             self.cancelled_count.store(cancelled.len(), Ordering::Release);
         }
-    }
-
-    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does `work` until it returns true, while the client has not read enough, for the patience at most since it last read.
@@ -91,7 +88,8 @@ impl Replies {
         let mut deadline = Instant::now().checked_add(self.patience);
         let mut received = outgoing.received_up_to();
         loop {
-            if self.client_is_gone() {
+            // A client that died is noticed by the thread of its connection, which ends it.
+            if has_ended(&*self.socket, None) {
                 return Err(ReplyError::ClientGone);
             }
             outgoing.wait_for_space(deadline)?;
@@ -109,17 +107,10 @@ impl Replies {
         }
     }
 
-    /// Whether the connection has ended. A client that died is noticed by the thread of its connection, which ends it.
-    fn client_is_gone(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, poll};
-        let mut socket = [PollFd::new(&*self.socket, PollFlags::RDHUP)];
-        poll(&mut socket, Some(&rustix::time::Timespec::default())).is_ok_and(|ended| ended > 0)
-    }
-
     /// Ends the connection.
     pub fn disconnect(&self) {
         self.has_ended.store(true, Ordering::Release);
-        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        hang_up(&self.socket);
     }
 }
 
@@ -173,9 +164,6 @@ impl Responder {
     }
 
     /// As [`Responder::reply`], with copies of up to 16 descriptors.
-    ///
-    /// # Errors
-    /// As [`Responder::reply`].
     pub fn reply_with_descriptors(
         mut self,
         payload: &[u8],
@@ -183,7 +171,7 @@ impl Responder {
     ) -> Result<(), ReplyError> {
         self.check()?;
         let replies = &self.replies;
-        let mut outgoing = replies.outgoing();
+        let mut outgoing = lock(&replies.outgoing);
         let limit_bytes = outgoing.payload_bytes_max();
         if payload.len() > limit_bytes {
             drop(outgoing);
@@ -209,10 +197,7 @@ impl Responder {
     }
 
     /// Space in the log for a reply of `payload_bytes`, to be written in place and then sent. Waits as [`Responder::reply`]
-    /// does. Until it is sent or dropped, no other reply to this client can be sent.
-    ///
-    /// # Errors
-    /// As [`Responder::reply`].
+    /// does, and fails as that. Until it is sent or dropped, no other reply to this client can be sent.
     pub fn loan(&mut self, payload_bytes: usize) -> Result<ReplyLoan<'_>, ReplyError> {
         self.check()?;
         let limit_bytes = self.replies.payload_bytes_max();
@@ -220,7 +205,7 @@ impl Responder {
             return Err(self.refuse_length(payload_bytes, limit_bytes));
         }
         let Responder { replies, number, is_done } = self;
-        let mut outgoing = replies.outgoing();
+        let mut outgoing = lock(&replies.outgoing);
         replies.until_sent(&mut outgoing, |outgoing| outgoing.try_loan(payload_bytes))?;
         Ok(ReplyLoan { outgoing, number: *number, is_done })
     }
@@ -243,7 +228,8 @@ impl Responder {
         let label = Label { topic: topic(kind, 0), correlation: self.number };
         let replies = &self.replies;
         // Without the client, nobody wants to know.
-        let _ = replies.until_sent(&mut replies.outgoing(), |outgoing| outgoing.try_send(label, payload));
+        let _ =
+            replies.until_sent(&mut lock(&replies.outgoing), |outgoing| outgoing.try_send(label, payload));
     }
 }
 

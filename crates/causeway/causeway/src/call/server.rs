@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use causeway_os::Context;
 use causeway_os::process::poll;
 use causeway_os::socket::{Credentials, peer_credentials};
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,6 +19,7 @@ use super::incoming::{Incoming, Wait};
 use super::responder::{Replies, Responder};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
+use crate::lock::lock;
 use crate::log::Frame;
 use crate::options::Access;
 use crate::serve::{Listener, Places, Share};
@@ -85,10 +87,7 @@ impl ServeOptions {
         self
     }
 
-    /// Serves at `path` with these options; see [`serve`](super::serve).
-    ///
-    /// # Errors
-    /// As [`serve`](super::serve).
+    /// Serves at `path` with these options; see [`serve`](super::serve). Fails as [`serve`](super::serve).
     pub fn serve(
         self,
         path: impl AsRef<Path>,
@@ -118,7 +117,7 @@ type Handler = dyn Fn(Request<'_>) + Send + Sync;
 /// [`CallError::ServerGone`](super::CallError::ServerGone).
 #[derive(Debug)]
 pub struct Server {
-    clients: Arc<Clients>,
+    clients: Arc<Mutex<Clients>>,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     process: u32,
@@ -126,30 +125,21 @@ pub struct Server {
 
 /// The connections of a server.
 #[derive(Debug, Default)]
-struct Clients(Mutex<List>);
-
-#[derive(Debug, Default)]
-struct List {
+struct Clients {
     present: BTreeMap<u64, (Weak<Replies>, Option<Share>)>,
     /// The server was dropped: a client that has just been accepted is not served any more.
     is_closed: bool,
 }
 
-impl Clients {
-    fn list(&self) -> MutexGuard<'_, List> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The place of one client. Its drop frees it.
 struct Place {
-    clients: Arc<Clients>,
+    clients: Arc<Mutex<Clients>>,
     token: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.clients.list().present.remove(&self.token);
+        lock(&self.clients).present.remove(&self.token);
     }
 }
 
@@ -158,18 +148,18 @@ impl Server {
         crate::kernel::check()?;
         let listener = Listener::bind(path, options.clients != Access::SameUser)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| Error::os("make", "the descriptor that stops a server", error))?;
-        let (stop, clients) = (Arc::new(stop), Arc::new(Clients::default()));
+            .context("make", || "the descriptor that stops a server")?;
+        let (stop, clients) = (Arc::new(stop), Arc::<Mutex<Clients>>::default());
         let acceptor =
             Acceptor { options, listener, handler, clients: Arc::clone(&clients), stop: Arc::clone(&stop) };
         let thread = crate::reservation::spawn("causeway-accept", move || acceptor.run())
-            .map_err(|error| Error::os("start", "the thread that accepts clients", error))?;
+            .context("start", || "the thread that accepts clients")?;
         Ok(Server { clients, stop, thread: Some(thread), process: std::process::id() })
     }
 
     /// How many clients are connected.
     pub fn clients(&self) -> usize {
-        self.clients.list().present.len()
+        lock(&self.clients).present.len()
     }
 }
 
@@ -183,7 +173,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let mut list = self.clients.list();
+        let mut list = lock(&self.clients);
         list.is_closed = true;
         let clients: Vec<_> = list.present.values().filter_map(|(client, _)| client.upgrade()).collect();
         drop(list);
@@ -196,7 +186,7 @@ struct Acceptor {
     options: ServeOptions,
     listener: Listener,
     handler: Arc<Handler>,
-    clients: Arc<Clients>,
+    clients: Arc<Mutex<Clients>>,
     stop: Arc<OwnedFd>,
 }
 
@@ -236,7 +226,7 @@ impl Acceptor {
             return Err((socket, Refusal::Forbidden));
         }
         let share = Share::of(peer);
-        let mut list = self.clients.list();
+        let mut list = lock(&self.clients);
         if let Err(refusal) = Places::now().check(list.present.values().map(|(_, share)| *share), share) {
             return Err((socket, refusal));
         }
@@ -248,14 +238,14 @@ impl Acceptor {
         let handed = Arc::new(Mutex::new(Some(socket)));
         let taken = Arc::clone(&handed);
         let run = move || {
-            let socket = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let socket = lock(&taken).take();
             if let Some(Ok(connection)) = socket.map(|socket| Connection::new(socket, Origin::Path, &options))
             {
                 connection.run(&place, &*handler);
             }
         };
         if crate::reservation::spawn("causeway-calls", run).is_err()
-            && let Some(socket) = handed.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && let Some(socket) = lock(&handed).take()
         {
             return Err((socket, Refusal::Exhausted));
         }
@@ -295,7 +285,7 @@ impl Connection {
 
     /// Runs the handler for each call until the client leaves.
     fn run(mut self, place: &Place, handler: &Handler) {
-        let mut list = place.clients.list();
+        let mut list = lock(&place.clients);
         if list.is_closed {
             return;
         }
@@ -350,11 +340,6 @@ impl Connection {
     /// Sets how long [`Connection::recv`] polls before it sleeps, at most. Zero sleeps at once; the default is 50 µs.
     pub fn spin_at_most(&mut self, longest: Duration) {
         self.incoming.spin_at_most(longest);
-    }
-
-    /// The longest reply, in bytes.
-    pub fn reply_bytes_max(&self) -> usize {
-        self.replies.payload_bytes_max()
     }
 }
 

@@ -23,7 +23,6 @@ use crate::reservation;
 /// Offset of the number of the present use.
 const USE: usize = 0;
 
-/// Where the payload begins in a file that is used again.
 fn payload_offset() -> usize {
     page_bytes()
 }
@@ -58,7 +57,6 @@ impl WritableFile {
         unsafe { self.0.slice_mut(payload_offset(), length) }
     }
 
-    /// As [`WritableFile::bytes_mut`], to be read.
     pub fn bytes(&self, length: usize) -> &[u8] {
         // SAFETY: as above.
         unsafe { self.0.slice(payload_offset(), length) }
@@ -75,7 +73,6 @@ impl ReusedFile {
         map_for_reading(fd, Seals::FUTURE_WRITE, payload_offset() + 1).map(ReusedFile)
     }
 
-    /// The longest payload that it holds, in bytes.
     pub fn payload_bytes_max(&self) -> usize {
         self.0.len() - payload_offset()
     }
@@ -215,10 +212,7 @@ const CHECKED_BYTES: u64 = 16 << 20;
 
 /// Fails if the machine does not have `bytes` available.
 fn check_machine(bytes: u64) -> Result<()> {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    match kib.map(|kib| kib.saturating_mul(1024)) {
+    match reservation::machine_bytes("MemAvailable:") {
         Some(available) if available < bytes => Err(Error::os(
             "reserve",
             format!("{bytes} bytes of memory, of which the machine has {available} available"),

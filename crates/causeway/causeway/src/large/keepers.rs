@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_os::futex;
+use causeway_os::{Context, futex};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::log::layout::Tail;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::WaitingSubscriber;
@@ -20,9 +20,7 @@ use crate::subscriber_set::SubscriberSet;
 /// A payload that was published: its file, and where its reference lies in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Number of the file.
     pub file: u64,
-    /// Position of the reference.
     pub position: u64,
 }
 
@@ -63,7 +61,6 @@ pub struct Overdue(Vec<Clock>);
 
 #[derive(Debug)]
 struct Clock {
-    /// Slot and generation.
     subscriber: (usize, u32),
     /// Its cursor, and how many references it had released.
     progress: (u64, u32),
@@ -84,7 +81,6 @@ pub struct Wait {
 const SLICE: Duration = Duration::from_millis(10);
 
 impl Overdue {
-    /// A file was free.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -127,13 +123,12 @@ impl Wait {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let slice = [self.left, left].into_iter().flatten().fold(SLICE, Duration::min);
         match self.keeper {
-            Some((page, released)) => futex::wait(&page.words().released, released, Some(slice))
-                .map(drop)
-                .map_err(|error| Error::os("wait for", "a payload file", error)),
-            None => {
-                std::thread::sleep(slice);
-                Ok(())
+            Some((page, released)) => {
+                let _ = futex::wait(&page.words().released, released, Some(slice))
+                    .context("wait for", || "a payload file")?;
             }
+            None => std::thread::sleep(slice),
         }
+        Ok(())
     }
 }

@@ -12,32 +12,17 @@ use causeway_os::futex;
 
 use super::file::{ReusedFile, SealedPayload};
 use crate::error::{Error, Result};
+use crate::log::Memory;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
-use crate::log::{Memory, Position};
+use crate::message::MessageOf;
 
 /// A message of a group of large payloads.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct LargeMessage {
-    /// The payload.
-    pub payload: LargePayload,
-    /// Position in the log, the same for every subscriber.
-    pub position: Position,
-    /// Number of the publisher: its [`id`](crate::Publisher::id).
-    pub publisher: u8,
-    /// Messages that this publisher had published before, modulo 2³².
-    pub sequence: u32,
-    /// The topic that the publisher set; 0 by default.
-    pub topic: u32,
-    /// Messages of this publisher that this subscriber lost before this one, as [`Message::lost_before`](crate::Message::lost_before)
-    /// says; those whose payloads were gone count, too.
-    pub lost_before: Option<u32>,
-}
+pub type LargeMessage = MessageOf<LargePayload>;
 
 /// A payload where its publisher wrote it. Until it is dropped, a publisher that waits for this subscriber leaves it alone. It may be kept
 /// while others are received, and sent to another thread. It stays readable when its publisher ends. Publishers no longer wait for
-/// a subscriber that was dropped; then only a payload that is [immutable](LargePayload::is_immutable) is sure to stay as it is.
+/// a subscriber that was dropped; then only a payload that no process can change is sure to stay as it is.
 ///
 /// How to read it depends on the pool ([`PoolOptions`](crate::PoolOptions)): [`as_slice`](LargePayload::as_slice) where no process can
 /// change it, otherwise [`copy_to`](LargePayload::copy_to), [`for_each_word`](LargePayload::for_each_word), or
@@ -82,11 +67,6 @@ impl LargePayload {
     /// Length of the payload, in bytes.
     pub fn payload_bytes(&self) -> usize {
         self.payload_bytes
-    }
-
-    /// Whether no process can change the payload.
-    pub fn is_immutable(&self) -> bool {
-        !matches!(self.body, Body::Reused { .. })
     }
 
     /// The payload, if no process can change it.
@@ -145,7 +125,7 @@ impl LargePayload {
     /// The payload as a slice, also where its publisher can write it.
     ///
     /// # Safety
-    /// If the payload is not [immutable](LargePayload::is_immutable), the caller makes two promises. The policy of the subscriber is
+    /// Where [`as_slice`](LargePayload::as_slice) is `None`, the caller makes two promises. The policy of the subscriber is
     /// [`Policy::Reliable`](crate::Policy::Reliable), and it was neither dropped nor disconnected. And the process of its publisher, which is
     /// trusted, writes no payload that it has published: it uses this library or keeps to its protocol.
     pub unsafe fn bytes(&self) -> &[u8] {

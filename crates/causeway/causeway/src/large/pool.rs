@@ -9,7 +9,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::log::layout::Tail;
 use crate::request::{PoolKind, Request};
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, FILES_MAX, Message, Op, ask, take_fds, tell};
+use crate::wire::{FILES_MAX, ask, granted, take_fds, tell};
 
 /// The memory from which a publisher publishes by reference.
 ///
@@ -56,11 +56,9 @@ impl PoolOptions {
             return Err(Error::invalid("call", format!("{} files; a pool has 1 to {FILES_MAX}", self.files)));
         }
         // An address space has 47 bits for a program.
-        if !(1..1 << 47).contains(&self.payload_bytes_max) {
-            let why = format!(
-                "payloads of {} bytes; use a length from 1 on that memory can hold",
-                self.payload_bytes_max
-            );
+        let bytes = self.payload_bytes_max;
+        if !(1..1 << 47).contains(&bytes) {
+            let why = format!("payloads of {bytes} bytes; use a length from 1 on that memory can hold");
             return Err(Error::invalid("call", why));
         }
         Ok(())
@@ -113,10 +111,9 @@ impl Pool {
     /// Opens a pool over a connection to the server of a group.
     pub fn start(socket: OwnedFd, options: &PoolOptions) -> Result<Pool> {
         let request = Request::Pool { kind: Some(options.kind), files: options.files };
-        let (granted, _) = ask(&socket, request.to_message(), Some(ANSWER_TIME))?;
-        let [number, is_sealed, ..] = granted.words;
-        if granted.op != Op::Granted || number == 0 {
-            return Err(Error::invalid("answer", format!("{:?} to a pool", granted.op)));
+        let ([number, is_sealed, ..], _) = granted(ask(&socket, request)?, "a pool")?;
+        if number == 0 {
+            return Err(Error::invalid("answer", "a pool without a number"));
         }
         let report = PoolReport { is_sealed: is_sealed == 1, ..PoolReport::default() };
         Ok(Pool { socket, number, options: options.clone(), files: Vec::new(), sealed: Vec::new(), report })
@@ -182,10 +179,10 @@ impl Pool {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<(u64, OwnedFd)> {
-        let (granted, fds) = ask(&self.socket, Request::Allocate { bytes }.to_message(), Some(ANSWER_TIME))?;
+        let ([index, ..], fds) = granted(ask(&self.socket, Request::Allocate { bytes })?, "a pool")?;
         let [fd] = take_fds(fds)?;
         self.report.made += 1;
-        Ok((file_number(self.number, granted.words[0]), fd))
+        Ok((file_number(self.number, index), fd))
     }
 
     /// The first `length` bytes of a claimed file.
@@ -197,7 +194,6 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::bytes_mut`], to be read.
     pub fn bytes<'a>(&'a self, claim: &'a Claim, length: usize) -> &'a [u8] {
         match claim {
             Claim::Reused(index) => self.files[*index].memory.bytes(length),
@@ -248,6 +244,6 @@ impl Pool {
     }
 }
 
-fn forget(file: u64) -> Message {
-    Request::Forget { index: file as u32 }.to_message()
+fn forget(file: u64) -> Request {
+    Request::Forget { index: file as u32 }
 }

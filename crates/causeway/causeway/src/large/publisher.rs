@@ -66,13 +66,8 @@ impl LargePublisher {
     /// [`Error::TooLong`], with [`Error::Invalid`] for no bytes, and for a new file with [`Error::Os`] without memory, or
     /// [`Error::ServerGone`]: the server makes files. Those that are used again need no server once they are made.
     pub fn try_loan(&mut self, payload_bytes: usize) -> Result<LargeLoan<'_>, TryPublishError> {
-        match self.claim(payload_bytes)? {
-            Some(claim) => Ok(self.lend(claim, payload_bytes)),
-            None => {
-                self.note_given_up();
-                Err(TryPublishError::Full)
-            }
-        }
+        let claim = self.claim(payload_bytes)?;
+        self.lend(claim, payload_bytes, TryPublishError::Full)
     }
 
     /// As [`LargePublisher::try_loan`]; sleeps while subscribers keep all files of the pool, without a limit of time.
@@ -80,11 +75,9 @@ impl LargePublisher {
     /// # Errors
     /// As [`TryPublishError::Failed`] at [`LargePublisher::try_loan`].
     pub fn loan(&mut self, payload_bytes: usize) -> Result<LargeLoan<'_>> {
-        loop {
-            if let Some(claim) = self.claim_until(payload_bytes, None)? {
-                return Ok(self.lend(claim, payload_bytes));
-            }
-        }
+        let claim =
+            Some(self.claim_until(payload_bytes, None)?.expect("without a deadline it waits for a file"));
+        self.lend(claim, payload_bytes, Error::NoAnswer)
     }
 
     /// As [`LargePublisher::loan`], but waits at most for `timeout`.
@@ -96,22 +89,21 @@ impl LargePublisher {
         payload_bytes: usize,
         timeout: Duration,
     ) -> Result<LargeLoan<'_>, PublishTimeoutError> {
-        match self.claim_until(payload_bytes, Instant::now().checked_add(timeout))? {
-            Some(claim) => Ok(self.lend(claim, payload_bytes)),
-            None => {
-                self.note_given_up();
-                Err(PublishTimeoutError::Timeout)
-            }
+        let claim = self.claim_until(payload_bytes, Instant::now().checked_add(timeout))?;
+        self.lend(claim, payload_bytes, PublishTimeoutError::Timeout)
+    }
+
+    /// The loan of a file; without one, the payload is given up.
+    fn lend<E>(
+        &mut self,
+        claim: Option<Claim>,
+        payload_bytes: usize,
+        without: E,
+    ) -> Result<LargeLoan<'_>, E> {
+        if claim.is_none() {
+            return self.publisher.give_up(without);
         }
-    }
-
-    fn lend(&mut self, claim: Claim, payload_bytes: usize) -> LargeLoan<'_> {
-        LargeLoan { publisher: self, claim: Some(claim), payload_bytes, topic: 0 }
-    }
-
-    fn note_given_up(&mut self) {
-        let (log, ..) = self.publisher.parts();
-        log.tail().given_up.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(LargeLoan { publisher: self, claim, payload_bytes, topic: 0 })
     }
 
     /// A file, or `None` while subscribers keep all of them.
@@ -191,17 +183,12 @@ impl LargeLoan<'_> {
     }
 
     /// As [`LargeLoan::publish`], without waiting. After [`TryPublishError::Full`] the payload is still here, to be published later.
-    ///
-    /// # Errors
-    /// As [`Publisher::try_publish`]; after a success, [`Error::Invalid`].
+    /// After a success, [`Error::Invalid`].
     pub fn try_publish(&mut self) -> Result<Position, TryPublishError> {
         self.publish_in(|publisher| publisher.try_loan(BYTES))
     }
 
-    /// As [`LargeLoan::publish`], but waits at most for `timeout`. After [`PublishTimeoutError::Timeout`] the payload is still here.
-    ///
-    /// # Errors
-    /// As [`Publisher::publish_timeout`]; after a success, [`Error::Invalid`].
+    /// As [`LargeLoan::try_publish`], but waits at most for `timeout`.
     pub fn publish_timeout(&mut self, timeout: Duration) -> Result<Position, PublishTimeoutError> {
         self.publish_in(|publisher| publisher.loan_timeout(BYTES, timeout))
     }

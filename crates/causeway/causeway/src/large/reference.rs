@@ -13,11 +13,9 @@ pub struct Reference {
     pub file: u64,
     /// Which use of the file this is, from 1; 0 for a file that is sealed and used once.
     pub use_number: u64,
-    /// Length of the payload, in bytes.
     pub payload_bytes: u64,
 }
 
-/// The number of a file.
 pub fn file_number(pool: u32, index: u32) -> u64 {
     u64::from(pool) << 32 | u64::from(index)
 }
@@ -28,7 +26,6 @@ impl Reference {
         self.use_number == 0
     }
 
-    /// Pool and index.
     pub fn pool_and_index(self) -> [u32; 2] {
         [(self.file >> 32) as u32, self.file as u32]
     }

@@ -8,12 +8,12 @@ use super::file::{ReusedFile, SealedPayload};
 use super::payload::{Announced, LargeMessage, LargePayload};
 use super::reference::{CORRELATION, Reference};
 use crate::error::{Error, Refusal, Result};
-use crate::log::{Frame, Position};
+use crate::log::Frame;
 use crate::message::Received;
-use crate::outcome::{RecvTimeoutError, TryRecvError};
+use crate::outcome::{RecvTimeoutError, TryRecvError, or_none};
 use crate::request::Request;
 use crate::subscriber::{Subscriber, Waited};
-use crate::wire::{Op, take_fds};
+use crate::wire::{granted, take_fds};
 
 /// Receives payloads by reference. [`Group::large_subscribe`](crate::Group::large_subscribe) makes one.
 ///
@@ -51,7 +51,7 @@ impl LargeSubscriber {
     /// [`LargeSubscriber::try_recv`].
     pub fn recv(&mut self) -> Result<Received<LargeMessage>> {
         loop {
-            if let Some(received) = TryRecvError::or_empty(self.try_recv())? {
+            if let Some(received) = or_none(self.try_recv())? {
                 return Ok(received);
             }
             let _ = self.subscriber.wait(None)?;
@@ -65,7 +65,7 @@ impl LargeSubscriber {
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Received<LargeMessage>, RecvTimeoutError> {
         let deadline = Instant::now().checked_add(timeout);
         loop {
-            if let Some(received) = TryRecvError::or_empty(self.try_recv())? {
+            if let Some(received) = or_none(self.try_recv())? {
                 return Ok(received);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -129,8 +129,7 @@ impl Files {
         let Some(frame) = subscriber.copy_next()? else { return subscriber.no_message() };
         if frame.correlation != CORRELATION {
             let payload = LargePayload::copied(subscriber.copied(&frame));
-            let lost_before = subscriber.pass(&frame);
-            return Ok(Received::Message(message(&frame, payload, lost_before)));
+            return Ok(message(subscriber, &frame, payload));
         }
         let Some(reference) = Reference::from_bytes(subscriber.copied(&frame)) else {
             subscriber.pass(&frame);
@@ -143,10 +142,7 @@ impl Files {
         };
         let is_only = announced.is_only();
         match self.find(subscriber, reference, frame.publisher, announced) {
-            Ok(payload) => {
-                let lost_before = subscriber.pass(&frame);
-                Ok(Received::Message(message(&frame, payload, lost_before)))
-            }
+            Ok(payload) => Ok(message(subscriber, &frame, payload)),
             Err(Miss::Held) if !is_only => Err(Error::TooManyReferences.into()),
             Err(Miss::Gone | Miss::Held) => {
                 self.lost += 1;
@@ -210,17 +206,19 @@ impl Files {
     }
 }
 
-fn message(frame: &Frame, payload: LargePayload, lost_before: Option<u32>) -> LargeMessage {
-    let Frame { position, publisher, sequence, topic, .. } = *frame;
-    LargeMessage { payload, position: Position(position), publisher, sequence, topic, lost_before }
+/// Passes the message of this frame, which has this payload.
+fn message(subscriber: &mut Subscriber, frame: &Frame, payload: LargePayload) -> Received<LargeMessage> {
+    subscriber.pass(frame);
+    Received::Message(subscriber.message(frame).with(payload))
 }
 
 /// The descriptor of a file, from the server.
 fn fetch(subscriber: &Subscriber, reference: Reference) -> Result<std::os::fd::OwnedFd> {
     let wanted @ [pool, index] = reference.pool_and_index();
-    let (granted, fds) = subscriber.ask_server(Request::Payload { pool, index }.to_message())?;
-    if granted.op != Op::Granted || granted.words[..2] != wanted {
-        return Err(Error::invalid("answer", format!("{:?} to a request for a payload", granted.op)));
+    let (words, fds) =
+        granted(subscriber.ask_server(Request::Payload { pool, index })?, "a request for a payload")?;
+    if words[..2] != wanted {
+        return Err(Error::invalid("answer", "another payload than that which was asked for"));
     }
     let [fd] = take_fds(fds)?;
     Ok(fd)

@@ -1,6 +1,7 @@
 //! A publisher that violates the protocol, by hand: what a subscriber makes of its references.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 use causeway_os::memory::{Access, Mapping, Seals, add_seals};
 
@@ -13,7 +14,7 @@ use crate::options::{GroupOptions, Policy};
 use crate::outcome::TryRecvError;
 use crate::publisher::Publisher;
 use crate::request::{PoolKind, Request};
-use crate::wire::{ANSWER_TIME, FINGERPRINT_OF_LARGE_PAYLOADS, ask, take_fds};
+use crate::wire::{FINGERPRINT_OF_LARGE_PAYLOADS, ask, take_fds};
 
 const FILE_BYTES: u64 = 64 << 10;
 
@@ -31,8 +32,7 @@ impl Forger {
         let publisher = group.publisher_of(FINGERPRINT_OF_LARGE_PAYLOADS).unwrap();
         let subscriber = group.large_subscribe(Policy::Reliable).unwrap();
         let open = |socket: OwnedFd| {
-            let (granted, _) =
-                ask(&socket, Request::Pool { kind: Some(kind), files: 8 }.to_message(), Some(ANSWER_TIME))?;
+            let (granted, _) = ask(&socket, Request::Pool { kind: Some(kind), files: 8 })?;
             Ok((granted.words[0], socket))
         };
         let (pool, socket) = group.with_connection(open).unwrap();
@@ -40,11 +40,21 @@ impl Forger {
     }
 
     /// A file of the pool: its index and descriptor.
-    fn file(&self, bytes: u64) -> (u32, OwnedFd) {
-        let request = Request::Allocate { bytes }.to_message();
-        let (granted, fds) = ask(&self.socket, request, Some(ANSWER_TIME)).unwrap();
+    fn file(&self) -> (u32, OwnedFd) {
+        let (granted, fds) = ask(&self.socket, Request::Allocate { bytes: FILE_BYTES }).unwrap();
         let [fd] = take_fds(fds).unwrap();
         (granted.words[0], fd)
+    }
+
+    /// One that has memory, and is in this use if it is one that is used again.
+    fn file_in_use(&self, use_number: u64) -> (u32, OwnedFd) {
+        let (index, fd) = self.file();
+        crate::reservation::reserve(&fd, FILE_BYTES).unwrap();
+        if use_number != 0 {
+            let mapping = Mapping::shared(&fd, 4096, Access::ReadWrite).unwrap();
+            mapping.atomic_u64(0).store(use_number, Ordering::Relaxed);
+        }
+        (index, fd)
     }
 
     /// Publishes a reference, and returns what the subscriber makes of it.
@@ -68,20 +78,15 @@ impl Forger {
     }
 }
 
+/// Both kinds of pool: what a file needs against writing, and the number of its first use.
+const KINDS: [(PoolKind, Seals, u64); 2] =
+    [(PoolKind::Reused, Seals::FUTURE_WRITE, 1), (PoolKind::Sealed, Seals::WRITE, 0)];
+
 #[test]
 fn a_file_that_is_not_sealed_is_not_received() {
-    for (kind, against_writing) in [(PoolKind::Reused, Seals::FUTURE_WRITE), (PoolKind::Sealed, Seals::WRITE)]
-    {
+    for (kind, against_writing, use_number) in KINDS {
         let mut forger = Forger::new(kind);
-        let (index, fd) = forger.file(FILE_BYTES);
-        let use_number = u64::from(kind == PoolKind::Reused);
-        crate::reservation::reserve(&fd, FILE_BYTES).unwrap();
-        if kind == PoolKind::Reused {
-            Mapping::shared(&fd, 4096, Access::ReadWrite)
-                .unwrap()
-                .atomic_u64(0)
-                .store(1, std::sync::atomic::Ordering::Relaxed);
-        }
+        let (index, fd) = forger.file_in_use(use_number);
         assert!(!forger.publish(index, use_number, FILE_BYTES).unwrap(), "no seal against writing");
         add_seals(fd.as_fd(), against_writing).unwrap();
         assert!(!forger.publish(index, use_number, FILE_BYTES).unwrap(), "its seals are not final");
@@ -94,21 +99,12 @@ fn a_file_that_is_not_sealed_is_not_received() {
 
 #[test]
 fn a_file_without_memory_or_shorter_than_its_reference_is_refused() {
-    for (kind, against_writing) in [(PoolKind::Reused, Seals::FUTURE_WRITE), (PoolKind::Sealed, Seals::WRITE)]
-    {
+    for (kind, against_writing, use_number) in KINDS {
         let mut forger = Forger::new(kind);
-        let use_number = u64::from(kind == PoolKind::Reused);
-        let (hollow, fd) = forger.file(FILE_BYTES);
+        let (hollow, fd) = forger.file();
         add_seals(fd.as_fd(), against_writing | Seals::SEAL).unwrap();
         assert!(matches!(forger.publish(hollow, use_number, 100), Err(Error::Invalid { .. })), "a hole");
-        let (short, fd) = forger.file(FILE_BYTES);
-        crate::reservation::reserve(&fd, FILE_BYTES).unwrap();
-        if kind == PoolKind::Reused {
-            Mapping::shared(&fd, 4096, Access::ReadWrite)
-                .unwrap()
-                .atomic_u64(0)
-                .store(1, std::sync::atomic::Ordering::Relaxed);
-        }
+        let (short, fd) = forger.file_in_use(use_number);
         add_seals(fd.as_fd(), against_writing | Seals::SEAL).unwrap();
         for bytes in [FILE_BYTES + 1, 1 << 40, u64::MAX] {
             let refused = forger.publish(short, use_number, bytes);
@@ -126,8 +122,7 @@ fn a_reference_that_leads_nowhere_is_a_loss_or_an_error_and_no_more() {
         let refused = forger.publish_bytes(bytes);
         assert!(matches!(refused, Err(Error::Invalid { .. }) | Ok(false)), "{bytes:?}: {refused:?}");
     }
-    let (index, fd) = forger.file(FILE_BYTES);
-    crate::reservation::reserve(&fd, FILE_BYTES).unwrap();
+    let (index, fd) = forger.file_in_use(1);
     add_seals(fd.as_fd(), Seals::FUTURE_WRITE | Seals::SEAL).unwrap();
     assert!(!forger.publish(index, 9, 100).unwrap(), "not the present use");
 }

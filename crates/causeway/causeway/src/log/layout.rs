@@ -1,4 +1,4 @@
-//! The place of every shared word. The same facts stand a second time as assertions below and a third time as tables in
+//! The place of every shared word. The same facts stand a second time in the table below and a third time in those of
 //! `docs/wire.md`.
 //!
 //! Four kinds of memory exist. The *log* is written by publishers and read by all. A *subscriber page* is written
@@ -38,6 +38,25 @@ impl<T> std::ops::Deref for Apart<T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// As many words, or structures of words, as there are slots.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Slots<T, const N: usize>(pub [T; N]);
+
+impl<T: Default, const N: usize> Default for Slots<T, N> {
+    fn default() -> Slots<T, N> {
+        Slots(std::array::from_fn(|_| T::default()))
+    }
+}
+
+impl<T, const N: usize> std::ops::Deref for Slots<T, N> {
+    type Target = [T; N];
+    #[inline(always)]
+    fn deref(&self) -> &[T; N] {
         &self.0
     }
 }
@@ -86,7 +105,7 @@ pub struct Mark {
 }
 
 /// The words of a log that change, three pages, written by publishers (and by the server when one died).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Tail {
     /// Frames may be claimed that end here or before. In an `sw` log all ones: there the header of the next frame is always valid.
@@ -109,15 +128,15 @@ pub struct Tail {
     pub marks: [Mark; 2],
     /// Per subscriber slot: the generation that was demoted for missing its deadline, so that publishers no longer wait for
     /// it; 0 for none.
-    pub demoted: [AtomicU32; SUBSCRIBERS_MAX],
+    pub demoted: Slots<AtomicU32, SUBSCRIBERS_MAX>,
     /// How often a publisher found the log full and gave a message up.
     pub given_up: Apart<QuietU64>,
     /// Per publisher slot.
-    pub publishers: [PublisherWords; PUBLISHERS_MAX],
+    pub publishers: Slots<PublisherWords, PUBLISHERS_MAX>,
 }
 
 /// A subscriber page: everything that a subscriber tells other processes. They treat it as hostile input.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct SubscriberWords {
     /// The position up to which everything was consumed. Its low half is the futex word of publishers that wait for space.
@@ -144,7 +163,7 @@ pub struct SubscriberWords {
 
 /// The wake page: where processes of one user sleep. All of them map it for writing, because a futex on memory that a process
 /// may only read costs it twice as much.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct WakeWords {
     /// Counts the wake-ups, and is the futex word of those who sleep: of a group in the first, of a connection for calls in the
@@ -153,7 +172,7 @@ pub struct WakeWords {
 }
 
 /// The status pages.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Status {
     /// Incremented after a subscriber joined or left.
@@ -171,7 +190,7 @@ pub struct Status {
     /// One bit per subscriber slot in use: what a publisher looks at, so that its work grows with those present.
     pub present: [AtomicU64; PRESENT_WORDS],
     /// Per subscriber slot: the generation that uses it, 0 for none.
-    pub subscribers: [AtomicU32; SUBSCRIBERS_MAX],
+    pub subscribers: Slots<AtomicU32, SUBSCRIBERS_MAX>,
     /// Number of the present log, stored before the log before it ends.
     pub epoch: AtomicU64,
     /// First position of the present log, stored when it begins.
@@ -179,6 +198,11 @@ pub struct Status {
 }
 
 impl Status {
+    /// One bit for each publisher that does not die with the server.
+    pub fn remote_publishers(&self) -> u64 {
+        self.publishers.load(Ordering::Acquire) & !self.local_publishers.load(Ordering::Acquire)
+    }
+
     /// Slot and generation of each subscriber that is present, by slot. To be called by publishers after they have loaded
     /// `subscriber_changes`: what they miss changes that counter.
     pub fn present_subscribers(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
@@ -218,119 +242,30 @@ impl Iterator for SetBits {
     }
 }
 
-impl Default for Tail {
-    fn default() -> Tail {
-        Tail {
-            limit: Default::default(),
-            floor: Default::default(),
-            hint: Default::default(),
-            wake_seq: Default::default(),
-            reclaim_lock: Default::default(),
-            last_cpu: Default::default(),
-            publishers_waiting: Default::default(),
-            mark_index: Default::default(),
-            marks: Default::default(),
-            demoted: std::array::from_fn(|_| AtomicU32::new(0)),
-            given_up: Default::default(),
-            publishers: std::array::from_fn(|_| PublisherWords::default()),
-        }
-    }
-}
-
-impl Default for SubscriberWords {
-    fn default() -> SubscriberWords {
-        SubscriberWords {
-            cursor: Default::default(),
-            arm: Default::default(),
-            received: QuietU64::new(0),
-            lost_messages: QuietU64::new(0),
-            lost_bytes: QuietU64::new(0),
-            process: QuietU64::new(0),
-            topics: QuietU64::new(0),
-            released: Default::default(),
-            references: Default::default(),
-        }
-    }
-}
-
-impl Default for WakeWords {
-    fn default() -> WakeWords {
-        WakeWords { wake_seq: std::array::from_fn(|_| Apart(AtomicU32::new(0))) }
-    }
-}
-
-impl Default for Status {
-    fn default() -> Status {
-        Status {
-            subscriber_changes: Default::default(),
-            placed: Default::default(),
-            publishers: AtomicU64::new(0),
-            local_publishers: AtomicU64::new(0),
-            phase: AtomicU64::new(0),
-            killed_publishers: AtomicU64::new(0),
-            present: std::array::from_fn(|_| AtomicU64::new(0)),
-            subscribers: std::array::from_fn(|_| AtomicU32::new(0)),
-            epoch: AtomicU64::new(0),
-            log_start: AtomicU64::new(0),
-        }
-    }
+/// Holds the place of each field, and how much memory its structure takes at most.
+#[cfg(not(loom))]
+macro_rules! places {
+    ($($type:ident within $bytes:expr => $($field:ident $offset:literal),+;)+) => {
+        $(
+            $(const _: () = assert!(std::mem::offset_of!($type, $field) == $offset);)+
+            const _: () = assert!(size_of::<$type>() as u64 <= $bytes);
+        )+
+    };
 }
 
 #[cfg(not(loom))]
-mod checked {
-    use super::*;
-    use std::mem::{offset_of, size_of};
-
-    const _: () = assert!(offset_of!(LogHeader, magic) == 0x00);
-    const _: () = assert!(offset_of!(LogHeader, abi_and_kind) == 0x08);
-    const _: () = assert!(offset_of!(LogHeader, group_id) == 0x10);
-    const _: () = assert!(offset_of!(LogHeader, epoch) == 0x20);
-    const _: () = assert!(offset_of!(LogHeader, capacity_log2) == 0x28);
-    const _: () = assert!(offset_of!(LogHeader, start) == 0x30);
-    const _: () = assert!(offset_of!(LogHeader, messages) == 0x38);
-
-    const _: () = assert!(offset_of!(Tail, limit) == 0x000);
-    const _: () = assert!(offset_of!(Tail, floor) == 0x080);
-    const _: () = assert!(offset_of!(Tail, hint) == 0x100);
-    const _: () = assert!(offset_of!(Tail, wake_seq) == 0x180);
-    const _: () = assert!(offset_of!(Tail, reclaim_lock) == 0x200);
-    const _: () = assert!(offset_of!(Tail, last_cpu) == 0x280);
-    const _: () = assert!(offset_of!(Tail, publishers_waiting) == 0x300);
-    const _: () = assert!(offset_of!(Tail, mark_index) == 0x380);
-    const _: () = assert!(offset_of!(Tail, marks) == 0x400);
-    const _: () = assert!(offset_of!(Tail, demoted) == 0x420);
-    const _: () = assert!(offset_of!(Tail, given_up) == 0x1480);
-    const _: () = assert!(offset_of!(Tail, publishers) == 0x1500);
-    const _: () = assert!(size_of::<Tail>() as u64 <= PREFIX_BYTES - TAIL_OFFSET);
-
-    const _: () = assert!(size_of::<PublisherWords>() == 64);
-    const _: () = assert!(offset_of!(PublisherWords, claim) == 0x00);
-    const _: () = assert!(offset_of!(PublisherWords, published) == 0x08);
-
-    const _: () = assert!(offset_of!(SubscriberWords, cursor) == 0x000);
-    const _: () = assert!(offset_of!(SubscriberWords, arm) == 0x080);
-    const _: () = assert!(offset_of!(SubscriberWords, received) == 0x100);
-    const _: () = assert!(offset_of!(SubscriberWords, lost_messages) == 0x108);
-    const _: () = assert!(offset_of!(SubscriberWords, lost_bytes) == 0x110);
-    const _: () = assert!(offset_of!(SubscriberWords, process) == 0x118);
-    const _: () = assert!(offset_of!(SubscriberWords, topics) == 0x120);
-    const _: () = assert!(offset_of!(SubscriberWords, released) == 0x180);
-    const _: () = assert!(offset_of!(SubscriberWords, references) == 0x200);
-    const _: () = assert!(size_of::<SubscriberWords>() as u64 <= PAGE_BYTES);
-
-    const _: () = assert!(offset_of!(WakeWords, wake_seq) == 0x000);
-    const _: () = assert!(size_of::<WakeWords>() == 0x100);
-
-    const _: () = assert!(offset_of!(Status, subscriber_changes) == 0x00);
-    const _: () = assert!(offset_of!(Status, placed) == 0x80);
-    const _: () = assert!(offset_of!(Status, publishers) == 0x100);
-    const _: () = assert!(offset_of!(Status, local_publishers) == 0x108);
-    const _: () = assert!(offset_of!(Status, phase) == 0x110);
-    const _: () = assert!(offset_of!(Status, present) == 0x120);
-    const _: () = assert!(offset_of!(Status, subscribers) == 0x1a0);
-    const _: () = assert!(offset_of!(Status, epoch) == 0x11a0);
-    const _: () = assert!(offset_of!(Status, log_start) == 0x11a8);
-    const _: () = assert!(size_of::<Status>() as u64 <= STATUS_BYTES);
+places! {
+    LogHeader within TAIL_OFFSET => magic 0x00, abi_and_kind 0x08, group_id 0x10, epoch 0x20, capacity_log2 0x28, start 0x30,
+        messages 0x38;
+    Tail within PREFIX_BYTES - TAIL_OFFSET => limit 0x000, floor 0x080, hint 0x100, wake_seq 0x180, reclaim_lock 0x200,
+        last_cpu 0x280, publishers_waiting 0x300, mark_index 0x380, marks 0x400, demoted 0x420, given_up 0x1480,
+        publishers 0x1500;
+    PublisherWords within 64 => claim 0x00, published 0x08;
+    SubscriberWords within PAGE_BYTES => cursor 0x000, arm 0x080, received 0x100, lost_messages 0x108, lost_bytes 0x110,
+        process 0x118, topics 0x120, released 0x180, references 0x200;
+    WakeWords within 0x100 => wake_seq 0x000;
+    Status within STATUS_BYTES => subscriber_changes 0x00, placed 0x80, publishers 0x100, local_publishers 0x108, phase 0x110,
+        killed_publishers 0x118, present 0x120, subscribers 0x1a0, epoch 0x11a0, log_start 0x11a8;
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,5 +1,7 @@
 //! What the protocol needs of the memory it runs on, and an implementation on the heap for models and tests.
 
+use std::ops::Deref;
+
 use super::atomic::{AtomicU64, Ordering, QuietU64};
 use super::layout::Tail;
 use super::word::{GRANULE_BYTES, HEADER_BYTES, Word};
@@ -42,35 +44,8 @@ pub trait Memory {
     }
 }
 
-impl<M: Memory> Memory for &M {
-    fn capacity_bytes(&self) -> u64 {
-        (**self).capacity_bytes()
-    }
-    fn lap_shift(&self) -> u32 {
-        (**self).lap_shift()
-    }
-    fn key(&self) -> u32 {
-        (**self).key()
-    }
-    fn tail(&self) -> &Tail {
-        (**self).tail()
-    }
-    fn header(&self, position: u64) -> &AtomicU64 {
-        (**self).header(position)
-    }
-    fn meta(&self, position: u64) -> &[QuietU64; 3] {
-        (**self).meta(position)
-    }
-    fn read_payload(&self, position: u64, into: &mut [u8]) {
-        (**self).read_payload(position, into);
-    }
-    fn write_payload(&self, position: u64, from: &[u8]) {
-        (**self).write_payload(position, from);
-    }
-}
-
-#[cfg(not(loom))]
-impl<M: Memory> Memory for std::sync::Arc<M> {
+/// A log that several share.
+impl<P: Deref<Target: Memory>> Memory for P {
     #[inline(always)]
     fn capacity_bytes(&self) -> u64 {
         (**self).capacity_bytes()
@@ -116,6 +91,12 @@ struct Granule {
 
 /// One payload word per granule under loom: every further one multiplies the schedules and proves nothing more.
 const PAYLOAD_WORDS: usize = if cfg!(loom) { 1 } else { 4 };
+
+/// A word that payload covers: of the model, or one that it does not branch on.
+enum PayloadWord<'a> {
+    Modelled(&'a AtomicU64),
+    Quiet(&'a QuietU64),
+}
 
 /// Any odd number below 2²⁹: on the heap no process has to guess it.
 const HEAP_KEY: u32 = 0x0c0f_fee1;
@@ -164,27 +145,14 @@ impl HeapMemory {
         &self.granules[(position / GRANULE_BYTES) as usize & (self.granules.len() - 1)]
     }
 
-    /// Granule and word that hold bytes `8 * index ..` of the payload of the frame at `position`.
-    fn payload_place(&self, position: u64, index: usize) -> (&Granule, usize) {
+    /// The word that holds bytes `8 * index ..` of the payload of the frame at `position`.
+    fn payload_word(&self, position: u64, index: usize) -> PayloadWord<'_> {
         let word = index as u64 + HEADER_BYTES / 8;
-        (self.granule(position + word / 8 * GRANULE_BYTES), word as usize % 8)
-    }
-
-    fn load_word(&self, position: u64, index: usize) -> u64 {
-        let (granule, word) = self.payload_place(position, index);
-        match word {
-            0 => granule.header.load(Ordering::Relaxed),
-            1..=3 => granule.meta[word - 1].load(Ordering::Relaxed),
-            _ => granule.payload[(word - 4).min(PAYLOAD_WORDS - 1)].load(Ordering::Relaxed),
-        }
-    }
-
-    fn store_word(&self, position: u64, index: usize, value: u64) {
-        let (granule, word) = self.payload_place(position, index);
-        match word {
-            0 => granule.header.store(value, Ordering::Relaxed),
-            1..=3 => granule.meta[word - 1].store(value, Ordering::Relaxed),
-            _ => granule.payload[(word - 4).min(PAYLOAD_WORDS - 1)].store(value, Ordering::Relaxed),
+        let granule = self.granule(position + word / 8 * GRANULE_BYTES);
+        match word as usize % 8 {
+            0 => PayloadWord::Modelled(&granule.header),
+            meta @ 1..=3 => PayloadWord::Quiet(&granule.meta[meta - 1]),
+            word => PayloadWord::Modelled(&granule.payload[(word - 4).min(PAYLOAD_WORDS - 1)]),
         }
     }
 
@@ -217,7 +185,11 @@ impl Memory for HeapMemory {
     fn read_payload(&self, position: u64, into: &mut [u8]) {
         let length = self.bounded(into.len());
         for (index, chunk) in into[..length].chunks_mut(8).enumerate() {
-            let word = self.load_word(position, index).to_le_bytes();
+            let word = match self.payload_word(position, index) {
+                PayloadWord::Modelled(word) => word.load(Ordering::Relaxed),
+                PayloadWord::Quiet(word) => word.load(Ordering::Relaxed),
+            };
+            let word = word.to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }
     }
@@ -227,7 +199,11 @@ impl Memory for HeapMemory {
         for (index, chunk) in from[..length].chunks(8).enumerate() {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            self.store_word(position, index, u64::from_le_bytes(word));
+            let word = u64::from_le_bytes(word);
+            match self.payload_word(position, index) {
+                PayloadWord::Modelled(place) => place.store(word, Ordering::Relaxed),
+                PayloadWord::Quiet(place) => place.store(word, Ordering::Relaxed),
+            }
         }
     }
 }

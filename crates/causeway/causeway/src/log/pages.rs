@@ -18,7 +18,6 @@ use crate::reservation;
 /// Offset of the low half of the cursor.
 const CURSOR_LOW: usize = if cfg!(target_endian = "little") { 0 } else { 4 };
 
-/// A mapped subscriber page.
 #[derive(Debug)]
 pub struct SubscriberPage(Mapping);
 
@@ -71,7 +70,6 @@ impl SubscriberPage {
     }
 }
 
-/// The status pages, mapped.
 #[derive(Debug)]
 pub struct StatusPages(Mapping);
 
@@ -83,12 +81,10 @@ impl StatusPages {
         Ok((fd, StatusPages(mapping)))
     }
 
-    /// Maps the pages for reading.
     pub fn open(fd: &OwnedFd) -> Result<StatusPages> {
         open_pages(fd, STATUS_BYTES, &PAGE_SEALS, Access::ReadOnly).map(StatusPages)
     }
 
-    /// The words of the pages.
     #[inline(always)]
     pub fn words(&self) -> &Status {
         // SAFETY: two pages, page-aligned; the structure fits (asserted) and is made of atomics.
@@ -96,7 +92,6 @@ impl StatusPages {
     }
 }
 
-/// The wake page, mapped for writing.
 #[derive(Debug)]
 pub struct WakePage(Mapping);
 
@@ -109,12 +104,10 @@ impl WakePage {
         Ok((fd, WakePage(mapping)))
     }
 
-    /// Maps the page for writing.
     pub fn open(fd: &OwnedFd) -> Result<WakePage> {
         open_pages(fd, PAGE_BYTES, LENGTH_SEALS, Access::ReadWrite).map(WakePage)
     }
 
-    /// The words of the page.
     #[inline(always)]
     pub fn words(&self) -> &WakeWords {
         // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.

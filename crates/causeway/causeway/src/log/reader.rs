@@ -118,14 +118,7 @@ impl<M: Memory> Reader<M> {
 
     /// Advances past everything that is complete now: at most as many frames as the ring can hold, one peek each.
     pub fn skip_to_end(&mut self) -> Result<(), Corrupt> {
-        for _ in 0..=self.memory.capacity_bytes() / GRANULE_BYTES {
-            match self.peek()? {
-                Peek::Frame(frame) => self.advance(&frame),
-                Peek::Lost(_) => {}
-                Peek::Empty(_) | Peek::Sealed => break,
-            }
-        }
-        Ok(())
+        self.skip_to(u64::MAX).map(drop)
     }
 
     /// Advances past whole frames until `position` or beyond, as far as they are complete, and returns what was skipped.
@@ -244,16 +237,10 @@ impl<M: Memory> Reader<M> {
     #[inline(always)]
     pub fn copy(&self, frame: &Frame, into: &mut [u8]) -> bool {
         self.memory.read_payload(frame.position, into);
-        self.intact(frame)
-    }
-
-    /// Whether publishers have not yet been allowed to overwrite the frame.
-    #[inline(always)]
-    pub fn intact(&self, frame: &Frame) -> bool {
         self.intact_from(frame.position)
     }
 
-    /// As [`Reader::intact`], for the frame at `position`.
+    /// Whether publishers have not yet been allowed to overwrite the frame at `position`.
     #[inline(always)]
     pub fn intact_from(&self, position: u64) -> bool {
         fence(Ordering::Acquire); // PAIR floor-payload: the fence before payload stores in `Writer`
@@ -277,8 +264,7 @@ impl<M: Memory> Reader<M> {
     /// Whether publishers have been allowed to overwrite this reader's position.
     #[inline(always)]
     fn overtaken(&self) -> bool {
-        fence(Ordering::Acquire); // PAIR floor-payload
-        self.memory.tail().floor.load(Ordering::Relaxed) > self.position
+        !self.intact_from(self.position)
     }
 
     /// Advances to the mark, and returns what was lost.

@@ -19,6 +19,17 @@ pub trait Gate {
     fn lowest(&mut self) -> u64;
 }
 
+/// A fixed set of subscribers: the lowest of their cursors.
+impl<F: FnMut() -> u64> Gate for F {
+    fn subscriber_changes(&mut self) -> u64 {
+        0
+    }
+
+    fn lowest(&mut self) -> u64 {
+        self()
+    }
+}
+
 /// The result of an attempt to reclaim space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

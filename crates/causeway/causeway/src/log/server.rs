@@ -101,7 +101,7 @@ pub fn begin<M: Memory>(memory: &M, kind: Kind, previous: Option<&M>, position: 
 /// Takes over the numbers of messages of publishers that have published to `previous` after `next` began: with frames that they had
 /// claimed before.
 pub fn carry_counts<M: Memory>(previous: &M, next: &M) {
-    for (old, new) in previous.tail().publishers.iter().zip(&next.tail().publishers) {
+    for (old, new) in previous.tail().publishers.iter().zip(next.tail().publishers.iter()) {
         new.published.fetch_max(old.published.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
@@ -181,23 +181,22 @@ pub fn end_of<M: Memory>(memory: &M, kind: Kind) -> Result<(u64, u64), Corrupt> 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::log::{Claimed, Gate, HeapMemory, Label, Writer};
+    use crate::log::atomic::{AtomicU64, QuietU64};
+    use crate::log::layout::Tail;
+    use crate::log::{Claim, Claimed, HeapMemory, Label, Writer};
     use std::cell::Cell;
-
-    struct NoSubscribers;
-    impl Gate for NoSubscribers {
-        fn subscriber_changes(&mut self) -> u64 {
-            0
-        }
-        fn lowest(&mut self) -> u64 {
-            u64::MAX
-        }
-    }
 
     /// A log that counts how often a header is looked at.
     struct Counted {
         memory: HeapMemory,
         headers: Cell<usize>,
+    }
+
+    impl Counted {
+        fn new(capacity_bytes: u64, kind: Kind) -> Counted {
+            let memory = HeapMemory::new(capacity_bytes, kind == Kind::Single);
+            Counted { memory, headers: Cell::new(0) }
+        }
     }
 
     impl Memory for Counted {
@@ -207,14 +206,14 @@ mod tests {
         fn key(&self) -> u32 {
             self.memory.key()
         }
-        fn tail(&self) -> &crate::log::layout::Tail {
+        fn tail(&self) -> &Tail {
             self.memory.tail()
         }
-        fn header(&self, position: u64) -> &super::super::atomic::AtomicU64 {
+        fn header(&self, position: u64) -> &AtomicU64 {
             self.headers.set(self.headers.get() + 1);
             self.memory.header(position)
         }
-        fn meta(&self, position: u64) -> &[super::super::atomic::QuietU64; 3] {
+        fn meta(&self, position: u64) -> &[QuietU64; 3] {
             self.memory.meta(position)
         }
         fn read_payload(&self, position: u64, into: &mut [u8]) {
@@ -225,17 +224,25 @@ mod tests {
         }
     }
 
-    fn publish(writer: &mut Writer<&Counted>) {
-        let Claimed::At(claim) = writer.claim(8, &mut NoSubscribers).unwrap() else { panic!("full") };
-        writer.commit(claim, Label::default()).unwrap();
+    /// There are no subscribers.
+    fn claim(writer: &mut Writer<&Counted>, payload_bytes: usize) -> Claim {
+        match writer.claim(payload_bytes, &mut || u64::MAX).unwrap() {
+            Claimed::At(claim) => claim,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Publishes eight bytes, and returns where.
+    fn publish(writer: &mut Writer<&Counted>) -> u64 {
+        let claim = claim(writer, 8);
+        writer.commit(claim, Label::default()).unwrap()
     }
 
     /// Before, both followed the chain from its oldest frame: half a second for each call in a log of a gibibyte.
     #[test]
     fn neither_a_death_nor_a_report_costs_more_in_a_long_log() {
         for kind in [Kind::Single, Kind::Shared] {
-            let log =
-                Counted { memory: HeapMemory::new(4 << 20, kind == Kind::Single), headers: Cell::new(0) };
+            let log = Counted::new(4 << 20, kind);
             let mut writer = Writer::new(&log, kind, 0);
             for count in 1..=100_000u64 {
                 publish(&mut writer);
@@ -246,13 +253,10 @@ mod tests {
                 }
             }
             if kind == Kind::Shared {
-                let mut other = Writer::new(&log, kind, 1);
-                let Claimed::At(_left) = other.claim(8, &mut NoSubscribers).unwrap() else { panic!("full") };
+                let _left = claim(&mut Writer::new(&log, kind, 1), 8);
                 publish(&mut writer);
                 log.headers.set(0);
-                assert_eq!(settle(&log, 1).unwrap(), 1);
-                assert_eq!(settle(&log, 1).unwrap(), 0);
-                assert_eq!(settle(&log, 0).unwrap(), 0);
+                assert_eq!([1, 1, 0].map(|owner| settle(&log, owner).unwrap()), [1, 0, 0]);
                 assert!(log.headers.get() <= 3, "{} looks", log.headers.get());
                 assert_eq!(end_of(&log, kind).unwrap(), (100_002 * 64, 100_001));
             }
@@ -262,14 +266,10 @@ mod tests {
     #[test]
     fn messages_are_counted_whatever_their_length_and_padding() {
         for kind in [Kind::Single, Kind::Shared] {
-            let log = Counted { memory: HeapMemory::new(4096, kind == Kind::Single), headers: Cell::new(0) };
+            let log = Counted::new(4096, kind);
             let mut writer = Writer::new(&log, kind, 0);
             for count in 1..=2000u64 {
-                let mut claim = |bytes| match writer.claim(bytes, &mut NoSubscribers).unwrap() {
-                    Claimed::At(claim) => claim,
-                    other => panic!("{other:?}"),
-                };
-                let claim = claim((count * 37 % 900) as usize);
+                let claim = claim(&mut writer, (count * 37 % 900) as usize);
                 if count.is_multiple_of(5) {
                     writer.abandon(claim).unwrap();
                 } else {
@@ -283,12 +283,9 @@ mod tests {
     /// Before, the second publisher of a slot counted from 0 again: a subscriber took its messages for older ones.
     #[test]
     fn the_next_publisher_of_a_slot_goes_on_counting() {
-        let log = Counted { memory: HeapMemory::new(4096, false), headers: Cell::new(0) };
+        let log = Counted::new(4096, Kind::Shared);
         for published in 0..3 {
-            let mut writer = Writer::new(&log, Kind::Shared, 4);
-            let Claimed::At(claim) = writer.claim(8, &mut NoSubscribers).unwrap() else { panic!("full") };
-            let position = claim.position;
-            writer.commit(claim, Label::default()).unwrap();
+            let position = publish(&mut Writer::new(&log, Kind::Shared, 4));
             assert_eq!(log.meta(position)[1].load(Ordering::Relaxed) >> 32, published);
         }
     }

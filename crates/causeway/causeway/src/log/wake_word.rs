@@ -25,7 +25,6 @@ pub struct WakeWord {
 }
 
 impl WakeWord {
-    /// The word in the log.
     pub fn in_log(log: Arc<MappedLog>) -> WakeWord {
         WakeWord { log, page: None }
     }
@@ -43,7 +42,6 @@ impl WakeWord {
         })
     }
 
-    /// The word for the next log of the group.
     pub fn continue_in(&mut self, log: Arc<MappedLog>) {
         self.log = log;
     }

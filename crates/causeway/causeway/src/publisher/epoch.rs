@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::Publisher;
 use crate::error::{Error, Result};
 use crate::log::Kind;
-use crate::log::mapped::MappedLog;
 
 /// How long one wait for the next log lasts at most.
 const SLICE: Duration = Duration::from_millis(5);
@@ -41,31 +40,21 @@ impl Publisher {
             (Some(host), _) => Some(host.log()),
             (None, Some(logs)) => logs.newest(own),
             (None, None) => {
-                return Err(Error::invalid(
-                    "notice",
-                    "another log, for which this publisher is not prepared",
-                ));
+                let why = "another log, for which this publisher is not prepared";
+                return Err(Error::invalid("notice", why));
             }
         };
-        match next.filter(|log| log.epoch() > own) {
-            Some(log) => {
-                self.continue_in(log);
-                Ok(Followed::Moved)
-            }
-            None => {
-                if self.next_logs.as_ref().is_some_and(|logs| !logs.has(present)) {
-                    self.subscribers.ask_for_log();
-                }
-                let is_gone = self.subscribers.server_is_gone();
-                if is_gone { Err(Error::ServerGone) } else { Ok(Followed::NotYet) }
-            }
+        if let Some(log) = next.filter(|log| log.epoch() > own) {
+            self.writer.continue_in(Arc::clone(&log));
+            self.subscribers.continue_in(&log);
+            self.log = log;
+            return Ok(Followed::Moved);
         }
-    }
-
-    fn continue_in(&mut self, log: Arc<MappedLog>) {
-        self.writer.continue_in(Arc::clone(&log));
-        self.subscribers.continue_in(&log);
-        self.log = log;
+        if self.next_logs.as_ref().is_some_and(|logs| !logs.has(present)) {
+            self.subscribers.ask_for_log();
+        }
+        let is_gone = self.subscribers.server_is_gone();
+        if is_gone { Err(Error::ServerGone) } else { Ok(Followed::NotYet) }
     }
 
     /// Sleeps until the next log may be there, for a short time at most.

@@ -8,7 +8,7 @@ use std::path::Path;
 /// The least memory available in any control group of this process; `None` if none has a limit that can be read.
 pub fn available_bytes() -> Option<u64> {
     let own = read_to_string("/proc/self/cgroup").ok()?;
-    let swap = available_swap(&read_to_string("/proc/meminfo").unwrap_or_default());
+    let swap = available_swap(&meminfo());
     least_available(Path::new("/sys/fs/cgroup"), &own, swap)
 }
 
@@ -75,28 +75,35 @@ fn sum(stat: &str, keys: &[&str]) -> u64 {
     stat.lines().filter_map(value).sum()
 }
 
+/// What the kernel says of the memory of the machine.
+pub fn meminfo() -> String {
+    read_to_string("/proc/meminfo").unwrap_or_default()
+}
+
+/// A line of [`meminfo`], in bytes.
+pub fn line_of(meminfo: &str, key: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// Bytes that can go to swap: free swap, and swap that holds a copy of what is in memory too.
 fn available_swap(meminfo: &str) -> u64 {
-    let kib = |key: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(key));
-        line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0)
-    };
-    (kib("SwapFree:") + kib("SwapCached:")) * 1024
+    ["SwapFree:", "SwapCached:"].iter().filter_map(|key| line_of(meminfo, key)).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A tree of control groups: path of a file, and what is in it.
-    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+    /// What is available in a tree of control groups: path of each file, and what is in it.
+    fn available(files: &[(&str, &str)], own: &str, swap: u64) -> Option<u64> {
         let dir = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = dir.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        dir
+        least_available(dir.path(), own, swap)
     }
 
     const STAT_2: &str = "anon 1000\nfile 500000\nshmem 24\nanon_thp 7\n";
@@ -104,26 +111,24 @@ mod tests {
 
     #[test]
     fn what_is_available_is_the_limit_and_swap_less_what_cannot_be_reclaimed() {
-        for (limit, swap, available) in [
+        for (limit, swap, expected) in [
             ("4096\n", 0, Some(4096 - 1024)),
             ("4096\n", 2048, Some(4096 + 1024)),
             ("512\n", 0, Some(0)),
             ("max\n", 0, None),
         ] {
-            let dir = tree(&[("a/memory.max", limit), ("a/memory.stat", STAT_2)]);
-            assert_eq!(least_available(dir.path(), "0::/a\n", swap), available);
+            let files = [("a/memory.max", limit), ("a/memory.stat", STAT_2)];
+            assert_eq!(available(&files, "0::/a\n", swap), expected, "{limit}");
         }
-        let dir = tree(&[("memory/a/memory.limit_in_bytes", "4096\n"), ("memory/a/memory.stat", STAT_1)]);
-        assert_eq!(
-            least_available(dir.path(), "3:cpu:/b\n2:hugetlb,memory:/a\n0::/\n", 0),
-            Some(4096 - 1024)
-        );
-        assert_eq!(least_available(dir.path(), "3:cpu:/a\n0::/\n", 0), None);
+        let version_1 = [("memory/a/memory.limit_in_bytes", "4096\n"), ("memory/a/memory.stat", STAT_1)];
+        let own = "3:cpu:/b\n2:hugetlb,memory:/a\n0::/\n";
+        assert_eq!(available(&version_1, own, 0), Some(4096 - 1024));
+        assert_eq!(available(&version_1, "3:cpu:/a\n0::/\n", 0), None);
     }
 
     #[test]
     fn swap_counts_only_as_far_as_the_group_may_use_it() {
-        for (limit, used, cached, available) in [
+        for (limit, used, cached, expected) in [
             ("0\n", "0\n", "", 4096 - 1024),
             ("500\n", "300\n", "", 4096 - 1024 + 200),
             ("500\n", "300\n", "swapcached 50\n", 4096 - 1024 + 250),
@@ -131,49 +136,52 @@ mod tests {
             ("9000\n", "0\n", "", 4096 + 1024),
             ("max\n", "300\n", "", 4096 + 1024),
         ] {
-            let dir = tree(&[
+            let files = [
                 ("a/memory.max", "4096\n"),
                 ("a/memory.swap.max", limit),
                 ("a/memory.swap.current", used),
                 ("a/memory.stat", &format!("{STAT_2}{cached}")),
-            ]);
-            assert_eq!(
-                least_available(dir.path(), "0::/a\n", 2048),
-                Some(available),
-                "{limit} {used} {cached}"
-            );
+            ];
+            assert_eq!(available(&files, "0::/a\n", 2048), Some(expected), "{limit} {used} {cached}");
         }
     }
 
     #[test]
     fn a_limit_of_swap_holds_in_the_groups_below_and_not_above() {
-        let limited = |swap| {
-            tree(&[
+        for (limited, own, expected) in [
+            ("a", "0::/a/b\n", 3000),
+            ("b", "0::/a/b\n", 3000),
+            ("b", "0::/a\n", 4500),
+            ("", "0::/a/b\n", 3500),
+        ] {
+            let limit = |group| if limited == group { "0\n" } else { "max\n" };
+            let files = [
                 ("a/memory.max", "4000\n"),
-                ("a/memory.swap.max", if swap == "a" { "0\n" } else { "max\n" }),
+                ("a/memory.swap.max", limit("a")),
                 ("a/memory.swap.current", "0\n"),
                 ("a/b/memory.max", "3000\n"),
-                ("a/b/memory.swap.max", if swap == "b" { "0\n" } else { "max\n" }),
+                ("a/b/memory.swap.max", limit("b")),
                 ("a/b/memory.swap.current", "0\n"),
-            ])
-        };
-        assert_eq!(least_available(limited("a").path(), "0::/a/b\n", 500), Some(3000));
-        assert_eq!(least_available(limited("b").path(), "0::/a/b\n", 500), Some(3000));
-        assert_eq!(least_available(limited("b").path(), "0::/a\n", 500), Some(4500));
-        assert_eq!(least_available(limited("").path(), "0::/a/b\n", 500), Some(3500));
+            ];
+            assert_eq!(
+                available(&files, own, 500),
+                Some(expected),
+                "{limited:?} is limited, we are in {own}"
+            );
+        }
     }
 
     #[test]
     fn in_version_1_the_limit_of_memory_and_swap_together_counts_what_is_swapped() {
-        for (both, available) in
+        for (both, expected) in
             [("4096\n", 4096 - 100 - 1024), ("5000\n", 5000 - 100 - 1024), ("90000\n", 4096 + 1024)]
         {
-            let dir = tree(&[
+            let files = [
                 ("memory/a/memory.limit_in_bytes", "4096\n"),
                 ("memory/a/memory.memsw.limit_in_bytes", both),
                 ("memory/a/memory.stat", STAT_1),
-            ]);
-            assert_eq!(least_available(dir.path(), "2:memory:/a\n", 2048), Some(available), "{both}");
+            ];
+            assert_eq!(available(&files, "2:memory:/a\n", 2048), Some(expected), "{both}");
         }
     }
 
@@ -181,7 +189,6 @@ mod tests {
     fn swap_is_read_in_bytes() {
         let meminfo =
             "MemTotal: 9 kB\nSwapCached: 24 kB\nSwapTotal:        4096 kB\nSwapFree:        1000 kB\n";
-        assert_eq!(available_swap(meminfo), 1 << 20);
-        assert_eq!(available_swap("MemTotal: 9 kB\n"), 0);
+        assert_eq!([meminfo, "MemTotal: 9 kB\n"].map(available_swap), [1 << 20, 0]);
     }
 }

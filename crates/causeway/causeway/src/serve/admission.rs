@@ -5,7 +5,8 @@
 //! whose notice did not fit its socket fetches the page, and overwrites nothing before it has it. So no publisher is needed for
 //! a join, and none is lost by one.
 //!
-//! Order matters when a publisher leaves: the unfinished frames of a dead publisher are decided before its bit is cleared and subscribers are woken.
+//! Order matters when a publisher leaves: the unfinished frames of a dead publisher are decided before its bit is cleared and
+//! subscribers are woken.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -33,14 +34,10 @@ use crate::wire::{GETS_LOGS, Message, Op};
 impl State {
     pub fn grant_publisher(&mut self, token: u64) -> Answer {
         let connection = self.connections.get(token)?;
-        let local = connection.local;
-        if !local && !self.options.publishers.admits(connection.peer) {
-            return Err(Refusal::Forbidden);
-        }
+        connection.check(&self.options.publishers)?;
+        let (local, ended) = (connection.local, self.pages.has_ended());
         let status = self.pages.status.words();
         let taken = status.publishers.load(Ordering::Relaxed) | self.joiners();
-        let ended = self.pages.has_ended();
-        let slots = if self.options.kind == Kind::Single { 1 } else { PUBLISHERS_MAX as u32 };
         let remote_taken = (taken & !status.local_publishers.load(Ordering::Relaxed)).count_ones();
         if !local && (self.pages.is_sealed() || remote_taken >= self.options.remote_publishers) {
             if !self.options.late_publishers {
@@ -51,25 +48,20 @@ impl State {
             }
             return self.grant_late_publisher(token);
         }
-        let slot = (!taken).trailing_zeros();
+        let slot = taken.trailing_ones();
         match self.options.kind {
-            Kind::Single if slot >= slots || ended => return Err(Refusal::OnePublisher),
-            Kind::Shared if ended => return Err(Refusal::Ended),
-            Kind::Shared if slot >= slots => return Err(Refusal::TooMany),
-            Kind::Single | Kind::Shared => {}
+            Kind::Single if slot > 0 || ended => Err(Refusal::OnePublisher),
+            Kind::Shared if ended => Err(Refusal::Ended),
+            Kind::Shared if slot >= PUBLISHERS_MAX as u32 => Err(Refusal::TooMany),
+            Kind::Single | Kind::Shared => self.admit_publisher(token, slot as u8, local),
         }
-        self.admit_publisher(token, slot as u8, local)
     }
 
     fn admit_publisher(&mut self, token: u64, slot: u8, local: bool) -> Answer {
         let gets_logs = self.options.late_publishers && !local;
         let logs = if gets_logs { Some(self.connect_for_logs(token, slot)?) } else { None };
         let connection = self.connections.get_mut(token)?;
-        let [status, log, lifeline] =
-            [&self.pages.status_fd, &self.logs.present_fd, &self.pages.lifeline.alive].map(AsFd::as_fd);
-        let mut fds = if local { vec![status, lifeline] } else { vec![status, log, lifeline] };
-        fds.extend(self.pages.wake_page_fd.as_ref().map(AsFd::as_fd));
-        fds.extend(logs.as_ref().map(AsFd::as_fd));
+        let fds = self.pages.for_publisher((!local).then_some(&self.logs.present_fd), logs.as_ref());
         let granted = Message::new(Op::Granted, &[u32::from(slot), if gets_logs { GETS_LOGS } else { 0 }]);
         connection.send(granted, &fds).map_err(|_| Refusal::PublisherStuck)?;
         // The publisher fetches the notices that do not fit.
@@ -100,9 +92,7 @@ impl State {
 
     pub fn subscribe(&mut self, token: u64, policy: Policy) -> Answer {
         let connection = self.connections.get(token)?;
-        if !connection.local && !self.options.subscribers.admits(connection.peer) {
-            return Err(Refusal::Forbidden);
-        }
+        connection.check(&self.options.subscribers)?;
         if !connection.local && policy.patience() > self.patience_with(connection.share) {
             return Err(Refusal::TooPatient);
         }
@@ -145,7 +135,7 @@ impl State {
         let doorbell = ForeignSocket::new(doorbell);
         let _ = refuse_descriptors(&doorbell_far);
         let generation = self.subscribers.next_generation(slot);
-        let trust = self.options.effective_trust().to_word();
+        let trust = self.options.effective_trust() as u32;
         let connection = self.connections.get_mut(token)?;
         connection.role = Role::Joining { slot };
         let mut fds = vec![
@@ -153,7 +143,7 @@ impl State {
             self.logs.present_fd.as_fd(),
             page_fd.as_fd(),
             doorbell_far.as_fd(),
-            self.pages.lifeline.watched.as_fd(),
+            self.pages.lifeline.as_fd(),
         ];
         fds.extend(self.pages.wake_page_fd.as_ref().map(AsFd::as_fd));
         let _ = connection.send(Message::new(Op::Granted, &[slot as u32, generation, trust]), &fds);
@@ -166,10 +156,8 @@ impl State {
 
     /// Whether all publishers of other processes can map another log.
     pub fn can_resize(&self) -> bool {
-        let status = self.pages.status.words();
-        let remote =
-            status.publishers.load(Ordering::Relaxed) & !status.local_publishers.load(Ordering::Relaxed);
-        (self.options.late_publishers || remote == 0) && self.publishers.awaited == 0
+        let has_remote = self.pages.status.words().remote_publishers() != 0;
+        (self.options.late_publishers || !has_remote) && self.publishers.awaited == 0
     }
 
     /// The subscriber has mapped its page and sealed it: from here on publishers know it.
@@ -232,7 +220,6 @@ impl State {
         };
     }
 
-    /// The connection of this subscriber.
     pub fn connection_of(&self, id: SubscriberId) -> Option<u64> {
         let slot = self.subscribers.find(id)?.slot;
         self.connections.find(|role| role == Role::Subscriber { slot })
@@ -282,10 +269,11 @@ impl State {
                 self.subscribers.note_late(share);
             }
             // Publishers that sleep on this cursor wake up, and those about to sleep find it changed.
-            subscriber.words().cursor.store(u64::MAX, Ordering::Release);
+            let words = subscriber.words();
+            words.cursor.store(u64::MAX, Ordering::Release);
             let _ = futex::wake(subscriber.page.cursor_futex(), u32::MAX);
-            subscriber.words().released.fetch_add(1, Ordering::Release);
-            let _ = futex::wake(&subscriber.words().released, u32::MAX);
+            words.released.fetch_add(1, Ordering::Release);
+            let _ = futex::wake(&words.released, u32::MAX);
             if subscriber.placed {
                 self.change_placed(|placed| placed.wrapping_sub(1));
             }
@@ -298,10 +286,11 @@ impl State {
     pub fn disconnect_subscriber(&mut self, subscriber: u32) -> bool {
         let slot = subscriber as usize;
         let found = self.connections.find(|role| role == Role::Subscriber { slot });
-        let Some(token) = found else { return false };
-        self.disconnect(token);
-        self.wake_all_subscribers();
-        true
+        if let Some(token) = found {
+            self.disconnect(token);
+            self.wake_all_subscribers();
+        }
+        found.is_some()
     }
 
     pub fn evict(&mut self, publisher: u8) -> Result<bool> {
@@ -322,55 +311,4 @@ impl State {
 fn joined(subscriber: &SubscriberHandle) -> Message {
     let [kind, deadline] = subscriber.policy.to_words();
     Message::new(Op::Joined, &[subscriber.slot as u32, subscriber.generation, kind, deadline])
-}
-
-#[cfg(test)]
-mod tests {
-    use causeway_os::socket::seqpacket_pair;
-    use rustix::event::epoll::{self, CreateFlags};
-
-    use super::super::connections::Origin;
-    use super::*;
-    use crate::options::GroupOptions;
-
-    /// More subscribers than the number of notices that the socket of a publisher holds.
-    const SUBSCRIBERS: usize = 40;
-
-    #[test]
-    fn a_publisher_that_reads_no_notice_keeps_nobody_out() {
-        for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
-            let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
-            let mut state = State::new("idle", options.capacity_bytes(4096), Arc::new(epoll)).unwrap();
-            let mut ends = Vec::new();
-            let mut connect = |state: &mut State| {
-                let (near, far) = seqpacket_pair().unwrap();
-                ends.push(far);
-                state.connect(near, Origin::Local).unwrap()
-            };
-            let publisher = connect(&mut state);
-            state.grant_publisher(publisher).unwrap();
-            for slot in 0..SUBSCRIBERS {
-                let token = connect(&mut state);
-                state.grant_subscriber(token, Policy::Lossy).unwrap();
-                assert_eq!(
-                    state.pages.status.words().subscribers[slot].load(Ordering::Relaxed),
-                    0,
-                    "not ready"
-                );
-                assert_eq!(
-                    state.register(token, slot),
-                    Err(Refusal::NotUnderstood),
-                    "its page is not sealed"
-                );
-                state.grant_subscriber(token, Policy::Lossy).unwrap();
-                SubscriberPage::open_own(&state.subscribers.joining[&token].1).unwrap();
-                state.register(token, slot).unwrap();
-            }
-            assert_eq!(
-                state.pages.status.words().subscriber_changes.load(Ordering::Relaxed),
-                SUBSCRIBERS as u64
-            );
-            state.disconnect(publisher);
-        }
-    }
 }

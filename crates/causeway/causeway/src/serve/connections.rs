@@ -5,16 +5,18 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use causeway_os::Context;
 use causeway_os::epoll::Token;
-use causeway_os::socket::{Credentials, peer_pidfd};
+use causeway_os::socket::Credentials;
 use rustix::event::epoll::{self, EventFlags};
-use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use super::listener::Listener;
 use super::places::Share;
-use crate::error::{Error, Refusal, Result};
+use crate::connection::pidfd_of;
+use crate::error::{Refusal, Result};
 use crate::foreign::ForeignSocket;
+use crate::options::Access;
 use crate::wire::Message;
 
 /// The kinds of what the server's thread waits for.
@@ -32,7 +34,6 @@ const NOTICES_BYTES: usize = 2304;
 /// After this many requests that are not understood, a peer is not listened to any more; only its end is noticed.
 const MISTAKES_MAX: u32 = 16;
 
-/// The result of a request.
 pub type Answer<T = ()> = std::result::Result<T, Refusal>;
 
 /// All connections, by token.
@@ -55,7 +56,6 @@ pub struct Connection {
     pub share: Option<Share>,
     /// When the connection ends unless a request comes before.
     deadline: Option<Instant>,
-    /// Requests that were not understood.
     mistakes: u32,
     pub role: Role,
 }
@@ -67,7 +67,6 @@ pub enum Origin {
     Local,
     /// This process, for another one.
     Invitation,
-    /// A socket in the file system.
     Path,
     /// The connection with this token, which asked for another one.
     Asked(u64),
@@ -107,7 +106,6 @@ pub enum Role {
 }
 
 impl Connections {
-    /// None yet. What is added is watched by this epoll instance.
     pub fn new(epoll: Arc<OwnedFd>) -> Connections {
         Connections { epoll, listeners: BTreeMap::new(), by_token: BTreeMap::new(), last_token: 0 }
     }
@@ -117,7 +115,6 @@ impl Connections {
         self.last_token
     }
 
-    /// Accepts connections on another socket.
     pub fn add_listener(&mut self, listener: Listener) -> rustix::io::Result<()> {
         let token = self.new_token();
         epoll::add(&self.epoll, &listener, Token::new(LISTENER, token).data(), EventFlags::IN)?;
@@ -137,17 +134,16 @@ impl Connections {
         peer: Credentials,
         share: Option<Share>,
     ) -> Result<u64> {
-        let failed = |error: Errno| Error::os("watch", "a connection", error);
+        let on = || "a connection";
         // Only a process that connected by itself is known; the end of the others' connections tells that they are gone.
         let is_known = origin == Origin::Path && peer.pid != std::process::id();
-        let pidfd = || peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(peer.pid)).ok();
-        let pidfd = is_known.then(pidfd).flatten();
+        let pidfd = if is_known { pidfd_of(&socket, peer) } else { None };
         let token = self.new_token();
         epoll::add(&self.epoll, &socket, Token::new(SOCKET, token).data(), events(&socket))
-            .map_err(failed)?;
+            .context("watch", on)?;
         if let Some(pidfd) = &pidfd {
             epoll::add(&self.epoll, pidfd, Token::new(PIDFD, token).data(), EventFlags::IN)
-                .map_err(failed)?;
+                .context("watch", on)?;
         }
         let connection = Connection {
             socket: Arc::new(socket),
@@ -164,12 +160,10 @@ impl Connections {
         Ok(token)
     }
 
-    /// The connection with this token, to answer its request.
     pub fn get(&self, token: u64) -> Answer<&Connection> {
         self.by_token.get(&token).ok_or(Refusal::NotUnderstood)
     }
 
-    /// As [`Connections::get`], to be changed.
     pub fn get_mut(&mut self, token: u64) -> Answer<&mut Connection> {
         self.by_token.get_mut(&token).ok_or(Refusal::NotUnderstood)
     }
@@ -178,17 +172,14 @@ impl Connections {
         self.by_token.values()
     }
 
-    /// The first connection with such a role.
     pub fn find(&self, is_it: impl Fn(Role) -> bool) -> Option<u64> {
         self.all(is_it).next()
     }
 
-    /// The connections with such a role.
     pub fn all(&self, is_it: impl Fn(Role) -> bool) -> impl Iterator<Item = u64> {
         self.by_token.iter().filter(move |(_, connection)| is_it(connection.role)).map(|(token, _)| *token)
     }
 
-    /// What a peer is from now on, if it is still there.
     pub fn set_role(&mut self, token: u64, role: Role) {
         if let Ok(connection) = self.get_mut(token) {
             connection.role = role;
@@ -246,25 +237,27 @@ impl Connections {
         self.iter().filter_map(Connection::visit_ends).min()
     }
 
-    /// The visitors whose time is over.
     pub fn overdue(&self) -> Vec<u64> {
         let now = Instant::now();
-        let is_over = |connection: &Connection| connection.visit_ends().is_some_and(|end| end <= now);
-        self.by_token.iter().filter(|(_, it)| is_over(it)).map(|(token, _)| *token).collect()
+        let overdue = self.by_token.iter().filter(|(_, it)| it.visit_ends().is_some_and(|end| end <= now));
+        overdue.map(|(token, _)| *token).collect()
     }
 
-    /// Accepts no more connections.
     pub fn stop_listening(&mut self) {
         self.listeners.clear();
     }
 
-    /// Ends all connections.
     pub fn clear(&mut self) {
         self.by_token.clear();
     }
 }
 
 impl Connection {
+    /// Whether this peer may do what a rule allows; this process may do all.
+    pub fn check(&self, rule: &Access) -> Answer {
+        if self.local || rule.admits(self.peer) { Ok(()) } else { Err(Refusal::Forbidden) }
+    }
+
     /// Sends a message with descriptors, without waiting.
     pub fn send(&self, message: Message, fds: &[BorrowedFd<'_>]) -> causeway_os::Result<()> {
         message.send(&self.socket, fds)
@@ -275,7 +268,6 @@ impl Connection {
         self.deadline = self.deadline.map(|_| Instant::now() + VISIT_TIME);
     }
 
-    /// Whether its requests are not read any more.
     pub fn is_ignored(&self) -> bool {
         self.mistakes > MISTAKES_MAX
     }

@@ -1,11 +1,11 @@
 //! Epochs: the present log ends at a position, and a new log begins there.
 //!
-//! A log that subscribers read is sealed: no process can map it for writing any more. So a publisher that comes later, and a log of
-//! another size, need a new log. It is made first; each publisher of another process maps it in a thread of its own, while it goes
-//! on publishing, and tells the server. Then, in one step, the new log is sealed, the old one ends, the new one begins where that was, and
-//! all who sleep are woken. Publishers find the end, or the number of the epoch in the status pages, and go on in the new log; subscribers read the
-//! old log to its end and ask for the next one. A publisher that does not answer in time is left out, and causes another roll when it
-//! publishes again. See `docs/decisions/epochs.md`.
+//! A log that subscribers read is sealed: no process can map it for writing any more. So a publisher that comes later, and a log
+//! of another size, need a new log. It is made first; each publisher of another process maps it in a thread of its own, while it
+//! goes on publishing, and tells the server. Then, in one step, the new log is sealed, the old one ends, the new one begins where
+//! that was, and all who sleep are woken. Publishers find the end, or the number of the epoch in the status pages, and go on in the
+//! new log; subscribers read the old log to its end and ask for the next one. A publisher that does not answer in time is left out,
+//! and causes another roll when it publishes again. See `docs/decisions/epochs.md`.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use causeway_os::futex;
 
 use super::connections::{Answer, Connection, Role};
-use super::logs::{Ended, Next, WantedLog, free};
+use super::logs::{Ended, Next, free};
 use super::state::State;
 use super::subscribers::is_waited_for;
 use crate::error::{Error, Refusal, Result};
@@ -84,22 +84,16 @@ impl State {
             return Ok(());
         };
         let granted = logs.and_then(|logs| {
-            let mut fds =
-                vec![self.pages.status_fd.as_fd(), next.fd.as_fd(), self.pages.lifeline.alive.as_fd()];
-            fds.extend(self.pages.wake_page_fd.as_ref().map(AsFd::as_fd));
-            fds.push(logs.as_fd());
+            let fds = self.pages.for_publisher(Some(&next.fd), Some(&logs));
             let granted = Message::new(Op::Granted, &[u32::from(slot), IS_LATE | GETS_LOGS]);
             connection.send(granted, &fds).map_err(|_| Refusal::Exhausted)
         });
-        match granted {
-            Ok(()) => {
-                next.awaited.insert(token);
-                next.deadline = Instant::now() + map_time(next.log.capacity_bytes());
-            }
-            Err(_) => {
-                connection.role = Role::Client;
-                self.logs.joiners.retain(|(joiner, _)| *joiner != token);
-            }
+        if granted.is_ok() {
+            next.awaited.insert(token);
+            next.deadline = Instant::now() + map_time(next.log.capacity_bytes());
+        } else {
+            connection.role = Role::Client;
+            self.logs.joiners.retain(|(joiner, _)| *joiner != token);
         }
         granted
     }
@@ -117,25 +111,21 @@ impl State {
         if self.logs.ended.len() >= ENDED_MAX {
             return Err(Refusal::LogsHeld);
         }
-        let is_single = self.options.kind == Kind::Single;
-        if !self.logs.is_making && (self.logs.next.is_none() || is_single) {
+        if !self.logs.is_making && (self.logs.next.is_none() || self.options.kind == Kind::Single) {
             self.logs.wanted = Some(capacity_bytes);
         }
         Ok(())
     }
 
-    /// What another log is to be like, if one is wanted. The caller makes it without the lock, because a large log takes time, and
-    /// then calls [`State::add_log`].
-    pub fn take_wanted_log(&mut self) -> Option<WantedLog> {
+    /// Makes another log, if one is wanted. To be called without the lock, because a large log takes time; its result is for
+    /// [`State::add_log`].
+    pub fn take_wanted_log(
+        &mut self,
+    ) -> Option<impl FnOnce() -> Result<(OwnedFd, MappedLog)> + Send + use<>> {
         let capacity_bytes = self.logs.wanted.take()?;
         self.logs.is_making = true;
-        let present = Arc::clone(&self.logs.present);
-        Some(WantedLog { present, name: self.name.clone(), capacity_bytes })
-    }
-
-    /// Whether a log is being made.
-    pub fn is_making_log(&self) -> bool {
-        self.logs.is_making
+        let (present, name) = (Arc::clone(&self.logs.present), self.name.clone());
+        Some(move || present.create_next(&name, capacity_bytes))
     }
 
     /// A log was made: the publishers map it. The roll is complete when they have.
@@ -153,15 +143,12 @@ impl State {
         }
         let (log, deadline) = (Arc::new(log), Instant::now() + map_time(capacity_bytes));
         self.logs.next = Some(Next { log, fd, awaited: BTreeSet::new(), deadline });
-        if self.options.kind == Kind::Single
-            && self.pages.status.words().publishers.load(Ordering::Relaxed) != 0
-        {
-            // Only its publisher can end it.
+        if self.is_ended_by_its_publisher() {
             self.announce_epoch(epoch);
             return Ok(());
         }
-        let mappers = self.connections.all(|role| matches!(role, Role::Mapper { is_busy: false, .. }));
-        let mappers: Vec<u64> = mappers.collect();
+        let is_free = |role| matches!(role, Role::Mapper { is_busy: false, .. });
+        let mappers: Vec<u64> = self.connections.all(is_free).collect();
         mappers.into_iter().for_each(|token| self.send_next(token));
         for joiner in self.logs.joiners.clone() {
             if let Err(refusal) = self.send_next_to_joiner(joiner) {
@@ -198,7 +185,6 @@ impl State {
         self.await_no_longer(token);
     }
 
-    /// The roll does not wait for this connection any more.
     pub fn await_no_longer(&mut self, token: u64) {
         if let Some(next) = &mut self.logs.next {
             next.awaited.remove(&token);
@@ -206,7 +192,6 @@ impl State {
         self.begin_if_mapped();
     }
 
-    /// A publisher that was to join with the next log is gone.
     pub fn forget_joiner(&mut self, token: u64) {
         self.logs.joiners.retain(|(joiner, _)| *joiner != token);
         self.await_no_longer(token);
@@ -248,11 +233,16 @@ impl State {
         self.begin_if_mapped();
     }
 
-    /// Rolls if nothing is waited for. In a log of one publisher, that one does.
+    /// Only the one publisher of a group can end its log, as long as it is there.
+    fn is_ended_by_its_publisher(&self) -> bool {
+        self.options.kind == Kind::Single && self.pages.status.words().publishers.load(Ordering::Relaxed) != 0
+    }
+
+    /// Rolls if nothing is waited for.
     pub fn begin_if_mapped(&mut self) {
-        let by_publisher = self.options.kind == Kind::Single
-            && self.pages.status.words().publishers.load(Ordering::Relaxed) != 0;
-        if !by_publisher && self.logs.next.as_ref().is_some_and(|next| next.awaited.is_empty()) {
+        if !self.is_ended_by_its_publisher()
+            && self.logs.next.as_ref().is_some_and(|next| next.awaited.is_empty())
+        {
             // A log that publishers have corrupted has no end; its subscribers report that.
             let _ = self.begin_next(server::end_log);
         }
@@ -331,12 +321,12 @@ impl State {
     pub fn send_next_log(&mut self, token: u64, slot: usize, epoch: u64) -> Answer {
         let (log, fd) = self.logs.kept().find(|(log, _)| log.epoch() > epoch).ok_or(Refusal::Ended)?;
         let subscriber = self.subscribers.present.get_mut(slot).ok_or(Refusal::NotUnderstood)?;
-        let skipped = match log.epoch() {
-            at if at == epoch + 1 => 0,
-            _ if epoch == subscriber.epoch => {
-                self.logs.dropped_messages.wrapping_sub(subscriber.messages_through)
-            }
-            _ => return Err(Refusal::NotUnderstood),
+        let skipped = if log.epoch() == epoch + 1 {
+            0
+        } else if epoch == subscriber.epoch {
+            self.logs.dropped_messages.wrapping_sub(subscriber.messages_through)
+        } else {
+            return Err(Refusal::NotUnderstood);
         };
         let connection = self.connections.get(token)?;
         connection.limit_unread();

@@ -63,7 +63,6 @@ pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).ok().filter(short).unwrap_or_else(|| path.to_owned())
 }
 
-/// Connects to the server of a group.
 pub fn connect_to(path: &Path) -> Result<OwnedFd> {
     let on = |error: Errno| Error::os("connect to the group at", path.display().to_string(), error);
     let socket = unix_socket()?;

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::error::Result;
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
 
-/// The logs of a group.
 #[derive(Debug)]
 pub struct Logs {
     pub present: Arc<MappedLog>,
@@ -32,7 +30,6 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// The first log of a group.
     pub fn new(present: Arc<MappedLog>, present_fd: OwnedFd) -> Logs {
         Logs {
             present,
@@ -61,7 +58,6 @@ impl Logs {
     }
 }
 
-/// A log that has ended.
 #[derive(Debug)]
 pub struct Ended {
     pub log: Arc<MappedLog>,
@@ -79,25 +75,9 @@ pub struct Next {
     pub deadline: Instant,
 }
 
-/// A log that is to be made, after the present one.
-#[derive(Debug)]
-pub struct WantedLog {
-    pub present: Arc<MappedLog>,
-    pub name: String,
-    pub capacity_bytes: u64,
-}
-
-impl WantedLog {
-    /// Makes it. A large one takes time.
-    pub fn make(&self) -> Result<(OwnedFd, MappedLog)> {
-        self.present.create_next(&self.name, self.capacity_bytes)
-    }
-}
-
 /// Logs of this size are freed by a thread of their own: the kernel takes long, and others wait for the server.
 const LARGE_BYTES: u64 = 16 << 20;
 
-/// Frees a log that nobody needs.
 pub fn free(ended: Ended) {
     if ended.log.capacity_bytes() >= LARGE_BYTES {
         // Without threads it is freed here.

@@ -15,6 +15,7 @@ mod report;
 mod state;
 mod subscribers;
 
+pub use connections::Origin;
 pub use listener::{Listener, absolute, connect_to};
 pub use places::{Places, Share};
 pub use report::{PublisherReport, Report, SubscriberReport};
@@ -26,6 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use causeway_os::Context;
 use causeway_os::epoll::Token;
 use causeway_os::socket::seqpacket_pair;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
@@ -35,11 +37,12 @@ use rustix::net::{SocketFlags, accept_with};
 use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::log::Writer;
 use crate::log::mapped::MappedLog;
 use crate::options::GroupOptions;
 use crate::wire::receive;
-use connections::{LISTENER, Origin, PIDFD, STOP};
+use connections::{LISTENER, PIDFD, STOP};
 use state::State;
 
 /// Threads that may read requests at the same time, on kernels where a read can block. A request beyond them ends its connection.
@@ -62,7 +65,6 @@ struct Shared {
     stop: OwnedFd,
     /// Threads that read one request each: see [`Shared::read`].
     readers: AtomicUsize,
-    /// A roll is over.
     rolled: Condvar,
 }
 
@@ -70,10 +72,10 @@ impl Host {
     /// Makes the memory of a group and starts to serve it.
     pub fn start(name: &str, options: GroupOptions) -> Result<Host> {
         crate::kernel::check()?;
-        let failed = |op| move |error: Errno| Error::os(op, "the descriptors that serve a group", error);
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("make"))?;
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed("make"))?;
-        epoll::add(&epoll, &stop, Token::new(STOP, 0).data(), EventFlags::IN).map_err(failed("watch"))?;
+        let on = || "the descriptors that serve a group";
+        let epoll = epoll::create(CreateFlags::CLOEXEC).context("make", on)?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("make", on)?;
+        epoll::add(&epoll, &stop, Token::new(STOP, 0).data(), EventFlags::IN).context("watch", on)?;
         let epoll = Arc::new(epoll);
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(name, options, Arc::clone(&epoll))?),
@@ -84,57 +86,37 @@ impl Host {
         });
         let served = Arc::clone(&shared);
         let thread = crate::reservation::spawn("causeway-serve", move || served.run())
-            .map_err(|error| Error::os("start", "the thread that serves a group", error))?;
+            .context("start", || "the thread that serves a group")?;
         Ok(Host { shared, thread: Some(thread) })
+    }
+
+    /// What this process can do with the group without a connection.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.shared.state)
     }
 
     /// The log, writable: for publishers of this process.
     pub fn log(&self) -> Arc<MappedLog> {
-        Arc::clone(&self.shared.lock().logs.present)
+        Arc::clone(&self.state().logs.present)
     }
 
-    /// A connection for this process.
-    pub fn connect_locally(&self) -> Result<OwnedFd> {
-        self.pair(Origin::Local)
-    }
-
-    /// A connected socket for another process, which joins with the permissions of this process's user.
-    pub fn invite_other(&self) -> Result<OwnedFd> {
-        self.pair(Origin::Invitation)
-    }
-
-    fn pair(&self, origin: Origin) -> Result<OwnedFd> {
+    /// A connected socket: for this process, or for another one that joins with the permissions of this process's user.
+    pub fn connect(&self, origin: Origin) -> Result<OwnedFd> {
         let (near, far) = seqpacket_pair()?;
-        self.shared.lock().connect(near, origin)?;
+        self.state().connect(near, origin)?;
         Ok(far)
     }
 
     /// Serves the group on a socket with this path too. A socket that a dead server left is replaced.
     pub fn listen(&self, path: &Path) -> Result<()> {
-        let admits_other_users = self.shared.lock().options.admits_other_users();
+        let admits_other_users = self.state().options.admits_other_users();
         let listener = Listener::bind(path, admits_other_users)?;
-        let added = self.shared.lock().connections.add_listener(listener);
-        added.map_err(|error| Error::os("watch", path.display().to_string(), error))
+        let added = self.state().connections.add_listener(listener);
+        Ok(added.context("watch", || path.display().to_string())?)
     }
 
-    /// The group was dropped: no further publisher is made in this process.
-    pub fn admit_no_more_local_publishers(&self) {
-        self.shared.lock().admit_no_more_local_publishers();
-    }
-
-    /// The present state of the group.
-    pub fn report(&self) -> Result<Report> {
-        self.shared.lock().report()
-    }
-
-    /// See [`Group::disconnect`](crate::Group::disconnect).
-    pub fn disconnect(&self, subscriber: u32) -> bool {
-        self.shared.lock().disconnect_subscriber(subscriber)
-    }
-
-    /// See [`Group::resize`](crate::Group::resize).
     pub fn resize(&self, capacity_bytes: u64) -> Result<()> {
-        let mut state = self.shared.wait_while_rolling(self.shared.lock());
+        let mut state = self.shared.wait_while_rolling(self.state());
         if !state.can_resize() {
             return Err(Error::invalid(
                 "call",
@@ -143,10 +125,10 @@ impl Host {
             ));
         }
         state.want_log(capacity_bytes).map_err(Error::Refused)?;
-        while let Some(wanted) = state.take_wanted_log() {
+        while let Some(make) = state.take_wanted_log() {
             drop(state);
-            let made = wanted.make();
-            state = self.shared.lock();
+            let made = make();
+            state = self.state();
             let added = state.add_log(made);
             self.shared.rolled.notify_all();
             added?;
@@ -157,12 +139,7 @@ impl Host {
 
     /// Ends the log of one publisher, which is `writer`, and returns the one to go on in.
     pub fn begin_next(&self, writer: &mut Writer<Arc<MappedLog>>) -> Result<Arc<MappedLog>> {
-        self.shared.lock().begin_next(|_| Ok(writer.end_log()))
-    }
-
-    /// See [`Group::evict`](crate::Group::evict).
-    pub fn evict(&self, publisher: u8) -> Result<bool> {
-        self.shared.lock().evict(publisher)
+        self.state().begin_next(|_| Ok(writer.end_log()))
     }
 }
 
@@ -172,18 +149,14 @@ impl Drop for Host {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.shared.lock().close();
+        self.state().close();
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits while a log is made, and until all publishers have mapped it or have had the time for it.
     fn wait_while_rolling<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        while state.is_making_log() || state.roll_deadline().is_some() {
+        while state.logs.is_making || state.roll_deadline().is_some() {
             let left = state
                 .roll_deadline()
                 .map_or(MAKING_SLICE, |end| end.saturating_duration_since(Instant::now()));
@@ -197,12 +170,13 @@ impl Shared {
         let mut events = Vec::with_capacity(64);
         loop {
             events.clear();
-            let left = self.lock().next_deadline().map(|end| end.saturating_duration_since(Instant::now()));
+            let left =
+                lock(&self.state).next_deadline().map(|end| end.saturating_duration_since(Instant::now()));
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), left.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 // Without this call nobody is served: peers are told so instead of waiting for ever.
-                Err(_) => return self.lock().close(),
+                Err(_) => return lock(&self.state).close(),
             }
             // Deaths first: what a dead publisher left unfinished delays all others.
             events.sort_by_key(|event| Token::of(event).kind != PIDFD);
@@ -210,11 +184,11 @@ impl Shared {
                 match kind {
                     STOP => return,
                     LISTENER => self.accept(token),
-                    PIDFD => self.lock().reap(token),
+                    PIDFD => lock(&self.state).reap(token),
                     _ => self.read(token),
                 }
             }
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if left.is_some() {
                 state.end_visits();
                 state.end_late_rolls();
@@ -227,7 +201,7 @@ impl Shared {
     /// Reads and answers a request. Where the kernel cannot keep descriptors away, the read may block while it closes one: then
     /// a thread of its own does it, without the lock.
     fn read(self: &Arc<Self>, token: u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Ok(connection) = state.connections.get(token) else { return };
         let socket = Arc::clone(&connection.socket);
         if socket.refuses_descriptors() {
@@ -238,7 +212,7 @@ impl Shared {
         let read = move || {
             let incoming = receive(&*socket, 0);
             drop(socket);
-            let mut state = shared.lock();
+            let mut state = lock(&shared.state);
             state.serve(token, incoming);
             state.connections.watch_again(token);
             shared.rolled.notify_all();
@@ -255,15 +229,15 @@ impl Shared {
 
     /// Makes the log that a publisher has asked for, in a thread of its own: the server goes on meanwhile.
     fn make_wanted_log(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        let Some(wanted) = state.take_wanted_log() else { return };
+        let Some(make) = state.take_wanted_log() else { return };
         let shared = Arc::clone(self);
-        let make = move || {
-            let made = wanted.make();
+        let work = move || {
             // Those who wait for it are told.
-            let _ = shared.lock().add_log(made);
+            let made = make();
+            let _ = lock(&shared.state).add_log(made);
             shared.rolled.notify_all();
         };
-        if let Err(error) = crate::reservation::spawn("causeway-log", make) {
+        if let Err(error) = crate::reservation::spawn("causeway-log", work) {
             let _ = state.add_log(Err(Error::os("start", "the thread that makes a log", error)));
         }
     }
@@ -271,7 +245,7 @@ impl Shared {
     /// Accepts one connection. If this process is out of descriptors, the connection waits in the backlog, and a short sleep
     /// keeps this thread from spinning.
     fn accept(&self, token: u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(listener) = state.connections.listener(token) else { return };
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => {

@@ -17,7 +17,6 @@ use crate::wire::FILES_MAX;
 /// The most pools that are kept for subscribers although their publishers have left.
 const ENDED_POOLS_MAX: usize = 64;
 
-/// The files of all pools.
 #[derive(Debug, Default)]
 pub struct PayloadFiles {
     pools: BTreeMap<u32, Pool>,
@@ -47,7 +46,6 @@ struct File {
 /// A subscriber that asks for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reader {
-    /// Its connection.
     pub token: u64,
     /// Publishers do not wait for it, or it belongs to another user.
     pub is_bounded: bool,
@@ -83,7 +81,6 @@ impl PayloadFiles {
         Ok((pool.last_index, made))
     }
 
-    /// No subscriber needs this file any more.
     pub fn forget(&mut self, number: u32, index: u32) {
         let Some(pool) = self.pools.get_mut(&number) else { return };
         match pool.files.get_mut(&index) {
@@ -185,20 +182,6 @@ mod tests {
 
     fn seal(made: OwnedFd, against_writing: Seals) {
         memory::add_seals(made, against_writing | Seals::SEAL).unwrap();
-    }
-
-    #[test]
-    fn a_file_that_others_could_map_for_writing_is_not_handed_out() {
-        for (is_sealed, enough) in [(false, Seals::FUTURE_WRITE), (true, Seals::WRITE)] {
-            let mut files = PayloadFiles::default();
-            let pool = files.open_pool(is_sealed, 8).unwrap();
-            let (index, made) = files.allocate(pool, 4096).unwrap();
-            assert_eq!(files.fetch(pool, index, reader(1, false)).unwrap_err(), Refusal::PayloadGone);
-            memory::add_seals(&made, enough).unwrap();
-            assert_eq!(files.fetch(pool, index, reader(1, false)).unwrap_err(), Refusal::PayloadGone);
-            memory::add_seals(&made, Seals::SEAL).unwrap();
-            assert!(files.fetch(pool, index, reader(1, false)).is_ok());
-        }
     }
 
     #[test]

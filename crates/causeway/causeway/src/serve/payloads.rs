@@ -17,10 +17,7 @@ use crate::wire::{FINGERPRINT_OF_LARGE_PAYLOADS, Message, Op};
 impl State {
     /// Makes a connection that of a pool, if it may publish.
     pub fn open_pool(&mut self, token: u64, kind: Option<PoolKind>, files: u32) -> Answer {
-        let connection = self.connections.get(token)?;
-        if !connection.local && !self.options.publishers.admits(connection.peer) {
-            return Err(Refusal::Forbidden);
-        }
+        self.connections.get(token)?.check(&self.options.publishers)?;
         if self.options.fingerprint != FINGERPRINT_OF_LARGE_PAYLOADS {
             return Err(Refusal::OtherType);
         }

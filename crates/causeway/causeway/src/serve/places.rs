@@ -36,7 +36,6 @@ impl Share {
     }
 }
 
-/// The places of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Places(usize);
 

@@ -7,7 +7,7 @@ use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::word::PUBLISHERS_MAX;
 use crate::options::Policy;
 use crate::request::Request;
-use crate::wire::{ANSWER_TIME, Message, Op, answer, ask};
+use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, from_halves, halves};
 
 /// The state of a group at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,8 +70,7 @@ impl Report {
     /// The answer to a request for the rows from number `from` on: the words of the group, some rows, and an end with the
     /// number from which to request the next, 0 after the last. So few that they fit the smallest buffer of a socket.
     pub(super) fn to_messages(&self, from: u32) -> Vec<Message> {
-        let split = |value: u64| [value as u32, (value >> 32) as u32];
-        let [capacity, position, messages] = [self.capacity_bytes, self.position, self.messages].map(split);
+        let [capacity, position, messages] = [self.capacity_bytes, self.position, self.messages].map(halves);
         let group = [[0, 0], capacity, position, messages].concat();
         let publisher_row = |publisher: &PublisherReport| {
             let slot = u32::from(publisher.slot);
@@ -80,18 +79,11 @@ impl Report {
         let subscriber_row = |subscriber: &SubscriberReport| {
             let [kind, deadline] = subscriber.policy.to_words();
             let [lag, received, lost] =
-                [subscriber.lag_bytes, subscriber.received, subscriber.lost_messages].map(split);
-            let first = [
-                2,
-                subscriber.slot,
-                subscriber.pid,
-                subscriber.uid,
-                kind,
-                deadline,
-                u32::from(subscriber.asleep),
-            ];
+                [subscriber.lag_bytes, subscriber.received, subscriber.lost_messages].map(halves);
+            let SubscriberReport { slot, pid, uid, asleep, .. } = *subscriber;
+            let first = [2, slot, pid, uid, kind, deadline, u32::from(asleep)];
             let row = Message::new(Op::Row, &[&first[..], &lag, &received, &lost].concat());
-            (FIRST_SUBSCRIBER_ROW + subscriber.slot, row)
+            (FIRST_SUBSCRIBER_ROW + slot, row)
         };
         let (publishers, subscribers) = (self.publishers.iter(), self.subscribers.iter());
         let mut rows = publishers.map(publisher_row).chain(subscribers.map(subscriber_row));
@@ -107,7 +99,7 @@ impl Report {
     pub(crate) fn request(socket: &OwnedFd) -> Result<Report> {
         let (mut report, mut from) = (Report::default(), 0);
         loop {
-            let (mut row, _) = ask(socket, Request::Report { from }.to_message(), Some(ANSWER_TIME))?;
+            let (mut row, _) = ask(socket, Request::Report { from })?;
             while row.op == Op::Row {
                 report.add_row(row)?;
                 (row, _) = answer(socket, Some(ANSWER_TIME))?;
@@ -116,10 +108,8 @@ impl Report {
                 (Op::End, 0) => return Ok(report),
                 (Op::End, next) if (from + 1..ROW_NUMBERS).contains(&next) => from = next,
                 (other, next) => {
-                    return Err(Error::invalid(
-                        "answer",
-                        format!("{other:?} {next} in a report from {from}"),
-                    ));
+                    let why = format!("{other:?} {next} in a report from {from}");
+                    return Err(Error::invalid("answer", why));
                 }
             }
         }
@@ -128,7 +118,7 @@ impl Report {
     /// Adds one row of a report.
     fn add_row(&mut self, row: Message) -> Result<()> {
         let words = row.words;
-        let join = |at: usize| u64::from(words[at]) | (u64::from(words[at + 1]) << 32);
+        let join = |at: usize| from_halves([words[at], words[at + 1]]);
         match words[0] {
             0 => (self.capacity_bytes, self.position, self.messages) = (join(2), join(4), join(6)),
             1 => self.publishers.push(PublisherReport { slot: words[1] as u8, pid: words[2], uid: words[3] }),

@@ -2,13 +2,13 @@
 //! [`admission`](super::admission), how one log follows another in [`epochs`](super::epochs).
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use causeway_os::Context;
 use causeway_os::socket::{Credentials, peer_credentials, seqpacket_pair, set_send_buffer_bytes};
-use rustix::io::Errno;
 
 use super::connections::{Answer, Connection, Connections, Origin, Role};
 use super::logs::Logs;
@@ -35,7 +35,6 @@ const STRANGER_BUFFER_BYTES: usize = 32 << 10;
 /// Most requests of a dead publisher that are read; its socket holds no more by far.
 const REQUESTS_OF_DEAD_MAX: usize = 1024;
 
-/// What a server knows.
 #[derive(Debug)]
 pub struct State {
     pub name: String,
@@ -45,7 +44,6 @@ pub struct State {
     pub connections: Connections,
     pub publishers: Publishers,
     pub subscribers: Subscribers,
-    /// The files of payloads that are published by reference.
     pub files: PayloadFiles,
 }
 
@@ -57,15 +55,10 @@ pub struct GroupPages {
     /// Where subscribers sleep that trust each other, and the descriptor of the page in which that is.
     pub wake_word: WakeWord,
     pub wake_page_fd: Option<OwnedFd>,
-    pub lifeline: Lifeline,
-}
-
-/// A pipe that nobody writes to. The server and all publishers hold its writing end, subscribers the other one, which hangs
-/// up when no process is left that could publish.
-#[derive(Debug)]
-pub struct Lifeline {
+    /// A pipe that nobody writes to. The server and all publishers hold its writing end, subscribers the other one, which hangs
+    /// up when no process is left that could publish.
     pub alive: OwnedFd,
-    pub watched: OwnedFd,
+    pub lifeline: OwnedFd,
 }
 
 /// What decides whether another publisher may join, and whether one that is gone was killed.
@@ -73,7 +66,6 @@ pub struct Lifeline {
 pub struct Publishers {
     /// Those of other processes that have not mapped the first log yet.
     pub awaited: u32,
-    /// Whether more of this process may join.
     pub admits_local: bool,
     /// The connections of those that have said that they leave.
     pub leaving: BTreeSet<u64>,
@@ -89,23 +81,35 @@ impl GroupPages {
             }
             Trust::Strangers => (WakeWord::in_log(Arc::clone(log)), None),
         };
-        let (watched, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|error| Error::os("make", "a pipe", error))?;
-        let lifeline = Lifeline { alive, watched };
-        Ok(GroupPages { status, status_fd, wake_word, wake_page_fd, lifeline })
+        let (lifeline, alive) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("make", || "a pipe")?;
+        Ok(GroupPages { status, status_fd, wake_word, wake_page_fd, alive, lifeline })
+    }
+
+    /// What a publisher gets: these pages, the log unless its process made that, and a connection for the next logs if it needs one.
+    pub fn for_publisher<'a>(
+        &'a self,
+        log: Option<&'a OwnedFd>,
+        logs: Option<&'a OwnedFd>,
+    ) -> Vec<BorrowedFd<'a>> {
+        let fds = [Some(&self.status_fd), log, Some(&self.alive), self.wake_page_fd.as_ref(), logs];
+        fds.into_iter().flatten().map(AsFd::as_fd).collect()
+    }
+
+    fn phase(&self) -> u64 {
+        self.status.words().phase.load(Ordering::Relaxed)
     }
 
     /// Whether the first log was sealed: subscribers have it.
     pub fn is_sealed(&self) -> bool {
-        self.status.words().phase.load(Ordering::Relaxed) != 0
+        self.phase() != 0
     }
 
     /// Whether nothing more will be published.
     pub fn has_ended(&self) -> bool {
-        self.status.words().phase.load(Ordering::Relaxed) == 2
+        self.phase() == 2
     }
 
-    /// Says that nothing more will be published.
     pub fn end(&self) {
         self.status.words().phase.store(2, Ordering::Release);
     }
@@ -136,8 +140,7 @@ impl State {
     /// Adds a connection, if the rules admit its user and there is a place for it. A refused peer is told the reason.
     pub fn connect(&mut self, socket: OwnedFd, origin: Origin) -> Result<u64> {
         let socket = ForeignSocket::new(socket);
-        rustix::io::ioctl_fionbio(&socket, true)
-            .map_err(|error: Errno| Error::os("watch", "a connection", error))?;
+        rustix::io::ioctl_fionbio(&socket, true).context("watch", || "a connection")?;
         let (peer, share) = match origin {
             Origin::Local | Origin::Invitation => (peer_credentials(&socket)?, None),
             Origin::Path => {
@@ -176,12 +179,12 @@ impl State {
     /// A connection like this one, for whoever will use it. Returns its far end.
     pub fn connect_another(&mut self, token: u64) -> Answer<(u64, OwnedFd)> {
         let (near, far) = seqpacket_pair().map_err(|_| Refusal::Exhausted)?;
-        let another = self.connect(near, Origin::Asked(token)).map_err(|error| match error {
+        match self.connect(near, Origin::Asked(token)) {
+            Ok(another) => Ok((another, far)),
             // The far end is dropped with what it was told.
-            Error::Refused(refusal) => refusal,
-            _ => Refusal::Exhausted,
-        })?;
-        Ok((another, far))
+            Err(Error::Refused(refusal)) => Err(refusal),
+            Err(_) => Err(Refusal::Exhausted),
+        }
     }
 
     /// When the next visitor's time, or that of a roll, is over.
@@ -189,7 +192,6 @@ impl State {
         self.connections.next_deadline().into_iter().chain(self.roll_deadline()).min()
     }
 
-    /// Disconnects the visitors whose time is over.
     pub fn end_visits(&mut self) {
         for token in self.connections.overdue() {
             self.connections.send(token, Message::refusal(Refusal::TooLate));
@@ -197,7 +199,6 @@ impl State {
         }
     }
 
-    /// Answers what was read from a peer.
     pub fn serve(&mut self, token: u64, incoming: Result<Incoming>) {
         let Ok(connection) = self.connections.get_mut(token) else { return };
         let message = match incoming {
@@ -221,28 +222,41 @@ impl State {
 
     /// Does what a peer in this role requests; `None` if it may not request that.
     fn answer(&mut self, token: u64, role: Role, request: Request) -> Option<Answer> {
-        match (request, role) {
+        Some(match (request, role) {
             (Request::Publish { fingerprint }, Role::Client) => {
-                let checked = self.check_type(fingerprint, true);
-                return Some(checked.and_then(|()| self.grant_publisher(token)));
+                self.check_type(fingerprint, true).and_then(|()| self.grant_publisher(token))
             }
             (Request::Mapped { .. }, Role::Publisher { slot, mapped: false }) => {
-                return Some(self.publisher_mapped(token, slot));
+                self.publisher_mapped(token, slot)
             }
+            (Request::Subscribe { policy, fingerprint }, Role::Client | Role::Waiting) => {
+                let policy = self.check_type(fingerprint, false).and(policy.ok_or(Refusal::NotUnderstood));
+                policy.and_then(|policy| self.subscribe(token, policy))
+            }
+            (Request::Ready, Role::Joining { slot }) => self.register(token, slot),
+            (Request::Placed, Role::Subscriber { slot }) => self.note_placed(token, slot),
+            (Request::Follow { epoch }, Role::Subscriber { slot }) => self.send_next_log(token, slot, epoch),
+            (Request::Pool { kind, files }, Role::Client) => self.open_pool(token, kind, files),
+            (Request::Allocate { bytes }, Role::Pool { number }) => {
+                self.allocate_payload_file(token, number, bytes)
+            }
+            (Request::Payload { pool, index }, Role::Subscriber { slot }) => {
+                self.send_payload_file(token, slot, pool, index)
+            }
+            (Request::Report { from }, _) => self.send_report(token, from),
+            // Not for a subscriber: a hostile one would use up all connections.
+            (Request::Connect, Role::Client) => self.send_another_connection(token),
+            _ => return self.take_notice(token, role, request).map(Ok),
+        })
+    }
+
+    /// The same of requests that are never refused.
+    fn take_notice(&mut self, token: u64, role: Role, request: Request) -> Option<()> {
+        match (request, role) {
             (Request::Mapped { epoch }, Role::LatePublisher { .. } | Role::Mapper { .. }) => {
                 self.note_mapped(token, epoch);
             }
             (Request::Roll, Role::Publisher { .. }) => self.roll_for(token),
-            (Request::Follow { epoch }, Role::Subscriber { slot }) => {
-                return Some(self.send_next_log(token, slot, epoch));
-            }
-            (Request::Subscribe { policy, fingerprint }, Role::Client | Role::Waiting) => {
-                let checked = self.check_type(fingerprint, false);
-                let policy = checked.and_then(|()| policy.ok_or(Refusal::NotUnderstood));
-                return Some(policy.and_then(|policy| self.subscribe(token, policy)));
-            }
-            (Request::Ready, Role::Joining { slot }) => return Some(self.register(token, slot)),
-            (Request::Placed, Role::Subscriber { slot }) => return Some(self.note_placed(token, slot)),
             (Request::Fetch { subscriber, part }, Role::Publisher { .. }) => {
                 self.send_what_it_lacks(token, subscriber, part);
             }
@@ -253,20 +267,10 @@ impl State {
             }
             (Request::Leave, Role::Publisher { .. }) => drop(self.publishers.leaving.insert(token)),
             (Request::Wake, Role::Publisher { .. }) => self.wake_all_subscribers(),
-            (Request::Pool { kind, files }, Role::Client) => return Some(self.open_pool(token, kind, files)),
-            (Request::Allocate { bytes }, Role::Pool { number }) => {
-                return Some(self.allocate_payload_file(token, number, bytes));
-            }
             (Request::Forget { index }, Role::Pool { number }) => self.files.forget(number, index),
-            (Request::Payload { pool, index }, Role::Subscriber { slot }) => {
-                return Some(self.send_payload_file(token, slot, pool, index));
-            }
-            (Request::Report { from }, _) => return Some(self.send_report(token, from)),
-            // Not for a subscriber: a hostile one would use up all connections.
-            (Request::Connect, Role::Client) => return Some(self.send_another_connection(token)),
             _ => return None,
         }
-        Some(Ok(()))
+        Some(())
     }
 
     /// Compares the type that a peer states, 0 for none, with that of the group. Bytes of a typed message may be read by all, and
@@ -288,38 +292,36 @@ impl State {
         Ok(())
     }
 
-    /// What the group is at this moment.
     pub fn report(&self) -> Result<Report> {
         let log = &self.logs.present;
         let (position, messages) = server::end_of(&**log, log.kind())?;
-        let mut report =
-            Report { capacity_bytes: log.capacity_bytes(), position, messages, ..Report::default() };
+        let (mut publishers, mut subscribers) = (Vec::new(), Vec::new());
         for connection in self.connections.iter() {
             let Credentials { pid, uid, .. } = connection.peer;
             match connection.role {
-                Role::Publisher { slot, .. } => report.publishers.push(PublisherReport { slot, pid, uid }),
+                Role::Publisher { slot, .. } => publishers.push(PublisherReport { slot, pid, uid }),
                 Role::Subscriber { slot } => {
-                    let placed = self.subscribers.present.get(slot).filter(|one| one.placed);
-                    report.subscribers.extend(placed.map(|subscriber| {
-                        let words = subscriber.words();
-                        SubscriberReport {
-                            slot: slot as u32,
-                            pid,
-                            uid,
-                            policy: subscriber.policy,
-                            asleep: words.arm.load(Ordering::Relaxed) & 3 != 0,
-                            lag_bytes: position.saturating_sub(words.cursor.load(Ordering::Relaxed)),
-                            received: words.received.load(Ordering::Relaxed),
-                            lost_messages: words.lost_messages.load(Ordering::Relaxed),
-                        }
-                    }));
+                    let Some(subscriber) = self.subscribers.present.get(slot).filter(|one| one.placed) else {
+                        continue;
+                    };
+                    let words = subscriber.words();
+                    subscribers.push(SubscriberReport {
+                        slot: slot as u32,
+                        pid,
+                        uid,
+                        policy: subscriber.policy,
+                        asleep: words.arm.load(Ordering::Relaxed) & 3 != 0,
+                        lag_bytes: position.saturating_sub(words.cursor.load(Ordering::Relaxed)),
+                        received: words.received.load(Ordering::Relaxed),
+                        lost_messages: words.lost_messages.load(Ordering::Relaxed),
+                    });
                 }
                 _ => {}
             }
         }
-        report.publishers.sort_unstable_by_key(|publisher| publisher.slot);
-        report.subscribers.sort_unstable_by_key(|subscriber| subscriber.slot);
-        Ok(report)
+        publishers.sort_unstable_by_key(|publisher| publisher.slot);
+        subscribers.sort_unstable_by_key(|subscriber| subscriber.slot);
+        Ok(Report { capacity_bytes: log.capacity_bytes(), position, messages, publishers, subscribers })
     }
 
     /// Sends the part of a report that begins with row `from`.
@@ -330,12 +332,8 @@ impl State {
         if let Some(Share::User(uid)) = connection.share {
             report.subscribers.retain(|subscriber| subscriber.uid == uid);
         }
-        for row in report.to_messages(from) {
-            // A client that does not read gets part of a report, without its end.
-            if connection.send(row, &[]).is_err() {
-                break;
-            }
-        }
+        // A client that does not read gets part of a report, without its end.
+        let _ = report.to_messages(from).into_iter().try_for_each(|row| connection.send(row, &[]));
         Ok(())
     }
 
@@ -398,8 +396,7 @@ impl State {
     /// Stops serving. If other processes publish, messages still flow.
     pub fn close(&mut self) {
         self.connections.stop_listening();
-        let status = self.pages.status.words();
-        if status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Relaxed) == 0 {
+        if self.pages.status.words().remote_publishers() == 0 {
             self.pages.end();
         }
         self.wake_all_subscribers();

@@ -17,7 +17,6 @@ use crate::subscriber_table::SubscriberTable;
 /// How long the server remembers that a subscriber of another user missed its deadline and left.
 const LATE_TIME: Duration = Duration::from_secs(60);
 
-/// The subscribers of a group.
 #[derive(Debug)]
 pub struct Subscribers {
     pub present: SubscriberTable,
@@ -44,7 +43,6 @@ impl Subscribers {
         }
     }
 
-    /// This subscriber, if it is still there.
     pub fn find(&self, id: SubscriberId) -> Option<&SubscriberHandle> {
         self.present.find(id.slot as usize, id.generation)
     }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::event::epoll::EventFlags;
+
 use super::Subscriber;
+use crate::connection::hang_up;
 use crate::error::{Error, Result};
 use crate::log::{Memory, Peek};
 use crate::options::Policy;
-use crate::watch::Watch;
+use crate::watch::{End, Watch};
 
 /// After this many empty polls the library watches the sockets for the program.
 const EMPTY_POLLS_PER_WATCH: u32 = 64;
@@ -30,8 +33,17 @@ impl Subscriber {
             return;
         }
         // Without descriptors or threads for it now, this is tried again after as many empty polls.
-        self.watch =
-            Watch::start(&self.socket, &self.lifeline, self.wake_word.clone(), Arc::clone(&self.page)).ok();
+        let _ = self.start_watch();
+    }
+
+    /// Has a thread watch the ends of this subscriber.
+    pub(super) fn start_watch(&mut self) -> Result<()> {
+        let ends = [
+            (&*self.socket, EventFlags::RDHUP, End::Server),
+            (&self.lifeline, EventFlags::RDHUP, End::AllPeers),
+        ];
+        self.watch = Some(Watch::start(&ends, self.wake_word.clone(), Arc::clone(&self.page))?);
+        Ok(())
     }
 
     /// There is no message: fails if none will come.
@@ -58,18 +70,12 @@ impl Subscriber {
     #[cold]
     fn no_publisher_is_left(&self) -> bool {
         self.all_peers_gone()
-            || (self.server_is_gone() && (self.remote_publishers() == 0 || self.is_removed()))
+            || (self.server_is_gone() && (self.status.words().remote_publishers() == 0 || self.is_removed()))
     }
 
     /// Whether the server has removed this subscriber. A server that died leaves the list as it was.
     fn is_removed(&self) -> bool {
         self.status.words().subscribers[self.slot].load(Ordering::Acquire) != self.generation
-    }
-
-    /// One bit for each publisher that does not die with the server.
-    fn remote_publishers(&self) -> u64 {
-        let status = self.status.words();
-        status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Acquire)
     }
 
     fn all_peers_gone(&self) -> bool {
@@ -123,7 +129,7 @@ impl Subscriber {
         self.page.words().lost_messages.store(self.lost_messages, Ordering::Relaxed);
         self.publish_cursor();
         (self.disconnected, self.needs_care) = (Some(found + unread), true);
-        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        hang_up(&self.socket);
         Err(Error::MissedDeadline { lost_messages: found + unread })
     }
 

@@ -11,21 +11,21 @@ use crate::error::{Error, Refusal, Result};
 use crate::log::mapped::MappedLog;
 use crate::log::{Loss, Reader};
 use crate::request::Request;
-use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, from_halves, take_fds};
+use crate::wire::{Message, answer, ask, from_halves, granted, take_fds};
 
 /// Answers that a server may have left unread; it has no space for more.
 const LATE_ANSWERS_MAX: usize = 16;
 
 impl Subscriber {
     /// Asks the server for something that comes with descriptors. Answers that came too late for earlier requests are thrown away.
-    pub(crate) fn ask_server(&self, request: Message) -> Result<(Message, Vec<std::os::fd::OwnedFd>)> {
+    pub(crate) fn ask_server(&self, request: Request) -> Result<(Message, Vec<std::os::fd::OwnedFd>)> {
         for _ in 0..LATE_ANSWERS_MAX {
             if matches!(answer(&self.socket, Some(Duration::ZERO)), Err(Error::NoAnswer | Error::ServerGone))
             {
                 break;
             }
         }
-        ask(&self.socket, request, Some(ANSWER_TIME))
+        ask(&self.socket, request)
     }
 
     /// Goes on in the next log. Returns what lay in logs between that were not kept for this subscriber, because publishers do not
@@ -39,19 +39,19 @@ impl Subscriber {
         if self.status.words().epoch.load(Ordering::Acquire) == own {
             return Err(Error::Disconnected); // PAIR epoch
         }
-        let (granted, fds) = match self.ask_server(Request::Follow { epoch: own }.to_message()) {
+        let answered = match self.ask_server(Request::Follow { epoch: own }) {
             Err(Error::Refused(Refusal::Ended)) => return Err(Error::Disconnected),
             answered => answered?,
         };
-        let [epoch, messages] =
-            [0, 2].map(|at: usize| from_halves([granted.words[at], granted.words[at + 1]]));
+        let (words, fds) = granted(answered, "a request for the next log")?;
+        let [epoch, messages] = [0, 2].map(|at: usize| from_halves([words[at], words[at + 1]]));
         let [log] = take_fds(fds)?;
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
         let (position, counted) =
             log.start().ok_or_else(|| Error::invalid("log header", "it has not begun"))?;
         let here = self.reader.position();
         let is_next = log.epoch() == epoch && epoch > own && position >= here;
-        if granted.op != Op::Granted || !is_next || (epoch == own + 1 && position != here) {
+        if !is_next || (epoch == own + 1 && position != here) {
             return Err(Error::invalid("answer", "a log that does not follow the one before it"));
         }
         self.reader = Reader::begin(Arc::clone(&log), position, counted);

@@ -2,10 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::time::Timespec;
-
 use super::Subscriber;
+use crate::connection::has_ended;
 use crate::error::Result;
 use crate::log::{Memory, Peek};
 
@@ -37,10 +35,6 @@ impl Subscriber {
     /// [`Error::Corrupt`](crate::Error::Corrupt) when a publisher violated the protocol, and
     /// [`Error::MissedDeadline`](crate::Error::MissedDeadline) when the policy disconnects this subscriber.
     pub fn health(&mut self) -> Result<Health> {
-        // Its end, not anything to read: a server may say something.
-        let mut socket = [PollFd::new(&*self.socket, PollFlags::RDHUP)];
-        let polled = rustix::event::poll(&mut socket, Some(&Timespec::default()));
-        let hung_up = polled.is_ok_and(|ready| ready > 0);
         let unfinished_by = match self.lost {
             Some(_) => None,
             None => match self.reader.peek()? {
@@ -53,7 +47,7 @@ impl Subscriber {
             },
         };
         Ok(Health {
-            server_is_gone: hung_up || self.server_is_gone(),
+            server_is_gone: has_ended(&**self.socket, None) || self.server_is_gone(),
             unfinished_by,
             publishers: self.status.words().publishers.load(Ordering::Acquire).count_ones(),
             demoted: self.is_demoted(),

@@ -115,7 +115,7 @@ impl Subscriber {
 
     /// The message of this frame, whose payload is in the buffer.
     #[inline(always)]
-    fn message(&self, frame: &Frame) -> Message<'_> {
+    pub(crate) fn message(&self, frame: &Frame) -> Message<'_> {
         let Frame { position, publisher, sequence, topic, .. } = *frame;
         let bytes = &self.buffer[..frame.payload_bytes as usize];
         let (position, lost_before) = (Position(position), self.lost_before);
@@ -172,10 +172,7 @@ impl Subscriber {
     }
 
     /// The next message, read where it lies in the log, or the loss before it. Does not wait: call [`Subscriber::wait`]
-    /// first, or use [`Subscriber::recv`], which copies.
-    ///
-    /// # Errors
-    /// As [`Subscriber::try_recv`].
+    /// first, or use [`Subscriber::recv`], which copies. Fails as [`Subscriber::try_recv`].
     #[inline(always)]
     pub fn try_recv_in_place(&mut self) -> Result<Received<InPlace<'_>>, TryRecvError> {
         let Some(frame) = self.find()? else { return self.no_message() };
@@ -283,10 +280,7 @@ impl Subscriber {
         let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
     }
 
-    /// Whether [`Subscriber::try_recv`] would return a message or a loss. Consumes nothing.
-    ///
-    /// # Errors
-    /// As [`Subscriber::recv`].
+    /// Whether [`Subscriber::try_recv`] would return a message or a loss. Consumes nothing. Fails as [`Subscriber::recv`].
     #[inline(always)]
     pub fn is_ready(&mut self) -> Result<bool> {
         let ready = self.poll_ready()?;

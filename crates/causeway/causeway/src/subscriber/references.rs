@@ -13,11 +13,9 @@ impl Subscriber {
         &self.buffer[..frame.payload_bytes as usize]
     }
 
-    /// Advances past that message. Returns how many of its publisher were lost before it, as
-    /// [`Message::lost_before`](crate::Message::lost_before) does.
-    pub(crate) fn pass(&mut self, frame: &Frame) -> Option<u32> {
+    /// Advances past that message.
+    pub(crate) fn pass(&mut self, frame: &Frame) {
         self.advance_past(frame);
-        self.lost_before
     }
 
     /// Advances past that message, whose payload is gone: it counts as lost, as those that were overwritten.

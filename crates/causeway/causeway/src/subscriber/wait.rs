@@ -1,12 +1,12 @@
 //! How a subscriber waits: it polls for a while, then sleeps on the futex that all share or on a descriptor of its own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use causeway_os::futex;
 use causeway_os::process::poll;
+use causeway_os::{Context, futex};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 
 use super::Subscriber;
@@ -15,7 +15,6 @@ use crate::log::Memory;
 use crate::log::wait::{Armed, WaitTarget};
 use crate::spin::Spin;
 use crate::trust::Trust;
-use crate::watch::Watch;
 
 /// How a wait ended. Both are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +40,11 @@ impl Subscriber {
     /// Waits for a message without ever sleeping, at most for `timeout`: for a thread that has a CPU to itself.
     ///
     /// Call it before [`Subscriber::try_recv`], not after an empty one: a poll for a message that is not there yet delays
-    /// its publication, and this call knows when to take the first one.
-    ///
-    /// # Errors
-    /// As [`Subscriber::recv`].
+    /// its publication, and this call knows when to take the first one. Fails as [`Subscriber::recv`].
     #[inline]
     pub fn spin(&mut self, timeout: Option<Duration>) -> Result<Waited> {
         let pauses = self.pace.pauses();
-        for _ in 0..pauses {
-            std::hint::spin_loop();
-        }
+        (0..pauses).for_each(|_| std::hint::spin_loop());
         let found = self.is_ready()?;
         self.pace.polled(pauses, found);
         if found {
@@ -109,9 +103,7 @@ impl Subscriber {
             };
         }
         let pauses = self.pace.pauses();
-        for _ in 0..pauses {
-            std::hint::spin_loop();
-        }
+        (0..pauses).for_each(|_| std::hint::spin_loop());
         let found = self.poll_ready()?;
         self.pace.polled(pauses, found);
         Ok(found)
@@ -141,8 +133,7 @@ impl Subscriber {
             // A doorbell that is closed is rung no more.
             let target = if self.doorbell_closed { futex_of(self.trust) } else { self.wait_target };
             if target != WaitTarget::Doorbell && self.watch.is_none() {
-                let (word, page) = (self.wake_word.clone(), Arc::clone(&self.page));
-                self.watch = Some(Watch::start(&self.socket, &self.lifeline, word, page)?);
+                self.start_watch()?;
             }
             // Before the log is checked, which takes account of it.
             let seen = self.watch.as_ref().map_or(0, |watch| watch.watched().gone());
@@ -183,7 +174,7 @@ impl Subscriber {
                         filter => futex::wait_bitset(word, armed.wake_seq, left, filter),
                     }
                 });
-                slept.map_err(|error| Error::os("wait for", "a message", error))
+                Ok(slept.context("wait for", || "a message")?)
             }
             _ => {
                 if poll(&[self.doorbell.as_fd()], left)?[0] {
@@ -315,10 +306,10 @@ fn compares_a_second_word() -> bool {
 /// Rejects a doorbell of another type, which could make every wait return at once.
 pub(crate) fn check_doorbell(doorbell: &OwnedFd) -> Result<()> {
     let kind = sockopt::socket_type(doorbell).ok().zip(sockopt::socket_domain(doorbell).ok());
-    if kind != Some((SocketType::STREAM, AddressFamily::UNIX)) {
-        return Err(Error::invalid("doorbell descriptor", "it is not a Unix stream socket"));
+    if kind == Some((SocketType::STREAM, AddressFamily::UNIX)) {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::invalid("doorbell descriptor", "it is not a Unix stream socket"))
 }
 
 /// Rejects a lifeline of another type, which could end the group for this subscriber at once.

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use crate::common::{LONG, small};
+use crate::common::{LONG, fill, kinds, small, trio};
 use causeway::{AsyncPublisher, AsyncSubscriber, Error, Group, OwnedMessage, Policy, Received};
 use futures_core::{FusedStream, Stream};
 use futures_sink::Sink;
@@ -29,10 +29,10 @@ async fn close(publisher: &mut AsyncPublisher) {
 #[tokio::test]
 async fn a_stream_has_every_message_of_a_sink_in_order_and_then_ends() {
     const MESSAGES: u32 = 1000;
-    for options in [small(), small().several_publishers()] {
-        let group = Group::create("stream", options).unwrap();
-        let mut publisher = AsyncPublisher::new(group.publisher().unwrap());
-        let mut subscriber = AsyncSubscriber::new(group.subscribe(Policy::Reliable).unwrap()).unwrap();
+    for options in kinds() {
+        let (group, publisher, subscriber) = trio(options, Policy::Reliable);
+        let mut publisher = AsyncPublisher::new(publisher);
+        let mut subscriber = AsyncSubscriber::new(subscriber).unwrap();
         // The smallest log holds 63 messages: the sink has to wait for the stream.
         let sending = tokio::spawn(async move {
             for number in 0..MESSAGES {
@@ -60,9 +60,8 @@ async fn a_stream_has_every_message_of_a_sink_in_order_and_then_ends() {
 
 #[tokio::test]
 async fn a_stream_has_losses_too_and_ends_after_an_error() {
-    let group = Group::create("losses", small()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut lossy = AsyncSubscriber::new(group.subscribe(Policy::Lossy).unwrap()).unwrap();
+    let (group, mut publisher, lossy) = trio(small(), Policy::Lossy);
+    let mut lossy = AsyncSubscriber::new(lossy).unwrap();
     let policy = Policy::DisconnectAfter(std::time::Duration::from_millis(1));
     let mut disconnected = AsyncSubscriber::new(group.subscribe(policy).unwrap()).unwrap();
     for _ in 0..200 {
@@ -78,16 +77,14 @@ async fn a_stream_has_losses_too_and_ends_after_an_error() {
 
 #[tokio::test]
 async fn an_item_that_the_sink_has_kept_is_published_before_the_next_message() {
-    let group = Group::create("order", small()).unwrap();
-    let mut publisher = AsyncPublisher::new(group.publisher().unwrap());
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
-    crate::common::fill(publisher.get_mut(), b"fill");
+    let (_group, publisher, mut subscriber) = trio(small(), Policy::Reliable);
+    let mut publisher = AsyncPublisher::new(publisher);
+    fill(publisher.get_mut(), b"fill");
     send(&mut publisher, b"kept").await;
     let receiving = std::thread::spawn(move || {
         let mut seen = Vec::new();
         while seen.last().is_none_or(|last| last != b"next") {
-            let received = subscriber.recv_timeout(LONG).unwrap();
-            seen.push(received.message().expect("a reliable subscriber loses nothing").bytes.to_vec());
+            seen.push(crate::common::next(&mut subscriber));
         }
         seen
     });

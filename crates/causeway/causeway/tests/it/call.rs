@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, Peer, Role, eventually, eventually_seen, place, spawn_until_blocked};
+use crate::neighbors::{STRANGER, as_user, public_folder};
 use causeway::call::{self, CallError, Client, Connection, ReplyError, Responder, ServeOptions, Server};
 use causeway::{Access, Error, Refusal};
+use tempfile::TempDir;
 
 /// Longer than any machine runs.
 const CENTURIES: Duration = Duration::from_secs(300 * 366 * 86_400);
@@ -73,14 +75,22 @@ pub fn connect(socket: &Path) -> Client {
     eventually_seen("a server", || Client::connect(socket), Result::is_ok).unwrap()
 }
 
+/// A server that replies with the request, and a client of it.
+fn echo() -> (TempDir, PathBuf, Server, Client) {
+    let (folder, socket) = place();
+    let server = call::serve(&socket, |request| drop(request.responder.reply(request.bytes))).unwrap();
+    let client = connect(&socket);
+    (folder, socket, server, client)
+}
+
 /// A server that passes the responders of its calls on, each with its request.
-fn deferring(socket: &Path, options: ServeOptions) -> (Server, Receiver<(Vec<u8>, Responder)>) {
+fn deferring(options: ServeOptions) -> (TempDir, PathBuf, Server, Receiver<(Vec<u8>, Responder)>) {
+    let (folder, socket) = place();
     let (sender, receiver) = mpsc::channel();
-    let sender = Mutex::new(sender);
-    let server = options.serve(socket, move |request| {
-        let _ = sender.lock().unwrap().send((request.bytes.to_vec(), request.responder));
+    let server = options.serve(&socket, move |request| {
+        let _ = sender.send((request.bytes.to_vec(), request.responder));
     });
-    (server.unwrap(), receiver)
+    (folder, socket, server.unwrap(), receiver)
 }
 
 #[test]
@@ -109,17 +119,9 @@ fn a_server_that_is_killed_during_a_call_is_an_error_at_once() {
         let call = client.begin(b"x", None).unwrap();
         eventually("the call does not arrive", || socket.with_extension("called").exists());
         std::thread::scope(|scope| {
-            let waiting = spawn_until_blocked(scope, || {
-                let ended = client.wait(call).map(|reply| reply.bytes.to_vec());
-                (ended, Instant::now())
-            });
-            let start = Instant::now();
+            let waiting = spawn_until_blocked(scope, || client.wait(call).map(|reply| reply.bytes.to_vec()));
             server.kill();
-            let (ended, at) = waiting.join().unwrap();
-            eprintln!(
-                "forks {forks}: the end was noticed {:?} after the kill",
-                at.saturating_duration_since(start)
-            );
+            let ended = waiting.join().unwrap();
             assert!(matches!(ended, Err(CallError::ServerGone)), "{ended:?}");
         });
         std::fs::write(socket.with_extension("end"), b"").unwrap();
@@ -130,8 +132,7 @@ fn a_server_that_is_killed_during_a_call_is_an_error_at_once() {
 
 #[test]
 fn a_client_that_is_killed_leaves_nothing_and_its_reply_fails() {
-    let (_folder, socket) = place();
-    let (server, calls) = deferring(&socket, ServeOptions::new());
+    let (_folder, socket, server, calls) = deferring(ServeOptions::new());
     let mut victim = Peer::start("call-and-wait", &socket, 0);
     let (_, responder) = calls.recv_timeout(LONG).unwrap();
     assert_eq!(server.clients(), 1);
@@ -142,22 +143,15 @@ fn a_client_that_is_killed_leaves_nothing_and_its_reply_fails() {
         Ok(()) | Err(ReplyError::ClientGone) => {}
         Err(other) => panic!("{other}"),
     }
-    assert_eq!(connect_and_call(&socket, &calls, b"another"), b"another");
-}
-
-/// A call of a new client to a deferring server, answered with the request.
-fn connect_and_call(socket: &Path, calls: &Receiver<(Vec<u8>, Responder)>, request: &[u8]) -> Vec<u8> {
-    let mut client = connect(socket);
-    let call = client.begin(request, Some(LONG)).unwrap();
-    let (bytes, responder) = calls.recv_timeout(LONG).unwrap();
-    responder.reply(&bytes).unwrap();
-    client.wait(call).unwrap().bytes.to_vec()
+    let mut another = connect(&socket);
+    let call = another.begin(b"another", Some(LONG)).unwrap();
+    calls.recv_timeout(LONG).unwrap().1.reply(b"reply").unwrap();
+    assert_eq!(another.wait(call).unwrap().bytes, b"reply");
 }
 
 #[test]
 fn sixty_four_calls_in_flight_get_their_own_replies_in_any_order() {
-    let (_folder, socket) = place();
-    let (_server, calls) = deferring(&socket, ServeOptions::new());
+    let (_folder, socket, _server, calls) = deferring(ServeOptions::new());
     let mut client = connect(&socket);
     for round in 0..20u64 {
         let begun: Vec<_> =
@@ -179,8 +173,7 @@ fn sixty_four_calls_in_flight_get_their_own_replies_in_any_order() {
 
 #[test]
 fn replies_from_many_threads_at_once_stay_whole() {
-    let (_folder, socket) = place();
-    let (_server, calls) = deferring(&socket, ServeOptions::new().capacity_bytes(16 << 10));
+    let (_folder, socket, _server, calls) = deferring(ServeOptions::new().capacity_bytes(16 << 10));
     let calls = Arc::new(Mutex::new(calls));
     for _ in 0..4 {
         let calls = Arc::clone(&calls);
@@ -206,8 +199,7 @@ fn replies_from_many_threads_at_once_stay_whole() {
 
 #[test]
 fn a_cancelled_call_and_one_past_its_deadline_are_cancelled_for_the_server_too() {
-    let (_folder, socket) = place();
-    let (_server, calls) = deferring(&socket, ServeOptions::new());
+    let (_folder, socket, _server, calls) = deferring(ServeOptions::new());
     let mut client = connect(&socket);
 
     let call = client.begin(b"cancelled", None).unwrap();
@@ -302,8 +294,7 @@ fn a_handler_without_a_reply_one_that_panics_and_one_that_replies_too_much_are_t
 
 #[test]
 fn a_server_that_is_dropped_ends_its_calls() {
-    let (_folder, socket) = place();
-    let (server, calls) = deferring(&socket, ServeOptions::new());
+    let (_folder, socket, server, calls) = deferring(ServeOptions::new());
     let mut client = connect(&socket);
     let call = client.begin(b"x", None).unwrap();
     let _open = calls.recv_timeout(LONG).unwrap();
@@ -356,9 +347,7 @@ fn a_server_takes_no_descriptors_unless_it_says_so() {
         return;
     }
     drop((near, far));
-    let (_folder, socket) = place();
-    let _server = call::serve(&socket, |request| drop(request.responder.reply(request.bytes))).unwrap();
-    let mut client = connect(&socket);
+    let (_folder, _, _server, mut client) = echo();
     let file = tempfile::tempfile().unwrap();
     let refused = client.begin_with_descriptors(b"x", &[file.as_fd()], None).unwrap_err().to_string();
     assert!(refused.contains("takes no descriptors"), "{refused}");
@@ -367,39 +356,26 @@ fn a_server_takes_no_descriptors_unless_it_says_so() {
 
 #[test]
 fn users_that_the_rule_does_not_name_are_refused_and_others_sleep_where_no_stranger_reaches() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
-        return;
-    }
-    let folder = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .tempdir()
-        .unwrap();
-    let as_stranger = |path: PathBuf| {
-        std::thread::spawn(move || {
-            let user = rustix::process::Uid::from_raw(4243);
-            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-            let mut client = Client::connect(&path)?;
-            // Both ends sleep between two calls.
-            for n in 0..50u8 {
-                std::thread::sleep(Duration::from_millis(1));
-                assert_eq!(client.call(&[n], Some(LONG)).unwrap().bytes, [n]);
-            }
-            Ok::<_, Error>(())
-        })
-        .join()
-        .unwrap()
+    let (_folder, path) = public_folder();
+    let call_as_stranger = |path: &Path| {
+        let mut client = Client::connect(path)?;
+        // Both ends sleep between two calls.
+        for n in 0..50u8 {
+            std::thread::sleep(Duration::from_millis(1));
+            assert_eq!(client.call(&[n], Some(LONG)).unwrap().bytes, [n]);
+        }
+        Ok::<_, Error>(())
     };
     let reply = |request: call::Request<'_>| {
         std::thread::sleep(Duration::from_millis(1));
         request.responder.reply(request.bytes).unwrap();
     };
-    let path = folder.path().join("all");
     let _server = ServeOptions::new().clients(Access::AnyUser).serve(&path, reply).unwrap();
-    as_stranger(path).unwrap();
-    let path = folder.path().join("some");
+    let Some(called) = as_user(STRANGER, || call_as_stranger(&path)) else { return };
+    called.unwrap();
+    let path = path.with_extension("some");
     let _server = ServeOptions::new().clients(Access::Users([7].into())).serve(&path, reply).unwrap();
-    let refused = as_stranger(path);
+    let refused = as_user(STRANGER, || call_as_stranger(&path)).unwrap();
     assert!(matches!(refused, Err(Error::Refused(Refusal::Forbidden))), "{refused:?}");
 }
 
@@ -411,16 +387,14 @@ fn a_pair_of_sockets_connects_two_threads() {
         let mut connection = Connection::over(far, &ServeOptions::new()).unwrap();
         assert!(connection.recv(Some(Duration::ZERO)).unwrap().is_none(), "nothing was asked");
         tell.send(()).unwrap();
-        let mut count = 0;
-        loop {
+        for count in 0.. {
             match connection.recv(None) {
-                Ok(Some(request)) => request.responder.reply(request.bytes).unwrap(),
-                Ok(None) => {}
+                Ok(request) => request.map_or(Ok(()), |it| it.responder.reply(it.bytes)).unwrap(),
                 Err(Error::Disconnected) => return count,
                 Err(error) => panic!("{error}"),
             }
-            count += 1;
         }
+        unreachable!("the client leaves")
     });
     let mut client = Client::over(near).unwrap();
     told.recv_timeout(LONG).unwrap();
@@ -436,8 +410,8 @@ fn a_pair_of_sockets_connects_two_threads() {
 
 #[test]
 fn what_is_no_client_is_refused_and_what_is_no_server_too() {
-    let (_folder, socket) = place();
-    let server = call::serve(&socket, |request| drop(request.responder.reply(request.bytes))).unwrap();
+    let (_folder, socket, server, client) = echo();
+    drop(client);
     let refused = causeway::Group::join(&socket).unwrap().subscribe(causeway::Policy::Lossy).unwrap_err();
     assert!(matches!(refused, Error::Refused(Refusal::NotUnderstood)), "{refused}");
     eventually("the subscriber keeps its place", || server.clients() == 0);
@@ -451,8 +425,8 @@ fn what_is_no_client_is_refused_and_what_is_no_server_too() {
 
 #[test]
 fn a_client_that_leaves_beside_a_forked_child_is_gone() {
-    let (_folder, socket) = place();
-    let server = call::serve(&socket, |request| drop(request.responder.reply(request.bytes))).unwrap();
+    let (_folder, socket, server, client) = echo();
+    drop(client);
     let mut client = Peer::start("leave-beside-a-child", &socket, 0);
     eventually("the child is not there", || socket.with_extension("called").exists());
     eventually("the client that left keeps its place", || server.clients() == 0);

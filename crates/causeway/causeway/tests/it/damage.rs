@@ -6,30 +6,19 @@
 
 use crate::common::{Rng, setting};
 use causeway::log::atomic::Ordering;
-use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
+use causeway::log::{Claimed, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
 
 const CAPACITY: u64 = 1024;
 const GRANULES: u64 = CAPACITY / 64;
-
-struct Nobody;
-
-impl Gate for Nobody {
-    fn subscriber_changes(&mut self) -> u64 {
-        0
-    }
-    fn lowest(&mut self) -> u64 {
-        u64::MAX
-    }
-}
 
 /// A log in which something was published and given up.
 fn real_log(random: &mut Rng, kind: Kind) -> HeapMemory {
     let memory = HeapMemory::new(CAPACITY, kind == Kind::Single);
     let mut writers = [0, 1].map(|owner| Writer::new(&memory, kind, owner));
-    for _ in 0..random.u64(..) % 40 {
-        let by = if kind == Kind::Single { 0 } else { random.u64(..) as usize % 2 };
-        let length = (random.u64(..) % (CAPACITY / 4 + 1)) as usize;
-        let Ok(Claimed::At(claim)) = writers[by].claim(length, &mut Nobody) else { continue };
+    for _ in 0..random.u64(..40) {
+        let by = if kind == Kind::Single { 0 } else { random.usize(..2) };
+        let length = (random.u64(..CAPACITY / 4 + 1)) as usize;
+        let Ok(Claimed::At(claim)) = writers[by].claim(length, &mut || u64::MAX) else { continue };
         if random.u64(..).is_multiple_of(5) {
             writers[by].abandon(claim).unwrap();
         } else {
@@ -43,33 +32,33 @@ fn real_log(random: &mut Rng, kind: Kind) -> HeapMemory {
 /// One piece of damage.
 fn damage(memory: &HeapMemory, random: &mut Rng) {
     let tail = memory.tail();
-    let position = random.u64(..) % GRANULES * 64;
+    let position = random.u64(..GRANULES) * 64;
     let header = memory.header(position);
-    let near = |value: u64, random: &mut Rng| match random.u64(..) % 3 {
+    let near = |value: u64, random: &mut Rng| match random.u64(..3) {
         0 => random.u64(..),
-        1 => value ^ (1 << (random.u64(..) % 64)),
-        _ => value.wrapping_add((random.u64(..) % 5).wrapping_sub(2).wrapping_mul(64)),
+        1 => value ^ (1 << (random.u64(..64))),
+        _ => value.wrapping_add((random.u64(..5)).wrapping_sub(2).wrapping_mul(64)),
     };
-    match random.u64(..) % 8 {
+    match random.u64(..8) {
         0..=2 => header.store(near(header.load(Ordering::Relaxed), random), Ordering::Relaxed),
         3 => {
-            let meta = &memory.meta(position)[random.u64(..) as usize % 3];
+            let meta = &memory.meta(position)[random.usize(..3)];
             meta.store(near(meta.load(Ordering::Relaxed), random), Ordering::Relaxed);
         }
         4 => {
             // A frame where another one was.
-            let other = memory.header(random.u64(..) % GRANULES * 64).load(Ordering::Relaxed);
+            let other = memory.header(random.u64(..GRANULES) * 64).load(Ordering::Relaxed);
             header.store(other, Ordering::Relaxed);
         }
         5 => tail.floor.store(near(tail.floor.load(Ordering::Relaxed), random), Ordering::Relaxed),
         6 => tail.limit.store(near(tail.limit.load(Ordering::Relaxed), random), Ordering::Relaxed),
         _ => {
-            let mark = &tail.marks[random.u64(..) as usize % 2];
-            let word = if random.u64(..).is_multiple_of(2) { &mark.position } else { &mark.messages };
+            let mark = &tail.marks[random.usize(..2)];
+            let word = if random.bool() { &mark.position } else { &mark.messages };
             word.store(near(word.load(Ordering::Relaxed), random), Ordering::Relaxed);
             if random.u64(..).is_multiple_of(4) {
                 tail.hint.store(near(tail.hint.load(Ordering::Relaxed), random), Ordering::Relaxed);
-                tail.mark_index.fetch_add(random.u64(..) % 3, Ordering::Relaxed);
+                tail.mark_index.fetch_add(random.u64(..3), Ordering::Relaxed);
             }
         }
     }
@@ -100,11 +89,11 @@ fn a_damaged_log_is_a_message_a_loss_nothing_or_an_error() {
     for seed in first..first + setting("CAUSEWAY_DAMAGED_LOGS", 20_000) {
         let tried = std::panic::catch_unwind(|| {
             let mut random = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-            let kind = if random.u64(..).is_multiple_of(2) { Kind::Single } else { Kind::Shared };
+            let kind = if random.bool() { Kind::Single } else { Kind::Shared };
             let memory = real_log(&mut random, kind);
             // One reader is in the middle when it happens, one comes later.
             let mut early = Reader::join(&memory).ok();
-            for _ in 0..1 + random.u64(..) % 6 {
+            for _ in 0..1 + random.u64(..6) {
                 damage(&memory, &mut random);
                 early.iter_mut().for_each(read);
             }

@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{
-    LONG, Peer, Rng, Role, eventually, fill, join, served, setting, small, spawn_until_blocked, trio,
+    LONG, Peer, Rng, Role, addresses, asleep, eventually, fill, join, kinds, next, nothing, resized, served,
+    setting, small, spawn_until_blocked, taken, tally, trio,
 };
 use causeway::{
     Error, Group, GroupOptions, Policy, PoolOptions, Received, RecvTimeoutError, Refusal, SubscribeOptions,
     Subscriber, Trust, TryPublishError, TryRecvError, Waited,
 };
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 /// Publishes `count` messages of varying length that say who published them and how many before.
 fn publish_some(socket: &Path, count: u64) {
@@ -170,39 +169,26 @@ fn join_and_resize_at_random(trust: Trust) {
         std::thread::scope(|scope| {
             let mut beside = group.publisher().unwrap();
             let is_over = &is_over;
-            let beside = scope.spawn(move || {
-                let mut count = 0u64;
-                while !is_over.load(Ordering::Relaxed) {
-                    let mut payload = [0; 16];
-                    payload[8..].copy_from_slice(&count.to_le_bytes());
+            scope.spawn(move || {
+                for count in (0u64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                    let payload = [[0; 8], count.to_le_bytes()].concat();
                     beside.publish_timeout(&payload, LONG).unwrap();
-                    count += 1;
                     if count.is_multiple_of(64) {
                         std::thread::sleep(Duration::from_millis(1));
                     }
                 }
-                count
             });
             // Whatever goes wrong here, the thread beside ends.
-            let over = OnDrop(is_over);
+            let _over = OnDrop(is_over);
             let mut peers: Vec<Peer> = Vec::new();
-            let mut refused = 0;
             while peers.len() < publishers as usize || peers.iter_mut().any(|peer| !peer.has_ended()) {
                 if peers.len() < publishers as usize && random.u64(..).is_multiple_of(4) {
                     peers.push(Peer::start("publish-some", socket, MESSAGES));
                 }
-                match group.resize(4096 << (random.u64(..) % 5)) {
-                    Ok(()) => {}
-                    // All the logs that may be kept wait for a subscriber that is not fast enough.
-                    Err(Error::Refused(Refusal::LogsHeld)) => refused += 1,
-                    Err(error) => panic!("{error}"),
-                }
-                std::thread::sleep(Duration::from_micros(random.u64(..) % 20_000));
+                resized(group, 4096 << random.u64(..5));
+                std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
             }
             peers.iter_mut().for_each(Peer::succeed);
-            drop(over);
-            let count = beside.join().unwrap();
-            eprintln!("{} messages beside, {refused} resizes refused", count);
         });
     });
     let of_peers: Vec<_> = seen.of.iter().filter(|(process, _)| **process != 0).collect();
@@ -230,18 +216,15 @@ fn publishers_killed_in_the_middle_of_a_roll_stop_nobody() {
         for _ in 0..publishers {
             peers.push(Peer::start("publish-some", socket, u64::MAX));
             if peers.len() == 4 {
-                let mut victim = peers.remove((random.u64(..) % 4) as usize);
+                let mut victim = peers.remove(random.usize(..4));
                 std::thread::scope(|scope| {
-                    scope.spawn(|| match group.resize(4096 << (random.u64(..) % 3)) {
-                        Ok(()) | Err(Error::Refused(Refusal::LogsHeld)) => {}
-                        Err(error) => panic!("{error}"),
-                    });
+                    scope.spawn(|| resized(group, 4096 << random.u64(..3)));
                     std::thread::sleep(Duration::from_micros(u64::from(std::process::id()) % 200));
                     victim.kill();
                 });
                 victim.wait();
             }
-            std::thread::sleep(Duration::from_micros(random.u64(..) % 8000));
+            std::thread::sleep(Duration::from_micros(random.u64(..8000)));
         }
         eventually("no publisher is left that joined last", || {
             !group.report().unwrap().publishers.is_empty()
@@ -258,14 +241,14 @@ fn a_stopped_publisher_delays_a_join_for_a_second_at_most_and_joins_the_others_w
     let seen = all_see_the_same(late(), |group, socket| {
         let mut stopped = Peer::start("publish-some", socket, MESSAGES);
         eventually("the first does not publish", || group.report().unwrap().messages > 10);
-        kill(Pid::from_raw(stopped.pid()), Signal::SIGSTOP).unwrap();
+        stopped.stop();
         // Not between its claim and its commit, where it would delay subscribers: that is another test's.
         let before = group.report().unwrap().messages;
         let mut other = Peer::start("publish-some", socket, 1);
         other.succeed();
         group.resize(64 << 10).unwrap();
         eventually("the other's message does not come", || group.report().unwrap().messages > before);
-        kill(Pid::from_raw(stopped.pid()), Signal::SIGCONT).unwrap();
+        stopped.resume();
         stopped.succeed();
     });
     assert_eq!(seen.received, MESSAGES + 1);
@@ -284,9 +267,8 @@ fn the_one_publisher_of_a_group_goes_on_in_a_log_of_another_size() {
         group.resize(4096 << (round % 4)).unwrap();
         publisher.try_publish(&vec![7; 1024 << (round % 4)]).unwrap();
         for length in [8, 1024 << (round % 4)] {
-            let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("lost") };
-            assert_eq!(message.bytes.len(), length);
-            assert_eq!(message.lost_before, Some(0));
+            let message = taken(&mut subscriber);
+            assert_eq!((message.bytes.len(), message.lost_before), (length, Some(0)));
         }
     }
     assert_eq!(group.report().unwrap().messages, 400);
@@ -296,7 +278,7 @@ fn the_one_publisher_of_a_group_goes_on_in_a_log_of_another_size() {
 
 #[test]
 fn a_publisher_that_waits_for_space_finds_it_in_a_larger_log() {
-    for options in [small(), small().several_publishers()] {
+    for options in kinds() {
         let (group, mut publisher, mut subscriber) = trio(options, Policy::Reliable);
         fill(&mut publisher, b"full");
         std::thread::scope(|scope| {
@@ -304,50 +286,31 @@ fn a_publisher_that_waits_for_space_finds_it_in_a_larger_log() {
             group.resize(8192).unwrap();
             waiting.join().unwrap();
         });
-        let mut count = 0;
-        while let Received::Message(message) = subscriber.try_recv().unwrap() {
-            if message.bytes == b"behind" {
-                break;
-            }
-            count += 1;
-        }
-        assert!(count >= 4096 / 64 - 1, "{count} messages before the last");
+        let (count, lost) = tally(&mut subscriber);
+        assert!(count >= 4096 / 64 && lost == 0, "{count} messages with the last");
     }
 }
 
 /// A subscriber that sleeps on any kind of word or descriptor while the log ends gets the first message of the next one.
 #[test]
 fn subscribers_that_sleep_through_a_roll_are_woken_in_the_next_log() {
-    for (trust, on_descriptor) in [
-        (Trust::SameUser, false),
-        (Trust::SameUser, true),
-        (Trust::Strangers, false),
-        (Trust::Strangers, true),
-    ] {
+    let all =
+        [Trust::SameUser, Trust::Strangers].into_iter().flat_map(|trust| [(trust, false), (trust, true)]);
+    for (trust, on_descriptor) in all {
         let (group, mut publisher, mut subscriber) =
             trio(small().several_publishers().trust(trust), Policy::Reliable);
         subscriber.spin_at_most(Duration::ZERO);
         subscriber.sleep_on_descriptor(on_descriptor);
         for round in 0..50u32 {
             std::thread::scope(|scope| {
-                let sleeper = scope.spawn(|| {
-                    let waited = subscriber.wait(Some(LONG)).unwrap();
-                    (
-                        waited,
-                        subscriber.try_recv().map(|received| received.into_owned().message().unwrap().bytes),
-                    )
-                });
-                eventually("it does not fall asleep", || group.report().unwrap().subscribers[0].asleep);
+                let sleeper = scope.spawn(|| subscriber.wait(Some(LONG)).unwrap());
+                eventually("it falls asleep", || asleep(&group) == 1);
                 group.resize(4096 << (round % 2)).unwrap();
-                eventually("it does not fall asleep again", || group.report().unwrap().subscribers[0].asleep);
+                eventually("it falls asleep again", || asleep(&group) == 1);
                 publisher.try_publish(&round.to_le_bytes()).unwrap();
-                let (waited, bytes) = sleeper.join().unwrap();
-                assert_eq!(
-                    (waited, bytes.unwrap()),
-                    (Waited::Ready, round.to_le_bytes().to_vec()),
-                    "{trust:?}"
-                );
+                assert_eq!(sleeper.join().unwrap(), Waited::Ready, "{trust:?}");
             });
+            assert_eq!(taken(&mut subscriber).bytes, round.to_le_bytes());
         }
         // An event loop that is armed before the log ends.
         assert!(subscriber.arm().unwrap());
@@ -356,25 +319,16 @@ fn subscribers_that_sleep_through_a_roll_are_woken_in_the_next_log() {
         assert!(subscriber.arm().unwrap(), "there is nothing yet");
         publisher.try_publish(b"in the loop").unwrap();
         assert_eq!(causeway_os::process::poll(&[subscriber.as_fd()], Some(LONG)).unwrap(), [true]);
-        assert!(matches!(subscriber.try_recv().unwrap(), Received::Message(_)));
+        taken(&mut subscriber);
     }
 }
 
-/// Open descriptors of this process, and bytes of addresses of logs with this name.
+/// Open descriptors of logs with this name, and bytes of addresses of them.
 fn open_and_mapped(name: &str) -> (usize, u64) {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
-    let logs = maps.lines().filter(|line| line.contains(&format!("memfd:causeway:{name}")));
-    let bytes = logs.map(|line| {
-        let (from, to) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
-        hex(to) - hex(from)
-    });
-    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let own = descriptors.filter(|entry| {
-        std::fs::read_link(entry.path())
-            .is_ok_and(|to| to.to_string_lossy().contains(&format!("causeway:{name}")))
-    });
-    (own.count(), bytes.sum())
+    let name = format!("causeway:{name}");
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    (links.filter(|to| to.to_string_lossy().contains(&name)).count(), addresses(&name))
 }
 
 #[test]
@@ -384,31 +338,24 @@ fn many_rolls_leave_no_log_behind_and_a_subscriber_that_slept_through_them_is_to
     let mut reliable = group.subscribe(Policy::Reliable).unwrap();
     let mut asleep = group.subscribe(Policy::Lossy).unwrap();
     let before = open_and_mapped("many-rolls");
+    assert!(before.0 > 0 && before.1 > 0, "{before:?}");
     const ROLLS: u32 = 500;
     for round in 0..ROLLS {
         for _ in 0..3 {
             publisher.try_publish(&round.to_le_bytes()).unwrap();
-            assert!(matches!(reliable.try_recv().unwrap(), Received::Message(_)));
+            taken(&mut reliable);
         }
         group.resize(4096).unwrap();
-        assert!(matches!(reliable.try_recv(), Err(TryRecvError::Empty)));
+        nothing(&mut reliable);
     }
     publisher.try_publish(b"last").unwrap();
-    assert!(matches!(reliable.try_recv().unwrap(), Received::Message(_)));
+    taken(&mut reliable);
     let after = open_and_mapped("many-rolls");
     // The one that sleeps keeps the log that it has.
     assert!(after.0 <= before.0 + 1, "{after:?} descriptors and bytes after {before:?}");
     assert!(after.1 <= before.1 * 2, "{after:?} descriptors and bytes after {before:?}");
-    let (mut received, mut lost) = (0, 0);
-    loop {
-        match asleep.try_recv() {
-            Ok(Received::Message(message)) if message.bytes == b"last" => break,
-            Ok(Received::Message(_)) => received += 1,
-            Ok(Received::Lost { messages, .. }) => lost += messages,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    assert_eq!((received, lost), (3, u64::from(ROLLS - 1) * 3));
+    // The three of its log, and the last.
+    assert_eq!(tally(&mut asleep), (3 + 1, u64::from(ROLLS - 1) * 3));
     assert_eq!(group.report().unwrap().messages, u64::from(ROLLS) * 3 + 1);
     assert_eq!(open_and_mapped("many-rolls"), before);
 }
@@ -417,48 +364,36 @@ fn many_rolls_leave_no_log_behind_and_a_subscriber_that_slept_through_them_is_to
 fn a_subscriber_that_must_lose_nothing_keeps_eight_logs_and_no_more() {
     let (group, mut publisher, mut subscriber) = trio(small().several_publishers(), Policy::Reliable);
     let mut published = 0u32;
-    let refused = loop {
+    loop {
         publisher.try_publish(&published.to_le_bytes()).unwrap();
         published += 1;
-        if let Err(error) = group.resize(4096) {
-            break error;
+        if !resized(&group, 4096) {
+            break;
         }
         assert!(published < 20, "no end of logs");
-    };
-    assert!(matches!(refused, Error::Refused(Refusal::LogsHeld)), "{refused}");
+    }
     for expected in 0..published {
-        let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("lost") };
-        assert_eq!((message.bytes, message.lost_before), (&expected.to_le_bytes()[..], Some(0)));
+        let message = taken(&mut subscriber);
+        assert_eq!((&message.bytes[..], message.lost_before), (&expected.to_le_bytes()[..], Some(0)));
     }
     group.resize(8192).unwrap();
     publisher.try_publish(&[1; 2000]).unwrap();
-    assert!(matches!(subscriber.try_recv().unwrap(), Received::Message(_)));
+    taken(&mut subscriber);
 }
 
 /// One that does not read would otherwise keep late publishers out for as long as it likes.
 #[test]
 fn a_subscriber_with_a_deadline_keeps_logs_no_longer_than_that() {
-    let group = Group::create("deadline", small().several_publishers()).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let mut late = group.subscribe(Policy::DemoteAfter(Duration::from_millis(20))).unwrap();
+    let (group, mut publisher, mut late) =
+        trio(small().several_publishers(), Policy::DemoteAfter(Duration::from_millis(20)));
     const ROLLS: u64 = 20;
     for round in 0..ROLLS {
         publisher.try_publish(&round.to_le_bytes()).unwrap();
-        eventually("no log begins any more", || match group.resize(4096) {
-            Ok(()) => true,
-            Err(Error::Refused(Refusal::LogsHeld)) => false,
-            Err(error) => panic!("{error}"),
-        });
+        eventually("no log begins any more", || resized(&group, 4096));
     }
-    let (mut received, mut lost) = (0, 0);
-    while received + lost < ROLLS {
-        match late.try_recv().unwrap() {
-            Received::Message(_) => received += 1,
-            Received::Lost { messages, .. } => lost += messages,
-        }
-    }
+    let (received, lost) = tally(&mut late);
+    assert_eq!(received + lost, ROLLS);
     assert!(received > 0 && lost > 0 && late.health().unwrap().demoted, "{received} received, {lost} lost");
-    assert!(matches!(late.try_recv(), Err(TryRecvError::Empty)));
 }
 
 /// A message that is not finished stays in its log, before all messages of the next.
@@ -472,12 +407,10 @@ fn a_loan_that_is_out_while_the_log_ends_is_published_before_what_comes_after() 
     loan.fill(1);
     group.resize(8192).unwrap();
     second.try_publish(b"behind").unwrap();
-    assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Empty)));
+    nothing(&mut subscriber);
     loan.commit().unwrap();
-    let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("lost") };
-    assert_eq!(message.bytes, [1; 600]);
-    let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("lost") };
-    assert_eq!(message.bytes, b"behind");
+    assert_eq!(taken(&mut subscriber).bytes, [1; 600]);
+    assert_eq!(taken(&mut subscriber).bytes, b"behind");
     // One that is left unfinished by a publisher that ends is passed over.
     let loan = publishers[0].try_loan(600).unwrap();
     group.resize(4096).unwrap();
@@ -485,8 +418,7 @@ fn a_loan_that_is_out_while_the_log_ends_is_published_before_what_comes_after() 
     let [first, mut second] = publishers;
     second.try_publish(b"after").unwrap();
     drop(first);
-    let Received::Message(message) = subscriber.recv_timeout(LONG).unwrap() else { panic!("lost") };
-    assert_eq!(message.bytes, b"after");
+    assert_eq!(next(&mut subscriber), b"after");
     assert_eq!(group.report().unwrap().messages, 3);
 }
 
@@ -546,7 +478,7 @@ fn without_permission_no_publisher_of_another_process_joins_after_a_subscriber()
     drop(group);
     assert!(matches!(invited.publisher(), Err(Error::Refused(Refusal::Ended))));
     late.try_publish(b"still").unwrap();
-    assert!(matches!(subscriber.recv_timeout(LONG).unwrap(), Received::Message(_)));
+    assert_eq!(next(&mut subscriber), b"still");
     drop(late);
     assert!(matches!(subscriber.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected)));
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::{LONG, Peer, Role, eventually, eventually_seen, join, place};
+use crate::common::{LONG, Peer, Role, asleep, eventually, eventually_seen, join, place};
 use causeway::{Error, Group, GroupOptions, Policy, SubscribeOptions, Subscriber, Waited};
 use causeway_testkit::{Call, Traced};
 use nix::libc;
@@ -128,11 +128,9 @@ impl Scene {
 
     /// Waits until every subscriber that is meant to sleep does: it says so, and the kernel says so of its thread.
     fn until_asleep(&self) {
-        eventually("the subscribers do not fall asleep", || {
-            let subscribers = self.group.report().unwrap().subscribers;
+        eventually("the subscribers fall asleep", || {
             let in_wait: usize = self.sleepers.iter().map(|peer| threads_in_wait(peer.pid())).sum();
-            subscribers.iter().filter(|subscriber| subscriber.asleep).count() == self.asleep
-                && in_wait == self.asleep
+            asleep(&self.group) == self.asleep && in_wait == self.asleep
         });
     }
 
@@ -144,8 +142,15 @@ impl Scene {
         calls[..calls.len() - self.nothing.len()].to_vec()
     }
 
-    fn received(&self) -> Vec<u64> {
-        self.group.report().unwrap().subscribers.iter().map(|subscriber| subscriber.received).collect()
+    /// How many subscribers have received one message.
+    fn have_received_one(&self) -> usize {
+        let subscribers = self.group.report().unwrap().subscribers;
+        subscribers.iter().filter(|subscriber| subscriber.received == 1).count()
+    }
+
+    /// Waits until so many have.
+    fn until_received_by(&self, count: usize) {
+        eventually("every sleeper that wants the message gets it", || self.have_received_one() == count);
     }
 }
 
@@ -210,9 +215,7 @@ fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_no_other() {
         assert_eq!(call.arguments[1] as i32 & !libc::FUTEX_PRIVATE_FLAG, libc::FUTEX_WAKE);
         // The call returns how many threads it woke: all that slept. The awake subscribers do not wait on the futex.
         assert_eq!(call.result, 3 * EACH as i64, "{call:?}");
-        eventually("not every sleeper got the message", || {
-            scene.received().iter().filter(|received| **received == 1).count() == 3 * EACH as usize
-        });
+        scene.until_received_by(3 * EACH as usize);
         scene.awake.iter_mut().for_each(drain);
 
         // Awake again but not yet up (stopped, here), they are not woken a second time.
@@ -236,16 +239,14 @@ fn a_topic_that_no_sleeper_wants_costs_no_call_and_wakes_only_those_that_want_it
         assert_eq!(scene.phase(), []);
         scene.until_asleep();
     }
-    assert!(scene.received().iter().all(|received| *received == 0));
+    assert_eq!(scene.have_received_one(), 0);
 
     let scene = Scene::new(1, &[others[0], others[1], ("futex-sleepers", 5)]).begin(12);
     let calls = scene.phase();
     let [call] = calls[..] else { panic!("{calls:?}") };
     assert_eq!(call.arguments[1] as i32 & !libc::FUTEX_PRIVATE_FLAG, libc::FUTEX_WAKE_BITSET);
     assert_eq!(call.result, 5, "{call:?}");
-    eventually("not every sleeper that wants the message got it", || {
-        scene.received().iter().filter(|received| **received == 1).count() == 5
-    });
+    scene.until_received_by(5);
 }
 
 #[test]
@@ -261,9 +262,8 @@ fn sleepers_on_descriptors_cost_one_call_each_and_one_for_all_on_the_futex() {
         let count = |number: i64| calls.iter().filter(|call| call.number == number as u64).count();
         (count(libc::SYS_sendto), count(libc::SYS_futex), calls.len()) == (4, 1, 5)
     });
-    assert!(
-        calls.iter().all(|call| call.result == if call.number == libc::SYS_futex as u64 { 3 } else { 1 })
-    );
+    let woken = |call: &Call| if call.number == libc::SYS_futex as u64 { 3 } else { 1 };
+    assert!(calls.iter().all(|call| call.result == woken(call)), "{calls:?}");
 }
 
 #[test]
@@ -323,7 +323,5 @@ fn a_group_with_a_hundred_sleeping_subscribers_uses_no_cpu() {
     eventually_seen("no thread runs in every second", look, BTreeMap::is_empty);
     // They were asleep and not dead.
     assert!(!scene.phase().is_empty());
-    eventually("the sleepers do not wake up", || {
-        scene.received().iter().filter(|received| **received == 1).count() == 100
-    });
+    scene.until_received_by(100);
 }

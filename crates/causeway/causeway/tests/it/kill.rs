@@ -24,9 +24,9 @@ use std::process::ChildStdin;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{LONG, Peer, Role, drain, eventually, fill, join, place, setting};
+use crate::common::{LONG, Peer, Role, asleep, drain, eventually, fill, join, place, setting, subscribers};
 use causeway::{
     Error, Group, GroupOptions, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions,
     Subscriber, TryPublishError, TryRecvError, Waited,
@@ -138,7 +138,7 @@ impl Scene {
         let subscribe = || group.subscribe(SubscribeOptions::new(Policy::Reliable).timeout(LONG)).unwrap();
         // Those that matter use slots that others have used before them.
         drop((subscribe(), subscribe()));
-        eventually("a subscriber does not leave", || group.report().unwrap().subscribers.is_empty());
+        eventually("the subscribers leave", || subscribers(&group) == 0);
         let (mut by_futex, mut by_descriptor) = (subscribe(), subscribe());
         for subscriber in [&mut by_futex, &mut by_descriptor] {
             subscriber.spin_at_most(Duration::ZERO);
@@ -179,9 +179,7 @@ impl Scene {
         let seen = std::thread::scope(|scope| {
             let sleepers =
                 [scope.spawn(|| until_probe(by_futex)), scope.spawn(|| until_probe(by_descriptor))];
-            eventually("the subscribers do not fall asleep", || {
-                group.report().unwrap().subscribers.iter().all(|subscriber| subscriber.asleep)
-            });
+            eventually("the subscribers fall asleep", || asleep(group) == 2);
             act(victim, group);
             if let Some(survivor) = survivor {
                 let published = survivor.publish_timeout(b"probe", LONG);
@@ -220,24 +218,17 @@ fn until_probe(subscriber: &mut Subscriber) -> Vec<Vec<u8>> {
 
 /// How many instructions a publish takes, with sleeping subscribers.
 fn instructions(log: Log) -> u64 {
-    let counting = || {
-        let mut count = 0;
-        let published = Scene::new(&mut Template::start(), log).observe(|victim, _| {
+    let counted = AtomicU64::new(0);
+    // Once, in a thread with a CPU of its own.
+    for_each(vec![0], |template, _| {
+        let published = Scene::new(template, log).observe(|victim, _| {
             while victim.step(1) {
-                count += 1;
+                counted.fetch_add(1, Relaxed);
             }
         });
         assert!(published, "the whole publish was executed");
-        count
-    };
-    // In a thread of its own, because of the CPU.
-    std::thread::scope(|scope| {
-        let counted = scope.spawn(|| {
-            causeway_os::sched::pin(&causeway_os::sched::allowed_cpus().unwrap()[..1]).unwrap();
-            counting()
-        });
-        counted.join().unwrap()
-    })
+    });
+    counted.into_inner()
 }
 
 /// The values of k to be tried. The last, which take longest, are the first to be taken.
@@ -270,7 +261,6 @@ fn for_each(targets: Vec<u64>, work: impl Fn(&mut Template, u64) + Sync) {
 /// Kills after every k of a publish.
 fn kill_all(log: Log) {
     let total = instructions(log);
-    let start = Instant::now();
     let (seen, unseen) = (AtomicU64::new(0), AtomicU64::new(0));
     for_each(targets(total, 1), |template, count| {
         let mut scene = Scene::new(template, log);
@@ -282,11 +272,7 @@ fn kill_all(log: Log) {
     });
     let (seen, unseen) = (seen.into_inner(), unseen.into_inner());
     assert!(seen > 0 && unseen > 0, "the kills did not straddle the commit: {seen} seen, {unseen} not");
-    eprintln!(
-        "{total} instructions, {log:?}: {} kills, {seen} after and {unseen} before the commit, {:?}",
-        seen + unseen,
-        start.elapsed()
-    );
+    eprintln!("{total} instructions, {log:?}: {seen} kills after and {unseen} before the commit");
 }
 
 #[test]
@@ -312,7 +298,6 @@ fn a_publisher_killed_after_any_instruction_on_its_way_into_the_next_log_leaves_
 #[test]
 fn a_publisher_stopped_after_any_instruction_and_evicted_cannot_commit_later() {
     let total = instructions(Log::WithSpace);
-    let start = Instant::now();
     let (committed, evicted) = (AtomicU64::new(0), AtomicU64::new(0));
     for_each(targets(total, 3), |template, count| match stop_and_evict(template, count) {
         PUBLISHED => drop(committed.fetch_add(1, Relaxed)),
@@ -321,10 +306,7 @@ fn a_publisher_stopped_after_any_instruction_and_evicted_cannot_commit_later() {
     });
     let (committed, evicted) = (committed.into_inner(), evicted.into_inner());
     assert!(committed > 0 && evicted > 0, "{committed} committed, {evicted} evicted");
-    eprintln!(
-        "{total} instructions: {committed} stopped after and {evicted} before their commit, {:?}",
-        start.elapsed()
-    );
+    eprintln!("{total} instructions: {committed} stopped after and {evicted} before their commit");
 }
 
 /// Stops a victim after `count` instructions, has it evicted, and lets it go on. Returns its exit code.
@@ -345,14 +327,13 @@ fn stop_and_evict(template: &mut Template, count: u64) -> i32 {
 #[test]
 fn a_publisher_stopped_at_any_instruction_while_others_lap_it_harms_no_message() {
     let total = instructions(Log::WithSpace);
-    let start = Instant::now();
     let lapped = AtomicU64::new(0);
     for_each(targets(total, 3), |template, count| {
         lapped.fetch_add(u64::from(stop_and_lap(template, count)), Relaxed);
     });
     let lapped = lapped.into_inner();
     assert!(lapped > 0, "every stop held the others up");
-    eprintln!("{total} instructions: lapped after {lapped} of them, {:?}", start.elapsed());
+    eprintln!("{total} instructions: lapped after {lapped} of them");
 }
 
 /// Stops a victim after `count` instructions, publishes as much as the stop allows, and lets it go on. What others

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::common::limits::in_a_process_of_its_own;
-use crate::common::{LONG, Peer, Role, eventually, join, place, served};
+use crate::common::{
+    LONG, Peer, Role, addresses, descriptors, eventually, eventually_seen, join, place, served,
+};
 use causeway::call::{Client, ServeOptions};
 use causeway::{
     Access, Error, Group, GroupOptions, LargeMessage, LargePublisher, LargeSubscriber, Policy, PoolOptions,
@@ -93,9 +95,14 @@ fn next(subscriber: &mut LargeSubscriber) -> LargeMessage {
     }
 }
 
+/// A group that only this process can reach.
+fn group() -> Group {
+    crate::common::group(options())
+}
+
 /// A group with one publisher and one subscriber.
 fn trio(pool: PoolOptions, options: impl Into<SubscribeOptions>) -> (Group, LargePublisher, LargeSubscriber) {
-    let group = Group::create("large", self::options()).unwrap();
+    let group = group();
     let (publisher, subscriber) =
         (group.large_publisher(pool).unwrap(), group.large_subscribe(options).unwrap());
     (group, publisher, subscriber)
@@ -120,12 +127,8 @@ fn payloads_of_every_size_arrive_in_another_process_with_either_trust() {
         }
         // The server hands out the files: it stays until the last one was fetched.
         eventually("the last payload is received", || {
-            group
-                .report()
-                .unwrap()
-                .subscribers
-                .iter()
-                .all(|subscriber| subscriber.received == SIZES.len() as u64)
+            let report = group.report().unwrap();
+            report.subscribers.iter().all(|subscriber| subscriber.received == SIZES.len() as u64)
         });
         drop((publisher, group));
         peer.succeed();
@@ -134,7 +137,7 @@ fn payloads_of_every_size_arrive_in_another_process_with_either_trust() {
 
 #[test]
 fn a_pool_is_used_again_as_soon_as_its_subscribers_are_done() {
-    let group = Group::create("large", options()).unwrap();
+    let group = group();
     let mut publisher = group.large_publisher(PoolOptions::new(64 * KIB).reused()).unwrap();
     let mut subscribers = [Policy::Reliable, Policy::DemoteAfter(LONG), Policy::Lossy]
         .map(|policy| group.large_subscribe(policy).unwrap());
@@ -210,7 +213,7 @@ fn a_subscriber_that_holds_too_many_payloads_is_told_and_loses_nothing() {
 
 #[test]
 fn a_subscriber_that_keeps_payloads_beyond_its_deadline_is_waited_for_no_more() {
-    let group = Group::create("large", options()).unwrap();
+    let group = group();
     let mut publisher = group.large_publisher(PoolOptions::new(64 * KIB).files(2).reused()).unwrap();
     let mut late = group.large_subscribe(Policy::DemoteAfter(Duration::from_millis(20))).unwrap();
     let mut disconnected = group.large_subscribe(Policy::DisconnectAfter(Duration::from_millis(20))).unwrap();
@@ -222,22 +225,15 @@ fn a_subscriber_that_keeps_payloads_beyond_its_deadline_is_waited_for_no_more() 
     assert!(matches!(held.payload.check_intact(), Err(Error::Overwritten)));
     assert!(matches!(held.payload.copy_to(&mut [0; 8]), Err(Error::Overwritten)));
     drop(held);
-    let end = loop {
-        match disconnected.recv() {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
+    let end = std::iter::repeat_with(|| disconnected.recv().err()).find_map(|error| error).unwrap();
     assert!(matches!(end, Error::MissedDeadline { .. }), "{end}");
     // What was overwritten before it was received is a loss; what is there arrives.
     let mut outcomes = Vec::new();
-    loop {
-        match late.recv_timeout(Duration::ZERO) {
-            Ok(Received::Message(message)) => outcomes.push(message.sequence as i64),
-            Ok(Received::Lost { messages, .. }) => outcomes.push(-(messages as i64)),
-            Err(RecvTimeoutError::Timeout) => break,
-            Err(error) => panic!("{error}"),
-        }
+    while let Ok(received) = late.try_recv() {
+        outcomes.push(match received {
+            Received::Message(message) => i64::from(message.sequence),
+            Received::Lost { messages, .. } => -(messages as i64),
+        });
     }
     assert!(outcomes.len() == 5 && outcomes.last() == Some(&5), "{outcomes:?}");
     let lost = outcomes.iter().filter(|outcome| **outcome == -1).count();
@@ -247,7 +243,7 @@ fn a_subscriber_that_keeps_payloads_beyond_its_deadline_is_waited_for_no_more() 
 #[test]
 fn a_lossy_subscriber_delays_nobody_and_is_told_what_it_lost() {
     for pool in kinds(64 * KIB, 4) {
-        let group = Group::create("large", options()).unwrap();
+        let group = group();
         let mut publisher = group.large_publisher(pool).unwrap();
         let mut lossy = group.large_subscribe(Policy::Lossy).unwrap();
         let (mut held, mut received, mut lost) = (Vec::new(), 0, 0);
@@ -274,15 +270,13 @@ fn a_lossy_subscriber_delays_nobody_and_is_told_what_it_lost() {
             }
         }
         held.clear();
-        loop {
-            match lossy.recv_timeout(Duration::ZERO) {
-                Ok(Received::Message(message)) => {
+        while let Ok(rest) = lossy.try_recv() {
+            match rest {
+                Received::Message(message) => {
                     check_told(&message, lost);
                     received += 1;
                 }
-                Ok(Received::Lost { messages, .. }) => lost += messages,
-                Err(RecvTimeoutError::Timeout) => break,
-                Err(error) => panic!("{error}"),
+                Received::Lost { messages, .. } => lost += messages,
             }
         }
         assert_eq!(received + lost, 600, "every message is received or counted");
@@ -293,7 +287,7 @@ fn a_lossy_subscriber_delays_nobody_and_is_told_what_it_lost() {
 
 #[test]
 fn lossy_subscribers_that_keep_every_sealed_payload_leave_enough_for_the_others() {
-    let group = Group::create("large", options()).unwrap();
+    let group = group();
     let mut publisher = group.large_publisher(PoolOptions::new(64 * KIB).files(8).sealed()).unwrap();
     let mut honest = group.large_subscribe(Policy::Reliable).unwrap();
     let mut hoarders: Vec<_> = (0..4).map(|_| group.large_subscribe(Policy::Lossy).unwrap()).collect();
@@ -311,21 +305,19 @@ fn lossy_subscribers_that_keep_every_sealed_payload_leave_enough_for_the_others(
 #[test]
 fn a_subscriber_that_begins_with_the_oldest_message_is_told_which_payloads_are_gone() {
     for pool in kinds(64 * KIB, 2) {
-        let group = Group::create("large", options()).unwrap();
+        let group = group();
         let mut publisher = group.large_publisher(pool).unwrap();
         (0..10).for_each(|seed| send(&mut publisher, 64 * KIB, seed));
         let mut subscriber =
             group.large_subscribe(SubscribeOptions::new(Policy::Reliable).from_oldest()).unwrap();
         let (mut arrived, mut lost) = (0, 0);
-        loop {
-            match subscriber.try_recv() {
-                Ok(Received::Message(message)) => {
+        while let Ok(received) = subscriber.try_recv() {
+            match received {
+                Received::Message(message) => {
                     check(&message, 64 * KIB, u64::from(message.sequence));
                     arrived += 1;
                 }
-                Ok(Received::Lost { messages, .. }) => lost += messages,
-                Err(TryRecvError::Empty) => break,
-                Err(error) => panic!("{error}"),
+                Received::Lost { messages, .. } => lost += messages,
             }
         }
         assert!(arrived >= 1 && arrived + lost == 10, "{arrived} arrived, {lost} lost");
@@ -403,7 +395,7 @@ fn publishers_of_several_processes_and_of_this_one_share_a_group() {
 
 #[test]
 fn short_messages_and_payloads_share_one_order() {
-    let group = Group::create("large", options()).unwrap();
+    let group = group();
     let mut publisher = group.large_publisher(PoolOptions::new(64 * KIB)).unwrap();
     let mut subscriber =
         group.large_subscribe(SubscribeOptions::new(Policy::Reliable).topics([0, 7])).unwrap();
@@ -428,7 +420,7 @@ fn short_messages_and_payloads_share_one_order() {
 #[test]
 fn a_subscriber_that_sleeps_through_other_topics_keeps_no_files() {
     for pool in kinds(64 * KIB, 2) {
-        let group = Group::create("large", options()).unwrap();
+        let group = group();
         let mut publisher = group.large_publisher(pool).unwrap();
         let wanted = SubscribeOptions::new(Policy::Reliable).topics([7]);
         let mut subscriber = group.large_subscribe(wanted).unwrap();
@@ -448,19 +440,9 @@ fn what_cannot_be_is_refused_with_its_reason() {
     let is_other_type = |error| matches!(error, Error::Refused(Refusal::OtherType));
     assert!(is_other_type(plain.large_publisher(pool()).unwrap_err()));
     assert!(is_other_type(plain.large_subscribe(Policy::Lossy).unwrap_err()));
-    let group = Group::create("large", options()).unwrap();
-    assert!(is_other_type(group.publisher().unwrap_err()));
-    for bad in [pool().files(0), pool().files(65), PoolOptions::new(0), PoolOptions::new(usize::MAX)] {
-        assert!(matches!(group.large_publisher(bad), Err(Error::Invalid { .. })));
-    }
-    let mut publisher = group.large_publisher(pool()).unwrap();
-    assert!(matches!(publisher.loan(0), Err(Error::Invalid { .. })));
-    let too_long = publisher.loan(65).unwrap_err();
-    assert!(matches!(too_long, Error::TooLong { payload_bytes: 65, limit_bytes: 64 }));
     // More memory than there is: an error, and the publisher goes on with what it can have.
     for pool in kinds(1 << 46, 2) {
-        let group = Group::create("large", options()).unwrap();
-        let mut greedy = group.large_publisher(pool).unwrap();
+        let mut greedy = group().large_publisher(pool).unwrap();
         for _ in 0..5 {
             let refused = greedy.loan(1 << 46).unwrap_err();
             assert!(matches!(refused, Error::Os(_) | Error::Refused(Refusal::Exhausted)), "{refused}");
@@ -469,6 +451,15 @@ fn what_cannot_be_is_refused_with_its_reason() {
             drop(greedy.loan(64).unwrap());
         }
     }
+    let group = group();
+    assert!(is_other_type(group.publisher().unwrap_err()));
+    for bad in [pool().files(0), pool().files(65), PoolOptions::new(0), PoolOptions::new(usize::MAX)] {
+        assert!(matches!(group.large_publisher(bad), Err(Error::Invalid { .. })));
+    }
+    let mut publisher = group.large_publisher(pool()).unwrap();
+    assert!(matches!(publisher.loan(0), Err(Error::Invalid { .. })));
+    let too_long = publisher.loan(65).unwrap_err();
+    assert!(matches!(too_long, Error::TooLong { payload_bytes: 65, limit_bytes: 64 }));
 }
 
 #[test]
@@ -520,13 +511,6 @@ fn a_sealed_payload_travels_with_a_call_and_with_its_reply() {
     assert!(matches!(SealedBuffer::new(0), Err(Error::Invalid { .. })));
 }
 
-/// Open descriptors, and mappings of payloads.
-fn belongings() -> (usize, usize) {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let payloads = maps.lines().filter(|line| line.contains("causeway-payload")).count();
-    (std::fs::read_dir("/proc/self/fd").unwrap().count(), payloads)
-}
-
 #[test]
 fn no_descriptor_and_no_mapping_is_left() {
     in_a_process_of_its_own("leave-nothing", 0);
@@ -548,9 +532,10 @@ fn leave_nothing() {
         }
     };
     round();
+    let belongings = || (descriptors(), addresses("causeway-payload"));
     let before = belongings();
     (0..10).for_each(|_| round());
     // Threads that close sockets may need a moment.
-    let after = crate::common::eventually_seen("nothing is left", belongings, |after| *after <= before);
+    let after = eventually_seen("nothing is left", belongings, |after| *after <= before);
     assert_eq!(after.1, 0, "mappings of payloads");
 }

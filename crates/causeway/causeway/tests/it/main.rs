@@ -24,7 +24,7 @@ mod in_place;
 mod kill;
 mod large;
 mod many;
-mod neighbours;
+mod neighbors;
 mod order;
 mod reference;
 mod space;
@@ -47,7 +47,7 @@ fn role() {
         kill::ROLES,
         large::ROLES,
         many::ROLES,
-        neighbours::ROLES,
+        neighbors::ROLES,
         order::ROLES,
         #[cfg(feature = "zerocopy")]
         typed::ROLES,

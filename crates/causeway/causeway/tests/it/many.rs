@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::limits::allow_many_descriptors;
-use crate::common::{LONG, Peer, Role, drain, eventually_seen, join, small};
+use crate::common::limits::{allow_many_descriptors, in_a_process_of_its_own};
+use crate::common::{LONG, Peer, Role, addresses, descriptors, drain, eventually_seen, join, next, small};
 use causeway::log::layout::{PAGE_BYTES, PREFIX_BYTES, SUBSCRIBERS_MAX};
 use causeway::{Group, Policy, Received, RecvTimeoutError, Subscriber, Trust, TryRecvError};
 use rustix::process::{Resource, getrlimit};
@@ -69,20 +69,13 @@ impl Checked {
             }
             Err(TryRecvError::Empty) => Some(false),
             Err(TryRecvError::Disconnected) => {
-                self.check_all();
+                let all = PUBLISHERS * MESSAGES_EACH;
+                assert_eq!(self.received + self.lost, all, "every message once or counted as lost");
+                assert_eq!(self.subscriber.lost_messages(), self.lost);
                 None
             }
             Err(error) => panic!("{error}"),
         }
-    }
-
-    fn check_all(&self) {
-        assert_eq!(
-            self.received + self.lost,
-            PUBLISHERS * MESSAGES_EACH,
-            "every message once or counted as lost"
-        );
-        assert_eq!(self.subscriber.lost_messages(), self.lost);
     }
 
     /// Polls once. `None` at the end of the group.
@@ -205,27 +198,9 @@ fn a_publisher_that_was_idle_takes_in_all_who_have_joined_since() {
     publisher.publish_timeout(b"more than fits", TIME).unwrap();
 }
 
-/// Open descriptors of this process.
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
 /// Bytes of addresses of this process that belong to pages of subscribers.
 fn page_addresses() -> u64 {
     addresses("memfd:causeway-subscriber")
-}
-
-/// Bytes of addresses of this process that belong to files with this name.
-fn addresses(name: &str) -> u64 {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
-    let files = maps.lines().filter(|line| line.contains(name));
-    files
-        .map(|line| {
-            let (from, to) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
-            hex(to) - hex(from)
-        })
-        .sum()
 }
 
 fn subscribe_many(path: &Path, count: u64) {
@@ -236,9 +211,7 @@ fn subscribe_many(path: &Path, count: u64) {
     assert_eq!(page_addresses(), PAGE_BYTES * count);
     // The log: twice its capacity, and what is before it.
     assert_eq!(addresses("memfd:causeway:costs"), (2 * 4096 + PREFIX_BYTES) * count);
-    for subscriber in &mut subscribers {
-        assert!(matches!(subscriber.recv_timeout(LONG).unwrap(), Received::Message(_)));
-    }
+    subscribers.iter_mut().for_each(|subscriber| drop(next(subscriber)));
 }
 
 /// What the processes of these tests do.
@@ -266,7 +239,7 @@ fn count_what_they_cost(path: &Path, count: u64) {
 
 #[test]
 fn a_subscriber_costs_the_descriptors_and_the_memory_that_the_document_says() {
-    crate::common::limits::in_a_process_of_its_own("count-costs", 40);
+    in_a_process_of_its_own("count-costs", 40);
     let document = include_str!("../../../../../docs/causeway.md");
     let (_, table) = document.split_once("## What one subscriber costs").unwrap();
     for row in [

@@ -4,8 +4,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::common::{LONG, Peer, Role, eventually, join, place, setting};
-use causeway::{Group, GroupOptions, Policy, Received, RecvTimeoutError, SubscribeOptions};
+use crate::common::{LONG, Peer, Role, eventually, join, next, served, setting, subscribers};
+use causeway::{Group, GroupOptions, Policy, SubscribeOptions};
 
 const PUBLISHERS: u64 = 4;
 const SUBSCRIBERS: u64 = 8;
@@ -22,9 +22,7 @@ fn payload(publisher: u8, sequence: u32) -> Vec<u8> {
 
 fn publish(group: &Group) {
     let mut publisher = group.publisher().unwrap();
-    eventually("not all subscribers join", || {
-        group.report().unwrap().subscribers.len() == SUBSCRIBERS as usize
-    });
+    eventually("not all subscribers join", || subscribers(group) == SUBSCRIBERS as usize);
     for sequence in 0..messages_each() as u32 {
         let bytes = payload(publisher.id(), sequence);
         publisher.publish_timeout(&bytes, LONG).unwrap_or_else(|error| panic!("message {sequence}: {error}"));
@@ -40,21 +38,15 @@ fn receive(group: &Group, results: &Group) {
     let mut expected = [0u32; 64];
     let mut count = 0;
     while count < messages_each() * PUBLISHERS {
-        match subscriber.recv_timeout(LONG) {
-            Ok(Received::Message(message)) => {
-                let own = &mut expected[usize::from(message.publisher)];
-                assert_eq!(message.sequence, *own, "publisher {}", message.publisher);
-                assert!(
-                    message.bytes == payload(message.publisher, message.sequence),
-                    "bytes of {message:?}"
-                );
-                *own += 1;
-                count += 1;
-                (message.position, message.publisher, message.sequence, message.bytes).hash(&mut hasher);
-            }
-            Ok(Received::Lost { messages, .. }) => panic!("a reliable subscriber lost {messages} messages"),
-            Err(error) => panic!("after {count} messages: {error}"),
-        }
+        let received = subscriber.recv_timeout(LONG);
+        let message = received.unwrap_or_else(|error| panic!("after {count} messages: {error}")).message();
+        let message = message.expect("a reliable subscriber loses nothing");
+        let own = &mut expected[usize::from(message.publisher)];
+        assert_eq!(message.sequence, *own, "publisher {}", message.publisher);
+        assert!(message.bytes == payload(message.publisher, message.sequence), "bytes of {message:?}");
+        *own += 1;
+        count += 1;
+        (message.position, message.publisher, message.sequence, message.bytes).hash(&mut hasher);
     }
     results.try_publish(&hasher.finish().to_le_bytes()).unwrap();
 }
@@ -67,10 +59,8 @@ pub const ROLES: &[(&str, Role)] = &[
 
 #[test]
 fn eight_processes_see_the_messages_of_four_in_one_order() {
-    let (_dir, socket) = place();
     let options = GroupOptions::new().capacity_bytes(64 << 10);
-    let group = Group::create("order", options.clone().remote_publishers(PUBLISHERS as u32)).unwrap();
-    group.serve_at(&socket).unwrap();
+    let (_dir, socket, _group) = served(options.clone().remote_publishers(PUBLISHERS as u32));
     let results = Group::create("results", options.remote_publishers(SUBSCRIBERS as u32)).unwrap();
     results.serve_at(socket.with_extension("results")).unwrap();
 
@@ -79,17 +69,7 @@ fn eight_processes_see_the_messages_of_four_in_one_order() {
     peers.extend((0..PUBLISHERS).map(|number| Peer::start("publish-in-order", &socket, number)));
     let mut collector = results.subscribe(Policy::Reliable).unwrap();
 
-    let mut hashes = Vec::new();
-    while hashes.len() < SUBSCRIBERS as usize {
-        match collector.recv_timeout(LONG) {
-            Ok(Received::Message(message)) => hashes.push(message.bytes.to_vec()),
-            Ok(lost) => panic!("{lost:?}"),
-            Err(RecvTimeoutError::Disconnected) => panic!("only {} subscribers finished", hashes.len()),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    for peer in &mut peers {
-        peer.succeed();
-    }
+    let hashes: Vec<_> = (0..SUBSCRIBERS).map(|_| next(&mut collector)).collect();
+    peers.iter_mut().for_each(Peer::succeed);
     assert!(hashes.iter().all(|hash| *hash == hashes[0]), "subscribers disagree: {hashes:?}");
 }

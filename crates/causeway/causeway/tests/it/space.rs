@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::common::wire::message;
-use crate::common::{LONG, drain};
+use crate::common::{LONG, drain, taken};
 use causeway::log::layout::{PAGE_BYTES, PREFIX_BYTES, TAIL_OFFSET, Tail};
 use causeway::{Group, GroupOptions, Policy, Publisher, Received, SubscribeOptions, Subscriber};
 use causeway_os::futex::Outcome;
@@ -63,13 +63,6 @@ impl Waiting {
     }
 }
 
-fn take(subscriber: &mut Subscriber, expected: &[u8]) {
-    match subscriber.try_recv().unwrap() {
-        Received::Message(message) => assert_eq!(message.bytes, expected),
-        other => panic!("{other:?}"),
-    }
-}
-
 fn publish(publisher: &mut Publisher, payload: &[u8]) {
     publisher.try_publish(payload).unwrap();
 }
@@ -78,13 +71,14 @@ fn publish(publisher: &mut Publisher, payload: &[u8]) {
 fn a_publisher_that_waits_for_space_is_woken_when_padding_takes_a_subscriber_into_the_next_eighth() {
     let (waiting, mut publisher, mut subscriber) = Waiting::for_subscriber(Policy::Reliable);
     publish(&mut publisher, b"short");
-    take(&mut subscriber, b"short");
+    assert_eq!(taken(&mut subscriber).bytes, b"short");
     let first = |publisher: &mut Publisher| {
         // Padding to the end of this eighth, and a short message that lies in the next one.
         drop(publisher.try_loan(EIGHTH - 64 - 32).unwrap());
         publish(publisher, b"short");
     };
-    waiting.is_woken_by(&mut publisher, first, |_| take(&mut subscriber, b"short"));
+    let take = |_: &mut Publisher| assert_eq!(taken(&mut subscriber).bytes, b"short");
+    waiting.is_woken_by(&mut publisher, first, take);
 }
 
 #[test]

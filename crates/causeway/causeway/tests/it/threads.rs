@@ -1,31 +1,24 @@
 //! The protocol on heap memory, with threads that run freely: for Miri, which checks every access against the memory
 //! model and draws schedules and stale values at random, and natively for long runs.
 //!
-//! `MIRIFLAGS=-Zmiri-many-seeds=0..2 cargo +nightly miri test -p causeway --test it -- threads:: --skip neighbours::`
+//! `MIRIFLAGS=-Zmiri-many-seeds=0..2 cargo +nightly miri test -p causeway --test it -- threads:: --skip neighbors::`
 //!
 //! `CAUSEWAY_THREAD_MESSAGES` sets how many messages each publisher sends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
+use causeway::log::{Claimed, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
 
 const CAPACITY: u64 = 1024;
 
 fn messages() -> u64 {
     let short = if cfg!(miri) { 16 } else { 20_000 };
-    std::env::var("CAUSEWAY_THREAD_MESSAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(short)
+    crate::common::setting("CAUSEWAY_THREAD_MESSAGES", short)
 }
 
-/// The cursors of subscribers that hold space.
-struct Cursors<'a>(&'a [AtomicU64]);
-
-impl Gate for Cursors<'_> {
-    fn subscriber_changes(&mut self) -> u64 {
-        0
-    }
-    fn lowest(&mut self) -> u64 {
-        self.0.iter().map(|cursor| cursor.load(Ordering::Acquire)).min().unwrap_or(u64::MAX)
-    }
+/// The lowest of the cursors of subscribers that hold space.
+fn lowest(cursors: &[AtomicU64]) -> u64 {
+    cursors.iter().map(|cursor| cursor.load(Ordering::Acquire)).min().unwrap_or(u64::MAX)
 }
 
 /// What `owner` sends as its message `number`: of varying length, all bytes known.
@@ -39,27 +32,19 @@ fn publish(memory: &HeapMemory, kind: Kind, owner: u8, cursors: &[AtomicU64]) {
     let mut writer = Writer::new(memory, kind, owner);
     for number in 0..messages() {
         let bytes = payload(owner, number);
+        // A claim that was given up is followed by another one.
+        let mut gives_up = number.is_multiple_of(7) && bytes.len() % 2 == 1;
         loop {
-            match writer.claim(bytes.len(), &mut Cursors(cursors)).unwrap() {
-                Claimed::At(claim) if number.is_multiple_of(7) && bytes.len() % 2 == 1 => {
-                    writer.abandon(claim).unwrap();
-                    let Claimed::At(claim) = writer.claim(bytes.len(), &mut Cursors(cursors)).unwrap() else {
-                        continue;
-                    };
-                    memory.write_payload(claim.position, &bytes);
-                    writer.commit(claim, Label { topic: number as u32, correlation: number }).unwrap();
-                }
+            match writer.claim(bytes.len(), &mut || lowest(cursors)).unwrap() {
+                Claimed::At(claim) if std::mem::take(&mut gives_up) => writer.abandon(claim).unwrap(),
                 Claimed::At(claim) => {
                     memory.write_payload(claim.position, &bytes);
                     writer.commit(claim, Label { topic: number as u32, correlation: number }).unwrap();
+                    break;
                 }
-                Claimed::Full | Claimed::Contended => {
-                    std::thread::yield_now();
-                    continue;
-                }
+                Claimed::Full | Claimed::Contended => std::thread::yield_now(),
                 Claimed::Sealed => unreachable!("this log does not end"),
             }
-            break;
         }
     }
 }
@@ -144,7 +129,7 @@ fn frames_given_up_by_another_thread_are_decided_once() {
         let memory = HeapMemory::new(CAPACITY, false);
         let (committed, padded) = std::thread::scope(|scope| {
             let mut writer = Writer::new(&memory, Kind::Shared, 0);
-            let Claimed::At(claim) = writer.claim(8, &mut Cursors(&[])).unwrap() else { unreachable!() };
+            let Claimed::At(claim) = writer.claim(8, &mut || u64::MAX).unwrap() else { unreachable!() };
             let settling = scope.spawn(|| server::settle(&memory, 0).unwrap());
             memory.write_payload(claim.position, &[7; 8]);
             (writer.commit(claim, Label::default()).is_ok(), settling.join().unwrap())

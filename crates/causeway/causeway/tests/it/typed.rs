@@ -61,11 +61,12 @@ fn values_of_another_process_arrive_as_they_were() {
     let mut peer = Peer::start("publish-prices", &socket, 1000);
     let mut subscriber = group.typed_subscribe::<Price>(Policy::Reliable).unwrap();
     for n in 0..1000 {
-        let Received::Message(TypedMessage { value, sequence, .. }) = subscriber.recv_timeout(LONG).unwrap()
+        let Received::Message(TypedMessage { payload, sequence, .. }) =
+            subscriber.recv_timeout(LONG).unwrap()
         else {
             panic!("a loss")
         };
-        assert_eq!((value, u64::from(sequence)), (price(n), n));
+        assert_eq!((payload, u64::from(sequence)), (price(n), n));
     }
     peer.succeed();
 }
@@ -105,6 +106,6 @@ fn a_message_of_another_size_is_an_error_and_the_next_one_is_received() {
             matches!(wrong, Err(TryRecvError::Failed(Error::WrongSize { payload_bytes, expected_bytes: 16 })) if payload_bytes == bytes),
             "{wrong:?}"
         );
-        assert_eq!(subscriber.recv().unwrap().message().map(|message| message.value), Some(price(1)));
+        assert_eq!(subscriber.recv().unwrap().message().map(|message| message.payload), Some(price(1)));
     }
 }

@@ -62,10 +62,11 @@ impl Bus {
                 let to = MemberId(to);
                 let is_client =
                     |member: &Member| member.stage == Stage::Active && member.carrier == Carrier::Socket;
-                match self.members.get(&to).is_some_and(is_client) {
-                    true => self.unicast(from, to, routed),
+                if self.members.get(&to).is_some_and(is_client) {
+                    self.unicast(from, to, routed);
+                } else {
                     // Between native members, or for one that has left, whose end the sender reads in the log.
-                    false => self.eavesdrop(routed, Some(to)),
+                    self.eavesdrop(routed, Some(to));
                 }
             }
         }

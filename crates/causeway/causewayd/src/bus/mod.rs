@@ -40,28 +40,22 @@ const NO_REPLY_IN_TIME: &str = "Message did not receive a reply (timeout by mess
 /// What is to be done outside of the bus.
 #[derive(Debug)]
 pub enum Action {
-    /// Hand a message to a member.
     Deliver(MemberId, Rc<Message>),
-    /// Put a message into the order log, as the sender that it names. What follows is done when the log has been read up to there.
+    /// Put a message into the order log, as the sender that it names or, of nobody, the driver. What follows is done when the log has
+    /// been read up to there.
     Append {
-        /// The sender; nothing is the driver.
         from: Option<MemberId>,
-        /// For whom it is in the log.
         to: Receiver,
-        /// The message.
         message: Rc<Message>,
     },
     /// Show something to native members, as it is now.
     UpdateDirectory(DirectoryUpdate),
     /// End a member, for this reason. It is not a member any more.
     Disconnect(MemberId, &'static str),
-    /// Start a program that provides a name, and say what becomes of it under this number.
+    /// Start a program that provides a name, in this environment alone, and say what becomes of it under this number.
     Start {
-        /// The number of this start.
         number: u64,
-        /// Program and arguments.
         command: Vec<String>,
-        /// All variables of its environment.
         environment: Vec<(OsString, OsString)>,
     },
 }
@@ -73,9 +67,7 @@ pub struct RoutedMessage<'a> {
     pub from: Option<MemberId>,
     /// Its header, with the true sender.
     pub header: &'a Header<'a>,
-    /// Its arguments.
     pub args: &'a LazyArgs<'a>,
-    /// All of it.
     pub message: &'a Rc<Message>,
     /// Is it a reply that its destination waits for?
     pub is_requested_reply: bool,
@@ -116,13 +108,11 @@ pub struct Bus {
     /// What it was told.
     pub(crate) config: Config,
     load: Load,
-    /// Its identity.
     pub(crate) guid: String,
     /// Where started services find it.
     pub(crate) address: String,
     /// Its user.
     pub(crate) uid: u32,
-    /// All members.
     pub(crate) members: BTreeMap<MemberId, Member>,
     last_member: u64,
     pub(crate) members_of_user: FxHashMap<u32, usize>,
@@ -137,7 +127,8 @@ pub struct Bus {
     pub(crate) starts: Starts,
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
-    serial: u32,
+    /// That of the driver's last message.
+    pub(crate) serial: u32,
     pub(crate) now: Instant,
     pub(crate) counters: Counters,
     pub(crate) actions: Vec<Action>,
@@ -200,13 +191,12 @@ impl Bus {
     /// A client asks to become a member. `None` if policy or limits do not let it.
     pub fn admit(&mut self, identity: Identity, carrier: Carrier) -> Option<MemberId> {
         let uid = identity.credentials.uid;
-        let groups = identity.groups.clone().unwrap_or_else(|| vec![identity.credentials.gid]);
-        if !self.config.policy.may_connect(uid, &groups, self.uid) {
+        if !self.config.policy.may_connect(uid, identity.all_groups(), self.uid) {
             return None;
         }
         self.last_member += 1;
         let id = MemberId(self.last_member);
-        let rules = self.config.policy.rules_for(uid, &groups);
+        let rules = self.config.policy.rules_for(uid, identity.all_groups());
         let (name, takes_descriptors) = (id.unique_name(), carrier == Carrier::Log);
         let member = Member { name, identity, takes_descriptors, stage: Stage::New, rules, carrier };
         self.members.insert(id, member);
@@ -228,11 +218,7 @@ impl Bus {
             return Err(format!("the bus has reached the limit of {all} connections"));
         }
         // The unique name is one of its names.
-        if self.quota.charge(id, uid, Resource::Names, 1) {
-            Ok(())
-        } else {
-            Err("this user has too many names".into())
-        }
+        if self.charge(id, Resource::Names, 1) { Ok(()) } else { Err("this user has too many names".into()) }
     }
 
     /// A member that has its place takes part from now on.
@@ -282,22 +268,40 @@ impl Bus {
         self.settle();
     }
 
-    /// Messages have been handed over, and wait no more.
-    pub fn written(&mut self, id: MemberId, bytes: u64, descriptors: u64) {
+    /// A member takes so much more of a resource; false if it may not. One that has left is not charged.
+    pub(crate) fn charge(&mut self, id: MemberId, resource: Resource, amount: u64) -> bool {
+        let Some(member) = self.members.get(&id) else { return true };
+        self.quota.charge(id, member.identity.credentials.uid, resource, amount)
+    }
+
+    /// A member gives back what it was charged for.
+    pub(crate) fn release(&mut self, id: MemberId, resource: Resource, amount: u64) {
         if let Some(member) = self.members.get(&id) {
-            let uid = member.identity.credentials.uid;
-            self.quota.release(id, uid, Resource::Bytes, bytes);
-            self.quota.release(id, uid, Resource::Descriptors, descriptors);
+            self.quota.release(id, member.identity.credentials.uid, resource, amount);
         }
+    }
+
+    /// Of a resource a member holds so much `now` for something, and `before` it held so much; false if it may not hold more.
+    fn hold(&mut self, id: MemberId, resource: Resource, before: u64, now: u64) -> bool {
+        self.release(id, resource, before.saturating_sub(now));
+        now <= before || self.charge(id, resource, now - before)
     }
 
     /// This many bytes of a member's message have arrived, and the rest has not. False if it may not have so many.
     pub fn hold_incoming(&mut self, id: MemberId, bytes: u64) -> bool {
-        let Some(member) = self.members.get(&id) else { return true };
-        let uid = member.identity.credentials.uid;
-        let held = self.quota.held(id, Resource::Incoming);
-        self.quota.release(id, uid, Resource::Incoming, held.saturating_sub(bytes));
-        bytes <= held || self.quota.charge(id, uid, Resource::Incoming, bytes - held)
+        self.hold(id, Resource::Incoming, self.quota.held(id, Resource::Incoming), bytes)
+    }
+
+    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did. False if it may not have so
+    /// many: they count like those that wait to be taken.
+    pub fn hold_descriptors(&mut self, id: MemberId, before: u64, now: u64) -> bool {
+        self.hold(id, Resource::Descriptors, before, now)
+    }
+
+    /// Messages have been handed over, and wait no more.
+    pub fn written(&mut self, id: MemberId, bytes: u64, descriptors: u64) {
+        self.release(id, Resource::Bytes, bytes);
+        self.release(id, Resource::Descriptors, descriptors);
     }
 
     /// Reads the configuration again.
@@ -305,27 +309,14 @@ impl Bus {
     /// # Errors
     /// In a sentence, which is logged too: it cannot be used, and the bus goes on with the one before.
     pub fn reload(&mut self) -> Result<(), String> {
-        match (self.load)() {
-            Ok(config) => {
-                self.reconfigure(config);
-                self.log_warnings();
-                Ok(())
-            }
-            Err(why) => {
-                let why = format!("the configuration was not reloaded: {why}");
-                log(&why);
-                Err(why)
-            }
-        }
-    }
-
-    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did. False if it may not have so
-    /// many: they count like those that wait to be taken.
-    pub fn hold_descriptors(&mut self, id: MemberId, before: u64, now: u64) -> bool {
-        let Some(member) = self.members.get(&id) else { return true };
-        let uid = member.identity.credentials.uid;
-        self.quota.release(id, uid, Resource::Descriptors, before.saturating_sub(now));
-        now <= before || self.quota.charge(id, uid, Resource::Descriptors, now - before)
+        let config = (self.load)().map_err(|why| {
+            let why = format!("the configuration was not reloaded: {why}");
+            log(&why);
+            why
+        })?;
+        self.reconfigure(config);
+        self.log_warnings();
+        Ok(())
     }
 
     /// From now on the bus works with these settings; members keep what they have.
@@ -335,15 +326,8 @@ impl Bus {
         self.config = config;
         for member in self.members.values_mut() {
             let uid = member.identity.credentials.uid;
-            let groups =
-                member.identity.groups.clone().unwrap_or_else(|| vec![member.identity.credentials.gid]);
-            member.rules = self.config.policy.rules_for(uid, &groups);
+            member.rules = self.config.policy.rules_for(uid, member.identity.all_groups());
         }
-    }
-
-    /// The serial of the driver's last message.
-    pub(crate) fn last_serial(&self) -> u32 {
-        self.serial
     }
 
     /// Ends a member once the message that is being passed has arrived everywhere.
@@ -367,7 +351,6 @@ impl Bus {
     fn remove(&mut self, id: MemberId) {
         let Some(member) = self.members.remove(&id) else { return };
         let uid = member.identity.credentials.uid;
-        let names = self.published_names_of(id);
         self.matches.remove_all(id);
         self.monitors.remove_all(id);
         self.starts.remove(id);
@@ -377,31 +360,38 @@ impl Bus {
             Stage::Monitor => self.monitor_count -= 1,
             Stage::Active => {}
         }
-        self.forget_member_of(uid);
-        for change in self.names.remove(id).into_iter().rev() {
-            self.publish(&change);
-        }
-        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
-        if member.stage == Stage::Active {
-            self.publish_unique(&member.name, Some(id), None);
-            self.update_directory(DirectoryUpdate::Gone(id));
-        }
-        for call in self.calls.remove(id) {
-            self.no_reply(call, CALLEE_GONE);
-        }
-    }
-
-    fn forget_member_of(&mut self, uid: u32) {
         if let Some(count) = self.members_of_user.get_mut(&uid) {
             *count -= 1;
             if *count == 0 {
                 self.members_of_user.remove(&uid);
             }
         }
+        self.give_up_names(id);
+        if member.stage == Stage::Active {
+            self.publish_unique(&member.name, Some(id), None);
+            self.update_directory(DirectoryUpdate::Gone(id));
+        }
+        self.end_calls_to(id);
+    }
+
+    /// The last name first.
+    fn give_up_names(&mut self, id: MemberId) {
+        let names = self.published_names_of(id);
+        for change in self.names.remove(id).into_iter().rev() {
+            self.publish(&change);
+        }
+        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
+    }
+
+    /// Ends the calls that a member will not answer.
+    fn end_calls_to(&mut self, id: MemberId) {
+        for call in self.calls.remove(id) {
+            self.no_reply(call, CALLEE_GONE);
+        }
     }
 
     fn no_reply(&mut self, call: Call, why: &str) {
-        self.forget_call(call);
+        self.release(call.caller, Resource::Calls, 1);
         let error = Builder::error(call.serial, error::NO_REPLY).body(Body::default().text(why));
         self.send(call.caller, error);
     }
@@ -429,42 +419,33 @@ impl Bus {
         }
         let text = |owner: Option<MemberId>| owner.map(MemberId::unique_name).unwrap_or_default();
         let body = Body::default().text(name).text(&text(old)).text(&text(new));
-        self.send_to_all(Builder::signal(DRIVER_PATH, DRIVER, "NameOwnerChanged").body(body));
+        self.send_as_driver(None, Builder::signal(DRIVER_PATH, DRIVER, "NameOwnerChanged").body(body));
     }
 
     /// A member becomes a monitor: it has no names, rules and calls any more, and sees what these rules match.
     pub(crate) fn make_monitor(&mut self, id: MemberId) {
         let Some(member) = self.members.get_mut(&id) else { return };
         member.stage = Stage::Monitor;
-        let (name, uid) = (Rc::clone(&member.name), member.identity.credentials.uid);
+        let name = Rc::clone(&member.name);
         self.monitor_count += 1;
-        let names = self.published_names_of(id);
-        let rules = self.quota.held(id, Resource::Matches);
-        self.quota.release(id, uid, Resource::Matches, rules);
+        self.release(id, Resource::Matches, self.quota.held(id, Resource::Matches));
         self.matches.remove_all(id);
         for waiting in self.starts.remove(id) {
-            self.release(id, &waiting.message);
+            self.release_message(id, &waiting.message);
         }
-        for change in self.names.remove(id).into_iter().rev() {
-            self.publish(&change);
-        }
-        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
+        self.give_up_names(id);
         self.settle_names(id);
         self.publish(&Change { name, old: Some(id), new: None });
         self.update_directory(DirectoryUpdate::Gone(id));
-        for call in self.calls.remove(id) {
-            self.no_reply(call, CALLEE_GONE);
-        }
-        let calls = self.quota.held(id, Resource::Calls);
-        self.quota.release(id, uid, Resource::Calls, calls);
+        self.end_calls_to(id);
+        self.release(id, Resource::Calls, self.quota.held(id, Resource::Calls));
     }
 
     /// Charges a member for the names that it has now, its unique name included.
     pub(crate) fn settle_names(&mut self, id: MemberId) {
         let Some(member) = self.members.get(&id) else { return };
-        let uid = member.identity.credentials.uid;
         let unique = u64::from(member.stage == Stage::Active);
         let (held, has) = (self.quota.held(id, Resource::Names), self.names.of(id).len() as u64 + unique);
-        self.quota.release(id, uid, Resource::Names, held.saturating_sub(has));
+        self.release(id, Resource::Names, held.saturating_sub(has));
     }
 }

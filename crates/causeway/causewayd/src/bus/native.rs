@@ -15,6 +15,7 @@ use crate::calls::Call;
 use crate::error;
 use crate::member::{Carrier, MemberId, Stage};
 use crate::message::Message;
+use crate::quota::Resource;
 
 /// For whom a message is in the order log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +59,10 @@ enum Entry {
 #[derive(Debug, Default)]
 pub struct Native {
     /// Where members join; nothing if none can.
-    path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     /// Does anybody read the log?
     is_read: bool,
     entry: Entry,
-}
-
-impl Native {
-    /// Where members join, for the environment of programs that are started.
-    pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
-    }
 }
 
 impl Bus {
@@ -77,9 +71,8 @@ impl Bus {
         self.native = Native { path: Some(path.to_owned()), ..Native::default() };
         let active = self.members.iter().filter(|(_, member)| member.stage == Stage::Active);
         let arrived: Vec<DirectoryUpdate> = active.map(|(id, _)| DirectoryUpdate::Arrived(*id)).collect();
-        let names: Vec<DirectoryUpdate> =
-            self.names.all().map(|name| DirectoryUpdate::Name(name.into())).collect();
-        arrived.into_iter().chain(names).for_each(|update| self.update_directory(update));
+        let names = self.names.all().map(|name| DirectoryUpdate::Name(name.into()));
+        arrived.into_iter().chain(names.collect::<Vec<_>>()).for_each(|update| self.update_directory(update));
     }
 
     /// The log has ended, and with it all native members. They are gone without further words in the log.
@@ -129,7 +122,7 @@ impl Bus {
         self.native.entry = Entry::InLog;
     }
 
-    /// Leaves something to be update, if it can be seen.
+    /// Leaves something to be shown, if it can be seen.
     pub(crate) fn update_directory(&mut self, update: DirectoryUpdate) {
         let is_seen = match update {
             DirectoryUpdate::Rules(_) => self.native.is_read,
@@ -212,7 +205,7 @@ impl Bus {
     /// A call ends with an error of the bus instead of its reply.
     pub(crate) fn end_call(&mut self, call: Call, why: &str) {
         if self.calls.close(call) {
-            self.forget_call(call);
+            self.release(call.caller, Resource::Calls, 1);
         }
         let error = Builder::error(call.serial, error::LIMITS_EXCEEDED).body(Body::default().text(why));
         self.send(call.caller, error);

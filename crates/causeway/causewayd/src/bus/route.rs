@@ -23,18 +23,13 @@ impl Bus {
         unique.or_else(|| self.names.owner(name))
     }
 
-    /// A message of a member to another one.
     pub(crate) fn route(&mut self, from: MemberId, routed: RoutedMessage<'_>) {
         let name = routed.header.destination.expect("it has a destination");
         match self.resolve(name) {
             Some(to) => self.unicast(from, to, routed),
             None if routed.header.flags & FLAG_NO_AUTO_START != 0 => {
-                self.refuse(
-                    from,
-                    routed.header,
-                    error::NAME_HAS_NO_OWNER,
-                    &format!("the name {name} has no owner"),
-                );
+                let why = format!("the name {name} has no owner");
+                self.refuse(from, routed.header, error::NAME_HAS_NO_OWNER, &why);
             }
             None if !self.may_send(from, None, routed) => self.deny(from, routed),
             None => self.wait_for_service(from, name, routed, false),
@@ -54,20 +49,19 @@ impl Bus {
             let why = "the receiver has not negotiated file descriptor passing";
             return self.refuse(from, header, error::NOT_SUPPORTED, why);
         }
-        let caller_uid = self.members[&from].identity.credentials.uid;
         // Native members follow the calls among themselves.
         let is_call = header.expects_reply() && !(self.is_native(from) && self.is_native(to));
         if is_call && self.calls.is_open(Call { caller: from, serial: header.serial, callee: to }) {
             let why = "a call with this serial is still pending, and its reply could not be told apart";
             return self.refuse(from, header, error::ACCESS_DENIED, why);
         }
-        if is_call && !self.quota.charge(from, caller_uid, Resource::Calls, 1) {
+        if is_call && !self.charge(from, Resource::Calls, 1) {
             let why = "this connection has too many pending calls";
             return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
         }
         if !self.charge_for(to, routed.message) {
             if is_call {
-                self.quota.release(from, caller_uid, Resource::Calls, 1);
+                self.release(from, Resource::Calls, 1);
             }
             if header.reply_serial.is_some() {
                 // Nobody can be told that a reply is lost but the one that waits for it.
@@ -86,15 +80,9 @@ impl Bus {
         if let Some(call) = answered
             && self.calls.close(call)
         {
-            self.forget_call(call);
+            self.release(call.caller, Resource::Calls, 1);
         }
         self.eavesdrop(routed, Some(to));
-    }
-
-    pub(super) fn forget_call(&mut self, call: Call) {
-        if let Some(caller) = self.members.get(&call.caller) {
-            self.quota.release(call.caller, caller.identity.credentials.uid, Resource::Calls, 1);
-        }
     }
 
     /// Hands a message to everybody with a rule for it.
@@ -123,25 +111,24 @@ impl Bus {
                 }
                 continue;
             }
-            let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
-            if takes && !self.deliver(id, routed.message) {
-                self.end_stalled(id);
-            }
+            self.deliver_copy(id, routed);
         }
     }
 
-    /// Shows a message to the monitors.
+    /// Hands a message to one of those that it is not addressed to, if it can be passed the descriptors.
+    fn deliver_copy(&mut self, id: MemberId, routed: RoutedMessage<'_>) {
+        let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
+        if takes && !self.deliver(id, routed.message) {
+            self.end_stalled(id);
+        }
+    }
+
     pub(crate) fn capture(&mut self, routed: RoutedMessage<'_>) {
         if self.monitor_count == 0 {
             return;
         }
         let monitors = self.monitors.recipients(routed.header, &|| routed.args.get(), &View(&self.names));
-        for id in monitors {
-            let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
-            if takes && !self.deliver(id, routed.message) {
-                self.end_stalled(id);
-            }
-        }
+        monitors.into_iter().for_each(|id| self.deliver_copy(id, routed));
     }
 
     /// Lets monitors know that a receiver does not get a message because of the policy. Nobody else is told.
@@ -159,13 +146,8 @@ impl Bus {
         let message = self.made_by_driver(message);
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
-        self.capture(RoutedMessage {
-            from: None,
-            header: &header,
-            args: &args,
-            message: &message,
-            is_requested_reply: true,
-        });
+        let (header, args, message) = (&header, &args, &message);
+        self.capture(RoutedMessage { from: None, header, args, message, is_requested_reply: true });
     }
 
     fn end_stalled(&mut self, id: MemberId) {
@@ -184,7 +166,7 @@ impl Bus {
 
     /// Charges the receiver of a message for it. What waits for a native member lies in the outbox of the sender.
     fn charge_for(&mut self, to: MemberId, message: &Message) -> bool {
-        self.is_native(to) || self.charge(to, message)
+        self.is_native(to) || self.charge_message(to, message)
     }
 
     fn hand_over(&mut self, to: MemberId, message: &Rc<Message>) {
@@ -194,39 +176,32 @@ impl Bus {
         }
     }
 
-    /// Charges a member for a message that waits. One that has left is not charged.
-    pub(super) fn charge(&mut self, id: MemberId, message: &Message) -> bool {
-        let Some(member) = self.members.get(&id) else { return true };
-        let uid = member.identity.credentials.uid;
+    /// Charges a member for a message that waits.
+    pub(super) fn charge_message(&mut self, id: MemberId, message: &Message) -> bool {
         let (bytes, descriptors) = (message.bytes().len() as u64, message.descriptors.len() as u64);
-        if !self.quota.charge(id, uid, Resource::Bytes, bytes) {
+        if !self.charge(id, Resource::Bytes, bytes) {
             return false;
         }
-        if descriptors > 0 && !self.quota.charge(id, uid, Resource::Descriptors, descriptors) {
-            self.quota.release(id, uid, Resource::Bytes, bytes);
+        if descriptors > 0 && !self.charge(id, Resource::Descriptors, descriptors) {
+            self.release(id, Resource::Bytes, bytes);
             return false;
         }
         true
     }
 
     /// A message that a member was charged for waits no more.
-    pub(super) fn release(&mut self, id: MemberId, message: &Message) {
+    pub(super) fn release_message(&mut self, id: MemberId, message: &Message) {
         self.written(id, message.bytes().len() as u64, message.descriptors.len() as u64);
     }
 
-    /// A message of the driver to a member.
     pub(crate) fn send(&mut self, to: MemberId, message: Builder<'_>) {
         let Some(member) = self.members.get(&to) else { return };
         let name = Rc::clone(&member.name);
         self.send_as_driver(Some(to), message.destination(&name));
     }
 
-    /// A message of the driver to everybody with a rule for it.
-    pub(crate) fn send_to_all(&mut self, message: Builder<'_>) {
-        self.send_as_driver(None, message);
-    }
-
-    fn send_as_driver(&mut self, to: Option<MemberId>, message: Builder<'_>) {
+    /// A message of the driver to a member, or to everybody with a rule for it.
+    pub(super) fn send_as_driver(&mut self, to: Option<MemberId>, message: Builder<'_>) {
         let message = self.made_by_driver(message);
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());

@@ -18,12 +18,10 @@ use crate::users;
 /// How a program that was started has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It could not be started.
+    /// For this reason.
     NotStarted(String),
-    /// It has returned this status.
     Exited(i32),
-    /// This signal has ended it.
-    Signalled(i32),
+    Signaled(i32),
 }
 
 /// The answer to `StartServiceByName` where a program was started.
@@ -56,7 +54,7 @@ impl Bus {
         asks_to_start: bool,
     ) {
         let message = routed.message;
-        if !self.charge(from, message) {
+        if !self.charge_message(from, message) {
             let why = "too many bytes are queued for services that are starting";
             return self.refuse(from, routed.header, error::LIMITS_EXCEEDED, why);
         }
@@ -66,7 +64,7 @@ impl Bus {
             if error != error::SERVICE_UNKNOWN {
                 log(&format!("cannot start {name} for {}: {why}", self.described(from)));
             }
-            self.release(from, message);
+            self.release_message(from, message);
             self.refuse(from, routed.header, error, &why);
         }
     }
@@ -74,13 +72,13 @@ impl Bus {
     /// Starts the program that provides a name, for the first message that waits for it.
     fn begin_start(&mut self, name: &str, waiting: Waiting) -> Result<(), (&'static str, String)> {
         let Some(service) = self.service(name) else {
-            let why = match waiting.asks_to_start {
-                true => format!("no .service file with an Exec= provides the name {name}"),
+            let why = if waiting.asks_to_start {
+                format!("no .service file with an Exec= provides the name {name}")
+            } else if name.starts_with(':') {
                 // Connections alone have these names, and never the same one twice.
-                false if name.starts_with(':') => format!("there is no connection {name}"),
-                false => {
-                    format!("the name {name} has no owner, and no .service file with an Exec= provides it")
-                }
+                format!("there is no connection {name}")
+            } else {
+                format!("the name {name} has no owner, and no .service file with an Exec= provides it")
             };
             return Err((error::SERVICE_UNKNOWN, why));
         };
@@ -116,7 +114,7 @@ impl Bus {
     fn starter_environment(&self) -> Vec<(OsString, OsString)> {
         let mut environment = self.environment.clone();
         // What the bus has inherited is the socket of another one.
-        match self.native.path() {
+        match &self.native.path {
             Some(path) => environment.insert(causeway_bus::ADDRESS_VARIABLE.into(), path.into()),
             None => environment.remove(OsStr::new(causeway_bus::ADDRESS_VARIABLE)),
         };
@@ -134,21 +132,15 @@ impl Bus {
     /// What was started has ended. A program that returns success may have left another process behind, which takes the name.
     pub fn service_ended(&mut self, number: u64, ended: &Ended) {
         let Some(name) = self.starts.name_of(number) else { return };
-        let (error, why) = match ended {
+        let (error, how) = match ended {
             Ended::Exited(0) => return,
-            Ended::NotStarted(why) => (
-                error::SPAWN_EXEC_FAILED,
-                format!("the program that provides {name} cannot be started: {why}"),
-            ),
-            Ended::Exited(status) => (
-                error::SPAWN_CHILD_EXITED,
-                format!("the program that provides {name} has ended with status {status}"),
-            ),
-            Ended::Signalled(signal) => (
-                error::SPAWN_CHILD_SIGNALED,
-                format!("the program that provides {name} was killed by signal {signal}"),
-            ),
+            Ended::NotStarted(why) => (error::SPAWN_EXEC_FAILED, format!("cannot be started: {why}")),
+            Ended::Exited(status) => (error::SPAWN_CHILD_EXITED, format!("has ended with status {status}")),
+            Ended::Signaled(signal) => {
+                (error::SPAWN_CHILD_SIGNALED, format!("was killed by signal {signal}"))
+            }
         };
+        let why = format!("the program that provides {name} {how}");
         self.fail_start(&name, error, &why);
         self.settle();
     }
@@ -164,7 +156,7 @@ impl Bus {
     fn fail_start(&mut self, name: &str, error: &str, why: &str) {
         log(why);
         for waiting in self.starts.end(name) {
-            self.release(waiting.sender, &waiting.message);
+            self.release_message(waiting.sender, &waiting.message);
             self.refuse(waiting.sender, &waiting.message.header(), error, why);
         }
     }
@@ -172,24 +164,19 @@ impl Bus {
     /// A name has got its owner: what has waited for it passes now, in order.
     pub(crate) fn service_came(&mut self, name: &str, owner: MemberId) {
         if let Some(after) = self.starts.age(name, self.now) {
-            log(&format!(
-                "{} has acquired the name {name} {} ms after its start",
-                self.described(owner),
-                after.as_millis()
-            ));
+            let (owner, after) = (self.described(owner), after.as_millis());
+            log(&format!("{owner} has acquired the name {name} {after} ms after its start"));
         }
         for waiting in self.starts.end(name) {
-            self.release(waiting.sender, &waiting.message);
+            self.release_message(waiting.sender, &waiting.message);
             let header = waiting.message.header();
             if !self.members.contains_key(&waiting.sender) {
                 continue;
             }
             if waiting.asks_to_start {
                 if header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-                    self.send(
-                        waiting.sender,
-                        Builder::reply(header.serial).body(Body::default().u32(STARTED)),
-                    );
+                    let reply = Builder::reply(header.serial).body(Body::default().u32(STARTED));
+                    self.send(waiting.sender, reply);
                 }
             } else {
                 let args = LazyArgs::new(&header, waiting.message.bytes());

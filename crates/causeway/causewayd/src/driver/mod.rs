@@ -3,16 +3,14 @@
 //! A method is a line of `METHODS` and a function; introspection is made of the same lines.
 
 mod connections;
-mod introspect;
-mod monitoring;
+mod describe;
 mod naming;
-mod properties;
 mod request;
 mod rules;
 mod services;
 mod stats;
 
-pub use introspect::own as description;
+pub use describe::own as description;
 
 use causeway_dbus_wire::wire::{Body, Kind};
 
@@ -20,12 +18,13 @@ use crate::bus::{Bus, DRIVER, DRIVER_PATH, Receiver, RoutedMessage};
 use crate::error;
 use crate::member::{MemberId, Stage};
 
-use request::{Answer, MONITORING, Refusal, Request, STATS, refused, reply};
+use request::{Answer, Refusal, Request, refused, reply};
 
-/// `org.freedesktop.DBus.Peer`
 const PEER: &str = "org.freedesktop.DBus.Peer";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
+const MONITORING: &str = "org.freedesktop.DBus.Monitoring";
+const STATS: &str = "org.freedesktop.DBus.Debug.Stats";
 
 /// Who may call a method, and on which object.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,13 +78,13 @@ const METHODS: &[Method] = &[
     method(DRIVER, "GetAdtAuditSessionData", ["s", "ay"], AnyPath, connections::audit_data),
     method(DRIVER, "GetConnectionSELinuxSecurityContext", ["s", "ay"], AnyPath, connections::selinux_context),
     method(DRIVER, "GetId", ["", "s"], AnyPath, connections::id),
-    method(PROPERTIES, "Get", ["ss", "v"], OwnPath, properties::get),
-    method(PROPERTIES, "GetAll", ["s", "a{sv}"], OwnPath, properties::get_all),
-    method(PROPERTIES, "Set", ["ssv", ""], OwnPath, properties::set),
-    method(INTROSPECTABLE, "Introspect", ["", "s"], AnyPath, introspect::introspect),
+    method(PROPERTIES, "Get", ["ss", "v"], OwnPath, describe::get),
+    method(PROPERTIES, "GetAll", ["s", "a{sv}"], OwnPath, describe::get_all),
+    method(PROPERTIES, "Set", ["ssv", ""], OwnPath, describe::set),
+    method(INTROSPECTABLE, "Introspect", ["", "s"], AnyPath, describe::introspect),
     method(PEER, "Ping", ["", ""], AnyPath, |_, _| Ok(Some(Body::default()))),
     method(PEER, "GetMachineId", ["", "s"], AnyPath, connections::machine_id),
-    method(MONITORING, "BecomeMonitor", ["asu", ""], Privileged, monitoring::become_monitor),
+    method(MONITORING, "BecomeMonitor", ["asu", ""], Privileged, rules::become_monitor),
     method(STATS, "GetStats", ["", "a{sv}"], Privileged, stats::of_bus),
     method(STATS, "GetConnectionStats", ["s", "a{sv}"], Privileged, stats::of_connection),
     method(STATS, "GetAllMatchRules", ["", "a{sas}"], Privileged, stats::all_match_rules),
@@ -125,8 +124,7 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     }
     let is_asked = |method: &&Method| interface.is_none_or(|interface| interface == method.interface);
     let Some(method) = METHODS.iter().filter(is_asked).find(|method| method.member == member) else {
-        let is_known = interface.is_none() || METHODS.iter().any(|method| is_asked(&method));
-        return match interface.filter(|_| !is_known) {
+        return match interface.filter(|_| !METHODS.iter().any(|method| is_asked(&method))) {
             Some(interface) => refused(error::UNKNOWN_INTERFACE, format!("unknown interface {interface}")),
             None => refused(error::UNKNOWN_METHOD, format!("unknown method {member}")),
         };

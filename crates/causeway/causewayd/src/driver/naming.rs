@@ -41,16 +41,12 @@ fn well_known(name: &str) -> Result<&str, Refusal> {
 
 pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     let (name, flags) = (well_known(request.text(0))?, request.number(1));
-    let member = &bus.members[&request.from];
-    let uid = member.identity.credentials.uid;
-    if !member.rules.may_own(name) {
-        return refused(
-            error::ACCESS_DENIED,
-            format!("the bus policy does not let this connection own {name}"),
-        );
+    if !bus.members[&request.from].rules.may_own(name) {
+        let why = format!("the bus policy does not let this connection own {name}");
+        return refused(error::ACCESS_DENIED, why);
     }
     let is_new = !bus.names.is_in_queue(name, request.from);
-    if is_new && !bus.quota.charge(request.from, uid, Resource::Names, 1) {
+    if is_new && !bus.charge(request.from, Resource::Names, 1) {
         return refused(error::LIMITS_EXCEEDED, "this connection or its user has too many names");
     }
     let (requested, change) = bus.names.request(name, request.from, flags);

@@ -6,17 +6,10 @@ use crate::bus::{Bus, RoutedMessage};
 use crate::error;
 use crate::member::MemberId;
 
-/// The interface of monitors.
-pub const MONITORING: &str = "org.freedesktop.DBus.Monitoring";
-/// The interface of statistics.
-pub const STATS: &str = "org.freedesktop.DBus.Debug.Stats";
-
-/// A call of the driver.
+/// A call of the driver, whose arguments have the types of the method.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// Who calls.
     pub from: MemberId,
-    /// The message.
     pub routed: RoutedMessage<'a>,
 }
 
@@ -26,7 +19,6 @@ pub struct Refusal(pub &'static str, pub String);
 /// The arguments of a reply; `None` if it was sent already or comes later.
 pub type Answer = Result<Option<Body>, Refusal>;
 
-/// An answer with this error.
 pub fn refused<T>(name: &'static str, why: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal(name, why.into()))
 }

@@ -1,14 +1,14 @@
-//! AddMatch and RemoveMatch.
+//! Match rules, of members and of monitors.
 
 use causeway_dbus_wire::rule::{MAX_RULE_BYTES, MatchRule};
 use causeway_dbus_wire::wire::Body;
 
-use super::request::{Answer, Refusal, Request, refused};
+use super::request::{Answer, Refusal, Request, refused, reply};
 use crate::bus::{Bus, DirectoryUpdate};
 use crate::error;
 use crate::quota::Resource;
 
-pub(super) fn rule(text: &str) -> Result<MatchRule, Refusal> {
+fn rule(text: &str) -> Result<MatchRule, Refusal> {
     if text.len() > MAX_RULE_BYTES {
         let why = format!("a match rule has at most {MAX_RULE_BYTES} bytes, not {}", text.len());
         return refused(error::LIMITS_EXCEEDED, why);
@@ -16,12 +16,17 @@ pub(super) fn rule(text: &str) -> Result<MatchRule, Refusal> {
     text.parse().map_err(|why| Refusal(error::MATCH_RULE_INVALID, format!("{why}")))
 }
 
+fn charge(bus: &mut Bus, request: Request<'_>, rules: u64) -> Result<(), Refusal> {
+    if bus.charge(request.from, Resource::Matches, rules) {
+        Ok(())
+    } else {
+        refused(error::LIMITS_EXCEEDED, "this connection or its user has too many match rules")
+    }
+}
+
 pub fn add_match(bus: &mut Bus, request: Request<'_>) -> Answer {
     let rule = rule(request.text(0))?;
-    let uid = bus.members[&request.from].identity.credentials.uid;
-    if !bus.quota.charge(request.from, uid, Resource::Matches, 1) {
-        return refused(error::LIMITS_EXCEEDED, "this connection or its user has too many match rules");
-    }
+    charge(bus, request, 1)?;
     bus.matches.add(request.from, rule);
     bus.update_directory(DirectoryUpdate::Rules(request.from));
     Ok(Some(Body::default()))
@@ -31,8 +36,29 @@ pub fn remove_match(bus: &mut Bus, request: Request<'_>) -> Answer {
     if !bus.matches.remove(request.from, &rule(request.text(0))?) {
         return refused(error::MATCH_RULE_NOT_FOUND, "this connection has no such rule");
     }
-    let uid = bus.members[&request.from].identity.credentials.uid;
-    bus.quota.release(request.from, uid, Resource::Matches, 1);
+    bus.release(request.from, Resource::Matches, 1);
     bus.update_directory(DirectoryUpdate::Rules(request.from));
     Ok(Some(Body::default()))
+}
+
+pub fn become_monitor(bus: &mut Bus, request: Request<'_>) -> Answer {
+    if request.number(1) != 0 {
+        return refused(error::INVALID_ARGS, "the flags must be 0");
+    }
+    if bus.is_native(request.from) {
+        return refused(error::NOT_SUPPORTED, "a native member monitors the bus by reading its order log");
+    }
+    let mut wanted: Vec<MatchRule> = request.texts().into_iter().map(rule).collect::<Result<_, _>>()?;
+    if wanted.is_empty() {
+        wanted.push(MatchRule::default());
+    }
+    let held = bus.quota.held(request.from, Resource::Matches);
+    charge(bus, request, (wanted.len() as u64).saturating_sub(held))?;
+    reply(bus, request, Body::default());
+    bus.make_monitor(request.from);
+    for rule in wanted {
+        // A monitor sees what is for others.
+        bus.monitors.add(request.from, MatchRule { eavesdrop: true, ..rule });
+    }
+    Ok(None)
 }

@@ -9,35 +9,29 @@ use crate::bus::Bus;
 use crate::member::Stage;
 use crate::quota::Resource;
 
-/// An `a{sv}` of numbers; those that do not fit a `u` are its greatest.
-fn numbers(entries: &[(&str, u64)]) -> Marshal {
-    let mut out = Marshal::default();
-    out.array(8, |out| {
-        for (name, number) in entries {
-            out.entry(name, "u", |out| out.u32(u32::try_from(*number).unwrap_or(u32::MAX)));
-        }
-    });
-    out
+/// A number that does not fit a `u` is the greatest.
+fn entry(out: &mut Marshal, name: &str, number: u64) {
+    out.entry(name, "u", |out| out.u32(u32::try_from(number).unwrap_or(u32::MAX)));
 }
 
 pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
     let stages = |stage| bus.members.values().filter(|member| member.stage == stage).count() as u64;
     let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let held = |resource| bus.quota.held_by_all(resource);
+    let quota = &bus.quota;
     let entries = [
-        ("Serial", u64::from(bus.last_serial())),
+        ("Serial", u64::from(bus.serial)),
         ("ActiveConnections", stages(Stage::Active)),
         ("IncompleteConnections", stages(Stage::New)),
         ("Monitors", stages(Stage::Monitor)),
-        ("BusNames", held(Resource::Names)),
-        ("PeakBusNames", bus.quota.peak_of_all(Resource::Names)),
-        ("PeakBusNamesPerConnection", bus.quota.member_peak(Resource::Names)),
-        ("MatchRules", held(Resource::Matches)),
-        ("PeakMatchRules", bus.quota.peak_of_all(Resource::Matches)),
-        ("PeakMatchRulesPerConnection", bus.quota.member_peak(Resource::Matches)),
-        ("OutgoingBytes", held(Resource::Bytes)),
-        ("OutgoingFDs", held(Resource::Descriptors)),
-        ("PendingReplies", held(Resource::Calls)),
+        ("BusNames", quota.held_by_all(Resource::Names)),
+        ("PeakBusNames", quota.peak_of_all(Resource::Names)),
+        ("PeakBusNamesPerConnection", quota.member_peak(Resource::Names)),
+        ("MatchRules", quota.held_by_all(Resource::Matches)),
+        ("PeakMatchRules", quota.peak_of_all(Resource::Matches)),
+        ("PeakMatchRulesPerConnection", quota.member_peak(Resource::Matches)),
+        ("OutgoingBytes", quota.held_by_all(Resource::Bytes)),
+        ("OutgoingFDs", quota.held_by_all(Resource::Descriptors)),
+        ("PendingReplies", quota.held_by_all(Resource::Calls)),
         ("ServicesStarting", bus.starts.len() as u64),
         ("MessagesAccepted", bus.counters.accepted),
         ("MessagesDelivered", bus.counters.delivered),
@@ -45,17 +39,19 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
         ("PeakTurnMicroseconds", microseconds(bus.counters.longest_turn)),
         ("PeakTurnCPUMicroseconds", microseconds(bus.counters.longest_turn_cpu)),
     ];
-    Ok(Some(numbers(&entries).into_body("a{sv}")))
+    let mut out = Marshal::default();
+    out.array(8, |out| entries.iter().for_each(|(name, number)| entry(out, name, *number)));
+    Ok(Some(out.into_body("a{sv}")))
 }
 
-/// What a connection holds, by the names of D-Bus, each with its peak.
-const OF_CONNECTION: [([&str; 2], Resource); 6] = [
-    (["MatchRules", "PeakMatchRules"], Resource::Matches),
-    (["BusNames", "PeakBusNames"], Resource::Names),
-    (["IncomingBytes", "PeakIncomingBytes"], Resource::Incoming),
-    (["OutgoingBytes", "PeakOutgoingBytes"], Resource::Bytes),
-    (["OutgoingFDs", "PeakOutgoingFDs"], Resource::Descriptors),
-    (["PendingReplies", "PeakPendingReplies"], Resource::Calls),
+/// What a connection holds, by the names of D-Bus.
+const OF_CONNECTION: [(&str, Resource); 6] = [
+    ("MatchRules", Resource::Matches),
+    ("BusNames", Resource::Names),
+    ("IncomingBytes", Resource::Incoming),
+    ("OutgoingBytes", Resource::Bytes),
+    ("OutgoingFDs", Resource::Descriptors),
+    ("PendingReplies", Resource::Calls),
 ];
 
 pub fn of_connection(bus: &mut Bus, request: Request<'_>) -> Answer {
@@ -63,12 +59,9 @@ pub fn of_connection(bus: &mut Bus, request: Request<'_>) -> Answer {
     let mut out = Marshal::default();
     out.array(8, |out| {
         out.entry("UniqueName", "s", |out| out.text(&id.unique_name()));
-        for (names, resource) in OF_CONNECTION {
-            for (name, number) in
-                names.into_iter().zip([bus.quota.held(id, resource), bus.quota.peak(id, resource)])
-            {
-                out.entry(name, "u", |out| out.u32(u32::try_from(number).unwrap_or(u32::MAX)));
-            }
+        for (name, resource) in OF_CONNECTION {
+            entry(out, name, bus.quota.held(id, resource));
+            entry(out, &format!("Peak{name}"), bus.quota.peak(id, resource));
         }
     });
     Ok(Some(out.into_body("a{sv}")))

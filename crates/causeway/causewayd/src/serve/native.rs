@@ -5,6 +5,7 @@
 //! order of the log. While the queue waits for space, clients are not read.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use causeway_bus::{
@@ -204,23 +205,7 @@ impl Server {
             self.follow_readers();
         }
         if !self.is_log_full() {
-            for id in std::mem::take(&mut self.paused) {
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.is_paused = false;
-                    self.watch_again(id);
-                    // It may have sent nothing since, and have messages in its buffer.
-                    self.make_ready(id);
-                }
-            }
-        }
-    }
-
-    /// Does not read a client until the log has space.
-    pub(super) fn pause(&mut self, id: MemberId) {
-        if let Some(client) = self.clients.get_mut(&id).filter(|client| !client.is_paused) {
-            client.is_paused = true;
-            self.paused.push(id);
-            self.watch_again(id);
+            self.clients.resume(&self.epoll);
         }
     }
 
@@ -301,22 +286,16 @@ impl Server {
         if !is_for_members {
             return Some(native.authority.stage_header_only(message.bytes()));
         }
-        let copies = message.descriptors.copies().map_err(|error| error.to_string());
-        let staged = copies.and_then(|copies| {
-            let from = from.map(|from| from.0);
-            native.authority.stage_for(from, peer, message.bytes(), copies).map_err(|error| error.to_string())
+        let copies = message.descriptors.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
+        let staged = copies.map_err(|error| error.to_string()).and_then(|copies| {
+            let staged = native.authority.stage_for(from.map(|from| from.0), peer, message.bytes(), copies);
+            staged.map_err(|error| error.to_string())
         });
-        match (staged, to) {
-            (Ok(transfer), _) => Some(transfer),
-            (Err(why), Receiver::One(id)) => {
-                self.bus.transfer_failed(from, id, message, &why);
-                None
-            }
-            (Err(why), _) => {
-                log(&format!("a signal was not delivered to native members: {why}"));
-                None
-            }
-        }
+        let failed = |why: String| match to {
+            Receiver::One(id) => self.bus.transfer_failed(from, id, message, &why),
+            _ => log(&format!("a signal was not delivered to native members: {why}")),
+        };
+        staged.map_err(failed).ok()
     }
 
     fn requeue(&mut self, step: Step) {

@@ -7,7 +7,7 @@ use rustix::event::epoll::{Event, EventData};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// A socket that listens, by its index.
-    Listener(u32),
+    Listener(usize),
     /// Signals for this process.
     Signal,
     /// The socket of a client.
@@ -24,7 +24,7 @@ impl Token {
     /// For the kernel.
     pub fn data(self) -> EventData {
         let (kind, number) = match self {
-            Token::Listener(index) => (0, index.into()),
+            Token::Listener(index) => (0, index as u64),
             Token::Signal => (1, 0),
             Token::Member(number) => (2, number),
             Token::Child(number) => (3, number),
@@ -41,7 +41,7 @@ impl Token {
     pub fn of(event: &Event) -> Token {
         let epoll::Token { kind, number } = epoll::Token::of(event);
         match kind {
-            0 => Token::Listener(u32::try_from(number).expect("it was one")),
+            0 => Token::Listener(number as usize),
             1 => Token::Signal,
             2 => Token::Member(number),
             3 => Token::Child(number),

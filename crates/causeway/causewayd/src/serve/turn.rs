@@ -29,7 +29,6 @@ impl Slice {
     }
 }
 
-/// The longest turns so far.
 #[derive(Debug)]
 pub struct Turns {
     /// By the clock.
@@ -65,7 +64,6 @@ impl Turns {
     }
 }
 
-/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use causewayd::config_file;
 
-/// A limit, and words of the sentence with which it is refused.
-const LIMITS: &[(&str, Option<&str>)] = &[
+/// Elements, and words of the sentence with which they are refused.
+const ELEMENTS: &[(&str, Option<&str>)] = &[
     ("<limit name='auth_timeout'>1</limit>", None),
     ("<limit name='reply_timeout'>1</limit>", None),
     ("<limit name='max_names_per_connection'>0</limit>", None),
@@ -19,78 +19,69 @@ const LIMITS: &[(&str, Option<&str>)] = &[
     ("<limit name='max_match_rules_per_connection'>-5</limit>", Some("max_match_rules_per_connection is -5")),
     ("<limit name='auth_timeout'>soon</limit>", Some("invalid number")),
     ("<limit>1</limit>", Some("has no name")),
+    ("<policy context='mandatory'><deny user='*'/></policy>", None),
+    ("<policy user='root'><allow own='a.B'/><deny user='no such user'/></policy>", None),
+    ("<policy user='no such user'><allow own='a.B'/></policy>", None),
+    ("<policy group='root'><allow own_prefix='a.B'/></policy>", None),
+    ("<policy user='root'><allow/></policy>", Some("matches nothing")),
+    // Who may connect is decided before a connection has rules of its own.
+    ("<policy user='root'><deny user='*'/></policy>", Some("applies to all users")),
+    ("<policy user='root'><deny group='*'/></policy>", Some("applies to all users")),
+    ("<policy user='root'><allow user='root'/></policy>", Some("applies to all users")),
+    ("<policy group='root'><deny user='root'/></policy>", Some("<policy group=…>")),
+    ("<policy group='root'><deny group='root'/></policy>", Some("<policy group=…>")),
+    ("<policy context='other'><allow own='a.B'/></policy>", Some("a <policy> has one of")),
+    ("<policy context='default' user='root'><allow own='a.B'/></policy>", Some("a <policy> has one of")),
+    ("<policy ><allow own='a.B'/></policy>", Some("a <policy> has one of")),
+    (
+        "<policy context='default' colour='a'><allow own='a.B'/></policy>",
+        Some("unknown attribute colour of <policy>"),
+    ),
 ];
 
-/// Attributes of a policy, its content, and words of the sentence with which it is refused.
-const POLICIES: &[(&str, &str, Option<&str>)] = &[
-    ("context='default'", "<allow eavesdrop='true'/>", None),
-    ("context='default'", "<allow own='a.B' log='true'/>", None),
-    ("context='default'", "<deny user='*' log='true'/>", None),
-    ("context='default'", "<deny group='no such group'/>", None),
-    ("context='default'", "<allow send_destination='*' send_broadcast='true'/>", None),
-    ("context='default'", "<allow send_destination_prefix='a' send_broadcast='true'/>", None),
-    ("context='default'", "<allow send_destination='a.B' send_broadcast='false'/>", None),
-    ("context='default'", "<allow send_interface='a.B' send_member='M'/>", None),
-    ("context='default'", "<allow send_path='/a' send_member='M' max_fds='0'/>", None),
-    ("context='default'", "<allow send_error='a.E' send_path='/a'/>", None),
-    ("context='default'", "<allow receive_type='*' receive_requested_reply='true'/>", None),
-    ("context='mandatory'", "<deny user='*'/>", None),
-    ("user='root'", "<allow own='a.B'/><deny user='no such user'/>", None),
-    ("user='no such user'", "<allow own='a.B'/>", None),
-    ("group='root'", "<allow own_prefix='a.B'/>", None),
+/// Rules of a policy for all, and words of the sentence with which they are refused.
+const RULES: &[(&str, Option<&str>)] = &[
+    ("<allow eavesdrop='true'/>", None),
+    ("<allow own='a.B' log='true'/>", None),
+    ("<deny user='*' log='true'/>", None),
+    ("<deny group='no such group'/>", None),
+    ("<allow send_destination='*' send_broadcast='true'/>", None),
+    ("<allow send_destination_prefix='a' send_broadcast='true'/>", None),
+    ("<allow send_destination='a.B' send_broadcast='false'/>", None),
+    ("<allow send_interface='a.B' send_member='M'/>", None),
+    ("<allow send_path='/a' send_member='M' max_fds='0'/>", None),
+    ("<allow send_error='a.E' send_path='/a'/>", None),
+    ("<allow receive_type='*' receive_requested_reply='true'/>", None),
     // A rule of no condition would be one about everything.
-    ("context='default'", "<allow/>", Some("matches nothing")),
-    ("context='default'", "<deny/>", Some("matches nothing")),
-    ("context='default'", "<deny log='true'/>", Some("matches nothing")),
-    ("context='default'", "<allow max_fds='2'/>", Some("matches nothing")),
-    ("user='root'", "<allow/>", Some("matches nothing")),
-    // Who may connect is decided before a connection has rules of its own.
-    ("user='root'", "<deny user='*'/>", Some("applies to all users")),
-    ("user='root'", "<deny group='*'/>", Some("applies to all users")),
-    ("user='root'", "<allow user='root'/>", Some("applies to all users")),
-    ("group='root'", "<deny user='root'/>", Some("<policy group=…>")),
-    ("group='root'", "<deny group='root'/>", Some("<policy group=…>")),
-    ("context='default'", "<allow own='*' own_prefix='a'/>", Some("one of own and own_prefix")),
-    ("context='default'", "<allow own='a.B' eavesdrop='true'/>", Some("one of send_")),
-    ("context='default'", "<allow own='a.B' max_fds='1'/>", Some("one of send_")),
-    ("context='default'", "<allow own='a.B' send_type='signal'/>", Some("one of send_")),
-    ("context='default'", "<allow user='*' group='*'/>", Some("one of user and group")),
-    ("context='default'", "<allow user='*' max_fds='1'/>", Some("one of send_")),
-    ("context='default'", "<allow send_interface='a.B' receive_sender='a.C'/>", Some("one of send_")),
-    (
-        "context='default'",
-        "<allow send_destination='a.B' send_destination_prefix='a'/>",
-        Some("one of send_destination"),
-    ),
-    (
-        "context='default'",
-        "<allow send_destination='a.B' send_broadcast='true'/>",
-        Some("both a broadcast and for a.B"),
-    ),
-    ("context='default'", "<allow send_member='M'/>", Some("send_member needs")),
-    ("context='default'", "<allow receive_member='*'/>", Some("receive_member needs")),
-    ("context='default'", "<allow send_interface='a.B' send_error='a.E'/>", Some("an error has no member")),
-    (
-        "context='default'",
-        "<allow receive_path='/a' receive_member='M' receive_error='a.E'/>",
-        Some("an error has no member"),
-    ),
-    ("context='default'", "<allow send_type='nonsense'/>", Some("unknown message type `nonsense`")),
-    ("context='default'", "<allow send_broadcast='*'/>", Some("true or false")),
-    ("context='default'", "<allow eavesdrop='maybe'/>", Some("true or false")),
-    ("context='default'", "<allow own='a.B' color='a'/>", Some("unknown attribute color")),
-    ("context='default'", "<allow user='*' colour='a'/>", Some("unknown attribute colour")),
-    ("context='default'", "<allow send_sender='a'/>", Some("unknown attribute send_sender")),
-    ("context='default'", "<allow receive_destination='a'/>", Some("unknown attribute receive_destination")),
-    ("context='default'", "<allow receive_broadcast='true'/>", Some("unknown attribute receive_broadcast")),
-    ("context='default'", "<permit own='*'/>", Some("unknown policy rule <permit>")),
-    ("context='default'", "all", Some("unexpected text `all` in <policy>")),
-    ("context='default'", "<allow own='*'>all</allow>", Some("unexpected text `all` in <allow>")),
-    ("context='default'", "<allow own='*'><deny own='a.B'/></allow>", Some("unexpected element <deny>")),
-    ("context='other'", "<allow own='a.B'/>", Some("a <policy> has one of")),
-    ("context='default' user='root'", "<allow own='a.B'/>", Some("a <policy> has one of")),
-    ("", "<allow own='a.B'/>", Some("a <policy> has one of")),
-    ("context='default' colour='a'", "<allow own='a.B'/>", Some("unknown attribute colour of <policy>")),
+    ("<allow/>", Some("matches nothing")),
+    ("<deny/>", Some("matches nothing")),
+    ("<deny log='true'/>", Some("matches nothing")),
+    ("<allow max_fds='2'/>", Some("matches nothing")),
+    ("<allow own='*' own_prefix='a'/>", Some("one of own and own_prefix")),
+    ("<allow own='a.B' eavesdrop='true'/>", Some("one of send_")),
+    ("<allow own='a.B' max_fds='1'/>", Some("one of send_")),
+    ("<allow own='a.B' send_type='signal'/>", Some("one of send_")),
+    ("<allow user='*' group='*'/>", Some("one of user and group")),
+    ("<allow user='*' max_fds='1'/>", Some("one of send_")),
+    ("<allow send_interface='a.B' receive_sender='a.C'/>", Some("one of send_")),
+    ("<allow send_destination='a.B' send_destination_prefix='a'/>", Some("one of send_destination")),
+    ("<allow send_destination='a.B' send_broadcast='true'/>", Some("both a broadcast and for a.B")),
+    ("<allow send_member='M'/>", Some("send_member needs")),
+    ("<allow receive_member='*'/>", Some("receive_member needs")),
+    ("<allow send_interface='a.B' send_error='a.E'/>", Some("an error has no member")),
+    ("<allow receive_path='/a' receive_member='M' receive_error='a.E'/>", Some("an error has no member")),
+    ("<allow send_type='nonsense'/>", Some("unknown message type `nonsense`")),
+    ("<allow send_broadcast='*'/>", Some("true or false")),
+    ("<allow eavesdrop='maybe'/>", Some("true or false")),
+    ("<allow own='a.B' color='a'/>", Some("unknown attribute color")),
+    ("<allow user='*' colour='a'/>", Some("unknown attribute colour")),
+    ("<allow send_sender='a'/>", Some("unknown attribute send_sender")),
+    ("<allow receive_destination='a'/>", Some("unknown attribute receive_destination")),
+    ("<allow receive_broadcast='true'/>", Some("unknown attribute receive_broadcast")),
+    ("<permit own='*'/>", Some("unknown policy rule <permit>")),
+    ("all", Some("unexpected text `all` in <policy>")),
+    ("<allow own='*'>all</allow>", Some("unexpected text `all` in <allow>")),
+    ("<allow own='*'><deny own='a.B'/></allow>", Some("unexpected element <deny>")),
 ];
 
 /// Does dbus-daemon serve a bus with this configuration? Nothing if it is not installed.
@@ -111,11 +102,10 @@ fn what_dbus_daemon_refuses_is_refused_with_a_sentence() {
     let folder = crate::support::temp_dir("configuration");
     let file = folder.path().join("bus.conf");
     let mut is_installed = true;
-    let policies = POLICIES
-        .iter()
-        .map(|(policy, content, refused)| (format!("<policy {policy}>{content}</policy>"), *refused));
-    let limits = LIMITS.iter().map(|(limit, refused)| ((*limit).to_owned(), *refused));
-    for (shown, refused) in policies.chain(limits) {
+    let rules =
+        RULES.iter().map(|(rule, refused)| (format!("<policy context='default'>{rule}</policy>"), *refused));
+    let elements = ELEMENTS.iter().map(|(element, refused)| ((*element).to_owned(), *refused));
+    for (shown, refused) in rules.chain(elements) {
         // dbus-daemon tells a configuration by its document type.
         let text = format!(
             "<!DOCTYPE busconfig PUBLIC '-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN' \

@@ -127,18 +127,6 @@ fn rules_that_are_added_and_removed_by_messages_are_rules_of_the_connection() {
     }
 }
 
-#[test]
-fn a_rule_brings_nothing_that_was_sent_before_it_was_added() {
-    let bus = Bus::start();
-    let (mut receiver, mut sender) = (bus.member(), bus.member());
-    receiver.add_match("type='signal',member='Other'").unwrap();
-    // It stands in the log, and the receiver has not looked at it.
-    sender.send_message(&signal("Early")).unwrap();
-    receiver.add_match(RULE).unwrap();
-    sender.send_message(&signal("Late")).unwrap();
-    assert_eq!(until_answered(&mut receiver), ["Late"]);
-}
-
 /// A wake-up that comes just before the sleep that it is for must not be lost: nobody sends anything else here.
 #[test]
 fn a_member_that_is_just_going_to_sleep_is_woken() {

@@ -6,9 +6,7 @@ use std::sync::Barrier;
 use causeway_bus::client::Bus as Client;
 use causeway_bus::shared::ring::{self, Cells, Entry};
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Leaf, Marshal, walk};
-use causeway_bus::{
-    AuthorityOptions, Connection as Member, ConnectionOptions, Error, NameReply, Payload, name,
-};
+use causeway_bus::{AuthorityOptions, Connection as Member, ConnectionOptions, Error, NameReply, Payload};
 
 use crate::support::*;
 
@@ -150,31 +148,6 @@ fn calls_cross_in_both_directions_and_a_signal_comes_before_the_reply_behind_it(
     }
 }
 
-#[test]
-fn a_call_ends_when_its_callee_of_the_other_kind_does() {
-    let bus = Broker::native();
-    let (mut member, mut client) = (bus.member(), bus.client());
-    for _ in 0..20 {
-        let callee = bus.member();
-        let serial = client.send(&Builder::call(PATH, "Ask").destination(callee.unique_name())).unwrap();
-        sync(&mut client);
-        drop(callee);
-        assert_eq!(header(&wait_for_reply(&mut client, serial)).error_name, Some(name::NO_REPLY));
-
-        let callee = bus.client();
-        let serial =
-            member.start_call(callee.unique_name(), PATH, INTERFACE, "Ask", Body::default()).unwrap();
-        drop(callee);
-        let error = member.finish_call(serial, PATIENCE).unwrap_err();
-        assert_eq!(error.name(), Some(name::NO_REPLY), "{error}");
-    }
-    // One that is gone already.
-    let gone = bus.client().unique_name().to_owned();
-    eventually("the client stays", || !member.list_names().contains(&gone));
-    let error = member.call(&gone, PATH, INTERFACE, "Ask", Body::default()).unwrap_err();
-    assert_eq!(error.name(), Some(name::SERVICE_UNKNOWN), "{error}");
-}
-
 /// The owner is told what it has lost and what it has got, and everybody who owns the name now.
 #[test]
 fn a_name_passes_between_members_and_clients_through_its_queue() {
@@ -259,28 +232,6 @@ fn members_and_clients_know_of_each_other() {
     let arguments = arguments.into_body("asu");
     let error = member.call(DRIVER, DRIVER_PATH, monitoring, "BecomeMonitor", arguments).unwrap_err();
     assert_eq!(error.name(), Some("org.freedesktop.DBus.Error.NotSupported"), "{error}");
-}
-
-#[test]
-fn a_monitor_among_the_clients_sees_messages_between_members() {
-    let bus = Broker::native();
-    let mut monitor = bus.client();
-    let (mut one, mut two) = (bus.member(), bus.member());
-    monitor.become_monitor().unwrap();
-    // From here on members know that they are watched.
-    ask_bus(&mut one);
-    for round in 0..50 {
-        let question = round.to_string();
-        let serial = one.start_call(two.unique_name(), PATH, INTERFACE, "Ask", text(&question)).unwrap();
-        let asked = call(&mut two);
-        two.emit(PATH, INTERFACE, "Unwanted", Body::default()).unwrap();
-        two.reply(&asked, text("answer")).unwrap();
-        one.finish_call(serial, PATIENCE).unwrap();
-        assert_eq!(texts(&wait_for_member(&mut monitor, "Ask")), [question]);
-        let [signal, reply] = std::array::from_fn(|_| wait_for(&mut monitor, |_| true));
-        assert_eq!(header(&signal).member, Some("Unwanted"));
-        assert_eq!((header(&reply).reply_serial, texts(&reply)), (Some(serial), vec!["answer".into()]));
-    }
 }
 
 /// 3 MiB and a descriptor, in calls, replies and signals in both directions.

@@ -137,7 +137,10 @@ fn several_addresses_are_one_bus_and_their_files_let_in_whom_the_policy_may_let_
     let mut first = Client::open(&at(&one)).unwrap();
     let second = Client::open(&at(&two)).unwrap();
     assert!(first.name_owner(second.unique_name()).unwrap().is_some());
-    assert!(bus.address.contains(';'), "{}", bus.address);
+    let [of_one, of_two] = bus.address.split(';').collect::<Vec<_>>()[..] else { panic!("{}", bus.address) };
+    for (shown, path) in [(of_one, &one), (of_two, &two)] {
+        assert!(shown.starts_with(&format!("{},guid=", at(path))), "{shown}");
+    }
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode(&one), mode(&native)), (0o777, 0o600));
 }

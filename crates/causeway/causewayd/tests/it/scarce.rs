@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_bus::wire::{Body, Builder};
 use causeway_bus::{AuthorityOptions, Connection as Member, NameReply, Payload, name};
-use causewayd::config::Config;
+use causewayd::Config;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::support::*;

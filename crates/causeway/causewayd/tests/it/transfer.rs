@@ -227,12 +227,13 @@ fn who_has_its_share_on_its_way_is_refused_until_receivers_have_read_and_others_
     eventually("descriptors for nobody stay", || open_texts() == before);
 }
 
-/// A member does not ask for what belongs to signals that stand in the log before its rule.
+/// A rule brings nothing that was sent before it, and its member does not ask for what belongs to that.
 #[test]
-fn a_rule_brings_no_descriptors_of_signals_before_it() {
+fn a_rule_brings_no_signals_before_it_and_no_descriptors_of_theirs() {
     own_process!();
     let bus = Bus::start();
     let (mut sender, mut late) = (bus.member(), bus.member());
+    late.add_match("type='signal',member='Other'").unwrap();
     sender.emit(PATH, INTERFACE, "Before", files(1)).unwrap();
     late.add_match(RULE).unwrap();
     sender.emit(PATH, INTERFACE, "After", files(1)).unwrap();

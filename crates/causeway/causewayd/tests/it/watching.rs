@@ -22,6 +22,7 @@ fn a_dbus_monitor_sees_long_messages_between_members_whole_and_their_descriptors
         let payload = Payload::from(Body::default().blob(&bytes)).descriptor(pipe.write.try_clone().unwrap());
         let serial = one.start_call(two.unique_name(), PATH, INTERFACE, "Ask", payload).unwrap();
         let asked = call(&mut two);
+        two.emit(PATH, INTERFACE, "Unwanted", Body::default()).unwrap();
         write_into(asked.take_descriptors(), "receiver ");
         two.reply(&asked, Body::default().blob(&bytes[..100_000])).unwrap();
         let reply = one.finish_call(serial, PATIENCE).unwrap();
@@ -29,6 +30,7 @@ fn a_dbus_monitor_sees_long_messages_between_members_whole_and_their_descriptors
         let seen = wait_for_member(&mut monitor, "Ask");
         assert!(body(&seen) == asked.body(), "round {round}");
         write_into(monitor.take_descriptors(), "monitor");
+        assert_eq!(header(&wait_for(&mut monitor, |_| true)).member, Some("Unwanted"), "round {round}");
         let seen = wait_for_reply(&mut monitor, serial);
         assert!(body(&seen) == reply.body(), "round {round}");
         // Its end: no process keeps a copy.

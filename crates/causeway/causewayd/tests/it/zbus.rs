@@ -9,7 +9,7 @@ use causeway_bus::wire::{self, Body, Endian};
 use causeway_bus::{AuthorityOptions, Connection, Monitor};
 use futures_core::Stream;
 use zbus::fdo::{DBusProxy, PropertiesProxy, RequestNameFlags, RequestNameReply};
-use zbus::names::{BusName, InterfaceName, WellKnownName};
+use zbus::names::{BusName, InterfaceName};
 use zbus::object_server::SignalEmitter;
 
 use crate::asynchronous::{soon, soon_with};
@@ -146,67 +146,55 @@ async fn a_property_is_read_written_cached_and_its_changes_are_seen() {
 
 #[tokio::test]
 async fn names_are_requested_lost_and_looked_up_as_with_a_broker() {
-    let bus = Bus::start();
+    use zbus::fdo::Error::{Failed, NameHasNoOwner};
+    // The directory has no place for all names.
+    let bus = Bus::start_with(AuthorityOptions { names: 2, ..AuthorityOptions::default() });
     let (first, second) = (connect(&bus).await, connect(&bus).await);
+    let unique = |connection: &zbus::Connection| connection.unique_name().unwrap().to_string();
     let flags = RequestNameFlags::ALLOW_REPLACEMENT;
     assert_eq!(first.request_name_with_flags(NAME, flags).await.unwrap(), RequestNameReply::PrimaryOwner);
     let dbus = DBusProxy::new(&second).await.unwrap();
-    let name = || WellKnownName::try_from(NAME).unwrap();
     let mut changes = dbus.receive_name_owner_changed_with_args(&[(0, NAME)]).await.unwrap();
     let mut lost = DBusProxy::new(&first).await.unwrap().receive_name_lost().await.unwrap();
-    let owner = dbus.get_name_owner(name().into()).await.unwrap();
-    assert_eq!(owner.as_str(), first.unique_name().unwrap().as_str());
     let refused = second.request_name_with_flags(NAME, RequestNameFlags::DO_NOT_QUEUE).await.unwrap_err();
     assert!(matches!(refused, zbus::Error::NameTaken), "{refused:?}");
     second.request_name_with_flags(NAME, RequestNameFlags::REPLACE_EXISTING).await.unwrap();
     assert_eq!(next(&mut lost).await.args().unwrap().name.as_str(), NAME);
-    let change = loop {
+    // The first request may still be seen.
+    let new_owner = loop {
         let change = next(&mut changes).await;
-        // The first request may still be seen.
-        if change.args().unwrap().old_owner.is_some() {
-            break change;
+        let change = change.args().unwrap();
+        if change.old_owner.is_some() {
+            break change.new_owner.as_ref().map(ToString::to_string);
         }
     };
-    let new = change.args().unwrap().new_owner.as_ref().map(ToString::to_string);
-    assert_eq!(new, second.unique_name().map(ToString::to_string));
-    assert!(second.release_name(NAME).await.unwrap());
-    // The first one waits in the queue, as D-Bus has it.
-    first.release_name(NAME).await.unwrap();
+    assert_eq!(new_owner, Some(unique(&second)));
 
-    let unique = |name: &str| BusName::try_from(name.to_owned()).unwrap();
-    let own = second.unique_name().unwrap().to_string();
-    assert!(dbus.name_has_owner(unique(&own)).await.unwrap());
-    assert!(dbus.name_has_owner(unique(DRIVER)).await.unwrap());
-    assert!(!dbus.name_has_owner(unique("com.example.Nobody")).await.unwrap());
-    assert_eq!(dbus.get_name_owner(unique(&own)).await.unwrap().as_str(), own);
-    let nobody = dbus.get_name_owner(unique("com.example.Nobody")).await.unwrap_err();
-    assert!(matches!(nobody, zbus::fdo::Error::NameHasNoOwner(_)), "{nobody:?}");
-    let again = dbus.hello().await.unwrap_err();
-    assert!(matches!(again, zbus::fdo::Error::Failed(_)), "{again:?}");
-    let names: Vec<_> = dbus.list_names().await.unwrap().iter().map(ToString::to_string).collect();
-    assert!(names.contains(&own) && names.contains(&DRIVER.to_owned()), "{names:?}");
-    assert_eq!(dbus.get_connection_unix_process_id(unique(&own)).await.unwrap(), std::process::id());
-    assert_eq!(dbus.get_id().await.unwrap().to_string(), second.server_guid().to_string());
-    assert_eq!(second.peer_creds().await.unwrap().process_id(), Some(std::process::id()));
-}
-
-#[tokio::test]
-async fn names_that_the_directory_has_no_place_for_are_looked_up_all_the_same() {
-    let bus = Bus::start_with(AuthorityOptions { names: 2, ..AuthorityOptions::default() });
-    let (service, client) = (connect(&bus).await, connect(&bus).await);
-    let dbus = DBusProxy::new(&client).await.unwrap();
     let names = ["com.example.One", "com.example.Two", "com.example.Three", "com.example.Four"];
     for name in names {
-        service.request_name(name).await.unwrap();
+        first.request_name(name).await.unwrap();
     }
     let listed: Vec<_> = dbus.list_names().await.unwrap().iter().map(ToString::to_string).collect();
-    for name in names {
-        let bus_name = || BusName::try_from(name).unwrap();
-        assert!(dbus.name_has_owner(bus_name()).await.unwrap(), "{name}");
-        let owner = dbus.get_name_owner(bus_name()).await.unwrap();
-        assert_eq!(owner.as_str(), service.unique_name().unwrap().as_str());
-        assert!(listed.contains(&name.to_owned()), "{name} is not among {listed:?}");
+    let bus_name = |name: &str| BusName::try_from(name.to_owned()).unwrap();
+    let owners = names.map(|name| (name.to_owned(), unique(&first)));
+    let others = [(NAME.to_owned(), unique(&second)), (unique(&second), unique(&second))];
+    for (name, owner) in owners.into_iter().chain(others).chain([(DRIVER.to_owned(), DRIVER.to_owned())]) {
+        assert!(listed.contains(&name), "{name} is not among {listed:?}");
+        assert!(dbus.name_has_owner(bus_name(&name)).await.unwrap(), "{name}");
+        assert_eq!(dbus.get_name_owner(bus_name(&name)).await.unwrap().as_str(), owner, "{name}");
     }
+    let nobody = bus_name("com.example.Nobody");
+    assert!(!dbus.name_has_owner(nobody.clone()).await.unwrap());
+    assert!(matches!(dbus.get_name_owner(nobody).await, Err(NameHasNoOwner(_))));
+    assert!(matches!(dbus.hello().await, Err(Failed(_))));
+    // The first one waits in the queue, as D-Bus has it.
+    assert!(second.release_name(NAME).await.unwrap());
+    first.release_name(NAME).await.unwrap();
+
+    let pid = std::process::id();
+    assert_eq!(dbus.get_connection_unix_process_id(bus_name(&unique(&second))).await.unwrap(), pid);
+    assert_eq!(dbus.get_id().await.unwrap().to_string(), second.server_guid().to_string());
+    assert_eq!(second.peer_creds().await.unwrap().process_id(), Some(pid));
 }
 
 #[tokio::test]

@@ -6,22 +6,16 @@ use std::time::{Duration, Instant};
 use causeway_bus::client::Error;
 use causeway_bus::wire::{Body, Builder};
 
-use super::client::{Method, check_member, within};
+use super::client::{check_member, within};
 use super::show;
 use super::which::Place;
 use crate::failure::Failure;
 
 /// Calls a method and prints the reply.
-pub fn call(
-    place: &Place,
-    method: &Method<'_>,
-    body: Body,
-    timeout: Duration,
-    json: bool,
-) -> Result<(), Failure> {
+pub fn call(place: &Place, call: &Builder<'_>, timeout: Duration, json: bool) -> Result<(), Failure> {
     let (start, place) = (Instant::now(), place.clone());
     let mut bus = within(Some(timeout), move || place.open())?;
-    let reply = method.call(&mut bus, body, timeout.saturating_sub(start.elapsed()))?;
+    let reply = bus.call(call, timeout.saturating_sub(start.elapsed()))?;
     let mut out = io::stdout().lock();
     if json {
         writeln!(out, "{}", show::arguments_as_json(&reply).map_err(Error::Protocol)?)?;

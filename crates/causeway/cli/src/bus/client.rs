@@ -4,34 +4,26 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus, Error};
 use causeway_bus::name::UNKNOWN_METHOD;
-use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, names};
-pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
+use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, Value, names, values};
+pub use causeway_dbus_wire::driver::DRIVER;
+use serde_json::Map;
 
+use super::show;
 use crate::failure::Failure;
 
 /// Who waits without a limit waits again.
 pub const LONG: Duration = Duration::from_secs(3600);
 
-/// A method of an object of a connection; its names are valid.
-pub struct Method<'a> {
+/// A call of a method, whose names are valid.
+pub fn call<'a>(
     service: &'a str,
     path: &'a str,
     interface: &'a str,
     member: &'a str,
-}
-
-impl<'a> Method<'a> {
-    /// Checks the names.
-    pub fn new(
-        service: &'a str,
-        path: &'a str,
-        interface: &'a str,
-        member: &'a str,
-    ) -> Result<Method<'a>, Failure> {
-        check_service(service)?;
-        check_member(path, interface, member)?;
-        Ok(Method { service, path, interface, member })
-    }
+) -> Result<Builder<'a>, Failure> {
+    check_service(service)?;
+    check_member(path, interface, member)?;
+    Ok(Builder::call(path, member).interface(interface).destination(service))
 }
 
 /// Is it the name of a connection?
@@ -50,12 +42,21 @@ fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<(), Failu
     if is_valid(text) { Ok(()) } else { Err(Failure::Usage(format!("{text:?} is not {what}"))) }
 }
 
-impl Method<'_> {
-    /// Calls it; returns the reply.
-    pub fn call(&self, bus: &mut Bus, body: Body, timeout: Duration) -> Result<Vec<u8>, Failure> {
-        let call = Builder::call(self.path, self.member).interface(self.interface);
-        Ok(bus.call(&call.destination(self.service).body(body), timeout)?)
-    }
+/// The first argument of a reply.
+pub fn first_value(reply: &[u8]) -> Result<Option<Value<'_>>, Failure> {
+    let header = Header::parse(reply).map_err(Error::Protocol)?;
+    Ok(values(&header, &reply[header.header_bytes..]).map_err(Error::Protocol)?.into_iter().next())
+}
+
+/// The entries of a reply of type `a{sv}`, without texts.
+pub fn numbers(reply: &[u8]) -> Result<Map<String, serde_json::Value>, Failure> {
+    let Some(Value::Dictionary(entries)) = first_value(reply)? else { return Ok(Map::new()) };
+    let numbers = entries.iter().filter_map(|(key, value)| match (key, value) {
+        (Value::Text(_), Value::Variant(_, value)) if matches!(**value, Value::Text(_)) => None,
+        (Value::Text(key), Value::Variant(_, value)) => Some(((*key).to_owned(), show::as_json(value))),
+        _ => None,
+    });
+    Ok(numbers.collect())
 }
 
 /// The next signal; `None` when the time is over. Calls of this connection are answered with an error.

@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use causeway_bus::client::{Bus, Error};
-use causeway_bus::wire::{Body, Header, Value, names, values};
+use causeway_bus::wire::{Body, Value, names};
 use causeway_bus::{AUTHORITY_ID, Monitor, PeerId};
 use serde_json::json;
 
-use super::client::DRIVER;
+use super::client::{DRIVER, first_value, numbers};
 use super::show;
-use super::which::{Place, connect, not_joined};
+use super::which::{Place, connect, monitor};
 use crate::failure::Failure;
 
 /// A connection with its names.
@@ -23,54 +23,40 @@ pub struct Peer {
 /// Prints every name.
 pub fn list(place: &Place, json: bool) -> Result<(), Failure> {
     let peers = match place {
-        Place::Native(path) => of_native(&Monitor::open(path).map_err(|error| not_joined(path, error))?),
+        Place::Native(path) => of_native(&monitor(path)?),
         Place::Dbus(address) => of_dbus(&mut connect(address)?)?,
     };
-    let mut rows: Vec<(&str, &Peer)> = peers
-        .iter()
-        .flat_map(|peer| {
-            let names = peer.names.iter().map(String::as_str);
-            names
-                .chain((!peer.names.contains(&peer.unique)).then_some(peer.unique.as_str()))
-                .map(move |name| (name, peer))
-        })
-        .collect();
-    // Well-known names first.
-    rows.sort_by_key(|(name, _)| (name.starts_with(':'), number_of(name), *name));
+    let mut rows: Vec<(&str, &Peer)> = Vec::new();
+    for peer in &peers {
+        rows.extend(peer.names.iter().map(|name| (name.as_str(), peer)));
+        if !peer.names.contains(&peer.unique) {
+            rows.push((&peer.unique, peer));
+        }
+    }
+    // Well-known names first, and `:1.10` after `:1.9`.
+    rows.sort_by_key(|(name, _)| {
+        let last = name.rsplit('.').next().filter(|_| name.starts_with(':'));
+        (name.starts_with(':'), last.and_then(|last| last.parse::<u64>().ok()).unwrap_or(0), *name)
+    });
     let mut out = io::stdout().lock();
     if json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(name, peer)| {
-                json!({
-                    "name": name, "owner": peer.unique, "pid": peer.pid, "uid": peer.uid,
-                    "program": peer.pid.and_then(program),
-                })
+        let rows = rows.iter().map(|(name, peer)| {
+            json!({
+                "name": name, "owner": peer.unique, "pid": peer.pid, "uid": peer.uid,
+                "program": peer.pid.and_then(program),
             })
-            .collect();
-        writeln!(out, "{}", serde_json::Value::from(rows))?;
+        });
+        writeln!(out, "{}", rows.collect::<serde_json::Value>())?;
         return Ok(());
     }
     let cell = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|(name, peer)| {
-            let program = peer.pid.and_then(program).unwrap_or_else(|| "-".into());
-            vec![
-                (*name).into(),
-                peer.unique.clone(),
-                cell(peer.pid),
-                cell(peer.uid),
-                program.escape_debug().to_string(),
-            ]
-        })
-        .collect();
+    let rows = rows.iter().map(|(name, peer)| {
+        let program = peer.pid.and_then(program).unwrap_or_else(|| "-".into());
+        let program = program.escape_debug().to_string();
+        vec![(*name).into(), peer.unique.clone(), cell(peer.pid), cell(peer.uid), program]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
     Ok(show::table(&mut out, &["NAME", "OWNER", "PID", "UID", "PROGRAM"], &rows)?)
-}
-
-/// `:1.10` comes after `:1.9`.
-fn number_of(name: &str) -> u64 {
-    name.rsplit('.').next().filter(|_| name.starts_with(':')).and_then(|last| last.parse().ok()).unwrap_or(0)
 }
 
 /// The unique name of a connection with this number; the bus itself has its well-known name only.
@@ -80,34 +66,28 @@ pub fn connection_name(id: PeerId) -> String {
 
 fn of_native(monitor: &Monitor) -> Vec<Peer> {
     let members = monitor.members().into_iter();
-    members
-        .map(|(peer, names, _)| Peer {
-            unique: connection_name(peer.id),
-            names,
-            // A process of another namespace has no number here.
-            pid: Some(peer.pid).filter(|pid| *pid > 0),
-            uid: Some(peer.uid),
-        })
-        .collect()
+    let peers = members.map(|(peer, names, _)| Peer {
+        unique: connection_name(peer.id),
+        names,
+        // A process of another namespace has no number here.
+        pid: Some(peer.pid).filter(|pid| *pid > 0),
+        uid: Some(peer.uid),
+    });
+    peers.collect()
 }
 
 /// All connections but this one.
 pub fn of_dbus(connection: &mut Bus) -> Result<Vec<Peer>, Failure> {
     let own = connection.unique_name().to_owned();
-    let names = string_array(&connection.ask_driver("ListNames", Body::default())?)?;
+    let names = connection.ask_driver("ListNames", Body::default())?;
+    let Some(Value::Array(names)) = first_value(&names)? else { return Ok(Vec::new()) };
     let mut peers: Vec<Peer> = Vec::new();
     for name in names {
-        let owner = if names::is_unique(&name) {
-            name.clone()
-        } else if let Some(owner) = connection.name_owner(&name)? {
-            owner
-        } else {
-            // It has lost its owner meanwhile.
-            continue;
-        };
-        if owner == own {
-            continue;
-        }
+        let Value::Text(name) = name else { continue };
+        let is_unique = names::is_unique(name);
+        // It may have lost its owner meanwhile.
+        let owner = if is_unique { Some(name.to_owned()) } else { connection.name_owner(name)? };
+        let Some(owner) = owner.filter(|owner| *owner != own) else { continue };
         let at = match peers.iter().position(|peer| peer.unique == owner) {
             Some(at) => at,
             None => {
@@ -116,8 +96,8 @@ pub fn of_dbus(connection: &mut Bus) -> Result<Vec<Peer>, Failure> {
                 peers.len() - 1
             }
         };
-        if !names::is_unique(&name) {
-            peers[at].names.push(name);
+        if !is_unique {
+            peers[at].names.push(name.to_owned());
         }
     }
     Ok(peers)
@@ -126,32 +106,12 @@ pub fn of_dbus(connection: &mut Bus) -> Result<Vec<Peer>, Failure> {
 /// The process and the user of a connection, as far as the bus tells them.
 fn credentials(connection: &mut Bus, name: &str) -> Result<(Option<u32>, Option<u32>), Failure> {
     let reply = match connection.ask_driver("GetConnectionCredentials", Body::default().text(name)) {
-        Ok(reply) => reply,
         Err(Error::Refused { .. }) => return Ok((None, None)),
-        Err(other) => return Err(other.into()),
+        reply => reply?,
     };
-    let header = Header::parse(&reply).map_err(Error::Protocol)?;
-    let values = values(&header, &reply[header.header_bytes..]).map_err(Error::Protocol)?;
-    let Some(Value::Dictionary(entries)) = values.first() else { return Ok((None, None)) };
-    let number = |wanted: &str| {
-        entries.iter().find_map(|(key, value)| match (key, value) {
-            (Value::Text(key), Value::Variant(_, value)) if *key == wanted => match **value {
-                Value::U32(number) => Some(number),
-                _ => None,
-            },
-            _ => None,
-        })
-    };
+    let numbers = numbers(&reply)?;
+    let number = |name: &str| numbers.get(name)?.as_u64()?.try_into().ok();
     Ok((number("ProcessID"), number("UnixUserID")))
-}
-
-/// The strings of a reply of type `as`.
-fn string_array(reply: &[u8]) -> Result<Vec<String>, Failure> {
-    let header = Header::parse(reply).map_err(Error::Protocol)?;
-    let values = values(&header, &reply[header.header_bytes..]).map_err(Error::Protocol)?;
-    let Some(Value::Array(elements)) = values.into_iter().next() else { return Ok(Vec::new()) };
-    let text = |value| if let Value::Text(text) = value { Some(text.to_owned()) } else { None };
-    Ok(elements.into_iter().filter_map(text).collect())
 }
 
 /// The name of the program of a process, as the kernel keeps it.

@@ -32,7 +32,6 @@ use causeway_bus::wire::{Body, text};
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
-use client::Method;
 use which::Which;
 
 /// Names, calls and signals of a bus.
@@ -252,9 +251,8 @@ pub fn run(BusArguments { which, command }: BusArguments) -> Result<ExitCode, Fa
         BusCommand::List { json } => list::list(&which.place()?, json)?,
         BusCommand::Tree { service, json, timeout } => tree::tree(&which.place()?, &service, timeout, json)?,
         BusCommand::Call { service, path, interface, member, arguments, timeout, json } => {
-            let method = Method::new(&service, &path, &interface, &member)?;
-            let body = arguments.body()?;
-            call::call(&which.place()?, &method, body, timeout, json)?;
+            let call = client::call(&service, &path, &interface, &member)?.body(arguments.body()?);
+            call::call(&which.place()?, &call, timeout, json)?;
         }
         BusCommand::Emit { path, interface, member, arguments } => {
             let body = arguments.body()?;

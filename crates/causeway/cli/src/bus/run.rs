@@ -1,16 +1,16 @@
 //! `run`: a program with a bus of its own. The bus ends with the program, and both with this process, whatever ends it.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_os::process::{Child, Exit, Origin, Spawn, block_signals, poll, read_signal_and_origin};
 
+use super::client::within;
 use super::server;
 use super::which::Which;
 use crate::failure::Failure;
@@ -109,31 +109,26 @@ impl PrivateBus {
             .told_of_parents_death(SIGTERM);
         let server = Child::spawn(spawn)?;
         let mut bus = PrivateBus { server, address: String::new(), native, has_ended: false };
-        bus.address = bus.said_address(said.into())?;
+        bus.address = said_address(said)?;
         Ok(bus)
     }
+}
 
-    /// The line by which causewayd says that it serves.
-    fn said_address(&self, said: OwnedFd) -> Result<String, Failure> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut line = Vec::new();
-        let mut said = File::from(said);
-        while !line.contains(&b'\n') {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Failure::Usage(format!("causewayd does not serve after {PATIENCE:?}")));
-            }
-            if poll(&[said.as_fd()], Some(left))?[0] {
-                let mut some = [0; 512];
-                match said.read(&mut some)? {
-                    // It has said why on standard error.
-                    0 => return Err(Failure::Usage("causewayd has not started".into())),
-                    count => line.extend_from_slice(&some[..count]),
-                }
-            }
+/// The line by which causewayd says that it serves.
+fn said_address(said: PipeReader) -> Result<String, Failure> {
+    let line = within(Some(PATIENCE), move || {
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line)?;
+        Ok(line)
+    });
+    match line {
+        Ok(line) if line.ends_with('\n') => Ok(line.trim_end().to_owned()),
+        // It has said why on standard error.
+        Ok(_) => Err(Failure::Usage("causewayd has not started".into())),
+        Err(Failure::NoAnswer(_)) => {
+            Err(Failure::Usage(format!("causewayd does not serve after {PATIENCE:?}")))
         }
-        let line = String::from_utf8_lossy(&line);
-        Ok(line.lines().next().unwrap_or_default().to_owned())
+        Err(other) => Err(other),
     }
 }
 
@@ -157,10 +152,7 @@ fn native_path() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folders = runtime.into_iter().chain([std::env::temp_dir()]);
     let mut paths = folders.map(|folder| folder.join(server::unused_name("causeway-run-")));
-    let usable = paths.find(|path| {
-        // Only the kernel knows whether a socket can be made there.
-        let made = UnixListener::bind(path).is_ok();
-        made && std::fs::remove_file(path).is_ok()
-    });
+    // Only the kernel knows whether a socket can be made there.
+    let usable = paths.find(|path| UnixListener::bind(path).is_ok() && std::fs::remove_file(path).is_ok());
     usable.unwrap_or_else(|| Path::new("/tmp").join(server::unused_name("causeway-run-")))
 }

@@ -4,13 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use causeway_bus::client::Address;
 use causeway_bus::{AUTHORITY_ID, Monitor, native_socket_beside};
 use causeway_dbus_wire::address::escaped;
 use serde_json::json;
 
 use super::server;
-use super::which::{Which, default_path};
+use super::which::{Which, default_path, path_in};
 use crate::failure::Failure;
 
 /// Starts a bus, and prints where it serves when it does.
@@ -79,24 +78,12 @@ impl Places {
 
     /// With the path of the D-Bus socket of a session. The native socket is next to that of D-Bus, where this has a file.
     fn with_default(which: &Which, default: Option<PathBuf>) -> Result<Places, Failure> {
-        let nowhere = || {
-            Failure::Usage(
-                "say where to serve: --address unix:path=PATH --socket PATH; XDG_RUNTIME_DIR is not set"
-                    .into(),
-            )
-        };
+        const NOWHERE: &str =
+            "say where to serve: --address unix:path=PATH --socket PATH; XDG_RUNTIME_DIR is not set";
+        let nowhere = || Failure::Usage(NOWHERE.into());
         let can_choose = default.is_some() || which.socket.is_some();
         let (address, file) = match (&which.address, default) {
-            (Some(address), _) => {
-                let file =
-                    Address::list(address).unwrap_or_default().into_iter().find_map(
-                        |address| match address {
-                            Address::Path(path) => Some(path),
-                            Address::Abstract(_) => None,
-                        },
-                    );
-                (address.clone(), file)
-            }
+            (Some(address), _) => (address.clone(), path_in(address)),
             (None, Some(path)) => {
                 (format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes())), Some(path))
             }
@@ -131,27 +118,29 @@ mod tests {
                 .map(|places| (places.address, places.native))
                 .ok()
         };
-        let native = |path: &str| Some(PathBuf::from(path));
         let default = Some("/run/a b/causeway-bus");
-        assert_eq!(
-            places(which(None, None), default),
-            Some(("unix:path=/run/a%20b/causeway-bus".into(), native("/run/a b/causeway-bus.native")))
-        );
-        // Two buses without files do not meet.
-        assert_eq!(
-            places(which(None, Some("unix:tmpdir=/tmp")), default),
-            Some(("unix:tmpdir=/tmp".into(), None))
-        );
-        assert_eq!(
-            places(which(Some("/n"), Some("unix:tmpdir=/tmp")), None),
-            Some(("unix:tmpdir=/tmp".into(), native("/n")))
-        );
-        assert_eq!(
-            places(which(None, Some("unix:path=/c%20d,guid=1")), default),
-            Some(("unix:path=/c%20d,guid=1".into(), native("/c d.native")))
-        );
-        assert_eq!(places(which(Some("/n"), None), None), None);
-        assert_eq!(places(which(None, Some("unix:tmpdir=/tmp")), None), None);
+        for (socket, address, default, expected) in [
+            (
+                None,
+                None,
+                default,
+                Some(("unix:path=/run/a%20b/causeway-bus", Some("/run/a b/causeway-bus.native"))),
+            ),
+            // Two buses without files do not meet.
+            (None, Some("unix:tmpdir=/tmp"), default, Some(("unix:tmpdir=/tmp", None))),
+            (Some("/n"), Some("unix:tmpdir=/tmp"), None, Some(("unix:tmpdir=/tmp", Some("/n")))),
+            (
+                None,
+                Some("unix:path=/c%20d,guid=1"),
+                default,
+                Some(("unix:path=/c%20d,guid=1", Some("/c d.native"))),
+            ),
+            (Some("/n"), None, None, None),
+            (None, Some("unix:tmpdir=/tmp"), None, None),
+        ] {
+            let expected = expected.map(|(address, native)| (address.to_owned(), native.map(PathBuf::from)));
+            assert_eq!(places(which(socket, address), default), expected, "{socket:?} {address:?}");
+        }
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use causeway_bus::client::Bus;
-use causeway_bus::wire::{Args, Body, names};
+use causeway_bus::wire::{Args, names};
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::json;
 
-use super::client::{Method, check_service, within};
+use super::client::{call, check_service, within};
 use super::which::Place;
 use crate::failure::Failure;
 
@@ -49,16 +49,13 @@ pub fn tree(place: &Place, service: &str, timeout: Duration, json: bool) -> Resu
 
 /// Why there is no tree: a service that has no description says only that it lacks the method.
 fn undescribed(service: &str, why: Failure) -> Failure {
-    match why.error_name() {
-        Some(
-            "org.freedesktop.DBus.Error.UnknownMethod"
-            | "org.freedesktop.DBus.Error.UnknownInterface"
-            | "org.freedesktop.DBus.Error.UnknownObject",
-        ) => Failure::Usage(format!(
-            "{service} does not describe its object /, which org.freedesktop.DBus.Introspectable would do ({why})"
-        )),
-        _ => why,
+    let Failure::Refused { name, .. } = &why else { return why };
+    if !["UnknownMethod", "UnknownInterface", "UnknownObject"].iter().any(|error| name.ends_with(error)) {
+        return why;
     }
+    Failure::Usage(format!(
+        "{service} does not describe its object /, which org.freedesktop.DBus.Introspectable would do ({why})"
+    ))
 }
 
 struct Asking<'a> {
@@ -71,16 +68,14 @@ struct Asking<'a> {
 impl Asking<'_> {
     fn object(&mut self, path: String, depth: usize) -> Result<Object, Failure> {
         self.objects += 1;
-        let method = Method::new(self.service, &path, "org.freedesktop.DBus.Introspectable", "Introspect")?;
-        let reply = method.call(&mut self.bus, Body::default(), self.timeout)?;
+        let ask = call(self.service, &path, "org.freedesktop.DBus.Introspectable", "Introspect")?;
+        let reply = self.bus.call(&ask, self.timeout)?;
         let text = Args::of(&reply).first_text().unwrap_or_default();
         // Descriptions begin with a document type.
         let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| {
-            Failure::Usage(format!(
-                "{} describes its object {path} in a way that is not XML: {error}",
-                self.service
-            ))
+            let service = self.service;
+            Failure::Usage(format!("{service} describes its object {path} in a way that is not XML: {error}"))
         })?;
         let root = document.root_element();
         let interfaces = elements(root, "interface").map(interface).collect();
@@ -108,24 +103,23 @@ fn elements<'a, 'input: 'a>(
 
 fn interface(node: Node<'_, '_>) -> serde_json::Value {
     let name = |node: Node<'_, '_>| node.attribute("name").unwrap_or_default().to_owned();
-    let types = |node: Node<'_, '_>, direction: Option<&str>, default: &str| -> String {
-        elements(node, "arg")
-            .filter(|arg| {
-                direction.is_none_or(|wanted| arg.attribute("direction").unwrap_or(default) == wanted)
-            })
-            .filter_map(|arg| arg.attribute("type"))
-            .collect()
+    // An argument of a method goes in where nothing is said.
+    let types = |node: Node<'_, '_>, wanted: Option<&str>| -> String {
+        let is_wanted =
+            |arg: &Node<'_, '_>| wanted.is_none_or(|to| arg.attribute("direction").unwrap_or("in") == to);
+        elements(node, "arg").filter(is_wanted).filter_map(|arg| arg.attribute("type")).collect()
     };
-    let methods: Vec<_> = elements(node, "method")
-        .map(|method| json!({ "name": name(method), "in": types(method, Some("in"), "in"), "out": types(method, Some("out"), "in") }))
-        .collect();
-    let signals: Vec<_> = elements(node, "signal")
-        .map(|signal| json!({ "name": name(signal), "type": types(signal, None, "out") }))
-        .collect();
-    let properties: Vec<_> = elements(node, "property")
-        .map(|property| json!({ "name": name(property), "type": property.attribute("type"), "access": property.attribute("access") }))
-        .collect();
-    json!({ "name": name(node), "methods": methods, "signals": signals, "properties": properties })
+    let methods = elements(node, "method").map(
+        |one| json!({ "name": name(one), "in": types(one, Some("in")), "out": types(one, Some("out")) }),
+    );
+    let signals = elements(node, "signal").map(|one| json!({ "name": name(one), "type": types(one, None) }));
+    let properties = elements(node, "property").map(
+        |one| json!({ "name": name(one), "type": one.attribute("type"), "access": one.attribute("access") }),
+    );
+    json!({
+        "name": name(node), "methods": methods.collect::<Vec<_>>(), "signals": signals.collect::<Vec<_>>(),
+        "properties": properties.collect::<Vec<_>>(),
+    })
 }
 
 fn flatten(object: &Object, all: &mut Vec<serde_json::Value>) {

@@ -24,8 +24,8 @@ pub fn wait(place: &Place, name: &str, timeout: Option<Duration>) -> Result<Exit
         Ok((bus, owner))
     });
     let (mut bus, mut owner) = match known {
-        Err(Failure::NoAnswer(timeout)) => {
-            eprintln!("causeway: {}", Failure::NoAnswer(timeout));
+        Err(failure @ Failure::NoAnswer(_)) => {
+            eprintln!("causeway: {failure}");
             return Ok(ExitCode::FAILURE);
         }
         other => other?,

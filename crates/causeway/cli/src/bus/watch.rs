@@ -8,9 +8,9 @@ use causeway_bus::client::{Error, TIMEOUT};
 use causeway_bus::wire::{Body, Builder, Kind};
 use causeway_bus::{MatchRule, Monitor, Observed};
 
-use super::client::{DRIVER, DRIVER_PATH, LONG, is_for, next_signal, within};
+use super::client::{LONG, is_for, next_signal, within};
 use super::show::{self, Stamp};
-use super::which::{Place, connect, not_joined};
+use super::which::{self, Place, connect};
 use crate::failure::Failure;
 
 fn parsed(rule: &str) -> Result<MatchRule, Failure> {
@@ -22,8 +22,7 @@ pub fn monitor(at: &Place, rules: &[String], json: bool, limit: u64) -> Result<(
     let parsed: Vec<MatchRule> = rules.iter().map(|rule| parsed(rule)).collect::<Result<_, _>>()?;
     match at {
         Place::Native(path) => {
-            let monitor = Monitor::open(path).map_err(|error| not_joined(path, error))?;
-            monitor_native(parsed.into_iter().fold(monitor, Monitor::filter), json, limit)
+            monitor_native(parsed.into_iter().fold(which::monitor(path)?, Monitor::filter), json, limit)
         }
         Place::Dbus(address) => monitor_dbus(address, rules, json, limit),
     }
@@ -48,10 +47,8 @@ fn monitor_native(mut monitor: Monitor, json: bool, limit: u64) -> Result<(), Fa
 fn monitor_dbus(address: &str, rules: &[String], json: bool, limit: u64) -> Result<(), Failure> {
     let mut connection = connect(address)?;
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let become_monitor = Builder::call(DRIVER_PATH, "BecomeMonitor")
-        .interface("org.freedesktop.DBus.Monitoring")
-        .destination(DRIVER)
-        .body(Body::default().texts(&rules).u32(0));
+    let become_monitor = Builder::of_driver("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
+    let become_monitor = become_monitor.body(Body::default().texts(&rules).u32(0));
     connection.call(&become_monitor, TIMEOUT).map_err(|error| match error {
         Error::Refused { .. } => Failure::Usage(format!(
             "the bus does not let this connection monitor: {error}; `causeway bus match` shows signals that are for all"
@@ -98,8 +95,8 @@ pub fn signals(
         Ok(bus)
     });
     let mut bus = match opened {
-        Err(Failure::NoAnswer(timeout)) if limit.is_some() => {
-            eprintln!("causeway: {}", Failure::NoAnswer(timeout));
+        Err(failure @ Failure::NoAnswer(_)) if limit.is_some() => {
+            eprintln!("causeway: {failure}");
             return Ok(ExitCode::FAILURE);
         }
         other => other?,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use causeway_bus::client::{self, Address, Bus, Error};
-use causeway_bus::{ConnectionOptions, native_socket_beside, session_socket};
+use causeway_bus::{ConnectionOptions, Monitor, native_socket_beside, session_socket};
 use clap::Args;
 
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ pub struct Which {
 }
 
 /// A bus, by one of its sockets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Place {
     /// Its native socket.
     Native(PathBuf),
@@ -91,8 +91,21 @@ const ENOENT: i32 = 2;
 const EPROTOTYPE: i32 = 91;
 const ECONNREFUSED: i32 = 111;
 
+/// A monitor of the bus with this native socket.
+pub fn monitor(path: &Path) -> Result<Monitor, Failure> {
+    Monitor::open(path).map_err(|error| not_joined(path, error))
+}
+
+/// The path of the first socket of a list of addresses that has one.
+pub fn path_in(addresses: &str) -> Option<PathBuf> {
+    Address::list(addresses).unwrap_or_default().into_iter().find_map(|address| match address {
+        Address::Path(path) => Some(path),
+        Address::Abstract(_) => None,
+    })
+}
+
 /// Why a native socket cannot be joined, with what to do about it.
-pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
+fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
     let number = match &error {
         causeway_bus::Error::Os(error) => error.raw_os_error(),
         _ => None,
@@ -122,11 +135,7 @@ pub fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
 pub fn connect(address: &str) -> Result<Bus, Failure> {
     Bus::connect(address).map_err(|error| {
         let Error::Connect { source, .. } = &error else { return error.into() };
-        let path = Address::list(address).unwrap_or_default().into_iter().find_map(|address| match address {
-            Address::Path(path) => Some(path),
-            Address::Abstract(_) => None,
-        });
-        match (source.raw_os_error(), path) {
+        match (source.raw_os_error(), path_in(address)) {
             (Some(EPROTOTYPE), Some(path)) => Failure::Usage(format!(
                 "{0} is not a D-Bus socket; if it is the native socket of a bus, write --socket {0}",
                 path.display()
@@ -137,26 +146,4 @@ pub fn connect(address: &str) -> Result<Bus, Failure> {
             _ => error.into(),
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_option_counts_more_than_the_environment_and_two_are_refused() {
-        let which = |socket: Option<&str>, address: Option<&str>| Which {
-            socket: socket.map(PathBuf::from),
-            address: address.map(str::to_owned),
-        };
-        assert!(
-            matches!(which(Some("/a"), None).place(), Ok(Place::Native(path)) if path == Path::new("/a"))
-        );
-        assert!(
-            matches!(which(None, Some("unix:path=/b")).place(), Ok(Place::Dbus(address)) if address == "unix:path=/b")
-        );
-        assert!(
-            matches!(which(Some("/a"), Some("b")).place(), Err(Failure::Usage(why)) if why.contains("leave one"))
-        );
-    }
 }

@@ -142,7 +142,7 @@ fn inside(namespaces: &[&str], script: &[&str], arguments: &[&str]) -> Command {
     command
 }
 
-/// A command in a container that has nothing of the folder of `socket` but the socket, as `elsewhere/group`.
+/// The socket, bind-mounted, is all that another mount namespace needs: a command in a container that has nothing of the folder of `socket` but the socket, as `elsewhere/group`.
 fn contained(socket: &Path, elsewhere: &TempDir, arguments: &[&str]) -> Command {
     const SCRIPT: &str = "mount --make-rprivate / && mount -t tmpfs none \"$2\" && touch \"$2/group\" \
         && mount --bind \"$1\" \"$2/group\" && mount -t tmpfs none \"${1%/*}\" && test ! -e \"$1\" \
@@ -159,27 +159,6 @@ fn can(mut trial: Command) -> bool {
         Err(error) => skipped(format!("unshare: {error}")),
     }
     false
-}
-
-/// The socket, bind-mounted, is all that another mount namespace needs.
-#[test]
-fn a_socket_that_is_bind_mounted_into_another_namespace_is_enough() {
-    const SCRIPT: &str = "mount --make-rprivate / && mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
-    let served = Served::start(&[]);
-    let (path, elsewhere) = (served.path(), served.folder.path().join("elsewhere"));
-    std::fs::write(&elsewhere, "").unwrap();
-    let [path, elsewhere] = [&path, &elsewhere].map(|path| path.to_str().unwrap());
-    let mounted =
-        |arguments: &[&str]| inside(&["-m"], &["sh", "-c", SCRIPT, "sh", path, elsewhere], arguments);
-    if !can(mounted(&["true"])) {
-        return;
-    }
-    let subscriber = served.run("subscribe");
-    let mut publisher = mounted(&[env!("CARGO_BIN_EXE_causeway"), "publish", elsewhere]).spawn().unwrap();
-    served.joined(1, 1);
-    publisher.stdin.take().unwrap().write_all(b"from elsewhere\n").unwrap();
-    assert!(publisher.wait().unwrap().success());
-    assert_eq!(output_of(subscriber), "from elsewhere\n");
 }
 
 #[test]

@@ -123,7 +123,6 @@ impl From<io::Error> for NotACapture {
 pub struct Reader<R> {
     window: Window<R>,
     source: Source,
-    problems: Problems,
 }
 
 #[derive(Debug)]
@@ -154,7 +153,7 @@ impl<R: Read> Reader<R> {
         } else {
             return Err(NotACapture::Unknown);
         };
-        Ok(Reader { window, source, problems: Problems::default() })
+        Ok(Reader { window, source })
     }
 
     /// The format that was found.
@@ -170,7 +169,7 @@ impl<R: Read> Reader<R> {
     /// What could not be used so far.
     #[must_use]
     pub fn problems(&self) -> Problems {
-        self.problems
+        self.window.problems
     }
 
     /// The next packet; `None` at the end.
@@ -179,9 +178,9 @@ impl<R: Read> Reader<R> {
     /// The source cannot be read.
     pub fn next_packet(&mut self) -> io::Result<Option<Packet<'_>>> {
         match &mut self.source {
-            Source::Pcap(pcap) => pcap.next(&mut self.window, &mut self.problems),
-            Source::PcapNg(pcapng) => pcapng.next(&mut self.window, &mut self.problems),
-            Source::Profile(profile) => profile.next(&mut self.window, &mut self.problems),
+            Source::Pcap(pcap) => pcap.next(&mut self.window),
+            Source::PcapNg(pcapng) => pcapng.next(&mut self.window),
+            Source::Profile(profile) => profile.next(&mut self.window),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use super::window::Window;
-use super::{LINK_TYPE, NotACapture, Packet, Problems, is_message_start, is_plausible_length};
+use super::{LINK_TYPE, NotACapture, Packet, is_message_start, is_plausible_length};
 use causeway_dbus_wire::wire::Endian;
 
 pub(super) const FILE_HEADER_BYTES: usize = 24;
@@ -42,13 +42,9 @@ impl Pcap {
         }
     }
 
-    pub fn next<'w, R: Read>(
-        &mut self,
-        window: &'w mut Window<R>,
-        problems: &mut Problems,
-    ) -> io::Result<Option<Packet<'w>>> {
+    pub fn next<'w, R: Read>(&mut self, window: &'w mut Window<R>) -> io::Result<Option<Packet<'w>>> {
         loop {
-            let Some(start) = window.record_header(RECORD_HEADER_BYTES, problems)? else { return Ok(None) };
+            let Some(start) = window.record_header(RECORD_HEADER_BYTES)? else { return Ok(None) };
             let record = self.record(start);
             if record.is_plausible(self.tick_ns) {
                 let bytes = RECORD_HEADER_BYTES + record.captured;
@@ -63,11 +59,11 @@ impl Pcap {
                 // The rest of the file is too short for what its first record claims: does it hold another one?
                 let mut rest = window.peek(there)?.windows(RECOGNIZABLE_BYTES).skip(1);
                 if !rest.any(|bytes| self.is_recognized(bytes)) {
-                    window.end_early(problems);
+                    window.end_early();
                     return Ok(None);
                 }
             }
-            window.skip_damage(problems, 1, RECOGNIZABLE_BYTES, |bytes| self.is_recognized(bytes))?;
+            window.skip_damage(1, RECOGNIZABLE_BYTES, |bytes| self.is_recognized(bytes))?;
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use super::window::Window;
-use super::{LINK_TYPE, Packet, Problems, is_message_start, is_plausible_length};
+use super::{LINK_TYPE, Packet, is_message_start, is_plausible_length};
 use causeway_dbus_wire::wire::{Endian, MAX_MESSAGE_BYTES};
 
 const SECTION: u32 = 0x0A0D_0D0A;
@@ -45,13 +45,9 @@ impl PcapNg {
         start.starts_with(&SECTION.to_le_bytes())
     }
 
-    pub fn next<'w, R: Read>(
-        &mut self,
-        window: &'w mut Window<R>,
-        problems: &mut Problems,
-    ) -> io::Result<Option<Packet<'w>>> {
+    pub fn next<'w, R: Read>(&mut self, window: &'w mut Window<R>) -> io::Result<Option<Packet<'w>>> {
         loop {
-            let Some(start) = window.record_header(FRAME_BYTES, problems)? else { return Ok(None) };
+            let Some(start) = window.record_header(FRAME_BYTES)? else { return Ok(None) };
             if PcapNg::is_start(start) {
                 let is_big = start[8..12] == 0x1A2B_3C4D_u32.to_be_bytes();
                 self.endian = if is_big { Endian::Big } else { Endian::Little };
@@ -63,11 +59,11 @@ impl PcapNg {
             let is_closed = whole && self.u32(window.peek(bytes)?, bytes - 4) as usize == bytes;
             if !is_closed {
                 if is_plausible && !whole && !self.has_packet_after(window.peek(bytes)?) {
-                    window.end_early(problems);
+                    window.end_early();
                     return Ok(None);
                 }
                 // A damaged length leaves the place of the next block unknown; blocks begin on multiples of four.
-                window.skip_damage(problems, 4, RECOGNIZABLE_BYTES, |bytes| self.is_recognized(bytes))?;
+                window.skip_damage(4, RECOGNIZABLE_BYTES, |bytes| self.is_recognized(bytes))?;
                 continue;
             }
             match self.block(kind, window.peek(bytes)?) {
@@ -76,10 +72,10 @@ impl PcapNg {
                     return Ok(Some(Packet { time_ns, original_bytes, bytes }));
                 }
                 Block::Interface(interface) => self.interfaces.push(interface),
-                Block::Foreign => problems.foreign += 1,
+                Block::Foreign => window.problems.foreign += 1,
                 Block::Bad => {
-                    problems.damaged += 1;
-                    problems.skipped += bytes as u64;
+                    window.problems.damaged += 1;
+                    window.problems.skipped += bytes as u64;
                 }
                 Block::Other => {}
             }

@@ -5,8 +5,8 @@
 
 use std::io::{self, Read};
 
+use super::Packet;
 use super::window::Window;
-use super::{Packet, Problems};
 use causeway_dbus_wire::wire::{Builder, Kind, names};
 
 /// A line cannot be longer than a few names and a path.
@@ -24,11 +24,7 @@ impl Profile {
         ["#type\t", "mc\t", "mr\t", "sig\t", "err\t"].iter().any(|word| start.starts_with(word.as_bytes()))
     }
 
-    pub fn next<'p, R: Read>(
-        &'p mut self,
-        window: &mut Window<R>,
-        problems: &mut Problems,
-    ) -> io::Result<Option<Packet<'p>>> {
+    pub fn next<'p, R: Read>(&'p mut self, window: &mut Window<R>) -> io::Result<Option<Packet<'p>>> {
         loop {
             // Most lines are short; a long look would copy the window for each of them.
             let mut look = 512;
@@ -46,9 +42,9 @@ impl Profile {
                     return Ok(None);
                 }
                 window.consume(rest);
-                problems.ends_early |= rest < look;
-                problems.damaged += u64::from(rest >= look);
-                problems.skipped += 1;
+                window.problems.ends_early |= rest < look;
+                window.problems.damaged += u64::from(rest >= look);
+                window.problems.skipped += 1;
                 continue;
             };
             let text = window.take(line + 1);
@@ -57,8 +53,8 @@ impl Profile {
             }
             let parsed = std::str::from_utf8(&text[..line]).ok().and_then(message);
             let Some((time_ns, bytes)) = parsed else {
-                problems.damaged += 1;
-                problems.skipped += 1;
+                window.problems.damaged += 1;
+                window.problems.skipped += 1;
                 continue;
             };
             self.message = bytes;

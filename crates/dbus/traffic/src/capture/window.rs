@@ -14,11 +14,13 @@ pub(super) struct Window<R> {
     start: usize,
     end: usize,
     is_at_end: bool,
+    pub problems: Problems,
 }
 
 impl<R: Read> Window<R> {
     pub fn new(source: R) -> Window<R> {
-        Window { source, bytes: Vec::new(), start: 0, end: 0, is_at_end: false }
+        let problems = Problems::default();
+        Window { source, bytes: Vec::new(), start: 0, end: 0, is_at_end: false, problems }
     }
 
     /// The next `count` bytes without consuming them; fewer at the end of the source.
@@ -31,10 +33,10 @@ impl<R: Read> Window<R> {
     }
 
     /// What precedes the next record, without consuming it; nothing at the end of the source, which is early where bytes are left.
-    pub fn record_header(&mut self, count: usize, problems: &mut Problems) -> io::Result<Option<&[u8]>> {
+    pub fn record_header(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
         let left = self.peek(count)?.len();
         if left < count {
-            problems.ends_early |= left > 0;
+            self.problems.ends_early |= left > 0;
             self.consume(left);
             return Ok(None);
         }
@@ -54,22 +56,16 @@ impl<R: Read> Window<R> {
     }
 
     /// Skips a damaged place: bytes, `step` at a time and at least once, until those that follow are recognized or the source ends.
-    pub fn skip_damage(
-        &mut self,
-        problems: &mut Problems,
-        step: usize,
-        need: usize,
-        is_it: impl Fn(&[u8]) -> bool,
-    ) -> io::Result<()> {
-        problems.damaged += 1;
+    pub fn skip_damage(&mut self, step: usize, need: usize, is_it: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+        self.problems.damaged += 1;
         loop {
             self.consume(step);
-            problems.skipped += step as u64;
+            self.problems.skipped += step as u64;
             let there = self.peek(need)?;
             let left = there.len();
             if left < need {
                 self.consume(left);
-                problems.skipped += left as u64;
+                self.problems.skipped += left as u64;
                 return Ok(());
             }
             if is_it(there) {
@@ -79,8 +75,8 @@ impl<R: Read> Window<R> {
     }
 
     /// The source ended inside of a packet: what is left of that goes.
-    pub fn end_early(&mut self, problems: &mut Problems) {
-        problems.ends_early = true;
+    pub fn end_early(&mut self) {
+        self.problems.ends_early = true;
         self.start = self.end;
     }
 

@@ -8,7 +8,7 @@ use weighbridge_stats::sequential::{Look, Looks, interval_at};
 use weighbridge_stats::verdict::{CONTROL_CONFIDENCE, Resolution, Size, Verdict, shape_changed, verdict};
 use weighbridge_stats::{median, verdict::DEFAULT_MARGIN};
 
-use crate::summary;
+use crate::summary::{self, ends};
 
 /// Below so many sets there is no verdict.
 const FEWEST_SETS: usize = 6;
@@ -28,36 +28,33 @@ impl Default for Rules {
     }
 }
 
-/// All that is known of a case before it is judged.
+/// All that is known of a case before it is judged; of two each, the first is A's.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub(super) struct Judged {
     /// The case as it was selected.
-    pub case: CaseId,
+    pub(super) case: CaseId,
     /// What A and B are.
-    pub labels: [String; 2],
-    /// Unit of `values`.
-    pub unit: String,
+    pub(super) labels: [String; 2],
+    pub(super) unit: String,
     /// Of the cost of B over that of A.
-    pub evidence: Evidence,
+    pub(super) evidence: Evidence,
     /// Confidence of the interval of the ratio, which allows for having looked before.
-    pub confidence: f64,
+    pub(super) confidence: f64,
     /// Of the cost of a second A over that of the first.
-    pub control: Evidence,
-    /// The figures of A and of B, one for each set.
-    pub values: [Vec<f64>; 2],
-    /// Median counts per operation of A and of B.
-    pub per_op: [Option<PerOp>; 2],
-    /// System calls of A and of B.
-    pub system_calls: [Option<SystemCalls>; 2],
+    pub(super) control: Evidence,
+    /// The figures, one for each set.
+    pub(super) values: [Vec<f64>; 2],
+    /// Median counts per operation.
+    pub(super) per_op: [Option<PerOp>; 2],
+    pub(super) system_calls: [Option<SystemCalls>; 2],
     /// Sets that gave no ratio.
-    pub failed_sets: usize,
+    pub(super) failed_sets: usize,
     /// What else has to be said.
-    pub remarks: Vec<String>,
+    pub(super) remarks: Vec<String>,
 }
 
 impl Judged {
-    /// From the sets of a case.
-    pub fn of_sets(
+    pub(super) fn of_sets(
         case: CaseId,
         labels: [String; 2],
         unit: String,
@@ -85,7 +82,7 @@ impl Judged {
             confidence: Looks::default().confidence_at(sets.len()),
             control: Evidence::Paired(sets.iter().filter_map(|set| set.control_log_ratio).collect()),
             values: [0, 1].map(|side| of_side(side).map(|of| of.value).collect()),
-            per_op: [per_op(0), per_op(1)],
+            per_op: [0, 1].map(per_op),
             system_calls: [None, None],
             failed_sets,
             remarks,
@@ -94,8 +91,7 @@ impl Judged {
 
     /// What A against itself would show with as many sets as B against A has.
     fn resolution(&self) -> Option<f64> {
-        let sets = self.evidence.units();
-        (sets > 0).then_some(())?;
+        let sets = Some(self.evidence.units()).filter(|sets| *sets > 0)?;
         Some(Resolution::of(&self.control)?.with_sets(sets))
     }
 
@@ -126,11 +122,8 @@ pub fn failed_too_often(verdict: &CaseVerdict) -> bool {
     verdict.failed_sets > 0 && verdict.failed_sets >= verdict.sets
 }
 
-/// The verdict on each case, and what holds of all of them together.
-///
-/// # Panics
-/// If a value is not finite, or the rate or the margin of the rules is not a share.
-pub fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
+/// The verdict on each case, and what holds of all of them together. Panics where a value is not finite or a rule no share.
+pub(super) fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
     let measured: Vec<&Judged> = cases.iter().filter(|case| case.evidence.units() > 0).collect();
     let evidence: Vec<Evidence> = measured.iter().map(|case| case.evidence.clone()).collect();
     let claims = discovery::claims(&evidence, rules.fdr);
@@ -190,7 +183,7 @@ pub(super) fn line(
         case: case.clone(),
         a: a.into(),
         b: b.into(),
-        ci95: interval.map(|interval| [interval.low, interval.high]),
+        ci95: ends(interval),
         verdict: found.as_str().into(),
         beyond_margin: match found {
             Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
@@ -263,7 +256,7 @@ fn case_verdict(
         p: (sets > 0).then(|| case.evidence.p()),
         control: case.control.ratio().map(|ratio| Control {
             ratio,
-            ci95: case.control.interval(0.95).map(|interval| [interval.low, interval.high]),
+            ci95: ends(case.control.interval(0.95)),
             pairs: case.control.units() as u32,
             has_moved: moved,
         }),

@@ -3,13 +3,6 @@
 //! A set is fresh peers of A and of B that take turns in slices; in some sets there is a second A, the control: what A against
 //! itself shows is what this machine cannot tell apart. Each case is looked at when it has as many sets as
 //! [`Looks`] says, and is closed when its verdict is clear.
-//!
-//! | file | what it does |
-//! |---|---|
-//! | `set.rs` | one set |
-//! | `machine.rs` | settings of the whole machine, and who puts them back |
-//! | `judge.rs` | from the ratios of all sets to verdicts; pure |
-//! | `records.rs` | the same from records that were measured before |
 
 mod judge;
 pub mod machine;
@@ -32,7 +25,8 @@ use crate::rounds::{self, Extent, InRounds};
 use crate::session::{Ended, Sink};
 
 use crate::set::NoSet;
-pub use judge::{Judged, Rules, failed_too_often, judge};
+use judge::{Judged, judge};
+pub use judge::{Rules, failed_too_often};
 use machine::MachineSettings;
 pub use records::{SideRecords, compare as compare_records};
 
@@ -170,10 +164,8 @@ impl<'a> Comparison<'a> {
         Comparison { machine, ..self }
     }
 
-    /// Runs to the end, and tells everything to `sink`: each set as it comes, then the verdicts and what holds of all of them.
-    ///
-    /// # Errors
-    /// Only those of `sink`. What was told before stays told; verdicts are tried even then.
+    /// Runs to the end, and tells everything to `sink`: each set as it comes, then the verdicts and what holds of all of them, which are tried
+    /// after an error of `sink` too.
     pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
         let (budget, interrupt) = (self.settings.budget, self.interrupt);
         let ended = rounds::run(&mut self, 0, budget, interrupt, sink);
@@ -244,8 +236,7 @@ impl InRounds for Comparison<'_> {
             Err(NoSet::Failed { party, step, why }) => {
                 let side = set::side_of(party);
                 open.failed[side] += 1;
-                let name = ["A", "B"][side];
-                let why = format!("side {name} ({}): {why}", self.sides[side].label);
+                let why = format!("side {} ({}): {why}", ["A", "B"][side], self.sides[side].label);
                 open.last_failure = Some(why.clone());
                 let case = open.pair.case.clone();
                 sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
@@ -316,23 +307,19 @@ fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Result<Vec<MadeOf>, Strin
 }
 
 fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
-    let mut remarks = Vec::new();
     let in_turn = if sides.iter().all(|side| side.sysctls.is_empty()) {
         set::slice_ns(&open.pair)
     } else {
         Err("a setting of the whole machine holds for both".into())
     };
-    if let Err(why) = in_turn {
-        remarks.push(format!("the sides ran one after the other and not in turn: {why}"));
-    }
-    if let Some(why) = &open.last_failure {
-        let (failed, of) = (open.failures(), open.attempts());
-        remarks.push(format!("{failed} of {of} sets failed; {why}"));
-    }
-    remarks.extend(open.not_counted.iter().map(|why| format!("system calls were not counted: {why}")));
+    let (failed, of) = (open.failures(), open.attempts());
+    let apart = in_turn.err().map(|why| format!("the sides ran one after the other and not in turn: {why}"));
+    let failures = open.last_failure.as_ref().map(|why| format!("{failed} of {of} sets failed; {why}"));
+    let uncounted = open.not_counted.as_ref().map(|why| format!("system calls were not counted: {why}"));
+    let remarks = [apart, failures, uncounted].into_iter().flatten().collect();
     let unit = open.pair.a.pattern.unit.name(open.pair.case.payload_bytes);
-    let [a, b] = [&sides[0].label, &sides[1].label].map(String::clone);
-    let judged = Judged::of_sets(open.pair.case.clone(), [a, b], unit, &open.sets, open.failures(), remarks);
+    let labels = sides.each_ref().map(|side| side.label.clone());
+    let judged = Judged::of_sets(open.pair.case.clone(), labels, unit, &open.sets, failed, remarks);
     let sets = open.sets.len();
     let confidence = if open.is_out_of_time && sets > 0 {
         looks.ended_at(sets).confidence_at(sets)

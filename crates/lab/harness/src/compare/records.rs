@@ -31,10 +31,8 @@ struct Side {
     without_hub: BTreeSet<String>,
 }
 
-/// Compares the records of two sides: a verdict for each case that both have, and what holds of all of them.
-///
-/// # Errors
-/// A sentence: the sides have nothing in common, or are of different machines and that was not asked for.
+/// Compares the records of two sides: a verdict for each case that both have, and what holds of all of them; a sentence where they have none in
+/// common, or are of different machines and that was not asked for.
 pub fn compare(
     old: SideRecords,
     new: SideRecords,
@@ -51,17 +49,13 @@ pub fn compare(
     }
     let common: Vec<&CaseId> = a.cases.keys().filter(|case| b.cases.contains_key(case)).collect();
     if common.is_empty() {
-        return Err(match (a.cases.keys().next(), b.cases.keys().next()) {
-            (Some(of_a), Some(of_b)) => format!(
-                "the two sides have no case in common: {} has {} such as {of_a}, {} has {} such as {of_b}",
-                a.label,
-                a.cases.len(),
-                b.label,
-                b.cases.len()
-            ),
-            (None, _) => format!("no run of any case is in {}", a.label),
-            (_, None) => format!("no run of any case is in {}", b.label),
+        if let Some(empty) = [&a, &b].into_iter().find(|side| side.cases.is_empty()) {
+            return Err(format!("no run of any case is in {}", empty.label));
+        }
+        let [a, b] = [&a, &b].map(|Side { label, cases, .. }| {
+            format!("{label} has {} such as {}", cases.len(), cases.keys().next().expect("it has some"))
         });
+        return Err(format!("the two sides have no case in common: {a}, {b}"));
     }
     let compared: Vec<OfCase> = common.iter().map(|case| OfCase::new(case, &a, &b, rules)).collect();
     // Fewer boots have no p value.
@@ -126,25 +120,23 @@ impl Side {
         }
     }
 
-    fn boots_of(&self, case: &CaseId) -> impl Iterator<Item = &BootOfCase> {
-        self.cases[case].values()
-    }
-
     /// The hub of every run of a case, where all of them have the same.
     fn hub_of(&self, case: &CaseId) -> Option<&CaseId> {
-        let hub = &self.boots_of(case).next()?.to_hub.first()?.0;
+        let mut boots = self.cases[case].values();
+        let hub = &boots.clone().next()?.to_hub.first()?.0;
         let same = |boot: &BootOfCase| {
             boot.to_hub.len() == boot.costs.len() && boot.to_hub.iter().all(|(other, _)| other == hub)
         };
-        self.boots_of(case).all(same).then_some(hub)
+        boots.all(same).then_some(hub)
     }
 
     fn costs(&self, case: &CaseId) -> Vec<Vec<f64>> {
-        self.boots_of(case).map(|boot| boot.costs.clone()).collect()
+        self.cases[case].values().map(|boot| boot.costs.clone()).collect()
     }
 
     fn to_hub(&self, case: &CaseId) -> Vec<Vec<f64>> {
-        self.boots_of(case).map(|boot| boot.to_hub.iter().map(|(_, ratio)| *ratio).collect()).collect()
+        let ratios = |boot: &BootOfCase| boot.to_hub.iter().map(|(_, ratio)| *ratio).collect();
+        self.cases[case].values().map(ratios).collect()
     }
 }
 
@@ -242,12 +234,10 @@ fn identity(header: &Header) -> [(&'static str, String); 4] {
 /// In what the machines differ, where they are not the same.
 fn other_machine(a: &Side, b: &Side) -> Option<String> {
     let first = identity(a.machines.first()?);
-    a.machines.iter().chain(&b.machines).find_map(|header| {
-        let mut pairs = first.iter().zip(identity(header));
-        pairs.find_map(|((name, here), (_, there))| {
-            (*here != there).then(|| format!("{name}: {here} and {there}"))
-        })
-    })
+    let headers = a.machines.iter().chain(&b.machines);
+    let mut pairs = headers.flat_map(|header| first.iter().zip(identity(header)));
+    let ((name, here), (_, there)) = pairs.find(|((_, here), (_, there))| here != there)?;
+    Some(format!("{name}: {here} and {there}"))
 }
 
 /// Everything about a machine that changes results and may change from boot to boot or from build to build.
@@ -301,30 +291,27 @@ fn remarks(a: &Side, b: &Side, common: usize) -> Vec<String> {
     let mut all = Vec::new();
     let same: Vec<&str> = a.boots.intersection(&b.boots).map(String::as_str).collect();
     if !same.is_empty() {
+        let same = same.join(", ");
         all.push(format!(
-            "boot {} is on both sides, so what is compared there is two sessions of one boot",
-            same.join(", ")
+            "boot {same} is on both sides, so what is compared there is two sessions of one boot"
         ));
     }
     let without: Vec<&str> = a.without_hub.union(&b.without_hub).map(String::as_str).collect();
     if !without.is_empty() {
+        let without = without.join(", ");
         all.push(format!(
-            "not every run of {} took turns with a hub; such cases are compared by their figures alone, with all that \
-             changed on the machine between the records",
-            without.join(", ")
+            "not every run of {without} took turns with a hub; such cases are compared by their figures alone, with all that changed on \
+             the machine between the records"
         ));
     }
     let left_out = a.cases.len() + b.cases.len() - 2 * common;
     if left_out > 0 {
         all.push(format!("{left_out} cases are on one side only, and left out"));
     }
-    let fewest = a.boots.len().min(b.boots.len());
-    if fewest < FEWEST_BOOTS {
-        all.push(format!(
-            "{} and {} boots: a verdict needs {FEWEST_BOOTS} a side, an interval {FEWEST_BOOTS_FOR_INTERVAL}",
-            a.boots.len(),
-            b.boots.len()
-        ));
+    let [of_a, of_b] = [a, b].map(|side| side.boots.len());
+    if of_a.min(of_b) < FEWEST_BOOTS {
+        let needs = format!("a verdict needs {FEWEST_BOOTS} a side, an interval {FEWEST_BOOTS_FOR_INTERVAL}");
+        all.push(format!("{of_a} and {of_b} boots: {needs}"));
     }
     all
 }
@@ -332,18 +319,12 @@ fn remarks(a: &Side, b: &Side, common: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{Cpu, Machine, Run};
+    use weighbridge_record::{Machine, Run};
 
     fn record(boot: &str, kernel: &str, cost: f64, has_hub: bool) -> Reading {
         let case = CaseId::new("roundtrip", "pipe", 64, "same-cpu");
-        let machine = Machine {
-            hostname: "host".into(),
-            kernel: kernel.into(),
-            boot_id: Some(boot.into()),
-            cpus: vec![Cpu { cpu: 0, core: 0, package: 0, llc: 0, node: 0 }],
-            ..Machine::default()
-        };
-        let header = Header { machine, ..Header::default() };
+        let (hostname, kernel, boot_id) = ("host".into(), kernel.into(), Some(boot.into()));
+        let machine = Machine { hostname, kernel, boot_id, ..Machine::default() };
         let run = |index: u32| {
             let drift = 1.0 + 0.2 * f64::from(index);
             let series = |cost: f64, offset: u64| SliceSeries {
@@ -351,23 +332,13 @@ mod tests {
                 elapsed_ns: vec![(cost * drift * 1000.0) as u64; 8],
                 ops: vec![1000; 8],
             };
-            let slices = Slices {
-                hub: CaseId::new("roundtrip", "pipe", 1, "same-cpu"),
-                slice_ms: 2.0,
-                of_case: series(cost, 0),
-                of_hub: series(100.0, 5_000_000),
-            };
-            Line::Run(Run {
-                case: case.clone(),
-                run: index,
-                round: index,
-                value: cost * drift,
-                slices: has_hub.then_some(slices),
-                ..Run::default()
-            })
+            let (of_case, of_hub) = (series(cost, 0), series(100.0, 5_000_000));
+            let hub = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
+            let slices = has_hub.then_some(Slices { hub, slice_ms: 2.0, of_case, of_hub });
+            Line::Run(Run { case: case.clone(), value: cost * drift, slices, ..Run::default() })
         };
-        let lines = std::iter::once(Line::Header(Box::new(header))).chain((0..3).map(run)).collect();
-        Reading { lines, problems: Vec::new() }
+        let header = Line::Header(Box::new(Header { machine, ..Header::default() }));
+        Reading { lines: std::iter::once(header).chain((0..3).map(run)).collect(), problems: Vec::new() }
     }
 
     fn side(name: &str, kernel: &str, costs: &[f64], has_hub: bool) -> SideRecords {

@@ -33,18 +33,13 @@ pub trait Mechanism: 'static {
     /// One end of it.
     type End: Endpoint;
 
-    /// Can this case run here? It is never clamped and never silently dropped.
-    ///
-    /// # Errors
-    /// It cannot: one sentence with the limit's name and how to raise it.
+    /// Can this case run here? Otherwise one sentence with the limit's name and how to raise it; a case is never clamped and never silently
+    /// dropped.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         Ok(())
     }
 
-    /// In the coordinator: creates what the two ends share, near end first.
-    ///
-    /// # Errors
-    /// That of the kernel; the case is then skipped with it.
+    /// In the coordinator: creates what the two ends share, near end first. A case is skipped with the error.
     fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]>;
 
     /// In the peer, after it is pinned.
@@ -101,10 +96,7 @@ pub trait Endpoint {
     /// record mechanism returns what came, and the pattern compares.
     fn take(&mut self, len: usize) -> io::Result<Self::Rx<'_>>;
 
-    /// Touches and locks the memory that messages will lie in.
-    ///
-    /// # Errors
-    /// The kernel's; not being allowed to lock memory is a fact, not an error.
+    /// Touches and locks the memory that messages will lie in. Not being allowed to lock memory is a fact, not an error.
     fn prefault(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -3,7 +3,6 @@
 //! Mechanisms, signals, locks and operations differ in what they promise a pattern. Here they look alike: a name, the patterns
 //! that can drive it, its axes, and four functions.
 
-use std::fmt;
 use std::io;
 
 use weighbridge_record::{CaseId, PerOp};
@@ -35,7 +34,7 @@ pub enum InSuites {
 }
 
 /// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Name in case ids.
     pub id: &'static str,
@@ -59,12 +58,6 @@ pub struct Target {
     pub counter_check: CounterCheck,
     /// Its part in the suites that compare everything.
     pub in_suites: InSuites,
-}
-
-impl fmt::Debug for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("id", &self.id).finish_non_exhaustive()
-    }
 }
 
 impl Target {
@@ -157,9 +150,9 @@ impl Prepared {
 pub fn carries_nothing(params: &CaseParams) -> Result<(), Unsupported> {
     match params.payload_bytes {
         0 => Ok(()),
-        _ => Err(Unsupported(format!(
-            "{} carries no payload; the third part of its id is 0",
-            params.id.mechanism
-        ))),
+        _ => {
+            let why = format!("{} carries no payload; the third part of its id is 0", params.id.mechanism);
+            Err(Unsupported(why))
+        }
     }
 }

@@ -20,7 +20,6 @@ use crate::marks::Marks;
 use crate::peer::{Report, RoleReport};
 use crate::shared::{Shared, Step};
 
-#[derive(Debug)]
 pub(super) struct Peer {
     pub(super) child: Child,
     pub(super) control: OwnedFd,
@@ -30,7 +29,6 @@ pub(super) struct Peer {
     pub(super) watch: Option<Watch>,
 }
 
-#[derive(Debug)]
 pub(super) enum State {
     Working,
     Done(Vec<RoleReport>),
@@ -39,7 +37,6 @@ pub(super) enum State {
 }
 
 /// A case of a run: most runs have one, a set has several.
-#[derive(Debug)]
 pub(super) struct Party {
     pub(super) shared: Arc<Shared>,
     pub(super) marks: Option<Marks>,
@@ -50,7 +47,6 @@ pub(super) struct Party {
 }
 
 /// Peers at work. Dropping it kills them.
-#[derive(Debug)]
 pub(super) struct Running {
     pub(super) peers: Vec<Peer>,
     pub(super) parties: Vec<Party>,
@@ -246,7 +242,6 @@ impl Peer {
     }
 }
 
-#[derive(Debug)]
 enum Waited {
     Something,
     TimedOut,

@@ -16,12 +16,11 @@ impl Ctx<'_> {
     pub fn measure_loop(&mut self, mut nothing: impl FnMut(u64) -> io::Result<u64>) -> io::Result<()> {
         const OPS: u64 = 100_000;
         const TRIES: usize = 9;
-        let mut best_ns = f64::INFINITY;
+        self.loop_ns = f64::INFINITY;
         for _ in 0..TRIES {
             let (_, elapsed_ns) = self.sample(|| nothing(hint::black_box(OPS)))?;
-            best_ns = best_ns.min(elapsed_ns as f64 / OPS as f64);
+            self.loop_ns = self.loop_ns.min(elapsed_ns as f64 / OPS as f64);
         }
-        self.loop_ns = best_ns;
         Ok(())
     }
 

@@ -123,9 +123,10 @@ impl Ctx<'_> {
         self.end_following()
     }
 
-    /// In a role that follows: sleeps until the leading role has called [`Ctx::end_leading`].
+    /// In a role that follows: sleeps until the leading role has called [`Ctx::end_leading`], which it does once it has read its counters: a role
+    /// that reported before would wake the coordinator in the timed part.
     pub fn end_following(&mut self) -> io::Result<()> {
-        self.await_leader()
+        self.shared.await_finish()
     }
 
     /// As [`Ctx::follow`], without waiting at its end: the role calls [`Ctx::end_following`] when it has done what comes after
@@ -177,7 +178,7 @@ impl Ctx<'_> {
         self.set_step(Step::Report);
         self.shared.set_feed_end(0);
         self.shared.leave();
-        self.await_leader()
+        self.end_following()
     }
 }
 
@@ -254,15 +255,13 @@ impl Ctx<'_> {
 
 pub(super) fn check(batch: Batch, tally: Tally, expected: Option<Tally>) -> io::Result<()> {
     match expected {
-        Some(expected) if expected != tally => Err(io::Error::other(format!(
-            "messages {}…{} arrived damaged: {} bytes with sum {:#x}, sent were {} bytes with sum {:#x}",
-            batch.first,
-            batch.first + batch.ops,
-            tally.bytes,
-            tally.sum,
-            expected.bytes,
-            expected.sum
-        ))),
+        Some(expected) if expected != tally => {
+            let std::ops::Range { start, end } = batch.sequences();
+            let [arrived, sent] =
+                [tally, expected].map(|of| format!("{} bytes with sum {:#x}", of.bytes, of.sum));
+            let why = format!("messages {start}…{end} arrived damaged: {arrived}, sent were {sent}");
+            Err(io::Error::other(why))
+        }
         _ => Ok(()),
     }
 }

@@ -63,7 +63,7 @@ impl Ctx<'_> {
                     self.join_concurrent(&mut work)?;
                 }
                 self.shared.leave();
-                self.await_leader()?;
+                self.end_following()?;
                 Ok(Vec::new())
             }
         }

@@ -11,8 +11,7 @@ use std::io;
 use hdrhistogram::Histogram;
 use weighbridge_record::Latencies;
 
-use super::time::{Time, advance_virtual_time, now_ns};
-use super::{Batch, Ctx, Expect, Noted, Tally};
+use super::{Batch, Ctx, Expect, Noted, Tally, Time, advance_virtual_time, now_ns};
 use crate::axis::{Axis, Values, choice};
 use crate::params::CaseParams;
 
@@ -50,7 +49,6 @@ const MOST_NS: u64 = 60_000_000_000;
 const DIGITS: u8 = 2;
 
 /// A clock beside every operation.
-#[derive(Debug)]
 struct Stopwatch {
     time: Time,
     clock_read_ns: f64,
@@ -77,7 +75,7 @@ impl Stopwatch {
         let mut histogram = Histogram::new_with_bounds(1, MOST_NS, DIGITS)
             .map_err(|error| io::Error::other(error.to_string()))?;
         let unit = params.choice::<TimedUnit>();
-        let (has_rate, is_real) = (params.number(RATE.name).is_some(), time == Time::Raw);
+        let rate = params.number(RATE.name);
         // Writes to all of it, and to all of `pending`, so that no page of it is touched for the first time between two operations.
         histogram.reset();
         let mut pending = vec![u64::MAX; MOST_PENDING];
@@ -85,11 +83,11 @@ impl Stopwatch {
         Ok(Stopwatch {
             time,
             clock_read_ns: clock_read_ns(time),
-            is_auto: unit == TimedUnit::Auto && !has_rate && is_real,
-            is_on: unit == TimedUnit::Each || has_rate,
+            is_auto: unit == TimedUnit::Auto && rate.is_none() && time == Time::Raw,
+            is_on: unit == TimedUnit::Each || rate.is_some(),
             pending,
             has_samples: false,
-            interval_ns: params.number(RATE.name).map(|per_s| 1e9 / per_s as f64),
+            interval_ns: rate.map(|per_s| 1e9 / per_s as f64),
             began_ns: None,
             histogram,
             max_ns: 0,
@@ -172,15 +170,11 @@ impl Stopwatch {
 
     fn latencies(&self) -> Option<Latencies> {
         self.is_on.then_some(())?;
-        let middle = |value| self.histogram.median_equivalent(value);
-        let recorded = self.histogram.iter_recorded();
-        Some(Latencies {
-            counts: recorded
-                .map(|step| (middle(step.value_iterated_to()), step.count_since_last_iteration()))
-                .collect(),
-            max_ns: self.max_ns,
-            clock_read_ns: self.clock_read_ns,
-        })
+        let recorded = self.histogram.iter_recorded().map(|step| {
+            (self.histogram.median_equivalent(step.value_iterated_to()), step.count_since_last_iteration())
+        });
+        let Stopwatch { max_ns, clock_read_ns, .. } = *self;
+        Some(Latencies { counts: recorded.collect(), max_ns, clock_read_ns })
     }
 }
 

@@ -10,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Ctx;
-use super::interval::Leader;
+use super::fixed_time::Leader;
 use crate::shared::Phase;
 
 /// Without a message or the end of a role for so long, none will come.
-const STALL_TIMEOUT: Duration = Duration::from_secs(5);
+const STALL_S: u64 = 5;
 
 /// What was sent and what has arrived of it: how much, and the sum of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +32,12 @@ impl Balance {
     pub const NOTHING: Balance = Balance { unit: "messages", sent: (0, 0), arrived: (0, 0) };
 
     fn check(self) -> io::Result<()> {
-        let Balance { unit, sent, arrived } = self;
-        if sent == arrived {
+        let Balance { unit, sent: (sent, sent_sum), arrived: (arrived, arrived_sum) } = self;
+        if self.sent == self.arrived {
             return Ok(());
         }
-        Err(io::Error::other(format!(
-            "{} {unit} with sum {:#x} arrived, but {} with sum {:#x} were sent",
-            arrived.0, arrived.1, sent.0, sent.1
-        )))
+        let arrived = format!("{arrived} {unit} with sum {arrived_sum:#x} arrived");
+        Err(io::Error::other(format!("{arrived}, but {sent} with sum {sent_sum:#x} were sent")))
     }
 }
 
@@ -50,24 +48,21 @@ impl Ctx<'_> {
         let Some((parked, balance)) = drain(wanted, || self.shared.parked(), || leader.catch_up())? else {
             return Ok(());
         };
+        let (Balance { unit, sent: (sent, _), arrived: (arrived, _) }, left) = (balance, wanted - parked);
         Err(io::Error::other(format!(
-            "nothing has moved for {} s at the end of a slice: {} of {} {} have arrived, and {} other roles still work",
-            STALL_TIMEOUT.as_secs(),
-            balance.arrived.0,
-            balance.sent.0,
-            balance.unit,
-            wanted - parked
+            "nothing has moved for {STALL_S} s at the end of a slice: {arrived} of {sent} {unit} have arrived, and {left} other roles \
+             still work"
         )))
     }
 
     pub(super) fn drain_until_balanced(&self, leader: &mut impl Leader) -> io::Result<()> {
         let followers = self.roles - 1;
         match drain(followers, || self.shared.left(), || leader.balance())? {
-            Some((left, _)) if left < followers => Err(io::Error::other(format!(
-                "nothing has moved for {} s, and {} of {followers} other roles have not come to their end",
-                STALL_TIMEOUT.as_secs(),
-                followers - left
-            ))),
+            Some((left, _)) if left < followers => {
+                let missing = followers - left;
+                let why = format!("and {missing} of {followers} other roles have not come to their end");
+                Err(io::Error::other(format!("nothing has moved for {STALL_S} s, {why}")))
+            }
             _ => {
                 leader.balance()?.check()?;
                 leader.check()
@@ -134,7 +129,7 @@ impl Stall {
         if seen != self.seen {
             *self = Stall { seen, since: now };
         }
-        now.duration_since(self.since) > STALL_TIMEOUT
+        now.duration_since(self.since) > Duration::from_secs(STALL_S)
     }
 }
 
@@ -144,6 +139,7 @@ mod tests {
 
     #[test]
     fn a_run_that_moves_is_waited_for_and_one_that_does_not_has_stalled() {
+        let timeout = Duration::from_secs(STALL_S);
         let mut now = Instant::now();
         let mut stall = Stall::new(now);
         let mut after = |seen, time| {
@@ -152,9 +148,9 @@ mod tests {
         };
         // Longer in all than nothing may move: messages that are sent, then received, then roles that leave.
         for seen in [(0, 1, 0), (0, 2, 0), (0, 2, 1), (1, 2, 1), (2, 2, 1)] {
-            assert!(!after(seen, STALL_TIMEOUT), "{seen:?}");
+            assert!(!after(seen, timeout), "{seen:?}");
         }
-        assert!(!after((2, 2, 1), STALL_TIMEOUT));
+        assert!(!after((2, 2, 1), timeout));
         assert!(after((2, 2, 1), Duration::from_nanos(1)));
     }
 

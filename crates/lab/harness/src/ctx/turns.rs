@@ -9,7 +9,7 @@ use weighbridge_probe::counters::ThreadCounters;
 
 use super::Ctx;
 use super::concurrent::{CHUNKS, Chunks, Concurrent, Edge};
-use super::interval::{Follower, LATE_NS, LONGEST_WARM_UP, Leader};
+use super::fixed_time::{Follower, LATE_NS, LONGEST_WARM_UP, Leader};
 use crate::duet::WARM_BLOCKS;
 use crate::shared::{Pace, Phase, Progress, Sample};
 
@@ -53,10 +53,7 @@ impl Ctx<'_> {
         self.shared.set_phase(Phase::Over);
         self.shared.begin_slice(1 + slice)?;
         self.end_counting()?;
-        taken.into_iter().for_each(|sample| self.shared.push_sample(sample));
-        self.shared.set_counted_ops(self.counted.ops);
-        self.drain_until_balanced(leader)?;
-        self.shared.finish()
+        self.end_intervals(taken, leader)
     }
 
     /// One interval, after which the others park; a sample if it counts.

@@ -9,8 +9,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use weighbridge_stats::warm_up::{WarmUp, WarmUpState};
 
-use super::Ctx;
-use super::time::Time;
+use super::{Ctx, Time};
 use crate::axis::choice;
 use crate::planner::Timing;
 

@@ -65,15 +65,9 @@ impl Ctx<'_> {
             check(batch, tally, expect(batch))?;
             self.count(batch.ops, tally.bytes);
             if index > 0 {
-                self.count_sample(batch.ops, spent.cpu_ns, 0);
-                let sample = Sample {
-                    start_ns: 0,
-                    elapsed_ns,
-                    ops: batch.ops,
-                    bytes: tally.bytes,
-                    preemptions: spent.involuntary_switches,
-                    extra: 0,
-                };
+                let (ops, bytes, preemptions) = (batch.ops, tally.bytes, spent.involuntary_switches);
+                self.count_sample(ops, spent.cpu_ns, 0);
+                let sample = Sample { start_ns: 0, elapsed_ns, ops, bytes, preemptions, extra: 0 };
                 self.shared.push_sample(sample);
             }
         }
@@ -154,17 +148,10 @@ impl Ctx<'_> {
                 self.count(batch.ops, tally.bytes);
             }
             if timed {
-                let ops = batch.ops;
+                let (ops, bytes, preemptions) = (batch.ops, tally.bytes, spent.involuntary_switches);
                 // The sender may be ahead by all that it has sent since the slice began.
                 self.count_sample(ops, spent.cpu_ns, start_ns - slice_began_ns);
-                self.shared.push_sample(Sample {
-                    start_ns,
-                    elapsed_ns,
-                    ops,
-                    bytes: tally.bytes,
-                    preemptions: spent.involuntary_switches,
-                    extra: 0,
-                });
+                self.shared.push_sample(Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra: 0 });
             }
             chunks += count;
             current = next;

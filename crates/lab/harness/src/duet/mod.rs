@@ -2,17 +2,18 @@
 //! longer than a slice disturbs both alike and cancels in their ratio.
 //!
 //! A *set* is one run with fresh processes of two or three *parties*, each an ordinary case with roles, memory and samples of
-//! its own. The parties pass a [turnstile](turnstile::Turnstile): the one whose turn it is works, the roles of the others
+//! its own. The parties pass a `turnstile`: the one whose turn it is works, the roles of the others
 //! sleep on a futex. The *hub* of a case is a party of the same kind in the same placement, because a yardstick must feel
 //! the same noise. Ratios to the hub are the primary data; the set is the unit of every interval.
 
 mod slices;
-pub mod turnstile;
+pub(crate) mod turnstile;
 
-pub use slices::{LEAST_BLOCKS, Slices, WARM_BLOCKS};
+pub(crate) use slices::Slices;
+pub use slices::{LEAST_BLOCKS, WARM_BLOCKS};
 
 /// Parties of a set at most: partners cool each other's caches.
-pub const MAX_PARTIES: usize = 3;
+pub(crate) const MAX_PARTIES: usize = 3;
 
 /// xorshift64* (Vigna, 2016): what is drawn can be repeated from a seed.
 #[derive(Clone, Debug)]

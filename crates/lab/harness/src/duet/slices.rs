@@ -21,9 +21,7 @@ enum Stage {
     LeadOut,
 }
 
-/// Decides the batches of one party.
-#[derive(Debug)]
-pub struct Slices {
+pub(crate) struct Slices {
     calibration: Calibration,
     stage: Stage,
     has_lead_out: bool,
@@ -35,7 +33,7 @@ pub struct Slices {
 
 impl Slices {
     /// Nothing is known yet. `has_lead_out` where what is timed must end before its sender does.
-    pub fn new(slice_ns: u64, has_lead_out: bool) -> Slices {
+    pub(crate) fn new(slice_ns: u64, has_lead_out: bool) -> Slices {
         Slices {
             calibration: Calibration::new(slice_ns),
             stage: Stage::Calibrating,
@@ -47,7 +45,7 @@ impl Slices {
     }
 
     /// What the next batch is, from the batches that have finished. `blocks` slices are made in all.
-    pub fn decide(&mut self, blocks: usize) -> Planned {
+    pub(crate) fn decide(&mut self, blocks: usize) -> Planned {
         match self.stage {
             Stage::Calibrating => match self.calibration.next_ops() {
                 Ok(ops) => {
@@ -73,13 +71,12 @@ impl Slices {
         }
     }
 
-    /// A batch has taken so long.
-    pub fn learn(&mut self, ops: u64, ns: u64) {
+    pub(crate) fn learn(&mut self, ops: u64, ns: u64) {
         self.calibration.learn(ops, ns);
     }
 
     /// Length of a slice, its untimed parts included, in nanoseconds; known once it is calibrated.
-    pub fn slice_ns(&self) -> Option<u64> {
+    pub(crate) fn slice_ns(&self) -> Option<u64> {
         let ns_per_op = self.calibration.ns_per_op()?;
         let edges = if self.has_lead_out { 2 } else { 1 };
         (self.ops > 0).then(|| ((self.ops + edges * self.edge_ops()) as f64 * ns_per_op) as u64)

@@ -21,30 +21,27 @@ const LEN: usize = 4096;
 
 /// The place of one party in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Party {
-    /// Index of the party.
-    pub index: usize,
+pub(crate) struct Party {
+    pub(crate) index: usize,
     /// Number of parties, at least two.
-    pub parties: usize,
+    pub(crate) parties: usize,
     /// Slices of each party, at most. Parties with slow operations lower it; see [`Turnstile::limit_blocks`].
-    pub blocks: usize,
+    pub(crate) blocks: usize,
     /// Wanted length of a slice in nanoseconds.
-    pub slice_ns: u64,
+    pub(crate) slice_ns: u64,
     /// Seed of the order of turns.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
-/// The shared part, as the coordinator makes it.
-pub fn create(blocks: usize) -> io::Result<OwnedFd> {
+pub(crate) fn create(blocks: usize) -> io::Result<OwnedFd> {
     let fd = memory::memfd("weighbridge-turnstile", LEN as u64)?;
     let map = Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?;
     map.atomic_u32(BLOCKS).store(blocks as u32, Relaxed);
     Ok(fd)
 }
 
-/// Turns, as one party sees them.
 #[derive(Debug)]
-pub struct Turnstile {
+pub(crate) struct Turnstile {
     map: Mapping,
     party: Party,
     order: Vec<u8>,
@@ -52,20 +49,18 @@ pub struct Turnstile {
 }
 
 impl Turnstile {
-    /// Maps the shared part and draws the order of turns.
-    pub fn open(fd: BorrowedFd<'_>, party: Party) -> io::Result<Turnstile> {
+    pub(crate) fn open(fd: BorrowedFd<'_>, party: Party) -> io::Result<Turnstile> {
         let map = Mapping::shared(fd, LEN, Access::ReadWrite)?;
         map.prefault()?;
         Ok(Turnstile { map, party, order: order(party), has_turn: false })
     }
 
-    /// The place of this party.
-    pub fn party(&self) -> Party {
+    pub(crate) fn party(&self) -> Party {
         self.party
     }
 
     /// Gives up the turn that this party may have, and sleeps until it has its next one.
-    pub fn next_turn(&mut self) -> io::Result<()> {
+    pub(crate) fn next_turn(&mut self) -> io::Result<()> {
         self.pass()?;
         let word = self.map.atomic_u32(POSITION);
         loop {
@@ -78,8 +73,7 @@ impl Turnstile {
         }
     }
 
-    /// Gives up the turn, where this party has it.
-    pub fn pass(&mut self) -> io::Result<()> {
+    pub(crate) fn pass(&mut self) -> io::Result<()> {
         if !self.has_turn {
             return Ok(());
         }
@@ -95,7 +89,7 @@ impl Turnstile {
 
     /// Gives up the turn for good, and sleeps until every party has done so: what a party does afterwards, as telling the
     /// coordinator, falls into no slice of another.
-    pub fn finish(&mut self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.pass()?;
         let word = self.map.atomic_u32(FINISHED);
         let mut finished = word.fetch_add(1, Release) + 1; // PAIR turnstile
@@ -109,18 +103,17 @@ impl Turnstile {
 
     /// Lowers the number of slices of every party. Called in the first turn of a party, which all have before any has its
     /// first slice.
-    pub fn limit_blocks(&self, blocks: usize) {
+    pub(crate) fn limit_blocks(&self, blocks: usize) {
         self.map.atomic_u32(BLOCKS).fetch_min(blocks as u32, Relaxed);
     }
 
     /// As [`limit_blocks`](Turnstile::limit_blocks), to what all parties together can do in `run_ns` with slices of this length.
-    pub fn limit_time(&self, run_ns: u64, slice_ns: u64) {
+    pub(crate) fn limit_time(&self, run_ns: u64, slice_ns: u64) {
         let blocks = (run_ns / (slice_ns.max(1) * self.party.parties as u64)) as usize;
         self.limit_blocks(blocks.max(LEAST_BLOCKS + WARM_BLOCKS));
     }
 
-    /// Slices of each party.
-    pub fn blocks(&self) -> usize {
+    pub(crate) fn blocks(&self) -> usize {
         self.map.atomic_u32(BLOCKS).load(Relaxed) as usize
     }
 }
@@ -140,7 +133,6 @@ fn order(party: Party) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
 
     const PARTY: Party = Party { index: 0, parties: 3, blocks: 50, slice_ns: 1, seed: 7 };
 
@@ -155,31 +147,5 @@ mod tests {
         }
         let firsts = order.chunks(3).filter(|block| block[0] == 0).count();
         assert!((5..35).contains(&firsts), "party 0 came first in {firsts} of 51 blocks");
-    }
-
-    #[test]
-    fn parties_take_turns_in_the_order_drawn_and_one_at_a_time() {
-        let fd = create(50).unwrap();
-        let taken = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            for index in 0..3 {
-                let (fd, taken) = (&fd, &taken);
-                scope.spawn(move || {
-                    let mut turnstile = Turnstile::open(fd.as_fd(), Party { index, ..PARTY }).unwrap();
-                    turnstile.next_turn().unwrap();
-                    turnstile.limit_blocks(if index == 1 { 20 } else { 40 });
-                    taken.lock().unwrap().push(index as u8);
-                    for _ in 0..20 {
-                        turnstile.next_turn().unwrap();
-                        assert_eq!(turnstile.blocks(), 20, "the limit is known before the first slice");
-                        taken.lock().unwrap().push(index as u8);
-                    }
-                    turnstile.finish().unwrap();
-                    let seen = taken.lock().unwrap().len();
-                    assert_eq!(seen, 3 * 21, "party {index} was told of the end before all had their turns");
-                });
-            }
-        });
-        assert_eq!(taken.into_inner().unwrap(), order(PARTY)[..3 * 21]);
     }
 }

@@ -167,12 +167,13 @@ impl Session<'_, '_> {
             if self.interrupt.take()? {
                 return Ok(false);
             }
+            let id = case.params.id.clone();
             match self.coordinator.count_calls(case, &PeerStart::default()) {
                 Counted::Interrupted => return Ok(false),
-                Counted::Calls(calls) => drop(self.calls.insert(case.params.id.clone(), calls)),
+                Counted::Calls(calls) => _ = self.calls.insert(id, calls),
                 Counted::Threads => {
                     let why = "the calls of threads of one process are not told apart (peers=thread)";
-                    self.not_counted.insert(case.params.id.clone(), why.into());
+                    self.not_counted.insert(id, why.into());
                 }
                 Counted::Failed { step, why } if step == "plan" => {
                     for case in &all {
@@ -180,18 +181,16 @@ impl Session<'_, '_> {
                     }
                     break;
                 }
-                Counted::Failed { why, .. } => drop(self.not_counted.insert(case.params.id.clone(), why)),
+                Counted::Failed { why, .. } => _ = self.not_counted.insert(id, why),
             }
         }
         Ok(true)
     }
 
     fn into_explained(self, ended: Ended, sink: &mut dyn Sink) -> io::Result<Explained> {
-        let hub_sets_ns: BTreeMap<CaseId, Vec<f64>> = self
-            .hub_sets
-            .iter()
-            .filter_map(|(hub, sets)| Some((hub.clone(), hub_session(sets)?.set_medians_ns)))
-            .collect();
+        let medians_ns =
+            |(hub, sets): (&CaseId, &Vec<Vec<Slice>>)| Some((hub.clone(), hub_session(sets)?.set_medians_ns));
+        let hub_sets_ns = self.hub_sets.iter().filter_map(medians_ns).collect();
         let most = self.groups.iter().map(|open| open.sets.len()).max().unwrap_or(0);
         let mut groups: Vec<Group> = Vec::new();
         for open in self.groups {

@@ -30,19 +30,18 @@ const LEAST: f64 = 0.02;
 pub fn refusal(case: &Prepared, host: &Host) -> Option<String> {
     let id = &case.params.id;
     let example = "explain takes round trips of mechanisms, as in roundtrip/pipe/64/same-cpu; `weighbridge list roundtrip` shows them";
-    if id.pattern != "roundtrip" {
-        let what = match id.pattern.as_str() {
-            "solo" | "self" | "pingpong" => "it is a price itself, of which others are made",
-            _ => "its operations overlap, so that counts times prices do not add up to its time",
-        };
-        return Some(format!("{id} cannot be explained: {what}; {example}"));
-    }
-    if let Err(why) = hub_of(case, host) {
-        return Some(format!("{id} cannot be explained: it cannot take turns with a hub: {why}; {example}"));
-    }
-    catalogue::prepare(&to_itself(id, id.payload_bytes), host).err().map(|why| {
-        format!("{id} cannot be explained: what it does without a wait cannot be measured: {why}; {example}")
-    })
+    let why = match id.pattern.as_str() {
+        "roundtrip" => match hub_of(case, host) {
+            Err(why) => format!("it cannot take turns with a hub: {why}"),
+            Ok(_) => {
+                let why = catalogue::prepare(&to_itself(id, id.payload_bytes), host).err()?;
+                format!("what it does without a wait cannot be measured: {why}")
+            }
+        },
+        "solo" | "self" | "pingpong" => "it is a price itself, of which others are made".into(),
+        _ => "its operations overlap, so that counts times prices do not add up to its time".into(),
+    };
+    Some(format!("{id} cannot be explained: {why}; {example}"))
 }
 
 /// With what a case takes turns; nothing in virtual time, in which nothing disturbs it.
@@ -213,12 +212,8 @@ impl Plan {
 
     /// The cases in terms of the model, from what was counted. Only cases in `measured` have a cost.
     pub(super) fn subjects(&self, counts: &Counts, measured: &BTreeSet<&CaseId>) -> Vec<Subject> {
-        let is_measured = |target: &&Target| measured.contains(&target.case.params.id);
-        self.explained
-            .iter()
-            .filter(is_measured)
-            .map(|target| self.subject(target, counts, measured))
-            .collect()
+        let explained = self.explained.iter().filter(|target| measured.contains(&target.case.params.id));
+        explained.map(|target| self.subject(target, counts, measured)).collect()
     }
 
     fn subject(&self, target: &Target, counts: &Counts, measured: &BTreeSet<&CaseId>) -> Subject {

@@ -5,7 +5,6 @@ use std::io;
 use crate::contract::{Endpoint, Facts};
 use crate::marks::Numbered;
 
-#[derive(Debug)]
 pub(super) struct Marked<'a, E> {
     end: &'a mut E,
     marks: Numbered<'a>,

@@ -37,32 +37,35 @@ pub trait Pattern {
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()>;
 }
 
-/// Lists the patterns once; everything that asks "which" goes through what this makes.
-macro_rules! patterns {
-    ($($pattern:ident),+ $(,)?) => {
-        /// Every pattern of the two ends of a mechanism.
-        pub const ALL: &[PatternInfo] = &[$(PatternInfo {
-            id: $pattern::ID,
-            about: $pattern::ABOUT,
-            needs: $pattern::NEEDS,
-            roles: |_| $pattern::ROLES.to_vec(),
-            axes: $pattern::AXES,
-            unit: $pattern::UNIT,
-            is_symmetric: false,
-        }),+, to_itself::INFO];
-
-        /// Attaches and drives one role of a pattern with a mechanism known at compile time.
-        pub fn drive_mechanism<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
-            match id {
-                $($pattern::ID => drive_pattern::<M, $pattern>(resources, params, cx),)+
-                _ if id == to_itself::INFO.id => to_itself::drive::<M>(resources, params, cx),
-                _ => unreachable!("a case with the unknown pattern {id} passed the check"),
-            }
-        }
-    };
+const fn info<P: Pattern>() -> PatternInfo {
+    PatternInfo {
+        id: P::ID,
+        about: P::ABOUT,
+        needs: P::NEEDS,
+        roles: |_| P::ROLES.to_vec(),
+        axes: P::AXES,
+        unit: P::UNIT,
+        is_symmetric: false,
+    }
 }
 
-patterns!(Roundtrip, Stream);
+/// Every pattern of the two ends of a mechanism.
+pub const ALL: &[PatternInfo] = &[info::<Roundtrip>(), info::<Stream>(), to_itself::INFO];
+
+/// Attaches and drives one role of a pattern with a mechanism known at compile time.
+pub fn drive_mechanism<M: Mechanism>(
+    id: &str,
+    resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    match id {
+        Roundtrip::ID => drive_pattern::<M, Roundtrip>(resources, params, cx),
+        Stream::ID => drive_pattern::<M, Stream>(resources, params, cx),
+        _ if id == to_itself::INFO.id => to_itself::drive::<M>(resources, params, cx),
+        _ => unreachable!("a case with the unknown pattern {id} passed the check"),
+    }
+}
 
 /// The entry of a mechanism in the catalogue.
 pub const fn target<M: Mechanism>() -> Target {

@@ -237,15 +237,11 @@ pub(super) fn verify_count(len: usize) -> u64 {
 pub(super) fn verify<E: Endpoint>(end: &mut E, len: usize, sequence: u64, side: u64) -> io::Result<()> {
     let rx = end.take(len)?;
     let payload = rx.as_ref();
-    if payload.len() != len {
-        return Err(io::Error::other(format!(
-            "message {} has {} bytes, sent were {len}",
-            sequence % AFTERWARDS,
-            payload.len()
-        )));
+    let (number, received) = (sequence % AFTERWARDS, payload.len());
+    if received != len {
+        return Err(io::Error::other(format!("message {number} has {received} bytes, sent were {len}")));
     }
     if !touch::is_filled_with(payload, touch::word(sequence, side)) {
-        let number = sequence % AFTERWARDS;
         return Err(io::Error::other(format!("message {number} does not hold what its sender wrote")));
     }
     Ok(())

@@ -30,17 +30,15 @@ pub(super) fn fit<M: Mechanism>(params: &CaseParams) -> Result<(), Unsupported> 
     }
     let placement = params.id.placement.as_str();
     if !matches!(placement, "same-cpu" | "free") {
-        return Err(Unsupported(format!(
-            "one role alone has no {placement}; use same-cpu, which pins it, or free"
-        )));
+        let why = format!("one role alone has no {placement}; use same-cpu, which pins it, or free");
+        return Err(Unsupported(why));
     }
+    let (bytes, mechanism) = (params.payload_bytes, M::ID);
     match M::TO_ITSELF {
-        Err(why) => Err(Unsupported(format!("{} has no `self`: {why}", M::ID))),
-        Ok(most) if params.payload_bytes > most => Err(Unsupported(format!(
-            "a message of {} bytes may not fit where {} keeps it, and the only role would wait for itself; the largest to itself is {most} \
-             bytes; use a smaller size",
-            params.payload_bytes,
-            M::ID
+        Err(why) => Err(Unsupported(format!("{mechanism} has no `self`: {why}"))),
+        Ok(most) if bytes > most => Err(Unsupported(format!(
+            "a message of {bytes} bytes may not fit where {mechanism} keeps it, and the only role would wait for itself; the largest to \
+             itself is {most} bytes; use a smaller size"
         ))),
         Ok(_) => Ok(()),
     }

@@ -36,11 +36,11 @@ fn is_fresh(params: &CaseParams) -> bool {
 /// Is there room for the blocks?
 pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     let Some(block) = block_bytes(params) else { return Ok(()) };
-    if block < params.payload_bytes.max(1) {
-        return Err(Unsupported(format!(
-            "a working set of {block} bytes does not hold a message of {}; raise working-set",
-            params.payload_bytes
-        )));
+    let bytes = params.payload_bytes;
+    if block < bytes.max(1) {
+        let why =
+            format!("a working set of {block} bytes does not hold a message of {bytes}; raise working-set");
+        return Err(Unsupported(why));
     }
     match host::available_bytes() {
         Some(available) if (block as u64).saturating_mul(2) > available / 2 => Err(Unsupported(format!(
@@ -65,7 +65,6 @@ pub fn touch(params: &CaseParams) -> Touch {
 }
 
 /// A walk over a block in steps of one message.
-#[derive(Debug)]
 struct Walk {
     block: Buffer,
     len: usize,
@@ -96,7 +95,6 @@ fn word(index: usize) -> u64 {
 }
 
 /// The sender's block, filled beforehand.
-#[derive(Debug)]
 pub struct Source(Walk);
 
 impl Source {
@@ -121,7 +119,6 @@ impl Source {
 }
 
 /// The receiver's block.
-#[derive(Debug)]
 pub struct Store {
     walk: Walk,
     is_fresh: bool,
@@ -160,11 +157,8 @@ impl Store {
             }
         }
         if place.len() != message.len() {
-            return Err(io::Error::other(format!(
-                "a message of {} bytes came where {} were sent",
-                message.len(),
-                place.len()
-            )));
+            let (came, sent) = (message.len(), place.len());
+            return Err(io::Error::other(format!("a message of {came} bytes came where {sent} were sent")));
         }
         self.walk.block.bytes_mut()[place].copy_from_slice(message);
         Ok(())
@@ -179,9 +173,8 @@ impl Store {
         let filled = if self.is_full && !self.is_fresh { *end } else { *at };
         for (index, message) in block.bytes()[..filled].chunks(*len).enumerate() {
             if !touch::is_filled_with(message, word(index)) {
-                return Err(io::Error::other(format!(
-                    "message {index} of the block is not the one that was sent"
-                )));
+                let why = format!("message {index} of the block is not the one that was sent");
+                return Err(io::Error::other(why));
             }
         }
         Ok(())

@@ -35,14 +35,19 @@ pub struct Suite {
     pub groups: &'static [Group],
 }
 
+/// Names, as suites have them.
+type Words = &'static [&'static str];
+/// A list of one.
+type One<T> = &'static [T; 1];
+
 /// The product of some patterns, mechanisms, sizes, placements and values of axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    patterns: &'static [&'static str],
+    patterns: Words,
     mechanisms: Which,
     sizes: Sizes,
-    placements: &'static [&'static str],
-    axes: &'static [(&'static str, &'static [&'static str])],
+    placements: Words,
+    axes: &'static [(&'static str, Words)],
     /// Do CPUs that roles have to themselves not halt?
     is_without_halts: bool,
 }
@@ -51,7 +56,7 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Which {
     /// These.
-    These(&'static [&'static str]),
+    These(Words),
     /// Every one of the pattern's that does not declare [`InSuites::Never`].
     Every,
     /// Of those, the ones that declare [`InSuites::AtEverySize`].
@@ -88,27 +93,22 @@ impl Group {
     pub const HARNESS: Group = Group::of(&["roundtrip"], &["noop"], Sizes::These(&[1]), &["same-cpu"]);
 
     /// Some mechanisms in one pattern, with nothing but their defaults.
-    pub const fn of(
-        pattern: &'static [&'static str; 1],
-        mechanisms: &'static [&'static str],
-        sizes: Sizes,
-        placements: &'static [&'static str],
-    ) -> Group {
+    pub const fn of(pattern: One<&'static str>, mechanisms: Words, sizes: Sizes, placements: Words) -> Group {
         Group::every(pattern, Which::These(mechanisms), sizes, placements)
     }
 
     /// Every mechanism in one pattern, with nothing but their defaults.
     pub const fn every(
-        pattern: &'static [&'static str; 1],
+        patterns: One<&'static str>,
         mechanisms: Which,
         sizes: Sizes,
-        placements: &'static [&'static str],
+        placements: Words,
     ) -> Group {
-        Group { patterns: pattern, mechanisms, sizes, placements, axes: &[], is_without_halts: false }
+        Group { patterns, mechanisms, sizes, placements, axes: &[], is_without_halts: false }
     }
 
     /// The same, with these values of axes.
-    pub const fn with(self, axes: &'static [(&'static str, &'static [&'static str])]) -> Group {
+    pub const fn with(self, axes: &'static [(&'static str, Words)]) -> Group {
         Group { axes, ..self }
     }
 
@@ -120,11 +120,11 @@ impl Group {
 
     /// A single case.
     pub const fn one(
-        pattern: &'static [&'static str; 1],
-        mechanism: &'static [&'static str; 1],
-        bytes: &'static [u64; 1],
-        placement: &'static [&'static str; 1],
-        axes: &'static [(&'static str, &'static [&'static str])],
+        pattern: One<&'static str>,
+        mechanism: One<&'static str>,
+        bytes: One<u64>,
+        placement: One<&'static str>,
+        axes: &'static [(&'static str, Words)],
     ) -> Group {
         Group::of(pattern, mechanism, Sizes::These(bytes), placement).with(axes)
     }
@@ -182,11 +182,9 @@ impl Group {
             Sizes::These(sizes) => sizes.to_vec(),
             Sizes::PowersOfTwo => (0..=22).map(|power| 1 << power).collect(),
         });
-        let placements = changes
-            .placements
-            .clone()
-            .unwrap_or_else(|| self.placements.iter().map(|placement| (*placement).into()).collect());
-        let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        let owned =
+            |values: &[&str]| -> Vec<String> { values.iter().map(|value| (*value).to_owned()).collect() };
+        let placements = changes.placements.clone().unwrap_or_else(|| owned(self.placements));
         let own: Vec<(String, Vec<String>)> =
             self.axes.iter().map(|(axis, values)| ((*axis).to_owned(), owned(values))).collect();
         let mut ids = Vec::new();
@@ -211,14 +209,10 @@ impl Group {
 
 /// The case on every combination of the values of some axes, those at their defaults left out of its id.
 pub fn with_axes(id: CaseId, axes: &[(String, Vec<String>)]) -> Vec<CaseId> {
-    let mut ids = vec![id];
-    for (axis, values) in axes {
-        ids = ids
-            .into_iter()
-            .flat_map(|id| values.iter().map(move |value| id.clone().with(axis, value)))
-            .collect();
-    }
-    ids.into_iter().map(without_defaults).collect()
+    let with = |ids: Vec<CaseId>, (axis, values): &(String, Vec<String>)| {
+        ids.iter().flat_map(|id| values.iter().map(|value| id.clone().with(axis, value))).collect()
+    };
+    axes.iter().fold(vec![id], with).into_iter().map(without_defaults).collect()
 }
 
 /// One case has one spelling: axes that stand at their default are not in it.

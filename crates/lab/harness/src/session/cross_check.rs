@@ -9,6 +9,7 @@ use weighbridge_stats::Evidence;
 use super::hubs::Hubs;
 use super::open::{Open, baseline_of};
 use crate::axis::Idle;
+use crate::summary::ends;
 
 /// Sets of a pair of hubs at most: enough for an interval, and no case has much more at its first look.
 const ENOUGH: usize = 8;
@@ -135,7 +136,7 @@ impl HubCrossCheck {
             Some(record::HubMeeting {
                 with: hubs.id(pair.hubs.1).clone(),
                 ratio: evidence.ratio()?,
-                ci95: evidence.interval(0.95).map(|interval| [interval.low, interval.high]),
+                ci95: ends(evidence.interval(0.95)),
                 ratios: pair.log_ratios.iter().map(|log| log.exp()).collect(),
             })
         };

@@ -12,7 +12,7 @@ use weighbridge_stats::{self as stats, Evidence, Interval, duet};
 use super::cross_check::HubCrossCheck;
 use super::hubs::{self, Hubs};
 use super::open::Open;
-use crate::summary;
+use crate::summary::{self, ends};
 
 pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlation: f64) -> record::Summary {
     let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
@@ -28,10 +28,6 @@ pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlati
     line.regimes = regimes(open, hubs, half_width).into_iter().map(record::Regime::from).collect();
     line.anomalies.extend(moved_by_doubled_slices(open, half_width));
     line
-}
-
-pub(super) fn ends(interval: Option<Interval>) -> Option<[f64; 2]> {
-    interval.map(|interval| [interval.low, interval.high])
 }
 
 /// The figures of a case that took turns: its ratio to the hub, and as its value that ratio times what the hub cost over
@@ -211,36 +207,32 @@ mod tests {
     #[test]
     fn a_mode_of_the_case_alone_is_told_with_its_levels_in_the_unit_of_the_case() {
         let line = summarised(|_, _| 1000.0, |set, _| if set.is_multiple_of(2) { 2000.0 } else { 3000.0 });
-        assert_eq!(line.regimes.len(), 1, "{:?}", line.regimes);
-        assert_eq!(line.regimes[0].within, "runs");
+        assert_eq!((line.regimes.len(), &*line.regimes[0].within), (1, "runs"), "{:?}", line.regimes);
         let [low, high] = line.regimes[0].levels.unwrap();
         assert!((low - 2000.0).abs() < 30.0 && (high - 3000.0).abs() < 45.0, "{low} {high}");
     }
 
     #[test]
     fn a_ratio_that_moves_with_the_length_of_slices_is_said() {
-        let line =
-            summarised(|_, _| 1000.0, |set, _| if set % 8 == 7 { 2200.0 } else { 2000.0 + set as f64 });
+        let own = |set: usize, _| if set % 8 == 7 { 2200.0 } else { 2000.0 + set as f64 };
+        let line = summarised(|_, _| 1000.0, own);
         let said = line.anomalies.iter().find(|why| why.contains("twice as long")).expect("a moved ratio");
         assert!(said.contains("1.09"), "{said}");
     }
 
     #[test]
     fn correlation_of_neighbours_widens_what_is_printed() {
-        let mut open = Open::new(
-            case("roundtrip/unix-stream/64/same-cpu", &[0, 0]),
-            Err("alone".into()),
-            Duration::ZERO,
-        );
+        let case_alone = case("roundtrip/unix-stream/64/same-cpu", &[0, 0]);
+        let mut open = Open::new(case_alone, Err("alone".into()), Duration::ZERO);
         for number in 0..9 {
             let value = 2000.0 + f64::from(number * 5 % 9);
             open.keep(record::Run { value, ..run(number) }, None);
         }
         let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), Vec::new());
-        let width = |correlation| {
+        let [narrow, wide] = [0.0, 0.6].map(|correlation| {
             let [low, high] = summary(&open, StoppedBy::Budget, &hubs, correlation).ci95.unwrap();
             high - low
-        };
-        assert!(width(0.6) > 1.5 * width(0.0), "{} {}", width(0.6), width(0.0));
+        });
+        assert!(wide > 1.5 * narrow, "{wide} {narrow}");
     }
 }

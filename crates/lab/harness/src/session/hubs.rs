@@ -213,10 +213,15 @@ mod tests {
 
     #[test]
     fn sets_get_shorter_where_fresh_processes_differ_and_keep_their_length_where_slices_do() {
-        let (run_ns, block_ns) = (112_000_000, 4_000_000);
-        assert_eq!(blocks(&[], run_ns, block_ns), 28);
-        assert_eq!(blocks(&sets(|set| 1.0 + 0.1 * (set * 3 % 8) as f64, 0.02), run_ns, block_ns), FEW_BLOCKS);
-        assert_eq!(blocks(&sets(|_| 1.0, 0.02), run_ns, block_ns), 28);
-        assert_eq!(blocks(&[], 1, block_ns), LEAST_BLOCKS, "slow operations");
+        let differing = sets(|set| 1.0 + 0.1 * (set * 3 % 8) as f64, 0.02);
+        for (before, run_ns, expected) in [
+            (vec![], 112_000_000, 28),
+            (differing, 112_000_000, FEW_BLOCKS),
+            (sets(|_| 1.0, 0.02), 112_000_000, 28),
+            // Slow operations.
+            (vec![], 1, LEAST_BLOCKS),
+        ] {
+            assert_eq!(blocks(&before, run_ns, 4_000_000), expected, "{} sets in {run_ns} ns", before.len());
+        }
     }
 }

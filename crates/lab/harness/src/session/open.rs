@@ -24,7 +24,7 @@ pub(super) struct Open {
     pub(super) system_calls: Option<record::SystemCalls>,
     /// Void runs since the last valid one.
     pub(super) void_in_a_row: u32,
-    /// What the max_run_cost run took, so that the budget holds.
+    /// What the longest run took, so that the budget holds.
     pub(super) max_run_cost: Duration,
     pub(super) spent: Duration,
     pub(super) state: CaseState,

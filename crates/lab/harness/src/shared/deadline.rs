@@ -11,25 +11,22 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// A timer that several processes have.
 #[derive(Debug)]
-pub struct Deadline(OwnedFd);
+pub(crate) struct Deadline(pub(super) OwnedFd);
 
 impl Deadline {
-    /// A deadline that has not been set.
-    pub fn create() -> io::Result<Deadline> {
+    pub(crate) fn create() -> io::Result<Deadline> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Deadline(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
-    /// Becomes readable when the time has come.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
     /// From now on the deadline is so far away, whatever it was; one that has passed unseen is forgotten. Zero is the next
     /// nanosecond.
-    pub fn set(&self, length: Duration) -> io::Result<()> {
+    pub(crate) fn set(&self, length: Duration) -> io::Result<()> {
         let length = length.max(Duration::from_nanos(1));
         let it_value = Timespec::try_from(length).map_err(io::Error::other)?;
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
@@ -38,17 +35,11 @@ impl Deadline {
     }
 
     /// Has the time come? Says so once.
-    pub fn take(&self) -> io::Result<bool> {
+    pub(crate) fn take(&self) -> io::Result<bool> {
         match rustix::io::read(&self.0, &mut [0; 8]) {
             Ok(_) => Ok(true),
             Err(Errno::AGAIN) => Ok(false),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-impl From<OwnedFd> for Deadline {
-    fn from(fd: OwnedFd) -> Deadline {
-        Deadline(fd)
     }
 }

@@ -40,19 +40,16 @@ impl Step {
 
 /// What a follower does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planned {
+pub(crate) enum Planned {
     /// A batch of `ops` operations; `counted` from the first batch that the counters cover.
     Batch {
-        /// Operations.
         ops: u64,
         /// Past calibration? Then switches, faults and CPU time are counted.
         counted: bool,
-        /// Is its time a sample?
         timed: bool,
         /// Does this party give the CPUs to the others before it begins?
         parks: bool,
     },
-    /// No further batch: the role ends.
     End,
 }
 
@@ -84,12 +81,9 @@ impl Planned {
 /// How far a stream has come, as its receiver says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
-pub enum Phase {
-    /// Finding the rate.
+pub(crate) enum Phase {
     Warm,
-    /// Samples are taken.
     Timed,
-    /// The last window is over.
     Over,
     /// The slice is over: the others sleep until the next one.
     Parked,
@@ -97,17 +91,14 @@ pub enum Phase {
 
 /// What each of several concurrent roles does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// Do `ops` operations, then read the pace again.
     Go {
-        /// Operations.
         ops: u64,
-        /// Past the warm-up?
         counted: bool,
     },
     /// The slice is over: sleep until the next one.
     Park,
-    /// No further batch: the role ends.
     Stop,
 }
 
@@ -134,13 +125,11 @@ impl Pace {
 
 /// How far one of several concurrent roles has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Chunks finished.
-    pub chunks: u64,
-    /// Operations in them.
-    pub ops: u64,
+pub(crate) struct Progress {
+    pub(crate) chunks: u64,
+    pub(crate) ops: u64,
     /// When the last was finished, where somebody noted that; else 0.
-    pub at_ns: u64,
+    pub(crate) at_ns: u64,
 }
 
 /// One timed batch.

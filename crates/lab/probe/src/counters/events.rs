@@ -44,7 +44,8 @@ const PINNED: u64 = flag(2);
 const EXCLUDE_KERNEL: u64 = flag(5);
 const EXCLUDE_HYPERVISOR: u64 = flag(6);
 
-/// Counters of the thread that opened them. They count from then on, until dropped.
+/// Counters of the thread that opened them, from then on, until dropped; by default none. A thread with any event attached pays for it at
+/// every context switch: the kernel saves and restores its events.
 #[derive(Debug, Default)]
 pub struct Events {
     migrations: Option<OwnedFd>,
@@ -88,13 +89,6 @@ impl Events {
         let cycles = there("cycles", cycles, &mut missing);
         let instructions = there("instructions", open(HARDWARE, INSTRUCTIONS, flags), &mut missing);
         Events { migrations: None, cycles, instructions, missing }
-    }
-
-    /// Counters that count nothing.
-    ///
-    /// A thread with any event attached pays for it at every context switch: the kernel saves and restores its events.
-    pub fn none() -> Events {
-        Events::default()
     }
 
     /// Reads all counters. No allocation; one system call for each counter that is there.

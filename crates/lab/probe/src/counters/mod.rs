@@ -1,8 +1,6 @@
 //! What the kernel counts: switches, faults and time of a thread, events of the processor, noise of the machine.
 //!
-//! Readings are plain numbers that only grow; `since` gives the difference. [`ThreadCounters`] and [`TaskSwitches`]
-//! are here, the counters of another process in [`ProcessCounters`], what `perf_event_open` counts in [`Events`], what the machine
-//! does beside us in [`SystemNoise`], what limits withhold from us in [`Throttling`]. [`EventSwitch`] starts and stops events of another process.
+//! Readings are plain numbers that only grow; `since` gives the difference.
 //!
 //! # Safety
 //!
@@ -129,10 +127,7 @@ impl TaskSwitches {
         Ok(TaskSwitches { status, pid })
     }
 
-    /// Voluntary switches of the task since it began.
-    ///
-    /// # Errors
-    /// `ESRCH` when the task has been reaped; `InvalidData` when the kernel does not tell.
+    /// Voluntary switches of the task since it began; `ESRCH` when it has been reaped.
     pub fn read(&self) -> Result<u64> {
         // The file has about 1500 bytes, and more on machines of thousands of CPUs or with users of many groups.
         let mut buf = [0u8; 16 * 1024];

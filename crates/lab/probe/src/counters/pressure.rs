@@ -92,8 +92,6 @@ fn mount_of(line: &str, is_v2: bool) -> Option<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_testkit::{Running, eventually, eventually_seen, skipped};
-    use std::process::Command;
 
     const MOUNTS: &str = "\
 24 1 0:22 / /proc rw shared:1 - proc proc rw
@@ -151,59 +149,5 @@ mod tests {
                 "{cgroup}"
             );
         }
-    }
-
-    /// A group below ours with a limit of a tenth of a CPU, in the version of control groups that limits CPU time here.
-    struct Limited(PathBuf);
-
-    impl Limited {
-        fn create() -> Result<Limited, String> {
-            let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-            let name = format!("weighbridge-test-{}", std::process::id());
-            let mut refusals = vec!["no CPU controller is mounted".to_owned()];
-            for own in groups(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo")) {
-                let group = own.join(&name);
-                let made = fs::create_dir(&group).and_then(|()| {
-                    let limited = Limited(group.clone());
-                    // Without making a file of this name where there is none.
-                    let write = |file: &str, text: &str| {
-                        let mut file = fs::OpenOptions::new().write(true).open(limited.0.join(file))?;
-                        std::io::Write::write_all(&mut file, text.as_bytes())
-                    };
-                    write("cpu.max", "10000 100000").or_else(|_| {
-                        write("cpu.cfs_period_us", "100000").and_then(|()| write("cpu.cfs_quota_us", "10000"))
-                    })?;
-                    Ok(limited)
-                });
-                match made {
-                    Ok(limited) => return Ok(limited),
-                    Err(error) => refusals.push(format!("{}: {error}", group.display())),
-                }
-            }
-            Err(refusals.join("; "))
-        }
-    }
-
-    impl Drop for Limited {
-        fn drop(&mut self) {
-            eventually("the group's last process is gone", || fs::remove_dir(&self.0).is_ok());
-        }
-    }
-
-    #[test]
-    fn a_group_that_uses_up_its_limit_is_seen_to_be_throttled() {
-        let limited = match Limited::create() {
-            Ok(limited) => limited,
-            Err(why) => return skipped(format!("no control group with a limit can be made here: {why}")),
-        };
-        // A child in the group wants a whole CPU.
-        let procs = limited.0.join("cgroup.procs");
-        let script = format!("echo $$ > '{}' && exec sh -c 'while :; do :; done'", procs.display());
-        let _child = Running::start(Command::new("sh").args(["-c", &script]));
-        eventually_seen(
-            "the group is throttled",
-            || Throttling::parse(&fs::read_to_string(limited.0.join("cpu.stat")).unwrap()),
-            |seen| seen.is_some_and(|seen| seen.periods > 0 && seen.ns > 0),
-        );
     }
 }

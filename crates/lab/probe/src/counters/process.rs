@@ -47,11 +47,8 @@ impl ProcessCounters {
         self.pid
     }
 
-    /// What it has counted since it began. `user_ns` and `kernel_ns` are in whole ticks on most kernels, and their sum then differs from
-    /// `cpu_ns`; over many ticks their ratio is right.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// What it has counted since it began, as long as it is there. `user_ns` and `kernel_ns` are in whole ticks on most kernels, and their sum
+    /// then differs from `cpu_ns`; over many ticks their ratio is right.
     pub fn read(&mut self) -> Result<ThreadCounters> {
         let tasks = format!("/proc/{}/task", self.pid);
         for entry in fs::read_dir(&tasks).context("list", || tasks.as_str())? {
@@ -79,9 +76,6 @@ impl ProcessCounters {
     }
 
     /// Does every thread of the process `pid` sleep (state `S` of proc(5))? One that was woken and has not run since does not.
-    ///
-    /// # Errors
-    /// The process is gone.
     pub fn all_threads_sleep(pid: u32) -> Result<bool> {
         let tasks = format!("/proc/{pid}/task");
         for entry in fs::read_dir(&tasks).context("list", || tasks.as_str())? {

@@ -45,16 +45,3 @@ impl EventSwitch {
         self.fds().try_for_each(request)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_descriptor_of_no_event_is_refused() {
-        let file = std::fs::File::open("/proc/self/status").unwrap();
-        let switch = EventSwitch::new(vec![file.into()]);
-        assert_eq!(switch.on().unwrap_err().raw_os_error(), Some(libc::ENOTTY));
-        assert_eq!(switch.off().unwrap_err().raw_os_error(), Some(libc::ENOTTY));
-    }
-}

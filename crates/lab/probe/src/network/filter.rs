@@ -1,6 +1,6 @@
 //! One rule in front of the routing decision, by either of the kernel's two packet filters.
 
-pub use super::rule::Verdict;
+pub use super::Verdict;
 use super::{iptables, nftables};
 use causeway_os::Result;
 

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 
-use super::rule::{Verdict, padded};
+use super::{Verdict, padded};
 use causeway_os::{Context, Result};
 
 const GET_INFO: libc::c_int = 64;
@@ -140,26 +140,4 @@ fn target(size: usize, name: &str, data: &[u8]) -> Vec<u8> {
 fn standard(verdict: Verdict) -> Vec<u8> {
     let code: i32 = if verdict == Verdict::Drop { -1 } else { -2 };
     target(STANDARD_BYTES, "", &code.to_ne_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_has_the_sizes_that_the_kernel_expects() {
-        let mut counters = [0; 3 * COUNTER_BYTES];
-        let bytes = table("far", Verdict::Drop, &mut counters);
-        let number = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk::<4>().unwrap()) as usize;
-        let standard = ENTRY_BYTES + STANDARD_BYTES;
-        assert_eq!(
-            (number(32), number(36), number(40)),
-            (0b1001, 4, 3 * standard + ENTRY_BYTES + ERROR_BYTES)
-        );
-        // PREROUTING begins with the rule and OUTPUT with its policy.
-        assert_eq!((number(44), number(44 + 4 * OUTPUT)), (0, 2 * standard));
-        assert_eq!((number(64), number(64 + 4 * OUTPUT)), (standard, 2 * standard));
-        assert_eq!(number(84), 3);
-        assert_eq!(bytes.len(), 96 + number(40));
-    }
 }

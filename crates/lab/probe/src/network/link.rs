@@ -55,10 +55,8 @@ impl Interface<'_> {
     }
 }
 
-/// Makes two interfaces: what is sent on one arrives at the other. Both are down. They end with the network of either.
-///
-/// # Errors
-/// `EPERM` without CAP_NET_ADMIN, `EEXIST` where a name is taken, `EOPNOTSUPP` from a kernel without veth.
+/// Makes two interfaces: what is sent on one arrives at the other. Both are down. They end with the network of either. `EEXIST` where a name is
+/// taken, `EOPNOTSUPP` from a kernel without veth.
 pub fn veth_pair(near: Interface<'_>, far: Interface<'_>) -> Result<()> {
     let message = Message::new(NEW_LINK, ACK | CREATE | EXCLUSIVE, &link(0, 0));
     let message = near.add_to(message).with_nested(LINK_INFO, &[], |info| {
@@ -69,11 +67,8 @@ pub fn veth_pair(near: Interface<'_>, far: Interface<'_>) -> Result<()> {
     request(ROUTE, &[message], "make", || format!("the veth pair {}, {}", near.name, far.name))
 }
 
-/// Brings an interface of the calling thread's network up. The kernel connects it to its other end a moment later; until then it loses
-/// packets in silence.
-///
-/// # Errors
-/// `EPERM` without CAP_NET_ADMIN, `ENODEV` where there is none of this name.
+/// Brings an interface of the calling thread's network up. The kernel connects it to its other end a moment later; until then it loses packets
+/// in silence.
 pub fn bring_up(name: &str) -> Result<()> {
     let message = Message::new(NEW_LINK, ACK, &link(UP, UP)).with_text(LINK_NAME, name);
     request(ROUTE, &[message], "bring up", || format!("the interface {name}"))

@@ -106,10 +106,7 @@ impl Message {
     }
 }
 
-/// Sends the messages in one piece, and waits for the answer to each of those that want one. `op` and `on` are for the error.
-///
-/// # Errors
-/// The first that the kernel answers with, or nothing comes for 10 s.
+/// Sends the messages in one piece, and waits at most 10 s for the answer to each of those that want one. `op` and `on` are for the error.
 pub(super) fn request(
     protocol: Option<Protocol>,
     messages: &[Message],

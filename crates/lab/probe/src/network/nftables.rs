@@ -6,7 +6,7 @@
 use rustix::net::netlink::NETFILTER;
 
 use super::netlink::{ACK, APPEND, CREATE, Message, request};
-use super::rule::{Verdict, padded};
+use super::{Verdict, padded};
 use causeway_os::Result;
 
 const BATCH_BEGIN: u16 = 16;

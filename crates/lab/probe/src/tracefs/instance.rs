@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
@@ -153,11 +153,10 @@ pub(super) fn names(tracefs: &Tracefs) -> Result<Vec<String>> {
 }
 
 fn names_in(instances: &OwnedFd) -> Result<Vec<String>> {
-    let mut buffer = Vec::with_capacity(8192);
-    let mut entries = RawDir::new(instances, buffer.spare_capacity_mut());
+    let on = || "the folder of trace instances";
     let mut names = Vec::new();
-    while let Some(entry) = entries.next() {
-        let entry = entry.context("read", || "the folder of trace instances")?;
+    for entry in Dir::read_from(instances).context("read", on)? {
+        let entry = entry.context("read", on)?;
         let name = entry.file_name().to_str().ok().filter(|name| !name.starts_with('.'));
         names.extend(name.map(str::to_owned));
     }
@@ -185,8 +184,6 @@ fn dropped_in(stats: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_testkit::{Running, eventually, rerun};
-    use std::process::Stdio;
 
     fn tracefs() -> Option<Tracefs> {
         Tracefs::open().map_err(|error| eprintln!("skipped: {error}")).ok()
@@ -226,63 +223,15 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_records_and_is_gone_afterwards() {
-        let Some(tracefs) = tracefs() else { return };
-        let instance = tracefs.instance().unwrap();
-        let name = instance.name().to_owned();
-        assert!(exists(&tracefs, &name));
-        instance.set_clock("mono").unwrap();
-        instance.set_buffer_kib(0, 256).unwrap();
-        instance.enable("sched/sched_switch").unwrap();
-        assert_eq!(instance.enable("sched/no_such_event").unwrap_err().raw_os_error(), Some(libc::ENOENT));
-        let before = causeway_os::clock::monotonic_ns();
-        instance.start().unwrap();
-        for _ in 0..20 {
-            thread::sleep(Duration::from_micros(100));
-        }
-        instance.stop().unwrap();
-        let after = causeway_os::clock::monotonic_ns();
-        let cpus: Vec<u32> = causeway_os::sched::allowed_cpus().unwrap();
-        let pages: Vec<Vec<u8>> = cpus.iter().flat_map(|cpu| instance.take_pages(*cpu).unwrap()).collect();
-        assert!(!pages.is_empty());
-        // The first word of a page is the time of its first record: that of CLOCK_MONOTONIC.
-        for page in &pages {
-            let time = u64::from_ne_bytes(page[..8].try_into().unwrap());
-            assert!((before..=after).contains(&time), "{before} ≤ {time} ≤ {after}");
-        }
-        assert!(cpus.iter().all(|cpu| instance.dropped(*cpu).unwrap() == 0));
-        drop(instance);
-        assert!(!exists(&tracefs, &name));
-    }
-
-    #[test]
-    fn instances_of_killed_processes_are_removed_at_the_next_start() {
+    fn an_instance_is_there_until_it_is_dropped_and_one_of_a_killed_process_until_the_next_start() {
         let Some(tracefs) = tracefs() else { return };
         let stale = format!("{PREFIX}{}-0", i32::MAX);
         mkdirat(tracefs.directory(), format!("instances/{stale}"), Mode::RWXU).unwrap();
-        let _instance = tracefs.instance().unwrap();
-        assert!(!exists(&tracefs, &stale));
-    }
-
-    /// The child makes an instance and is killed; its guard removes the instance.
-    #[test]
-    fn an_instance_of_a_killed_process_is_removed_without_another_start() {
-        const CHILD: &str = "WEIGHBRIDGE_TRACEFS_CHILD";
-        let Some(tracefs) = tracefs() else { return };
-        if std::env::var_os(CHILD).is_some() {
-            let instance = tracefs.instance().unwrap();
-            eprintln!("made {}", instance.name());
-            thread::sleep(Duration::from_secs(3600));
-        }
-        let mut command =
-            rerun(module_path!(), "an_instance_of_a_killed_process_is_removed_without_another_start");
-        let mut child = Running::start(command.env(CHILD, "1").stderr(Stdio::piped()).stdout(Stdio::null()));
-        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.0.stderr.take().unwrap()));
-        let name =
-            lines.map_while(|line| line.ok()).find_map(|line| Some(line.split_once("made ")?.1.to_owned()));
-        let name = name.expect("the child says the name of its instance");
-        assert!(exists(&tracefs, &name));
-        child.kill();
-        eventually("the instance is removed", || !exists(&tracefs, &name));
+        let instance = tracefs.instance().unwrap();
+        let name = instance.name().to_owned();
+        assert!(!exists(&tracefs, &stale) && exists(&tracefs, &name));
+        assert_eq!(instance.enable("sched/no_such_event").unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        drop(instance);
+        assert!(!exists(&tracefs, &name));
     }
 }

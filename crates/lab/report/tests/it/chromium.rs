@@ -10,102 +10,20 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
-use weighbridge_record::{Line, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Reading, Timeline};
+use weighbridge_record::{Line, Reading, Timeline};
 use weighbridge_report::{Report, html};
 
 use crate::common;
 
+/// The widths of a laptop and of a phone.
+const WIDTHS: [u32; 2] = [1366, 390];
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Runs before anything else in the page and collects what goes wrong.
-const LISTEN: &str = r"<script>
-window.wrong = [];
-addEventListener('error', (event) => wrong.push('error: ' + event.message));
-addEventListener('unhandledrejection', (event) => wrong.push('rejection: ' + event.reason));
-addEventListener('securitypolicyviolation', (event) => wrong.push('policy: ' + event.blockedURI));
-for (const name of ['error', 'warn']) {
-  const log = console[name];
-  console[name] = (...all) => { wrong.push(name + ': ' + all.join(' ')); log(...all); };
-}
-</script>
-";
+const LISTEN: &str = include_str!("listen.html");
 
 /// Runs after everything else and tells the page around it what is to be seen.
-const LOOK: &str = r"<script>
-(async () => {
-  const root = document.documentElement;
-  while (root.dataset.drawn === undefined && wrong.length === 0) await new Promise((go) => setTimeout(go, 50));
-  for (const fold of document.querySelectorAll('details')) fold.open = true;
-  while (document.querySelector('.plot:not([data-drawn=done])') && wrong.length === 0) await new Promise((go) => setTimeout(go, 50));
-  const overlap = (a, b) => a && b && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
-    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
-  const box = (plot, selector) => plot.querySelector(selector)?.getBoundingClientRect();
-  const charts = [...document.querySelectorAll('.plot')].map((plot) => ({
-    kind: plot.dataset.kind,
-    marks: plot.querySelectorAll('.shapelayer path').length,
-    svg: plot.querySelectorAll('.main-svg').length,
-    traces: plot.querySelectorAll('.scatterlayer .trace').length,
-    wanted: JSON.parse(plot.nextElementSibling.textContent).data.filter((t) => t.visible !== 'legendonly').length,
-    ticks: plot.querySelectorAll('.xtick text').length,
-    names: plot.dataset.kind === 'dots' ? plot.querySelectorAll('.ytick text').length - Number(plot.dataset.names) : 0,
-    width: plot.querySelector('.main-svg')?.getBoundingClientRect().width ?? 0,
-    room: plot.parentElement.getBoundingClientRect().width,
-    covered: overlap(box(plot, '.legend'), box(plot, '.nsewdrag')),
-    scrolls: Number(plot.querySelector('.legend .scrollbar')?.getAttribute('height') ?? 0) > 0,
-    text: plot.querySelector('.xtick text')?.style.fill,
-    legend: [...plot.querySelectorAll('.legendtext')].map((text) => text.textContent),
-  }));
-  const timelines = [...document.querySelectorAll('svg.tl')].map((svg) => {
-    const all = svg.getBoundingClientRect();
-    const outside = (element) => {
-      const box = element.getBoundingClientRect();
-      return box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 || box.bottom > all.bottom + 1;
-    };
-    return {
-      width: all.width,
-      room: svg.parentElement.getBoundingClientRect().width,
-      bars: svg.querySelectorAll('title + rect').length,
-      arrows: svg.querySelectorAll('polygon').length,
-      outside: [...svg.querySelectorAll('rect,text,polygon')].filter(outside).map((element) => element.outerHTML),
-      text: getComputedStyle(svg.querySelector('text:not(.dim)')).fill,
-    };
-  });
-  const table = document.querySelector('table.sortable');
-  const named = (name) => [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === name);
-  const press = (name) => {
-    const column = named(name);
-    table.tHead.rows[0].cells[column].querySelector('button').click();
-    const values = [...table.tBodies[0].rows].map((row) => Number(row.cells[column].dataset.value));
-    const units = [...table.tBodies[0].rows].map((row) => row.cells[column].dataset.unit);
-    return { order: table.tHead.rows[0].cells[column].getAttribute('aria-sort'), values, units };
-  };
-  const sorted = [press('runs'), press('runs')];
-  const medians = press('median');
-  // The pointer on a name of a legend: how many lines of that chart are left as they were.
-  const first = document.querySelector('.plot[data-kind=lines]');
-  const opaque = () => [...first.querySelectorAll('.scatterlayer .trace')].filter((line) => line.style.opacity !== '0.12').length;
-  const name = first.querySelector('.legend .traces');
-  const over = (type) => name.dispatchEvent(new MouseEvent(type, { bubbles: true }));
-  const dimmed = [opaque()];
-  over('mouseover');
-  dimmed.push(opaque());
-  over('mouseout');
-  dimmed.push(opaque());
-  const filter = document.querySelector('input[data-filters]');
-  filter.value = 'unix-STREAM';
-  filter.dispatchEvent(new Event('input'));
-  const shown = [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[0].textContent);
-  parent.postMessage({
-    wrong, charts, timelines, sorted, medians, dimmed, shown,
-    dark: matchMedia('(prefers-color-scheme: dark)').matches,
-    background: getComputedStyle(document.body).backgroundColor,
-    color: getComputedStyle(document.body).color,
-    inner: innerWidth,
-    scroll: root.scrollWidth,
-  }, '*');
-})();
-</script>
-";
+const LOOK: &str = include_str!("look.html");
 
 #[derive(Clone, Copy, PartialEq)]
 enum Scheme {
@@ -138,14 +56,14 @@ impl Drop for Browser {
     }
 }
 
-/// What the page at each of the widths tells.
-fn look(program: &Path, reading: Reading, scheme: Scheme, widths: [u32; 2]) -> [Value; 2] {
+/// What the page tells on a laptop and on a phone, once that is checked.
+fn look(program: &Path, reading: Reading, scheme: Scheme) -> [Value; 2] {
     let folder = tempfile::tempdir().unwrap();
     let page = html(&Report::from_reading(reading));
     let page = page.replacen("<head>\n", &format!("<head>\n{LISTEN}"), 1);
     let page = page.replacen("</body>\n</html>", &format!("{LOOK}</body>\n</html>"), 1);
     fs::write(folder.path().join("report.html"), page).unwrap();
-    let frames: String = widths
+    let frames: String = WIDTHS
         .iter()
         .map(|width| {
             format!("<iframe src=\"report.html\" style=\"width:{width}px;height:900px;border:0\"></iframe>")
@@ -156,14 +74,17 @@ fn look(program: &Path, reading: Reading, scheme: Scheme, widths: [u32; 2]) -> [
         "<!doctype html><body>{frames}<script>const all = []; addEventListener('message', (event) => {{\
          all.push(event.data);\
          if (all.length === {}) document.body.textContent = JSON.stringify(all); }});</script></body>",
-        widths.len()
+        WIDTHS.len()
     );
     fs::write(folder.path().join("around.html"), around).unwrap();
     let dom = run(program, folder.path(), scheme);
     let json = dom.split("<body>").nth(1).and_then(|rest| rest.split("</body>").next()).unwrap_or_default();
     let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     let all: Vec<Value> = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {dom:.2000}"));
-    widths.map(|width| all.iter().find(|one| one["inner"] == width).expect("each width answers").clone())
+    let told =
+        WIDTHS.map(|width| all.iter().find(|one| one["inner"] == width).expect("each width answers").clone());
+    told.iter().for_each(|told| check(told, scheme));
+    told
 }
 
 fn run(program: &Path, folder: &Path, scheme: Scheme) -> String {
@@ -243,9 +164,7 @@ fn a_whole_record_is_readable_on_a_laptop_and_a_phone_in_light_and_dark() {
     let Some(program) = chromium() else { return };
     let mut backgrounds = Vec::new();
     for scheme in [Scheme::Light, Scheme::Dark] {
-        let [laptop, phone] = look(&program, common::whole(), scheme, [1366, 390]);
-        check(&laptop, scheme);
-        check(&phone, scheme);
+        let [laptop, _] = look(&program, common::whole(), scheme);
         check_table(&laptop);
         let dimmed: Vec<u64> =
             laptop["dimmed"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
@@ -267,9 +186,7 @@ fn a_whole_record_is_readable_on_a_laptop_and_a_phone_in_light_and_dark() {
 #[test]
 fn signals_streams_and_receivers_have_their_charts() {
     let Some(program) = chromium() else { return };
-    let [laptop, phone] = look(&program, common::patterns(), Scheme::Dark, [1366, 390]);
-    check(&laptop, Scheme::Dark);
-    check(&phone, Scheme::Dark);
+    let [laptop, _] = look(&program, common::patterns(), Scheme::Dark);
     let charts = laptop["charts"].as_array().unwrap();
     let of = |kind: &str| charts.iter().filter(|chart| chart["kind"] == kind).collect::<Vec<_>>();
     assert_eq!(of("dots").len(), 5, "a chart of dots for each pattern");
@@ -286,65 +203,12 @@ fn signals_streams_and_receivers_have_their_charts() {
 
 /// Ten time lines of round trips, beside a few cases.
 fn with_timelines() -> Reading {
-    let span = |from: u64, to: u64, what: &str, role: Option<u64>, name: &str| PictureSpan {
-        between_ns: [from, to],
-        what: what.into(),
-        role,
-        name: name.into(),
-    };
-    let lane = |lane: &str, spans: Vec<PictureSpan>| PictureLane { lane: lane.into(), spans };
-    let arrow = |lanes: [u64; 2], between_ns: [u64; 2], is_message: bool| PictureArrow {
-        lanes,
-        between_ns,
-        is_message,
-        name: "message 7".into(),
-    };
-    let timeline = |number: usize| Timeline {
-        subject: format!("roundtrip/pipe/{number}/same-cpu"),
-        operations: 500,
-        operation_ns: [9_000.0, 10_000.0, 12_000.0],
-        unmarked_ns: Some(7_000.0),
-        switches_per_operation: Some(2.0),
-        preempted_per_operation: [("client".to_owned(), 1.0)].into(),
-        phases: vec![Phase {
-            phase: "client writes, until server is woken".into(),
-            count: 500,
-            phase_ns: [900.0, 1_000.0, 1_200.0],
-            share: Some(0.1),
-        }],
-        refused: None,
-        unrecorded_cpus: Vec::new(),
-        missing_switches: Vec::new(),
-        lost_events: 3,
-        picture: Picture {
-            length_ns: 10_000,
-            lanes: vec![
-                lane(
-                    "CPU 0",
-                    vec![
-                        span(0, 3_000, "run", Some(0), "client"),
-                        span(3_000, 8_000, "run", Some(1), "server"),
-                        span(8_000, 9_000, "lost", None, "7 events lost"),
-                        span(8_200, 8_300, "interrupt", None, "timer"),
-                        span(9_000, 10_000, "idle", None, "idle"),
-                    ],
-                ),
-                lane(
-                    "client",
-                    vec![
-                        span(0, 3_000, "run", Some(0), "runs"),
-                        span(0, 1_500, "write", None, "writes message 7"),
-                        span(2_000, 10_000, "wait", None, "reads message 7"),
-                        span(6_000, 8_000, "ready", None, "ready, no CPU"),
-                    ],
-                ),
-                lane("server", vec![span(3_000, 8_000, "run", Some(1), "runs")]),
-            ],
-            arrows: vec![arrow([1, 2], [0, 4_000], true), arrow([1, 2], [1_000, 3_000], false)],
-        },
-    };
     let mut reading = common::hostile();
-    reading.lines.extend((1..=10).map(|number| Line::Timeline(Box::new(timeline(number)))));
+    reading.lines.extend((1..=10).map(|number| {
+        let timeline: Timeline = serde_json::from_str(include_str!("time-line.json")).unwrap();
+        let subject = format!("roundtrip/pipe/{number}/same-cpu");
+        Line::Timeline(Box::new(Timeline { subject, ..timeline }))
+    }));
     reading
 }
 
@@ -355,9 +219,8 @@ fn time_lines_are_drawn_inside_of_their_pictures_in_light_and_dark() {
     let Some(program) = chromium() else { return };
     let mut colors = Vec::new();
     for scheme in [Scheme::Light, Scheme::Dark] {
-        let [laptop, phone] = look(&program, with_timelines(), scheme, [1366, 390]);
+        let [laptop, phone] = look(&program, with_timelines(), scheme);
         for told in [&laptop, &phone] {
-            check(told, scheme);
             let timelines = told["timelines"].as_array().unwrap();
             assert_eq!(timelines.len(), 10);
             for timeline in timelines {
@@ -376,9 +239,7 @@ fn time_lines_are_drawn_inside_of_their_pictures_in_light_and_dark() {
 #[test]
 fn foreign_text_is_drawn_as_text() {
     let Some(program) = chromium() else { return };
-    let [laptop, phone] = look(&program, common::hostile(), Scheme::Light, [1366, 390]);
-    check(&laptop, Scheme::Light);
-    check(&phone, Scheme::Light);
+    let [laptop, _] = look(&program, common::hostile(), Scheme::Light);
     let charts = laptop["charts"].as_array().unwrap();
     let is_named = |chart: &Value| chart["legend"][0] == "<img src=x onerror=alert(1)>";
     assert!(charts.iter().any(is_named), "{charts:?}");

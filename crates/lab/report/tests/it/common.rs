@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use weighbridge_record::{
-    Cache, Case, CaseId, Clock, Comparison, Cpu, End, Header, Latencies, Line, Machine, Node, Noise, PerOp,
-    Problem, Reading, Regime, RegimeKind, RoleCalls, Run, Skipped, StoppedBy, Summary, SystemCalls, ToHub,
-    Tool,
+    Case, CaseId, Comparison, End, Latencies, Line, PerOp, Problem, Reading, Regime, RegimeKind, RoleCalls,
+    Run, Skipped, StoppedBy, Summary, SystemCalls, ToHub,
 };
 
 pub const SIZES: [u64; 6] = [1, 64, 4096, 65536, 1 << 20, 1 << 22];
@@ -31,62 +30,8 @@ fn id(pattern: &str, mechanism: &str, axes: &[(&str, &str)], size: u64, placemen
         .fold(CaseId::new(pattern, mechanism, size, placement), |id, (axis, value)| id.with(axis, value))
 }
 
-pub fn machine() -> Machine {
-    let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
-    };
-    Machine {
-        hostname: "bench-01".into(),
-        kernel: "6.12.9".into(),
-        kernel_build: "#1 SMP PREEMPT_DYNAMIC".into(),
-        arch: "x86_64".into(),
-        command_line: Some("ro quiet".into()),
-        boot_id: Some("0f8c8c52-6f4e-4f43-a4b6-7c8d5f2f0001".into()),
-        cpu_model: "Example CPU 3000".into(),
-        microcode: Some("0x1".into()),
-        allowed_cpus: vec![0, 1],
-        cpus: (0..2).map(|cpu| Cpu { cpu, core: cpu, package: 0, llc: 0, node: 0 }).collect(),
-        caches: vec![
-            Cache { level: 1, r#type: "Data".into(), size_bytes: 32768, line_bytes: 64 },
-            Cache { level: 3, r#type: "Unified".into(), size_bytes: 32 << 20, line_bytes: 64 },
-        ],
-        nodes: vec![Node { node: 0, cpus: vec![0, 1], memory_bytes: 8 << 30 }],
-        memory_bytes: 8 << 30,
-        clock: Clock {
-            source: "CLOCK_MONOTONIC_RAW".into(),
-            kernel_source: "tsc".into(),
-            resolution_ns: 1.0,
-            read_ns: 21.5,
-            tsc_hz: Some(2.5e9),
-        },
-        virtualisation: "kvm".into(),
-        pmu: false,
-        mitigations: map(&[("meltdown", "Not affected"), ("spectre_v2", "Mitigation: Retpolines; IBPB")]),
-        power: map(&[("cpuidle/current_driver", "none")]),
-        limits: map(&[("RLIMIT_MEMLOCK", "8388608/8388608"), ("RLIMIT_NOFILE", "1024/524288")]),
-        sysctls: map(&[("fs.mqueue.msgsize_max", "8192"), ("fs.pipe-max-size", "1048576")]),
-        load: Some("0.02 0.05 0.01 1/95 4242".into()),
-        libc: Some("glibc 2.36".into()),
-        dram: None,
-        missing: vec!["no PMU: cycles and instructions are not counted".into()],
-    }
-}
-
 pub fn header() -> Line {
-    Line::Header(Box::new(Header {
-        schema: weighbridge_record::SCHEMA,
-        tool: Tool {
-            name: "weighbridge".into(),
-            version: "0.1.0".into(),
-            commit: Some("c81dddd".into()),
-            profile: "release".into(),
-        },
-        started: "2026-01-02T03:04:05Z".into(),
-        command: ["weighbridge", "run", "--budget", "2m"].map(String::from).to_vec(),
-        seed: 42,
-        settings: [("suite".to_string(), "quick".to_string())].into(),
-        machine: machine(),
-    }))
+    Line::Header(serde_json::from_str(include_str!("header.json")).unwrap())
 }
 
 pub fn case(id: &CaseId, unit: &str) -> Case {
@@ -435,15 +380,9 @@ pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
         samples: [0.98, 1.0, 1.01, 1.0, 1.03].map(|factor| value * factor).to_vec(),
         ops_per_sample: 1000,
         per_op: PerOp { voluntary_switches: 2.0, cpu_ns: value * 0.9, ..PerOp::default() },
-        roles: Vec::new(),
-        series: BTreeMap::new(),
-        latencies: None,
-        slices: None,
-        warm_up: None,
-        noise: Noise::default(),
         startup_ms: 8.0,
         elapsed_ms: 120.0,
-        flags: Vec::new(),
+        ..Run::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The page as text: one file, everything inside, nothing foreign taken as markup.
 
+use weighbridge_record::Reading;
 use weighbridge_report::{Report, html};
 
 use crate::common;
@@ -25,6 +26,10 @@ const SECTIONS: [&str; 16] = [
 
 fn whole() -> String {
     html(&Report::from_reading(common::whole()))
+}
+
+fn own_part_of(reading: Reading) -> String {
+    own_part(&html(&Report::from_reading(reading)))
 }
 
 /// The page without the charting script, which contains all sorts of text.
@@ -62,7 +67,7 @@ fn every_section_is_there_once_and_can_be_reached() {
 
 #[test]
 fn a_section_without_content_is_left_out() {
-    let page = own_part(&html(&Report::from_reading(common::interrupted())));
+    let page = own_part_of(common::interrupted());
     for id in ["findings", "scaling", "skipped"] {
         assert!(!page.contains(&format!("id=\"{id}\"")), "{id}");
     }
@@ -71,7 +76,7 @@ fn a_section_without_content_is_left_out() {
 
 #[test]
 fn a_record_of_signals_streams_and_receivers_has_their_sections() {
-    let page = own_part(&html(&Report::from_reading(common::patterns())));
+    let page = own_part_of(common::patterns());
     for id in ["figures-1", "scaling", "series"] {
         assert_eq!(page.matches(&format!("<section id=\"{id}\">")).count(), 1, "{id}");
     }
@@ -89,7 +94,7 @@ fn elements_are_closed_in_the_order_in_which_they_were_opened() {
     for reading in
         [common::whole(), common::interrupted(), common::truncated(), common::hostile(), common::patterns()]
     {
-        let page = own_part(&html(&Report::from_reading(reading)));
+        let page = own_part_of(reading);
         assert_eq!(unbalanced(&page), None);
     }
 }
@@ -125,7 +130,7 @@ fn unbalanced(page: &str) -> Option<String> {
 
 #[test]
 fn foreign_text_is_shown_and_never_obeyed() {
-    let page = own_part(&html(&Report::from_reading(common::hostile())));
+    let page = own_part_of(common::hostile());
     assert!(!page.contains("<script>alert") && !page.contains("<img"));
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
     let charts: Vec<&str> = page.split("<script type=\"application/json\">").skip(1).collect();
@@ -135,13 +140,6 @@ fn foreign_text_is_shown_and_never_obeyed() {
         assert!(!json.contains('<'), "nothing in a description can end it: {json:.200}");
     }
     assert!(!page.contains('\u{1b}'));
-}
-
-#[test]
-fn broken_lines_are_named_before_anything_else() {
-    let page = html(&Report::from_reading(common::truncated()));
-    let warning = page.find("line 10: ends in the middle").expect("the problem is named");
-    assert!(warning < page.find("<main>").unwrap());
 }
 
 #[test]
@@ -165,7 +163,7 @@ fn two_records_name_their_lines() {
 
 #[test]
 fn a_large_record_has_a_chart_per_placement_and_a_row_per_case() {
-    let page = own_part(&html(&Report::from_reading(common::large(500))));
+    let page = own_part_of(common::large(500));
     // Time, switches and CPU time at two placements.
     assert_eq!(page.matches("class=\"plot\"").count(), 6);
     let table = &page[page.find("id=\"sortable\"").unwrap()..];

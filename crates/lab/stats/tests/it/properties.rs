@@ -8,8 +8,8 @@ use weighbridge_stats::ranks::mann_whitney;
 use weighbridge_stats::regime::detect;
 use weighbridge_stats::stopping::{CorrelatedRule, printed_interval};
 use weighbridge_stats::{
-    Decision, Evidence, StoppingRule, Verdict, half_iqr_over_median, median, median_interval, paired_ratio,
-    quantile, summarise, verdict,
+    Decision, StoppingRule, Verdict, half_iqr_over_median, median, median_interval, paired_ratio, quantile,
+    summarise, verdict,
 };
 
 fn positive() -> impl Strategy<Value = f64> {
@@ -90,11 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn exchanging_the_sides_turns_every_ratio_round(a in values(7), b in values(7)) {
-        let (forth, back) = (Evidence::of_groups(&a, &b), Evidence::of_groups(&b, &a));
-        prop_assert!(close(forth.ratio().unwrap(), 1.0 / back.ratio().unwrap()));
-        let (forth, back) = (forth.interval(0.95).unwrap(), back.interval(0.95).unwrap());
-        prop_assert!(close(forth.low, 1.0 / back.high) && close(forth.high, 1.0 / back.low));
+    fn exchanging_the_sides_turns_the_test_round(a in values(7), b in values(7)) {
         let (forth, back) = (mann_whitney(&a, &b).unwrap(), mann_whitney(&b, &a).unwrap());
         prop_assert!(close(forth.p, back.p) && close(forth.u + back.u, (a.len() * b.len()) as f64));
         prop_assert!(forth.p > 0.0 && forth.p <= 1.0 + 1e-12);

@@ -7,50 +7,33 @@
 //! end of each receiver's pair. The first receiver leads; an interval's messages are those that all receivers counted.
 //! It cannot show the latency of a message.
 
-mod noop;
-mod receiver;
-mod sender;
-
-use std::io;
-use std::os::fd::OwnedFd;
+mod roles;
 
 use causeway_os::socket;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::descriptors;
+use crate::many::{Nothing, no_faults, number_axis, with_counters};
+use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
-use weighbridge_harness::axis::{Axis, TOUCH_BYTES, Values};
-use weighbridge_harness::contract::{
-    Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported,
-};
-use weighbridge_harness::counter_check;
-use weighbridge_harness::ctx::Ctx;
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
-use weighbridge_harness::shared::Step;
+use weighbridge_harness::axis::TOUCH_BYTES;
 
 /// Everything that several may write to at once.
 pub const ALL: &[Target] = &[
     PIPE.harness(
         "the harness itself: the leading receiver's counting and its clock, without a call",
-        |_, _, _, cx| noop::drive(cx),
+        |_, _, params, cx| harness(params).drive(cx),
     ),
     PIPE,
     target(
         "unix-stream",
         "a Unix stream socket pair for each receiver, which all senders of its group write to",
-        |_, params| create(params, || Ok(socket::stream_pair()?)),
     ),
 ];
 
-const PIPE: Target =
-    target("pipe", "a pipe for each receiver, which all senders of its group write to", create_pipes);
+const PIPE: Target = target("pipe", "a pipe for each receiver, which all senders of its group write to");
 
-const fn target(
-    id: &'static str,
-    about: &'static str,
-    create: fn(&Host, &CaseParams) -> io::Result<Vec<EndResources>>,
-) -> Target {
+const fn target(id: &'static str, about: &'static str) -> Target {
     Target {
         id,
         about,
@@ -59,9 +42,9 @@ const fn target(
         axes: &[],
         patterns: &[ALL_TO_ALL],
         fit,
-        create,
-        drive,
-        counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        create: |_, params| create(params),
+        drive: |_, resources, _, cx| drive(resources, cx),
+        counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
     }
 }
@@ -80,30 +63,16 @@ const ALL_TO_ALL: PatternInfo = PatternInfo {
     is_symmetric: true,
 };
 
-const GROUPS: Axis = Axis {
-    name: "groups",
-    default: "1",
-    values: Values::AtLeast(1),
-    about: "number of groups; no message leaves its group",
-};
-const SENDERS: Axis = Axis {
-    name: "senders",
-    default: "20",
-    values: Values::AtLeast(1),
-    about: "number of senders in a group",
-};
-const RECEIVERS: Axis = Axis {
-    name: "receivers",
-    default: "20",
-    values: Values::AtLeast(1),
-    about: "number of receivers in a group; each gets every message of every sender of its group",
-};
+const GROUPS: Axis = number_axis("groups", "1", "number of groups; no message leaves its group");
+const SENDERS: Axis = number_axis("senders", "20", "number of senders in a group");
+const RECEIVERS: Axis = number_axis(
+    "receivers",
+    "20",
+    "number of receivers in a group; each gets every message of every sender of its group",
+);
 
 /// The longest message that the kernel keeps whole while others write to the same end: PIPE_BUF.
 const LONGEST_BYTES: usize = 4096;
-/// Of each role, in the coordinator: process, control socket, counters.
-const FDS_OF_A_ROLE: usize = 8;
-const OTHER_FDS: usize = 64;
 
 /// How many there are of whom. Receivers come first among the roles, group by group, then senders, group by group.
 #[derive(Clone, Copy, Debug)]
@@ -127,12 +96,10 @@ impl Concurrent {
         self.groups * self.receivers
     }
 
-    /// The roles that receive.
     fn receiver_roles(self) -> std::ops::Range<usize> {
         0..self.all_receivers()
     }
 
-    /// The roles that send.
     fn sender_roles(self) -> std::ops::Range<usize> {
         self.all_receivers()..self.roles()
     }
@@ -152,30 +119,22 @@ fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let concurrent = Concurrent::of(params);
     let ends = concurrent.groups * concurrent.receivers * (concurrent.senders + 1);
     let roles = concurrent.roles();
-    descriptors::fit(ends + roles * FDS_OF_A_ROLE + OTHER_FDS, &format!("{roles} roles"))
+    descriptors::fit(roles, ends, &format!("{roles} roles"))
 }
 
-fn create_pipes(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
-    create(params, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
-}
-
-/// A pair for each receiver: one end for itself, and the other for each sender of its group. `pair` makes the end to read
-/// first.
-fn create(
-    params: &CaseParams,
-    pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>,
-) -> io::Result<Vec<EndResources>> {
+/// A pair for each receiver: the end to read for itself, and the other for each sender of its group.
+fn create(params: &CaseParams) -> io::Result<Vec<EndResources>> {
     let concurrent = Concurrent::of(params);
-    let counters = SharedCounters::create(concurrent.roles())?;
-    let own = |_| counters.try_clone().map(|counters| EndResources::of([counters]));
-    let mut resources_by_role =
-        (0..concurrent.roles()).map(own).collect::<io::Result<Vec<EndResources>>>()?;
+    let mut resources_by_role = with_counters(concurrent.roles())?;
     let (receivers, senders) = resources_by_role.split_at_mut(concurrent.all_receivers());
     for (receivers, senders) in
         receivers.chunks_mut(concurrent.receivers).zip(senders.chunks_mut(concurrent.senders))
     {
         for receiver in receivers {
-            let (read, write) = pair()?;
+            let (read, write) = match params.id.mechanism.as_str() {
+                "pipe" => pipe_with(PipeFlags::CLOEXEC)?,
+                _ => socket::stream_pair()?,
+            };
             receiver.fds.push(read);
             for sender in &mut *senders {
                 sender.fds.push(write.try_clone()?);
@@ -185,20 +144,24 @@ fn create(
     Ok(resources_by_role)
 }
 
-fn drive(
-    _pattern: &str,
-    mut resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+fn drive(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let concurrent = Concurrent::of(params);
+    let concurrent = Concurrent::of(cx.params);
     let counters = SharedCounters::open(resources.take_fd(), concurrent.roles())?;
     if concurrent.sender_roles().contains(&cx.role) {
-        sender::drive(resources.fds, &counters, params, cx)
+        roles::send(resources.fds, &counters, cx)
     } else {
-        receiver::drive(resources.take_fd(), &counters, params, cx)
+        roles::receive(resources.take_fd(), &counters, cx)
     }
+}
+
+/// What the leading receiver does beside its calls.
+fn harness(params: &CaseParams) -> Nothing<impl FnMut(&mut u64) -> u64> {
+    let step = |messages: &mut u64| {
+        *messages = std::hint::black_box(*messages + 1);
+        1
+    };
+    Nothing { step, event_bytes: params.payload_bytes as u64, warm_ops: 1, events: 0 }
 }
 
 #[cfg(test)]
@@ -210,7 +173,7 @@ mod tests {
         let id = "all-to-all/pipe/1/free/groups=2/receivers=3/senders=2".parse().unwrap();
         crate::register();
         let (_, _, params) = weighbridge_harness::catalogue::resolve(&id).unwrap();
-        let resources_by_role = create_pipes(&Host::look().unwrap(), &params).unwrap();
+        let resources_by_role = create(&params).unwrap();
         let fds: Vec<usize> = resources_by_role.iter().map(|resources| resources.fds.len() - 1).collect();
         assert_eq!(fds, [1, 1, 1, 1, 1, 1, 3, 3, 3, 3]);
         // The last sender writes to its second receiver: the fifth of all.

@@ -6,16 +6,11 @@
 //! missing. Every message before that one has been read, hence the writer of that stream either has room for it or has
 //! written it. What a read brings beyond the message counts for the rounds to come, in which the stream is passed over.
 
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-
-use super::{READ_BYTES, writer};
+use super::READ_BYTES;
+use crate::many::mark;
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::buffer::Buffer;
-use weighbridge_harness::params::Touch;
-use weighbridge_harness::touch;
 
-/// The ends, and what has been read from them.
 pub(super) struct Intake {
     fds: Vec<RawFd>,
     buffer: Buffer,
@@ -34,7 +29,6 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Nothing has been read yet.
     pub(super) fn new(
         ends: &[OwnedFd],
         payload_bytes: usize,
@@ -58,12 +52,10 @@ impl Intake {
         })
     }
 
-    /// Touches the buffer, so that no read pays for its pages.
     pub(super) fn prefault(&mut self) -> io::Result<()> {
         self.buffer.prefault()
     }
 
-    /// Number of streams.
     pub(super) fn streams(&self) -> usize {
         self.fds.len()
     }
@@ -101,7 +93,6 @@ impl Intake {
         self.fds.iter().try_for_each(sys::set_nonblocking)
     }
 
-    /// Reads everything that is there.
     pub(super) fn take_all(&mut self) -> io::Result<()> {
         (0..self.fds.len()).try_for_each(|index| self.take_ready(index))
     }
@@ -138,18 +129,10 @@ impl Intake {
     pub(super) fn verify(&mut self) -> io::Result<()> {
         for (index, fd) in self.fds.iter().enumerate() {
             let message = &mut self.buffer.bytes_mut()[..self.payload_bytes];
-            let mut filled = 0;
-            while filled < message.len() {
-                match sys::read(fd, &mut message[filled..])? {
-                    0 => {
-                        return Err(io::Error::other(format!(
-                            "stream {index} ended before its first message"
-                        )));
-                    }
-                    count => filled += count,
-                }
+            if sys::fill(fd, message)? < message.len() {
+                return Err(io::Error::other(format!("stream {index} ended before its first message")));
             }
-            if message.iter().any(|byte| *byte != writer::mark(index)) {
+            if message.iter().any(|byte| *byte != mark(index)) {
                 return Err(io::Error::other(format!("stream {index} does not hold what its writer wrote")));
             }
         }
@@ -168,7 +151,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// The smallest pipe that the kernel makes: it fills soonest.
+    /// The smallest pipe that the kernel makes fills soonest.
     fn small_pipe() -> (OwnedFd, OwnedFd) {
         let (read, write) = pipe().unwrap();
         fcntl_setpipe_size(&write, 4096).unwrap();

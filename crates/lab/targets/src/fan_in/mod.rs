@@ -10,60 +10,39 @@
 //! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
 
 mod causeway;
+mod edges;
 mod intake;
 mod limits;
-mod noop;
 mod reader;
 mod streams;
 mod wait;
 mod writer;
 
-use std::io;
-
 use causeway_os::socket;
 
+use crate::many::{Nothing, no_faults, number_axis, with_counters};
 use crate::mechanism::tcp::Nodelay;
+use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
-pub use reader::{Edge, note};
-use streams::Kind;
-use weighbridge_harness::axis::{Axis, Choice, TOUCH_BYTES, Values, choice};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit};
-use weighbridge_harness::counter_check;
-use weighbridge_harness::ctx::Ctx;
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
-use weighbridge_harness::shared::Step;
+pub use edges::{Edges, Reads};
+use weighbridge_harness::axis::TOUCH_BYTES;
 
 /// Everything that can be read from by the thousand.
 pub const ALL: &[Target] = &[
     PIPE,
-    target("unix-stream", "a Unix stream socket pair for each stream", &[], |_, resources, params, cx| {
-        drive(Kind::UnixStream, resources, params, cx)
-    }),
-    target(
-        "tcp",
-        "a TCP connection over loopback for each stream",
-        &[Nodelay::AXIS],
-        |_, resources, params, cx| drive(Kind::Tcp, resources, params, cx),
-    ),
+    target("unix-stream", "a Unix stream socket pair for each stream", &[]),
+    target("tcp", "a TCP connection over loopback for each stream", &[Nodelay::AXIS]),
     causeway::ONE_WRITER,
     causeway::MANY_WRITERS,
     PIPE.harness(
         "the harness itself: the reader's loop and its clock, without a call",
-        |_, _, params, cx| noop::drive(params, cx),
+        |_, _, params, cx| harness(params).drive(cx),
     ),
 ];
 
-const PIPE: Target = target("pipe", "a pipe for each stream", &[], |_, resources, params, cx| {
-    drive(Kind::Pipe, resources, params, cx)
-});
+const PIPE: Target = target("pipe", "a pipe for each stream", &[]);
 
-const fn target(
-    id: &'static str,
-    about: &'static str,
-    axes: &'static [Axis],
-    drive: fn(&str, EndResources, &CaseParams, &mut Ctx<'_>) -> io::Result<Facts>,
-) -> Target {
+const fn target(id: &'static str, about: &'static str, axes: &'static [Axis]) -> Target {
     Target {
         id,
         about,
@@ -73,8 +52,8 @@ const fn target(
         patterns: &[FAN_IN],
         fit: limits::fit,
         create,
-        drive,
-        counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        drive: |_, resources, _, cx| drive(resources, cx),
+        counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
     }
 }
@@ -93,19 +72,14 @@ const FAN_IN: PatternInfo = PatternInfo {
 /// The pattern for writers whose messages come over one way, without the axes of streams.
 pub const OF_MESSAGES: PatternInfo = PatternInfo { axes: &[], ..FAN_IN };
 
-const STREAMS: Axis = Axis {
-    name: "streams",
-    default: "2000",
-    values: Values::AtLeast(1),
-    about: "number of streams; the limit of open descriptors decides how many there can be",
-};
+const STREAMS: Axis = number_axis(
+    "streams",
+    "2000",
+    "number of streams; the limit of open descriptors decides how many there can be",
+);
 /// Number of writers.
-pub const WRITERS: Axis = Axis {
-    name: "writers",
-    default: "1",
-    values: Values::AtLeast(1),
-    about: "number of writers; each has its own part of the streams",
-};
+pub const WRITERS: Axis =
+    number_axis("writers", "1", "number of writers; each has its own part of the streams");
 choice! {
     /// How the reader learns which streams have data.
     enum StreamWait {
@@ -117,16 +91,11 @@ choice! {
         order, which pass over a stream while it is ahead by a message"
 }
 choice! {
-    /// Which stream a writer takes next.
     enum Order { Default = "default", Random = "random", Cyclic = "cyclic" }
     axis "order", default Default: "which stream a writer takes next; default is random, but cyclic with wait=none"
 }
-const MAX_EVENTS: Axis = Axis {
-    name: "max-events",
-    default: "1024",
-    values: Values::AtLeast(1),
-    about: "most events that one wait returns (epoll and uring)",
-};
+const MAX_EVENTS: Axis =
+    number_axis("max-events", "1024", "most events that one wait returns (epoll and uring)");
 const YIELD_LIMIT: Axis = Axis {
     name: "yield-limit",
     default: "1000",
@@ -138,14 +107,10 @@ const YIELD_LIMIT: Axis = Axis {
 const READ_BYTES: usize = 1024;
 
 /// How many writers a case has.
-///
-/// # Panics
-/// If it is no case of this family.
 pub fn writers(params: &CaseParams) -> usize {
     params.count(WRITERS)
 }
 
-/// In which order streams are written to.
 fn is_cyclic(params: &CaseParams) -> bool {
     match params.choice() {
         Order::Default => params.choice::<StreamWait>() == StreamWait::None,
@@ -162,33 +127,44 @@ fn part(index: usize, writers: usize, streams: usize) -> impl Iterator<Item = us
 /// Nothing but the counters, with a line for each role, and a socket from the reader to each writer. The streams are made by
 /// the reader, so that no process ever holds both ends of all of them: half as many would fit.
 fn create(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
-    let writers = writers(params);
-    let counters = SharedCounters::create(writers + 1)?;
-    let mut resources_by_role = vec![EndResources::of([counters.try_clone()?])];
-    for _ in 0..writers {
+    let mut resources_by_role = with_counters(writers(params) + 1)?;
+    let (reader, writers) = resources_by_role.split_first_mut().expect("there is a reader");
+    for writer in writers {
         let (of_reader, of_writer) = socket::seqpacket_pair()?;
-        resources_by_role[0].fds.push(of_reader);
-        resources_by_role.push(EndResources::of([counters.try_clone()?, of_writer]));
+        reader.fds.push(of_reader);
+        writer.fds.push(of_writer);
     }
     Ok(resources_by_role)
 }
 
-fn drive(
-    kind: Kind,
-    mut resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+fn drive(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let (streams, writers) = (params.count(STREAMS), writers(params));
-    let counters = SharedCounters::open(resources.take_fd(), writers + 1)?;
+    let (streams, writers) = (cx.params.count(STREAMS), writers(cx.params));
+    let counters = &SharedCounters::open(resources.take_fd(), writers + 1)?;
     match cx.role {
-        0 => reader::drive(&streams::make(kind, streams, params, resources.fds)?, counters, params, cx),
+        0 => {
+            let ends = &streams::make(streams, cx.params, resources.fds)?;
+            reader::Role { ends, counters, cx }.drive()
+        }
         role => {
             let ends = streams::receive(resources.take_fd(), part(role - 1, writers, streams).count())?;
-            writer::drive(role, &ends, counters, params, cx)
+            writer::drive(&ends, counters, cx)
         }
     }
+}
+
+/// The reader's loop, its counts and its look at the clock, without any call.
+fn harness(params: &CaseParams) -> Nothing<impl FnMut(&mut u64) -> u64> {
+    let streams = params.count(STREAMS);
+    let ready = params.count(MAX_EVENTS).min(streams);
+    let step = move |events: &mut u64| {
+        for index in 0..ready {
+            std::hint::black_box(index);
+            *events += 1;
+        }
+        1 + ready as u64
+    };
+    Nothing { step, event_bytes: 1, warm_ops: streams as u64, events: 0 }
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! Makes the streams, in the reader, and hands their other ends to the writers.
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use causeway_os::socket;
@@ -12,16 +10,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::limits::explain;
 use crate::mechanism::tcp::Nodelay;
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::params::CaseParams;
-
-/// What a stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Pipe,
-    UnixStream,
-    Tcp,
-}
 
 /// Connections to one listener, from one address: far fewer than there are ports for them.
 const OF_ONE_LISTENER: usize = 4096;
@@ -32,21 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const FDS_PER_MESSAGE: usize = 200;
 
 /// In the reader: makes all streams, sends the ends to write to the writers, each its part, and keeps the others.
-pub(super) fn make(
-    kind: Kind,
-    streams: usize,
-    params: &CaseParams,
-    writers: Vec<OwnedFd>,
-) -> io::Result<Vec<OwnedFd>> {
-    let nodelay = kind == Kind::Tcp && params.choice::<Nodelay>() == Nodelay::Yes;
+pub(super) fn make(streams: usize, params: &CaseParams, writers: Vec<OwnedFd>) -> io::Result<Vec<OwnedFd>> {
+    let nodelay = params.choice_if_declared() == Some(Nodelay::Yes);
     let mut connections = Connections { listener: None, nodelay };
     let mut unsent: Vec<Vec<OwnedFd>> = writers.iter().map(|_| Vec::new()).collect();
     let mut ends = Vec::with_capacity(streams);
     for index in 0..streams {
-        let made = match kind {
-            Kind::Pipe => pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from),
-            Kind::UnixStream => socket::stream_pair().map_err(io::Error::from),
-            Kind::Tcp => connections.next(index),
+        let made = match params.id.mechanism.as_str() {
+            "pipe" => pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from),
+            "unix-stream" => socket::stream_pair().map_err(io::Error::from),
+            _ => connections.next(index),
         };
         let (read, write) = made.map_err(|error| explain(error, index, streams))?;
         ends.push(read);
@@ -75,10 +60,7 @@ pub(super) fn receive(socket: OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>>
     while ends.len() < count {
         let (len, more) = socket::recv_with_fds(&socket, &mut [0], FDS_PER_MESSAGE)?;
         if len == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the reader ended before all streams were made",
-            ));
+            return Err(sys::end_of_stream("the reader ended before all streams were made"));
         }
         ends.extend(more);
     }

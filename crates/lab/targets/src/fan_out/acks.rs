@@ -16,28 +16,21 @@ pub(super) const STALL_TIMEOUT: Duration = Duration::from_millis(20);
 /// The same before anything is timed, when some of them have yet to start.
 pub(super) const FIRST_STALL_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The sender's side.
-#[derive(Debug)]
 pub(super) struct Acks<'a> {
     counters: &'a SharedCounters,
     receivers: u64,
     target: u32,
-    stall_timeout: Option<Duration>,
+    /// A lossy mechanism needs one.
+    pub(super) stall_timeout: Option<Duration>,
 }
 
 impl<'a> Acks<'a> {
-    /// A lossy mechanism needs a stall timeout.
     pub(super) fn new(
         counters: &'a SharedCounters,
         receivers: usize,
         stall_timeout: Option<Duration>,
     ) -> Acks<'a> {
         Acks { counters, receivers: receivers as u64, target: 0, stall_timeout }
-    }
-
-    /// With another stall timeout, where there is one.
-    pub(super) fn set_stall_timeout(&mut self, stall_timeout: Duration) {
-        self.stall_timeout = self.stall_timeout.map(|_| stall_timeout);
     }
 
     /// Before messages up to `end` are sent: says what the count will be when all have them. It wraps around.

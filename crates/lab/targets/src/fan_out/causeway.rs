@@ -2,7 +2,6 @@
 //!
 //! The sender makes the group and invites each receiver over a socket of its own, and waits until all have subscribed.
 
-use std::io;
 use std::marker::PhantomData;
 
 use causeway::{Group, Policy, Publisher};
@@ -14,12 +13,8 @@ use crate::mechanism::causeway::{
     CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, SleepingPlace, accept_invitation,
     create, hear, invite, loan, with_trust,
 };
-use weighbridge_harness::axis::{Axis, Choice, choice};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use crate::prelude::*;
 
-/// Receivers that a group can have.
 const RECEIVERS_MAX: usize = 256;
 
 choice! {
@@ -29,8 +24,6 @@ choice! {
         what it has not read"
 }
 
-/// A group of one publisher.
-#[derive(Debug)]
 pub(super) struct Causeway<K>(PhantomData<K>);
 
 impl<K: Kind> Multicast for Causeway<K> {
@@ -53,10 +46,9 @@ impl<K: Kind> Multicast for Causeway<K> {
             )));
         }
         if super::receivers(params) > RECEIVERS_MAX {
-            Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers")))
-        } else {
-            Ok(())
+            return Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers")));
         }
+        Ok(())
     }
 
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
@@ -67,9 +59,7 @@ impl<K: Kind> Multicast for Causeway<K> {
         let group = create(with_trust(K::options(), params), capacity_bytes(params))?;
         let publisher = group.publisher().map_err(io::Error::other)?;
         resources.fds.iter().try_for_each(|control_socket| invite(&group, control_socket))?;
-        for control_socket in &resources.fds {
-            hear(control_socket)?;
-        }
+        resources.fds.iter().try_for_each(|control_socket| hear(control_socket).map(drop))?;
         Ok(Sender { publisher, len: params.payload_bytes, _group: group })
     }
 
@@ -96,8 +86,6 @@ fn capacity_bytes(params: &CaseParams) -> usize {
     params.number(CAPACITY.name).unwrap_or(DEFAULT_BYTES.max(needed_bytes(params)))
 }
 
-/// The publisher.
-#[derive(Debug)]
 pub(super) struct Sender {
     publisher: Publisher,
     len: usize,
@@ -118,7 +106,6 @@ impl MulticastSender for Sender {
 }
 
 /// A receiver, which copies messages out.
-#[derive(Debug)]
 pub(super) struct Subscribed {
     receiver: Receiver,
     _group: Group,

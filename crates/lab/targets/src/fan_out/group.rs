@@ -1,19 +1,16 @@
 //! What sockets of a group in the kernel have in common, of UDP and netlink: a sender that is connected to the group, and
 //! members that may lose messages.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use causeway_os::socket;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 
-use super::message_buffer::Room;
+use super::message::Room;
 use super::multicast::{MulticastReceiver, MulticastSender};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::contract::Facts;
-use weighbridge_harness::params::CaseParams;
 
 /// How long a receiver sleeps before it asks whether the message that it waits for counts as lost.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -25,7 +22,6 @@ pub(super) fn sndbuf(socket: impl AsFd) -> Facts {
 }
 
 /// A socket connected to the group, and one message.
-#[derive(Debug)]
 pub(super) struct Sender {
     socket: OwnedFd,
     message: Room,
@@ -34,14 +30,20 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// `facts` is what the mechanism knows of its sockets.
-    pub(super) fn new(socket: OwnedFd, params: &CaseParams, facts: Facts) -> io::Result<Sender> {
-        Ok(Sender { socket, message: Room::new(params.payload_bytes)?, no_failure: None, facts })
-    }
-
-    /// With an answer of the kernel that comes although the message reached the group.
-    pub(super) fn ignoring(self, error: Errno) -> Sender {
-        Sender { no_failure: Some(error), ..self }
+    /// `no_failure` is an answer of the kernel that comes although the message reached the group, and `facts` what the mechanism
+    /// knows of its sockets.
+    pub(super) fn new(
+        mut resources: EndResources,
+        params: &CaseParams,
+        no_failure: Option<Errno>,
+        facts: Facts,
+    ) -> io::Result<Sender> {
+        Ok(Sender {
+            socket: resources.take_fd(),
+            message: Room::new(params.payload_bytes)?,
+            no_failure,
+            facts,
+        })
     }
 }
 
@@ -63,7 +65,6 @@ impl MulticastSender for Sender {
 }
 
 /// A member of a group that may lose messages: what does not come for a while may never come.
-#[derive(Debug)]
 pub(super) struct Receiver {
     socket: OwnedFd,
     message: Room,
@@ -72,7 +73,12 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// `facts` is what the mechanism knows of its sockets.
-    pub(super) fn new(socket: OwnedFd, params: &CaseParams, facts: Facts) -> io::Result<Receiver> {
+    pub(super) fn new(
+        mut resources: EndResources,
+        params: &CaseParams,
+        facts: Facts,
+    ) -> io::Result<Receiver> {
+        let socket = resources.take_fd();
         sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(PAUSE))?;
         // One byte more than a message has, so that a longer one is noticed.
         Ok(Receiver { socket, message: Room::new(params.payload_bytes + 1)?, facts })

@@ -1,14 +1,11 @@
 //! Ends of a fan-out that note when messages begin, are written, are waited for and are read.
 
-use std::io;
-
 use super::message;
 use super::multicast::{MulticastReceiver, MulticastSender};
-use weighbridge_harness::contract::Facts;
+use crate::prelude::*;
 use weighbridge_harness::marks::Numbered;
 
 /// A sender that notes what it does.
-#[derive(Debug)]
 pub(super) struct Sender<'a, E> {
     pub(super) end: E,
     pub(super) marks: Numbered<'a>,
@@ -29,7 +26,6 @@ impl<E: MulticastSender> MulticastSender for Sender<'_, E> {
 }
 
 /// A receiver that notes what it does.
-#[derive(Debug)]
 pub(super) struct Receiver<'a, E> {
     pub(super) end: E,
     pub(super) marks: Numbered<'a>,

@@ -1,10 +1,6 @@
-//! What a message holds: a word that is its sequence number in disguise.
+//! What a message holds: a word that is its sequence number in disguise. And room for one in a role's own memory.
 
-use std::io;
-
-use weighbridge_harness::contract::Caps;
-use weighbridge_harness::params::Touch;
-use weighbridge_harness::touch;
+use crate::prelude::*;
 
 const SENDER: u64 = 0;
 
@@ -44,9 +40,6 @@ pub(super) fn sequence(payload: &[u8]) -> u64 {
 }
 
 /// Is this message `sequence`, as far as it is touched?
-///
-/// # Errors
-/// The message is not what it must be: a sentence with what was found.
 #[inline]
 pub(super) fn check(payload: &[u8], len: usize, sequence: u64, touch: Touch) -> io::Result<()> {
     let expected = touch::expected(len, touch::word(sequence, SENDER), touch);
@@ -57,14 +50,38 @@ pub(super) fn check(payload: &[u8], len: usize, sequence: u64, touch: Touch) -> 
 }
 
 /// The same, byte by byte.
-///
-/// # Errors
-/// The message is not what it must be: a sentence with what was found.
 pub(super) fn check_all(payload: &[u8], len: usize, sequence: u64) -> io::Result<()> {
     if payload.len() == len && touch::is_filled_with(payload, touch::word(sequence, SENDER)) {
         Ok(())
     } else {
         Err(damaged(payload.len(), len, sequence))
+    }
+}
+
+/// As many bytes as a message has, touched and locked, for mechanisms that copy it from there or to there.
+pub(super) struct Room {
+    buffer: Buffer,
+    len: usize,
+}
+
+impl Room {
+    pub(super) fn new(len: usize) -> io::Result<Room> {
+        let mut buffer = Buffer::new(len.max(1))?;
+        buffer.prefault()?;
+        Ok(Room { buffer, len })
+    }
+
+    /// The message that `write` writes here.
+    #[inline]
+    pub(super) fn filled(&mut self, write: impl FnOnce(&mut [u8])) -> &[u8] {
+        let room = self.bytes_mut();
+        write(room);
+        room
+    }
+
+    #[inline]
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer.bytes_mut()[..self.len]
     }
 }
 
@@ -83,15 +100,14 @@ mod tests {
         for number in [0, 1, 2, 77, 1 << 40, (1 << 63) - 1] {
             write(&mut payload, number, Touch::All);
             assert_eq!(sequence(&payload), number);
-            assert!(
-                check(&payload, 20, number, Touch::All).is_ok() && check_all(&payload, 20, number).is_ok()
-            );
-            assert!(check(&payload, 20, number ^ 1, Touch::All).is_err());
-            assert!(check(&payload[..19], 20, number, Touch::All).is_err());
+            let is_right = |payload: &[u8], number| {
+                [check(payload, 20, number, Touch::All).is_ok(), check_all(payload, 20, number).is_ok()]
+            };
+            assert_eq!(is_right(&payload, number), [true; 2], "{number}");
+            assert_eq!(is_right(&payload, number ^ 1), [false; 2], "{number}");
+            assert_eq!(is_right(&payload[..19], number), [false; 2], "{number}");
             payload[19] ^= 1;
-            assert!(
-                check(&payload, 20, number, Touch::All).is_err() && check_all(&payload, 20, number).is_err()
-            );
+            assert_eq!(is_right(&payload, number), [false; 2], "{number}");
         }
     }
 }

@@ -13,10 +13,8 @@ mod causeway;
 mod group;
 mod marked;
 mod message;
-mod message_buffer;
 mod multicast;
 mod netlink;
-mod noop;
 mod receiver;
 mod ring;
 mod sender;
@@ -24,33 +22,23 @@ mod tee;
 mod udp;
 mod unicast;
 
-use std::io;
-
 use weighbridge_record::PerOp;
 
 use crate::descriptors;
+use crate::many::{no_faults, number_axis};
+use crate::mechanism::causeway::{ManyWriters, OneWriter};
+use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
 pub use multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
-use weighbridge_harness::axis::{Axis, Values};
-use weighbridge_harness::contract::{
-    Caps, EndResources, Facts, InSuites, PatternInfo, Prepared, Target, Unit, Unsupported,
-};
-use weighbridge_harness::counter_check;
-use weighbridge_harness::ctx::Ctx;
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
-use weighbridge_harness::shared::Step;
-
-use crate::mechanism::causeway::{ManyWriters, OneWriter};
 
 /// Everything that reaches many.
 pub const ALL: &[Target] = &[
     target::<ring::Ring>().harness(
         "the harness itself: touching, clock and acknowledgements, all by the sender",
-        |_, _, params, cx| noop::drive(params, cx),
+        |_, _, _, cx| sender::drive_nothing(cx),
     ),
-    target::<unicast::UnixStream>(),
-    target::<unicast::UnixSeqpacket>(),
+    target::<unicast::Unix<true>>(),
+    target::<unicast::Unix<false>>(),
     target::<udp::UdpMulticast>(),
     target::<netlink::NetlinkMulticast>(),
     target::<tee::PipeTee>(),
@@ -70,7 +58,7 @@ pub const fn target<C: Multicast>() -> Target {
         patterns: &[FAN_OUT],
         fit: fit::<C>,
         create: create::<C>,
-        drive: drive::<C>,
+        drive: |_, resources, _, cx| drive::<C>(resources, cx),
         counter_check,
         in_suites: InSuites::AtEverySize,
     }
@@ -88,37 +76,19 @@ const FAN_OUT: PatternInfo = PatternInfo {
     is_symmetric: false,
 };
 
-const RECEIVERS: Axis = Axis {
-    name: "receivers",
-    default: "10",
-    values: Values::AtLeast(1),
-    about: "number of receivers; all get every message",
-};
-const BURST: Axis = Axis {
-    name: "burst",
-    default: "1",
-    values: Values::AtLeast(1),
-    about: "messages that are sent before the sender waits until all receivers have them",
-};
+const RECEIVERS: Axis = number_axis("receivers", "10", "number of receivers; all get every message");
+const BURST: Axis =
+    number_axis("burst", "1", "messages that are sent before the sender waits until all receivers have them");
 
 /// Messages that are checked byte by byte before anything is timed.
 const VERIFIED: u64 = 16;
-/// Of each role, in the coordinator: process, control socket, counters, and what the mechanism has.
-const FDS_OF_A_ROLE: usize = 8;
-const OTHER_FDS: usize = 64;
 
 /// How many receivers a case has.
-///
-/// # Panics
-/// If it is no case of this family.
 pub fn receivers(params: &CaseParams) -> usize {
     params.count(RECEIVERS)
 }
 
 /// How many messages are sent before the sender waits.
-///
-/// # Panics
-/// If it is no case of this family.
 pub fn burst(params: &CaseParams) -> u64 {
     params.count(BURST) as u64
 }
@@ -132,7 +102,7 @@ fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported
         )));
     }
     let receivers = receivers(params);
-    descriptors::fit((receivers + 1) * FDS_OF_A_ROLE + OTHER_FDS, &format!("{receivers} receivers"))?;
+    descriptors::fit(receivers + 1, 0, &format!("{receivers} receivers"))?;
     C::fit(host, params)
 }
 
@@ -146,35 +116,29 @@ fn create<C: Multicast>(_host: &Host, params: &CaseParams) -> io::Result<Vec<End
     Ok(resources_by_role)
 }
 
-fn drive<C: Multicast>(
-    _pattern: &str,
-    mut resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+fn drive<C: Multicast>(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let params = cx.params;
     cx.set_step(Step::Attach);
     let receivers = receivers(params);
     let counters = SharedCounters::open(resources.take_fd(), receivers + 1)?;
     let is_lossy = C::CAPS.has(Caps::LOSSY);
     match (cx.role, cx.marks(false)) {
-        (0, None) => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, params, cx),
+        (0, None) => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, cx),
         (0, Some(marks)) => {
             let end = marked::Sender { end: C::sender(resources, params)?, marks };
-            sender::drive(end, C::CAPS, &counters, params, cx)
+            sender::drive(end, C::CAPS, &counters, cx)
         }
-        (role, None) => {
-            receiver::drive(C::receiver(resources, params)?, C::CAPS, role, &counters, params, cx)
-        }
-        (role, Some(marks)) => {
+        (_, None) => receiver::drive(C::receiver(resources, params)?, C::CAPS, &counters, cx),
+        (_, Some(marks)) => {
             let end = marked::Receiver { end: C::receiver(resources, params)?, marks, is_lossy };
-            receiver::drive(end, C::CAPS, role, &counters, params, cx)
+            receiver::drive(end, C::CAPS, &counters, cx)
         }
     }
 }
 
 /// A message to sleeping receivers on one CPU wakes each of them, and the last of them the sender.
 fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
-    let mut anomalies: Vec<String> = counter_check::faulted(per_op.minor_faults).into_iter().collect();
+    let mut anomalies = no_faults(case, per_op);
     let (switches, receivers) =
         (per_op.voluntary_switches + per_op.involuntary_switches, receivers(&case.params) as f64);
     let sleeps = !matches!(case.params.wait, Wait::Spin | Wait::Yield);

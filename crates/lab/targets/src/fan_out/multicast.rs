@@ -1,14 +1,8 @@
 //! What reaches many: the contract between the pattern and its mechanisms.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use crate::prelude::*;
 
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
-
-/// A way to send a message to many receivers.
+/// A way to send a message to many receivers. Errors are those of the kernel, or the other side is gone.
 pub trait Multicast: 'static {
     /// Its name in case ids.
     const ID: &'static str;
@@ -25,30 +19,18 @@ pub trait Multicast: 'static {
     /// A receiving end.
     type Receiver: MulticastReceiver;
 
-    /// Can this case run here?
-    ///
-    /// # Errors
-    /// It cannot: one sentence with the limit's name and how to raise it.
+    /// Can this case run here? If not: one sentence with the limit's name and how to raise it.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         Ok(())
     }
 
     /// In the coordinator: one resources for the sender, then one for each receiver.
-    ///
-    /// # Errors
-    /// That of the kernel.
     fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>>;
 
     /// In the sender.
-    ///
-    /// # Errors
-    /// That of the kernel.
     fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Self::Sender>;
 
     /// In a receiver.
-    ///
-    /// # Errors
-    /// That of the kernel.
     fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver>;
 }
 
@@ -56,9 +38,6 @@ pub trait Multicast: 'static {
 pub trait MulticastSender {
     /// Sends a message to all receivers. `write` is given as many bytes as a message has, with arbitrary content, and writes
     /// it: where receivers will find it, if the mechanism can lend that.
-    ///
-    /// # Errors
-    /// That of the kernel, or a receiver is gone.
     fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()>;
 
     /// Effective settings.
@@ -70,9 +49,6 @@ pub trait MulticastSender {
 /// A receiving end.
 pub trait MulticastReceiver {
     /// The next message, waiting for it. `None`: nothing came for a while, which only a lossy mechanism says.
-    ///
-    /// # Errors
-    /// That of the kernel, or the sender is gone.
     fn take(&mut self) -> io::Result<Option<&[u8]>>;
 
     /// Effective settings.
@@ -81,10 +57,7 @@ pub trait MulticastReceiver {
     }
 }
 
-/// Handoffs of a mechanism that has a pair of descriptors for each receiver: the sender holds the first of every pair.
-///
-/// # Errors
-/// That of `pair`.
+/// Resources of a mechanism that has a pair of descriptors for each receiver: the sender holds the first of every pair.
 pub fn pairs<E>(
     receivers: usize,
     pair: impl Fn() -> Result<(OwnedFd, OwnedFd), E>,

@@ -2,8 +2,6 @@
 //!
 //! The kernel lets every program send to a group of `NETLINK_USERSOCK`, but only one with CAP_NET_ADMIN join it.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
@@ -13,12 +11,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect};
 use super::group::{Receiver, Sender};
 use super::multicast::Multicast;
 use super::unicast::fits_send_buffer;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
+use crate::prelude::*;
 
-/// A group of netlink.
-#[derive(Debug)]
 pub(super) struct NetlinkMulticast;
 
 impl Multicast for NetlinkMulticast {
@@ -42,32 +36,24 @@ impl Multicast for NetlinkMulticast {
         let sender = new()?;
         bind(&sender, &SocketAddrNetlink::new(0, 0))?;
         connect(&sender, &SocketAddrNetlink::new(0, group()))?;
-        let mut resources_by_role = vec![EndResources::of([sender])];
-        for _ in 0..receivers {
-            resources_by_role.push(EndResources::of([member()?]));
-        }
-        Ok(resources_by_role)
+        let members = (0..receivers).map(|_| member());
+        std::iter::once(Ok(sender)).chain(members).map(|socket| Ok(EndResources::of([socket?]))).collect()
     }
 
-    fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
         // After the group, the kernel sends a copy to port 0, where no socket of this protocol is bound. udev ignores that
         // answer too.
-        Ok(Sender::new(resources.take_fd(), params, Facts::new())?.ignoring(Errno::CONNREFUSED))
+        Sender::new(resources, params, Some(Errno::CONNREFUSED), Facts::new())
     }
 
-    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
-        Receiver::new(resources.take_fd(), params, Facts::new())
+    fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
+        Receiver::new(resources, params, Facts::new())
     }
 }
 
 fn new() -> io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        Some(USERSOCK),
-    )?;
-    Ok(socket)
+    let family = AddressFamily::NETLINK;
+    Ok(rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, Some(USERSOCK))?)
 }
 
 /// A group as a bit: one of 32, by the number of this process, so that two programs rarely use the same group. Where they do, messages

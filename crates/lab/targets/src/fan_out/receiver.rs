@@ -1,35 +1,20 @@
 //! A receiver: every message in order, or the knowledge that it is lost.
 
-use std::io;
-
 use super::multicast::MulticastReceiver;
 use super::{VERIFIED, acks, burst, message};
+use crate::prelude::*;
 use crate::shared_counters::{Counter, SharedCounters};
-use weighbridge_harness::contract::{Caps, Facts};
-use weighbridge_harness::ctx::{Batch, Ctx, Tally};
-use weighbridge_harness::params::{CaseParams, Touch};
-use weighbridge_harness::shared::Step;
 
-/// The whole life of this role.
 pub(super) fn drive(
     end: impl MulticastReceiver,
     caps: Caps,
-    role: usize,
     counters: &SharedCounters,
-    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
-    let mut receiver = Receiver {
-        end,
-        counters,
-        role,
-        is_lossy: caps.has(Caps::LOSSY),
-        len: params.payload_bytes,
-        touch: message::touch_of(caps, params.touch),
-        next: 0,
-        ahead: None,
-        lost: 0,
-    };
+    let params = cx.params;
+    let touch = message::touch_of(caps, params.touch);
+    let mut receiver =
+        Receiver::new(end, counters, cx.role, caps.has(Caps::LOSSY), params.payload_bytes, touch);
     cx.set_step(Step::Verify);
     for _ in 0..VERIFIED {
         receiver.verify()?;
@@ -58,8 +43,18 @@ struct Receiver<'a, E> {
     lost: u64,
 }
 
-impl<E: MulticastReceiver> Receiver<'_, E> {
-    /// One message, byte by byte.
+impl<'a, E: MulticastReceiver> Receiver<'a, E> {
+    fn new(
+        end: E,
+        counters: &'a SharedCounters,
+        role: usize,
+        is_lossy: bool,
+        len: usize,
+        touch: Touch,
+    ) -> Receiver<'a, E> {
+        Receiver { end, counters, role, is_lossy, len, touch, next: 0, ahead: None, lost: 0 }
+    }
+
     fn verify(&mut self) -> io::Result<()> {
         let message = loop {
             if let Some(message) = self.end.take()? {
@@ -70,7 +65,6 @@ impl<E: MulticastReceiver> Receiver<'_, E> {
         self.account(self.next + 1, self.next + 1)
     }
 
-    /// All messages before `end`.
     #[inline]
     fn receive_until(&mut self, end: u64) -> io::Result<()> {
         while self.next < end {
@@ -144,17 +138,7 @@ mod tests {
     }
 
     fn receiver<'a>(counters: &'a SharedCounters, script: &[Option<u64>]) -> Receiver<'a, Script> {
-        Receiver {
-            end: Script(script.to_vec(), [0; 8]),
-            counters,
-            role: 1,
-            is_lossy: true,
-            len: 8,
-            touch: Touch::All,
-            next: 0,
-            ahead: None,
-            lost: 0,
-        }
+        Receiver::new(Script(script.to_vec(), [0; 8]), counters, 1, true, 8, Touch::All)
     }
 
     fn counters() -> SharedCounters {

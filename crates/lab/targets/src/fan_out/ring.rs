@@ -9,8 +9,6 @@
 //! the number of messages written, and acknowledge after they have read.
 #![allow(unsafe_code)]
 
-use std::io;
-use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -19,16 +17,14 @@ use causeway_os::memory::{self, Access, Mapping};
 
 use super::burst;
 use super::multicast::{Multicast, MulticastReceiver, MulticastSender};
-use weighbridge_harness::contract::{Caps, EndResources};
-use weighbridge_harness::params::CaseParams;
+use crate::many::of_each_role;
+use crate::prelude::*;
 
 const HEAD: usize = 0;
 const SLEEPERS: usize = 128;
 const SLOTS: usize = 256;
 const LINE_BYTES: usize = 64;
 
-/// A ring that all read.
-#[derive(Debug)]
 pub(super) struct Ring;
 
 impl Multicast for Ring {
@@ -41,7 +37,7 @@ impl Multicast for Ring {
 
     fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let memory = memory::memfd("weighbridge-ring", bytes(params) as u64)?;
-        (0..=receivers).map(|_| Ok(EndResources::of([memory.try_clone()?]))).collect()
+        of_each_role(memory, receivers + 1)
     }
 
     fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
@@ -66,7 +62,6 @@ fn slot_count(params: &CaseParams) -> u32 {
     (burst(params) as u32).next_power_of_two()
 }
 
-#[derive(Debug)]
 struct Memory {
     map: Mapping,
     len: usize,
@@ -101,8 +96,6 @@ impl Memory {
     }
 }
 
-/// The writing end.
-#[derive(Debug)]
 pub(super) struct Sender(Memory);
 
 impl MulticastSender for Sender {
@@ -120,8 +113,6 @@ impl MulticastSender for Sender {
     }
 }
 
-/// The reading end of one receiver.
-#[derive(Debug)]
 pub(super) struct Receiver(Memory);
 
 impl MulticastReceiver for Receiver {

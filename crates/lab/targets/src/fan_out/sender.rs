@@ -1,28 +1,26 @@
 //! The sender: a burst to all, then sleep until all have it.
 
 use std::cell::Cell;
-use std::io;
+use std::hint::black_box;
 
 use causeway_os::clock;
 use weighbridge_probe::counters::{ProcessCounters, ThreadCounters};
 
-use super::acks::{Acks, FIRST_STALL_TIMEOUT, STALL_TIMEOUT};
+use super::acks::{self, Acks, FIRST_STALL_TIMEOUT, STALL_TIMEOUT};
+use super::message::Room;
 use super::multicast::MulticastSender;
 use super::{VERIFIED, burst, message, receivers};
+use crate::prelude::*;
 use crate::shared_counters::{Counter, SharedCounters};
-use weighbridge_harness::contract::{Caps, Facts};
-use weighbridge_harness::ctx::{Batch, Ctx, Noted, Tally};
-use weighbridge_harness::params::{CaseParams, Touch};
-use weighbridge_harness::shared::Step;
+use weighbridge_harness::ctx::Noted;
 
-/// The whole life of this role.
 pub(super) fn drive(
     mut end: impl MulticastSender,
     caps: Caps,
     counters: &SharedCounters,
-    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
+    let params = cx.params;
     let is_lossy = caps.has(Caps::LOSSY);
     let mut acks = Acks::new(counters, receivers(params), is_lossy.then_some(FIRST_STALL_TIMEOUT));
     cx.set_step(Step::Verify);
@@ -33,10 +31,10 @@ pub(super) fn drive(
             return Err(io::Error::other(format!("message {sequence} was lost with nothing else under way")));
         }
     }
-    acks.set_stall_timeout(STALL_TIMEOUT);
+    acks.stall_timeout = is_lossy.then_some(STALL_TIMEOUT);
     let touch = message::touch_of(caps, params.touch);
     let mut timed_out = 0u64;
-    let notes = lead(
+    lead(
         cx,
         counters,
         &mut acks,
@@ -48,22 +46,55 @@ pub(super) fn drive(
     )?;
     let mut facts = end.facts();
     if is_lossy {
-        let lost: Vec<String> = notes.lost_by_receiver().map(|lost| lost.to_string()).collect();
-        facts.insert("first_run_lost_by_receiver".into(), lost.join(" "));
+        let lost = (1..=receivers(params)).map(|role| counters.get(role, Counter::Lost).to_string());
+        facts.insert("first_run_lost_by_receiver".into(), lost.collect::<Vec<_>>().join(" "));
         facts.insert("first_run_waits_timed_out".into(), timed_out.to_string());
     }
     Ok(facts)
 }
 
+/// The harness: the sender's loop with its touching, its clock and all acknowledgements, which it makes itself; the others do
+/// nothing. The wake-up of the sender is not in it, because no role sleeps.
+pub(super) fn drive_nothing(cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let params = cx.params;
+    if cx.role > 0 {
+        cx.follow_nothing()?;
+        return Ok(Facts::new());
+    }
+    let receivers = receivers(params);
+    let counters = SharedCounters::open(SharedCounters::create(receivers + 1)?, receivers + 1)?;
+    let mut acks = Acks::new(&counters, receivers, None);
+    let mut message = Room::new(params.payload_bytes)?;
+    let burst = burst(params);
+    // As if the verified messages had been acknowledged.
+    acks::acknowledge(&counters, VERIFIED * receivers as u64)?;
+    lead(
+        cx,
+        &counters,
+        &mut acks,
+        |sequence| {
+            black_box(message.filled(|room| message::write(room, sequence, params.touch)));
+            Ok(())
+        },
+        |acks, end| {
+            for _ in 0..receivers as u64 * burst {
+                acks::acknowledge(&counters, 1)?;
+            }
+            acks.wait(end).map(|_| ())
+        },
+    )?;
+    Ok(Facts::new())
+}
+
 /// Bursts until there are enough samples: `send` sends the message with a number, and `wait` returns when all before a number
 /// have been acknowledged. Keeps the figures that belong to the samples.
-pub(super) fn lead<'a>(
+fn lead(
     cx: &mut Ctx<'_>,
-    counters: &'a SharedCounters,
+    counters: &SharedCounters,
     acks: &mut Acks<'_>,
     mut send: impl FnMut(u64) -> io::Result<()>,
     mut wait: impl FnMut(&Acks<'_>, u64) -> io::Result<()>,
-) -> io::Result<Notes<'a>> {
+) -> io::Result<()> {
     let burst = burst(cx.params);
     cx.set_ops_each(burst);
     let sender_ns = Cell::new(0);
@@ -80,18 +111,20 @@ pub(super) fn lead<'a>(
         }
         Ok(Tally::default())
     };
-    let mut notes = Notes::new(counters, receivers(cx.params), cx.auxiliary_counters()?)?;
+    let beside = cx.auxiliary_counters()?;
+    let mut notes =
+        Notes { counters, receivers: receivers(cx.params), beside, batches: Vec::with_capacity(1024) };
+    notes.take(0, 0, false)?;
     let note = |noted: Noted| {
         notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample)?;
         Ok(noted.elapsed_ns)
     };
     cx.lead_noting(work, |_| None, note)?;
     notes.tell(cx);
-    Ok(notes)
+    Ok(())
 }
 
-/// What stood beside each batch.
-pub(super) struct Notes<'a> {
+struct Notes<'a> {
     counters: &'a SharedCounters,
     receivers: usize,
     /// Of an auxiliary process, which receives and sends each message too.
@@ -99,7 +132,6 @@ pub(super) struct Notes<'a> {
     batches: Vec<Note>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
 struct Note {
     is_sample: bool,
     messages: u64,
@@ -109,18 +141,9 @@ struct Note {
     lost: u64,
 }
 
-impl<'a> Notes<'a> {
-    fn new(
-        counters: &'a SharedCounters,
-        receivers: usize,
-        beside: Option<ProcessCounters>,
-    ) -> io::Result<Notes<'a>> {
-        let mut notes = Notes { counters, receivers, beside, batches: Vec::with_capacity(1024) };
-        notes.take(0, 0, false)?;
-        Ok(notes)
-    }
-
-    /// After a batch. `sender_ns` is counted from the beginning.
+impl Notes<'_> {
+    /// After a batch. `sender_ns` is counted from the beginning. Switches are those of all roles and of a process beside them: a
+    /// voluntary one is a role that waited, which is nearly a wake-up, and is not called one.
     fn take(&mut self, messages: u64, sender_ns: u64, is_sample: bool) -> io::Result<()> {
         let own = ThreadCounters::read();
         let beside = self.beside.as_mut().map(ProcessCounters::read).transpose()?.unwrap_or_default();
@@ -140,24 +163,24 @@ impl<'a> Notes<'a> {
         Ok(())
     }
 
-    fn lost_by_receiver(&self) -> impl Iterator<Item = u64> {
-        (1..=self.receivers).map(|role| self.counters.get(role, Counter::Lost))
-    }
-
-    /// Keeps the figures of those batches that became samples. Switches are those of all roles and of a process beside them: a voluntary one is a role
-    /// that waited, which is nearly a wake-up, and is not called one.
+    /// Keeps the figures of those batches that became samples.
     fn tell(&self, cx: &mut Ctx<'_>) {
         let series = |of: &dyn Fn(&Note, &Note) -> f64| -> Vec<f64> {
             let sampled = self.batches.windows(2).filter(|pair| pair[1].is_sample);
             sampled.map(|pair| of(&pair[0], &pair[1])).collect()
         };
-        let per_message = |of: fn(&Note) -> u64| {
-            series(&|before, note| (of(note) - of(before)) as f64 / note.messages.max(1) as f64)
-        };
-        cx.note_series("sender_ns", per_message(|note| note.sender_ns));
-        cx.note_series("switches_per_message", per_message(|note| note.voluntary + note.involuntary));
-        cx.note_series("voluntary_switches_per_message", per_message(|note| note.voluntary));
-        cx.note_series("involuntary_switches_per_message", per_message(|note| note.involuntary));
+        type Of = fn(&Note) -> u64;
+        let per_message: [(&str, Of); 4] = [
+            ("sender_ns", |note| note.sender_ns),
+            ("switches_per_message", |note| note.voluntary + note.involuntary),
+            ("voluntary_switches_per_message", |note| note.voluntary),
+            ("involuntary_switches_per_message", |note| note.involuntary),
+        ];
+        for (name, of) in per_message {
+            let share =
+                |before: &Note, note: &Note| (of(note) - of(before)) as f64 / note.messages.max(1) as f64;
+            cx.note_series(name, series(&share));
+        }
         cx.note_series("lost", series(&|before, note| (note.lost - before.lost) as f64));
     }
 }

@@ -1,22 +1,15 @@
 //! `tee(2)`: a message is written once into a pipe, its pages are lent to the pipe of every receiver, and the last one gets
 //! them with `splice(2)`. Receivers read.
 
-use std::io;
-use std::os::fd::OwnedFd;
-
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, pipe_with, splice, tee};
 
 use super::burst;
-use super::message_buffer::Room;
+use super::message::Room;
 use super::multicast::{Multicast, MulticastSender, pairs};
 use super::unicast::Receiver;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
+use crate::prelude::*;
 
-/// A pipe to copy from, and one for each receiver.
-#[derive(Debug)]
 pub(super) struct PipeTee;
 
 /// Pages of a pipe, unless it was resized; each message takes at least one.
@@ -65,13 +58,11 @@ impl Multicast for PipeTee {
         Ok(Sender { source_read, source_write, others: resources.fds, last, message, pipe_bytes })
     }
 
-    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
-        Receiver::new(resources.take_fd(), params)
+    fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
+        Receiver::new(resources, params)
     }
 }
 
-/// The pipe to copy from, the pipes to copy to, and one message.
-#[derive(Debug)]
 pub(super) struct Sender {
     source_read: OwnedFd,
     source_write: OwnedFd,

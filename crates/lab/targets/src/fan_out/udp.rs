@@ -1,8 +1,6 @@
 //! UDP multicast on the loopback interface.
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
@@ -13,12 +11,8 @@ use weighbridge_probe::namespace;
 
 use super::group::{Receiver, Sender};
 use super::multicast::Multicast;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
+use crate::prelude::*;
 
-/// A group on loopback.
-#[derive(Debug)]
 pub(super) struct UdpMulticast;
 
 /// The largest datagram: 2¹⁶ − 1 less the headers of IP and UDP.
@@ -38,10 +32,7 @@ impl Multicast for UdpMulticast {
                 params.payload_bytes
             )));
         }
-        match loopback() {
-            Ok(_) => Ok(()),
-            Err(why) => Err(Unsupported(why.clone())),
-        }
+        loopback().clone().map(drop).map_err(Unsupported)
     }
 
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
@@ -52,12 +43,14 @@ impl Multicast for UdpMulticast {
         Ok([sender].into_iter().chain(all).map(resources).collect())
     }
 
-    fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
-        Sender::new(resources.take_fd(), params, network(&resources))
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        let facts = network(&resources);
+        Sender::new(resources, params, None, facts)
     }
 
-    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
-        Receiver::new(resources.take_fd(), params, network(&resources))
+    fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
+        let facts = network(&resources);
+        Receiver::new(resources, params, facts)
     }
 }
 
@@ -70,14 +63,12 @@ fn network(resources: &EndResources) -> Facts {
 /// Which loopback interface takes multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loopback {
-    /// The machine's.
     Shared,
     /// That of a network which has nothing else and ends with its sockets.
     Private,
 }
 
 impl Loopback {
-    /// Makes sockets on it.
     fn make<T: Send>(self, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         match self {
             Loopback::Shared => make(),

@@ -1,67 +1,41 @@
 //! One unicast after the other over Unix sockets: what a D-Bus daemon does with a signal.
 
-use std::io;
-use std::os::fd::OwnedFd;
-
 use causeway_os::socket;
 
 use super::group::sndbuf;
-use super::message_buffer::Room;
+use super::message::Room;
 use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
 
-/// Over stream sockets.
-#[derive(Debug)]
-pub(super) struct UnixStream;
+/// Over stream sockets (`STREAM`), or over sockets that keep records.
+pub(super) struct Unix<const STREAM: bool>;
 
-impl Multicast for UnixStream {
-    const ID: &'static str = "unix-stream";
-    const ABOUT: &'static str = "a send to each Unix stream socket, one receiver after the other";
-    const CAPS: Caps = Caps::PAYLOAD.and(Caps::BYTE_STREAM);
+impl<const STREAM: bool> Multicast for Unix<STREAM> {
+    const ID: &'static str = if STREAM { "unix-stream" } else { "unix-seqpacket" };
+    const ABOUT: &'static str = if STREAM {
+        "a send to each Unix stream socket, one receiver after the other"
+    } else {
+        "a send to each Unix seqpacket socket, one receiver after the other"
+    };
+    const CAPS: Caps = if STREAM { Caps::PAYLOAD.and(Caps::BYTE_STREAM) } else { Caps::PAYLOAD };
     type Sender = Sender;
-    type Receiver = Receiver<true>;
-
-    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
-        pairs(receivers, socket::stream_pair)
-    }
-
-    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
-        Sender::new(resources.fds, params)
-    }
-
-    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
-        Receiver::new(resources.take_fd(), params)
-    }
-}
-
-/// Over sockets that keep records.
-#[derive(Debug)]
-pub(super) struct UnixSeqpacket;
-
-impl Multicast for UnixSeqpacket {
-    const ID: &'static str = "unix-seqpacket";
-    const ABOUT: &'static str = "a send to each Unix seqpacket socket, one receiver after the other";
-    const CAPS: Caps = Caps::PAYLOAD;
-    type Sender = Sender;
-    type Receiver = Receiver<false>;
+    type Receiver = Receiver<STREAM>;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        fits_send_buffer(host, params)
+        if STREAM { Ok(()) } else { fits_send_buffer(host, params) }
     }
 
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
-        pairs(receivers, socket::seqpacket_pair)
+        pairs(receivers, if STREAM { socket::stream_pair } else { socket::seqpacket_pair })
     }
 
     fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
-        Sender::new(resources.fds, params)
+        Ok(Sender { sockets: resources.fds, message: Room::new(params.payload_bytes)? })
     }
 
-    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
-        Receiver::new(resources.take_fd(), params)
+    fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
+        Receiver::new(resources, params)
     }
 }
 
@@ -79,17 +53,9 @@ pub(super) fn fits_send_buffer(host: &Host, params: &CaseParams) -> Result<(), U
     Ok(())
 }
 
-/// All sockets, and one message.
-#[derive(Debug)]
 pub(super) struct Sender {
     sockets: Vec<OwnedFd>,
     message: Room,
-}
-
-impl Sender {
-    fn new(sockets: Vec<OwnedFd>, params: &CaseParams) -> io::Result<Sender> {
-        Ok(Sender { sockets, message: Room::new(params.payload_bytes)? })
-    }
 }
 
 impl MulticastSender for Sender {
@@ -114,16 +80,15 @@ fn send_all(socket: &OwnedFd, mut message: &[u8]) -> io::Result<()> {
     }
 }
 
-/// One socket. `WHOLE`: reads until a message is whole, because the socket keeps no boundaries.
-#[derive(Debug)]
+/// One socket or pipe. `WHOLE`: reads until a message is whole, because no boundaries are kept.
 pub(super) struct Receiver<const WHOLE: bool> {
-    socket: OwnedFd,
+    end: OwnedFd,
     message: Room,
 }
 
 impl<const WHOLE: bool> Receiver<WHOLE> {
-    pub(super) fn new(socket: OwnedFd, params: &CaseParams) -> io::Result<Self> {
-        Ok(Receiver { socket, message: Room::new(params.payload_bytes)? })
+    pub(super) fn new(mut resources: EndResources, params: &CaseParams) -> io::Result<Self> {
+        Ok(Receiver { end: resources.take_fd(), message: Room::new(params.payload_bytes)? })
     }
 }
 
@@ -131,15 +96,14 @@ impl<const WHOLE: bool> MulticastReceiver for Receiver<WHOLE> {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         let message = self.message.bytes_mut();
-        let mut filled = 0;
-        loop {
-            match sys::retry(|| sys::read(&self.socket, &mut message[filled..]))? {
-                0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender closed its end")),
-                count => filled += count,
-            }
-            if !WHOLE || filled == message.len() {
-                return Ok(Some(&self.message.bytes()[..filled]));
-            }
+        let count = if WHOLE {
+            sys::fill(&self.end, message)?
+        } else {
+            sys::retry(|| sys::read(&self.end, message))?
+        };
+        if count == 0 || WHOLE && count < message.len() {
+            return Err(sys::end_of_stream("the sender closed its end"));
         }
+        Ok(Some(&message[..count]))
     }
 }

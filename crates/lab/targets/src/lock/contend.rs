@@ -7,20 +7,16 @@
 //! The number lies in the page, away from the lock, and only the role that holds the lock accesses it.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use weighbridge_record::PerOp;
 
 use super::Lock;
-use crate::signal::page::Page;
-use weighbridge_harness::axis::{Axis, ROLES, Values};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, PatternInfo, Prepared, Unit, role_names};
-use weighbridge_harness::counter_check;
-use weighbridge_harness::ctx::{Concurrent, Ctx};
-use weighbridge_harness::params::{CaseParams, Wait};
-use weighbridge_harness::shared::Step;
+use crate::many::no_faults;
+use crate::page::Page;
+use crate::prelude::*;
+use weighbridge_harness::axis::ROLES;
+use weighbridge_harness::contract::role_names;
+use weighbridge_harness::ctx::Concurrent;
 
-/// The pattern.
 pub(super) const INFO: PatternInfo = PatternInfo {
     id: "contend",
     about: "roles that all take one lock, add 1 to a number and give it up: how often in a second, and how evenly",
@@ -34,13 +30,7 @@ pub(super) const INFO: PatternInfo = PatternInfo {
 /// Where the number lies: the last line but one of the page is far from every lock.
 const NUMBER: usize = 3840;
 
-/// Attaches and drives one role.
-pub(super) fn drive_contend<L: Lock>(
-    _pattern: &str,
-    mut resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+pub(super) fn drive_contend<L: Lock>(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
     let page = Page::attach(&mut resources)?;
     let mut lock = L::attach(&page);
@@ -57,7 +47,7 @@ pub(super) fn drive_contend<L: Lock>(
         Ok(ops)
     };
     let allowed = std::thread::available_parallelism()?.get();
-    let work_of_all = Concurrent { counts: |_| true, op_bytes: 0, cpus: params.cpu_count(allowed) };
+    let work_of_all = Concurrent { counts: |_| true, op_bytes: 0, cpus: cx.params.cpu_count(allowed) };
     let totals = cx.concurrent(work_of_all, critical)?;
     if cx.role == 0 && !L::CAPS.has(Caps::HARNESS) {
         // SAFETY: as above; all other roles have stopped.
@@ -74,11 +64,10 @@ pub(super) fn drive_contend<L: Lock>(
 
 /// Counter check: a role that spins makes no voluntary context switch.
 pub(super) fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
-    let mut anomalies = Vec::new();
+    let mut anomalies = no_faults(case, per_op);
     if case.params.wait == Wait::Spin {
         anomalies.extend(counter_check::blocked(per_op.voluntary_switches + per_op.involuntary_switches));
     }
-    anomalies.extend(counter_check::faulted(per_op.minor_faults));
     anomalies
 }
 
@@ -129,7 +118,7 @@ mod tests {
         let shared = Shared::create().unwrap();
         let mut cx = Ctx::new(&shared, &params, (0, 1), timing, Time::Raw, None);
         let resources = Page::create(1, Leaky::init).unwrap().remove(0);
-        let why = drive_contend::<Leaky>("contend", resources, &params, &mut cx).unwrap_err().to_string();
+        let why = drive_contend::<Leaky>(resources, &mut cx).unwrap_err().to_string();
         assert!(why.contains("under the lock, and the number is"), "{why}");
     }
 }

@@ -1,26 +1,16 @@
-//! Locks: one file each, and one line in the list below. They are driven by `contend`: roles that all want the same one.
+//! Locks: each has one line in the list below. They are driven by `contend`: roles that all want the same one.
 
-pub(crate) mod contend;
-mod futex_mutex;
+mod contend;
 mod mutex;
-mod noop;
-mod spin_lock;
-mod ticket_lock;
+mod words;
 
-use std::io;
-
-use crate::signal::page::Page;
-use weighbridge_harness::contract::{Caps, InSuites, Target, Unsupported, carries_nothing};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use crate::page::Page;
+use crate::prelude::*;
 
 /// A lock in a page that all roles share. It begins at the page's beginning and may take a few lines.
-pub trait Lock: Sized + 'static {
-    /// Its name in case ids.
+pub(crate) trait Lock: Sized + 'static {
     const ID: &'static str;
-    /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
-    /// [`Caps::HARNESS`], or nothing.
     const CAPS: Caps = Caps::NONE;
     /// How a role waits that finds it taken.
     const WAIT: &'static [Wait];
@@ -28,36 +18,25 @@ pub trait Lock: Sized + 'static {
     const IN_SUITES: InSuites = InSuites::AtEverySize;
 
     /// In the coordinator: arranges the page, which is all zeros.
-    ///
-    /// # Errors
-    /// That of the C library.
     fn init(_page: &Page) -> io::Result<()> {
         Ok(())
     }
 
-    /// In a role.
     fn attach(page: &Page) -> Self;
 
-    /// Returns when this role holds it.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     fn lock(&mut self) -> io::Result<()>;
 
     /// Releases the lock. Only the role that holds it calls this.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     fn unlock(&mut self) -> io::Result<()>;
 }
 
 /// Every lock, in the order in which people read of them.
 pub const ALL: &[Target] = &[
-    of::<noop::Noop>(),
+    of::<words::Noop>(),
     of::<mutex::Mutex>(),
-    of::<futex_mutex::FutexMutex>(),
-    of::<spin_lock::SpinLock>(),
-    of::<ticket_lock::TicketLock>(),
+    of::<words::FutexMutex>(),
+    of::<words::SpinLock>(),
+    of::<words::TicketLock>(),
 ];
 
 const fn of<L: Lock>() -> Target {
@@ -70,7 +49,7 @@ const fn of<L: Lock>() -> Target {
         patterns: &[contend::INFO],
         fit,
         create: |_, params| Page::create((contend::INFO.roles)(params).len(), L::init),
-        drive: contend::drive_contend::<L>,
+        drive: |_, resources, _, cx| contend::drive_contend::<L>(resources, cx),
         counter_check: contend::counter_check,
         in_suites: L::IN_SUITES,
     }

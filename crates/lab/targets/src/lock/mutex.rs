@@ -4,16 +4,12 @@
 //! The mutex is initialised in the coordinator before a role sees it, and lives in a page that the role holds.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use super::Lock;
+use crate::page::Page;
+use crate::prelude::*;
 use crate::signal::init_mutex;
-use crate::signal::page::Page;
 use crate::sys;
-use weighbridge_harness::params::Wait;
 
-/// `pthread_mutex_lock`.
-#[derive(Debug)]
 pub struct Mutex {
     at: *mut libc::pthread_mutex_t,
     _page: Page,

@@ -11,24 +11,18 @@
 //! one user at a time.
 #![allow(unsafe_code)]
 
-use std::io;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use causeway_os::memory::{self, Access, Mapping};
 
 use super::backing::{self, Backing};
+use super::fd::sharing;
+use super::yes_no;
+use crate::prelude::*;
 use crate::signal::barrier::Crossing;
-use weighbridge_harness::axis::{Axis, Choice};
-use weighbridge_harness::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// Shared buffers in turn.
-#[derive(Debug)]
-pub struct BuffersBarrier;
+pub(super) struct BuffersBarrier;
 
-/// Buffers of a direction.
 const BUFFERS: usize = 2;
 /// The length of a message stands before it, on lines of its own.
 const HEADER: usize = 128;
@@ -53,24 +47,21 @@ impl Mechanism for BuffersBarrier {
     type End = BuffersEnd;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        match total_bytes(params) {
-            Some(_) => Ok(()),
-            None => Err(Unsupported(format!(
-                "two buffers of {} bytes in each direction exceed memory; use a smaller size",
-                params.payload_bytes
-            ))),
-        }
+        total_bytes(params).map(drop).ok_or_else(|| {
+            let bytes = params.payload_bytes;
+            Unsupported(format!(
+                "two buffers of {bytes} bytes in each direction exceed memory; use a smaller size"
+            ))
+        })
     }
 
     fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let bytes = total_bytes(params).expect("checked by fit");
         let memory = backing::create(params, "weighbridge-buffers", bytes as u64)?;
-        let copy = memory.try_clone()?;
         let ([near_there, far_there], [near_back, far_back]) = (Crossing::create()?, Crossing::create()?);
-        let all = |memory, there: EndResources, back: EndResources| {
-            EndResources::of(std::iter::once(memory).chain(there.fds).chain(back.fds))
-        };
-        Ok([all(memory, near_there, near_back), all(copy, far_there, far_back)])
+        let both =
+            |there: EndResources, back: EndResources| EndResources::of(there.fds.into_iter().chain(back.fds));
+        sharing(memory, [both(near_there, near_back), both(far_there, far_back)])
     }
 
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<BuffersEnd> {
@@ -88,7 +79,6 @@ impl Mechanism for BuffersBarrier {
 struct Lane {
     /// Index of its first buffer in the mapping.
     first: usize,
-    /// Messages so far.
     count: usize,
     barrier: Crossing,
 }
@@ -101,8 +91,7 @@ impl Lane {
     }
 }
 
-/// One end.
-pub struct BuffersEnd {
+pub(super) struct BuffersEnd {
     map: Mapping,
     stride: usize,
     outgoing: Lane,
@@ -120,8 +109,7 @@ impl BuffersEnd {
     }
 }
 
-/// A message being written.
-pub struct BufferTx<'a> {
+pub(super) struct BufferTx<'a> {
     end: &'a mut BuffersEnd,
     len: usize,
 }
@@ -174,7 +162,7 @@ impl Endpoint for BuffersEnd {
         Ok(Facts::from([
             ("buffers".into(), BUFFERS.to_string()),
             ("buffer_bytes".into(), self.stride.to_string()),
-            ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
+            ("buffers_locked".into(), yes_no(self.is_locked)),
         ]))
     }
 }

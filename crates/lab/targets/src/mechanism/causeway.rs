@@ -9,38 +9,27 @@
 //! receive reliably: so the bytes of a message hold still until its receiver has moved on.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, Subscriber, Trust};
 use causeway_os::socket;
 use rustix::event::epoll::EventFlags;
 
+use super::fd::{one_each, peer_gone};
+use crate::prelude::*;
+use crate::sys::end_of_stream;
 use crate::sys::epoll::Set;
-use weighbridge_harness::axis::{Axis, Choice, Values, choice};
-use weighbridge_harness::contract::{
-    Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported, attach_at_once,
-};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 /// How many may write to a log.
-pub trait Kind: 'static {
-    /// Name of the mechanism.
+pub(crate) trait Kind: 'static {
     const ID: &'static str;
-    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
-    /// Its part in the suites.
     const IN_SUITES: InSuites = InSuites::AtEverySize;
-    /// What makes a group of this kind.
     fn options() -> GroupOptions;
 }
 
-/// One process writes.
-#[derive(Debug)]
-pub struct OneWriter;
+pub(crate) struct OneWriter;
 
 impl Kind for OneWriter {
     const ID: &'static str = "causeway-sw";
@@ -52,9 +41,7 @@ impl Kind for OneWriter {
     }
 }
 
-/// Several processes may write.
-#[derive(Debug)]
-pub struct ManyWriters;
+pub(crate) struct ManyWriters;
 
 impl Kind for ManyWriters {
     const ID: &'static str = "causeway-mw";
@@ -71,28 +58,18 @@ impl Kind for ManyWriters {
 
 choice! {
     /// How a subscriber gets at a message.
-    pub(crate) enum Receive {
-        /// It copies the message out of the log.
-        Copy = "copy",
-        /// It reads the message where it lies.
-        InPlace = "in-place",
-    }
+    pub(crate) enum Receive { Copy = "copy", InPlace = "in-place" }
     axis "receive", default Copy: "the subscriber copies a message out, and need not trust the publisher; or it reads the \
         message where it lies"
 }
 choice! {
-    /// On what a subscriber sleeps.
-    pub(crate) enum SleepingPlace {
-        /// On the one word of the log that all share: one call wakes all of them.
-        SameUser = "same-user",
-        /// On a word of its own: one call wakes one, and no subscriber can disturb another.
-        Strangers = "strangers",
-    }
+    /// On the one word of the log that all share: one call wakes all of them. Or on a word of its own: one call wakes one, and no
+    /// subscriber can disturb another.
+    pub(crate) enum SleepingPlace { SameUser = "same-user", Strangers = "strangers" }
     axis "trust", default SameUser: "subscribers of one user sleep on one word, and one call wakes all; strangers sleep on a \
         word of their own each"
 }
 
-/// The options with the trust that the case says.
 pub(crate) fn with_trust(options: GroupOptions, params: &CaseParams) -> GroupOptions {
     options.trust(match params.choice() {
         SleepingPlace::SameUser => Trust::SameUser,
@@ -100,7 +77,6 @@ pub(crate) fn with_trust(options: GroupOptions, params: &CaseParams) -> GroupOpt
     })
 }
 
-/// Bytes of the log.
 pub(crate) const CAPACITY: Axis = Axis {
     name: "capacity",
     default: "default",
@@ -108,7 +84,6 @@ pub(crate) const CAPACITY: Axis = Axis {
     about: "bytes of the log, a power of two; default is 256 KiB, or four times what the payload needs",
 };
 
-/// The largest log.
 pub(crate) const MOST_BYTES: usize = 1 << 30;
 /// A log of the default size stays in a second-level cache.
 pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
@@ -121,7 +96,6 @@ pub(crate) fn capacity_bytes(params: &CaseParams) -> usize {
     params.number("capacity").unwrap_or(DEFAULT_BYTES.max(least))
 }
 
-/// Whether the log of the case carries its payload.
 pub(crate) fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     let (bytes, payload) = (capacity_bytes(params), params.payload_bytes);
     if bytes > MOST_BYTES {
@@ -139,9 +113,7 @@ pub(crate) fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// A group in each direction.
-#[derive(Debug)]
-pub struct Causeway<K>(PhantomData<K>);
+pub(crate) struct Causeway<K>(PhantomData<K>);
 
 impl<K: Kind> Mechanism for Causeway<K> {
     const ID: &'static str = K::ID;
@@ -158,8 +130,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
     }
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        let (near, far) = socket::seqpacket_pair()?;
-        Ok([EndResources::of([near]), EndResources::of([far])])
+        Ok(one_each(socket::seqpacket_pair()?))
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<CausewayEnd> {
@@ -171,9 +142,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
         let theirs = accept_invitation(&control_socket)?;
         let subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
         let receiver = Receiver::new(subscriber, params, params.choice::<Receive>() == Receive::InPlace)?;
-        // A message sent before the other end subscribed would not reach it.
-        socket::send_with_fds(&control_socket, &[0], &[])?;
-        hear(&control_socket)?;
+        meet(&control_socket)?;
         Ok(CausewayEnd { publisher, receiver, capacity_bytes, _groups: [own, theirs] })
     }
 
@@ -182,7 +151,6 @@ impl<K: Kind> Mechanism for Causeway<K> {
     }
 }
 
-/// A group whose log has `capacity_bytes` bytes.
 pub(crate) fn create(options: GroupOptions, capacity_bytes: usize) -> io::Result<Group> {
     Group::create("weighbridge", options.capacity_bytes(capacity_bytes as u64)).map_err(io::Error::other)
 }
@@ -193,13 +161,17 @@ pub(crate) fn invite(group: &Group, control_socket: &OwnedFd) -> io::Result<()> 
     Ok(socket::send_with_fds(control_socket, &[0], &[invitation.as_fd()])?)
 }
 
+/// Waits until the other end of a socket is as far: a message sent before it subscribed would not reach it.
+pub(super) fn meet(control_socket: &OwnedFd) -> io::Result<()> {
+    socket::send_with_fds(control_socket, &[0], &[])?;
+    hear(control_socket).map(drop)
+}
+
 /// The one byte by which the other end of a socket says that it is ready.
 pub(crate) fn hear(control_socket: &OwnedFd) -> io::Result<u8> {
     let mut byte = [0];
     match socket::recv_with_fds(control_socket, &mut byte, 0)?.0 {
-        0 => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other end ended before the first message"))
-        }
+        0 => Err(end_of_stream("the other end ended before the first message")),
         _ => Ok(byte[0]),
     }
 }
@@ -207,12 +179,10 @@ pub(crate) fn hear(control_socket: &OwnedFd) -> io::Result<u8> {
 /// The group that somebody invites to over a socket.
 pub(crate) fn accept_invitation(control_socket: &OwnedFd) -> io::Result<Group> {
     let (_, fds) = socket::recv_with_fds(control_socket, &mut [0], 1)?;
-    let invitation = fds.into_iter().next().ok_or_else(super::fd::peer_gone)?;
+    let invitation = fds.into_iter().next().ok_or_else(peer_gone)?;
     Group::join_socket(invitation).map_err(io::Error::other)
 }
 
-/// A subscriber and its way to wait.
-#[derive(Debug)]
 pub(crate) struct Receiver {
     subscriber: Subscriber,
     set: Option<Set>,
@@ -230,7 +200,6 @@ impl Receiver {
         }
     }
 
-    /// Waits as the case says.
     pub(crate) fn new(
         mut subscriber: Subscriber,
         params: &CaseParams,
@@ -241,7 +210,6 @@ impl Receiver {
         Ok(Receiver { subscriber, set, wait: params.wait, in_place })
     }
 
-    /// The next message, waiting for it.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> io::Result<Read<'_>> {
         if self.wait == Wait::Spin {
@@ -268,16 +236,10 @@ impl Receiver {
 
     #[inline(never)]
     fn wait(&mut self) -> io::Result<()> {
-        match self.wait {
-            Wait::Yield => {
-                std::thread::yield_now();
-                Ok(())
-            }
-            _ => self.sleep(),
+        if self.wait == Wait::Yield {
+            std::thread::yield_now();
+            return Ok(());
         }
-    }
-
-    fn sleep(&mut self) -> io::Result<()> {
         let Some(set) = &mut self.set else {
             return self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other);
         };
@@ -296,9 +258,6 @@ pub(crate) fn limit_spinning(subscriber: &mut Subscriber, params: &CaseParams) {
 }
 
 /// The doorbells of all subscribers in one epoll set, where the case waits in epoll.
-///
-/// # Errors
-/// The error of the system call that failed.
 pub(crate) fn watch(subscribers: &[Subscriber], params: &CaseParams) -> io::Result<Option<Set>> {
     if params.wait != Wait::Epoll {
         return Ok(None);
@@ -306,27 +265,21 @@ pub(crate) fn watch(subscribers: &[Subscriber], params: &CaseParams) -> io::Resu
     Set::new(subscribers.iter().map(AsFd::as_fd), EventFlags::ET, subscribers.len()).map(Some)
 }
 
-/// Room for a message, waiting for it.
 #[inline(always)]
 pub(crate) fn loan(publisher: &mut Publisher, len: usize) -> io::Result<Written<'_>> {
     publisher.loan(len).map(Written).map_err(io::Error::other)
 }
 
-/// One end: publisher of its own group, subscriber of the other's.
-#[derive(Debug)]
-pub struct CausewayEnd {
+pub(crate) struct CausewayEnd {
     publisher: Publisher,
     receiver: Receiver,
     capacity_bytes: usize,
     _groups: [Group; 2],
 }
 
-/// A message that is being written where receivers will find it.
-#[derive(Debug)]
-pub struct Written<'a>(Loan<'a>);
+pub(crate) struct Written<'a>(Loan<'a>);
 
 impl Written<'_> {
-    /// Publishes the message.
     #[inline(always)]
     pub(crate) fn commit(self) -> io::Result<()> {
         self.0.commit().map(|_| ()).map_err(io::Error::other)
@@ -340,12 +293,8 @@ impl AsMut<[u8]> for Written<'_> {
     }
 }
 
-/// A message that was received.
-#[derive(Debug)]
-pub enum Read<'a> {
-    /// A copy in the subscriber's buffer.
+pub(crate) enum Read<'a> {
     Copied(&'a [u8]),
-    /// A reference into the log.
     InPlace(InPlace<'a>),
 }
 

@@ -5,7 +5,6 @@
 //! pattern decides who sends first.
 
 use std::collections::VecDeque;
-use std::io;
 use std::time::Duration;
 
 use causeway::call::{
@@ -13,21 +12,14 @@ use causeway::call::{
 };
 use causeway_os::socket;
 
-use super::causeway::{CAPACITY, capacity_bytes, fit, hear};
+use super::causeway::{CAPACITY, capacity_bytes, fit, meet};
 use super::fd::peer_gone;
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{
-    Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported, attach_at_once,
-};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use crate::prelude::*;
 
 /// Calls of a stream in flight.
 const DEPTH: usize = 16;
 
-/// Calls over a pair of logs.
-#[derive(Debug)]
-pub struct CausewayCall;
+pub(super) struct CausewayCall;
 
 impl Mechanism for CausewayCall {
     const ID: &'static str = "causeway-call";
@@ -53,23 +45,19 @@ impl Mechanism for CausewayCall {
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<CallEnd> {
         let sockets = [resources.take_fd(), resources.take_fd()];
         // A server does not wait long for its client.
-        for socket in &sockets {
-            socket::send_with_fds(socket, &[0], &[])?;
-            hear(socket)?;
-        }
+        sockets.iter().try_for_each(meet)?;
         let [first, second] = sockets;
         let capacity_bytes = capacity_bytes(params);
         let options = ServeOptions::new().capacity_bytes(capacity_bytes as u64);
-        let (mut client, mut server) = match side {
-            Side::Near => {
-                let client = Client::over(first)?;
-                (client, Connection::over(second, &options)?)
-            }
-            Side::Far => {
-                let server = Connection::over(first, &options)?;
-                (Client::over(second)?, server)
-            }
-        };
+        // The near end is a client first, and the far one its server.
+        let (mut client, mut server);
+        if side == Side::Near {
+            client = Client::over(first)?;
+            server = Connection::over(second, &options)?;
+        } else {
+            server = Connection::over(first, &options)?;
+            client = Client::over(second)?;
+        }
         if params.wait != Wait::SpinBlock {
             client.spin_at_most(Duration::ZERO);
             server.spin_at_most(Duration::ZERO);
@@ -82,9 +70,7 @@ impl Mechanism for CausewayCall {
     }
 }
 
-/// One end: client of the other, and its server.
-#[derive(Debug)]
-pub struct CallEnd {
+pub(super) struct CallEnd {
     client: Client,
     server: Connection,
     /// Calls whose replies were not taken.
@@ -94,12 +80,9 @@ pub struct CallEnd {
     capacity_bytes: usize,
 }
 
-/// A message that is being written where the other end will read it.
-#[derive(Debug)]
-pub enum Written<'a> {
+pub(super) enum Written<'a> {
     /// A request, and where its number is kept.
     Request(RequestLoan<'a>, &'a mut VecDeque<CallId>),
-    /// A reply.
     Reply(ReplyLoan<'a>),
 }
 

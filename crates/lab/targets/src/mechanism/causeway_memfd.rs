@@ -10,29 +10,22 @@
 //! their receiver drops them.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use causeway::{
     Group, GroupOptions, LargeLoan, LargePayload, LargePublisher, LargeSubscriber, Loan, Policy, PoolOptions,
     Received, TryRecvError,
 };
 use causeway_os::socket;
 
-use super::causeway::{accept_invitation, create, hear, invite, limit_spinning};
+use super::causeway::{accept_invitation, create, invite, limit_spinning, meet};
+use super::fd::one_each;
 use super::memfd_pass::{DEPTH, Reuse, depth};
-use weighbridge_harness::axis::{Axis, Choice};
-use weighbridge_harness::contract::{
-    Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, attach_at_once,
-};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use super::yes_no;
+use crate::prelude::*;
 
-/// Bytes of the log of references.
 const LOG_BYTES: usize = 64 << 10;
 
 /// Payloads by reference, a group in each direction.
-#[derive(Debug)]
-pub struct CausewayMemfd;
+pub(super) struct CausewayMemfd;
 
 impl Mechanism for CausewayMemfd {
     const ID: &'static str = "causeway-memfd";
@@ -49,8 +42,7 @@ impl Mechanism for CausewayMemfd {
     type End = ReferenceEnd;
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        let (near, far) = socket::seqpacket_pair()?;
-        Ok([EndResources::of([near]), EndResources::of([far])])
+        Ok(one_each(socket::seqpacket_pair()?))
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<ReferenceEnd> {
@@ -65,9 +57,7 @@ impl Mechanism for CausewayMemfd {
         let theirs = accept_invitation(&control_socket)?;
         let mut subscriber = theirs.large_subscribe(Policy::Reliable)?;
         limit_spinning(subscriber.get_mut(), params);
-        // A message sent before the other end subscribed would not reach it.
-        socket::send_with_fds(&control_socket, &[0], &[])?;
-        hear(&control_socket)?;
+        meet(&control_socket)?;
         Ok(ReferenceEnd { publisher, subscriber, spins: params.wait == Wait::Spin, _groups: [own, theirs] })
     }
 
@@ -76,21 +66,15 @@ impl Mechanism for CausewayMemfd {
     }
 }
 
-/// One end: publisher of its own group, subscriber of the other's.
-#[derive(Debug)]
-pub struct ReferenceEnd {
+pub(super) struct ReferenceEnd {
     publisher: LargePublisher,
     subscriber: LargeSubscriber,
     spins: bool,
     _groups: [Group; 2],
 }
 
-/// A message that is being written where the other end will read it.
-#[derive(Debug)]
-pub enum Written<'a> {
-    /// In a file.
+pub(super) enum Written<'a> {
     Reference(LargeLoan<'a>),
-    /// Nothing, in the log.
     Empty(Loan<'a>),
 }
 
@@ -105,8 +89,7 @@ impl AsMut<[u8]> for Written<'_> {
 }
 
 /// A message that was received. Dropped, it gives its file back.
-#[derive(Debug)]
-pub struct Read(LargePayload);
+pub(super) struct Read(LargePayload);
 
 impl AsRef<[u8]> for Read {
     #[inline]
@@ -157,7 +140,7 @@ impl Endpoint for ReferenceEnd {
         let report = self.publisher.pool_report();
         Ok(Facts::from([
             ("memfds_made".into(), report.made.to_string()),
-            ("memfds_sealed".into(), if report.is_sealed { "yes" } else { "no" }.into()),
+            ("memfds_sealed".into(), yes_no(report.is_sealed)),
         ]))
     }
 }

@@ -1,12 +1,10 @@
 //! Endpoints of mechanisms that copy: a buffer to write a message in, a buffer to read one into, and a transport.
 
-use std::io;
+use super::yes_no;
+use crate::prelude::*;
 
-use weighbridge_harness::buffer::Buffer;
-use weighbridge_harness::contract::{Endpoint, Facts};
-
-/// What carries bytes from a buffer here to a buffer there.
-pub trait Transport {
+/// What carries bytes from a buffer here to a buffer there. Errors are the kernel's, or the peer is gone.
+pub(super) trait Transport {
     /// What stands before each message in its buffer, at both ends (the type of a System V message). It is written once,
     /// at the beginning of the buffer, so a transport that keeps one leaves [`Transport::reserve`] as it is.
     const PREFIX: &'static [u8] = &[];
@@ -16,30 +14,18 @@ pub trait Transport {
     const SENDS_FROM_ANYWHERE: bool = Self::PREFIX.is_empty();
 
     /// Sends all of a message. It starts with [`Transport::PREFIX`].
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
     /// Receives a message of at most the buffer's length, the prefix included, and says how long it was without.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Where in the outgoing buffer the next message is written, once the receiver no longer reads there.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     #[inline]
     fn reserve(&mut self) -> io::Result<usize> {
         Ok(0)
     }
 
     /// Returns when nothing that was sent lies in the outgoing buffer any more.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn settle(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -54,15 +40,10 @@ pub trait Transport {
         0
     }
 
-    /// Effective settings, read back before anything is exchanged.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     fn facts(&self) -> io::Result<Facts>;
 }
 
-/// An end of a copying mechanism.
-pub struct Copying<T> {
+pub(super) struct Copying<T> {
     transport: T,
     outgoing: Buffer,
     incoming: Buffer,
@@ -71,7 +52,7 @@ pub struct Copying<T> {
 
 impl<T: Transport> Copying<T> {
     /// Buffers for messages of up to `message_bytes`, on this CPU's node.
-    pub fn new(transport: T, message_bytes: usize) -> io::Result<Copying<T>> {
+    pub(super) fn new(transport: T, message_bytes: usize) -> io::Result<Copying<T>> {
         let prefix = T::PREFIX.len();
         let least_bytes = transport.least_buffer_bytes();
         let mut outgoing = Buffer::new((prefix + transport.outgoing_bytes(message_bytes)).max(1))?;
@@ -81,8 +62,7 @@ impl<T: Transport> Copying<T> {
     }
 }
 
-/// A message in the outgoing buffer.
-pub struct Outgoing<'a, T> {
+pub(super) struct Outgoing<'a, T> {
     end: &'a mut Copying<T>,
     at: usize,
     len: usize,
@@ -148,7 +128,7 @@ impl<T: Transport> Endpoint for Copying<T> {
     fn facts(&self) -> io::Result<Facts> {
         let mut facts = self.transport.facts()?;
         let is_locked = self.outgoing.is_locked() && self.incoming.is_locked();
-        facts.insert("buffers_locked".into(), if is_locked { "yes" } else { "no" }.into());
+        facts.insert("buffers_locked".into(), yes_no(is_locked));
         Ok(facts)
     }
 }

@@ -1,7 +1,5 @@
-//! What a side does that finds nothing to do in shared memory, and what the other side does about it.
+//! How a side waits that finds nothing to do in shared memory, and how the other side ends that.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
 
@@ -10,20 +8,19 @@ use causeway_os::memory::Mapping;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::fd::Reader;
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 /// What a side does that finds nothing to do, and what the other does about it.
-pub trait Doorbell: Sized + 'static {
-    /// Name of the mechanism.
+pub(super) trait Doorbell: Sized + 'static {
     const ID: &'static str;
-    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
-    /// Ways to wait.
     const WAITS: &'static [Wait];
 
     /// Descriptors for each end: its own doorbells for data and for room, then the other end's.
-    fn create() -> io::Result<[Vec<OwnedFd>; 2]>;
+    fn create() -> io::Result<[EndResources; 2]> {
+        Ok([EndResources::default(), EndResources::default()])
+    }
 
     /// The doorbell on which this end waits, and the one that it rings at the other end.
     fn attach(mine: Option<OwnedFd>, theirs: Option<OwnedFd>, params: &CaseParams) -> io::Result<Self>;
@@ -37,7 +34,7 @@ pub trait Doorbell: Sized + 'static {
 
 /// The words through which the two sides agree on who sleeps.
 #[derive(Clone, Copy, Debug)]
-pub struct Words<'a> {
+pub(super) struct Words<'a> {
     armed: &'a AtomicU32,
     value: &'a AtomicU32,
 }
@@ -45,7 +42,7 @@ pub struct Words<'a> {
 impl<'a> Words<'a> {
     /// Two words of a mapping: whether somebody sleeps, and what it sleeps on.
     #[inline]
-    pub fn at(map: &'a Mapping, armed: usize, value: usize) -> Words<'a> {
+    pub(super) fn at(map: &'a Mapping, armed: usize, value: usize) -> Words<'a> {
         Words { armed: map.atomic_u32(armed), value: map.atomic_u32(value) }
     }
 
@@ -88,17 +85,12 @@ fn looks_before_sleep(params: &CaseParams) -> u32 {
 }
 
 /// A doorbell for ends that spin: nothing sleeps, so nothing is woken.
-#[derive(Debug)]
-pub struct Spin;
+pub(super) struct Spin;
 
 impl Doorbell for Spin {
     const ID: &'static str = "ring-spin";
     const ABOUT: &'static str = "a ring in shared memory; both ends spin and never enter the kernel";
     const WAITS: &'static [Wait] = &[Wait::Spin];
-
-    fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
-        Ok([Vec::new(), Vec::new()])
-    }
 
     fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, _params: &CaseParams) -> io::Result<Spin> {
         Ok(Spin)
@@ -119,8 +111,7 @@ impl Doorbell for Spin {
 }
 
 /// Sleeps on a word of the shared memory.
-#[derive(Debug)]
-pub struct Futex {
+pub(super) struct Futex {
     looks: u32,
 }
 
@@ -128,10 +119,6 @@ impl Doorbell for Futex {
     const ID: &'static str = "ring-futex";
     const ABOUT: &'static str = "a ring in shared memory; an end that finds it empty or full sleeps on a futex, and only then is it woken";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::SpinBlock];
-
-    fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
-        Ok([Vec::new(), Vec::new()])
-    }
 
     fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, params: &CaseParams) -> io::Result<Futex> {
         Ok(Futex { looks: looks_before_sleep(params) })
@@ -165,7 +152,7 @@ impl Doorbell for Futex {
 }
 
 /// Sleeps in a read of an eventfd, or in poll or epoll before it.
-pub struct EventFd {
+pub(super) struct EventFd {
     mine: Reader,
     theirs: OwnedFd,
     looks: u32,
@@ -176,17 +163,15 @@ impl Doorbell for EventFd {
     const ABOUT: &'static str = "a ring in shared memory; an end that finds it empty or full sleeps on an eventfd, which an event loop can wait for";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::SpinBlock];
 
-    fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
+    fn create() -> io::Result<[EndResources; 2]> {
         let bell = || eventfd(0, EventfdFlags::CLOEXEC);
-        let bells = [bell()?, bell()?, bell()?, bell()?];
-        let copies: Vec<OwnedFd> = bells.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
-        let [near_data, near_room, far_data, far_room] = bells;
-        let mut copies = copies.into_iter();
-        let mut copy = || copies.next().expect("one for each bell");
-        let (near_data2, near_room2, far_data2, far_room2) = (copy(), copy(), copy(), copy());
+        let (near, far) = ([bell()?, bell()?], [bell()?, bell()?]);
+        let copies =
+            |bells: &[OwnedFd; 2]| bells.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        let (of_near, of_far) = (copies(&near)?, copies(&far)?);
         Ok([
-            vec![near_data, near_room, far_data2, far_room2],
-            vec![far_data, far_room, near_data2, near_room2],
+            EndResources::of(near.into_iter().chain(of_far)),
+            EndResources::of(far.into_iter().chain(of_near)),
         ])
     }
 

@@ -1,20 +1,16 @@
 //! What mechanisms over descriptors share: one system call a step, waiting in one place, and two transports.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-
 use rustix::event::epoll;
 
 use super::copying::Transport;
+use crate::prelude::*;
 use crate::sys::{self, uring::Ring};
-use weighbridge_harness::contract::Facts;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 /// Ways to wait that every descriptor offers.
-pub const WAITS: &[Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Uring, Wait::Spin];
+pub(crate) const WAITS: &[Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Uring, Wait::Spin];
 
 /// Waits for a descriptor and reads it, in the way that the case says.
-pub struct Reader {
+pub(crate) struct Reader {
     fd: OwnedFd,
     way: Way,
 }
@@ -29,7 +25,7 @@ enum Way {
 
 impl Reader {
     /// Takes the descriptor over. Spinning makes it non-blocking.
-    pub fn new(fd: OwnedFd, wait: Wait) -> io::Result<Reader> {
+    pub(crate) fn new(fd: OwnedFd, wait: Wait) -> io::Result<Reader> {
         let way = match wait {
             Wait::Block | Wait::SpinBlock | Wait::Yield => Way::Block,
             Wait::Poll => Way::Poll,
@@ -50,7 +46,7 @@ impl Reader {
     /// One call that takes something, after waiting for it. Only what `call` does differs from one kind of descriptor to
     /// the next. Not for io_uring, which makes no call.
     #[inline]
-    pub fn wait_and(&mut self, mut call: impl FnMut(RawFd) -> io::Result<usize>) -> io::Result<usize> {
+    pub(crate) fn wait_and(&mut self, mut call: impl FnMut(RawFd) -> io::Result<usize>) -> io::Result<usize> {
         let fd = self.fd.as_raw_fd();
         loop {
             match &mut self.way {
@@ -68,9 +64,8 @@ impl Reader {
         }
     }
 
-    /// Some bytes of a byte stream.
     #[inline]
-    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Way::Uring(ring) = &mut self.way {
             return ring.read(&self.fd, buffer);
         }
@@ -80,7 +75,7 @@ impl Reader {
     /// One message of a socket that keeps them apart, and its length, which may exceed that of `buffer`. An empty
     /// message needs a buffer of one byte: a socket that is asked for nothing gives nothing, without waiting.
     #[inline]
-    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Way::Uring(ring) = &mut self.way {
             return ring.recv(&self.fd, buffer, libc::MSG_TRUNC);
         }
@@ -94,24 +89,23 @@ fn poll_one(fd: RawFd, events: libc::c_short) -> io::Result<()> {
 }
 
 /// Try again: nothing was there, or a signal came.
-pub fn is_transient(error: &io::Error) -> bool {
+pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// What a gone peer looks like on a descriptor.
-pub fn peer_gone() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed its end")
+pub(crate) fn peer_gone() -> io::Error {
+    sys::end_of_stream("the peer closed its end")
 }
 
 /// Writes to a descriptor, waiting for room. What spins, spins here too.
-pub struct Writer {
+pub(crate) struct Writer {
     fd: OwnedFd,
     spins: bool,
 }
 
 impl Writer {
     /// Takes the descriptor over. Spinning makes it non-blocking.
-    pub fn new(fd: OwnedFd, wait: Wait) -> io::Result<Writer> {
+    pub(crate) fn new(fd: OwnedFd, wait: Wait) -> io::Result<Writer> {
         let spins = wait == Wait::Spin;
         if spins {
             rustix::io::ioctl_fionbio(&fd, true)?;
@@ -119,19 +113,17 @@ impl Writer {
         Ok(Writer { fd, spins })
     }
 
-    /// The descriptor.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Does the writer spin while there is no room?
-    pub fn spins(&self) -> bool {
+    pub(crate) fn spins(&self) -> bool {
         self.spins
     }
 
     /// One call that gives something, again until there was room for at least some of it.
     #[inline]
-    pub fn call(&self, call: impl Fn(RawFd) -> io::Result<usize>) -> io::Result<usize> {
+    pub(crate) fn call(&self, call: impl Fn(RawFd) -> io::Result<usize>) -> io::Result<usize> {
         let fd = self.fd.as_raw_fd();
         loop {
             match call(fd) {
@@ -147,17 +139,47 @@ impl Writer {
 
     /// Sends one message of a socket that keeps them apart.
     #[inline]
-    pub fn send(&self, message: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
         self.call(|fd| sys::send(&fd, message)).map(drop)
     }
 }
 
-/// Reads settings of a descriptor back.
-pub type ReadFacts = fn(BorrowedFd<'_>) -> io::Result<Facts>;
+/// A descriptor to read, and one to write; they may be duplicates of one socket.
+pub(crate) struct Line {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+}
 
-/// Fills a buffer from a byte stream.
+impl Line {
+    /// The next two descriptors of an end, reading first.
+    pub(crate) fn take(resources: &mut EndResources, wait: Wait) -> io::Result<Line> {
+        let (read, write) = (resources.take_fd(), resources.take_fd());
+        Ok(Line { reader: Reader::new(read, wait)?, writer: Writer::new(write, wait)? })
+    }
+
+    /// The next descriptor of an end, which is a connected socket.
+    pub(crate) fn take_socket(resources: &mut EndResources, wait: Wait) -> io::Result<Line> {
+        let socket = resources.take_fd();
+        Ok(Line { reader: Reader::new(socket.try_clone()?, wait)?, writer: Writer::new(socket, wait)? })
+    }
+}
+
+/// Reads settings of a descriptor back, of the writing one where there are two.
+pub(super) type ReadFacts = fn(BorrowedFd<'_>) -> io::Result<Facts>;
+
+/// A descriptor for each end.
+pub(super) fn one_each((near, far): (OwnedFd, OwnedFd)) -> [EndResources; 2] {
+    [EndResources::of([near]), EndResources::of([far])]
+}
+
+/// Memory that both ends share, and what each has of its own.
+pub(super) fn sharing(memory: OwnedFd, [near, far]: [EndResources; 2]) -> io::Result<[EndResources; 2]> {
+    let with = |memory, own: EndResources| EndResources::of(std::iter::once(memory).chain(own.fds));
+    Ok([with(memory.try_clone()?, near), with(memory, far)])
+}
+
 #[inline]
-pub fn read_exactly(reader: &mut Reader, buffer: &mut [u8]) -> io::Result<usize> {
+pub(super) fn read_exactly(reader: &mut Reader, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match reader.read(&mut buffer[filled..])? {
@@ -169,38 +191,16 @@ pub fn read_exactly(reader: &mut Reader, buffer: &mut [u8]) -> io::Result<usize>
 }
 
 /// A byte stream: messages are counted bytes, read until they are whole.
-pub struct ByteStream {
-    reader: Reader,
-    writer: Writer,
-    facts: ReadFacts,
-}
-
-impl ByteStream {
-    /// From a descriptor to read and one to write; they may be duplicates of one socket. Facts are read of the second.
-    pub fn new(
-        read: OwnedFd,
-        write: OwnedFd,
-        params: &CaseParams,
-        facts: ReadFacts,
-    ) -> io::Result<ByteStream> {
-        Ok(ByteStream {
-            reader: Reader::new(read, params.wait)?,
-            writer: Writer::new(write, params.wait)?,
-            facts,
-        })
-    }
-
-    /// From a connected socket.
-    pub fn of_socket(socket: OwnedFd, params: &CaseParams, facts: ReadFacts) -> io::Result<ByteStream> {
-        ByteStream::new(socket.try_clone()?, socket, params, facts)
-    }
+pub(super) struct ByteStream {
+    pub(super) line: Line,
+    pub(super) facts: ReadFacts,
 }
 
 impl Transport for ByteStream {
     #[inline]
     fn send(&mut self, mut message: &[u8]) -> io::Result<()> {
         while !message.is_empty() {
-            let count = self.writer.call(|fd| sys::write(&fd, message))?;
+            let count = self.line.writer.call(|fd| sys::write(&fd, message))?;
             message = &message[count..];
         }
         Ok(())
@@ -208,41 +208,29 @@ impl Transport for ByteStream {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        read_exactly(&mut self.reader, buffer)
+        read_exactly(&mut self.line.reader, buffer)
     }
 
     fn facts(&self) -> io::Result<Facts> {
-        (self.facts)(self.writer.fd())
+        (self.facts)(self.line.writer.fd())
     }
 }
 
 /// A socket that keeps messages apart: one call for each, either way.
-pub struct Records {
-    reader: Reader,
-    writer: Writer,
-    facts: ReadFacts,
-}
-
-impl Records {
-    /// From a connected socket.
-    pub fn new(socket: OwnedFd, params: &CaseParams, facts: ReadFacts) -> io::Result<Records> {
-        Ok(Records {
-            reader: Reader::new(socket.try_clone()?, params.wait)?,
-            writer: Writer::new(socket, params.wait)?,
-            facts,
-        })
-    }
+pub(super) struct Records {
+    pub(super) line: Line,
+    pub(super) facts: ReadFacts,
 }
 
 impl Transport for Records {
     #[inline]
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.writer.send(message)
+        self.line.writer.send(message)
     }
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.reader.receive(buffer)? {
+        match self.line.reader.receive(buffer)? {
             // A closed socket looks like an empty message where one may come; the coordinator notices that the other end is gone.
             0 if buffer.len() > 1 => Err(peer_gone()),
             count if count > buffer.len() => Err(io::Error::other(format!(
@@ -258,6 +246,6 @@ impl Transport for Records {
     }
 
     fn facts(&self) -> io::Result<Facts> {
-        (self.facts)(self.writer.fd())
+        (self.facts)(self.line.writer.fd())
     }
 }

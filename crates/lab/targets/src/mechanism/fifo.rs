@@ -5,8 +5,6 @@
 //! in between leaves it; the next one takes it away, see [`stale`](super::stale).
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,14 +14,9 @@ use weighbridge_probe::namespace;
 use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use super::{pipe, stale};
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{Caps, EndResources, InSuites, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use crate::prelude::*;
 
-/// `mkfifo(3)`.
-#[derive(Debug)]
-pub struct Fifo;
+pub(super) struct Fifo;
 
 impl Mechanism for Fifo {
     const ID: &'static str = "fifo";
@@ -81,7 +74,7 @@ fn make_in_temporary_dir() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Takes away the directories of dead programs.
-pub fn cleanup() {
+pub(super) fn cleanup() {
     stale::clean_up_dir(&std::env::temp_dir(), WHAT, |path| {
         // Another user's is not ours to remove, and cannot be.
         let _ = fs::remove_file(path.join(NAME));

@@ -13,8 +13,7 @@
 //! pointers to local structures and to slices that live across them.
 #![allow(unsafe_code)]
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::FromRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -22,19 +21,14 @@ use causeway_os::memory::{self, Access, Mapping, Seals};
 use causeway_os::socket;
 
 use super::doorbell::{Doorbell, Futex, Spin, Words};
-use super::fd::{Reader, Writer, peer_gone};
+use super::fd::{Line, Reader, Writer, one_each, peer_gone, sharing};
+use super::yes_no;
+use crate::prelude::*;
 use crate::sys::{check, check_count, check_mapping};
-use weighbridge_harness::axis::{Axis, Choice, Values, choice};
-use weighbridge_harness::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// Memory files by descriptor.
-#[derive(Debug)]
-pub struct MemfdPass;
+pub(super) struct MemfdPass;
 
 choice! {
-    /// Are memory files used again?
     pub(crate) enum Reuse { Yes = "yes", No = "no" }
     axis "reuse", default Yes: "memory files are used again once released, or each message is a fresh one, sealed"
 }
@@ -65,25 +59,21 @@ impl Mechanism for MemfdPass {
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
         let credit = memory::memfd("weighbridge-credit", CREDIT_BYTES as u64)?;
-        let copy = credit.try_clone()?;
-        Ok([EndResources::of([near, credit]), EndResources::of([far, copy])])
+        sharing(credit, one_each((near, far)))
     }
 
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<PassEnd> {
-        let (socket, credit) = (resources.take_fd(), resources.take_fd());
+        let credit = resources.take_fd();
         let len = params.payload_bytes;
         let depth = depth(params) as u64;
         let store = match params.choice() {
             Reuse::No => Store::Fresh { flags: creation_flags()?, message: None },
             Reuse::Yes => Store::Pool((0..depth).map(|_| File::pooled(len)).collect::<io::Result<_>>()?),
         };
-        let (outgoing, incoming) = match side {
-            Side::Near => (0, CREDIT_BYTES / 2),
-            Side::Far => (CREDIT_BYTES / 2, 0),
-        };
+        const HALF: usize = CREDIT_BYTES / 2;
+        let (outgoing, incoming) = if side == Side::Near { (0, HALF) } else { (HALF, 0) };
         Ok(PassEnd {
-            reader: Reader::new(socket.try_clone()?, params.wait)?,
-            writer: Writer::new(socket, params.wait)?,
+            line: Line::take_socket(&mut resources, params.wait)?,
             credit: Mapping::shared(credit.as_fd(), CREDIT_BYTES, Access::ReadWrite)?,
             bell: Futex::attach(None, None, params)?,
             outgoing,
@@ -118,6 +108,11 @@ impl File {
     fn pooled(len: usize) -> io::Result<File> {
         let fd = memory::memfd("weighbridge-message", len as u64)?;
         memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;
+        File::mapped(fd, len)
+    }
+
+    #[inline]
+    fn mapped(fd: OwnedFd, len: usize) -> io::Result<File> {
         let map = Map::new(fd.as_raw_fd(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
         Ok(File { fd, map })
     }
@@ -133,8 +128,7 @@ impl File {
             // SAFETY: only numbers are passed.
             check(unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) })?;
         }
-        let map = Map::new(fd.as_raw_fd(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
-        Ok(File { fd, map })
+        File::mapped(fd, len)
     }
 
     /// Gives up the mapping, without which the file can be sealed against writing, and seals it.
@@ -166,7 +160,6 @@ struct Map {
 unsafe impl Send for Map {}
 
 impl Map {
-    /// Nothing for no bytes.
     #[inline]
     fn new(fd: RawFd, len: usize, protection: i32, flags: i32) -> io::Result<Option<Map>> {
         if len == 0 {
@@ -198,16 +191,13 @@ fn creation_flags() -> io::Result<libc::c_uint> {
     }
 }
 
-/// Where outgoing messages lie.
 enum Store {
     Pool(Vec<File>),
     Fresh { flags: libc::c_uint, message: Option<File> },
 }
 
-/// One end.
-pub struct PassEnd {
-    reader: Reader,
-    writer: Writer,
+pub(super) struct PassEnd {
+    line: Line,
     credit: Mapping,
     bell: Futex,
     outgoing: usize,
@@ -230,18 +220,17 @@ impl PassEnd {
         if self.sent - self.released_by_other < self.depth {
             return Ok(());
         }
-        let PassEnd { credit, bell, writer, outgoing, sent, depth, .. } = self;
+        let PassEnd { credit, bell, line, outgoing, sent, depth, .. } = self;
         let released = credit.atomic_u64(*outgoing + RELEASED);
         let has_room = || *sent - released.load(Acquire) < *depth; // PAIR pass-release
         if !has_room() {
             let words = Words::at(credit, *outgoing + ARMED, *outgoing + WORD);
-            if writer.spins() { Spin.wait(words, has_room)? } else { bell.wait(words, has_room)? }
+            if line.writer.spins() { Spin.wait(words, has_room)? } else { bell.wait(words, has_room)? }
         }
         self.released_by_other = released.load(Acquire); // PAIR pass-release
         Ok(())
     }
 
-    /// The file that the next message lies in.
     #[inline]
     fn file(&mut self) -> &mut File {
         match &mut self.store {
@@ -251,8 +240,7 @@ impl PassEnd {
     }
 }
 
-/// A message being written.
-pub struct PassTx<'a> {
+pub(super) struct PassTx<'a> {
     end: &'a mut PassEnd,
     len: usize,
 }
@@ -265,7 +253,7 @@ impl AsMut<[u8]> for PassTx<'_> {
 }
 
 /// A message being read; dropping it unmaps and releases it.
-pub struct PassRx<'a> {
+pub(super) struct PassRx<'a> {
     end: &'a mut PassEnd,
     map: Option<Map>,
 }
@@ -312,12 +300,12 @@ impl Endpoint for PassEnd {
         match &mut end.store {
             Store::Pool(files) => {
                 let file = &files[(end.sent % end.depth) as usize];
-                send_descriptor(&end.writer, len, file.fd.as_raw_fd())?;
+                send_descriptor(&end.line.writer, len, file.fd.as_raw_fd())?;
             }
             Store::Fresh { message, .. } => {
                 let mut file = message.take().expect("made when it was lent");
                 file.seal()?;
-                send_descriptor(&end.writer, len, file.fd.as_raw_fd())?;
+                send_descriptor(&end.line.writer, len, file.fd.as_raw_fd())?;
             }
         }
         end.sent += 1;
@@ -326,7 +314,7 @@ impl Endpoint for PassEnd {
 
     #[inline]
     fn take(&mut self, _len: usize) -> io::Result<PassRx<'_>> {
-        let (len, fd) = receive_descriptor(&mut self.reader)?;
+        let (len, fd) = receive_descriptor(&mut self.line.reader)?;
         let how = match self.store {
             Store::Pool(_) => libc::MAP_SHARED,
             // Before Linux 6.7 a file that is sealed against writing cannot be mapped shared, not even for reading.
@@ -362,8 +350,8 @@ impl Endpoint for PassEnd {
         let is_fresh = matches!(self.store, Store::Fresh { .. });
         Ok(Facts::from([
             ("memfds_under_way".into(), self.depth.to_string()),
-            ("memfds_sealed".into(), if is_fresh { "yes" } else { "no" }.into()),
-            ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
+            ("memfds_sealed".into(), yes_no(is_fresh)),
+            ("buffers_locked".into(), yes_no(self.is_locked)),
         ]))
     }
 }
@@ -375,7 +363,6 @@ struct Control([u8; CONTROL_BYTES]);
 // SAFETY: arithmetic on a number.
 const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as usize;
 
-/// A header for `part` and `control`.
 #[inline]
 fn header(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     // SAFETY: all zeros is a valid header: no address, no parts, no control data.

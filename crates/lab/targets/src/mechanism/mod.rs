@@ -5,7 +5,8 @@ mod copying;
 mod doorbell;
 pub(crate) mod fd;
 mod socket;
-pub mod stale;
+pub(crate) mod stale;
+pub(crate) mod sysv;
 
 mod buffers_barrier;
 pub(crate) mod causeway;
@@ -28,9 +29,8 @@ mod vmsplice;
 
 use weighbridge_record::CaseId;
 
+use crate::prelude::*;
 use backing::Backing;
-use weighbridge_harness::axis::Choice;
-use weighbridge_harness::contract::{Family, Target};
 use weighbridge_harness::pattern::target;
 
 /// Every mechanism, in the order in which people read of them.
@@ -81,17 +81,31 @@ fn same_code(case: &CaseId) -> Option<CaseId> {
 fn cleanup() {
     fifo::cleanup();
     mq_posix::cleanup();
-    msg_sysv::cleanup();
+    sysv::cleanup::<msg_sysv::Queues>();
+}
+
+/// May this case have so much of what the kernel limits by a number under `/proc/sys`? `what` is what it wants.
+fn fits_sysctl(host: &Host, path: &str, wanted: u64, what: &str) -> Result<(), Unsupported> {
+    let name = path.replace('/', ".");
+    match host.sysctl_number(path) {
+        Some(most) if wanted > most => {
+            Err(Unsupported(format!("{what} exceeds {name} = {most}; raise it with sysctl {name}={wanted}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A setting that is on or off, as facts spell it.
+pub(crate) fn yes_no(is_so: bool) -> String {
+    if is_so { "yes" } else { "no" }.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io;
-    use weighbridge_harness::contract::{Caps, CounterCheck, EndResources, Mechanism, Prepared, Side};
-    use weighbridge_harness::host::Host;
-    use weighbridge_harness::params::{CaseParams, Wait};
-    use weighbridge_harness::{catalogue, counter_check};
+    use weighbridge_harness::catalogue;
+    use weighbridge_harness::contract::CounterCheck;
     use weighbridge_record::PerOp;
 
     /// The harness with a counter check of its own.

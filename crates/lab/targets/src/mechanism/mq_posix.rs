@@ -9,26 +9,20 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::FromRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
 use super::copying::{Copying, Transport};
-use super::fd::{Reader, Writer};
-use super::stale;
+use super::fd::Line;
+use super::{fits_sysctl, stale};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::axis::{Axis, Values};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// `mq_open(3)`.
-#[derive(Debug)]
-pub struct MqPosix;
+pub(super) struct MqPosix;
 
 const DEPTH: Axis = Axis {
     name: "depth",
@@ -37,7 +31,6 @@ const DEPTH: Axis = Axis {
     about: "messages that a queue holds; default is 10, or fs.mqueue.msg_max where that is less",
 };
 const DEFAULT_DEPTH: u64 = 10;
-const MSGSIZE_MAX: &str = "fs/mqueue/msgsize_max";
 const MSG_MAX: &str = "fs/mqueue/msg_max";
 
 impl Mechanism for MqPosix {
@@ -50,23 +43,12 @@ impl Mechanism for MqPosix {
     type End = Copying<Queues>;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        let (Some(size_max), Some(depth_max)) =
-            (host.sysctl_number(MSGSIZE_MAX), host.sysctl_number(MSG_MAX))
-        else {
+        if host.sysctl_number(MSG_MAX).is_none() {
             return Err(Unsupported("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into()));
-        };
+        }
         let (size, depth) = (message_bytes(params), depth(host, params));
-        if size > size_max {
-            return Err(Unsupported(format!(
-                "a message of {size} bytes exceeds fs.mqueue.msgsize_max = {size_max}; \
-                 raise it with sysctl fs.mqueue.msgsize_max={size}"
-            )));
-        }
-        if depth > depth_max {
-            return Err(Unsupported(format!(
-                "depth={depth} exceeds fs.mqueue.msg_max = {depth_max}; raise it with sysctl fs.mqueue.msg_max={depth}"
-            )));
-        }
+        fits_sysctl(host, "fs/mqueue/msgsize_max", size, &format!("a message of {size} bytes"))?;
+        fits_sysctl(host, MSG_MAX, depth, &format!("depth={depth}"))?;
         let (needed, most) = (2 * queue_bytes(size, depth), rlimit());
         if needed > most {
             return Err(Unsupported(format!(
@@ -85,11 +67,9 @@ impl Mechanism for MqPosix {
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        let (incoming, outgoing) = (resources.take_fd(), resources.take_fd());
-        let most_bytes = attributes(&incoming)?.mq_msgsize as usize;
-        let reader = Reader::new(incoming, params.wait)?;
-        let writer = Writer::new(outgoing, params.wait)?;
-        Copying::new(Queues { reader, writer, most_bytes }, params.payload_bytes)
+        let line = Line::take(&mut resources, params.wait)?;
+        let most_bytes = attributes(line.writer.fd())?.mq_msgsize as usize;
+        Copying::new(Queues { line, most_bytes }, params.payload_bytes)
     }
 }
 
@@ -151,13 +131,13 @@ fn explain(error: io::Error) -> io::Error {
 const WHAT: &str = "mq";
 
 /// Takes away the queues of programs that were killed between opening and unlinking, where they can be listed.
-pub fn cleanup() {
+pub(super) fn cleanup() {
     stale::clean_up_dir(Path::new("/dev/mqueue"), WHAT, |path| {
         let _ = fs::remove_file(path);
     });
 }
 
-fn attributes(queue: &impl AsRawFd) -> io::Result<libc::mq_attr> {
+fn attributes(queue: BorrowedFd<'_>) -> io::Result<libc::mq_attr> {
     let mut attributes = MaybeUninit::<libc::mq_attr>::zeroed();
     // SAFETY: the kernel writes the structure that is passed.
     sys::check(unsafe { libc::mq_getattr(queue.as_raw_fd(), attributes.as_mut_ptr()) })?;
@@ -165,10 +145,8 @@ fn attributes(queue: &impl AsRawFd) -> io::Result<libc::mq_attr> {
     Ok(unsafe { attributes.assume_init() })
 }
 
-/// A queue to receive from, and one to send to.
-pub struct Queues {
-    reader: Reader,
-    writer: Writer,
+pub(super) struct Queues {
+    line: Line,
     most_bytes: usize,
 }
 
@@ -177,7 +155,8 @@ impl Transport for Queues {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let (pointer, len) = (message.as_ptr().cast(), message.len());
         // SAFETY: pointer and length come from one slice.
-        self.writer
+        self.line
+            .writer
             .call(|queue| sys::check_count(unsafe { libc::mq_send(queue, pointer, len, 0) } as isize))
             .map(drop)
     }
@@ -185,7 +164,7 @@ impl Transport for Queues {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (pointer, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-        self.reader.wait_and(|queue| {
+        self.line.reader.wait_and(|queue| {
             // SAFETY: pointer and length come from one slice; no priority is asked for.
             sys::check_count(unsafe { libc::mq_receive(queue, pointer, len, std::ptr::null_mut()) })
         })
@@ -196,14 +175,10 @@ impl Transport for Queues {
     }
 
     fn facts(&self) -> io::Result<Facts> {
-        facts(self.writer.fd())
+        let attributes = attributes(self.line.writer.fd())?;
+        Ok(Facts::from([
+            ("queue_messages".into(), attributes.mq_maxmsg.to_string()),
+            ("queue_message_bytes".into(), attributes.mq_msgsize.to_string()),
+        ]))
     }
-}
-
-fn facts(queue: BorrowedFd<'_>) -> io::Result<Facts> {
-    let attributes = attributes(&queue)?;
-    Ok(Facts::from([
-        ("queue_messages".into(), attributes.mq_maxmsg.to_string()),
-        ("queue_message_bytes".into(), attributes.mq_msgsize.to_string()),
-    ]))
 }

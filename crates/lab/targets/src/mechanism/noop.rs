@@ -1,15 +1,8 @@
 //! Nothing: the same loops, the same touching, no exchange. What it costs is what the harness costs.
 
-use std::io;
+use crate::prelude::*;
 
-use weighbridge_harness::buffer::Buffer;
-use weighbridge_harness::contract::{Caps, EndResources, Endpoint, InSuites, Mechanism, Side};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
-
-/// The harness itself.
-#[derive(Debug)]
-pub struct Noop;
+pub(super) struct Noop;
 
 impl Mechanism for Noop {
     const ID: &'static str = "noop";
@@ -24,19 +17,21 @@ impl Mechanism for Noop {
     }
 
     fn attach(_side: Side, _resources: EndResources, params: &CaseParams) -> io::Result<NoopEnd> {
+        NoopEnd::new(params)
+    }
+}
+
+pub(super) struct NoopEnd {
+    buffer: Buffer,
+}
+
+impl NoopEnd {
+    pub(super) fn new(params: &CaseParams) -> io::Result<NoopEnd> {
         Ok(NoopEnd { buffer: Buffer::new(params.payload_bytes.max(1))? })
     }
 }
 
-/// A buffer that goes nowhere.
-#[derive(Debug)]
-pub struct NoopEnd {
-    buffer: Buffer,
-}
-
-/// The buffer, to be written.
-#[derive(Debug)]
-pub struct Loan<'a> {
+pub(super) struct Loan<'a> {
     end: &'a mut NoopEnd,
     len: usize,
 }

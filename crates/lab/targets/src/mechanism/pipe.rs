@@ -1,23 +1,15 @@
 //! Anonymous pipes, one for each direction.
 
-use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
 use super::copying::Copying;
-use super::fd::{self, ByteStream};
-use weighbridge_harness::axis::{Axis, Values};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use super::fd::{self, ByteStream, Line};
+use super::fits_sysctl;
+use crate::prelude::*;
 
-/// `pipe(2)`.
-#[derive(Debug)]
-pub struct Pipe;
+pub(super) struct Pipe;
 
-/// Capacity of a pipe.
-pub const PIPE_SIZE: Axis = Axis {
+pub(super) const PIPE_SIZE: Axis = Axis {
     name: "pipe-size",
     default: "default",
     values: Values::Bytes,
@@ -46,7 +38,7 @@ impl Mechanism for Pipe {
 }
 
 /// Two pipes of the size that the case asks for, from whatever makes a reading and a writing end.
-pub fn create_two(
+pub(super) fn create_two(
     params: &CaseParams,
     make: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>,
 ) -> io::Result<[EndResources; 2]> {
@@ -63,23 +55,16 @@ pub fn create_two(
 }
 
 /// May this case have a pipe of the size that it asks for?
-pub fn fits_pipe_size(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    let most = host.sysctl_number("fs/pipe-max-size").unwrap_or(u64::MAX);
-    match params.number(PIPE_SIZE.name) {
-        Some(bytes) if bytes as u64 > most => Err(Unsupported(format!(
-            "a pipe of {bytes} bytes exceeds fs.pipe-max-size = {most}; raise it with sysctl fs.pipe-max-size={bytes}"
-        ))),
-        _ => Ok(()),
-    }
+pub(super) fn fits_pipe_size(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    let Some(bytes) = params.number(PIPE_SIZE.name) else { return Ok(()) };
+    fits_sysctl(host, "fs/pipe-max-size", bytes as u64, &format!("a pipe of {bytes} bytes"))
 }
 
-/// The two descriptors of one end, reading first.
-pub fn attach(mut resources: EndResources, params: &CaseParams) -> io::Result<Copying<ByteStream>> {
-    let (read, write) = (resources.take_fd(), resources.take_fd());
-    Copying::new(ByteStream::new(read, write, params, facts)?, params.payload_bytes)
+pub(super) fn attach(mut resources: EndResources, params: &CaseParams) -> io::Result<Copying<ByteStream>> {
+    let line = Line::take(&mut resources, params.wait)?;
+    Copying::new(ByteStream { line, facts }, params.payload_bytes)
 }
 
-/// How much a pipe holds.
-pub fn facts(pipe: BorrowedFd<'_>) -> io::Result<Facts> {
+pub(super) fn facts(pipe: BorrowedFd<'_>) -> io::Result<Facts> {
     Ok(Facts::from([("pipe_bytes".into(), fcntl_getpipe_size(pipe)?.to_string())]))
 }

@@ -5,24 +5,17 @@
 //! is thrown away in silence (pipe(2)). So messages above `PIPE_BUF` are refused here, and packets are received into a
 //! buffer that takes any.
 
-use std::io;
-use std::os::fd::BorrowedFd;
-
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::copying::{Copying, Transport};
-use super::fd::{self, Reader, Writer};
+use super::fd::{self, Line};
 use super::pipe;
+use super::yes_no;
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// `pipe2(2)` with `O_DIRECT`.
-#[derive(Debug)]
-pub struct PipePacket;
+pub(super) struct PipePacket;
 
 /// The longest write that is one packet.
 const MOST_BYTES: usize = libc::PIPE_BUF;
@@ -53,27 +46,21 @@ impl Mechanism for PipePacket {
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        let reader = Reader::new(resources.take_fd(), params.wait)?;
-        let writer = Writer::new(resources.take_fd(), params.wait)?;
-        Copying::new(Packets { reader, writer }, params.payload_bytes)
+        Copying::new(Packets(Line::take(&mut resources, params.wait)?), params.payload_bytes)
     }
 }
 
-/// A pipe to receive packets from, and one to send them to.
-pub struct Packets {
-    reader: Reader,
-    writer: Writer,
-}
+pub(super) struct Packets(Line);
 
 impl Transport for Packets {
     #[inline]
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.writer.call(|fd| sys::write(&fd, message)).map(drop)
+        self.0.writer.call(|fd| sys::write(&fd, message)).map(drop)
     }
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.reader.read(buffer)? {
+        match self.0.reader.read(buffer)? {
             0 => Err(fd::peer_gone()),
             count => Ok(count),
         }
@@ -84,14 +71,9 @@ impl Transport for Packets {
     }
 
     fn facts(&self) -> io::Result<Facts> {
-        facts(self.writer.fd())
+        let pipe = self.0.writer.fd();
+        let mut facts = pipe::facts(pipe)?;
+        facts.insert("packets".into(), yes_no(fcntl_getfl(pipe)?.contains(OFlags::DIRECT)));
+        Ok(facts)
     }
-}
-
-/// How much a pipe holds, and whether what is written to it are packets.
-fn facts(pipe: BorrowedFd<'_>) -> io::Result<Facts> {
-    let mut facts = pipe::facts(pipe)?;
-    let is_packets = fcntl_getfl(pipe)?.contains(OFlags::DIRECT);
-    facts.insert("packets".into(), if is_packets { "yes" } else { "no" }.into());
-    Ok(facts)
 }

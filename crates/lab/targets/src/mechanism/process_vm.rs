@@ -4,23 +4,15 @@
 //! sockets that keep messages apart, one pair for each direction. The sender looks for acknowledgements only when it
 //! needs a buffer again, so in a round trip it never waits for one.
 
-use std::io;
-use std::os::fd::OwnedFd;
-
 use causeway_os::memory::page_bytes;
 use causeway_os::{process, socket};
 
 use super::copying::{Copying, Transport};
-use super::fd::{self, Reader, Writer, peer_gone};
+use super::fd::{self, Line, peer_gone};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::axis::{Axis, Values};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// `process_vm_readv(2)`.
-#[derive(Debug)]
-pub struct ProcessVm;
+pub(super) struct ProcessVm;
 
 const DEPTH: Axis = Axis {
     name: "depth",
@@ -61,8 +53,8 @@ impl Mechanism for ProcessVm {
         process::allow_tracing_by_any()?;
         let depth = params.number(DEPTH.name).unwrap_or(2);
         let remote = Remote {
-            incoming: Channel::new(resources.take_fd(), params.wait)?,
-            outgoing: Channel::new(resources.take_fd(), params.wait)?,
+            incoming: Line::take_socket(&mut resources, params.wait)?,
+            outgoing: Line::take_socket(&mut resources, params.wait)?,
             depth,
             stride: params.payload_bytes.next_multiple_of(page_bytes()),
             next: 0,
@@ -72,40 +64,25 @@ impl Mechanism for ProcessVm {
     }
 }
 
-/// A socket for notices one way and acknowledgements the other.
-struct Channel {
-    reader: Reader,
-    writer: Writer,
-}
-
-impl Channel {
-    fn new(socket: OwnedFd, wait: Wait) -> io::Result<Channel> {
-        let reader = Reader::new(socket.try_clone()?, wait)?;
-        Ok(Channel { reader, writer: Writer::new(socket, wait)? })
-    }
-
-    /// A message of exactly `N` bytes.
-    #[inline]
-    fn receive<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        match self.reader.receive(&mut bytes)? {
-            0 => Err(peer_gone()),
-            count if count == N => Ok(bytes),
-            count => Err(io::Error::other(format!("a notice of {count} bytes came where {N} were expected"))),
-        }
+#[inline]
+fn receive<const N: usize>(line: &mut Line) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    match line.reader.receive(&mut bytes)? {
+        0 => Err(peer_gone()),
+        count if count == N => Ok(bytes),
+        count => Err(io::Error::other(format!("a notice of {count} bytes came where {N} were expected"))),
     }
 }
 
 /// Where a message lies: process id, address, length.
 type Notice = [u64; 3];
 
-/// What both ends know of each other's memory.
-pub struct Remote {
-    incoming: Channel,
-    outgoing: Channel,
+/// What both ends know of each other's memory. In each line notices go one way and acknowledgements the other.
+pub(super) struct Remote {
+    incoming: Line,
+    outgoing: Line,
     depth: usize,
     stride: usize,
-    /// The buffer that is used next.
     next: usize,
     /// Buffers that are not acknowledged yet.
     lent: usize,
@@ -114,7 +91,7 @@ pub struct Remote {
 impl Remote {
     #[inline]
     fn await_acknowledgement(&mut self) -> io::Result<()> {
-        self.outgoing.receive::<1>()?;
+        receive::<1>(&mut self.outgoing)?;
         self.lent -= 1;
         Ok(())
     }
@@ -143,7 +120,7 @@ impl Transport for Remote {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.incoming.receive::<{ size_of::<Notice>() }>()?;
+        let bytes = receive::<{ size_of::<Notice>() }>(&mut self.incoming)?;
         let (words, _) = bytes.as_chunks::<8>();
         let [pid, address, len]: Notice = std::array::from_fn(|index| u64::from_ne_bytes(words[index]));
         let len = len as usize;

@@ -11,9 +11,7 @@
 //! slice of its payload has one user at a time. The ends trust each other: this is a laboratory, not a bus.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::marker::PhantomData;
-use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -21,28 +19,22 @@ use causeway_os::memory::{self, Access, Mapping};
 
 use super::backing::{self, Backing};
 use super::doorbell::{Doorbell, Words};
-use weighbridge_harness::axis::{Axis, Choice, Values};
-use weighbridge_harness::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use super::fd::sharing;
+use super::yes_no;
+use crate::page::LINES;
+use crate::prelude::*;
 
-const AXES: &[Axis] = &[
-    Backing::AXIS,
-    Axis {
-        name: "depth",
-        default: "default",
-        values: Values::Count,
-        about: "slots of the ring; default is what fits 256 KiB, at least 2 and at most 64",
-    },
-];
-const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
+const DEPTH: Axis = Axis {
+    name: "depth",
+    default: "default",
+    values: Values::Count,
+    about: "slots of the ring; default is what fits 256 KiB, at least 2 and at most 64",
+};
 
 /// Bytes that a ring takes unless its messages are larger: it should stay in a second-level cache.
 const DEFAULT_RING_BYTES: usize = 256 << 10;
 /// Sequence number and length.
 const SLOT_HEADER: usize = 16;
-/// Two lines: the neighbour of a line is fetched with it on many CPUs.
-const LINES: usize = 128;
 
 // Words of a ring, each on lines of its own.
 const EMPTIED: usize = 0;
@@ -52,7 +44,6 @@ const ROOM_ARMED: usize = 3 * LINES;
 const ROOM_WORD: usize = 4 * LINES;
 const SLOTS: usize = 4096;
 
-/// Where a ring lies and how it is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     slots: usize,
@@ -62,7 +53,7 @@ struct Shape {
 impl Shape {
     fn of(params: &CaseParams) -> Shape {
         let stride = (SLOT_HEADER + params.payload_bytes).next_multiple_of(LINES);
-        let slots = params.number("depth").unwrap_or((DEFAULT_RING_BYTES / stride).clamp(2, 64));
+        let slots = params.number(DEPTH.name).unwrap_or((DEFAULT_RING_BYTES / stride).clamp(2, 64));
         Shape { slots, stride }
     }
 
@@ -71,42 +62,32 @@ impl Shape {
     }
 }
 
-/// The mechanism that a doorbell makes of the ring.
-#[derive(Debug)]
-pub struct Ring<D>(PhantomData<D>);
+pub(super) struct Ring<D>(PhantomData<D>);
 
 impl<D: Doorbell> Mechanism for Ring<D> {
     const ID: &'static str = D::ID;
     const ABOUT: &'static str = D::ABOUT;
-    const CAPS: Caps = CAPS;
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
     const WAITS: &'static [Wait] = D::WAITS;
-    const AXES: &'static [Axis] = AXES;
+    const AXES: &'static [Axis] = &[Backing::AXIS, DEPTH];
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = RingEnd<D>;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        let slots = params.number("depth").unwrap_or(2);
+        let slots = params.number(DEPTH.name).unwrap_or(2);
         let stride = (SLOT_HEADER + params.payload_bytes).checked_next_multiple_of(LINES);
         let fits = stride.and_then(|stride| stride.checked_mul(slots)).is_some_and(|bytes| bytes < 1 << 40);
         if fits {
-            Ok(())
-        } else {
-            Err(Unsupported(format!(
-                "{slots} slots of {} bytes exceed memory; lower depth",
-                params.payload_bytes
-            )))
+            return Ok(());
         }
+        let bytes = params.payload_bytes;
+        Err(Unsupported(format!("{slots} slots of {bytes} bytes exceed memory; lower depth")))
     }
 
     fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let bytes = 2 * Shape::of(params).ring_bytes() as u64;
         let memory = backing::create(params, "weighbridge-ring", bytes)?;
-        let copy = memory.try_clone()?;
-        let [near, far] = D::create()?;
-        Ok([
-            EndResources::of(std::iter::once(memory).chain(near)),
-            EndResources::of(std::iter::once(copy).chain(far)),
-        ])
+        sharing(memory, D::create()?)
     }
 
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<RingEnd<D>> {
@@ -115,10 +96,8 @@ impl<D: Doorbell> Mechanism for Ring<D> {
         let map = Mapping::shared(memory.as_fd(), 2 * shape.ring_bytes(), Access::ReadWrite)?;
         let mut fds = resources.fds.into_iter();
         let (my_data, my_room, their_data, their_room) = (fds.next(), fds.next(), fds.next(), fds.next());
-        let (outgoing, incoming) = match side {
-            Side::Near => (0, shape.ring_bytes()),
-            Side::Far => (shape.ring_bytes(), 0),
-        };
+        let second = shape.ring_bytes();
+        let (outgoing, incoming) = if side == Side::Near { (0, second) } else { (second, 0) };
         Ok(RingEnd {
             map,
             shape,
@@ -134,8 +113,7 @@ impl<D: Doorbell> Mechanism for Ring<D> {
     }
 }
 
-/// One end: producer of one ring, consumer of the other.
-pub struct RingEnd<D> {
+pub(super) struct RingEnd<D> {
     map: Mapping,
     shape: Shape,
     outgoing: usize,
@@ -159,8 +137,7 @@ impl<D> RingEnd<D> {
     }
 }
 
-/// A slot that is being filled.
-pub struct RingTx<'a, D: Doorbell> {
+pub(super) struct RingTx<'a, D: Doorbell> {
     end: &'a mut RingEnd<D>,
     slot: usize,
     len: usize,
@@ -178,7 +155,7 @@ impl<D: Doorbell> AsMut<[u8]> for RingTx<'_, D> {
 }
 
 /// A slot that is being emptied; dropping it gives it back.
-pub struct RingRx<'a, D: Doorbell> {
+pub(super) struct RingRx<'a, D: Doorbell> {
     end: &'a mut RingEnd<D>,
     slot: usize,
     len: usize,
@@ -269,7 +246,7 @@ impl<D: Doorbell> Endpoint for RingEnd<D> {
         Ok(Facts::from([
             ("ring_slots".into(), self.shape.slots.to_string()),
             ("ring_bytes".into(), self.shape.ring_bytes().to_string()),
-            ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
+            ("buffers_locked".into(), yes_no(self.is_locked)),
         ]))
     }
 }

@@ -1,14 +1,9 @@
 //! What mechanisms over sockets share: the sizes of their buffers, and how long a message may be in them.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use causeway_os::socket as os;
 
-use causeway_os::socket;
-
-use weighbridge_harness::axis::{Axis, Values};
-use weighbridge_harness::contract::{Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
+use super::fits_sysctl;
+use crate::prelude::*;
 
 const SNDBUF: Axis = Axis {
     name: "sndbuf",
@@ -23,50 +18,53 @@ const RCVBUF: Axis = Axis {
     about: "SO_RCVBUF as asked for; the kernel doubles it, and Unix sockets do not use it",
 };
 
-/// Sizes of the buffers.
-pub const AXES: &[Axis] = &[SNDBUF, RCVBUF];
+pub(super) const AXES: &[Axis] = &[SNDBUF, RCVBUF];
 
-/// May this case have buffers of the size that it asks for?
-pub fn fits_buffers(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    for (axis, path) in [(SNDBUF, "net/core/wmem_max"), (RCVBUF, "net/core/rmem_max")] {
-        let most = host.sysctl_number(path).unwrap_or(u64::MAX);
-        let name = path.replace('/', ".");
-        match params.number(axis.name) {
-            Some(bytes) if bytes as u64 > most => {
-                return Err(Unsupported(format!(
-                    "{}={bytes} exceeds {name} = {most}; raise it with sysctl {name}={bytes}",
-                    axis.name
-                )));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+/// One of the two buffers of a socket.
+struct Size {
+    axis: Axis,
+    limit: &'static str,
+    set: fn(BorrowedFd<'_>, usize) -> causeway_os::Result<()>,
+    get: fn(BorrowedFd<'_>) -> causeway_os::Result<usize>,
 }
 
-/// Sets the sizes that the case asks for.
-///
-/// # Errors
-/// The kernel's, or it gave another size than the double of what was asked for, as it does below its minimum.
-pub fn set_buffers(socket: impl AsFd, params: &CaseParams) -> io::Result<()> {
-    let socket = socket.as_fd();
-    let is_double = |axis: Axis, asked: usize, given: usize| {
-        if given == 2 * asked {
-            return Ok(());
+const SIZES: [Size; 2] = [
+    Size {
+        axis: SNDBUF,
+        limit: "net/core/wmem_max",
+        set: |socket, bytes| os::set_send_buffer_bytes(socket, bytes),
+        get: |socket| os::send_buffer_bytes(socket),
+    },
+    Size {
+        axis: RCVBUF,
+        limit: "net/core/rmem_max",
+        set: |socket, bytes| os::set_receive_buffer_bytes(socket, bytes),
+        get: |socket| os::receive_buffer_bytes(socket),
+    },
+];
+
+/// May this case have buffers of the size that it asks for?
+pub(super) fn fits_buffers(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    SIZES.iter().try_for_each(|Size { axis, limit, .. }| match params.number(axis.name) {
+        Some(bytes) => fits_sysctl(host, limit, bytes as u64, &format!("{}={bytes}", axis.name)),
+        None => Ok(()),
+    })
+}
+
+/// Sets the sizes that the case asks for. It is an error where the kernel gives another size than the double of what was asked for,
+/// as it does below its minimum.
+pub(super) fn set_buffers(socket: &OwnedFd, params: &CaseParams) -> io::Result<()> {
+    for Size { axis, set, get, .. } in SIZES {
+        let Some(asked) = params.number(axis.name) else { continue };
+        set(socket.as_fd(), asked)?;
+        let given = get(socket.as_fd())?;
+        if given != 2 * asked {
+            return Err(io::Error::other(format!(
+                "{}={asked} is not what the kernel gives: {} instead",
+                axis.name,
+                given / 2
+            )));
         }
-        Err(io::Error::other(format!(
-            "{}={asked} is not what the kernel gives: {} instead",
-            axis.name,
-            given / 2
-        )))
-    };
-    if let Some(bytes) = params.number(SNDBUF.name) {
-        socket::set_send_buffer_bytes(socket, bytes)?;
-        is_double(SNDBUF, bytes, socket::send_buffer_bytes(socket)?)?;
-    }
-    if let Some(bytes) = params.number(RCVBUF.name) {
-        socket::set_receive_buffer_bytes(socket, bytes)?;
-        is_double(RCVBUF, bytes, socket::receive_buffer_bytes(socket)?)?;
     }
     Ok(())
 }
@@ -75,7 +73,7 @@ pub fn set_buffers(socket: impl AsFd, params: &CaseParams) -> io::Result<()> {
 const OVERHEAD_BYTES: u64 = 32;
 
 /// May a Unix socket that keeps messages apart carry those of this case, with the buffers that it asks for?
-pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+pub(super) fn fits_unix_message(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     fits_buffers(host, params)?;
     let payload = params.payload_bytes as u64;
     let (name, buffer) = match params.number(SNDBUF.name) {
@@ -88,24 +86,19 @@ pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Result<(), Unsuppo
     }
     let wanted = payload.saturating_add(OVERHEAD_BYTES).div_ceil(2);
     let wmem_max = host.sysctl_number("net/core/wmem_max").unwrap_or(u64::MAX);
-    let first = if wanted > wmem_max {
+    let first = (wanted > wmem_max).then(|| {
         format!("raise net.core.wmem_max = {wmem_max} with sysctl net.core.wmem_max={wanted}, then ")
-    } else {
-        String::new()
-    };
+    });
+    let first = first.unwrap_or_default();
     Err(Unsupported(format!(
         "a message of {payload} bytes exceeds the send buffer ({name}: {buffer} bytes, of which it takes {most}); \
          {first}set the axis sndbuf={wanted}"
     )))
 }
 
-/// Sizes of the buffers, as they are.
-///
-/// # Errors
-/// The error of the system call that failed.
-pub fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
+pub(super) fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
     Ok(Facts::from([
-        ("sndbuf_bytes".into(), socket::send_buffer_bytes(socket)?.to_string()),
-        ("rcvbuf_bytes".into(), socket::receive_buffer_bytes(socket)?.to_string()),
+        ("sndbuf_bytes".into(), os::send_buffer_bytes(socket)?.to_string()),
+        ("rcvbuf_bytes".into(), os::receive_buffer_bytes(socket)?.to_string()),
     ]))
 }

@@ -10,20 +10,20 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 /// The beginning of every name that we give.
-pub const PREFIX: &str = "weighbridge-";
+pub(crate) const PREFIX: &str = "weighbridge-";
 
 /// A name of ours: what it is for, our process id, and which of ours it is.
-pub fn name(what: &str, count: u64) -> String {
+pub(crate) fn name(what: &str, count: u64) -> String {
     name_by(std::process::id(), what, count)
 }
 
 /// As [`name`], of another process: a peer names what its coordinator has made.
-pub fn name_by(maker: u32, what: &str, count: u64) -> String {
+pub(crate) fn name_by(maker: u32, what: &str, count: u64) -> String {
     format!("{PREFIX}{what}-{maker}-{count}")
 }
 
 /// Calls `remove` for every entry of `dir` that [`name`] gave `what` in a process that is dead.
-pub fn clean_up_dir(dir: &Path, what: &str, remove: impl Fn(&Path)) {
+pub(crate) fn clean_up_dir(dir: &Path, what: &str, remove: impl Fn(&Path)) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let file_name = entry.file_name();
@@ -38,6 +38,6 @@ pub fn clean_up_dir(dir: &Path, what: &str, remove: impl Fn(&Path)) {
 }
 
 /// Is there no process with this number?
-pub fn is_dead(pid: i32) -> bool {
+pub(crate) fn is_dead(pid: i32) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }

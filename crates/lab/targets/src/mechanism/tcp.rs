@@ -1,8 +1,6 @@
 //! TCP over the loopback interface.
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::net::sockopt::{set_tcp_nodelay, tcp_congestion, tcp_nodelay};
 use rustix::net::{
@@ -11,26 +9,15 @@ use rustix::net::{
 };
 
 use super::copying::Copying;
-use super::fd::{self, ByteStream};
-use super::socket;
+use super::fd::{self, ByteStream, Line};
+use super::{socket, yes_no};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::axis::{Axis, Choice, choice};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// A connection to 127.0.0.1.
-#[derive(Debug)]
-pub struct Tcp;
+pub(super) struct Tcp;
 
 choice! {
-    /// Is Nagle's algorithm off?
-    pub(crate) enum Nodelay {
-        /// Small pieces are sent at once.
-        Yes = "yes",
-        /// Small pieces are collected while data is unacknowledged.
-        No = "no",
-    }
+    pub(crate) enum Nodelay { Yes = "yes", No = "no" }
     axis "nodelay", default Yes: "TCP_NODELAY: send small pieces at once instead of collecting them (Nagle's algorithm)"
 }
 
@@ -59,19 +46,17 @@ impl Mechanism for Tcp {
         for socket in [&near, &far] {
             set_tcp_nodelay(socket, params.choice::<Nodelay>() == Nodelay::Yes)?;
         }
-        Ok([EndResources::of([near]), EndResources::of([far])])
+        Ok(fd::one_each((near, far)))
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        Copying::new(ByteStream::of_socket(resources.take_fd(), params, facts)?, params.payload_bytes)
+        let line = Line::take_socket(&mut resources, params.wait)?;
+        Copying::new(ByteStream { line, facts }, params.payload_bytes)
     }
 }
 
 /// A socket on a free port of 127.0.0.1, with the buffers that the case asks for.
-///
-/// # Errors
-/// The kernel's, as where there is no loopback interface.
-pub fn local_socket(kind: SocketType, params: &CaseParams) -> io::Result<OwnedFd> {
+pub(super) fn local_socket(kind: SocketType, params: &CaseParams) -> io::Result<OwnedFd> {
     let made = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?;
     socket::set_buffers(&made, params)?;
     bind(&made, &SocketAddrAny::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))?;
@@ -80,8 +65,7 @@ pub fn local_socket(kind: SocketType, params: &CaseParams) -> io::Result<OwnedFd
 
 fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
     let mut facts = socket::facts(socket)?;
-    let nodelay = if tcp_nodelay(socket)? { "yes" } else { "no" };
-    facts.insert("nodelay".into(), nodelay.into());
+    facts.insert("nodelay".into(), yes_no(tcp_nodelay(socket)?));
     facts.insert("congestion_control".into(), tcp_congestion(socket)?);
     let mss_bytes = sys::socket_option(&socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG)?;
     facts.insert("mss_bytes".into(), mss_bytes.to_string());

@@ -1,20 +1,13 @@
 //! UDP over the loopback interface: what finds no room at the receiver is lost.
 
-use std::io;
-
 use rustix::net::{SocketType, connect, getsockname};
 
 use super::copying::Copying;
-use super::fd::{self, Records};
+use super::fd::{self, Line, Records};
 use super::{socket, tcp};
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{Caps, EndResources, InSuites, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use crate::prelude::*;
 
-/// Two sockets at 127.0.0.1, connected to each other.
-#[derive(Debug)]
-pub struct Udp;
+pub(super) struct Udp;
 
 /// An IPv4 packet of 65,535 bytes, less its header of 20 and that of UDP.
 const MOST_BYTES: usize = 65_535 - 20 - 8;
@@ -45,10 +38,11 @@ impl Mechanism for Udp {
         let far = tcp::local_socket(SocketType::DGRAM, params)?;
         connect(&near, &getsockname(&far)?)?;
         connect(&far, &getsockname(&near)?)?;
-        Ok([EndResources::of([near]), EndResources::of([far])])
+        Ok(fd::one_each((near, far)))
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        Copying::new(Records::new(resources.take_fd(), params, socket::facts)?, params.payload_bytes)
+        let line = Line::take_socket(&mut resources, params.wait)?;
+        Copying::new(Records { line, facts: socket::facts }, params.payload_bytes)
     }
 }

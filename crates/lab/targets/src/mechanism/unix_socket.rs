@@ -1,31 +1,24 @@
 //! Unix sockets of three types. Each is a [`Kind`] that says what its messages are like; everything else is the same for all
 //! of them.
 
-use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{BorrowedFd, OwnedFd};
 
 use causeway_os::socket as os;
 
 use super::copying::{Copying, Transport};
-use super::fd::{self, ByteStream, Records};
+use super::fd::{self, ByteStream, Line, Records};
 use super::socket;
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
+use crate::prelude::*;
 
-/// A type of Unix sockets.
-pub trait Kind: 'static {
-    /// Name of the mechanism.
+pub(super) trait Kind: 'static {
     const ID: &'static str;
-    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
-    /// What such sockets can do.
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
-    /// Its part in the suites that compare every mechanism.
-    const IN_SUITES: InSuites = InSuites::AtEverySize;
-    /// How messages are sent and received.
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes(
+        "its largest message depends on net.core.wmem_default; unix-stream is compared at every size",
+    );
+    /// Makes two connected sockets.
+    const PAIR: fn() -> causeway_os::Result<(OwnedFd, OwnedFd)>;
     type Transport: Transport + 'static;
 
     /// Does a message of this case fit the buffers that it asks for?
@@ -33,78 +26,53 @@ pub trait Kind: 'static {
         socket::fits_unix_message(host, params)
     }
 
-    /// Two connected sockets.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
-    fn pair() -> causeway_os::Result<(OwnedFd, OwnedFd)>;
-
-    /// In a peer: how its end sends and receives.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
-    fn transport(socket: OwnedFd, params: &CaseParams) -> io::Result<Self::Transport>;
+    fn transport(line: Line) -> Self::Transport;
 }
 
-/// `SOCK_STREAM`: a stream of bytes.
-pub struct Stream;
+pub(super) struct Stream;
 
 impl Kind for Stream {
     const ID: &'static str = "unix-stream";
     const ABOUT: &'static str = "a pair of Unix sockets, SOCK_STREAM";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
+    const IN_SUITES: InSuites = InSuites::AtEverySize;
+    const PAIR: fn() -> causeway_os::Result<(OwnedFd, OwnedFd)> = os::stream_pair;
     type Transport = ByteStream;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         socket::fits_buffers(host, params)
     }
 
-    fn pair() -> causeway_os::Result<(OwnedFd, OwnedFd)> {
-        os::stream_pair()
-    }
-
-    fn transport(socket: OwnedFd, params: &CaseParams) -> io::Result<ByteStream> {
-        ByteStream::of_socket(socket, params, socket::facts)
+    fn transport(line: Line) -> ByteStream {
+        ByteStream { line, facts: socket::facts }
     }
 }
 
 /// `SOCK_SEQPACKET`: messages are kept apart, and a closed end is noticed.
-pub struct Seqpacket;
+pub(super) struct Seqpacket;
 
 impl Kind for Seqpacket {
     const ID: &'static str = "unix-seqpacket";
     const ABOUT: &'static str = "a pair of Unix sockets, SOCK_SEQPACKET: one call for each message";
-    const IN_SUITES: InSuites = InSuites::AtSmallSizes(
-        "its largest message depends on net.core.wmem_default; unix-stream is compared at every size",
-    );
+    const PAIR: fn() -> causeway_os::Result<(OwnedFd, OwnedFd)> = os::seqpacket_pair;
     type Transport = Records;
 
-    fn pair() -> causeway_os::Result<(OwnedFd, OwnedFd)> {
-        os::seqpacket_pair()
-    }
-
-    fn transport(socket: OwnedFd, params: &CaseParams) -> io::Result<Records> {
-        Records::new(socket, params, socket::facts)
+    fn transport(line: Line) -> Records {
+        Records { line, facts: socket::facts }
     }
 }
 
 /// `SOCK_DGRAM`: messages are kept apart, reliable and in order.
-pub struct Dgram;
+pub(super) struct Dgram;
 
 impl Kind for Dgram {
     const ID: &'static str = "unix-dgram";
     const ABOUT: &'static str = "a pair of Unix sockets, SOCK_DGRAM: one call for each message";
-    const IN_SUITES: InSuites = InSuites::AtSmallSizes(
-        "its largest message depends on net.core.wmem_default; unix-stream is compared at every size",
-    );
+    const PAIR: fn() -> causeway_os::Result<(OwnedFd, OwnedFd)> = os::datagram_pair;
     type Transport = Records;
 
-    fn pair() -> causeway_os::Result<(OwnedFd, OwnedFd)> {
-        os::datagram_pair()
-    }
-
-    fn transport(socket: OwnedFd, params: &CaseParams) -> io::Result<Records> {
-        Records::new(socket, params, datagram_facts)
+    fn transport(line: Line) -> Records {
+        Records { line, facts: datagram_facts }
     }
 }
 
@@ -117,8 +85,7 @@ fn datagram_facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
     Ok(facts)
 }
 
-/// `socketpair(2)` of Unix sockets.
-pub struct UnixSocket<K>(PhantomData<K>);
+pub(super) struct UnixSocket<K>(PhantomData<K>);
 
 impl<K: Kind> Mechanism for UnixSocket<K> {
     const ID: &'static str = K::ID;
@@ -134,13 +101,14 @@ impl<K: Kind> Mechanism for UnixSocket<K> {
     }
 
     fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        let (near, far) = K::pair()?;
+        let (near, far) = K::PAIR()?;
         socket::set_buffers(&near, params)?;
         socket::set_buffers(&far, params)?;
-        Ok([EndResources::of([near]), EndResources::of([far])])
+        Ok(fd::one_each((near, far)))
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        Copying::new(K::transport(resources.take_fd(), params)?, params.payload_bytes)
+        let line = Line::take_socket(&mut resources, params.wait)?;
+        Copying::new(K::transport(line), params.payload_bytes)
     }
 }

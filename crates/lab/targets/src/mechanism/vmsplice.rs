@@ -11,23 +11,16 @@
 //! addresses of its own; what it sees is plain bytes.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use causeway_os::memory::page_bytes;
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, pipe_with};
 
 use super::copying::{Copying, Transport};
-use super::fd::{self, Reader, Writer};
+use super::fd::{self, Line};
 use super::pipe;
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// `vmsplice(2)`.
-#[derive(Debug)]
-pub struct Vmsplice;
+pub(super) struct Vmsplice;
 
 impl Mechanism for Vmsplice {
     const ID: &'static str = "vmsplice";
@@ -47,15 +40,12 @@ impl Mechanism for Vmsplice {
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        let (read, write) = (resources.take_fd(), resources.take_fd());
-        let buffers = Buffers::new(fcntl_getpipe_size(&write)?, params.payload_bytes);
-        let reader = Reader::new(read, params.wait)?;
-        let writer = Writer::new(write, params.wait)?;
-        Copying::new(Pages { reader, writer, buffers, next: 0 }, params.payload_bytes)
+        let line = Line::take(&mut resources, params.wait)?;
+        let buffers = Buffers::new(fcntl_getpipe_size(line.writer.fd())?, params.payload_bytes);
+        Copying::new(Pages { line, buffers, next: 0 }, params.payload_bytes)
     }
 }
 
-/// How many buffers, of how many bytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Buffers {
     count: usize,
@@ -71,10 +61,8 @@ impl Buffers {
     }
 }
 
-/// A pipe to read from, and one to put pages into.
-pub struct Pages {
-    reader: Reader,
-    writer: Writer,
+pub(super) struct Pages {
+    line: Line,
     buffers: Buffers,
     next: usize,
 }
@@ -89,12 +77,13 @@ impl Transport for Pages {
 
     #[inline]
     fn send(&mut self, mut message: &[u8]) -> io::Result<()> {
-        let flags = if self.writer.spins() { libc::SPLICE_F_NONBLOCK } else { 0 };
+        let flags = if self.line.writer.spins() { libc::SPLICE_F_NONBLOCK } else { 0 };
         while !message.is_empty() {
             let part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
             // SAFETY: one part is passed and one is announced; its pointer and length come from one slice, which is
             // only read.
             let count = self
+                .line
                 .writer
                 .call(|pipe| sys::check_count(unsafe { libc::vmsplice(pipe, &part, 1, flags) }))?;
             message = &message[count..];
@@ -105,7 +94,7 @@ impl Transport for Pages {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        fd::read_exactly(&mut self.reader, buffer)
+        fd::read_exactly(&mut self.line.reader, buffer)
     }
 
     fn outgoing_bytes(&self, _message_bytes: usize) -> usize {
@@ -113,7 +102,7 @@ impl Transport for Pages {
     }
 
     fn facts(&self) -> io::Result<Facts> {
-        let mut facts = pipe::facts(self.writer.fd())?;
+        let mut facts = pipe::facts(self.line.writer.fd())?;
         facts.insert("sender_buffers".into(), self.buffers.count.to_string());
         Ok(facts)
     }

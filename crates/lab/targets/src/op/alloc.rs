@@ -10,19 +10,15 @@
 
 use std::ffi::c_void;
 use std::hint;
-use std::io;
+use std::marker::PhantomData;
 
 use super::{Op, OpContext};
+use crate::prelude::*;
 use weighbridge_harness::allocator::{self, Allocator};
-use weighbridge_harness::axis::{Axis, Choice, Values};
-use weighbridge_harness::contract::{Caps, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
 
 /// Allocators are shared by the threads of a process, so several roles are threads of one.
 pub(super) const CAPS: Caps = Caps::PAYLOAD.and(Caps::ONE_PROCESS);
 
-/// Allocates an object of `bytes` bytes.
 #[inline]
 pub(super) fn allocate(bytes: usize) -> io::Result<*mut c_void> {
     // SAFETY: malloc takes any number. The compiler must not see that the object is never read.
@@ -40,22 +36,26 @@ pub(super) unsafe fn free(object: *mut c_void) {
     unsafe { libc::free(object) }
 }
 
-/// May this allocator allocate so much here?
-pub(super) fn fit(params: &CaseParams) -> Result<(), Unsupported> {
+/// An object has at least one byte.
+pub(super) fn fit_object(params: &CaseParams) -> Result<(), Unsupported> {
     match params.payload_bytes {
         0 => Err(Unsupported("an object of no bytes is none; the smallest size is 1".into())),
-        _ => allocator::fit(params),
+        _ => Ok(()),
     }
 }
 
-/// Facts of every allocating operation.
+/// May this allocator allocate so much here?
+pub(super) fn fit(params: &CaseParams) -> Result<(), Unsupported> {
+    fit_object(params)?;
+    allocator::fit(params)
+}
+
 pub(super) fn facts(params: &CaseParams) -> io::Result<Facts> {
     Ok(Facts::from([("allocator".into(), allocator::loaded(params)?)]))
 }
 
 /// One object, allocated and freed: the allocator's fast path.
-#[derive(Debug)]
-pub struct Reuse {
+pub(super) struct Reuse {
     bytes: usize,
     facts: Facts,
 }
@@ -82,36 +82,60 @@ impl Op for Reuse {
         Ok(1)
     }
 
-    fn each(&self) -> Option<u64> {
-        Some(1)
-    }
-
     fn finish(&mut self) -> io::Result<Facts> {
         Ok(self.facts.clone())
     }
 }
 
+/// How many objects a batch has: the value of an axis.
+pub(super) trait Size: 'static {
+    const ID: &'static str;
+    const ABOUT: &'static str;
+    const COUNT: Axis;
+    const DEFAULT: usize;
+    const AXES: &'static [Axis] = &[Self::COUNT, Allocator::AXIS];
+    const PARTS: &'static [&'static str];
+
+    fn count(params: &CaseParams) -> usize {
+        params.number(Self::COUNT.name).unwrap_or(Self::DEFAULT)
+    }
+}
+
+pub(super) struct Pattern;
+
+impl Size for Pattern {
+    const ID: &'static str = "alloc-pattern";
+    const ABOUT: &'static str = "malloc of `count` objects, then free of all in the same order; both timed together, and apart as series";
+    const COUNT: Axis = Axis {
+        name: "count",
+        default: "256",
+        values: Values::OneOf(&["256", "10000"]),
+        about: "objects allocated before the first is freed",
+    };
+    const DEFAULT: usize = 256;
+    const PARTS: &'static [&'static str] = &["alloc_ns", "free_ns"];
+}
+
+pub(super) struct Bulk;
+
+impl Size for Bulk {
+    const ID: &'static str = "alloc-bulk";
+    const ABOUT: &'static str = "malloc of `bulk` objects, then free of all; the C library has no call for many, so this is what such a call would be compared with";
+    const COUNT: Axis =
+        Axis { name: "bulk", default: "16", values: Values::Count, about: "objects at a time" };
+    const DEFAULT: usize = 16;
+    const PARTS: &'static [&'static str] = &[];
+}
+
 /// Objects that are allocated one after the other and then freed in the same order.
-#[derive(Debug)]
-struct Batch {
+pub(super) struct Objects<S> {
     bytes: usize,
     objects: Vec<*mut c_void>,
     facts: Facts,
+    size: PhantomData<S>,
 }
 
-impl Batch {
-    fn new(context: &OpContext<'_>, count: usize) -> io::Result<Batch> {
-        let mut batch = Batch {
-            bytes: context.params.payload_bytes,
-            objects: vec![std::ptr::null_mut(); count],
-            facts: facts(context.params)?,
-        };
-        // The heap grows now, and not while somebody counts faults.
-        batch.allocate()?;
-        batch.free();
-        Ok(batch)
-    }
-
+impl<S> Objects<S> {
     #[inline]
     fn allocate(&mut self) -> io::Result<()> {
         for object in &mut self.objects {
@@ -129,81 +153,55 @@ impl Batch {
     }
 }
 
-/// An operation on a batch, whose number of objects is the value of an axis.
-macro_rules! batch {
-    ($(#[$doc:meta])* $name:ident, $id:literal, $about:literal, $axis:expr, $default:literal, $parts:expr) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub struct $name(Batch);
+impl<S: Size> Op for Objects<S> {
+    const ID: &'static str = S::ID;
+    const ABOUT: &'static str = S::ABOUT;
+    const CAPS: Caps = CAPS;
+    const AXES: &'static [Axis] = S::AXES;
+    const PARTS: &'static [&'static str] = S::PARTS;
 
-        impl $name {
-            const COUNT: Axis = $axis;
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        fit(params)
+    }
 
-            fn count(params: &CaseParams) -> usize {
-                params.number(Self::COUNT.name).unwrap_or($default)
-            }
+    fn setup(context: &OpContext<'_>) -> io::Result<Self> {
+        let mut objects = Objects {
+            bytes: context.params.payload_bytes,
+            objects: vec![std::ptr::null_mut(); S::count(context.params)],
+            facts: facts(context.params)?,
+            size: PhantomData,
+        };
+        // The heap grows now, and not while somebody counts faults.
+        objects.allocate()?;
+        objects.free();
+        Ok(objects)
+    }
+
+    #[inline]
+    fn once(&mut self) -> io::Result<u64> {
+        self.allocate()?;
+        self.free();
+        Ok(1)
+    }
+
+    fn ops_of_once(params: &CaseParams) -> u64 {
+        S::count(params) as u64
+    }
+
+    /// Whether a large batch gives its memory back to the kernel in between is the allocator's business.
+    fn faults(_params: &CaseParams) -> Option<f64> {
+        None
+    }
+
+    fn part(&mut self, index: usize) -> io::Result<()> {
+        if index == 0 {
+            return self.allocate();
         }
+        self.free();
+        Ok(())
+    }
 
-        impl Op for $name {
-            const ID: &'static str = $id;
-            const ABOUT: &'static str = $about;
-            const CAPS: Caps = CAPS;
-            const AXES: &'static [Axis] = &[Self::COUNT, Allocator::AXIS];
-            const PARTS: &'static [&'static str] = $parts;
-
-            fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-                fit(params)
-            }
-
-            fn setup(context: &OpContext<'_>) -> io::Result<$name> {
-                Ok($name(Batch::new(context, Self::count(context.params))?))
-            }
-
-            #[inline]
-            fn once(&mut self) -> io::Result<u64> {
-                self.0.allocate()?;
-                self.0.free();
-                Ok(1)
-            }
-
-            fn each(&self) -> Option<u64> {
-                Some(1)
-            }
-
-            fn ops_of_once(params: &CaseParams) -> u64 {
-                Self::count(params) as u64
-            }
-
-            /// Whether a large batch gives its memory back to the kernel in between is the allocator's business.
-            fn faults(_params: &CaseParams) -> Option<f64> {
-                None
-            }
-
-            fn part(&mut self, index: usize) -> io::Result<()> {
-                match index {
-                    0 => self.0.allocate(),
-                    _ => Ok(self.0.free()),
-                }
-            }
-
-            fn finish(&mut self) -> io::Result<Facts> {
-                Ok(self.0.facts.clone())
-            }
-        }
-    };
+    fn finish(&mut self) -> io::Result<Facts> {
+        Ok(self.facts.clone())
+    }
 }
-
-batch!(
-    /// Many objects at a time.
-    Pattern, "alloc-pattern",
-    "malloc of `count` objects, then free of all in the same order; both timed together, and apart as series",
-    Axis { name: "count", default: "256", values: Values::OneOf(&["256", "10000"]), about: "objects allocated before the first is freed" },
-    256, &["alloc_ns", "free_ns"]
-);
-batch!(
-    /// A few objects at a time.
-    Bulk, "alloc-bulk",
-    "malloc of `bulk` objects, then free of all; the C library has no call for many, so this is what such a call would be compared with",
-    Axis { name: "bulk", default: "16", values: Values::Count, about: "objects at a time" },
-    16, &[]
-);

@@ -8,7 +8,6 @@
 //! A pointer comes from `malloc`, is in one ring at a time, and is freed once by the role that takes it out.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
@@ -16,11 +15,8 @@ use crossbeam_queue::ArrayQueue;
 
 use super::alloc::{self, CAPS, allocate, free};
 use super::{Op, OpContext, parallel};
+use crate::prelude::*;
 use weighbridge_harness::allocator::Allocator;
-use weighbridge_harness::axis::{Axis, Choice};
-use weighbridge_harness::contract::{Caps, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
 
 /// Objects that may be on their way between two roles.
 const DEPTH: usize = 1024;
@@ -35,7 +31,6 @@ fn rings(roles: usize) -> Rings {
 }
 
 /// One role's end: the rings that it puts into, or takes out of.
-#[derive(Debug)]
 struct Ends {
     rings: Rings,
     own: std::ops::Range<usize>,
@@ -56,7 +51,6 @@ impl Ends {
         })
     }
 
-    /// The ring whose turn it is.
     #[inline]
     fn turn(&mut self) -> &ArrayQueue<usize> {
         let ring = &self.rings[self.next];
@@ -102,69 +96,58 @@ impl Ends {
     }
 }
 
-/// Two operations, which differ in who gives and who takes.
-macro_rules! hand_over {
-    ($(#[$doc:meta])* $name:ident, $id:literal, $about:literal, $first_gives:literal) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub struct $name {
-            ends: Ends,
-            gives: bool,
-        }
-
-        impl Op for $name {
-            const ID: &'static str = $id;
-            const ABOUT: &'static str = $about;
-            const CAPS: Caps = CAPS;
-            const AXES: &'static [Axis] = &[Allocator::AXIS];
-            const HAS_SOLO: bool = false;
-            // Where objects are freed.
-            const COUNTS: fn(usize) -> bool = |role| (role == 0) != $first_gives;
-
-            fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-                match parallel::roles(params) {
-                    0 | 1 => Err(Unsupported("one role has no other role to hand an object to; use roles=2 or more".into())),
-                    _ => alloc::fit(params),
-                }
-            }
-
-            fn setup(context: &OpContext<'_>) -> io::Result<$name> {
-                Ok($name { ends: Ends::new(context)?, gives: (context.role == 0) == $first_gives })
-            }
-
-            fn once(&mut self) -> io::Result<u64> {
-                unreachable!("it is only done as far as the other role allows")
-            }
-
-            #[inline]
-            fn up_to(&mut self, n: u64) -> io::Result<(u64, u64)> {
-                if self.gives { self.ends.give(n) } else { Ok(self.ends.take(n)) }
-            }
-
-            /// How far the heap grows depends on which role is ahead.
-            fn faults(_params: &CaseParams) -> Option<f64> {
-                None
-            }
-
-            fn finish(&mut self) -> io::Result<Facts> {
-                let mut facts = self.ends.facts.clone();
-                facts.insert("ring_slots".into(), DEPTH.to_string());
-                Ok(facts)
-            }
-        }
-    };
+/// The first role allocates, and all others free; or the other way round.
+pub(super) struct HandOver<const FIRST_GIVES: bool> {
+    ends: Ends,
+    gives: bool,
 }
 
-hand_over!(
-    /// All but the first allocate.
-    RemoteFree, "alloc-remote-free",
-    "all roles but the first allocate, the first frees: objects freed in a second, by threads of one process", false
-);
-hand_over!(
-    /// The first allocates.
-    OneFreeAll, "alloc-one-free-all",
-    "the first role allocates, all others free: objects freed in a second, by threads of one process", true
-);
+impl<const FIRST_GIVES: bool> Op for HandOver<FIRST_GIVES> {
+    const ID: &'static str = if FIRST_GIVES { "alloc-one-free-all" } else { "alloc-remote-free" };
+    const ABOUT: &'static str = if FIRST_GIVES {
+        "the first role allocates, all others free: objects freed in a second, by threads of one process"
+    } else {
+        "all roles but the first allocate, the first frees: objects freed in a second, by threads of one process"
+    };
+    const CAPS: Caps = CAPS;
+    const AXES: &'static [Axis] = &[Allocator::AXIS];
+    const HAS_SOLO: bool = false;
+    // Where objects are freed.
+    const COUNTS: fn(usize) -> bool = |role| (role == 0) != FIRST_GIVES;
+
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        match parallel::roles(params) {
+            0 | 1 => Err(Unsupported(
+                "one role has no other role to hand an object to; use roles=2 or more".into(),
+            )),
+            _ => alloc::fit(params),
+        }
+    }
+
+    fn setup(context: &OpContext<'_>) -> io::Result<Self> {
+        Ok(HandOver { ends: Ends::new(context)?, gives: (context.role == 0) == FIRST_GIVES })
+    }
+
+    fn once(&mut self) -> io::Result<u64> {
+        unreachable!("it is only done as far as the other role allows")
+    }
+
+    #[inline]
+    fn up_to(&mut self, n: u64) -> io::Result<(u64, u64)> {
+        if self.gives { self.ends.give(n) } else { Ok(self.ends.take(n)) }
+    }
+
+    /// How far the heap grows depends on which role is ahead.
+    fn faults(_params: &CaseParams) -> Option<f64> {
+        None
+    }
+
+    fn finish(&mut self) -> io::Result<Facts> {
+        let mut facts = self.ends.facts.clone();
+        facts.insert("ring_slots".into(), DEPTH.to_string());
+        Ok(facts)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -174,15 +157,15 @@ mod tests {
     #[test]
     fn what_is_given_is_taken_and_no_role_waits() {
         let id = CaseId::new("parallel", "alloc-remote-free", 64, "free").with("roles", "3");
-        let axes = [Allocator::AXIS, Axis { name: "roles", ..super::super::alloc::Bulk::AXES[0] }];
+        let axes = [Allocator::AXIS, Axis { name: "roles", ..<alloc::Bulk as alloc::Size>::COUNT }];
         let params = CaseParams::new(&id, &axes, &[]).unwrap();
-        let role = |role| RemoteFree::setup(&OpContext { params: &params, role, roles: 3 }).unwrap();
+        let role = |role| HandOver::<false>::setup(&OpContext { params: &params, role, roles: 3 }).unwrap();
         let (mut taker, mut first, mut second) = (role(0), role(1), role(2));
         assert_eq!(taker.up_to(5).unwrap(), (0, 0), "nothing was given yet");
         assert_eq!(first.up_to(10).unwrap(), (10, 10));
         assert_eq!(second.up_to(u64::MAX).unwrap(), (DEPTH as u64, DEPTH as u64), "until its ring is full");
         assert_eq!(taker.up_to(u64::MAX).unwrap().0, 10 + DEPTH as u64);
-        assert!(!(RemoteFree::COUNTS)(1) && (RemoteFree::COUNTS)(0));
-        assert!((OneFreeAll::COUNTS)(1) && !(OneFreeAll::COUNTS)(0));
+        assert!(!(HandOver::<false>::COUNTS)(1) && (HandOver::<false>::COUNTS)(0));
+        assert!((HandOver::<true>::COUNTS)(1) && !(HandOver::<true>::COUNTS)(0));
     }
 }

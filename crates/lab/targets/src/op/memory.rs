@@ -13,23 +13,18 @@
 
 use std::fs;
 use std::hint;
-use std::io;
 use std::marker::PhantomData;
 
 use super::{Op, OpContext};
-use weighbridge_harness::axis::{Axis, Choice, MemoryState};
-use weighbridge_harness::buffer::Buffer;
-use weighbridge_harness::contract::{Caps, Facts, Unit, Unsupported};
-use weighbridge_harness::host::{self, Host};
-use weighbridge_harness::params::{CaseParams, Touch};
-use weighbridge_harness::touch;
+use crate::prelude::*;
+use weighbridge_harness::axis::{MemoryState, ROLES};
+use weighbridge_harness::host;
 
 /// The word that source blocks are filled with.
 const WORD: u64 = 0x5b4a_3928_1706_f5e4;
 
 /// Blocks of a case, and its length.
-#[derive(Debug)]
-pub struct Blocks {
+pub(super) struct Blocks {
     from: Buffer,
     to: Buffer,
     len: usize,
@@ -44,14 +39,13 @@ impl Blocks {
         // In one call of the kernel, which is faster than a fault for each page.
         from.prefault()?;
         touch::write(from.bytes_mut(), WORD, Touch::All);
-        match is_fresh {
+        if is_fresh {
             // Page by page, so that what is counted is what the name says, however large pages may be here.
-            true => to.use_small_pages().unwrap_or_default(),
+            to.use_small_pages().unwrap_or_default();
+        } else {
             // With what no operation writes: a block that is already as it shall be proves nothing.
-            false => {
-                to.prefault()?;
-                to.bytes_mut().fill(!FILL);
-            }
+            to.prefault()?;
+            to.bytes_mut().fill(!FILL);
         }
         Ok(Blocks { from, to, len, is_fresh })
     }
@@ -83,42 +77,57 @@ fn last_level_cache_bytes() -> Option<u64> {
     })
 }
 
-/// What a memory operation does with its blocks.
-pub trait Work: 'static {
-    /// Its name in case ids.
+/// What a memory operation does with its blocks. What is provided suits a copy.
+pub(super) trait Work: 'static {
     const ID: &'static str;
-    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
     /// Whether the operation reads, and how it stores.
     const TRAFFIC: Traffic;
+
     /// Does the processor have what it needs?
     fn fit() -> Result<(), Unsupported> {
         Ok(())
     }
+
+    /// Writes a block.
+    ///
+    /// # Safety
+    /// `len` bytes at both places, which do not overlap and begin at a page.
+    unsafe fn write(_from: *const u8, _to: *mut u8, _len: usize) {
+        unreachable!("it only reads");
+    }
+
     /// Does the operation, and returns what [`Work::result`] computes beforehand.
-    fn act(blocks: &mut Blocks) -> u64;
+    #[inline]
+    fn act(blocks: &mut Blocks) -> u64 {
+        // SAFETY: both blocks have at least `len` bytes and are different mappings.
+        unsafe { Self::write(blocks.from.bytes().as_ptr(), blocks.to.bytes_mut().as_mut_ptr(), blocks.len) };
+        blocks.last_written()
+    }
+
     /// What [`Work::act`] must return.
-    fn result(blocks: &Blocks) -> u64;
-    /// Is everything that was written right?
-    fn is_right(blocks: &Blocks) -> bool;
+    fn result(blocks: &Blocks) -> u64 {
+        u64::from(WORD.to_le_bytes()[(blocks.len - 1) % 8])
+    }
+
+    /// Is everything that was written right? The source of a copy was filled with the word, and has only been read since.
+    fn is_right(blocks: &Blocks) -> bool {
+        touch::is_filled_with(&blocks.to.bytes()[..blocks.len], WORD)
+    }
 }
 
 /// How an operation uses the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traffic {
-    /// The operation only reads.
+pub(super) enum Traffic {
     Read,
     /// Reads and stores through the caches, or past them from the size of the last-level cache on.
     Copy,
     /// Reads and stores past the caches.
     CopyPast,
-    /// Stores as `Copy` does.
     Fill,
 }
 
-/// A memory operation.
-#[derive(Debug)]
-pub struct Memory<W> {
+pub(super) struct Memory<W> {
     blocks: Blocks,
     work: PhantomData<W>,
 }
@@ -136,11 +145,7 @@ impl<W: Work> Op for Memory<W> {
         if len == 0 {
             return Err(Unsupported("an operation on no bytes does nothing; the smallest size is 1".into()));
         }
-        let roles = params
-            .axes
-            .get(weighbridge_harness::axis::ROLES)
-            .and_then(|roles| roles.parse().ok())
-            .unwrap_or(1);
+        let roles = params.axes.get(ROLES).and_then(|roles| roles.parse().ok()).unwrap_or(1);
         let needed = len.saturating_mul(2).saturating_mul(roles);
         match host::available_bytes() {
             Some(available) if needed > available / 4 => Err(Unsupported(format!(
@@ -160,8 +165,8 @@ impl<W: Work> Op for Memory<W> {
         Ok(W::act(&mut self.blocks))
     }
 
-    fn each(&self) -> Option<u64> {
-        Some(W::result(&self.blocks))
+    fn each(&self) -> u64 {
+        W::result(&self.blocks)
     }
 
     fn op_bytes(params: &CaseParams) -> u64 {
@@ -198,63 +203,19 @@ impl<W: Work> Op for Memory<W> {
     }
 }
 
-/// What the last byte of a block is that was filled with [`WORD`].
-fn last_byte(len: usize) -> u64 {
-    u64::from(WORD.to_le_bytes()[(len - 1) % 8])
+pub(super) struct Memcpy;
+
+impl Work for Memcpy {
+    const ID: &'static str = "memcpy";
+    const ABOUT: &'static str = "memcpy of the C library";
+    const TRAFFIC: Traffic = Traffic::Copy;
+
+    #[inline]
+    unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { libc::memcpy(to.cast(), from.cast(), len) };
+    }
 }
-
-/// What the copying ones have in common.
-macro_rules! copying {
-    ($(#[$doc:meta])* $name:ident, $id:literal, $about:literal, $traffic:expr, $fit:expr, |$from:ident, $to:ident, $len:ident| $copy:expr) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub struct $name;
-
-        impl Work for $name {
-            const ID: &'static str = $id;
-            const ABOUT: &'static str = $about;
-            const TRAFFIC: Traffic = $traffic;
-
-            fn fit() -> Result<(), Unsupported> {
-                $fit
-            }
-
-            #[inline]
-            fn act(blocks: &mut Blocks) -> u64 {
-                let $len = blocks.len;
-                let ($from, $to) = (blocks.from.bytes().as_ptr(), blocks.to.bytes_mut().as_mut_ptr());
-                // SAFETY: both blocks have at least `len` bytes and are different mappings.
-                unsafe { $copy };
-                blocks.last_written()
-            }
-
-            fn result(blocks: &Blocks) -> u64 {
-                last_byte(blocks.len)
-            }
-
-            fn is_right(blocks: &Blocks) -> bool {
-                // The source of the copy was filled with it, and has only been read since.
-                touch::is_filled_with(&blocks.to.bytes()[..blocks.len], WORD)
-            }
-        }
-    };
-}
-
-copying!(
-    /// The C library's.
-    Memcpy, "memcpy", "memcpy of the C library", Traffic::Copy, Ok(()),
-    |from, to, len| libc::memcpy(to.cast(), from.cast(), len)
-);
-copying!(
-    /// One instruction.
-    RepMovsb, "rep-movsb", "the x86 instruction rep movsb", Traffic::CopyPast, x86_64_only("rep movsb"),
-    |from, to, len| rep_movsb(from, to, len)
-);
-copying!(
-    /// Stores past the caches.
-    CopyNt, "copy-nt", "a copy with non-temporal stores of 16 bytes (x86 movntdq)", Traffic::CopyPast,
-    x86_64_only("movntdq"), |from, to, len| copy_nt(from, to, len)
-);
 
 fn x86_64_only(instruction: &str) -> Result<(), Unsupported> {
     if cfg!(target_arch = "x86_64") {
@@ -264,62 +225,71 @@ fn x86_64_only(instruction: &str) -> Result<(), Unsupported> {
     }
 }
 
-/// # Safety
-/// `len` bytes at both places, which do not overlap.
-#[inline]
-unsafe fn rep_movsb(from: *const u8, to: *mut u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise; the direction flag is clear, as the calling convention has it.
-    unsafe {
-        std::arch::asm!(
-            "rep movsb",
-            inout("rcx") len => _, inout("rsi") from => _, inout("rdi") to => _,
-            options(nostack, preserves_flags)
-        );
+pub(super) struct RepMovsb;
+
+impl Work for RepMovsb {
+    const ID: &'static str = "rep-movsb";
+    const ABOUT: &'static str = "the x86 instruction rep movsb";
+    const TRAFFIC: Traffic = Traffic::CopyPast;
+
+    fn fit() -> Result<(), Unsupported> {
+        x86_64_only("rep movsb")
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = (from, to, len);
-        unreachable!("refused before");
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise; the direction flag is clear, as the calling convention has it.
+        unsafe {
+            std::arch::asm!(
+                "rep movsb",
+                inout("rcx") len => _, inout("rsi") from => _, inout("rdi") to => _,
+                options(nostack, preserves_flags)
+            );
+        }
     }
 }
 
-/// # Safety
-/// As [`rep_movsb`], and `to` is aligned to 16 bytes (buffers begin at a page).
-#[inline]
-unsafe fn copy_nt(from: *const u8, to: *mut u8, len: usize) {
+pub(super) struct CopyNt;
+
+impl Work for CopyNt {
+    const ID: &'static str = "copy-nt";
+    const ABOUT: &'static str = "a copy with non-temporal stores of 16 bytes (x86 movntdq)";
+    const TRAFFIC: Traffic = Traffic::CopyPast;
+
+    fn fit() -> Result<(), Unsupported> {
+        x86_64_only("movntdq")
+    }
+
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise; whole vectors lie inside the blocks, and the rest is copied byte by byte.
-    unsafe {
+    #[inline]
+    unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
         const LINE: usize = 64;
         const VECTOR: usize = 16;
         let whole = len / LINE * LINE;
-        for line in (0..whole).step_by(LINE) {
-            for vector in (line..line + LINE).step_by(VECTOR) {
-                _mm_stream_si128(
-                    to.add(vector).cast::<__m128i>(),
-                    _mm_loadu_si128(from.add(vector).cast::<__m128i>()),
-                );
+        // SAFETY: the caller's promise; whole vectors lie inside the blocks, and the rest is copied byte by byte.
+        unsafe {
+            for line in (0..whole).step_by(LINE) {
+                for vector in (line..line + LINE).step_by(VECTOR) {
+                    _mm_stream_si128(
+                        to.add(vector).cast::<__m128i>(),
+                        _mm_loadu_si128(from.add(vector).cast::<__m128i>()),
+                    );
+                }
             }
+            // Such stores are in no order with others until this.
+            _mm_sfence();
+            std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), len - whole);
         }
-        // Such stores are in no order with others until this.
-        _mm_sfence();
-        std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), len - whole);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = (from, to, len);
-        unreachable!("refused before");
     }
 }
 
 /// What `memset` fills with, if not with zero.
-pub const FILL: u8 = 0x5a;
+pub(super) const FILL: u8 = 0x5a;
 
 /// The C library's, with one byte or another.
-#[derive(Debug)]
-pub struct Memset<const BYTE: u8>;
+pub(super) struct Memset<const BYTE: u8>;
 
 impl<const BYTE: u8> Work for Memset<BYTE> {
     const ID: &'static str = if BYTE == 0 { "memset-zero" } else { "memset" };
@@ -331,11 +301,9 @@ impl<const BYTE: u8> Work for Memset<BYTE> {
     const TRAFFIC: Traffic = Traffic::Fill;
 
     #[inline]
-    fn act(blocks: &mut Blocks) -> u64 {
-        let len = blocks.len;
-        // SAFETY: the block has at least `len` bytes.
-        unsafe { libc::memset(blocks.to.bytes_mut().as_mut_ptr().cast(), BYTE.into(), len) };
-        blocks.last_written()
+    unsafe fn write(_from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { libc::memset(to.cast(), BYTE.into(), len) };
     }
 
     fn result(_blocks: &Blocks) -> u64 {
@@ -347,9 +315,7 @@ impl<const BYTE: u8> Work for Memset<BYTE> {
     }
 }
 
-/// Eight bytes at a time, as the compiler has it.
-#[derive(Debug)]
-pub struct ReadSum;
+pub(super) struct ReadSum;
 
 impl Work for ReadSum {
     const ID: &'static str = "read-sum";
@@ -373,16 +339,14 @@ impl Work for ReadSum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_harness::contract::Caps;
     use weighbridge_record::CaseId;
 
     fn check<W: Work>(len: usize, memory: &str) {
-        assert!(Memory::<W>::CAPS.has(Caps::PAYLOAD));
         let id = CaseId::new("solo", W::ID, len as u64, "free");
         let id = if memory == "warm" { id } else { id.with("memory", memory) };
         let params = CaseParams::new(&id, Memory::<W>::AXES, &[]).unwrap();
         let mut op = Memory::<W>::setup(&OpContext { params: &params, role: 0, roles: 1 }).unwrap();
-        let each = op.each().unwrap();
+        let each = op.each();
         for _ in 0..3 {
             assert_eq!(op.once().unwrap(), each, "{} of {len} bytes, {memory}", W::ID);
         }
@@ -405,23 +369,16 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_block_that_was_not_filled_is_not_right_whatever_it_is_filled_with() {
-        for id in ["memset", "memset-zero"] {
-            let params =
-                CaseParams::new(&CaseId::new("solo", id, 1000, "free"), Memory::<Memset<0>>::AXES, &[])
-                    .unwrap();
-            let context = OpContext { params: &params, role: 0, roles: 1 };
-            assert!(Memory::<Memset<0>>::setup(&context).unwrap().finish().is_err());
-            assert!(Memory::<Memset<FILL>>::setup(&context).unwrap().finish().is_err());
-        }
+    fn warm<W: Work>() -> Memory<W> {
+        let id = CaseId::new("solo", W::ID, 1000, "free");
+        let params = CaseParams::new(&id, Memory::<W>::AXES, &[]).unwrap();
+        Memory::setup(&OpContext { params: &params, role: 0, roles: 1 }).unwrap()
     }
 
     #[test]
     fn a_block_that_was_not_written_whole_is_not_right() {
-        let id = CaseId::new("solo", "memcpy", 1000, "free");
-        let params = CaseParams::new(&id, Memory::<Memcpy>::AXES, &[]).unwrap();
-        let mut op = Memory::<Memcpy>::setup(&OpContext { params: &params, role: 0, roles: 1 }).unwrap();
+        assert!(warm::<Memset<0>>().finish().is_err() && warm::<Memset<FILL>>().finish().is_err());
+        let mut op = warm::<Memcpy>();
         op.once().unwrap();
         op.blocks.to.bytes_mut()[500] ^= 1;
         assert!(op.finish().is_err());

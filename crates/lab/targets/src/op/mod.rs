@@ -3,40 +3,29 @@
 //! They are driven by `solo`: one role alone, and by `parallel`: as many as there are CPUs, each by itself.
 
 mod alloc;
-mod descriptors;
-mod first_touch;
+mod calls;
+mod cycles;
 mod hand_over;
-pub(crate) mod memory;
-mod noop;
+mod memory;
 mod packets;
+mod pages;
 mod parallel;
 mod pool;
-mod processes;
-mod proxy;
 mod solo;
-mod syscalls;
-mod wakes;
+mod spawn;
 
-use std::io;
 use std::marker::PhantomData;
 
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{
-    Caps, Facts, InSuites, PatternInfo, Target, Unit, Unsupported, carries_nothing,
-};
+use crate::prelude::*;
+use crate::sys;
 use weighbridge_harness::counter_check::Quiet;
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
 
-/// Something to do over and over.
-pub trait Op: Sized + 'static {
-    /// Its name in case ids.
+/// Something to do over and over. Errors are those of the system call that failed.
+pub(crate) trait Op: Sized + 'static {
     const ID: &'static str;
-    /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
     /// [`Caps::PAYLOAD`] where it has a size, [`Caps::ONE_PROCESS`] where its roles must be threads.
     const CAPS: Caps = Caps::NONE;
-    /// Settings of its own.
     const AXES: &'static [Axis] = &[];
     /// Unit of its values when it is done alone.
     const UNIT: Unit = Unit::NanosPer("op");
@@ -49,36 +38,24 @@ pub trait Op: Sized + 'static {
     /// Names of the parts of an operation that are timed apart as well, with their unit.
     const PARTS: &'static [&'static str] = &[];
 
-    /// Can this case run here?
-    ///
-    /// # Errors
-    /// It cannot: one sentence with the limit's name and how to raise it.
+    /// Can this case run here? If not: one sentence with the limit's name and how to raise it.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         Ok(())
     }
 
-    /// Makes ready for one role, in its thread, after it is pinned.
-    ///
-    /// # Errors
-    /// That of the kernel; the case is then skipped with it.
+    /// Makes ready for one role, in its thread, after it is pinned. The case is skipped where that fails.
     fn setup(context: &OpContext<'_>) -> io::Result<Self>;
 
     /// Does the operation once. The result depends on what was done.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     fn once(&mut self) -> io::Result<u64>;
 
-    /// What each call of [`once`](Op::once) returns, where that is known: the sum of a batch is then checked.
-    fn each(&self) -> Option<u64> {
-        None
+    /// What each call of [`once`](Op::once) returns: the sum of a batch is checked.
+    fn each(&self) -> u64 {
+        1
     }
 
     /// Does the operation up to `n` times; returns how often, and the sum of the results. Fewer only where another role must do
     /// something first.
-    ///
-    /// # Errors
-    /// As [`once`](Op::once).
     #[inline]
     fn up_to(&mut self, n: u64) -> io::Result<(u64, u64)> {
         Ok((n, run(self, n)?))
@@ -100,9 +77,6 @@ pub trait Op: Sized + 'static {
     }
 
     /// One of [`PARTS`](Op::PARTS), done as often as one call of [`once`](Op::once) does it; parts are done in turn.
-    ///
-    /// # Errors
-    /// As [`once`](Op::once).
     fn part(&mut self, _index: usize) -> io::Result<()> {
         Ok(())
     }
@@ -113,26 +87,18 @@ pub trait Op: Sized + 'static {
     }
 
     /// After the last one: what it did is looked at once more, and settings are read back.
-    ///
-    /// # Errors
-    /// A sentence on what was not done.
     fn finish(&mut self) -> io::Result<Facts> {
         Ok(Facts::new())
     }
 }
 
-/// Where a role sits.
-#[derive(Clone, Copy, Debug)]
-pub struct OpContext<'a> {
-    /// The case.
-    pub params: &'a CaseParams,
-    /// Index of the role.
-    pub role: usize,
-    /// Number of roles.
-    pub roles: usize,
+#[derive(Clone, Copy)]
+pub(crate) struct OpContext<'a> {
+    params: &'a CaseParams,
+    role: usize,
+    roles: usize,
 }
 
-/// The loop around every operation.
 #[inline]
 fn run<O: Op>(op: &mut O, n: u64) -> io::Result<u64> {
     let mut sum = 0u64;
@@ -144,42 +110,84 @@ fn run<O: Op>(op: &mut O, n: u64) -> io::Result<u64> {
 
 /// Compares the sum of a batch with what it must be.
 #[inline]
-fn check(each: Option<u64>, done: u64, sum: u64) -> io::Result<()> {
-    match each.map(|each| each.wrapping_mul(done)) {
-        Some(expected) if expected != sum => {
-            Err(io::Error::other(format!("{done} operations gave {sum:#x} in all, and not {expected:#x}")))
-        }
-        _ => Ok(()),
+fn check(each: u64, done: u64, sum: u64) -> io::Result<()> {
+    let expected = each.wrapping_mul(done);
+    if sum == expected {
+        return Ok(());
     }
+    Err(io::Error::other(format!("{done} operations gave {sum:#x} in all, and not {expected:#x}")))
 }
+
+/// What a system call returned, unless it failed.
+#[inline]
+fn value(result: impl Into<i64>) -> io::Result<u64> {
+    sys::check(result.into()).map(|result| result as u64)
+}
+
+/// Declares an operation without settings: id, what it is, fields with their first values, what differs from the defaults of
+/// [`Op`]; then what it does once, and what that must give. The text of the module says why its calls are safe.
+macro_rules! op {
+    (
+        $name:ident, $id:literal, $about:literal, { $($field:ident: $type:ty = $init:expr),* },
+        $(const $const:ident: $const_type:ty = $value:expr,)* |$op:ident| $once:expr, each $each:expr
+    ) => {
+        pub(super) struct $name {
+            $($field: $type,)*
+        }
+
+        impl Op for $name {
+            const ID: &'static str = $id;
+            const ABOUT: &'static str = $about;
+            $(const $const: $const_type = $value;)*
+
+            fn setup(_context: &OpContext<'_>) -> io::Result<$name> {
+                Ok($name { $($field: $init,)* })
+            }
+
+            #[inline]
+            #[allow(unused_unsafe, reason = "some call what is safe")]
+            fn once(&mut self) -> io::Result<u64> {
+                let $op = self;
+                // SAFETY: see the module's text.
+                unsafe { $once }
+            }
+
+            fn each(&self) -> u64 {
+                $each
+            }
+        }
+    };
+}
+
+use op;
 
 /// Every operation, in the order in which people read of them.
 pub const ALL: &[Target] = &[
-    of::<noop::Noop>(),
-    of::<syscalls::Getpid>(),
-    of::<syscalls::Getppid>(),
-    of::<syscalls::ClockVdso>(),
-    of::<syscalls::ClockSyscall>(),
-    of::<syscalls::SchedYield>(),
-    of::<syscalls::ReadZero>(),
-    of::<syscalls::WriteNull>(),
-    of::<syscalls::Stat>(),
-    of::<syscalls::Statfs>(),
-    of::<syscalls::Fstatfs>(),
-    of::<syscalls::UringNop>(),
-    of::<wakes::FutexWake>(),
-    of::<descriptors::PipeCycle>(),
-    of::<descriptors::SocketpairCycle>(),
-    of::<descriptors::EventfdCycle>(),
-    of::<descriptors::MemfdCycle>(),
-    of::<descriptors::EpollAddRemove>(),
-    of::<descriptors::OpenClose>(),
-    of::<descriptors::AcceptCycle>(),
-    of::<processes::MmapTouchMunmap>(),
-    of::<first_touch::FirstTouch>(),
-    of::<processes::ThreadCycle>(),
-    of::<processes::ForkCycle>(),
-    of::<processes::PosixSpawnCycle>(),
+    of::<calls::Noop>(),
+    of::<calls::Getpid>(),
+    of::<calls::Getppid>(),
+    of::<calls::ClockVdso>(),
+    of::<calls::ClockSyscall>(),
+    of::<calls::SchedYield>(),
+    of::<calls::ReadZero>(),
+    of::<calls::WriteNull>(),
+    of::<calls::Stat>(),
+    of::<calls::Statfs>(),
+    of::<calls::Fstatfs>(),
+    of::<calls::UringNop>(),
+    of::<calls::FutexWake>(),
+    of::<cycles::PipeCycle>(),
+    of::<cycles::SocketpairCycle>(),
+    of::<cycles::EventfdCycle>(),
+    of::<cycles::MemfdCycle>(),
+    of::<cycles::EpollAddRemove>(),
+    of::<cycles::OpenClose>(),
+    of::<cycles::AcceptCycle>(),
+    of::<pages::MmapTouchMunmap>(),
+    of::<pages::FirstTouch>(),
+    of::<cycles::ThreadCycle>(),
+    of::<cycles::ForkCycle>(),
+    of::<spawn::PosixSpawnCycle>(),
     of::<memory::Memory<memory::Memcpy>>(),
     of::<memory::Memory<memory::RepMovsb>>(),
     of::<memory::Memory<memory::CopyNt>>(),
@@ -187,17 +195,17 @@ pub const ALL: &[Target] = &[
     of::<memory::Memory<memory::Memset<0>>>(),
     of::<memory::Memory<memory::ReadSum>>(),
     of::<alloc::Reuse>(),
-    of::<alloc::Pattern>(),
-    of::<alloc::Bulk>(),
-    of::<hand_over::RemoteFree>(),
-    of::<hand_over::OneFreeAll>(),
+    of::<alloc::Objects<alloc::Pattern>>(),
+    of::<alloc::Objects<alloc::Bulk>>(),
+    of::<hand_over::HandOver<false>>(),
+    of::<hand_over::HandOver<true>>(),
     of::<pool::PoolArrayQueue>(),
-    of::<proxy::EventfdClose>(),
-    of::<proxy::PipeClose>(),
-    of::<proxy::DgramByte>(),
-    of::<proxy::SysvMessage>(),
-    of::<packets::Veth<packets::Drop>>(),
-    of::<packets::Veth<packets::Accept>>(),
+    of::<cycles::EventfdClose>(),
+    of::<cycles::PipeClose>(),
+    of::<cycles::DgramByte>(),
+    of::<cycles::SysvMessage>(),
+    of::<packets::Veth<true>>(),
+    of::<packets::Veth<false>>(),
 ];
 
 /// The patterns of an operation, in its unit.
@@ -221,9 +229,9 @@ const fn of<O: Op>() -> Target {
         patterns: Patterns::<O>::ALL,
         fit: fit::<O>,
         create: |_, _| Ok(Vec::new()),
-        drive: |pattern, _, params, cx| match pattern {
-            solo::ID => solo::drive_solo::<O>(params, cx),
-            _ => parallel::drive_parallel::<O>(params, cx),
+        drive: |pattern, _, _, cx| match pattern {
+            solo::ID => solo::drive_solo::<O>(cx),
+            _ => parallel::drive_parallel::<O>(cx),
         },
         counter_check: |case, per_op| O::QUIET.check(per_op, O::faults(&case.params)),
         in_suites: InSuites::Never("no suite compares every operation with every other"),
@@ -231,15 +239,11 @@ const fn of<O: Op>() -> Target {
 }
 
 fn fit<O: Op>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    let is_alone = params.id.pattern == solo::ID;
-    match params.id.placement.as_str() {
-        "same-cpu" | "free" => {}
-        placement if is_alone => {
-            return Err(Unsupported(format!(
-                "one role alone has no {placement}; use same-cpu, which pins it, or free"
-            )));
-        }
-        _ => {}
+    let placement = params.id.placement.as_str();
+    if params.id.pattern == solo::ID && !matches!(placement, "same-cpu" | "free") {
+        return Err(Unsupported(format!(
+            "one role alone has no {placement}; use same-cpu, which pins it, or free"
+        )));
     }
     if !O::CAPS.has(Caps::PAYLOAD) {
         carries_nothing(params)?;

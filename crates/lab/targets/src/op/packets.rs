@@ -5,10 +5,7 @@
 //! competes for the CPU: a socket to which packets are delivered discards them by a filter. Afterwards the far network's own
 //! counters must have as many packets as were sent. Networks, interfaces and rules end with the process.
 
-use std::io;
-use std::marker::PhantomData;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,88 +17,22 @@ use weighbridge_probe::network::filter::{Filter, Verdict, set_rule};
 use weighbridge_probe::network::link::{self, Interface};
 
 use super::{Op, OpContext};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::axis::{Axis, Choice, choice};
-use weighbridge_harness::contract::{Caps, Facts, Unit, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
 
-/// Where packets end.
-pub trait End: 'static {
-    /// Name of the operation.
-    const ID: &'static str;
-    /// What a reader should know.
-    const ABOUT: &'static str;
-    /// What it does with packets.
-    const VERDICT: Verdict;
-    /// Its axis: by which filter.
-    const AXES: &'static [Axis];
-    /// The filter of a case; none where packets meet no rule.
-    fn filter(params: &CaseParams) -> Option<Filter>;
-}
-
-/// At a rule.
-#[derive(Debug)]
-pub struct Drop;
-
-/// At a socket.
-#[derive(Debug)]
-pub struct Accept;
-
-choice! {
-    /// The rule that drops.
-    pub(crate) enum DropRule {
-        /// Of nftables.
-        Nftables = "nftables",
-        /// Of iptables.
-        Iptables = "iptables",
-    }
-    axis "rule", default Nftables: "the packet filter whose rule drops at PREROUTING, with priority raw"
-}
-
-choice! {
-    /// The rule that accepts.
-    pub(crate) enum AcceptRule {
-        /// There is none.
-        None = "none",
-        /// Of nftables.
-        Nftables = "nftables",
-        /// Of iptables.
-        Iptables = "iptables",
-    }
-    axis "rule", default None: "the packet filter whose rule accepts at PREROUTING, with priority raw"
-}
-
-impl End for Drop {
-    const ID: &'static str = "veth-drop";
-    const ABOUT: &'static str =
-        "a UDP packet sent through a veth pair to a rule that drops it, in networks of our own";
-    const VERDICT: Verdict = Verdict::Drop;
-    const AXES: &'static [Axis] = &[DropRule::AXIS];
-
-    fn filter(params: &CaseParams) -> Option<Filter> {
-        Some(match params.choice() {
-            DropRule::Nftables => Filter::Nftables,
-            DropRule::Iptables => Filter::Iptables,
-        })
-    }
-}
-
-impl End for Accept {
-    const ID: &'static str = "veth-accept";
-    const ABOUT: &'static str =
-        "a UDP packet sent through a veth pair to a socket that discards it, in networks of our own";
-    const VERDICT: Verdict = Verdict::Accept;
-    const AXES: &'static [Axis] = &[AcceptRule::AXIS];
-
-    fn filter(params: &CaseParams) -> Option<Filter> {
-        match params.choice() {
-            AcceptRule::None => None,
-            AcceptRule::Nftables => Some(Filter::Nftables),
-            AcceptRule::Iptables => Some(Filter::Iptables),
-        }
-    }
-}
+/// The filter whose rule a packet meets.
+const RULE: Axis = Axis {
+    name: "rule",
+    default: "nftables",
+    values: Values::OneOf(&["nftables", "iptables"]),
+    about: "the packet filter whose rule drops at PREROUTING, with priority raw",
+};
+const ACCEPTING_RULE: Axis = Axis {
+    default: "none",
+    values: Values::OneOf(&["none", "nftables", "iptables"]),
+    about: "the packet filter whose rule accepts at PREROUTING, with priority raw",
+    ..RULE
+};
 
 /// A packet of Ethernet without fragments carries 1500 bytes: 20 of IPv4, 8 of UDP, the payload.
 const MOST_BYTES: usize = 1500 - 20 - 8;
@@ -116,9 +47,8 @@ const LOST_SHARE: f64 = 0.001;
 const DEADLINE: Duration = Duration::from_secs(5);
 const PROBE: &[u8] = b"probe";
 
-/// Both networks, and the sender.
-#[derive(Debug)]
-pub struct Veth<E> {
+/// Both networks, and the sender. Packets end at a rule (`DROPS`), or at a socket.
+pub(super) struct Veth<const DROPS: bool> {
     sender: UdpSocket,
     message: Vec<u8>,
     sent: u64,
@@ -126,14 +56,21 @@ pub struct Veth<E> {
     /// Where accepted packets arrive. A dropped one that arrives is a failure.
     receiver: UdpSocket,
     seen_before: Ipv4Counters,
-    end: PhantomData<E>,
 }
 
-impl<E: End> Op for Veth<E> {
-    const ID: &'static str = E::ID;
-    const ABOUT: &'static str = E::ABOUT;
+impl<const DROPS: bool> Veth<DROPS> {
+    const VERDICT: Verdict = if DROPS { Verdict::Drop } else { Verdict::Accept };
+}
+
+impl<const DROPS: bool> Op for Veth<DROPS> {
+    const ID: &'static str = if DROPS { "veth-drop" } else { "veth-accept" };
+    const ABOUT: &'static str = if DROPS {
+        "a UDP packet sent through a veth pair to a rule that drops it, in networks of our own"
+    } else {
+        "a UDP packet sent through a veth pair to a socket that discards it, in networks of our own"
+    };
     const CAPS: Caps = Caps::PAYLOAD;
-    const AXES: &'static [Axis] = E::AXES;
+    const AXES: &'static [Axis] = if DROPS { &[RULE] } else { &[ACCEPTING_RULE] };
     const UNIT: Unit = Unit::PerSecond("packets");
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
@@ -144,19 +81,22 @@ impl<E: End> Op for Veth<E> {
             )));
         }
         static MAY: OnceLock<Result<(), String>> = OnceLock::new();
-        MAY.get_or_init(|| namespace::may_make_networks().map_err(|error| error.to_string())).clone().map_err(
-            |why| {
-                Unsupported(format!(
-                    "it needs networks of its own: {why}; run it as root, or allow user namespaces (sysctl \
-                     user.max_user_namespaces, kernel.unprivileged_userns_clone, \
-                     kernel.apparmor_restrict_unprivileged_userns)"
-                ))
-            },
-        )
+        let may = MAY.get_or_init(|| namespace::may_make_networks().map_err(|error| error.to_string()));
+        may.clone().map_err(|why| {
+            Unsupported(format!(
+                "it needs networks of its own: {why}; run it as root, or allow user namespaces (sysctl \
+                 user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+                 kernel.apparmor_restrict_unprivileged_userns)"
+            ))
+        })
     }
 
-    fn setup(context: &OpContext<'_>) -> io::Result<Veth<E>> {
-        let filter = E::filter(context.params);
+    fn setup(context: &OpContext<'_>) -> io::Result<Self> {
+        let filter = match context.params.axis(RULE.name) {
+            "nftables" => Some(Filter::Nftables),
+            "iptables" => Some(Filter::Iptables),
+            _ => None,
+        };
         let (near, far) = networks()?;
         near.within(|| {
             let of = |name, mac, namespace| Interface { name, mac, namespace };
@@ -169,16 +109,16 @@ impl<E: End> Op for Veth<E> {
             link::add_address("far", FAR, 24)?;
             link::bring_up("far")?;
             if let Some(filter) = filter {
-                set_rule(filter, "far", E::VERDICT)?;
+                set_rule(filter, "far", Self::VERDICT)?;
             }
             bound(FAR)
         })?;
         let sender = near.within(|| bound(NEAR))?;
         sender.connect(receiver.local_addr()?)?;
-        reach(&sender, &receiver, &far, E::VERDICT)?;
+        reach(&sender, &receiver, &far, Self::VERDICT)?;
         let seen_before = seen(&far)?;
         let message = vec![7; context.params.payload_bytes];
-        Ok(Veth { sender, message, sent: 0, far, receiver, seen_before, end: PhantomData })
+        Ok(Veth { sender, message, sent: 0, far, receiver, seen_before })
     }
 
     #[inline]
@@ -187,8 +127,8 @@ impl<E: End> Op for Veth<E> {
         sys::send(&self.sender, &self.message).map(|count| count as u64)
     }
 
-    fn each(&self) -> Option<u64> {
-        Some(self.message.len() as u64)
+    fn each(&self) -> u64 {
+        self.message.len() as u64
     }
 
     fn op_bytes(params: &CaseParams) -> u64 {
@@ -198,7 +138,7 @@ impl<E: End> Op for Veth<E> {
     fn finish(&mut self) -> io::Result<Facts> {
         let began = Instant::now();
         let arrived = loop {
-            let arrived = at_the_end(seen(&self.far)?.since(self.seen_before), E::VERDICT)?;
+            let arrived = at_the_end(seen(&self.far)?.since(self.seen_before), Self::VERDICT)?;
             if arrived >= self.sent || began.elapsed() > DEADLINE {
                 break arrived;
             }
@@ -272,7 +212,6 @@ fn reach(sender: &UdpSocket, receiver: &UdpSocket, far: &Network, verdict: Verdi
     Ok(())
 }
 
-/// What the IPv4 of a network has counted.
 fn seen(network: &Network) -> io::Result<Ipv4Counters> {
     Ok(network.within(Ipv4Counters::read)?)
 }

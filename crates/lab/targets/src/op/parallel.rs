@@ -1,14 +1,11 @@
 //! Parallel: several roles do the same operation at the same time, each by itself. Where they get slower together they
 //! share something: a lock in the kernel, a cache, the memory bus, an allocator.
 
-use std::io;
-
 use super::{Op, OpContext, check, run, solo};
-use weighbridge_harness::axis::{Axis, ROLES, Values};
-use weighbridge_harness::contract::{Caps, Facts, PatternInfo, Unit, role_names};
-use weighbridge_harness::ctx::{Concurrent, Ctx};
-use weighbridge_harness::params::CaseParams;
-use weighbridge_harness::shared::Step;
+use crate::prelude::*;
+use weighbridge_harness::axis::ROLES;
+use weighbridge_harness::contract::role_names;
+use weighbridge_harness::ctx::Concurrent;
 
 /// The pattern, for an operation that has this unit alone: a rate in any case.
 pub(super) const fn info(unit: Unit) -> PatternInfo {
@@ -36,8 +33,8 @@ pub(super) fn roles(params: &CaseParams) -> usize {
     params.number(ROLES).unwrap_or(1)
 }
 
-/// Does one role's part.
-pub(super) fn drive_parallel<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive_parallel<O: Op>(cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let params = cx.params;
     cx.set_step(Step::Attach);
     let mut op = O::setup(&OpContext { params, role: cx.role, roles: cx.roles })?;
     cx.set_step(Step::Verify);
@@ -55,7 +52,7 @@ pub(super) fn drive_parallel<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io
         Ok(done)
     })?;
     if cx.role == 0 {
-        solo::note_bus::<O>(params, cx);
+        solo::note_bus::<O>(cx);
     }
     op.finish()
 }

@@ -6,18 +6,14 @@
 #![allow(unsafe_code)]
 
 use std::hint;
-use std::io;
 use std::sync::OnceLock;
 
 use crossbeam_queue::ArrayQueue;
 
-use super::alloc::allocate;
+use super::alloc::{self, allocate};
 use super::{Op, OpContext};
-use weighbridge_harness::contract::{Caps, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::CaseParams;
+use crate::prelude::*;
 
-/// Objects in the pool.
 const OBJECTS: usize = 1024;
 
 /// The pool of this process, which plays one case; all its roles share it. The role that comes first fills it.
@@ -35,21 +31,16 @@ fn pool(bytes: usize) -> &'static ArrayQueue<usize> {
     })
 }
 
-/// crossbeam's bounded queue as a free list.
-#[derive(Debug)]
-pub struct PoolArrayQueue(&'static ArrayQueue<usize>);
+pub(super) struct PoolArrayQueue(&'static ArrayQueue<usize>);
 
 impl Op for PoolArrayQueue {
     const ID: &'static str = "pool-array-queue";
     const ABOUT: &'static str =
         "an object taken out of a pool of 1024 and put back, through crossbeam's ArrayQueue as a free list";
-    const CAPS: Caps = super::alloc::CAPS;
+    const CAPS: Caps = alloc::CAPS;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        match params.payload_bytes {
-            0 => Err(Unsupported("an object of no bytes is none; the smallest size is 1".into())),
-            _ => Ok(()),
-        }
+        alloc::fit_object(params)
     }
 
     fn setup(context: &OpContext<'_>) -> io::Result<PoolArrayQueue> {
@@ -61,9 +52,5 @@ impl Op for PoolArrayQueue {
         let object = self.0.pop().ok_or_else(|| io::Error::other("the pool is empty"))?;
         self.0.push(hint::black_box(object)).map_err(|_| io::Error::other("the pool is full"))?;
         Ok(1)
-    }
-
-    fn each(&self) -> Option<u64> {
-        Some(1)
     }
 }

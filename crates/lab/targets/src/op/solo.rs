@@ -3,15 +3,9 @@
 //! What the loop itself costs is measured in the same place, with the operation that does nothing, and taken off where an
 //! operation is so short that it matters; the values before that are a series of their own.
 
-use std::io;
+use super::{Op, OpContext, calls, check, run};
+use crate::prelude::*;
 
-use super::{Op, OpContext, check, noop, run};
-use weighbridge_harness::contract::{Caps, Facts, PatternInfo, Unit};
-use weighbridge_harness::ctx::{Ctx, Tally};
-use weighbridge_harness::params::CaseParams;
-use weighbridge_harness::shared::Step;
-
-/// Name in case ids.
 pub(super) const ID: &str = "solo";
 
 /// The pattern, for an operation with this unit.
@@ -30,8 +24,8 @@ pub(super) const fn info(unit: Unit) -> PatternInfo {
 /// Operations before anything is timed.
 pub(super) const VERIFIED: u64 = 2;
 
-/// Measures the operation in a process of its own.
-pub(super) fn drive_solo<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive_solo<O: Op>(cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let params = cx.params;
     cx.set_step(Step::Attach);
     let context = OpContext { params, role: 0, roles: 1 };
     let mut op = O::setup(&context)?;
@@ -39,7 +33,7 @@ pub(super) fn drive_solo<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Re
     let each = op.each();
     check(each, VERIFIED, run(&mut op, VERIFIED)?)?;
     if matches!(O::UNIT, Unit::NanosPer(_)) && !O::CAPS.has(Caps::HARNESS) {
-        let mut nothing = noop::Noop::setup(&context)?;
+        let mut nothing = calls::Noop::setup(&context)?;
         cx.measure_loop(|ops| run(&mut nothing, ops))?;
     }
     cx.set_ops_each(O::ops_of_once(params));
@@ -50,14 +44,14 @@ pub(super) fn drive_solo<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Re
         Ok(Tally { sum, bytes: ops * op_bytes })
     };
     cx.lead_alone(work)?;
-    note_bus::<O>(params, cx);
-    time_parts(&mut op, params, cx)?;
+    note_bus::<O>(cx);
+    time_parts(&mut op, cx)?;
     op.finish()
 }
 
 /// Bytes that crossed the memory bus, as far as that can be counted.
-pub(super) fn note_bus<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) {
-    let Some(crossings) = O::bus_crossings(params) else { return };
+pub(super) fn note_bus<O: Op>(cx: &mut Ctx<'_>) {
+    let Some(crossings) = O::bus_crossings(cx.params) else { return };
     let rate = |sample: &weighbridge_harness::shared::Sample| {
         sample.bytes as f64 * crossings * 1e9 / sample.elapsed_ns.max(1) as f64
     };
@@ -66,11 +60,11 @@ pub(super) fn note_bus<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) {
 }
 
 /// Times the parts of an operation apart, right after the whole of it.
-fn time_parts<O: Op>(op: &mut O, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<()> {
+fn time_parts<O: Op>(op: &mut O, cx: &mut Ctx<'_>) -> io::Result<()> {
     if O::PARTS.is_empty() {
         return Ok(());
     }
-    let times = cx.time_parts(O::PARTS.len(), O::ops_of_once(params), |index| op.part(index))?;
+    let times = cx.time_parts(O::PARTS.len(), O::ops_of_once(cx.params), |index| op.part(index))?;
     for (name, values) in O::PARTS.iter().zip(times) {
         cx.note_series(name, values);
     }

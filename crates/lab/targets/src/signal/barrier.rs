@@ -4,19 +4,17 @@
 //! one crossing is one hop.
 //!
 //! # Safety
-//! The semaphore is initialised by `plan` before a role sees it, and lives in a mapping that the end holds.
+//! The semaphore is initialized by `create` before a role sees it, and lives in a mapping that the end holds.
 #![allow(unsafe_code)]
 
 use std::hint;
-use std::io;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::Signal;
-use super::page::{LINES, Page, Word};
 use super::sem_posix::Semaphore;
-use weighbridge_harness::contract::{EndResources, Side};
-use weighbridge_harness::params::{CaseParams, Wait};
+use crate::page::{LINES, Page, Word};
+use crate::prelude::*;
 
 const COUNT: usize = 0;
 const SENSE: usize = LINES;
@@ -24,8 +22,7 @@ const GUARD: usize = 2 * LINES;
 const ROLES: u32 = 2;
 
 /// Semaphore, count and sense: a barrier of two roles.
-#[derive(Debug)]
-pub struct Crossing {
+pub(crate) struct Crossing {
     guard: Semaphore,
     count: Word<AtomicU32>,
     sense: Word<AtomicU32>,
@@ -34,28 +31,17 @@ pub struct Crossing {
 
 impl Crossing {
     /// A page with a barrier in it, shared by the two roles.
-    ///
-    /// # Errors
-    /// The kernel has no memory left.
     pub fn create() -> io::Result<[EndResources; 2]> {
         Page::create_two(|page| Semaphore::init(page, GUARD, 1))
     }
 
-    /// In a role.
-    ///
-    /// # Errors
-    /// The kernel has no memory left.
     pub fn attach(resources: &mut EndResources) -> io::Result<Crossing> {
         let page = Page::attach(resources)?;
-        // SAFETY: `plan` has initialised it.
+        // SAFETY: `create` has initialized it.
         let guard = unsafe { Semaphore::attach(&page, GUARD) };
         Ok(Crossing { guard, count: page.word(COUNT), sense: page.word(SENSE), own_sense: 0 })
     }
 
-    /// Returns when both roles are here.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     #[inline]
     pub fn cross(&mut self) -> io::Result<()> {
         self.own_sense ^= 1;
@@ -79,8 +65,7 @@ impl Crossing {
 }
 
 /// A barrier that is crossed for each post and each wait.
-#[derive(Debug)]
-pub struct Barrier(Crossing);
+pub(super) struct Barrier(Crossing);
 
 impl Signal for Barrier {
     const ID: &'static str = "barrier";

@@ -1,18 +1,15 @@
 //! A process-shared mutex, and a condition variable for each direction.
 //!
 //! # Safety
-//! Mutex and condition variables are initialised by `plan` before a role sees them, live in a mapping that the end holds,
+//! Mutex and condition variables are initialized by `create` before a role sees them, live in a mapping that the end holds,
 //! and are never destroyed: on Linux they own nothing but their memory. The turns beside them are only accessed with the
 //! mutex held.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use super::Signal;
-use super::page::{LINES, Page};
+use crate::page::{LINES, Page};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::contract::{EndResources, Side};
-use weighbridge_harness::params::{CaseParams, Wait};
 
 const MUTEX: usize = 0;
 const NEAR: usize = LINES;
@@ -25,9 +22,7 @@ struct Announced {
     turn: u32,
 }
 
-/// `pthread_cond_signal` and `pthread_cond_wait`.
-#[derive(Debug)]
-pub struct Condvar {
+pub(super) struct Condvar {
     mutex: *mut libc::pthread_mutex_t,
     mine: *mut Announced,
     theirs: *mut Announced,
@@ -51,10 +46,7 @@ impl Signal for Condvar {
 
     fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<Condvar> {
         let page = Page::attach(&mut resources)?;
-        let (mine, theirs) = match side {
-            Side::Near => (NEAR, FAR),
-            Side::Far => (FAR, NEAR),
-        };
+        let (mine, theirs) = if side == Side::Near { (NEAR, FAR) } else { (FAR, NEAR) };
         Ok(Condvar {
             mutex: page.object(MUTEX),
             mine: page.object(mine),
@@ -66,7 +58,7 @@ impl Signal for Condvar {
 
     #[inline]
     fn post(&mut self) -> io::Result<()> {
-        // SAFETY: initialised by `plan`; the turn is written with the mutex held.
+        // SAFETY: initialized by `create`; the turn is written with the mutex held.
         unsafe {
             sys::check_code(libc::pthread_mutex_lock(self.mutex))?;
             (*self.mine).turn = (*self.mine).turn.wrapping_add(1);
@@ -79,7 +71,7 @@ impl Signal for Condvar {
     #[inline]
     fn wait(&mut self) -> io::Result<()> {
         self.seen = self.seen.wrapping_add(1);
-        // SAFETY: initialised by `plan`; the turn is read with the mutex held. It is read anew each time, because the
+        // SAFETY: initialized by `create`; the turn is read with the mutex held. It is read anew each time, because the
         // call in between may write anything.
         unsafe {
             sys::check_code(libc::pthread_mutex_lock(self.mutex))?;
@@ -91,9 +83,9 @@ impl Signal for Condvar {
     }
 }
 
-/// Initialises a process-shared mutex in a page that no other process has mapped yet.
+/// Initializes a process-shared mutex in a page that no other process has mapped yet.
 pub(crate) fn init_mutex(page: &Page, offset: usize) -> io::Result<()> {
-    // SAFETY: the attributes are initialised before use and destroyed after; the object lies in the page.
+    // SAFETY: the attributes are initialized before use and destroyed after; the object lies in the page.
     unsafe {
         let mut attributes = std::mem::zeroed();
         sys::check_code(libc::pthread_mutexattr_init(&mut attributes))?;

@@ -2,40 +2,28 @@
 //!
 //! Each signal is a [`Channel`] that says what the descriptors are; everything else is the same for all of them.
 
-use std::io;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
 
 use causeway_os::socket;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::Signal;
-use crate::mechanism::fd::{Reader, WAITS, Writer, peer_gone};
+use crate::mechanism::fd::{Line, WAITS, peer_gone};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::contract::{EndResources, Side};
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// What the two ends of a signal read and write.
-pub trait Channel: 'static {
-    /// Its name in case ids.
+pub(super) trait Channel: 'static {
     const ID: &'static str;
-    /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
-    /// What a post writes.
     const POST: Self::Bytes;
-    /// The type of what a post writes.
     type Bytes: AsRef<[u8]> + AsMut<[u8]> + Copy;
 
     /// Of each end, near end first: the descriptor that it reads and the one that it writes.
-    ///
-    /// # Errors
-    /// The error of the system call that failed.
     fn create() -> io::Result<[[OwnedFd; 2]; 2]>;
 }
 
-/// `eventfd(2)`.
-pub struct EventFd;
+pub(super) struct EventFd;
 
 impl Channel for EventFd {
     const ID: &'static str = "eventfd";
@@ -51,8 +39,7 @@ impl Channel for EventFd {
     }
 }
 
-/// `pipe(2)` as a signal.
-pub struct PipeByte;
+pub(super) struct PipeByte;
 
 impl Channel for PipeByte {
     const ID: &'static str = "pipe-byte";
@@ -67,8 +54,7 @@ impl Channel for PipeByte {
     }
 }
 
-/// A Unix socket pair as a signal.
-pub struct SocketByte;
+pub(super) struct SocketByte;
 
 impl Channel for SocketByte {
     const ID: &'static str = "socket-byte";
@@ -82,10 +68,8 @@ impl Channel for SocketByte {
     }
 }
 
-/// One end of a signal over descriptors.
-pub struct Descriptor<C> {
-    reader: Reader,
-    writer: Writer,
+pub(super) struct Descriptor<C> {
+    line: Line,
     channel: PhantomData<C>,
 }
 
@@ -99,31 +83,24 @@ impl<C: Channel> Signal for Descriptor<C> {
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self> {
-        let (read, write) = (resources.take_fd(), resources.take_fd());
-        Ok(Descriptor {
-            reader: Reader::new(read, params.wait)?,
-            writer: Writer::new(write, params.wait)?,
-            channel: PhantomData,
-        })
+        Ok(Descriptor { line: Line::take(&mut resources, params.wait)?, channel: PhantomData })
     }
 
-    /// Posts the signal with one write.
     #[inline]
     fn post(&mut self) -> io::Result<()> {
         let bytes = C::POST;
         let wanted = bytes.as_ref().len();
-        match self.writer.call(|fd| sys::write(&fd, bytes.as_ref()))? {
+        match self.line.writer.call(|fd| sys::write(&fd, bytes.as_ref()))? {
             written if written == wanted => Ok(()),
             written => Err(io::Error::other(format!("{written} of {wanted} bytes were written"))),
         }
     }
 
-    /// One read, after waiting as the case says.
     #[inline]
     fn wait(&mut self) -> io::Result<()> {
         let mut bytes = C::POST;
         let wanted = bytes.as_ref().len();
-        match self.reader.read(bytes.as_mut())? {
+        match self.line.reader.read(bytes.as_mut())? {
             read if read == wanted => Ok(()),
             0 => Err(peer_gone()),
             read => Err(io::Error::other(format!("{read} of {wanted} bytes were read"))),

@@ -3,80 +3,51 @@
 //!
 //! They are driven by `pingpong`: two roles that hand a token back and forth.
 
-mod atomic;
 pub(crate) mod barrier;
 mod condvar;
 mod descriptor;
-mod futex;
-mod noop;
 mod pingpong;
 mod sem_posix;
-mod sem_sysv;
+pub(crate) mod sem_sysv;
 mod sigqueue;
-mod spin_yield;
 mod uring_msg;
+mod words;
 
-pub(crate) use crate::page;
+use crate::mechanism::sysv;
+use crate::page::Page;
+use crate::prelude::*;
 pub(crate) use condvar::init_mutex;
-
-use std::io;
-
-use weighbridge_harness::axis::Axis;
-use weighbridge_harness::contract::{
-    Caps, EndResources, Facts, Family, InSuites, Side, Target, Unsupported, carries_nothing,
-};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 /// One end of a way to wake somebody.
 ///
 /// The two ends take turns: an end that has posted waits before it posts again. More is not asked of a signal, so each
 /// may be as simple as that allows.
-pub trait Signal: Sized + 'static {
-    /// Its name in case ids.
+pub(crate) trait Signal: Sized + 'static {
     const ID: &'static str;
-    /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
     /// [`Caps::HARNESS`], [`Caps::YIELDS`], or nothing.
     const CAPS: Caps = Caps::NONE;
-    /// Ways to wait; the first is the default.
     const WAITS: &'static [Wait];
-    /// Settings of its own.
     const AXES: &'static [Axis] = &[];
-
     /// Its part in the suites that compare every signal.
     const IN_SUITES: InSuites = InSuites::AtEverySize;
 
-    /// Can this case run here?
-    ///
-    /// # Errors
-    /// It cannot: one sentence with the limit's name and how to raise it.
+    /// Can this case run here? If not: one sentence with the limit's name and how to raise it.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         Ok(())
     }
 
-    /// In the coordinator: creates what the two ends share, near end first.
-    ///
-    /// # Errors
-    /// That of the kernel; the case is then skipped with it.
-    fn create(params: &CaseParams) -> io::Result<[EndResources; 2]>;
+    /// In the coordinator: creates what the two ends share, near end first; a page of zeros, unless it is something else. The case is
+    /// skipped where that fails.
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Page::create_two(|_| Ok(()))
+    }
 
-    /// In the peer, after it is pinned.
-    ///
-    /// # Errors
-    /// That of the kernel.
     fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self>;
 
-    /// Wakes the other end.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn post(&mut self) -> io::Result<()>;
 
     /// Returns when the other end has posted once more than it had at the last return.
-    ///
-    /// # Errors
-    /// The kernel's, or the peer is gone.
     fn wait(&mut self) -> io::Result<()>;
 
     /// Effective settings, read back.
@@ -87,11 +58,11 @@ pub trait Signal: Sized + 'static {
 
 /// Every signal, in the order in which people read of them.
 pub const ALL: &[Target] = &[
-    of::<noop::Noop>(),
-    of::<atomic::Atomic>(),
-    of::<spin_yield::SpinYield>(),
+    of::<words::Noop>(),
+    of::<words::Atomic>(),
+    of::<words::SpinYield>(),
     of::<barrier::Barrier>(),
-    of::<futex::Futex>(),
+    of::<words::Futex>(),
     of::<sem_posix::SemPosix>(),
     of::<sem_sysv::SemSysv>(),
     of::<condvar::Condvar>(),
@@ -103,7 +74,7 @@ pub const ALL: &[Target] = &[
 ];
 
 /// What the harness is handed.
-pub const FAMILY: Family = Family { cleanup: sem_sysv::cleanup, ..Family::of(ALL) };
+pub const FAMILY: Family = Family { cleanup: sysv::cleanup::<sem_sysv::Sets>, ..Family::of(ALL) };
 
 const fn of<S: Signal>() -> Target {
     Target {
@@ -118,7 +89,7 @@ const fn of<S: Signal>() -> Target {
             S::fit(host, params)
         },
         create: |_, params| S::create(params).map(Vec::from),
-        drive: pingpong::drive_pingpong::<S>,
+        drive: |_, resources, _, cx| pingpong::drive_pingpong::<S>(resources, cx),
         counter_check: pingpong::counter_check,
         in_suites: S::IN_SUITES,
     }

@@ -4,20 +4,14 @@
 //! signal that completes several rounds for one wake-up shows as fewer than one context switch per hop.
 
 use std::hint;
-use std::io;
 
 use weighbridge_record::PerOp;
 
 use super::Signal;
-use weighbridge_harness::axis::Choice;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, PatternInfo, Prepared, Side, Unit};
-use weighbridge_harness::counter_check;
-use weighbridge_harness::ctx::{Batch, Ctx, Tally, Warm};
+use crate::prelude::*;
+use weighbridge_harness::ctx::Warm;
 use weighbridge_harness::marks::Numbered;
-use weighbridge_harness::params::{CaseParams, Wait};
-use weighbridge_harness::shared::Step;
 
-/// The pattern.
 pub(super) const INFO: PatternInfo = PatternInfo {
     id: "pingpong",
     about: "two roles hand a token back and forth: latency of a wake-up, one way",
@@ -30,90 +24,78 @@ pub(super) const INFO: PatternInfo = PatternInfo {
 
 const HOPS_OF_A_ROUND: u64 = 2;
 
-/// Attaches and drives one role.
-pub(super) fn drive_pingpong<S: Signal>(
-    _pattern: &str,
-    resources: EndResources,
-    params: &CaseParams,
-    cx: &mut Ctx<'_>,
-) -> io::Result<Facts> {
+pub(super) fn drive_pingpong<S: Signal>(resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     let side = if cx.role == 0 { Side::Near } else { Side::Far };
     cx.set_step(Step::Attach);
-    let mut signal = S::attach(side, resources, params)?;
+    let mut signal = S::attach(side, resources, cx.params)?;
     cx.set_ops_each(HOPS_OF_A_ROUND);
     let marks = cx.marks(false);
     cx.set_step(Step::Verify);
     if S::CAPS.has(Caps::HARNESS) {
         match side {
-            Side::Near => cx.lead(|batch| there_and_back(&mut signal, batch), |_| None)?,
+            Side::Near => cx.lead(|batch| there_and_back(batch, bare(&mut signal)), |_| None)?,
             Side::Far => cx.follow_nothing()?,
         }
         return Ok(signal.facts());
     }
-    match side {
-        Side::Near => {
-            verify_first(&mut signal, cx)?;
-            match marks {
-                None => cx.lead(|batch| there_and_back(&mut signal, batch), |_| None)?,
-                Some(mut marks) => cx.lead(|batch| marked(&mut signal, batch, &mut marks, side), |_| None)?,
-            }
+    verify(&mut signal, side, cx)?;
+    match (side, marks) {
+        (Side::Near, None) => cx.lead(|batch| there_and_back(batch, bare(&mut signal)), |_| None)?,
+        (Side::Far, None) => cx.follow(|batch| back_and_there(batch, bare(&mut signal)), |_| None)?,
+        (Side::Near, Some(mut marks)) => {
+            cx.lead(|batch| there_and_back(batch, noting(&mut signal, &mut marks)), |_| None)?;
         }
-        Side::Far => {
-            verify_second(&mut signal, cx)?;
-            match marks {
-                None => cx.follow(|batch| back_and_there(&mut signal, batch), |_| None)?,
-                Some(mut marks) => {
-                    cx.follow(|batch| marked(&mut signal, batch, &mut marks, side), |_| None)?;
-                }
-            }
+        (Side::Far, Some(mut marks)) => {
+            cx.follow(|batch| back_and_there(batch, noting(&mut signal, &mut marks)), |_| None)?;
         }
     }
     Ok(signal.facts())
 }
 
+/// What a role does in turn.
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    Post,
+    Wait,
+}
+
 #[inline]
-fn there_and_back<S: Signal>(signal: &mut S, batch: Batch) -> io::Result<Tally> {
+fn there_and_back(batch: Batch, mut take: impl FnMut(Turn) -> io::Result<()>) -> io::Result<Tally> {
     for _ in 0..batch.ops {
-        signal.post()?;
-        signal.wait()?;
+        take(Turn::Post)?;
+        take(Turn::Wait)?;
     }
     Ok(Tally::default())
 }
 
 #[inline]
-fn back_and_there<S: Signal>(signal: &mut S, batch: Batch) -> io::Result<Tally> {
+fn back_and_there(batch: Batch, mut take: impl FnMut(Turn) -> io::Result<()>) -> io::Result<Tally> {
     for _ in 0..batch.ops {
-        signal.wait()?;
-        signal.post()?;
+        take(Turn::Wait)?;
+        take(Turn::Post)?;
     }
     Ok(Tally::default())
 }
 
-/// The rounds of a marked run: the near end posts first.
-fn marked<S: Signal>(
-    signal: &mut S,
-    batch: Batch,
-    marks: &mut Numbered<'_>,
-    side: Side,
-) -> io::Result<Tally> {
-    let post = |signal: &mut S, marks: &mut Numbered<'_>| {
-        marks.write_begins();
-        signal.post()?;
-        marks.written();
-        io::Result::Ok(())
-    };
-    for _ in 0..batch.ops {
-        if side == Side::Near {
-            post(signal, marks)?;
+#[inline]
+fn bare<S: Signal>(signal: &mut S) -> impl FnMut(Turn) -> io::Result<()> {
+    move |turn| if turn == Turn::Post { signal.post() } else { signal.wait() }
+}
+
+/// The turns of a marked run.
+fn noting<S: Signal>(signal: &mut S, marks: &mut Numbered<'_>) -> impl FnMut(Turn) -> io::Result<()> {
+    move |turn| {
+        if turn == Turn::Post {
+            marks.write_begins();
+            signal.post()?;
+            marks.written();
+        } else {
+            marks.wait_begins();
+            signal.wait()?;
+            marks.read();
         }
-        marks.wait_begins();
-        signal.wait()?;
-        marks.read();
-        if side == Side::Far {
-            post(signal, marks)?;
-        }
+        Ok(())
     }
-    Ok(Tally::default())
 }
 
 /// Rounds before anything is timed.
@@ -121,22 +103,15 @@ const VERIFIED_ROUNDS: u64 = 64;
 
 /// In these rounds each role counts one further before it posts, and a role that returns from a wait must find that the other
 /// has counted. A signal that wakes its own sender, or that keeps a post from earlier, is found out by that.
-fn verify_first<S: Signal>(signal: &mut S, cx: &Ctx<'_>) -> io::Result<()> {
-    for round in 0..VERIFIED_ROUNDS {
-        cx.add_verified();
-        signal.post()?;
-        signal.wait()?;
-        expect_count(cx, 2 * round + 2)?;
-    }
-    Ok(())
-}
-
-fn verify_second<S: Signal>(signal: &mut S, cx: &Ctx<'_>) -> io::Result<()> {
-    for round in 0..VERIFIED_ROUNDS {
-        signal.wait()?;
-        expect_count(cx, 2 * round + 1)?;
-        cx.add_verified();
-        signal.post()?;
+fn verify<S: Signal>(signal: &mut S, side: Side, cx: &Ctx<'_>) -> io::Result<()> {
+    for turn in 0..VERIFIED_ROUNDS * 2 {
+        if (side == Side::Near) == turn.is_multiple_of(2) {
+            cx.add_verified();
+            signal.post()?;
+        } else {
+            signal.wait()?;
+            expect_count(cx, turn + 1)?;
+        }
     }
     Ok(())
 }
@@ -156,7 +131,7 @@ fn expect_count(cx: &Ctx<'_>, wanted: u64) -> io::Result<()> {
     )))
 }
 
-/// A blocking resources on one CPU switches about once per hop; a spinning one never does.
+/// A blocking signal on one CPU switches about once per hop; a spinning one never does.
 pub(super) fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
     let mut anomalies = Vec::new();
@@ -193,10 +168,6 @@ mod tests {
         const ABOUT: &'static str = "";
         const WAITS: &'static [Wait] = &[Wait::Block];
 
-        fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
-            Ok([EndResources::default(), EndResources::default()])
-        }
-
         fn attach(_side: Side, _resources: EndResources, _params: &CaseParams) -> io::Result<ToItself> {
             Ok(ToItself)
         }
@@ -215,10 +186,10 @@ mod tests {
         let id = CaseId::new("pingpong", "to-itself", 0, "free");
         let params = CaseParams::new(&id, axis::COMMON, ToItself::WAITS).unwrap();
         let timing = Timing { sample_ns: 1, samples: 1, least_samples: 1, run_ns: 1 };
-        for (role, verify) in [(0, verify_first as fn(&mut ToItself, &Ctx<'_>) -> _), (1, verify_second)] {
+        for (role, side) in [(0, Side::Near), (1, Side::Far)] {
             let shared = Shared::create().unwrap();
             let cx = Ctx::new(&shared, &params, (role, 2), timing, Time::Raw, None);
-            let why = verify(&mut ToItself, &cx).unwrap_err().to_string();
+            let why = verify(&mut ToItself, side, &cx).unwrap_err().to_string();
             assert!(why.contains("although the other role had not posted"), "{why}");
         }
     }

@@ -1,27 +1,21 @@
 //! POSIX semaphores in shared memory, one for each direction.
 //!
 //! # Safety
-//! A semaphore is initialised by `plan` before a role sees it, lives in a mapping that the end holds, and is never
+//! A semaphore is initialized by `create` before a role sees it, lives in a mapping that the end holds, and is never
 //! destroyed: on Linux it owns nothing but its memory.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use super::Signal;
-use super::page::{LINES, Page};
+use crate::page::{LINES, Page};
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::contract::{EndResources, Side};
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// A process-shared `sem_t`.
-#[derive(Debug)]
 pub(super) struct Semaphore {
     at: *mut libc::sem_t,
     _page: Page,
 }
 
 impl Semaphore {
-    /// Initialises the one at `offset`.
     pub fn init(page: &Page, offset: usize, value: u32) -> io::Result<()> {
         // SAFETY: the object lies in the page, which no other process has mapped yet.
         sys::check(unsafe { libc::sem_init(page.object(offset), 1, value) }).map(drop)
@@ -30,14 +24,14 @@ impl Semaphore {
     /// The one at `offset`.
     ///
     /// # Safety
-    /// It was initialised.
+    /// It was initialized.
     pub unsafe fn attach(page: &Page, offset: usize) -> Semaphore {
         Semaphore { at: page.object(offset), _page: page.clone() }
     }
 
     #[inline]
     pub fn post(&self) -> io::Result<()> {
-        // SAFETY: an initialised semaphore (see `attach`).
+        // SAFETY: an initialized semaphore (see `attach`).
         sys::check(unsafe { libc::sem_post(self.at) }).map(drop)
     }
 
@@ -48,9 +42,7 @@ impl Semaphore {
     }
 }
 
-/// `sem_post` and `sem_wait`.
-#[derive(Debug)]
-pub struct SemPosix {
+pub(super) struct SemPosix {
     mine: Semaphore,
     theirs: Semaphore,
 }
@@ -70,11 +62,8 @@ impl Signal for SemPosix {
 
     fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<SemPosix> {
         let page = Page::attach(&mut resources)?;
-        let (mine, theirs) = match side {
-            Side::Near => (0, LINES),
-            Side::Far => (LINES, 0),
-        };
-        // SAFETY: `plan` has initialised both.
+        let (mine, theirs) = if side == Side::Near { (0, LINES) } else { (LINES, 0) };
+        // SAFETY: `create` has initialized both.
         unsafe {
             Ok(SemPosix { mine: Semaphore::attach(&page, mine), theirs: Semaphore::attach(&page, theirs) })
         }

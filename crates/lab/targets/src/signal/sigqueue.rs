@@ -1,22 +1,19 @@
 //! A queued real-time signal, waited for synchronously.
 //!
 //! # Safety
-//! Signal sets are initialised by `sigemptyset`, information about signals is plain numbers in local structures, and the
+//! Signal sets are initialized by `sigemptyset`, information about signals is plain numbers in local structures, and the
 //! threads and processes that are named have told their numbers themselves.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::mem::MaybeUninit;
 use std::process;
 
 use super::Signal;
-use super::page::Page;
+use crate::page::Page;
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::contract::{EndResources, Facts, Side};
-use weighbridge_harness::params::{CaseParams, Wait};
 
-/// `sigqueue` and `sigwaitinfo`.
-pub struct Sigqueue {
+pub(super) struct Sigqueue {
     whom: Whom,
     number: libc::c_int,
     set: libc::sigset_t,
@@ -25,7 +22,6 @@ pub struct Sigqueue {
 /// What waits at the other end: a process or a thread.
 #[derive(Clone, Copy, Debug)]
 enum Whom {
-    /// A process, by its id.
     Process(libc::pid_t),
     /// A thread of this process: `sigqueue` would leave it to the kernel which one gets the signal.
     Thread(libc::pid_t),
@@ -36,13 +32,9 @@ impl Signal for Sigqueue {
     const ABOUT: &'static str = "a queued real-time signal: sigqueue (to a thread of the same process: rt_tgsigqueueinfo) and sigwaitinfo";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        Page::create_two(|_| Ok(()))
-    }
-
     fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<Sigqueue> {
         let number = libc::SIGRTMIN();
-        // SAFETY: sigemptyset initialises the set; the mask belongs to this thread.
+        // SAFETY: sigemptyset initializes the set; the mask belongs to this thread.
         let set = unsafe {
             let mut set = MaybeUninit::uninit();
             libc::sigemptyset(set.as_mut_ptr());
@@ -74,7 +66,7 @@ impl Signal for Sigqueue {
     #[inline]
     fn wait(&mut self) -> io::Result<()> {
         let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
-        // SAFETY: the set is initialised, and the call fills `info`. The set holds one signal, so no other is returned.
+        // SAFETY: the set is initialized, and the call fills `info`. The set holds one signal, so no other is returned.
         sys::retry(|| sys::check(unsafe { libc::sigwaitinfo(&self.set, info.as_mut_ptr()) })).map(drop)
     }
 

@@ -9,24 +9,20 @@
 //! ring until it ends.
 #![allow(unsafe_code)]
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::FromRawFd;
 use std::process;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Signal;
-use super::page::Page;
+use crate::page::Page;
+use crate::prelude::*;
 use crate::sys;
-use weighbridge_harness::contract::{EndResources, Side, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 /// What stands in a completion that is a signal.
 const SIGNAL: u64 = 1;
 
-/// `IORING_OP_MSG_RING`.
-pub struct UringMsg {
+pub(super) struct UringMsg {
     ring: IoUring,
     theirs: OwnedFd,
 }
@@ -38,10 +34,6 @@ impl Signal for UringMsg {
 
     fn fit(host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         host.uring_refused.clone().map_or(Ok(()), |why| Err(Unsupported(why)))
-    }
-
-    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        Page::create_two(|_| Ok(()))
     }
 
     fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<UringMsg> {

@@ -1,16 +1,10 @@
 //! The suites: what a list of cases measures, with the timing and the budget that suit it. A suite is one constant in a file
 //! of this folder, and one line in [`ALL`].
 
-mod akbench;
-mod causeway;
-mod epoll_bench;
-mod general;
-mod ibench;
-mod kdbench;
-mod scaling;
-mod slab_test;
-
 use weighbridge_harness::plan::Suite;
+mod causeway;
+mod general;
+mod others;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -23,23 +17,23 @@ pub const ALL: &[Suite] = &[
     general::QUICK,
     general::IPC,
     general::FULL,
-    ibench::SUITE,
-    kdbench::SUITE,
-    epoll_bench::SUITE,
-    slab_test::SUITE,
-    akbench::SUITE,
-    scaling::SUITE,
+    others::IBENCH,
+    others::KDBENCH,
+    others::EPOLL_BENCH,
+    others::SLAB_TEST,
+    others::AKBENCH,
+    others::SCALING,
     causeway::SUITE,
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prelude::*;
     use crate::{lock, mechanism, signal};
     use std::collections::BTreeSet;
     use std::time::Duration;
     use weighbridge_harness::catalogue;
-    use weighbridge_harness::contract::InSuites;
     use weighbridge_harness::plan::{Changes, estimate};
     use weighbridge_record::CaseId;
 
@@ -54,12 +48,7 @@ mod tests {
         for suite in ALL {
             for id in suite.cases(&Changes::default()) {
                 // An axis or a wait that a mechanism lacks would be a mistake in the list above.
-                assert!(
-                    catalogue::resolve(&id).is_ok(),
-                    "{}: {:?}",
-                    suite.name,
-                    catalogue::resolve(&id).err()
-                );
+                assert_eq!(catalogue::resolve(&id).err(), None, "{}", suite.name);
             }
         }
     }
@@ -119,38 +108,31 @@ mod tests {
     #[test]
     fn the_quick_suite_has_at_least_sixty_cases_and_fits_its_budget() {
         let suite = find("quick");
-        let cases = suite.cases(&Changes::default());
-        assert!(cases.len() >= 60, "{}", cases.len());
-        let unbounded = estimate(cases.len(), suite.timing, Duration::MAX, 40);
-        assert!(unbounded.least < suite.budget, "{unbounded:?}");
+        let cases = suite.cases(&Changes::default()).len();
+        let unbounded = estimate(cases, suite.timing, Duration::MAX, 40);
+        assert!(cases >= 60 && unbounded.least < suite.budget, "{cases} cases: {unbounded:?}");
     }
 
     #[test]
     fn the_ipc_suite_has_every_power_of_two_in_both_placements() {
         let cases = find("ipc").cases(&Changes::default());
-        for power in 0..=22 {
-            for placement in BOTH {
-                assert!(cases.contains(&CaseId::new("roundtrip", "pipe", 1 << power, placement)));
-            }
-        }
+        let has = |power: u32, place| cases.contains(&CaseId::new("roundtrip", "pipe", 1 << power, place));
+        assert!((0..=22).all(|power| BOTH.iter().all(|place| has(power, place))));
     }
 
     #[test]
     fn quick_keeps_cpus_of_two_roles_from_halting_unless_the_user_says_otherwise() {
-        let quick = find("quick");
-        let of = |changes: &Changes, bytes| -> Vec<String> {
-            let cases = quick.cases(changes).into_iter();
-            cases
-                .filter(|id| id.mechanism == "tcp" && id.payload_bytes == bytes)
-                .map(|id| id.to_string())
-                .collect()
+        let of = |changes: &Changes| -> Vec<String> {
+            let cases = find("quick").cases(changes).into_iter();
+            let of_tcp = cases.filter(|id| id.mechanism == "tcp" && id.payload_bytes == 4096);
+            of_tcp.map(|id| id.to_string()).collect()
         };
         let busy = ["roundtrip/tcp/4096/same-cpu", "roundtrip/tcp/4096/two-cpus/idle=busy"];
-        assert_eq!(of(&Changes::default(), 4096), busy);
+        assert_eq!(of(&Changes::default()), busy);
         let halting = Changes { axes: vec![("idle".into(), vec!["halt".into()])], ..Changes::default() };
-        assert_eq!(of(&halting, 4096), ["roundtrip/tcp/4096/same-cpu", "roundtrip/tcp/4096/two-cpus"]);
+        assert_eq!(of(&halting), ["roundtrip/tcp/4096/same-cpu", "roundtrip/tcp/4096/two-cpus"]);
         let placements = Some(vec!["free".into(), "same-cpu".into()]);
-        let placed = of(&Changes { placements, ..Changes::default() }, 4096);
+        let placed = of(&Changes { placements, ..Changes::default() });
         assert_eq!(placed, ["roundtrip/tcp/4096/free", "roundtrip/tcp/4096/same-cpu"]);
     }
 
@@ -162,12 +144,11 @@ mod tests {
             axes: vec![("touch".into(), vec!["all".into(), "none".into()])],
         };
         let cases = find("quick").cases(&changes);
-        assert!(cases.contains(&CaseId::new("roundtrip", "pipe", 7, "free")), "touch=all is the default");
-        assert!(cases.contains(&CaseId::new("roundtrip", "pipe", 7, "free").with("touch", "none")));
-        assert!(
-            cases.contains(&CaseId::new("roundtrip", "noop", 1, "same-cpu")),
-            "the harness is always measured"
-        );
+        let pipe = CaseId::new("roundtrip", "pipe", 7, "free");
+        assert!(cases.contains(&pipe.clone().with("touch", "none")));
+        assert!(cases.contains(&pipe), "touch=all is the default");
+        let harness = CaseId::new("roundtrip", "noop", 1, "same-cpu");
+        assert!(cases.contains(&harness), "the harness is always measured");
         assert!(!cases.iter().any(|id| id.mechanism == "pipe" && id.payload_bytes != 7));
     }
 }

@@ -6,8 +6,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use libc::epoll_event;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-/// Descriptors that are watched for input.
-#[derive(Debug)]
 pub(crate) struct Set {
     fd: OwnedFd,
     events: Vec<epoll_event>,

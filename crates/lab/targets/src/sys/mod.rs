@@ -17,45 +17,30 @@ use std::os::fd::AsRawFd;
 use libc::{c_int, epoll_event, pollfd};
 
 /// The result of a call that returns a negative number and leaves its error in `errno`.
-///
-/// # Errors
-/// The error that the call left.
 #[inline]
 pub(crate) fn check<T: PartialOrd + Default>(result: T) -> io::Result<T> {
     if result < T::default() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// As [`check`], for calls that return how many bytes or events there were.
-///
-/// # Errors
-/// The error that the call left.
 #[inline]
 pub(crate) fn check_count(result: isize) -> io::Result<usize> {
     check(result).map(|count| count as usize)
 }
 
 /// The result of a call that returns its error, as those of pthreads do.
-///
-/// # Errors
-/// The error that the call returned.
 #[inline]
 pub(crate) fn check_code(code: c_int) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
 /// The result of `mmap(2)`.
-///
-/// # Errors
-/// The error that the call left.
 #[inline]
 pub(crate) fn check_mapping(base: *mut libc::c_void) -> io::Result<()> {
     if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Repeats a call that a signal interrupted.
-///
-/// # Errors
-/// Any error but that of the signal.
+/// Repeats a call that a signal interrupted; any other error is returned.
 #[inline]
 pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
@@ -105,6 +90,25 @@ pub(crate) fn write_all(fd: &impl AsRawFd, mut bytes: &[u8]) -> io::Result<u64> 
     Ok(interrupted)
 }
 
+/// Fills a buffer from a byte stream with `read(2)`. Returns how much of it, which is less only at the end of the stream.
+#[inline]
+pub(crate) fn fill(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match retry(|| read(fd, &mut buffer[filled..]))? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
+/// The error where a byte stream has ended and should not have.
+#[cold]
+pub(crate) fn end_of_stream(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, why.into())
+}
+
 /// `send(2)`; a closed peer is an error and not SIGPIPE.
 #[inline]
 pub(crate) fn send(fd: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
@@ -146,9 +150,6 @@ pub(crate) fn epoll_ctl(
 }
 
 /// Makes calls on a descriptor return instead of wait.
-///
-/// # Errors
-/// That of `ioctl(2)`.
 pub(crate) fn set_nonblocking(fd: &impl AsRawFd) -> io::Result<()> {
     let on: c_int = 1;
     // SAFETY: the request takes a pointer to an int, which lives across the call.
@@ -156,9 +157,6 @@ pub(crate) fn set_nonblocking(fd: &impl AsRawFd) -> io::Result<()> {
 }
 
 /// `getsockopt(2)` of an option that is an int.
-///
-/// # Errors
-/// That of the call.
 pub(crate) fn socket_option(fd: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut len = size_of::<c_int>() as libc::socklen_t;
@@ -168,9 +166,6 @@ pub(crate) fn socket_option(fd: &impl AsRawFd, level: c_int, name: c_int) -> io:
 }
 
 /// `setsockopt(2)` of an option that is an int.
-///
-/// # Errors
-/// That of the call.
 pub(crate) fn set_socket_option(
     fd: &impl AsRawFd,
     level: c_int,

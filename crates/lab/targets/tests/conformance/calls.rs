@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_harness::coordinator::{Coordinator, Counted, PeerStart};
+use weighbridge_harness::coordinator::{Counted, PeerStart};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_record::SystemCalls;
 
-use crate::runs::prepare_or_skip;
+use crate::runs::{coordinator, prepare_or_skip};
 
 pub const TESTS: &[crate::Test] = &[
     ("each_role_calls_what_its_mechanism_needs_and_the_harness_nothing", exact),
@@ -18,8 +18,7 @@ pub const TESTS: &[crate::Test] = &[
 fn count(host: &Host, id: &str) -> Option<Counted> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let interrupt = Interrupt::install().unwrap();
-    let mut coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
-    let counted = coordinator.count_calls(&case, &PeerStart::default());
+    let counted = coordinator(host, &interrupt).count_calls(&case, &PeerStart::default());
     if let Counted::Failed { why, .. } = &counted
         && why.contains("cannot trace")
     {

@@ -1,12 +1,11 @@
 //! Messages arrive whole, in order and once: peers check each of the first byte by byte, and the sum of every batch.
 
 use weighbridge_harness::contract::{Caps, Target};
-use weighbridge_harness::coordinator::Outcome;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
 use weighbridge_record::CaseId;
 
-use crate::runs::{SHORT, anywhere, everywhere, measure, prepare, run};
+use crate::runs::{SHORT, anywhere, everywhere, measure, measured, prepare};
 
 const SIZES: [u64; 7] = [0, 1, 7, 4096, 65_536, 1 << 20, 4 << 20];
 
@@ -15,36 +14,41 @@ pub fn every_size(host: &Host, target: &'static Target) {
     for size in SIZES {
         for id in everywhere(target, size) {
             // What length does to a message it does on one CPU; two are for the order in which the ends run.
-            if id.placement == "two-cpus" && [7, 4 << 20].contains(&size) {
-                continue;
-            }
-            match prepare(host, &id) {
-                Ok(case) => drop(measure(host, &case, SHORT)),
-                Err(why) => check_refusal(&id, target, &why),
+            if !(id.placement == "two-cpus" && [7, 4 << 20].contains(&size)) {
+                measure_or_refuse(host, target, &id);
             }
         }
     }
 }
 
+/// A run that gives numbers, unless the case is refused as it may be.
+fn measure_or_refuse(host: &Host, target: &Target, id: &CaseId) {
+    match prepare(host, id) {
+        Ok(case) => drop(measure(host, &case, SHORT)),
+        Err(why) if why.contains("io_uring") => eprintln!("skipped: {id}: {why}"),
+        Err(why) => check_refusal(id, target, &why),
+    }
+}
+
 /// What may be refused at all, and in which words.
 fn check_refusal(id: &CaseId, target: &Target, why: &str) {
-    let is_about_place = why.contains("two CPUs") || why.contains("spinning on one CPU");
-    let is_empty = id.payload_bytes == 0 && target.caps.has(Caps::NEVER_EMPTY);
-    if is_about_place {
+    if why.contains("two CPUs") || why.contains("spinning on one CPU") {
         return;
     }
-    if is_empty {
+    if id.payload_bytes == 0 && target.caps.has(Caps::NEVER_EMPTY) {
         assert!(why.contains("cannot carry an empty message; the smallest is 1 byte"), "{id}: {why}");
         return;
     }
     assert!(id.payload_bytes > 4096, "{id}: {why}");
-    let limits =
-        ["fs.mqueue.msgsize_max", "kernel.msgmax", "net.core.wmem_default", "IPv4 packet", "PIPE_BUF"];
-    assert!(limits.iter().any(|limit| why.contains(limit)), "{id}: {why}");
-    assert!(
-        why.contains("sysctl") || why.contains("set the axis") || why.contains("smaller size"),
-        "{id}: {why}"
-    );
+    let says_one_of = |words: &[&str]| assert!(words.iter().any(|words| why.contains(words)), "{id}: {why}");
+    says_one_of(&[
+        "fs.mqueue.msgsize_max",
+        "kernel.msgmax",
+        "net.core.wmem_default",
+        "IPv4 packet",
+        "PIPE_BUF",
+    ]);
+    says_one_of(&["sysctl", "set the axis", "smaller size"]);
 }
 
 /// A small message and one that fills most queues, in each way to wait but the default, which all other tests have.
@@ -53,14 +57,8 @@ pub fn every_wait(host: &Host, target: &'static Target) {
         for size in [1, 65_507] {
             for id in everywhere(target, size) {
                 // What a stream of small messages waits for is in every size already.
-                if id.pattern == "stream" && size == 1 {
-                    continue;
-                }
-                let id = id.with("wait", wait.name());
-                match prepare(host, &id) {
-                    Ok(case) => drop(measure(host, &case, SHORT)),
-                    Err(why) if why.contains("io_uring") => eprintln!("skipped: {id}: {why}"),
-                    Err(why) => check_refusal(&id, target, &why),
+                if !(id.pattern == "stream" && size == 1) {
+                    measure_or_refuse(host, target, &id.with("wait", wait.name()));
                 }
             }
         }
@@ -71,11 +69,7 @@ pub fn every_wait(host: &Host, target: &'static Target) {
 pub fn threads(host: &Host, target: &'static Target) {
     for size in [7, 65_507] {
         for id in everywhere(target, size) {
-            let id = id.with("peers", "thread");
-            match prepare(host, &id) {
-                Ok(case) => drop(measure(host, &case, SHORT)),
-                Err(why) => check_refusal(&id, target, &why),
-            }
+            measure_or_refuse(host, target, &id.with("peers", "thread"));
         }
     }
 }
@@ -142,15 +136,9 @@ pub fn fresh_memory_faults_and_warm_does_not(host: &Host, target: &'static Targe
         let receiver = &measured.roles[1].counted;
         let mapped = if target.caps.has(Caps::MAPS) { receiver.ops * message_pages } else { 0 };
         let (faults, pages) = (receiver.task.minor_faults, receiver.ops * message_pages);
-        match memory {
-            "fresh" => {
-                assert!(
-                    (pages..=pages + mapped + pages / 4).contains(&faults),
-                    "{id}: {faults} faults, {pages} pages"
-                );
-            }
-            _ => assert!(faults <= mapped + pages / 4, "{id}: {faults} faults, {pages} pages"),
-        }
+        let wanted =
+            if memory == "fresh" { pages..=pages + mapped + pages / 4 } else { 0..=mapped + pages / 4 };
+        assert!(wanted.contains(&faults), "{id}: {faults} faults, {pages} pages");
     }
 }
 
@@ -160,7 +148,7 @@ pub fn to_itself(host: &Host, target: &'static Target) {
         let id = CaseId::new("self", target.id, size, "same-cpu");
         match prepare(host, &id) {
             Ok(case) => {
-                let Outcome::Measured(measured) = run(host, &case, SHORT) else { panic!("{id}: no figure") };
+                let measured = measured(host, &case, SHORT);
                 let [role] = &measured.roles[..] else { panic!("{id}: one role") };
                 assert_eq!(role.counted.received_bytes, 2 * role.counted.ops * size, "{id}: there and back");
                 let switches = role.counted.task.voluntary_switches as f64 / role.counted.ops as f64;

@@ -1,57 +1,50 @@
-//! Two pipes between two ends that can be told to have a defect.
+//! Two pipes between two ends that can be told to have a defect; and a harness with one.
 
 use std::fs::File;
+use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-use weighbridge_harness::axis::{Axis, Values};
+use weighbridge_harness::axis::{Axis, Choice, choice};
 use weighbridge_harness::contract::{
-    Caps, EndResources, Endpoint, Facts, Family, InSuites, Mechanism, Side, Target,
+    Caps, EndResources, Endpoint, Family, InSuites, Mechanism, Side, Target,
 };
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_harness::pattern;
 
 /// What the laboratory is handed.
-pub const FAMILIES: &[Family] = &[Family::of(&[DEFECTIVE, DEAR_HARNESS])];
+pub const FAMILIES: &[Family] = &[Family::of(TARGETS)];
+const TARGETS: &[Target] = &[pattern::target::<Defective<false>>(), pattern::target::<Defective<true>>()];
 
-const DEFECTIVE: Target = pattern::target::<Defective>();
-
-const DEAR_HARNESS: Target = pattern::target::<DearHarness>();
-
-const DEFECT: Axis = Axis {
-    name: "defect",
-    default: "none",
-    values: Values::OneOf(&["none", "spins", "damages-late"]),
-    about: "what is wrong with it",
-};
+choice! {
+    /// Nothing; the case says `wait=block`, and the reader asks again and again; one bit of each message is wrong, once some have been
+    /// right.
+    enum Defect { None = "none", Spins = "spins", DamagesLate = "damages-late" }
+    axis "defect", default None: "what is wrong with it"
+}
 
 /// Messages that are right before the defect `damages-late` begins: more than are checked before anything is timed.
 const RIGHT_MESSAGES: u64 = 200;
 
-#[derive(Clone, Copy, PartialEq)]
-enum Defect {
-    None,
-    /// The case says `wait=block`, and the reader asks again and again.
-    Spins,
-    /// One bit of each message is wrong, once some have been right.
-    DamagesLate,
-}
+/// Pipes, or the harness with a reading of the clock for each message.
+struct Defective<const HARNESS: bool>;
 
-struct Defective;
-
-impl Mechanism for Defective {
-    const ID: &'static str = "defective";
-    const ABOUT: &'static str = "pipes with a defect";
-    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
+impl<const HARNESS: bool> Mechanism for Defective<HARNESS> {
+    const ID: &'static str = if HARNESS { "defective-harness" } else { "defective" };
+    const ABOUT: &'static str = "pipes, or the harness, with a defect";
+    const CAPS: Caps =
+        Caps::PAYLOAD.and(Caps::DUPLEX).and(if HARNESS { Caps::HARNESS } else { Caps::BYTE_STREAM });
     const WAITS: &'static [Wait] = &[Wait::Block];
-    const AXES: &'static [Axis] = &[DEFECT];
+    const AXES: &'static [Axis] = &[Defect::AXIS];
     const IN_SUITES: InSuites = InSuites::Never("it is defective");
     type End = DefectiveEnd;
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        let (request_read, request_write) = io::pipe()?;
-        let (reply_read, reply_write) = io::pipe()?;
+        if HARNESS {
+            return Ok([EndResources::default(), EndResources::default()]);
+        }
+        let ((request_read, request_write), (reply_read, reply_write)) = (io::pipe()?, io::pipe()?);
         let of = |read: io::PipeReader, write: io::PipeWriter| {
             EndResources::of([OwnedFd::from(read), OwnedFd::from(write)])
         };
@@ -59,29 +52,19 @@ impl Mechanism for Defective {
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<DefectiveEnd> {
-        let (read, write) = (resources.take_fd(), resources.take_fd());
-        let defect = match params.axis(DEFECT.name) {
-            "spins" => Defect::Spins,
-            "damages-late" => Defect::DamagesLate,
-            _ => Defect::None,
-        };
-        if defect == Defect::Spins {
-            rustix::io::ioctl_fionbio(&read, true)?;
+        let defect = params.choice();
+        let pipes = (!HARNESS).then(|| (resources.take_fd(), resources.take_fd()));
+        if let (Some((read, _)), Defect::Spins) = (&pipes, defect) {
+            rustix::io::ioctl_fionbio(read, true)?;
         }
-        Ok(DefectiveEnd {
-            read: read.into(),
-            write: write.into(),
-            outgoing: vec![0; params.payload_bytes],
-            incoming: vec![0; params.payload_bytes],
-            sent: 0,
-            defect,
-        })
+        let buffer = || vec![0; params.payload_bytes];
+        let pipes = pipes.map(|(read, write)| (read.into(), write.into()));
+        Ok(DefectiveEnd { pipes, outgoing: buffer(), incoming: buffer(), sent: 0, defect })
     }
 }
 
 struct DefectiveEnd {
-    read: File,
-    write: File,
+    pipes: Option<(File, File)>,
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
     sent: u64,
@@ -109,76 +92,28 @@ impl Endpoint for DefectiveEnd {
 
     fn commit(tx: Loan<'_>) -> io::Result<()> {
         let Loan { end, len } = tx;
+        let Some((_, write)) = &mut end.pipes else {
+            black_box(causeway_os::clock::now_ns());
+            return Ok(());
+        };
         end.sent += 1;
         if end.defect == Defect::DamagesLate && end.sent > RIGHT_MESSAGES {
             end.outgoing[0] ^= 1;
         }
-        end.write.write_all(&end.outgoing[..len])
+        write.write_all(&end.outgoing[..len])
     }
 
     fn take(&mut self, len: usize) -> io::Result<&[u8]> {
-        let mut missing = len;
-        while missing > 0 {
-            let begin = len - missing;
-            match self.read.read(&mut self.incoming[begin..begin + missing]) {
+        let Some((read, _)) = &mut self.pipes else { return Ok(&black_box(self).outgoing[..len]) };
+        let mut filled = 0;
+        while filled < len {
+            match read.read(&mut self.incoming[filled..len]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => missing -= count,
+                Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(&self.incoming[..len])
-    }
-
-    fn facts(&self) -> io::Result<Facts> {
-        Ok(Facts::new())
-    }
-}
-
-/// The harness, with a reading of the clock for each message.
-struct DearHarness;
-
-impl Mechanism for DearHarness {
-    const ID: &'static str = "defective-harness";
-    const ABOUT: &'static str = "the harness with a defect";
-    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::HARNESS);
-    const WAITS: &'static [Wait] = &[Wait::Block];
-    const IN_SUITES: InSuites = InSuites::Never("it is defective");
-    type End = DearEnd;
-
-    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        Ok([EndResources::default(), EndResources::default()])
-    }
-
-    fn attach(_side: Side, _resources: EndResources, params: &CaseParams) -> io::Result<DearEnd> {
-        Ok(DearEnd(vec![0; params.payload_bytes]))
-    }
-}
-
-struct DearEnd(Vec<u8>);
-
-struct DearLoan<'a>(&'a mut [u8]);
-
-impl AsMut<[u8]> for DearLoan<'_> {
-    fn as_mut(&mut self) -> &mut [u8] {
-        self.0
-    }
-}
-
-impl Endpoint for DearEnd {
-    type Tx<'a> = DearLoan<'a>;
-    type Rx<'a> = &'a [u8];
-
-    fn loan(&mut self, len: usize) -> io::Result<DearLoan<'_>> {
-        Ok(DearLoan(&mut self.0[..len]))
-    }
-
-    fn commit(_tx: DearLoan<'_>) -> io::Result<()> {
-        std::hint::black_box(causeway_os::clock::now_ns());
-        Ok(())
-    }
-
-    fn take(&mut self, len: usize) -> io::Result<&[u8]> {
-        Ok(&std::hint::black_box(self).0[..len])
     }
 }

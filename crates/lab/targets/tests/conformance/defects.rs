@@ -3,13 +3,12 @@
 //! The mechanism is one of this program only. Its peers are this very program, so they know it too.
 
 use weighbridge_harness::conditions::violations;
-use weighbridge_harness::contract::Prepared;
-use weighbridge_harness::coordinator::{Measured, Outcome};
+use weighbridge_harness::coordinator::Outcome;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
 use weighbridge_harness::summary;
 
-use crate::runs::{prepare_or_skip, run};
+use crate::runs::{measured_or_skip, prepare_or_skip, run};
 
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 8, least_samples: 5, run_ns: 16_000_000 };
 
@@ -21,17 +20,9 @@ pub const TESTS: &[crate::Test] = &[
     ("a_harness_with_a_reading_of_the_clock_in_its_loop_is_an_anomaly", reads_the_clock),
 ];
 
-fn measured(host: &Host, id: &str) -> Option<(Prepared, Measured)> {
-    let case = prepare_or_skip(host, &id.parse().unwrap())?;
-    match run(host, &case, TIMING) {
-        Outcome::Measured(measured) => Some((case, *measured)),
-        other => panic!("{id}: {other:?}"),
-    }
-}
-
 fn sound(host: &Host) {
     for id in ["roundtrip/defective/64/two-cpus", "roundtrip/defective/64/same-cpu"] {
-        let Some((case, measured)) = measured(host, id) else { continue };
+        let Some((case, measured)) = measured_or_skip(host, id, TIMING) else { continue };
         assert_eq!(violations(&case, &measured), [""; 0], "{id}");
     }
 }
@@ -40,7 +31,9 @@ fn spins(host: &Host) {
     // Other programs may take a CPU away for a while; then the roles are not busy, and one more run is.
     let mut seen = Vec::new();
     for _ in 0..20 {
-        let Some((case, measured)) = measured(host, "roundtrip/defective/64/two-cpus/defect=spins") else {
+        let Some((case, measured)) =
+            measured_or_skip(host, "roundtrip/defective/64/two-cpus/defect=spins", TIMING)
+        else {
             return;
         };
         let found = violations(&case, &measured);
@@ -59,15 +52,11 @@ fn damages_late(host: &Host) {
     {
         let id = format!("{pattern}/defective/64/same-cpu/defect=damages-late/touch={touch}");
         let case = prepare_or_skip(host, &id.parse().unwrap()).expect("every machine has one CPU");
-        match run(host, &case, TIMING) {
-            Outcome::Failed { why, .. } if touch == "all" => {
-                assert!(why.contains("arrived damaged"), "{id}: {why}")
-            }
-            Outcome::Failed { why, .. } => {
-                assert!(why.contains("after the timed part: message 0 does not hold"), "{id}: {why}");
-            }
-            other => panic!("{id}: {other:?}"),
-        }
+        let outcome = run(host, &case, TIMING);
+        let Outcome::Failed { why, .. } = outcome else { panic!("{id}: {outcome:?}") };
+        let words =
+            if touch == "all" { "arrived damaged" } else { "after the timed part: message 0 does not hold" };
+        assert!(why.contains(words), "{id}: {why}");
     }
 }
 
@@ -78,7 +67,7 @@ fn faster_than_a_copy(host: &Host) {
         "stream/pipe/65536/same-cpu/touch=none",
         "roundtrip/pipe/65536/same-cpu/touch=lines",
     ] {
-        let (case, mut measured) = measured(host, id).expect("every machine has one CPU");
+        let (case, mut measured) = measured_or_skip(host, id, TIMING).expect("every machine has one CPU");
         for sample in &mut measured.samples {
             sample.ops *= 10_000;
             sample.bytes *= 10_000;
@@ -89,12 +78,7 @@ fn faster_than_a_copy(host: &Host) {
 }
 
 fn reads_the_clock(host: &Host) {
-    let case = prepare_or_skip(host, &"roundtrip/defective-harness/1/free".parse().unwrap()).unwrap();
-    match run(host, &case, TIMING) {
-        Outcome::Measured(measured) => {
-            let flags = summary::run_line(&case, *measured, 0, 0).flags;
-            assert!(flags.iter().any(|flag| flag.contains("the harness itself takes")), "{flags:?}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let (case, measured) = measured_or_skip(host, "roundtrip/defective-harness/1/free", TIMING).unwrap();
+    let flags = summary::run_line(&case, measured, 0, 0).flags;
+    assert!(flags.iter().any(|flag| flag.contains("the harness itself takes")), "{flags:?}");
 }

@@ -1,19 +1,19 @@
 //! Sets: cases that take turns in slices.
 
-use std::io;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
 use weighbridge_harness::contract::Prepared;
-use weighbridge_harness::coordinator::{Coordinator, Measured, SetOutcome, SliceTiming};
+use weighbridge_harness::coordinator::{Measured, SetOutcome, SliceTiming};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::planner::Timing;
-use weighbridge_harness::session::{Ended, Progress, Session, Settings, Sink};
+use weighbridge_harness::session::{Ended, Session, Settings};
 use weighbridge_harness::{duet, hub};
 use weighbridge_record::{CaseId, Line};
 
-use crate::runs::{prepare, trial};
+use crate::runs::{coordinator, prepare, prepare_or_skip, trial};
+use crate::search::{Record, SETTINGS};
 
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 10, least_samples: 3, run_ns: 20_000_000_000 };
 const SLICES: SliceTiming = SliceTiming { blocks: 12, slice_ns: 1_000_000, seed: 3 };
@@ -85,53 +85,34 @@ fn failing_party(host: &Host) {
     }
 }
 
-#[derive(Default)]
-struct Lines(Vec<Line>);
-
-impl Sink for Lines {
-    fn line(&mut self, line: Line) -> io::Result<()> {
-        self.0.push(line);
-        Ok(())
-    }
-
-    fn progress(&mut self, _progress: &Progress<'_>) {}
-}
-
 /// A ring whose ends spin has another hub than the pipe that it is compared with.
 fn hubs_meet(host: &Host) {
     let ids = ["roundtrip/pipe/8/two-cpus", "roundtrip/ring-spin/8/two-cpus", "roundtrip/noop/8/same-cpu"];
-    let mut cases = Vec::new();
-    for id in ids {
-        match prepare(host, &id.parse().unwrap()) {
-            Ok(case) => cases.push(case),
-            Err(why) => return eprintln!("skipped: {id}: {why}"),
-        }
-    }
+    let Some(cases) = prepare_all(host, &ids.map(|id| id.parse().unwrap())) else { return };
     let settings = Settings {
         precision: 0.001,
         budget: Duration::from_secs(600),
         timing: Timing { run_ns: 40_000_000, ..TIMING },
-        seed: 5,
         max_runs: 9,
-        first_round: 0,
         duet: true,
-        count_calls: false,
+        ..SETTINGS
     };
     let interrupt = Interrupt::install().unwrap();
-    let coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
-    let mut lines = Lines::default();
-    let ended = Session::new(settings, coordinator, &interrupt, cases).run(&mut lines).unwrap();
+    let mut lines = Record::default();
+    let session = Session::new(settings, coordinator(host, &interrupt), &interrupt, cases);
+    let ended = session.run(&mut lines).unwrap();
     assert_eq!(ended, Ended::Complete);
     let lines = lines.0;
     let runs = |id: &str| {
         lines.iter().filter(|line| matches!(line, Line::Run(run) if run.case.to_string() == id)).count()
     };
     assert_eq!(ids.map(runs), [9, 9, 6], "the harness has no more runs than its first look needs");
-    let meetings: Vec<_> = lines
-        .iter()
-        .filter_map(|line| if let Line::Hub(hub) = line { Some(&hub.meetings) } else { None })
-        .flatten()
-        .collect();
+    let mut meetings = Vec::new();
+    for line in &lines {
+        if let Line::Hub(hub) = line {
+            meetings.extend(&hub.meetings);
+        }
+    }
     let [meeting] = meetings[..] else { panic!("two hubs meet in one pair: {meetings:?}") };
     assert_eq!(meeting.ratios.len(), 8, "{meeting:?}");
     let [low, high] = meeting.ci95.expect("eight sets");
@@ -145,10 +126,15 @@ fn hubs_meet(host: &Host) {
     assert_eq!(comparison.pairs, 8, "as many sets as the hubs met in, not pairs of rounds");
 }
 
+/// The cases, unless one of them has no place here.
+fn prepare_all(host: &Host, ids: &[CaseId]) -> Option<Vec<Prepared>> {
+    ids.iter().map(|id| prepare_or_skip(host, id)).collect()
+}
+
 /// One set with default deadlines.
 fn run_set(host: &Host, cases: &[&Prepared], timing: Timing, slices: SliceTiming) -> SetOutcome {
     let interrupt = Interrupt::install().unwrap();
-    Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1).run_set(cases, timing, slices)
+    coordinator(host, &interrupt).run_set(cases, timing, slices)
 }
 
 fn measure(host: &Host, ids: &[CaseId]) -> Option<Vec<Measured>> {
@@ -156,16 +142,7 @@ fn measure(host: &Host, ids: &[CaseId]) -> Option<Vec<Measured>> {
 }
 
 fn measure_with(host: &Host, ids: &[CaseId], timing: Timing) -> Option<Vec<Measured>> {
-    let mut cases = Vec::new();
-    for id in ids {
-        match prepare(host, id) {
-            Ok(case) => cases.push(case),
-            Err(why) => {
-                eprintln!("skipped: {id}: {why}");
-                return None;
-            }
-        }
-    }
+    let cases = prepare_all(host, ids)?;
     match run_set(host, &cases.iter().collect::<Vec<_>>(), timing, SLICES) {
         SetOutcome::Measured(measured) => Some(measured),
         other => panic!("{ids:?}: {other:?}"),
@@ -174,7 +151,7 @@ fn measure_with(host: &Host, ids: &[CaseId], timing: Timing) -> Option<Vec<Measu
 
 fn takes_turns(host: &Host, id: &str) {
     let id: CaseId = id.parse().unwrap();
-    let Ok(case) = prepare(host, &id).inspect_err(|why| eprintln!("skipped: {id}: {why}")) else { return };
+    let Some(case) = prepare_or_skip(host, &id) else { return };
     let hub = hub::of(&case).expect("a case that takes turns");
     if let Some(measured) = measure(host, &[id, hub]) {
         check_turns(&measured);

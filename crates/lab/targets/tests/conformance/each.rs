@@ -4,18 +4,18 @@ use weighbridge_harness::coordinator::Outcome;
 use weighbridge_harness::host::Host;
 use weighbridge_record::{CaseId, Latencies};
 
-use crate::runs::{SHORT, prepare, prepare_or_skip, run};
+use crate::runs::{SHORT, measured, prepare, prepare_or_skip, run};
 
 fn latencies(host: &Host, id: &CaseId) -> Option<(Latencies, u64)> {
-    let case = prepare_or_skip(host, id)?;
-    match run(host, &case, SHORT) {
-        Outcome::Measured(measured) => {
-            let ops: u64 = measured.samples.iter().map(|sample| sample.ops).sum();
-            let timed = measured.roles[0].counted.latencies.clone().expect("each operation is timed");
-            Some((timed, ops))
-        }
-        other => panic!("{id}: {other:?}"),
-    }
+    let (timed, ops) = perhaps_timed(host, id)?;
+    Some((timed.expect("each operation is timed"), ops))
+}
+
+/// The latencies, where there are any, and the operations of all samples.
+fn perhaps_timed(host: &Host, id: &CaseId) -> Option<(Option<Latencies>, u64)> {
+    let measured = measured(host, &prepare_or_skip(host, id)?, SHORT);
+    let ops = measured.samples.iter().map(|sample| sample.ops).sum();
+    Some((measured.roles[0].counted.latencies.clone(), ops))
 }
 
 /// Every operation of every sample is there, and none is longer than the longest.
@@ -48,32 +48,19 @@ pub fn open_loop(host: &Host) {
 pub fn too_short(host: &Host) {
     let id = CaseId::new("roundtrip", "noop", 1, "same-cpu").with("time", "each");
     let case = prepare(host, &id).expect("the harness runs everywhere");
-    match run(host, &case, SHORT) {
-        Outcome::Failed { step, why } => {
-            assert!(step == "batches" && why.contains("leave out time=each"), "{step}: {why}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let outcome = run(host, &case, SHORT);
+    let Outcome::Failed { step, why } = outcome else { panic!("{outcome:?}") };
+    assert!(step == "batches" && why.contains("leave out time=each"), "{step}: {why}");
 }
 
 /// Without being asked: of a megabyte each round trip is timed, of a byte on one CPU none is.
 pub fn auto(host: &Host) {
-    let latencies = |bytes: u64, unit: &str| {
-        let id = CaseId::new("roundtrip", "pipe", bytes, "same-cpu");
-        let case = prepare(host, &if unit.is_empty() { id } else { id.with("time", unit) })
-            .expect("every machine has it");
-        match run(host, &case, SHORT) {
-            Outcome::Measured(measured) => {
-                let ops: u64 = measured.samples.iter().map(|sample| sample.ops).sum();
-                (measured.roles[0].counted.latencies.clone(), ops)
-            }
-            other => panic!("{other:?}"),
-        }
-    };
-    let (timed, ops) = latencies(1 << 20, "");
+    let of = |bytes| CaseId::new("roundtrip", "pipe", bytes, "same-cpu");
+    let latencies = |id: CaseId| perhaps_timed(host, &id).expect("every machine has it");
+    let (timed, ops) = latencies(of(1 << 20));
     let timed = timed.expect("two readings of the clock are nothing to it");
     assert_eq!(timed.counts.iter().map(|(_, count)| count).sum::<u64>(), ops, "samples, and nothing else");
-    assert_eq!(latencies(1 << 20, "batch").0, None);
+    assert_eq!(latencies(of(1 << 20).with("time", "batch")).0, None);
     // Beside a load a round trip may take long.
-    assert!((0..20).any(|_| latencies(1, "").0.is_none()), "a byte is timed singly each time");
+    assert!((0..20).any(|_| latencies(of(1)).0.is_none()), "a byte is timed singly each time");
 }

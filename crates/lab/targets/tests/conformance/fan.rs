@@ -6,7 +6,7 @@ use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
 use crate::measured::{measure, series};
-use crate::runs::{PLACEMENTS, Promises, prepare};
+use crate::runs::{PLACEMENTS, Promises, prepare, refuses, with};
 use crate::{fan_in, fan_out, runs};
 
 pub fn trials(host: &'static Host) -> Vec<Trial> {
@@ -29,35 +29,40 @@ pub const TESTS: &[crate::Test] = &[
     ("losses_are_counted_where_they_are_missed", losses),
     ("a_hundred_receivers_start_in_time", hundred_receivers),
     ("causeway_reaches_many_that_may_lose_in_every_way_to_wait", causeway_lossy),
-    ("a_private_network_is_told_from_the_machines", network),
-    ("twenty_one_runs_leave_nothing_behind", three_times_seven_runs),
+    // Whichever it is, it is the same for all roles.
+    ("a_private_network_is_told_from_the_machines", |host| {
+        let Some(measured) = measure(host, &"fan-out/udp-multicast/64/free".parse().unwrap()) else { return };
+        let namespace = measured.facts.get("network_namespace").map(String::as_str);
+        assert!(matches!(namespace, Some("private" | "shared")), "{:?}", measured.facts);
+    }),
 ];
 
 fn refusals(host: &Host) {
-    for (id, words) in [
-        ("fan-in/pipe/1/free/streams=600000000", &["RLIMIT_NOFILE", "ulimit -Hn", "limits.conf"][..]),
-        ("fan-in/pipe/1/free/wait=select", &["FD_SETSIZE", "1024", "another wait"]),
-        ("fan-in/tcp/1/free/streams=3/writers=4", &["4 writers", "3 streams"]),
-        ("fan-in/tcp/1/free/order=random/wait=none", &["order=cyclic"]),
-        ("fan-in/pipe/0/free", &["empty message"]),
-        ("fan-in/pipe/1/free/streams=1000/writers=600", &["512"]),
-        ("fan-in/causeway-sw/64/free/wait=block", &["futex of one log", "4 of them", "5.16", "wait=epoll"]),
-        ("fan-in/causeway-sw/64/free/wait=spin-block", &["futex of one log", "causeway-mw"]),
-        ("fan-in/causeway-mw/64/free/writers=65", &["64 publishers", "causeway-sw"]),
-        ("fan-in/causeway-mw/1025/free/capacity=4096", &["a quarter", "capacity=8192"]),
-        ("fan-in/causeway-mw/64/same-cpu/wait=spin", &["spinning on one CPU"]),
-        ("fan-out/unix-stream/1/free/receivers=600", &["512"]),
-        ("fan-out/unix-seqpacket/1000000000/free", &["net.core.wmem_default", "sysctl"]),
-        ("fan-out/udp-multicast/65508/free", &["65507"]),
-        ("fan-out/udp-multicast/7/free", &["8 bytes"]),
-        ("fan-out/pipe-tee/65537/free", &["17 pages", "16"]),
-        ("fan-out/ring-broadcast/0/free", &["at least 1 byte"]),
-    ] {
-        let why = prepare(host, &id.parse().unwrap()).map(|_| ()).expect_err(id);
-        for word in words {
-            assert!(why.contains(word), "{id}: {why}");
-        }
-    }
+    refuses(
+        host,
+        &[
+            ("fan-in/pipe/1/free/streams=600000000", &["RLIMIT_NOFILE", "ulimit -Hn", "limits.conf"]),
+            ("fan-in/pipe/1/free/wait=select", &["FD_SETSIZE", "1024", "another wait"]),
+            ("fan-in/tcp/1/free/streams=3/writers=4", &["4 writers", "3 streams"]),
+            ("fan-in/tcp/1/free/order=random/wait=none", &["order=cyclic"]),
+            ("fan-in/pipe/0/free", &["empty message"]),
+            ("fan-in/pipe/1/free/streams=1000/writers=600", &["512"]),
+            (
+                "fan-in/causeway-sw/64/free/wait=block",
+                &["futex of one log", "4 of them", "5.16", "wait=epoll"],
+            ),
+            ("fan-in/causeway-sw/64/free/wait=spin-block", &["futex of one log", "causeway-mw"]),
+            ("fan-in/causeway-mw/64/free/writers=65", &["64 publishers", "causeway-sw"]),
+            ("fan-in/causeway-mw/1025/free/capacity=4096", &["a quarter", "capacity=8192"]),
+            ("fan-in/causeway-mw/64/same-cpu/wait=spin", &["spinning on one CPU"]),
+            ("fan-out/unix-stream/1/free/receivers=600", &["512"]),
+            ("fan-out/unix-seqpacket/1000000000/free", &["net.core.wmem_default", "sysctl"]),
+            ("fan-out/udp-multicast/65508/free", &["65507"]),
+            ("fan-out/udp-multicast/7/free", &["8 bytes"]),
+            ("fan-out/pipe-tee/65537/free", &["17 pages", "16"]),
+            ("fan-out/ring-broadcast/0/free", &["at least 1 byte"]),
+        ],
+    );
 }
 
 fn harness(host: &Host) {
@@ -73,10 +78,8 @@ fn harness(host: &Host) {
 /// from the sender, a receiver may keep up, or miss what it lost after the last sample; then one more run is.
 fn losses(host: &Host) {
     for mechanism in ["udp-multicast", "netlink-multicast"] {
-        let id = CaseId::new("fan-out", mechanism, 60_000, "same-cpu")
-            .with("receivers", "3")
-            .with("burst", "500")
-            .with("nice", "0:19");
+        let axes = [("receivers", "3"), ("burst", "500"), ("nice", "0:19")];
+        let id = with(CaseId::new("fan-out", mechanism, 60_000, "same-cpu"), &axes);
         let mut seen = Vec::new();
         while seen.len() < 20 {
             let Some(measured) = measure(host, &id) else { break };
@@ -109,8 +112,9 @@ fn hundred_receivers(host: &Host) {
 fn causeway_lossy(host: &Host) {
     for mechanism in ["causeway-sw", "causeway-mw"] {
         let of = |axes: &[(&str, &str)]| {
-            let id = CaseId::new("fan-out", mechanism, 300, "free").with("receivers", "3").with("burst", "5");
-            axes.iter().fold(id, |id, (name, value)| id.with(name, value))
+            let id =
+                with(CaseId::new("fan-out", mechanism, 300, "free"), &[("receivers", "3"), ("burst", "5")]);
+            with(id, axes)
         };
         for trust in ["same-user", "strangers"] {
             let measured = measure(host, &of(&[("trust", trust)])).expect("three receivers are no limit");
@@ -122,28 +126,5 @@ fn causeway_lossy(host: &Host) {
         }
         let why = prepare(host, &of(&[("capacity", "4096")])).map(|_| ()).expect_err("five do not fit");
         assert!(why.contains("capacity="), "{why}");
-    }
-}
-
-/// Whichever it is, it is the same for all roles.
-fn network(host: &Host) {
-    let Some(measured) = measure(host, &"fan-out/udp-multicast/64/free".parse().unwrap()) else { return };
-    let namespace = measured.facts.get("network_namespace").map(String::as_str);
-    assert!(matches!(namespace, Some("private" | "shared")), "{:?}", measured.facts);
-}
-
-/// Descriptors, threads, processes and names are compared after every test; this one has many runs.
-fn three_times_seven_runs(host: &Host) {
-    let ids = [
-        "fan-in/pipe/1/free/streams=50",
-        "fan-in/tcp/1/free/streams=50/wait=uring",
-        "fan-in/unix-stream/1/free/peers=thread/streams=50",
-        "fan-in/causeway-mw/64/free",
-        "fan-in/causeway-sw/64/free/peers=thread",
-        "fan-out/unix-seqpacket/64/free/receivers=5",
-        "fan-out/pipe-tee/64/free/receivers=5",
-    ];
-    for id in ids.iter().cycle().take(21) {
-        measure(host, &id.parse().unwrap());
     }
 }

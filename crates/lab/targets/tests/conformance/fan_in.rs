@@ -6,7 +6,7 @@ use weighbridge_record::CaseId;
 
 use crate::killed::killed;
 use crate::measured::{TIMING, measure, series};
-use crate::runs::{PLACEMENTS, Promises, prepare};
+use crate::runs::{PLACEMENTS, Promises, prepare, with};
 
 /// What a target of fan-in promises. Causeway has logs and no streams, so it is other things.
 pub fn promises(target: &Target) -> Promises {
@@ -62,10 +62,7 @@ fn read_all(host: &Host, id: &CaseId) {
     }
     for (sample, bytes_per_s) in measured.samples.iter().zip(series(&measured, "bytes_per_s")) {
         let counted = sample.bytes as f64 * 1e9 / sample.elapsed_ns as f64;
-        assert!(
-            (counted - bytes_per_s).abs() <= 1e-6 * counted,
-            "{id}: {counted} bytes/s, and {bytes_per_s}"
-        );
+        assert!((counted - bytes_per_s).abs() <= 1e-6 * counted, "{id}: {counted}, and {bytes_per_s}");
     }
     // An operation is an event, for all roles.
     assert!(measured.roles.iter().all(|role| role.counted.ops == measured.roles[0].counted.ops), "{id}");
@@ -91,18 +88,20 @@ fn sizes(host: &Host, target: &'static Target) {
     // for a writer that waits for them is tested over many more sizes and numbers of streams beside the reader itself.
     for (wait, order) in [("epoll-et", "random"), ("epoll-lt", "cyclic"), ("none", "cyclic")] {
         for (payload_bytes, streams, writers) in [(1023, "2", "1"), (700, "13", "3"), (4097, "50", "50")] {
-            let id =
-                fan_in_case(target, payload_bytes, "free").with("streams", streams).with("touch", "none");
-            read_all(host, &id.with("writers", writers).with("wait", wait).with("order", order));
+            let axes = [
+                ("streams", streams),
+                ("touch", "none"),
+                ("writers", writers),
+                ("wait", wait),
+                ("order", order),
+            ];
+            read_all(host, &with(fan_in_case(target, payload_bytes, "free"), &axes));
         }
     }
 }
 
 fn variants(host: &Host, target: &'static Target) {
-    let of = |axes: &[(&str, &str)]| {
-        let id = fan_in_case(target, 3, "free");
-        axes.iter().fold(id, |id, (name, value)| id.with(name, value))
-    };
+    let of = |axes: &[(&str, &str)]| with(fan_in_case(target, 3, "free"), axes);
     read_all(host, &of(&[("peers", "thread"), ("writers", "3")]));
     read_all(host, &of(&[("order", "cyclic"), ("max-events", "1"), ("touch", "none")]));
     read_all(host, &of(&[("yield-limit", "0"), ("streams", "1")]));
@@ -114,9 +113,7 @@ fn variants(host: &Host, target: &'static Target) {
 }
 
 fn log_case(target: &Target, payload_bytes: u64, placement: &str, axes: &[(&str, &str)]) -> CaseId {
-    axes.iter().fold(CaseId::new("fan-in", target.id, payload_bytes, placement), |id, (name, value)| {
-        id.with(name, value)
-    })
+    with(CaseId::new("fan-in", target.id, payload_bytes, placement), axes)
 }
 
 /// Ways that can wait for the logs of several writers; a futex is that of one log.
@@ -136,15 +133,8 @@ fn log_waits(host: &Host, target: &'static Target) {
                 continue;
             }
             for receive in ["copy", "in-place"] {
-                read_all(
-                    host,
-                    &log_case(
-                        target,
-                        64,
-                        placement,
-                        &[("wait", wait), ("receive", receive), ("writers", "2")],
-                    ),
-                );
+                let axes = [("wait", *wait), ("receive", receive), ("writers", "2")];
+                read_all(host, &log_case(target, 64, placement, &axes));
             }
         }
     }
@@ -169,10 +159,8 @@ fn log_writers(host: &Host, target: &'static Target) {
                 let axes = [("writers", writers), ("wait", wait), ("peers", peers)];
                 let id = log_case(target, 24, "free", &axes);
                 read_all(host, &id);
-                assert_eq!(
-                    prepare(host, &id).unwrap().role_names().len(),
-                    1 + writers.parse::<usize>().unwrap()
-                );
+                let roles = prepare(host, &id).unwrap().role_names().len();
+                assert_eq!(roles, 1 + writers.parse::<usize>().unwrap());
             }
         }
     }

@@ -6,7 +6,7 @@ use weighbridge_record::CaseId;
 
 use crate::killed::killed;
 use crate::measured::{measure, series};
-use crate::runs::Promises;
+use crate::runs::{Promises, with};
 
 pub const PROMISES: Promises = &[
     ("every_receiver_has_every_message", reaches_all),
@@ -19,8 +19,7 @@ pub const PROMISES: Promises = &[
 
 fn reaches_all(host: &Host, target: &'static Target) {
     let of = |payload_bytes: u64, placement: &str, axes: &[(&str, &str)]| {
-        let id = CaseId::new("fan-out", target.id, payload_bytes, placement).with("receivers", "5");
-        axes.iter().fold(id, |id, (name, value)| id.with(name, value))
+        with(CaseId::new("fan-out", target.id, payload_bytes, placement).with("receivers", "5"), axes)
     };
     let cases = [
         of(8, "same-cpu", &[]),
@@ -56,8 +55,9 @@ fn reaches_all(host: &Host, target: &'static Target) {
 /// Some receive in bursts; a burst is a message to each of several.
 fn every_wait(host: &Host, target: &'static Target) {
     for wait in target.waits {
-        let id = CaseId::new("fan-out", target.id, 300, "free").with("receivers", "3").with("burst", "5");
-        let Some(measured) = measure(host, &id.with("wait", wait.name())) else { continue };
+        let axes = [("receivers", "3"), ("burst", "5"), ("wait", wait.name())];
+        let id = with(CaseId::new("fan-out", target.id, 300, "free"), &axes);
+        let Some(measured) = measure(host, &id) else { continue };
         assert_eq!(measured.roles.len(), 4);
     }
 }

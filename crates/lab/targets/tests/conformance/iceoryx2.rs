@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_harness::catalogue;
-use weighbridge_harness::contract::{Prepared, Target};
+use weighbridge_harness::contract::{Facts, Prepared, Target};
 use weighbridge_harness::coordinator::Outcome;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
@@ -20,7 +20,7 @@ use weighbridge_record::CaseId;
 use weighbridge_targets::libraries::iceoryx2::FAMILY;
 
 use crate::runs::Promises;
-use crate::{fan_out, pairs, runs};
+use crate::{fan_out, measured, pairs, runs};
 
 /// Long enough to be killed in.
 const LONG: Timing =
@@ -60,45 +60,41 @@ fn blocking(host: &Host) -> Prepared {
 }
 
 /// Queue and largest payload are as asked for, and nothing is dropped when a queue is full.
+fn check_settings(facts: &Facts, prefix: &str, depth: &str) {
+    let backpressure = "RetryUntilDelivered";
+    for (name, value) in [
+        ("depth", depth),
+        ("history", "0"),
+        ("loaned_max", "1"),
+        ("payload_bytes_max", "1000"),
+        ("backpressure", backpressure),
+    ] {
+        assert_eq!(facts.get(&format!("{prefix}{name}")).map(String::as_str), Some(value), "{facts:?}");
+    }
+    assert!(facts[&format!("{prefix}iceoryx2_version")].starts_with("0.10."), "{facts:?}");
+}
+
 fn settings(host: &Host, _target: &'static Target) {
     let id = CaseId::new("stream", "iceoryx2", 1000, "free").with("wait", "block").with("depth", "3");
     let facts = runs::measure(host, &runs::prepare(host, &id).unwrap(), runs::SHORT).facts;
-    for (name, value) in [
-        ("depth", "3"),
-        ("history", "0"),
-        ("payload_bytes_max", "1000"),
-        ("backpressure", "RetryUntilDelivered"),
-    ] {
-        assert_eq!(facts.get(name).map(String::as_str), Some(value), "{facts:?}");
-    }
-    assert!(facts["iceoryx2_version"].starts_with("0.10."), "{facts:?}");
-}
-
-fn too_deep(host: &Host, _target: &'static Target) {
-    let id = CaseId::new("roundtrip", "iceoryx2", 1 << 20, "free").with("depth", "1000000000");
-    let why = runs::prepare(host, &id).unwrap_err();
-    assert!(why.contains("/dev/shm") && why.contains("lower depth") && why.contains("remount"), "{why}");
+    check_settings(&facts, "", "3");
 }
 
 /// As between two ends, and a queue holds a whole burst.
 fn settings_of_many(host: &Host, _target: &'static Target) {
     let id = CaseId::new("fan-out", "iceoryx2", 1000, "free").with("receivers", "3").with("burst", "100");
     let facts = measured::measure(host, &id).expect("three receivers are no limit").facts;
-    for (name, value) in [
-        ("depth", "100"),
-        ("history", "0"),
-        ("loaned_max", "1"),
-        ("payload_bytes_max", "1000"),
-        ("backpressure", "RetryUntilDelivered"),
-    ] {
-        assert_eq!(facts.get(&format!("sender.{name}")).map(String::as_str), Some(value), "{facts:?}");
-    }
+    check_settings(&facts, "sender.", "100");
+}
+
+fn too_deep(host: &Host, _target: &'static Target) {
+    let id = "roundtrip/iceoryx2/1048576/free/depth=1000000000";
+    runs::refuses(host, &[(id, &["/dev/shm", "lower depth", "remount"])]);
 }
 
 fn too_many(host: &Host, _target: &'static Target) {
-    let id = CaseId::new("fan-out", "iceoryx2", 1 << 30, "free").with("receivers", "400");
-    let why = runs::prepare(host, &id).unwrap_err();
-    assert!(why.contains("/dev/shm") && why.contains("fewer receivers") && why.contains("remount"), "{why}");
+    let id = "fan-out/iceoryx2/1073741824/free/receivers=400";
+    runs::refuses(host, &[(id, &["/dev/shm", "fewer receivers", "remount"])]);
 }
 
 /// Names of what iceoryx2 keeps for the runs of a coordinator.
@@ -149,17 +145,15 @@ fn both_killed(host: &Host, _target: &'static Target) {
 
 const COORDINATE: &str = "coordinate";
 
-/// This program as a coordinator that somebody kills.
-/// The exit code of a program that was started to be killed while it measures.
+/// The exit code of a program that was started as a coordinator that somebody kills.
 pub fn coordinate_if_asked() -> Option<ExitCode> {
-    (std::env::args().nth(1).as_deref() == Some(COORDINATE)).then(coordinate)
-}
-
-fn coordinate() -> ExitCode {
+    if std::env::args().nth(1).as_deref() != Some(COORDINATE) {
+        return None;
+    }
     let host = Host::look().unwrap();
     let outcome = runs::run(&host, &blocking(&host), LONG);
     eprintln!("nobody has killed this: {outcome:?}");
-    ExitCode::FAILURE
+    Some(ExitCode::FAILURE)
 }
 
 fn coordinator_killed(_host: &Host, _target: &'static Target) {

@@ -5,7 +5,7 @@ use weighbridge_harness::coordinator::Outcome;
 use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
-use crate::runs::{SHORT, measure, prepare, run};
+use crate::runs::{SHORT, measure, prepare, refuses, run};
 
 fn case(pattern: &str, mechanism: &str, bytes: u64) -> CaseId {
     CaseId::new(pattern, mechanism, bytes, "free")
@@ -44,12 +44,8 @@ pub fn settings_are_read_back(host: &Host) {
             let bytes = if mechanism == "pipe-packet" { 4000 } else { 7000 };
             let id = case(pattern, mechanism, bytes).with(axis, value);
             let measured = measure(host, &prepare(host, &id).unwrap(), SHORT);
-            assert_eq!(
-                measured.facts.get(fact).map(String::as_str),
-                Some(shown),
-                "{id}: {:?}",
-                measured.facts
-            );
+            let told = measured.facts.get(fact).map(String::as_str);
+            assert_eq!(told, Some(shown), "{id}: {:?}", measured.facts);
         }
     }
     let id = case("roundtrip", "memfd-pass", 0).with("reuse", "no");
@@ -63,49 +59,29 @@ fn sysctl(host: &Host, path: &str) -> u64 {
 
 /// One more than each limit.
 pub fn refusals_name_the_limit(host: &Host) {
-    let wmem_max = sysctl(host, "net/core/wmem_max");
-    let more = |path: &str| (sysctl(host, path) + 1).to_string();
-    let too_large = |mechanism: &str, path: &str| case("roundtrip", mechanism, sysctl(host, path) + 1);
-    for (id, limit, remedy) in [
-        (
-            case("roundtrip", "pipe", 1).with("pipe-size", &more("fs/pipe-max-size")),
-            "fs.pipe-max-size",
-            "sysctl fs",
-        ),
-        (
-            case("stream", "vmsplice", 1).with("pipe-size", &more("fs/pipe-max-size")),
-            "fs.pipe-max-size",
-            "sysctl fs",
-        ),
-        (
-            case("roundtrip", "tcp", 1).with("sndbuf", &more("net/core/wmem_max")),
-            "net.core.wmem_max",
-            "sysctl net",
-        ),
-        (
-            case("roundtrip", "udp", 1).with("rcvbuf", &more("net/core/rmem_max")),
-            "net.core.rmem_max",
-            "sysctl net",
-        ),
-        (
-            case("roundtrip", "mq-posix", 1).with("depth", &more("fs/mqueue/msg_max")),
-            "fs.mqueue.msg_max",
-            "sysctl fs",
-        ),
-        (too_large("mq-posix", "fs/mqueue/msgsize_max"), "fs.mqueue.msgsize_max", "sysctl fs"),
-        (too_large("msg-sysv", "kernel/msgmax"), "kernel.msgmax", "sysctl kernel.msgmax="),
+    let more = |id: &str, path: &str| format!("{id}{}", sysctl(host, path) + 1);
+    let too_large =
+        |mechanism: &str, path: &str| format!("roundtrip/{mechanism}/{}/free", sysctl(host, path) + 1);
+    let far_too_large = format!("roundtrip/unix-dgram/{}/free", 4 * sysctl(host, "net/core/wmem_max"));
+    let pipe_size = ["fs.pipe-max-size", "sysctl fs"];
+    for (id, words) in [
+        (more("roundtrip/pipe/1/free/pipe-size=", "fs/pipe-max-size"), pipe_size),
+        (more("stream/vmsplice/1/free/pipe-size=", "fs/pipe-max-size"), pipe_size),
+        (more("roundtrip/tcp/1/free/sndbuf=", "net/core/wmem_max"), ["net.core.wmem_max", "sysctl net"]),
+        (more("roundtrip/udp/1/free/rcvbuf=", "net/core/rmem_max"), ["net.core.rmem_max", "sysctl net"]),
+        (more("roundtrip/mq-posix/1/free/depth=", "fs/mqueue/msg_max"), ["fs.mqueue.msg_max", "sysctl fs"]),
+        (too_large("mq-posix", "fs/mqueue/msgsize_max"), ["fs.mqueue.msgsize_max", "sysctl fs"]),
+        (too_large("msg-sysv", "kernel/msgmax"), ["kernel.msgmax", "sysctl kernel.msgmax="]),
         (
             too_large("unix-seqpacket", "net/core/wmem_default"),
-            "net.core.wmem_default",
-            "set the axis sndbuf=",
+            ["net.core.wmem_default", "set the axis sndbuf="],
         ),
-        (case("roundtrip", "unix-dgram", 4 * wmem_max), "net.core.wmem_max", "sysctl net.core.wmem_max="),
-        (case("roundtrip", "udp", 65_508), "IPv4", "smaller size"),
-        (case("roundtrip", "pipe-packet", 4097), "PIPE_BUF = 4096", "smaller size"),
-        (case("stream", "process-vm", 1).with("depth", "65"), "acknowledgements", "lower depth"),
+        (far_too_large, ["net.core.wmem_max", "sysctl net.core.wmem_max="]),
+        ("roundtrip/udp/65508/free".into(), ["IPv4", "smaller size"]),
+        ("roundtrip/pipe-packet/4097/free".into(), ["PIPE_BUF = 4096", "smaller size"]),
+        ("stream/process-vm/1/free/depth=65".into(), ["acknowledgements", "lower depth"]),
     ] {
-        let why = prepare(host, &id).expect_err("above the limit");
-        assert!(why.contains(limit) && why.contains(remedy), "{id}: {why}");
+        refuses(host, &[(&id, &words)]);
     }
 }
 
@@ -122,11 +98,7 @@ pub fn largest_messages(host: &Host) {
     ] {
         for pattern in ["roundtrip", "stream"] {
             measure(host, &prepare(host, &case(pattern, mechanism, bytes)).unwrap(), SHORT);
-            assert!(
-                prepare(host, &case(pattern, mechanism, bytes + 1)).is_err(),
-                "{mechanism}: {}",
-                bytes + 1
-            );
+            assert!(prepare(host, &case(pattern, mechanism, bytes + 1)).is_err(), "{mechanism}: {bytes} + 1");
         }
     }
     // The remedy that a refusal names is a remedy, and not more than is needed.
@@ -143,13 +115,9 @@ pub fn largest_messages(host: &Host) {
 /// The kernel has a minimum, and gives it without saying so.
 pub fn too_small_a_buffer(host: &Host) {
     let id = case("roundtrip", "unix-stream", 1).with("sndbuf", "1");
-    match run(host, &prepare(host, &id).unwrap(), SHORT) {
-        Outcome::Failed { step, why } => {
-            assert_eq!(step, "plan");
-            assert!(why.contains("sndbuf=1 is not what the kernel gives"), "{why}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let outcome = run(host, &prepare(host, &id).unwrap(), SHORT);
+    let Outcome::Failed { step, why } = outcome else { panic!("{outcome:?}") };
+    assert!(step == "plan" && why.contains("sndbuf=1 is not what the kernel gives"), "{step}: {why}");
 }
 
 /// RLIMIT_MSGQUEUE counts the bytes of all queues of a user, and holds for root too.
@@ -165,9 +133,7 @@ pub fn low_msgqueue_limit(host: &Host) {
     let why = refused.unwrap_err();
     assert!(why.contains("RLIMIT_MSGQUEUE = 21919") && why.contains("ulimit -q 21920"), "{why}");
     // The kernel says the same of a case that was prepared before.
-    assert!(
-        matches!(&outcome, Outcome::Failed { step, why } if step == "plan" && why.contains("RLIMIT_MSGQUEUE")),
-        "{outcome:?}"
-    );
+    let Outcome::Failed { step, why } = outcome else { panic!("{outcome:?}") };
+    assert!(step == "plan" && why.contains("RLIMIT_MSGQUEUE"), "{step}: {why}");
     assert!(matches!(allowed, Ok(Outcome::Measured(_))), "{allowed:?}");
 }

@@ -90,10 +90,7 @@ const TESTS: &[Test] = &[
     ("a_low_limit_on_message_queues_is_named", limits::low_msgqueue_limit),
     ("a_peer_killed_in_verify_is_a_failure_in_verify", faults::killed_in_verify),
     ("a_peer_that_never_goes_on_is_a_failure_within_the_deadline", faults::stopped_for_good),
-    (
-        "the_deadline_for_the_start_does_not_wake_the_coordinator_later",
-        faults::coordinator_sleeps_past_the_start,
-    ),
+    ("the_deadline_for_the_start_does_not_wake_the_coordinator", faults::coordinator_sleeps_past_the_start),
     ("a_failure_at_attach_death_and_a_stall_are_told_apart", faults::mock_faults),
     ("single_round_trips_are_timed_and_counted", each::timed),
     ("round_trips_are_timed_singly_where_that_costs_next_to_nothing", each::auto),

@@ -1,11 +1,11 @@
 //! What roles note of single messages in a marked run.
 
-use weighbridge_harness::coordinator::{Coordinator, Measured, Outcome, PeerStart};
+use weighbridge_harness::coordinator::{Measured, Outcome, PeerStart};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::marks::{Mark, Point, RoleMarks};
 
-use crate::runs::prepare_or_skip;
+use crate::runs::{coordinator, prepare_or_skip};
 
 pub const TESTS: &[crate::Test] = &[
     ("every_message_is_noted_where_it_is_written_and_where_it_is_read", messages),
@@ -15,8 +15,7 @@ pub const TESTS: &[crate::Test] = &[
 fn marked(host: &Host, id: &str) -> Option<Measured> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let interrupt = Interrupt::install().unwrap();
-    let mut coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
-    match coordinator.run_marked(&case, &PeerStart::default()) {
+    match coordinator(host, &interrupt).run_marked(&case, &PeerStart::default()) {
         Outcome::Measured(measured) => Some(*measured),
         other => panic!("{id}: {other:?}"),
     }

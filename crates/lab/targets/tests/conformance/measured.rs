@@ -1,25 +1,20 @@
 //! One run that must give numbers, and the figures that it kept.
 
-use weighbridge_harness::coordinator::{Measured, Outcome};
+use weighbridge_harness::coordinator::Measured;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
 use weighbridge_record::CaseId;
 
-use crate::runs::{SHORT, prepare_or_skip, run};
+use crate::runs::{self, SHORT, prepare_or_skip};
 
 /// Intervals of 5 ms: roles that share a CPU take a turn or two in each, and buffers fill.
 pub const TIMING: Timing = Timing { run_ns: 5_000_000, ..SHORT };
 
 /// One run that must give numbers: `None` and a printed reason where the machine does not allow it.
 pub fn measure(host: &Host, id: &CaseId) -> Option<Measured> {
-    let case = prepare_or_skip(host, id)?;
-    match run(host, &case, TIMING) {
-        Outcome::Measured(measured) => {
-            assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0 && sample.ops > 0), "{id}");
-            Some(*measured)
-        }
-        other => panic!("{id}: {other:?}"),
-    }
+    let measured = runs::measured(host, &prepare_or_skip(host, id)?, TIMING);
+    assert!(measured.samples.iter().all(|sample| sample.ops > 0), "{id}");
+    Some(measured)
 }
 
 /// What the leading role kept of each sample under a name.

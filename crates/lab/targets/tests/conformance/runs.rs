@@ -1,12 +1,15 @@
 //! Making runs, and seeing that nothing is left of them.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
+use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_harness::catalogue::{self, Refusal};
 use weighbridge_harness::conditions;
 use weighbridge_harness::contract::{Prepared, Target};
@@ -15,6 +18,7 @@ use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::peer;
 use weighbridge_harness::planner::Timing;
+use weighbridge_harness::shared::{Shared, Step};
 use weighbridge_record::CaseId;
 
 /// Short: what is promised does not depend on how long it is measured.
@@ -103,6 +107,24 @@ pub fn prepare_or_skip(host: &Host, id: &CaseId) -> Option<Prepared> {
     prepare(host, id).inspect_err(|why| eprintln!("skipped: {id}: {why}")).ok()
 }
 
+/// The case with these axes set as well.
+pub fn with(id: CaseId, axes: &[(&str, &str)]) -> CaseId {
+    axes.iter().fold(id, |id, (name, value)| id.with(name, value))
+}
+
+/// Refuses each of these cases in a sentence with all of its words.
+pub fn refuses(host: &Host, cases: &[(&str, &[&str])]) {
+    for (id, words) in cases {
+        let why = prepare(host, &id.parse().unwrap()).map(|_| ()).expect_err(id);
+        assert!(words.iter().all(|word| why.contains(word)), "{id}: {why}");
+    }
+}
+
+/// What starts the peers of a run: this very program.
+pub fn coordinator<'a>(host: &'a Host, interrupt: &'a Interrupt) -> Coordinator<'a> {
+    Coordinator::new(host, interrupt, "/proc/self/exe".into(), 1)
+}
+
 /// One run with default deadlines.
 pub fn run(host: &Host, case: &Prepared, timing: Timing) -> Outcome {
     run_within(host, case, timing, Deadlines::default())
@@ -111,27 +133,39 @@ pub fn run(host: &Host, case: &Prepared, timing: Timing) -> Outcome {
 /// One run.
 pub fn run_within(host: &Host, case: &Prepared, timing: Timing, deadlines: Deadlines) -> Outcome {
     let interrupt = Interrupt::install().unwrap();
-    let mut coordinator =
-        Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1).with_deadlines(deadlines);
-    coordinator.run(case, timing)
+    coordinator(host, &interrupt).with_deadlines(deadlines).run(case, timing)
 }
 
-/// One run that must give numbers: samples, counts of both roles that agree with the payload, and facts.
-pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
+/// One run that must be measured; a machine that is busy may leave it without a sample.
+pub fn measured(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     let id = &case.params.id;
     let measured = match run(host, case, timing) {
         Outcome::Measured(measured) => *measured,
         other => panic!("{id}: {other:?}"),
     };
+    assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0), "{id}");
+    measured
+}
+
+/// The same; `None` and a printed reason where the machine has no place for the case.
+pub fn measured_or_skip(host: &Host, id: &str, timing: Timing) -> Option<(Prepared, Measured)> {
+    let case = prepare_or_skip(host, &id.parse().unwrap())?;
+    let measured = measured(host, &case, timing);
+    Some((case, measured))
+}
+
+/// One run of two ends: counts of both roles that agree with the payload, and facts.
+pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
+    let id = &case.params.id;
+    let measured = measured(host, case, timing);
     assert!(!measured.samples.is_empty(), "{id}: no samples");
-    assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0 && sample.ops > 0), "{id}");
-    assert_eq!(conditions::violations(case, &measured), [] as [&str; 0], "{id}");
-    assert!(measured.facts.contains_key("policy"), "{id}: {:?}", measured.facts);
+    assert!(measured.samples.iter().all(|sample| sample.ops > 0), "{id}");
+    assert_eq!(conditions::violations(case, &measured), [""; 0], "{id}");
     let own_facts = measured.facts.keys().filter(|name| !["policy", "nice"].contains(&name.as_str()));
-    assert!(own_facts.count() >= 2, "{id}: {:?}", measured.facts);
+    let is_told = measured.facts.contains_key("policy") && own_facts.count() >= 2;
+    assert!(is_told, "{id}: {:?}", measured.facts);
     let [first, second] = &measured.roles[..] else { panic!("{id}: {} roles", measured.roles.len()) };
-    let is_both_ways = id.pattern == "roundtrip" && case.params.axis("direction") == "both";
-    if is_both_ways {
+    if id.pattern == "roundtrip" && case.params.axis("direction") == "both" {
         assert_eq!(first.counted.received_bytes, first.counted.ops * id.payload_bytes, "{id}");
     }
     assert_eq!(second.counted.received_bytes, second.counted.ops * id.payload_bytes, "{id}");
@@ -139,13 +173,84 @@ pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     measured
 }
 
+/// The run that the main thread makes, as a thread beside it sees it. What that waits for may never come: `None` says that the run
+/// is over.
+pub struct Watched<'a> {
+    pub shared: Shared,
+    is_over: &'a AtomicBool,
+}
+
+/// Makes a run while `meddle` does something to it from a thread beside. `None` where the run was over before that was done.
+pub fn beside<T: Send>(
+    run: impl FnOnce() -> Outcome,
+    meddle: impl FnOnce(&Watched<'_>) -> Option<T> + Send,
+) -> (Outcome, Option<(T, Shared)>) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let meddler = scope.spawn(|| {
+            let shared = until(&is_over, memory_of_the_run)?;
+            let watched = Watched { shared, is_over: &is_over };
+            meddle(&watched).map(|done| (done, watched.shared))
+        });
+        let outcome = run();
+        is_over.store(true, Ordering::Relaxed);
+        (outcome, meddler.join().expect("the meddler does not panic"))
+    })
+}
+
+/// The words of the run that this process coordinates, by the name of their memory.
+fn memory_of_the_run() -> Option<Shared> {
+    fs::read_dir("/proc/self/fd").unwrap().flatten().find_map(|entry| {
+        let link = fs::read_link(entry.path()).ok()?;
+        if !link.to_str()?.starts_with("/memfd:weighbridge-run") {
+            return None;
+        }
+        let file = File::options().read(true).write(true).open(entry.path()).ok()?;
+        Shared::open(file.into()).ok()
+    })
+}
+
+fn until<T>(is_over: &AtomicBool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        if let found @ Some(_) = look() {
+            return found;
+        }
+        if is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+}
+
+impl Watched<'_> {
+    /// The peer of a role, once it runs this program as a peer.
+    pub fn peer(&self, role: usize) -> Option<i32> {
+        until(self.is_over, || peers().get(role).copied())
+    }
+
+    pub fn await_step(&self, role: usize, step: Step) -> Option<()> {
+        until(self.is_over, || (self.shared.step(role) >= step).then_some(()))
+    }
+
+    /// Stops a process, and waits until it is stopped, or gone.
+    pub fn stop(&self, pid: i32) -> Option<()> {
+        send(pid, Signal::STOP);
+        until(self.is_over, || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X'])).then_some(())
+        })
+    }
+}
+
+/// Sends a signal; to somebody who is gone already, it is not sent.
+pub fn send(pid: i32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
+}
+
 /// The ids of a mechanism in both patterns and placements, with a payload.
 pub fn everywhere(target: &Target, payload_bytes: u64) -> Vec<CaseId> {
-    PATTERNS
-        .iter()
-        .flat_map(|pattern| PLACEMENTS.iter().map(move |placement| (pattern, placement)))
-        .map(|(pattern, placement)| CaseId::new(pattern, target.id, payload_bytes, placement))
-        .collect()
+    let of = |pattern| PLACEMENTS.map(|placement| CaseId::new(pattern, target.id, payload_bytes, placement));
+    PATTERNS.map(of).concat()
 }
 
 /// Where a mechanism is measured when one place is enough: on one CPU, unless it spins.
@@ -245,6 +350,6 @@ pub fn leaving_nothing(test: impl FnOnce()) {
             since.elapsed() < DEADLINE,
             "left behind: {now:?} and System V {objects:?}, before: {before:?} and {objects_before:?}"
         );
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
 }

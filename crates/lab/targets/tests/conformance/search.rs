@@ -4,17 +4,18 @@
 use std::io;
 use std::time::Duration;
 
-use weighbridge_harness::coordinator::{Coordinator, Deadlines};
+use weighbridge_harness::coordinator::Deadlines;
 use weighbridge_harness::crossover::{self, Listener, Search};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::session::{Ended, Progress, Session, Settings, Sink};
 use weighbridge_record::{CaseId, Line};
 
-use crate::runs::{SHORT, prepare};
+use crate::runs::{SHORT, coordinator, prepare};
 
+/// The lines that a session writes.
 #[derive(Default)]
-struct Record(Vec<Line>);
+pub struct Record(pub Vec<Line>);
 
 impl Sink for Record {
     fn line(&mut self, line: Line) -> io::Result<()> {
@@ -25,6 +26,18 @@ impl Sink for Record {
     fn progress(&mut self, _progress: &Progress<'_>) {}
 }
 
+/// Those of a short session, without a budget.
+pub const SETTINGS: Settings = Settings {
+    precision: 0.02,
+    budget: Duration::ZERO,
+    timing: SHORT,
+    seed: 7,
+    max_runs: 6,
+    first_round: 0,
+    duet: false,
+    count_calls: false,
+};
+
 /// A copy of 1,000 ns and 100 ns a KiB, and a file of 8,000 ns: they meet at 70 KiB. All runs are made by real peers, in
 /// virtual time.
 pub fn ends_around_the_crossing(host: &Host) {
@@ -34,18 +47,9 @@ pub fn ends_around_the_crossing(host: &Host) {
     let sizes = [1 << 10, 16 << 10, 64 << 10, 256 << 10];
     let cases = sizes.iter().flat_map(|bytes| [copy(*bytes), file(*bytes)]);
     let cases = cases.map(|id| prepare(host, &id).unwrap()).collect();
-    let settings = Settings {
-        precision: 0.02,
-        budget: Duration::from_secs(120),
-        timing: SHORT,
-        seed: 7,
-        max_runs: 6,
-        first_round: 0,
-        duet: false,
-        count_calls: false,
-    };
+    let settings = Settings { budget: Duration::from_secs(120), ..SETTINGS };
     let interrupt = Interrupt::install().unwrap();
-    let coordinator = || Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
+    let coordinator = || coordinator(host, &interrupt);
     let mut record = Record::default();
     let mut listener = Listener::new(&mut record, 0);
     let ended = Session::new(settings.clone(), coordinator(), &interrupt, cases).run(&mut listener).unwrap();
@@ -58,20 +62,13 @@ pub fn ends_around_the_crossing(host: &Host) {
     let ended = crossover::run(vec![search], host, &settings, &interrupt, coordinator, &mut record).unwrap();
     assert_eq!(ended, Ended::Complete);
     // Everything is in the record like all else: six runs and a summary of each case, in rounds that go on.
-    let measured: Vec<_> = record
-        .0
-        .iter()
-        .filter_map(|line| if let Line::Summary(summary) = line { Some(summary) } else { None })
-        .collect();
+    let summary = |line: &Line| if let Line::Summary(summary) = line { Some(summary.clone()) } else { None };
+    let measured: Vec<_> = record.0.iter().filter_map(summary).collect();
     assert!(measured.iter().all(|summary| summary.runs == 6), "{measured:?}");
-    let rounds: Vec<u32> = record
-        .0
-        .iter()
-        .filter_map(|line| if let Line::Run(run) = line { Some(run.round) } else { None })
-        .collect();
+    let round = |line: &Line| if let Line::Run(run) = line { Some(run.round) } else { None };
+    let rounds: Vec<u32> = record.0.iter().filter_map(round).collect();
     assert!(rounds.is_sorted() && rounds.iter().max().unwrap() >= &(2 * first_round), "{rounds:?}");
-    let summaries: Vec<_> = measured.into_iter().cloned().collect();
-    let (low, high) = Search::between(&copy(1), &file(1), &summaries).unwrap().bracket();
+    let (low, high) = Search::between(&copy(1), &file(1), &measured).unwrap().bracket();
     assert!(low <= MEET && MEET <= high && high - low <= low / 33 + 1, "{low} to {high}");
 }
 
@@ -79,19 +76,10 @@ pub fn ends_around_the_crossing(host: &Host) {
 pub fn stall_uses_the_budget(host: &Host) {
     let stalls = |bytes| CaseId::new("roundtrip", "mock", bytes, "free").with("fault", "stalls");
     let setup = Duration::from_secs(3);
-    let settings = Settings {
-        precision: 0.02,
-        budget: setup,
-        timing: SHORT,
-        seed: 7,
-        max_runs: 6,
-        first_round: 0,
-        duet: false,
-        count_calls: false,
-    };
+    let settings = Settings { budget: setup, ..SETTINGS };
     let interrupt = Interrupt::install().unwrap();
-    let coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1)
-        .with_deadlines(Deadlines { setup, ..Deadlines::default() });
+    let coordinator =
+        coordinator(host, &interrupt).with_deadlines(Deadlines { setup, ..Deadlines::default() });
     let cases = [1, 2, 3].map(|bytes| prepare(host, &stalls(bytes)).unwrap()).into();
     let mut record = Record::default();
     Session::new(settings, coordinator, &interrupt, cases).run(&mut record).unwrap();

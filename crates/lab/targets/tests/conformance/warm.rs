@@ -1,11 +1,11 @@
 //! What comes before samples: a warm-up by time on two CPUs, pauses where the case asks for bursts.
 
-use weighbridge_harness::coordinator::{Measured, Outcome};
+use weighbridge_harness::coordinator::Measured;
 use weighbridge_harness::ctx::Discarded;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
 
-use crate::runs::{prepare_or_skip, run};
+use crate::runs::measured_or_skip;
 
 pub const TESTS: &[crate::Test] = &[
     ("roles_on_two_cpus_warm_up_by_time_and_tell_what_was_discarded", by_time),
@@ -14,14 +14,6 @@ pub const TESTS: &[crate::Test] = &[
 ];
 
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 10, least_samples: 5, run_ns: 40_000_000 };
-
-fn measured(host: &Host, id: &str) -> Option<Measured> {
-    let case = prepare_or_skip(host, &id.parse().unwrap())?;
-    match run(host, &case, TIMING) {
-        Outcome::Measured(measured) => Some(*measured),
-        other => panic!("{id}: {other:?}"),
-    }
-}
 
 fn discarded(measured: &Measured) -> Option<Discarded> {
     measured.roles.iter().find_map(|report| report.counted.warm_up)
@@ -34,18 +26,17 @@ fn by_time(host: &Host) {
         "contend/mutex/0/two-cpus/roles=2",
         "fan-in/pipe/64/two-cpus/streams=2",
     ] {
-        let Some(measured) = measured(host, id) else { continue };
+        let Some((_, measured)) = measured_or_skip(host, id, TIMING) else { continue };
         let Some(discarded) = discarded(&measured) else { panic!("{id}: no warm-up") };
         // Four times what the samples take.
-        let is_enough =
-            if discarded.is_steady { discarded.ns >= 100_000_000 } else { discarded.ns >= 160_000_000 };
-        assert!(is_enough && discarded.batches > 0, "{id}: {discarded:?}");
+        let least_ns = if discarded.is_steady { 100_000_000 } else { 160_000_000 };
+        assert!(discarded.ns >= least_ns && discarded.batches > 0, "{id}: {discarded:?}");
     }
 }
 
 fn not_on_one_cpu(host: &Host) {
     for id in ["roundtrip/pipe/64/same-cpu", "solo/getppid/0/same-cpu", "roundtrip/mock/1/two-cpus"] {
-        let Some(measured) = measured(host, id) else { continue };
+        let Some((_, measured)) = measured_or_skip(host, id, TIMING) else { continue };
         assert_eq!(discarded(&measured), None, "{id}");
     }
 }
@@ -56,7 +47,7 @@ fn bursts(host: &Host) {
         "roundtrip/ring-spin/64/two-cpus/warm=cold",
         "pingpong/futex/0/same-cpu/warm=cold",
     ] {
-        let Some(measured) = measured(host, id) else { continue };
+        let Some((_, measured)) = measured_or_skip(host, id, TIMING) else { continue };
         assert_eq!((measured.samples.len(), discarded(&measured)), (TIMING.samples, None), "{id}");
         for pair in measured.samples.windows(2) {
             let pause_ns = pair[1].start_ns - (pair[0].start_ns + pair[0].elapsed_ns);

@@ -144,25 +144,37 @@ fn report(what: &str, way: (Kind, Kind), killed: &[Killed]) {
     );
 }
 
+/// Kills at all moments, and once at the end of the call; `kill` also waits until nothing is left that was not there before.
+fn kill_at_all_moments(
+    what: &str,
+    way: (Kind, Kind),
+    is_end: fn(&End) -> bool,
+    mut kill: impl FnMut(u64, &str) -> Killed,
+) {
+    let whole = kill(u64::MAX, "at the end of the call");
+    assert_eq!(whole.end, End::Reply, "{way:?}");
+    let mut all = Vec::new();
+    for k in moments(whole.calls) {
+        let at = format!("{way:?}, {what} killed after {k} of {} system calls", whole.calls);
+        let killed = kill(k, &at);
+        assert!(is_end(&killed.end), "{at}: {:?}", killed.end);
+        all.push(killed);
+    }
+    report(what, way, &all);
+    assert!(all.iter().any(|killed| killed.end != End::Reply), "{way:?}: all calls were answered");
+}
+
 #[test]
 fn a_call_whose_callee_is_killed_after_any_system_call_ends_and_leaves_nothing() {
     own_process!();
     for way in WAYS {
         let mut scene = Scene::start();
         let before = scene.held();
-        let whole = kill_callee(&mut scene, way, u64::MAX);
-        assert_eq!(whole.end, End::Reply, "{way:?}");
-        scene.goes_on(before, "at the end of the call");
-        let mut all = Vec::new();
-        for k in moments(whole.calls) {
+        kill_at_all_moments("callee", way, End::is_of_callee, |k, at| {
             let killed = kill_callee(&mut scene, way, k);
-            let at = format!("{way:?}, callee killed after {k} of {} system calls", whole.calls);
-            assert!(killed.end.is_of_callee(), "{at}: {:?}", killed.end);
-            scene.goes_on(before, &at);
-            all.push(killed);
-        }
-        report("callee", way, &all);
-        assert!(all.iter().any(|killed| killed.end != End::Reply), "{way:?}: all calls were answered");
+            scene.goes_on(before, at);
+            killed
+        });
     }
 }
 
@@ -233,22 +245,15 @@ fn kill_caller(scene: &mut Scene, (caller, callee): (Kind, Kind), k: u64) -> (u6
 fn a_call_ends_when_causewayd_is_killed_after_any_of_its_system_calls_and_members_go_on() {
     own_process!();
     for way in WAYS {
-        let whole = kill_causewayd(way, u64::MAX);
-        assert_eq!(whole.end, End::Reply, "{way:?}");
         // The first bus has brought the thread that watches all buses.
-        let before = Held::by(std::process::id());
-        let mut all = Vec::new();
-        for k in moments(whole.calls) {
+        let mut before = None;
+        kill_at_all_moments("causewayd", way, End::is_of_bus, |k, at| {
             let killed = kill_causewayd(way, k);
-            let at = format!("{way:?}, causewayd killed after {k} of {} system calls", whole.calls);
-            assert!(killed.end.is_of_bus(), "{at}: {:?}", killed.end);
-            eventually(&format!("{at}: something is left"), || {
-                Held::by(std::process::id()).is_within(before)
-            });
-            all.push(killed);
-        }
-        report("causewayd", way, &all);
-        assert!(all.iter().any(|killed| killed.end != End::Reply), "{way:?}: all calls were answered");
+            let held = || Held::by(std::process::id());
+            let before = *before.get_or_insert_with(held);
+            eventually(&format!("{at}: something is left"), || held().is_within(before));
+            killed
+        });
     }
 }
 

@@ -11,11 +11,7 @@ use std::thread::JoinHandle;
 use causeway_bus::client::Bus as Client;
 use causeway_bus::{AuthorityOptions, Connection as Member, ConnectionOptions};
 use causeway_testkit::{PATIENCE, Running, TempDir, eventually, proc, temp_dir};
-use causewayd::bus::Bus as Core;
-use causewayd::children::Children;
-use causewayd::config::Config;
-use causewayd::listen::{self, Listener, NativePlace};
-use causewayd::serve::Server;
+use causewayd::{Bus as Core, Children, Config, Listener, NativePlace, Server, new_guid};
 
 use super::{authenticate, driver_call, role_of, start_role};
 
@@ -173,7 +169,7 @@ impl Bus {
 
     pub fn configured(config: fn() -> Config, options: AuthorityOptions) -> Bus {
         let folder = temp_dir("bus");
-        let (path, guid) = (folder.path().join("bus"), listen::new_guid());
+        let (path, guid) = (folder.path().join("bus"), new_guid());
         let listener = Listener::open(&at(&folder.path().join("dbus")), &guid).unwrap();
         let (address, of_bus) = (listener.address.clone(), listener.address.clone());
         let (stopped, stop) = rustix::pipe::pipe().unwrap();

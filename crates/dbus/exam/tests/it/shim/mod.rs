@@ -2,7 +2,7 @@
 
 mod routing;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
+use causeway_dbus_wire::rule::MatchRule;
 use causeway_dbus_wire::sasl::{Progress, Server};
-use causeway_dbus_wire::wire::message_bytes;
+use causeway_dbus_wire::wire::{Fault as Invalid, message_bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use routing::Router;
@@ -58,17 +59,18 @@ pub const FOUND_BY: &[(Fault, &str)] = &[
     (Fault::PassesInvalid, "invalid-bodies"),
 ];
 
-/// A message on its way to a connection, or from one.
-pub(crate) type Bytes = Vec<u8>;
-
 /// One connection at the bus.
-pub(crate) struct Peer {
-    pub stream: UnixStream,
+#[derive(Default)]
+struct Peer {
     input: Vec<u8>,
     /// Until it is authenticated.
     sasl: Option<Server>,
     output: VecDeque<u8>,
-    pub is_gone: bool,
+    is_gone: bool,
+    /// Nothing before Hello.
+    name: String,
+    rules: Vec<MatchRule>,
+    is_monitor: bool,
 }
 
 /// The bus. It ends when this is dropped.
@@ -104,49 +106,44 @@ impl Drop for Shim {
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 fn serve(listener: &UnixListener, fault: Fault, is_over: &AtomicBool) {
-    let mut peers: Vec<Option<Peer>> = Vec::new();
-    let mut router = Router::new(fault);
+    let (mut streams, mut router) = (BTreeMap::new(), Router::new(fault));
+    let mut accepted = 0;
     while !is_over.load(Ordering::Relaxed) {
         let mut fds = vec![PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
-        for peer in peers.iter().flatten() {
+        for (stream, peer) in streams.values().zip(router.peers.values()) {
             let out = if peer.output.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            fds.push(PollFd::from_borrowed_fd(peer.stream.as_fd(), PollFlags::IN | out));
+            fds.push(PollFd::from_borrowed_fd(UnixStream::as_fd(stream), PollFlags::IN | out));
         }
         let _ = poll(&mut fds, Some(&STEP));
         drop(fds);
         while let Ok((stream, _)) = listener.accept() {
             stream.set_nonblocking(true).unwrap();
-            peers.push(Some(Peer {
-                stream,
-                input: Vec::new(),
-                sasl: Some(Server::new(None)),
-                output: VecDeque::new(),
-                is_gone: false,
-            }));
+            streams.insert(accepted, stream);
+            router.peers.insert(accepted, Peer { sasl: Some(Server::new(None)), ..Peer::default() });
+            accepted += 1;
         }
-        for at in 0..peers.len() {
-            let Some(peer) = &mut peers[at] else { continue };
-            for message in peer.read() {
-                router.dispatch(&mut peers, at, &message);
+        for (at, stream) in &streams {
+            for message in router.peer(*at).read(stream) {
+                router.dispatch(*at, &message);
             }
         }
-        for at in 0..peers.len() {
-            let Some(peer) = &mut peers[at] else { continue };
-            peer.flush();
-            if peer.is_gone {
-                peers[at] = None;
-                router.leave(&mut peers, at);
+        streams.retain(|at, stream| {
+            router.peer(*at).flush(stream);
+            let is_gone = router.peer(*at).is_gone;
+            if is_gone {
+                router.leave(*at);
             }
-        }
+            !is_gone
+        });
     }
 }
 
 impl Peer {
     /// Messages that are complete. At the end of the stream the peer is gone.
-    fn read(&mut self) -> Vec<Bytes> {
+    fn read(&mut self, mut stream: &UnixStream) -> Vec<Vec<u8>> {
         let mut chunk = vec![0; 1 << 16];
         loop {
-            match self.stream.read(&mut chunk) {
+            match stream.read(&mut chunk) {
                 Ok(bytes @ 1..) => self.input.extend_from_slice(&chunk[..bytes]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Ok(_) | Err(_) => {
@@ -168,7 +165,7 @@ impl Peer {
         loop {
             match message_bytes(&self.input) {
                 Ok(bytes) if bytes <= self.input.len() => messages.push(self.input.drain(..bytes).collect()),
-                Ok(_) | Err(causeway_dbus_wire::wire::Fault::Cut) => return messages,
+                Ok(_) | Err(Invalid::Cut) => return messages,
                 Err(_) => {
                     self.is_gone = true;
                     return messages;
@@ -177,17 +174,11 @@ impl Peer {
         }
     }
 
-    pub fn put(&mut self, message: &[u8]) {
-        self.output.extend(message);
-    }
-
-    fn flush(&mut self) {
+    fn flush(&mut self, mut stream: &UnixStream) {
         while !self.output.is_empty() {
             let (front, _) = self.output.as_slices();
-            match self.stream.write(front) {
-                Ok(bytes) => {
-                    self.output.drain(..bytes);
-                }
+            match stream.write(front) {
+                Ok(bytes) => drop(self.output.drain(..bytes)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
                     self.is_gone = true;

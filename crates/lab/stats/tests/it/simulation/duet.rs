@@ -1,7 +1,7 @@
 //! The duet beside noise that both partners feel, and regimes that only the case has.
 
 use fastrand::Rng;
-use weighbridge_stats::duet::{Party, Slice, block_log_ratios, hub_session, to_hub};
+use weighbridge_stats::duet::{Party, Slice, hub_session, to_hub};
 use weighbridge_stats::regime::against_hub;
 
 use super::peers::{log_normal, normal};
@@ -88,10 +88,4 @@ fn a_trend_and_two_modes_of_the_case_alone_are_found_through_that_correlation() 
         modes += usize::from(!against_hub(&sets, 0.005).is_empty());
     }
     assert!(trends >= 180 && modes >= 180, "{trends}, {modes} of 200");
-}
-
-#[test]
-fn each_pair_of_neighbours_is_a_block() {
-    let slices = set(&mut Rng::with_seed(63));
-    assert_eq!(block_log_ratios(&slices, Party::Case(0), Party::Hub).len(), 60);
 }

@@ -1,15 +1,11 @@
 //! What was read, message by message: the next number of each publisher, and a sum over all.
 
-use std::io;
-
-use weighbridge_harness::params::Touch;
-use weighbridge_harness::touch;
+use crate::prelude::*;
 
 /// Different writers put different words for the same number; there are fewer writers than this.
 const WRITERS_BELOW: u64 = 1 << 16;
 
-/// A message as it was received.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Seen<'a> {
     /// Which of the reader's logs it was in.
     pub(super) log: usize,
@@ -26,16 +22,14 @@ pub(super) fn word(writer: u64, sequence: u64) -> u64 {
     touch::word(sequence * WRITERS_BELOW + writer, 0)
 }
 
-/// The reader's book.
-#[derive(Debug)]
 pub(super) struct Accounts {
     has_one_log: bool,
     /// Which publisher a writer is.
     publishers: Vec<u8>,
     /// Which writer a publisher of the one log is.
     writers: Vec<Option<usize>>,
-    /// The number that the next message of each writer must have.
-    next: Vec<u64>,
+    /// How many messages of each writer were read, verified ones included: the number that its next one must have.
+    pub(super) next: Vec<u64>,
     len: usize,
     touch: Touch,
     pub(super) events: u64,
@@ -51,11 +45,6 @@ impl Accounts {
         }
         let next = vec![0; publishers.len()];
         Accounts { has_one_log, publishers, writers, next, len, touch, events: 0, bytes: 0, sum: 0 }
-    }
-
-    /// How many messages of each writer were read, verified ones included.
-    pub(super) fn of_each_writer(&self) -> &[u64] {
-        &self.next
     }
 
     /// A message of the timed part.
@@ -125,7 +114,7 @@ mod tests {
         for (publisher, sequence) in [(2, 0), (2, 1), (5, 0), (2, 2)] {
             accounts.take(seen(0, publisher, sequence, b"abc")).unwrap();
         }
-        assert_eq!((accounts.of_each_writer(), accounts.events, accounts.bytes), (&[1, 3][..], 4, 12));
+        assert_eq!((&accounts.next[..], accounts.events, accounts.bytes), (&[1, 3][..], 4, 12));
         let why = accounts.take(seen(0, 5, 2, b"abc")).unwrap_err().to_string();
         assert!(why.contains("message 2 of writer 1") && why.contains("message 1"), "{why}");
         assert!(accounts.take(seen(0, 2, 2, b"abc")).is_err(), "a message came twice");
@@ -139,7 +128,7 @@ mod tests {
         for (log, sequence) in [(0, 0), (1, 0), (1, 1)] {
             accounts.take(seen(log, 0, sequence, b"")).unwrap();
         }
-        assert_eq!(accounts.of_each_writer(), [1, 2]);
+        assert_eq!(accounts.next, [1, 2]);
         assert!(accounts.take(seen(1, 1, 2, b"")).is_err());
     }
 

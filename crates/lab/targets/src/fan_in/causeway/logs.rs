@@ -5,21 +5,18 @@
 //! the reader receives reliably: so the bytes of a message hold still until the reader has moved on.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use causeway::{Received, Subscriber, TryRecvError};
 
 use super::accounts::Seen;
 use crate::mechanism::causeway::{Receive, limit_spinning, watch};
+use crate::prelude::*;
 use crate::sys::epoll::Set;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 /// Most messages of one look, as many as one wait of the streams returns.
 const MOST_MESSAGES: usize = 1024;
 /// Most bytes of one look, so that the clock is looked at in time.
 const MOST_BYTES: usize = 1 << 20;
 
-/// All logs, and how to wait for them.
 pub(super) struct Logs {
     logs: Vec<Log>,
     wait: Wait,
@@ -118,7 +115,6 @@ impl Log {
         self.is_armed = false;
     }
 
-    /// One message, if there is one.
     #[inline]
     fn take(
         &mut self,

@@ -10,38 +10,26 @@
 
 mod accounts;
 mod logs;
-mod reader;
-mod writer;
-
-use std::io;
-use std::os::fd::OwnedFd;
+mod roles;
 
 use causeway::{Group, Policy, Publisher, Subscriber};
 use causeway_os::socket;
 
-use super::limits::{EACH_ROLE, OTHERS};
 use super::writers;
 use crate::descriptors;
+use crate::many::no_faults;
 use crate::mechanism::causeway::{
     CAPACITY, Causeway, Kind, ManyWriters, OneWriter, Receive, accept_invitation, capacity_bytes, create,
     hear, invite,
 };
+use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
-use weighbridge_harness::axis::{Axis, Choice, Values};
-use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Target, Unsupported};
-use weighbridge_harness::counter_check;
-use weighbridge_harness::ctx::Ctx;
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
-use weighbridge_harness::shared::Step;
 
-/// A log for each writer.
 pub(super) const ONE_WRITER: Target = target(
     OneWriter::ID,
     "Causeway, a log for each writer and a reader that has subscribed to all; sleeps in epoll, as a futex is one log's",
     &[Wait::Epoll, Wait::Spin, Wait::Block, Wait::SpinBlock],
 );
-/// One log for all writers.
 pub(super) const MANY_WRITERS: Target = target(
     ManyWriters::ID,
     "Causeway, one log that all writers publish to, in one order",
@@ -58,20 +46,15 @@ const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -
         patterns: &[super::OF_MESSAGES],
         fit,
         create: super::create,
-        drive: |_, resources, params, cx| drive(resources, params, cx),
-        counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        drive: |_, resources, _, cx| drive(resources, cx),
+        counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
     }
 }
 
-const WRITERS: Axis = Axis {
-    name: super::WRITERS.name,
-    default: "4",
-    values: Values::AtLeast(1),
-    about: "number of writers, each of which is a publisher",
-};
+const WRITERS: Axis =
+    Axis { default: "4", about: "number of writers, each of which is a publisher", ..super::WRITERS };
 
-/// Publishers that a group can have.
 const PUBLISHERS_MAX: usize = 64;
 /// Descriptors of each log in the reader: sockets, pages, a doorbell and what watches its server.
 const EACH_LOG: usize = 8;
@@ -101,21 +84,20 @@ fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         )));
     }
     Causeway::<OneWriter>::fit(host, params)?;
-    let needed = EACH_ROLE * (writers + 1) + EACH_LOG * (logs + writers) + OTHERS;
-    descriptors::fit(needed, &format!("{writers} writers"))
+    descriptors::fit(writers + 1, EACH_LOG * (logs + writers), &format!("{writers} writers"))
 }
 
-fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn drive(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let params = cx.params;
     cx.set_step(Step::Attach);
     let counters = SharedCounters::open(resources.take_fd(), writers(params) + 1)?;
     match cx.role {
-        0 => reader::drive(Inbox::open(&resources.fds, params)?, &counters, params, cx),
-        role => writer::drive(role, Outbox::open(&resources.take_fd(), params)?, &counters, params, cx),
+        0 => roles::read(Inbox::open(&resources.fds, params)?, &counters, cx),
+        _ => roles::write(Outbox::open(&resources.take_fd(), params)?, &counters, cx),
     }
 }
 
 /// What the reader reads from: its logs, and which publisher each writer is.
-#[derive(Debug)]
 struct Inbox {
     subscribers: Vec<Subscriber>,
     publishers: Vec<u8>,
@@ -151,8 +133,6 @@ fn invite_all(control_sockets: &[OwnedFd], params: &CaseParams) -> io::Result<Gr
     Ok(group)
 }
 
-/// A writer's publisher.
-#[derive(Debug)]
 struct Outbox {
     publisher: Publisher,
     _group: Group,

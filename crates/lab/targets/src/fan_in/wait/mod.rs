@@ -1,20 +1,20 @@
 //! Ways to learn which streams have data.
 
-mod epoll;
 mod scan;
 mod uring;
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-pub(super) use epoll::{Epoll, Oneshot};
+use rustix::event::epoll::EventFlags;
+
+use crate::sys::{self, epoll::Set};
 pub(super) use scan::{Poll, Select};
 pub(super) use uring::Uring;
 
-/// Waits for streams.
 pub(super) trait Waiter {
     /// Tells of new data only, not of what was left unread.
-    const TELLS_ONCE: bool;
+    const TELLS_ONCE: bool = false;
     /// Reads of its streams block.
     const BLOCKS: bool = false;
 
@@ -35,7 +35,6 @@ impl Cyclic {
 }
 
 impl Waiter for Cyclic {
-    const TELLS_ONCE: bool = false;
     const BLOCKS: bool = true;
 
     #[inline]
@@ -44,6 +43,60 @@ impl Waiter for Cyclic {
         self.next = if self.next + 1 == self.streams { 0 } else { self.next + 1 };
         Ok(1)
     }
+}
+
+/// epoll, edge-triggered (`EPOLLET`) or plain.
+pub(super) struct Epoll<const EDGE: bool>(Set);
+
+impl<const EDGE: bool> Epoll<EDGE> {
+    pub(super) fn new(ends: &[OwnedFd], max_events: usize) -> io::Result<Self> {
+        watch(ends, if EDGE { EventFlags::ET } else { EventFlags::empty() }, max_events).map(Epoll)
+    }
+}
+
+impl<const EDGE: bool> Waiter for Epoll<EDGE> {
+    const TELLS_ONCE: bool = EDGE;
+
+    #[inline]
+    fn wait_each(&mut self, each: &mut impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
+        let events = self.0.wait()?;
+        for event in events {
+            each(event.u64 as usize)?;
+        }
+        Ok(events.len())
+    }
+}
+
+/// `EPOLLONESHOT`: a stream is armed again after each event, and that tells of what was left unread.
+pub(super) struct Oneshot {
+    set: Set,
+    ends: Vec<RawFd>,
+}
+
+impl Oneshot {
+    pub(super) fn new(ends: &[OwnedFd], max_events: usize) -> io::Result<Oneshot> {
+        Ok(Oneshot { set: watch(ends, EventFlags::ONESHOT, max_events)?, ends: raw(ends) })
+    }
+}
+
+impl Waiter for Oneshot {
+    #[inline]
+    fn wait_each(&mut self, each: &mut impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
+        let set = self.set.as_raw_fd();
+        let events = self.set.wait()?;
+        for event in events {
+            let index = event.u64 as usize;
+            each(index)?;
+            let armed =
+                libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: index as u64 };
+            sys::epoll_ctl(&set, libc::EPOLL_CTL_MOD, &self.ends[index], armed)?;
+        }
+        Ok(events.len())
+    }
+}
+
+fn watch(ends: &[OwnedFd], how: EventFlags, max_events: usize) -> io::Result<Set> {
+    Set::new(ends.iter().map(AsFd::as_fd), how, max_events)
 }
 
 fn raw(ends: &[OwnedFd]) -> Vec<RawFd> {
@@ -55,8 +108,8 @@ mod tests {
     use super::*;
     use rustix::pipe::pipe;
 
-    /// Writes to some of five pipes, and looks whether exactly those are told of.
-    fn tells_of_what_is_ready<W: Waiter>(new: impl Fn(&[OwnedFd]) -> W) {
+    /// Writes to some of five pipes, and looks whether exactly those are told of: all at once, or at most two in a wait.
+    fn tells_of_what_is_ready<W: Waiter>(at_once: bool, new: impl Fn(&[OwnedFd]) -> W) {
         let (reads, writes): (Vec<_>, Vec<_>) = (0..5).map(|_| pipe().unwrap()).unzip();
         let mut waiter = new(&reads);
         for written in [vec![3], vec![0, 4], vec![0, 1, 2, 3, 4], vec![2]] {
@@ -65,75 +118,40 @@ mod tests {
             }
             let mut told = Vec::new();
             while told.len() < written.len() {
-                let count = waiter
-                    .wait_each(&mut |index| {
-                        assert_eq!(rustix::io::read(&reads[index], &mut [0u8; 8])?, 1);
-                        told.push(index);
-                        Ok(())
-                    })
-                    .unwrap();
-                assert!(count <= 2, "at most two events were asked for where that can be asked");
+                let each = &mut |index: usize| {
+                    assert_eq!(rustix::io::read(&reads[index], &mut [0u8; 8])?, 1);
+                    told.push(index);
+                    Ok(())
+                };
+                let count = waiter.wait_each(each).unwrap();
+                assert!(if at_once { count == written.len() } else { count <= 2 }, "{count}");
             }
             told.sort_unstable();
             assert_eq!(told, written);
         }
     }
 
-    /// For the ways that tell of all at once.
-    fn tells_of_all<W: Waiter>(new: impl Fn(&[OwnedFd]) -> W) {
-        let (reads, writes): (Vec<_>, Vec<_>) = (0..5).map(|_| pipe().unwrap()).unzip();
-        let mut waiter = new(&reads);
-        for written in [vec![3], vec![0, 4], vec![0, 1, 2, 3, 4], vec![2]] {
-            for index in &written {
-                rustix::io::write(&writes[*index], b"x").unwrap();
-            }
-            let mut told = Vec::new();
-            let count = waiter
-                .wait_each(&mut |index| {
-                    assert_eq!(rustix::io::read(&reads[index], &mut [0u8; 8])?, 1);
-                    told.push(index);
-                    Ok(())
-                })
-                .unwrap();
-            assert_eq!((count, &told), (written.len(), &written));
-        }
+    #[test]
+    fn every_way_to_wait_tells_of_what_is_ready_again_and_again() {
+        tells_of_what_is_ready(false, |ends| Epoll::<true>::new(ends, 2).unwrap());
+        tells_of_what_is_ready(false, |ends| Epoll::<false>::new(ends, 2).unwrap());
+        tells_of_what_is_ready(false, |ends| Oneshot::new(ends, 2).unwrap());
+        tells_of_what_is_ready(true, Poll::new);
+        tells_of_what_is_ready(true, |ends| Select::new(ends).unwrap());
     }
 
     #[test]
-    fn edge_triggered_epoll_tells_of_what_is_ready() {
-        tells_of_what_is_ready(|ends| Epoll::edge(ends, 2).unwrap());
-    }
-
-    #[test]
-    fn level_triggered_epoll_tells_of_what_is_ready() {
-        tells_of_what_is_ready(|ends| Epoll::level(ends, 2).unwrap());
-    }
-
-    #[test]
-    fn oneshot_epoll_tells_of_what_is_ready_again_and_again() {
-        tells_of_what_is_ready(|ends| Oneshot::new(ends, 2).unwrap());
-    }
-
-    #[test]
-    #[allow(clippy::print_stderr)]
     fn multishot_polls_tell_of_what_is_ready() {
         match io_uring::IoUring::new(2) {
-            Ok(_) => tells_of_what_is_ready(|ends| Uring::new(ends, 2).unwrap()),
+            Ok(_) => tells_of_what_is_ready(false, |ends| Uring::new(ends, 2).unwrap()),
             Err(error) => eprintln!("skipped: no io_uring here: {error}"),
         }
     }
 
     #[test]
-    fn poll_and_select_tell_of_all_that_is_ready() {
-        tells_of_all(Poll::new);
-        tells_of_all(|ends| Select::new(ends).unwrap());
-    }
-
-    #[test]
     fn without_a_wait_streams_are_taken_in_turn() {
         let (reads, _writes): (Vec<_>, Vec<_>) = (0..3).map(|_| pipe().unwrap()).unzip();
-        let mut cyclic = Cyclic::new(&reads);
-        let mut told = Vec::new();
+        let (mut cyclic, mut told) = (Cyclic::new(&reads), Vec::new());
         for _ in 0..7 {
             let each = &mut |index| {
                 told.push(index);

@@ -14,7 +14,6 @@ use super::{Waiter, raw};
 use crate::fan_in::limits::SELECT_FDS;
 use crate::sys;
 
-/// `poll(2)`.
 pub(in super::super) struct Poll(Vec<libc::pollfd>);
 
 impl Poll {
@@ -25,8 +24,6 @@ impl Poll {
 }
 
 impl Waiter for Poll {
-    const TELLS_ONCE: bool = false;
-
     #[inline]
     fn wait_each(&mut self, each: &mut impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
         let count = sys::poll(&mut self.0)?;
@@ -44,7 +41,6 @@ impl Waiter for Poll {
     }
 }
 
-/// `select(2)`.
 pub(in super::super) struct Select {
     ends: Vec<RawFd>,
     all: libc::fd_set,
@@ -73,8 +69,6 @@ impl Select {
 }
 
 impl Waiter for Select {
-    const TELLS_ONCE: bool = false;
-
     #[inline]
     fn wait_each(&mut self, each: &mut impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
         let mut set = self.all;

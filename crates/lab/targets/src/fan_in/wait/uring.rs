@@ -17,7 +17,6 @@ const SUBMISSIONS: u32 = 1024;
 /// The kernel's IORING_MAX_CQ_ENTRIES.
 const MOST_COMPLETIONS: usize = 1 << 16;
 
-/// A ring with a multishot poll of every stream.
 pub(in super::super) struct Uring {
     ring: IoUring,
     ends: Vec<RawFd>,

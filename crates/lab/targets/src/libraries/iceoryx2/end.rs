@@ -1,21 +1,17 @@
 //! One end of a pair: publisher of its own service, subscriber of the other's.
 
-use std::io;
-
 use ::iceoryx2::node::Node;
-use ::iceoryx2::prelude::{Config, ipc};
-use weighbridge_harness::contract::{Endpoint, Facts, Side};
-use weighbridge_harness::params::CaseParams;
+use ::iceoryx2::prelude::ipc;
 
+use super::place::Place;
 use super::port::{Incoming, Outgoing, Received, Service, Written, node};
 use super::{Meeting, depth};
+use crate::prelude::*;
 
-/// The smallest page of any machine.
 const PAGE_BYTES: usize = 4096;
 
 /// One end, with the ports of both services. They go before the node.
-#[derive(Debug)]
-pub struct Iceoryx2End {
+pub(super) struct Iceoryx2End {
     outgoing: Outgoing,
     incoming: Incoming,
     control_socket: Meeting,
@@ -28,43 +24,26 @@ impl Iceoryx2End {
     /// service at the same time, one has to wait and try again.
     pub(super) fn attach(
         side: Side,
-        control_socket: Meeting,
-        config: &Config,
+        mut resources: EndResources,
         params: &CaseParams,
     ) -> io::Result<Iceoryx2End> {
+        let control_socket = Meeting(resources.take_fd());
         if side == Side::Far {
             control_socket.hear()?;
         }
-        let end = Iceoryx2End::open(side, control_socket, config, params)?;
-        end.control_socket.tell()?;
-        if side == Side::Near {
-            end.control_socket.hear()?;
-        }
-        end.outgoing.connect()?;
-        end.incoming.connect()?;
-        Ok(end)
-    }
-
-    fn open(
-        side: Side,
-        control_socket: Meeting,
-        config: &Config,
-        params: &CaseParams,
-    ) -> io::Result<Iceoryx2End> {
-        let node = node(config)?;
-        let (own, theirs) = match side {
-            Side::Near => ("from-near", "from-far"),
-            Side::Far => ("from-far", "from-near"),
-        };
+        let node = node(&Place::of(&resources.words).config()?)?;
+        let names = ["from-near", "from-far"];
+        let [own, theirs] = if side == Side::Near { names } else { [names[1], names[0]] };
         let open = |name| Service::open(&node, name, 1, depth(params), params);
         let (outgoing, incoming) = (open(own)?.publisher()?, open(theirs)?.subscriber()?);
-        Ok(Iceoryx2End {
-            outgoing,
-            incoming,
-            control_socket,
-            payload_bytes: params.payload_bytes,
-            _node: node,
-        })
+        control_socket.tell()?;
+        if side == Side::Near {
+            control_socket.hear()?;
+        }
+        outgoing.connect()?;
+        incoming.connect()?;
+        let payload_bytes = params.payload_bytes;
+        Ok(Iceoryx2End { outgoing, incoming, control_socket, payload_bytes, _node: node })
     }
 
     /// Waits until the other end is as far as this one.
@@ -133,7 +112,6 @@ impl Endpoint for Iceoryx2End {
     }
 }
 
-/// Reads a byte of every page.
 fn read_pages(payload: &[u8]) {
     payload.chunks(PAGE_BYTES).for_each(|page| {
         std::hint::black_box(page[0]);

@@ -1,24 +1,17 @@
 //! One publisher, many subscribers.
 
-use std::io;
-
-use crate::fan_out::{Multicast, MulticastReceiver, MulticastSender, burst, pairs, receivers};
 use ::iceoryx2::node::Node;
 use ::iceoryx2::prelude::ipc;
 use causeway_os::socket;
-use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 use super::place::{self, Place};
 use super::port::{Incoming, Outgoing, Received, Service, node};
 use super::{BORROWED, Meeting, default_depth};
+use crate::fan_out::{Multicast, MulticastReceiver, MulticastSender, burst, pairs, receivers};
+use crate::prelude::*;
 
-/// The way to reach many.
-#[derive(Debug)]
-pub struct Iceoryx2;
+pub(super) struct Iceoryx2;
 
-/// Name of the one service.
 const SERVICE: &str = "cast";
 
 /// A queue holds a whole burst.
@@ -73,9 +66,7 @@ impl Multicast for Iceoryx2 {
     }
 }
 
-/// The publisher.
-#[derive(Debug)]
-pub struct Sender {
+pub(super) struct Sender {
     outgoing: Outgoing,
     len: usize,
     _node: Node<ipc::Service>,
@@ -94,9 +85,7 @@ impl MulticastSender for Sender {
     }
 }
 
-/// A subscriber, and the message that it reads.
-#[derive(Debug)]
-pub struct Receiver {
+pub(super) struct Receiver {
     incoming: Incoming,
     held: Option<Received>,
     _node: Node<ipc::Service>,

@@ -14,33 +14,21 @@ mod fan_out;
 mod place;
 mod port;
 
-use std::io;
-use std::os::fd::OwnedFd;
-
 use causeway_os::socket;
-use weighbridge_harness::axis::{Axis, Values};
-use weighbridge_harness::contract::{
-    Caps, EndResources, Family, InSuites, Mechanism, Side, Target, Unsupported,
-};
-use weighbridge_harness::host::Host;
-use weighbridge_harness::params::{CaseParams, Wait};
-use weighbridge_harness::pattern;
 
-pub use end::Iceoryx2End;
+use crate::prelude::*;
+use end::Iceoryx2End;
 use place::Place;
-pub use port::{Received, Written};
+use weighbridge_harness::pattern;
 
 const TARGETS: &[Target] = &[pattern::target::<Iceoryx2>(), crate::fan_out::target::<fan_out::Iceoryx2>()];
 
 /// What the harness is handed.
 pub const FAMILY: Family = Family { cleanup: place::cleanup, ..Family::of(TARGETS) };
 
-/// Its name in case ids.
 const ID: &str = "iceoryx2";
 
-/// A service in each direction.
-#[derive(Debug)]
-pub struct Iceoryx2;
+struct Iceoryx2;
 
 const DEPTH: Axis = Axis {
     name: "depth",
@@ -88,19 +76,15 @@ impl Mechanism for Iceoryx2 {
         Ok([EndResources { guard: Some(Box::new(guard)), ..resources(near) }, resources(far)])
     }
 
-    fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Iceoryx2End> {
-        let control_socket = Meeting(resources.take_fd());
-        let config = Place::of(&resources.words).config()?;
-        Iceoryx2End::attach(side, control_socket, &config, params)
+    fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Iceoryx2End> {
+        Iceoryx2End::attach(side, resources, params)
     }
 }
 
 /// Where the ends wait for each other when nothing is timed: a socket, which also says that the other is gone.
-#[derive(Debug)]
 struct Meeting(OwnedFd);
 
 impl Meeting {
-    /// Says that this end is as far.
     fn tell(&self) -> io::Result<()> {
         Ok(socket::send_with_fds(&self.0, &[0], &[])?)
     }

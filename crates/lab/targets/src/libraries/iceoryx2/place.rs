@@ -7,18 +7,16 @@
 //! away.
 
 use std::fs::{self, DirBuilder};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mechanism::stale;
 use ::iceoryx2::prelude::{Config, FileName, Path as IoxPath, SemanticString};
-use weighbridge_harness::contract::Unsupported;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 use super::HEADER_BYTES;
+use crate::mechanism::stale;
+use crate::prelude::*;
 
 /// Where the C library keeps named shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -36,18 +34,17 @@ const SOCKET_NAME: &str = "99999999999999999999999999999999.event";
 
 /// Root and prefix of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(super) struct Place {
     maker: u32,
     count: u64,
 }
 
 /// Takes away everything of a place when it is dropped.
-#[derive(Debug)]
-pub struct Guard(Place);
+pub(super) struct Guard(Place);
 
 impl Place {
     /// A new one, with its root made; gone when the guard is dropped.
-    pub fn create() -> io::Result<(Place, Guard)> {
+    pub(super) fn create() -> io::Result<(Place, Guard)> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let place = Place { maker: std::process::id(), count: COUNT.fetch_add(1, Ordering::Relaxed) };
         let guard = Guard(place);
@@ -56,21 +53,18 @@ impl Place {
     }
 
     /// As a peer is handed it.
-    pub fn words(self) -> [u64; 2] {
+    pub(super) fn words(self) -> [u64; 2] {
         [self.maker.into(), self.count]
     }
 
     /// From what [`Place::words`] gave.
-    ///
-    /// # Panics
-    /// If it is something else: `plan` and `attach` disagree.
-    pub fn of(words: &[u64]) -> Place {
+    pub(super) fn of(words: &[u64]) -> Place {
         let [maker, count] = words else { panic!("a place is two words, not {}", words.len()) };
         Place { maker: u32::try_from(*maker).expect("a process id"), count: *count }
     }
 
     /// iceoryx2's defaults, in this place. No file of the machine or the user has a say.
-    pub fn config(self) -> io::Result<Config> {
+    pub(super) fn config(self) -> io::Result<Config> {
         let mut config = Config::default();
         let root = IoxPath::new(self.root().as_os_str().as_bytes()).map_err(io::Error::other)?;
         config.global.set_root_path(&root);
@@ -106,7 +100,7 @@ impl Drop for Guard {
 }
 
 /// Takes away the places of dead programs.
-pub fn cleanup() {
+pub(super) fn cleanup() {
     stale::clean_up_dir(&std::env::temp_dir(), WHAT, |root| {
         let _ = fs::remove_dir_all(root);
     });
@@ -131,7 +125,6 @@ pub(super) fn fits(messages: usize, params: &CaseParams, remedy: &str) -> Result
     }
 }
 
-/// Bytes that may still be put into shared memory.
 fn shared_memory_bytes() -> io::Result<u64> {
     let system = rustix::fs::statvfs(SHARED_MEMORY)?;
     Ok(system.f_bavail.saturating_mul(system.f_frsize))

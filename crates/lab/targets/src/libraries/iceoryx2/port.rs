@@ -6,8 +6,6 @@
 //! what the kernel or an earlier message left there, and every value of a byte is a `u8`.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use ::iceoryx2::node::Node;
 use ::iceoryx2::port::listener::{Listener, ListenerWaitError};
 use ::iceoryx2::port::notifier::Notifier;
@@ -19,15 +17,13 @@ use ::iceoryx2::sample::Sample;
 use ::iceoryx2::sample_mut::SampleMut;
 use ::iceoryx2::service::port_factory::{event, publish_subscribe};
 use iceoryx2_bb_elementary::package_version::PackageVersion;
-use weighbridge_harness::contract::Facts;
-use weighbridge_harness::params::{CaseParams, Wait};
 
 use super::peer_gone;
+use crate::prelude::*;
 
 type Messages = publish_subscribe::PortFactory<ipc::Service, [u8], ()>;
 type Events = event::PortFactory<ipc::Service>;
 
-/// A participant. Signals are the laboratory's business.
 pub(super) fn node(config: &Config) -> io::Result<Node<ipc::Service>> {
     NodeBuilder::new()
         .config(config)
@@ -37,7 +33,6 @@ pub(super) fn node(config: &Config) -> io::Result<Node<ipc::Service>> {
 }
 
 /// A service of byte slices, with an event service beside it where receivers block.
-#[derive(Debug)]
 pub(super) struct Service {
     messages: Messages,
     events: Option<Events>,
@@ -81,7 +76,6 @@ impl Service {
         Ok(Service { messages, events, subscribers, payload_bytes: params.payload_bytes, wait: params.wait })
     }
 
-    /// Its publisher.
     pub(super) fn publisher(self) -> io::Result<Outgoing> {
         let publisher = self
             .messages
@@ -96,7 +90,6 @@ impl Service {
         Ok(Outgoing { publisher, notifier, service: self })
     }
 
-    /// A subscriber.
     pub(super) fn subscriber(&self) -> io::Result<Incoming> {
         let subscriber =
             self.messages.subscriber_builder().create().map_err(failed("create a subscriber"))?;
@@ -111,8 +104,6 @@ fn failed<E: std::fmt::Debug>(what: &'static str) -> impl FnOnce(E) -> io::Error
     move |error| io::Error::other(format!("iceoryx2 cannot {what}: {error:?}"))
 }
 
-/// Sends.
-#[derive(Debug)]
 pub(super) struct Outgoing {
     publisher: Publisher<ipc::Service, [u8], ()>,
     notifier: Option<Notifier<ipc::Service>>,
@@ -158,9 +149,7 @@ impl Outgoing {
     }
 }
 
-/// A message that is being written where its receivers will read it.
-#[derive(Debug)]
-pub struct Written<'a> {
+pub(super) struct Written<'a> {
     sample: SampleMut<ipc::Service, [u8], ()>,
     notifier: Option<&'a Notifier<ipc::Service>>,
     receivers: usize,
@@ -189,8 +178,6 @@ impl AsMut<[u8]> for Written<'_> {
     }
 }
 
-/// Receives.
-#[derive(Debug)]
 pub(super) struct Incoming {
     subscriber: Subscriber<ipc::Service, [u8], ()>,
     listener: Option<Listener<ipc::Service>>,
@@ -203,12 +190,10 @@ impl Incoming {
         self.subscriber.update_connections().map_err(failed("connect the subscriber"))
     }
 
-    /// Messages that its queue holds.
     pub(super) fn depth(&self) -> usize {
         self.subscriber.buffer_size()
     }
 
-    /// The next message, waiting for it.
     #[inline]
     pub(super) fn take(&mut self) -> io::Result<Received> {
         loop {
@@ -234,9 +219,7 @@ fn listen(listener: &Listener<ipc::Service>) -> io::Result<()> {
     }
 }
 
-/// A message where its sender wrote it.
-#[derive(Debug)]
-pub struct Received(Sample<ipc::Service, [u8], ()>);
+pub(super) struct Received(Sample<ipc::Service, [u8], ()>);
 
 impl AsRef<[u8]> for Received {
     #[inline]

@@ -1,0 +1,7 @@
+//! Locks whose data stays valid whatever panics.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,201 @@
+//! Clients: their connections, and which of them wait for what.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+use rustix::event::epoll::{self, EventFlags};
+
+use super::Token;
+use crate::connection::Connection;
+use crate::member::MemberId;
+use crate::message::Message;
+
+pub struct Client {
+    pub connection: Connection,
+    /// When it must have said Hello.
+    deadline: Instant,
+    wants_to_write: bool,
+    /// It is not read, because the order log is full.
+    is_paused: bool,
+    /// It is among those to be read.
+    pub is_ready: bool,
+    /// It is among those whose sockets take more.
+    is_writable: bool,
+    /// Its other end is closed.
+    pub has_ended: bool,
+    /// Until when descriptors wait for the rest of their message.
+    pub half_until: Option<Instant>,
+    /// How many of them it was charged for.
+    pub charged: u64,
+}
+
+/// All clients, and queues of them.
+#[derive(Default)]
+pub struct Clients {
+    pub table: FxHashMap<MemberId, Client>,
+    /// Those that have not said Hello, by their deadlines.
+    incomplete: BTreeSet<(Instant, MemberId)>,
+    /// Those whose descriptors wait for the rest of a message, by their deadlines.
+    half: BTreeSet<(Instant, MemberId)>,
+    /// Those to be read, each once.
+    pub ready: VecDeque<MemberId>,
+    /// Those that got something and were not offered it yet.
+    pub dirty: VecDeque<MemberId>,
+    /// Those whose sockets did not take everything and now take more, each once.
+    pub writable: VecDeque<MemberId>,
+    /// Those that are not read, because the order log is full.
+    paused: Vec<MemberId>,
+}
+
+impl Clients {
+    pub fn get_mut(&mut self, id: MemberId) -> Option<&mut Client> {
+        self.table.get_mut(&id)
+    }
+
+    /// A client whose Hello must come until `deadline`.
+    pub fn insert(&mut self, id: MemberId, connection: Connection, deadline: Instant) {
+        let client = Client {
+            connection,
+            deadline,
+            wants_to_write: false,
+            is_paused: false,
+            is_ready: false,
+            is_writable: false,
+            has_ended: false,
+            half_until: None,
+            charged: 0,
+        };
+        self.table.insert(id, client);
+        self.incomplete.insert((deadline, id));
+    }
+
+    /// Takes a client out and closes its connection.
+    pub fn remove(&mut self, id: MemberId, epoll: &OwnedFd) {
+        if let Some(client) = self.table.remove(&id) {
+            let _ = epoll::delete(epoll, client.connection.as_fd());
+            self.incomplete.remove(&(client.deadline, id));
+            client.half_until.map(|until| self.half.remove(&(until, id)));
+            client.connection.close();
+        }
+    }
+
+    pub fn has_said_hello(&mut self, id: MemberId) {
+        if let Some(client) = self.table.get(&id) {
+            self.incomplete.remove(&(client.deadline, id));
+        }
+    }
+
+    /// The rest of a message must come until then.
+    pub fn await_rest(&mut self, id: MemberId, until: Option<Instant>) {
+        let Some(client) = self.table.get_mut(&id) else { return };
+        if let Some(before) = std::mem::replace(&mut client.half_until, until) {
+            self.half.remove(&(before, id));
+        }
+        until.map(|until| self.half.insert((until, id)));
+    }
+
+    /// How many have not said Hello.
+    pub fn incomplete_count(&self) -> usize {
+        self.incomplete.len()
+    }
+
+    /// Who must say Hello next, and until when.
+    pub fn next_hello(&self) -> Option<(Instant, MemberId)> {
+        self.incomplete.first().copied()
+    }
+
+    /// Whose message must be complete next, and until when.
+    pub fn next_rest(&self) -> Option<(Instant, MemberId)> {
+        self.half.first().copied()
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.next_hello(), self.next_rest()].into_iter().flatten().map(|(deadline, _)| deadline).min()
+    }
+
+    pub fn are_idle(&self) -> bool {
+        self.ready.is_empty() && self.dirty.is_empty() && self.writable.is_empty()
+    }
+
+    /// Notes what an event says of a client.
+    pub fn note(&mut self, id: MemberId, flags: EventFlags) {
+        // It may have ended in this turn.
+        let Some(client) = self.table.get_mut(&id) else { return };
+        if flags.contains(EventFlags::OUT) && !std::mem::replace(&mut client.is_writable, true) {
+            self.writable.push_back(id);
+        }
+        client.has_ended |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        if flags.contains(EventFlags::IN) || client.has_ended {
+            self.make_ready(id);
+        }
+    }
+
+    /// Lets a client be read when its turn comes.
+    pub fn make_ready(&mut self, id: MemberId) {
+        if let Some(client) = self.table.get_mut(&id).filter(|client| !client.is_ready) {
+            client.is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    pub fn deliver(&mut self, id: MemberId, message: Rc<Message>) {
+        if let Some(client) = self.table.get_mut(&id) {
+            if !client.connection.has_output() {
+                self.dirty.push_back(id);
+            }
+            client.connection.push(message);
+        }
+    }
+
+    /// The next one whose socket takes more.
+    pub fn pop_writable(&mut self) -> Option<MemberId> {
+        let id = self.writable.pop_front()?;
+        if let Some(client) = self.table.get_mut(&id) {
+            client.is_writable = false;
+        }
+        Some(id)
+    }
+
+    /// Does not read a client until the log has space.
+    pub fn pause(&mut self, id: MemberId, epoll: &OwnedFd) {
+        if let Some(client) = self.table.get_mut(&id).filter(|client| !client.is_paused) {
+            client.is_paused = true;
+            client.watch_again(id, epoll);
+            self.paused.push(id);
+        }
+    }
+
+    /// The log has space.
+    pub fn resume(&mut self, epoll: &OwnedFd) {
+        for id in std::mem::take(&mut self.paused) {
+            if let Some(client) = self.table.get_mut(&id) {
+                client.is_paused = false;
+                client.watch_again(id, epoll);
+                // It may have sent nothing since, and have messages in its buffer.
+                self.make_ready(id);
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Has its socket watched for space as long as something waits for that.
+    pub fn watch_output(&mut self, id: MemberId, epoll: &OwnedFd) {
+        let wants_to_write = self.connection.has_output();
+        if std::mem::replace(&mut self.wants_to_write, wants_to_write) != wants_to_write {
+            self.watch_again(id, epoll);
+        }
+    }
+
+    /// Watches its socket for what is wanted of it now.
+    fn watch_again(&self, id: MemberId, epoll: &OwnedFd) {
+        let mut interest = EventFlags::empty();
+        interest.set(EventFlags::IN, !self.is_paused);
+        interest.set(EventFlags::OUT, self.wants_to_write);
+        let token = Token::Member(id.0).data();
+        epoll::modify(epoll, &self.connection, token, interest).expect("the socket is watched");
+    }
+}

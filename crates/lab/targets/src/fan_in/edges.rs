@@ -1,0 +1,141 @@
+//! What the reader of a fan-in keeps at every edge of intervals: its own counts, and those of the writers.
+
+use weighbridge_probe::counters::ThreadCounters;
+
+use super::writers;
+use crate::prelude::*;
+use crate::shared_counters::{Counter, SharedCounters};
+
+/// What the reader has counted so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reads {
+    /// Reads that returned data, or messages.
+    pub events: u64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Waits of the reader.
+    pub calls: u64,
+    /// Reads, or waits, that found nothing.
+    pub empty: u64,
+}
+
+/// Everything that is counted, as it stood at an edge.
+struct Edge {
+    now_ns: u64,
+    reads: Reads,
+    writes: u64,
+    voluntary: u64,
+    involuntary: u64,
+}
+
+/// The edges of a run so far, and the counters of the writers.
+pub struct Edges<'a> {
+    counters: &'a SharedCounters,
+    writers: usize,
+    edges: Vec<Edge>,
+}
+
+impl<'a> Edges<'a> {
+    /// None yet.
+    pub fn new(counters: &'a SharedCounters, params: &CaseParams) -> Edges<'a> {
+        Edges { counters, writers: writers(params), edges: Vec::with_capacity(1024) }
+    }
+
+    /// A counter of all writers together.
+    pub fn of_writers(&self, counter: Counter) -> u64 {
+        self.counters.total(1..=self.writers, counter)
+    }
+
+    /// An interval has ended at this time. Context switches are those of all roles.
+    pub fn push(&mut self, now_ns: u64, reads: Reads) {
+        let own = ThreadCounters::read();
+        self.edges.push(Edge {
+            now_ns,
+            reads,
+            writes: self.of_writers(Counter::Messages),
+            voluntary: own.voluntary_switches + self.of_writers(Counter::VoluntarySwitches),
+            involuntary: own.involuntary_switches + self.of_writers(Counter::InvoluntarySwitches),
+        });
+    }
+
+    /// What the writers have sent, in the unit of one of their counters, beside what has arrived.
+    pub fn balance(&self, unit: &'static str, sent: Counter, arrived: (u64, u64)) -> Balance {
+        Balance { unit, sent: (self.of_writers(sent), self.of_writers(Counter::Sum)), arrived }
+    }
+
+    /// Keeps the figures of each interval, by name.
+    pub fn tell(&self, cx: &mut Ctx<'_>) {
+        // A slice has edges of its own; intervals that follow each other without a gap share them.
+        let step = if cx.takes_turns() { 2 } else { 1 };
+        let series = |of: &dyn Fn(&Edge, &Edge) -> f64| -> Vec<f64> {
+            self.edges.windows(2).step_by(step).map(|pair| of(&pair[0], &pair[1])).collect()
+        };
+        let per_call = |a: &Edge, b: &Edge| {
+            (b.reads.events - a.reads.events) as f64 / (b.reads.calls - a.reads.calls).max(1) as f64
+        };
+        cx.note_series("events_per_call", series(&per_call));
+        type Of = fn(&Edge) -> u64;
+        let per_second: [(&str, Of); 5] = [
+            ("bytes_per_s", |edge| edge.reads.bytes),
+            ("writes_per_s", |edge| edge.writes),
+            ("empty_reads_per_s", |edge| edge.reads.empty),
+            ("voluntary_switches_per_s", |edge| edge.voluntary),
+            ("involuntary_switches_per_s", |edge| edge.involuntary),
+        ];
+        for (name, of) in per_second {
+            let rate =
+                |a: &Edge, b: &Edge| (of(b) - of(a)) as f64 * 1e9 / (b.now_ns - a.now_ns).max(1) as f64;
+            cx.note_series(name, series(&rate));
+        }
+    }
+
+    /// What all roles did in the whole run, warm-up and drain included.
+    pub(super) fn facts(&self, events: u64, bytes: u64, cx: &Ctx<'_>) -> Facts {
+        Facts::from([
+            ("first_run_reads".into(), events.to_string()),
+            ("first_run_writes".into(), self.of_writers(Counter::Messages).to_string()),
+            ("first_run_bytes_written".into(), self.of_writers(Counter::Bytes).to_string()),
+            ("first_run_bytes_read".into(), bytes.to_string()),
+            ("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string()),
+        ])
+    }
+}
+
+/// Chunks between two readings of the context switches: a reading costs as much as a write.
+const SWITCHES_EVERY: u64 = 16;
+
+/// What a writer has sent, and where the reader reads that.
+pub(super) struct Sent<'a> {
+    counters: &'a SharedCounters,
+    role: usize,
+    chunks: u64,
+    pub(super) messages: u64,
+    pub(super) sum: u64,
+}
+
+impl<'a> Sent<'a> {
+    pub(super) fn new(counters: &'a SharedCounters, role: usize) -> Sent<'a> {
+        Sent { counters, role, chunks: 0, messages: 0, sum: 0 }
+    }
+
+    /// After a chunk of messages.
+    #[inline]
+    pub(super) fn publish(&mut self, payload_bytes: usize) {
+        self.set(Counter::Messages, self.messages);
+        self.set(Counter::Bytes, self.messages * payload_bytes as u64);
+        self.set(Counter::Sum, self.sum);
+        if self.chunks.is_multiple_of(SWITCHES_EVERY) {
+            self.publish_switches();
+        }
+        self.chunks += 1;
+    }
+
+    #[inline]
+    pub(super) fn set(&self, counter: Counter, value: u64) {
+        self.counters.set(self.role, counter, value);
+    }
+
+    pub(super) fn publish_switches(&self) {
+        self.counters.set_switches(self.role);
+    }
+}
