@@ -9,13 +9,16 @@ use weighbridge_harness::ctx::Time;
 use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
+use crate::values::has_wildcards;
+
 /// The mechanism of every pattern that does nothing.
 const NOOP: &str = "noop";
 
 /// The cases of the harness that `cases` lack: of each pattern one, at its smallest payload, in its first placement, with
 /// the pattern's own settings.
 pub fn missing(globs: &[String], cases: &[Prepared], host: &Host) -> Vec<Prepared> {
-    if !globs.is_empty() && globs.iter().all(|glob| is_complete(glob)) {
+    let is_complete = |glob: &String| !has_wildcards(glob) && glob.parse::<CaseId>().is_ok();
+    if !globs.is_empty() && globs.iter().all(is_complete) {
         return Vec::new();
     }
     let mut found: Vec<Prepared> = Vec::new();
@@ -29,10 +32,6 @@ pub fn missing(globs: &[String], cases: &[Prepared], host: &Host) -> Vec<Prepare
         found.extend(catalogue::prepare(&noop(case, cases), host).ok());
     }
     found
-}
-
-fn is_complete(glob: &str) -> bool {
-    !glob.contains(['*', '?', '[', '{']) && glob.parse::<CaseId>().is_ok()
 }
 
 fn noop(case: &Prepared, cases: &[Prepared]) -> CaseId {

@@ -2,6 +2,8 @@
 
 use weighbridge_record::CaseId;
 
+use crate::values::has_wildcards;
+
 /// Below this likeness a suggestion would only confuse.
 const ALIKE: f64 = 0.6;
 /// A suggestion that is less like it than the best one by more than this is none.
@@ -53,7 +55,7 @@ fn likeness_of_paths(glob: &str, id: &str) -> f64 {
 }
 
 fn likeness(glob: &str, part: &str) -> f64 {
-    if glob.contains(['*', '?', '[', '{']) || glob == part {
+    if has_wildcards(glob) || glob == part {
         1.0
     } else if is_number(part) {
         // One size is as good a suggestion as the next: 4096 is hardly a slip for 4095.

@@ -44,10 +44,9 @@ impl Recorder {
             return Err(error);
         }
         let Ok((path, writer)) = destination::move_here(&self.path) else { return Err(error) };
+        let (old, new) = (self.path.display(), path.display());
         output::warn(&format!(
-            "cannot write to `{}`: {error}; the record goes on as `{}` in the current folder",
-            self.path.display(),
-            path.display()
+            "cannot write to `{old}`: {error}; the record goes on as `{new}` in the current folder"
         ));
         (self.path, self.writer) = (path, writer);
         self.writer.write(line)

@@ -76,75 +76,62 @@ impl Scope {
 
     /// Refuses a scope with nothing to measure, with a reason.
     pub fn check_not_empty(&self) -> Result<(), Failure> {
+        let all = match self.skipped.len() {
+            1 => "the only case is".into(),
+            count => format!("all {count} cases are"),
+        };
         match self.skipped.first() {
-            Some(first) if self.cases.is_empty() => Err(Failure::new(format!(
-                "nothing is left to measure: {} skipped here, {}: {}",
-                match self.skipped.len() {
-                    1 => "the only case is".into(),
-                    count => format!("all {count} cases are"),
-                },
-                first.case,
-                first.why
-            ))),
+            Some(Skipped { case, why, .. }) if self.cases.is_empty() => {
+                Err(Failure::new(format!("nothing is left to measure: {all} skipped here, {case}: {why}")))
+            }
             _ => Ok(()),
         }
     }
 
     fn check_budget(&mut self) -> Result<(), Failure> {
         let one_run = expected_run(self.suite.timing);
+        let (budget, needed) = (spoken(self.budget), LOOKS[0]);
         if self.budget < one_run {
+            let one_run = spoken(one_run);
             return Err(Failure::new(format!(
-                "--budget {} is too small for one run, which takes about {}; give more",
-                spoken(self.budget),
-                spoken(one_run)
+                "--budget {budget} is too small for one run, which takes about {one_run}; give more"
             )));
         }
-        let unbounded = plan::estimate(self.cases.len(), self.suite.timing, Duration::MAX, self.max_runs);
+        let (cases, most) = (self.cases.len(), self.max_runs);
+        let unbounded = plan::estimate(cases, self.suite.timing, Duration::MAX, most);
         if unbounded.least > self.budget {
+            let (runs, least) = (needed.min(most), spoken(unbounded.least));
             self.notes.push(format!(
-                "{} runs of each of {} cases take about {}, more than the budget of {}: some cases will have no \
-                 interval; raise --budget, or select fewer cases",
-                LOOKS[0].min(self.max_runs),
-                self.cases.len(),
-                spoken(unbounded.least),
-                spoken(self.budget)
+                "{runs} runs of each of {cases} cases take about {least}, more than the budget of {budget}: some cases will have no \
+                 interval; raise --budget, or select fewer cases"
             ));
         }
-        if self.max_runs < LOOKS[0] {
+        if most < needed {
             self.notes.push(format!(
-                "--max-runs {} gives no intervals; an interval of 95 % needs {} runs",
-                self.max_runs, LOOKS[0]
+                "--max-runs {most} gives no intervals; an interval of 95 % needs {needed} runs"
             ));
         }
         Ok(())
     }
 
-    /// What was asked for, by the name of the flag, as the record keeps it.
+    /// What was asked for, by the name of the flag, as the record keeps those that are not empty.
     pub fn settings(&self, selection: &Selection) -> BTreeMap<String, String> {
-        let mut settings = BTreeMap::from([
-            ("precision".to_owned(), format!("{}", self.precision)),
-            ("budget".to_owned(), format!("{}s", self.budget.as_secs_f64())),
-            ("max-runs".to_owned(), self.max_runs.to_string()),
-        ]);
-        let mut add = |name: &str, values: Vec<String>| {
-            if !values.is_empty() {
-                settings.insert(name.to_owned(), values.join(","));
-            }
-        };
-        let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
-        if self.is_of_suite {
-            add("suite", vec![self.suite.name.to_owned()]);
-        }
-        add("cases", selection.globs.clone());
-        add("sizes", selection.sizes.as_ref().map_or(Vec::new(), |sizes| numbers(&sizes.0)));
-        add("place", selection.place.clone());
-        add("wait", selection.wait.clone());
-        for set in &selection.set {
-            add(&format!("set.{}", set.axis), set.values.clone());
-        }
-        let cpus = selection.cpus.as_ref().map_or(&[][..], |cpus| &cpus.0);
-        add("cpus", cpus.iter().map(u32::to_string).collect());
-        settings
+        let Selection { globs, sizes, place, wait, set, cpus, .. } = selection;
+        let sizes = sizes.iter().flat_map(|sizes| &sizes.0).map(u64::to_string).collect::<Vec<_>>();
+        let cpus = cpus.iter().flat_map(|cpus| &cpus.0).map(u32::to_string).collect::<Vec<_>>();
+        let fixed = [
+            ("precision", self.precision.to_string()),
+            ("budget", format!("{}s", self.budget.as_secs_f64())),
+            ("max-runs", self.max_runs.to_string()),
+            ("suite", if self.is_of_suite { self.suite.name.to_owned() } else { String::new() }),
+            ("cases", globs.join(",")),
+            ("sizes", sizes.join(",")),
+            ("place", place.join(",")),
+            ("wait", wait.join(",")),
+            ("cpus", cpus.join(",")),
+        ];
+        let fixed = fixed.map(|(name, value)| (name.to_owned(), value)).into_iter();
+        fixed.chain(set.iter().map(|set| (format!("set.{}", set.axis), set.values.join(",")))).collect()
     }
 }
 

@@ -150,6 +150,11 @@ fn without_repeats<T: PartialEq>(items: Vec<T>) -> Vec<T> {
     kept
 }
 
+/// Has a word anything that a glob expands?
+pub fn has_wildcards(word: &str) -> bool {
+    word.contains(['*', '?', '[', '{'])
+}
+
 /// A path as a shell takes it back.
 pub fn quoted(path: &Path) -> String {
     let path = path.display().to_string();

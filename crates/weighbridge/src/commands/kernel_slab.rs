@@ -91,11 +91,8 @@ fn load(module: &Path) -> Result<Option<Loaded>, Failure> {
         file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kernel_bench::MODULE))
     };
     let Some(file) = files.iter().find(is_ours) else {
-        return Err(Failure::new(format!(
-            "there is no {}.ko in `{}`; `make -C kernel` builds it",
-            kernel_bench::MODULE,
-            module.display()
-        )));
+        let (name, folder) = (kernel_bench::MODULE, module.display());
+        return Err(Failure::new(format!("there is no {name}.ko in `{folder}`; `make -C kernel` builds it")));
     };
     Ok(modules::load(file, "").map_err(Failure::new)?.then_some(Loaded))
 }

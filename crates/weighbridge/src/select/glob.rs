@@ -8,6 +8,7 @@ use weighbridge_harness::placement;
 use weighbridge_record::CaseId;
 
 use crate::Failure;
+use crate::values::has_wildcards;
 
 /// One glob without braces.
 #[derive(Clone, Debug)]
@@ -21,11 +22,6 @@ pub struct Glob {
     pub placement: Option<String>,
     /// The axes that it sets, each with a value or a glob on values.
     pub axes: Vec<(String, String)>,
-}
-
-/// Has the word anything that a glob expands?
-pub fn has_wildcards(word: &str) -> bool {
-    word.contains(['*', '?', '[', '{'])
 }
 
 impl Glob {

@@ -14,9 +14,10 @@ use weighbridge_harness::catalogue;
 use weighbridge_harness::plan::{self, Changes, Suite};
 use weighbridge_record::CaseId;
 
+use crate::values::has_wildcards;
 use crate::{Failure, nearest};
 pub use explain::explain;
-use glob::{Glob, has_wildcards};
+use glob::Glob;
 use offer::Wanted;
 
 /// The cases that were meant.

@@ -6,7 +6,8 @@ use weighbridge_harness::contract::{Caps, PatternInfo, Target};
 use weighbridge_harness::{axis, plan};
 use weighbridge_record::CaseId;
 
-use super::glob::Glob;
+use super::glob::{Glob, value_matches};
+use crate::values::has_wildcards;
 
 /// One byte, a page, and what a pipe holds: where nothing says otherwise.
 const SIZES: &[u64] = &[1, 4096, 65536];
@@ -81,14 +82,14 @@ pub fn with_axes(id: &CaseId, axes: &[(String, String)]) -> Vec<CaseId> {
         let declared = catalogue::resolve(id).ok().map(|(target, pattern, _)| target.axes_in(pattern));
         let declared = declared.unwrap_or_default().into_iter().find(|declared| declared.name == axis);
         match declared.map(|declared| (declared.values, declared.default)) {
-            _ if !super::glob::has_wildcards(glob) => vec![glob.to_owned()],
+            _ if !has_wildcards(glob) => vec![glob.to_owned()],
             Some((axis::Values::OneOf(words), _)) => words
                 .iter()
-                .filter(|word| **word != "default" && super::glob::value_matches(glob, word))
+                .filter(|word| **word != "default" && value_matches(glob, word))
                 .filter(|word| catalogue::resolve(&id.clone().with(axis, word)).is_ok())
                 .map(|word| (*word).to_owned())
                 .collect(),
-            Some((_, default)) if super::glob::value_matches(glob, default) => vec![default.to_owned()],
+            Some((_, default)) if value_matches(glob, default) => vec![default.to_owned()],
             _ => vec![glob.to_owned()],
         }
     };

@@ -1,17 +1,15 @@
 //! `check` with tools that the test makes: scripts first in `PATH` that print what the real ones printed, hang, die, talk
 //! nonsense, and leave children behind. What is ours is measured for real; no figure is asserted.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use causeway_testkit::{Running, eventually, eventually_some, proc, skipped};
+use causeway_testkit::{Running, eventually, eventually_some, skipped};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use snapbox::cmd;
 
-use crate::{PROGRAM, Said, folder, said, text, weighbridge};
+use crate::{PROGRAM, Said, folder, has_ended, said, text, weighbridge};
 
 const SCHED_PIPE: &str = "# Running 'sched/pipe' benchmark:
 # Executed 100000 pipe operations between two processes
@@ -23,11 +21,8 @@ const SCHED_PIPE: &str = "# Running 'sched/pipe' benchmark:
 
 /// A shell script that is found as `name`.
 fn fake(folder: &Path, name: &str, script: &str) {
-    let bin = folder.join("bin");
-    fs::create_dir_all(&bin).unwrap();
-    let file = bin.join(name);
-    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir_all(folder.join("bin")).unwrap();
+    crate::script(&folder.join("bin").join(name), script);
 }
 
 /// The fakes before everything else.
@@ -63,8 +58,7 @@ fn pids(folder: &Path, count: usize) -> Vec<u32> {
 }
 
 fn gone(pids: &[u32]) {
-    let is_gone = |pid: &u32| matches!(proc::state(*pid), None | Some('Z' | 'X'));
-    eventually("the end of all that was started", || pids.iter().all(is_gone));
+    eventually("the end of all that was started", || pids.iter().all(|pid| has_ended(*pid)));
 }
 
 fn why(document: &Value) -> &str {

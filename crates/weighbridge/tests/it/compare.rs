@@ -5,7 +5,7 @@ use std::path::Path;
 use causeway_testkit::{eventually_seen, skipped};
 use weighbridge_record::{CaseVerdict, Line, Price, Writer};
 
-use crate::{PROGRAM, Said, all, files, folder, said, shown, start, store, valid_record};
+use crate::{PROGRAM, Said, all, files, folder, said, script, shown, start, store, valid_record};
 
 const MOCK: &str = "roundtrip/mock/1/free";
 const QUIET: &str = "--quiet --html none --seed=7";
@@ -146,7 +146,6 @@ fn another_program_is_asked_before_its_peers_are_started() {
 /// A build with other words between coordinator and peers.
 #[test]
 fn a_program_with_another_protocol_is_refused_in_one_sentence() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = folder();
     let own = std::process::Command::new(PROGRAM).arg("__protocol").output().unwrap();
     let own = String::from_utf8(own.stdout).unwrap();
@@ -158,9 +157,7 @@ fn a_program_with_another_protocol_is_refused_in_one_sentence() {
         ("newer", other, "with protocol 999"),
         ("foreign", own.trim().replace(std::env::consts::ARCH, "vax"), "built for vax"),
     ] {
-        let path = folder.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        script(&folder.path().join(name), &format!("echo '{answer}'"));
         refused(folder.path(), &format!("--b ./{name} {MOCK}"), why);
     }
 }
@@ -191,12 +188,9 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
     ] {
         refused(folder.path(), words, why);
     }
-    let read_only = compare(folder.path(), "--b sysctl:kernel.ostype=Other roundtrip/mock/1/free -q").with(2);
-    assert!(
-        read_only.stderr.contains("/proc/sys/kernel/ostype does not take `Other`"),
-        "{}",
-        read_only.stderr
-    );
+    let read_only =
+        compare(folder.path(), &format!("--b sysctl:kernel.ostype=Other {MOCK} -q")).with(2).stderr;
+    assert!(read_only.contains("/proc/sys/kernel/ostype does not take `Other`"), "{read_only}");
     assert!(files(folder.path()).is_empty());
 }
 

@@ -9,7 +9,7 @@ use causeway_testkit::{Running, eventually, eventually_some, proc, skipped};
 use rustix::process::Signal;
 use weighbridge_record::{Line, Summary};
 
-use crate::{PROGRAM, STATE, all, folder, start, text, valid_record};
+use crate::{PROGRAM, STATE, all, folder, has_ended, start, text, valid_record};
 
 /// System calls of the peers of one run, by name.
 struct Calls(BTreeMap<String, usize>);
@@ -192,6 +192,5 @@ fn a_spinner_ends_with_the_program_even_when_that_is_killed() {
     let spinners =
         eventually_some("a spinner", || Some(spinners_of(child.pid())).filter(|found| !found.is_empty()));
     child.kill();
-    let is_gone = |pid: &u32| matches!(proc::state(*pid), None | Some('Z' | 'X'));
-    eventually("the end of the spinners", || spinners.iter().all(is_gone));
+    eventually("the end of the spinners", || spinners.iter().all(|pid| has_ended(*pid)));
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, eventually, skipped};
+use causeway_testkit::{Running, TempDir, eventually, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -14,8 +14,12 @@ use crate::{captures, files, folder, said, start, text};
 /// Strings in bodies of the capture below, which no report may show.
 const SECRETS: &[&str] = &["alice@example.com", "Alice in her garden", "not now"];
 
-fn boot(folder: &Path) {
-    std::fs::write(folder.join("boot.pcap"), captures::boot(Vec::new())).unwrap();
+/// A folder with the capture `boot.pcap`, and `cut.pcap`, which ends in the middle of its last packet.
+fn booted() -> TempDir {
+    let (folder, whole) = (folder(), captures::boot(Vec::new()));
+    std::fs::write(folder.path().join("boot.pcap"), &whole).unwrap();
+    std::fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 7]).unwrap();
+    folder
 }
 
 /// What a subcommand of `dbus` writes to its outputs.
@@ -36,10 +40,15 @@ fn events(folder: &Path, file: &str) -> Vec<Value> {
     trace["traceEvents"].as_array().unwrap().clone()
 }
 
+/// The messages in it that go from one connection to another.
+fn arrows(folder: &Path, file: &str) -> usize {
+    let is_arrow = |event: &&Value| event["ph"] == "s" && event["cat"] == "message";
+    events(folder, file).iter().filter(is_arrow).count()
+}
+
 #[test]
 fn a_capture_is_shown_in_every_format_without_what_messages_say() {
-    let folder = folder();
-    boot(folder.path());
+    let folder = booted();
     let show = |format: &str| output(folder.path(), &format!("analyse boot.pcap --format {format}"), 0).0;
     let document = json(folder.path(), "analyse boot.pcap");
     let totals = |key: &str| document["totals"][key].as_u64().unwrap();
@@ -62,19 +71,15 @@ fn a_capture_is_shown_in_every_format_without_what_messages_say() {
     for shown in [document.to_string(), plain, markdown, page] {
         assert!(!SECRETS.iter().any(|secret| shown.contains(secret)), "{shown}");
     }
-    assert_eq!(files(folder.path()), ["boot.pcap"]);
+    assert_eq!(files(folder.path()), ["boot.pcap", "cut.pcap"]);
 }
 
 #[test]
 fn lint_has_an_exit_code_for_its_level() {
-    let folder = folder();
-    boot(folder.path());
+    let folder = booted();
     let (found, _) = output(folder.path(), "lint boot.pcap", 1);
-    assert!(
-        found.starts_with("warning: duplicate: :1.1\n  type='signal',sender='org.freedesktop.DBus'"),
-        "{found}"
-    );
-    assert!(found.ends_with("25 findings\n"), "{found}");
+    let first = "warning: duplicate: :1.1\n  type='signal',sender='org.freedesktop.DBus'";
+    assert!(found.starts_with(first) && found.ends_with("25 findings\n"), "{found}");
     let (found, _) = output(folder.path(), "lint boot.pcap --level error", 0);
     assert_eq!(found, "0 findings\n");
     let (found, _) = output(folder.path(), "lint boot.pcap --format json --level info", 1);
@@ -84,8 +89,7 @@ fn lint_has_an_exit_code_for_its_level() {
 
 #[test]
 fn an_anonymous_capture_has_the_same_counts_and_no_secrets() {
-    let folder = folder();
-    boot(folder.path());
+    let folder = booted();
     output(folder.path(), "analyse boot.pcap --anonymise -o shape.pcap", 0);
     let shape = std::fs::read(folder.path().join("shape.pcap")).unwrap();
     let whole = String::from_utf8_lossy(&shape).into_owned();
@@ -98,12 +102,9 @@ fn an_anonymous_capture_has_the_same_counts_and_no_secrets() {
 
 #[test]
 fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
-    let folder = folder();
-    boot(folder.path());
+    let folder = booted();
     std::fs::write(folder.path().join("empty"), "").unwrap();
     std::fs::write(folder.path().join("text"), "this is a text, and no capture of anything\n").unwrap();
-    let whole = std::fs::read(folder.path().join("boot.pcap")).unwrap();
-    std::fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 7]).unwrap();
     for (words, said) in [
         ("analyse none.pcap", "error: cannot read `none.pcap`: "),
         ("analyse empty", "error: `empty` is empty\n"),
@@ -114,22 +115,13 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
         ("lint", "error: nothing to look at; "),
         ("exam --broker dbus", "error: --broker: `dbus` is not a known broker; known are dbus-daemon, "),
         ("exam --only order", "error: --only: `order` is not a property; there are order-of-one-sender, "),
-        (
-            "exam --address unix:path=/nonexistent/bus",
-            "error: no bus answers at `unix:path=/nonexistent/bus`",
-        ),
         ("replay empty", "error: `empty` is empty\n"),
         ("replay boot.pcap --on dbus", "error: --on: `dbus` is not a known broker; known are dbus-daemon, "),
         ("replay boot.pcap --speed fast", "error: --speed: `fast` is not a speed; write recorded, "),
-        (
-            "replay boot.pcap --on unix:path=/nonexistent/bus",
-            "error: no bus answers at `unix:path=/nonexistent/bus`",
-        ),
         ("capture --address tcp:host=x -o x.pcap", "error: `tcp:host=x` is not an address of a Unix socket"),
-        (
-            "lint --address unix:path=/nonexistent/bus",
-            "error: no bus answers at `unix:path=/nonexistent/bus`",
-        ),
+        ("exam --address unix:path=/nowhere", "error: no bus answers at `unix:path=/nowhere`"),
+        ("replay boot.pcap --on unix:path=/nowhere", "error: no bus answers at `unix:path=/nowhere`"),
+        ("lint --address unix:path=/nowhere", "error: no bus answers at `unix:path=/nowhere`"),
     ] {
         let (_, stderr) = output(folder.path(), words, 2);
         assert!(stderr.starts_with(said) && stderr.lines().count() == 1, "{words}: {stderr}");
@@ -295,11 +287,8 @@ fn a_running_bus_is_examined_and_so_are_private_ones() {
 /// A capture whose end is cut off is replayed as far as it reaches; several buses are compared by pairs.
 #[test]
 fn a_capture_is_replayed_on_private_brokers_and_on_a_running_bus() {
-    let folder = folder();
+    let folder = booted();
     let Some(bus) = Bus::start(folder.path(), "") else { return };
-    boot(folder.path());
-    let whole = std::fs::read(folder.path().join("boot.pcap")).unwrap();
-    std::fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 7]).unwrap();
     let words = format!("replay cut.pcap --format json --on dbus-daemon --on {} --rounds 2", bus.address);
     let (json, said) = output(folder.path(), &words, 0);
     assert_eq!(said, "warning: `cut.pcap` ends inside a packet; what comes before was used\n");
@@ -318,9 +307,6 @@ fn a_capture_is_replayed_on_private_brokers_and_on_a_running_bus() {
         assert!(replay["usage"]["cpu_ns"].as_u64().unwrap() > 0, "{replay}");
     }
     assert_eq!(document["ratios"].as_array().unwrap().len(), 3, "{json}");
-    let (shown, _) = output(folder.path(), &format!("replay boot.pcap --on {}", bus.address), 0);
-    let sent = "8,313 of 8,313 messages are sent again over 25 connections; 0 are of";
-    assert!(shown.contains(sent), "{shown}");
 }
 
 /// Where connections may not call each other, an examination would show the policy.
@@ -368,13 +354,13 @@ fn cpus_of(events: &[Value], process: &str) -> BTreeSet<u64> {
     events.iter().filter(runs).map(|event| event["tid"].as_u64().unwrap()).collect()
 }
 
+/// Its time line has the messages of the capture as arrows.
 #[test]
-fn a_replay_runs_where_it_is_told_to() {
+fn a_replay_runs_where_it_is_told_to_and_has_a_time_line() {
     if !has_broker() {
         return;
     }
-    let folder = folder();
-    boot(folder.path());
+    let folder = booted();
     let nowhere = "replay boot.pcap --on unix:path=/nonexistent/bus --place same-cpu";
     let (_, said) = output(folder.path(), nowhere, 2);
     assert!(said.contains("--place is for brokers that are started for the replay"), "{said}");
@@ -383,52 +369,47 @@ fn a_replay_runs_where_it_is_told_to() {
     for (place, says) in
         [("same-cpu", "player and broker on one CPU"), ("two-cpus", "the broker on another CPU")]
     {
-        let words = format!("replay boot.pcap --on dbus-daemon --place {place} --timeline {place}.json");
+        let file = format!("{place}.json");
+        let words = format!("replay boot.pcap --on dbus-daemon --place {place} --timeline {file}");
         if place == "two-cpus" && !has_two {
             let (_, said) = output(folder.path(), &words, 2);
             assert!(said.contains("--place two-cpus needs two CPUs"), "{said}");
             continue;
         }
         let (shown, _) = output(folder.path(), &words, 0);
-        assert!(shown.contains(says), "{shown}");
-        let events = events(folder.path(), &format!("{place}.json"));
+        let sent = "8,313 of 8,313 messages are sent again over 25 connections; 0 are of";
+        assert!(shown.contains(says) && shown.contains(sent), "{shown}");
+        assert!(arrows(folder.path(), &file) > 100, "messages are arrows");
+        let (shown, said) = output(folder.path(), &words, 2);
+        assert!(shown.is_empty() && said.contains(&format!("`{file}` exists already")), "{said}");
         if !has_tracer {
             skipped("without the kernel's tracer nothing says where the processes ran");
             continue;
         }
+        let events = events(folder.path(), &file);
         let (player, broker) = (cpus_of(&events, "clients and services"), cpus_of(&events, "broker"));
         assert_eq!((player.len(), broker.len()), (1, 1), "{place}");
         assert_eq!(player == broker, place == "same-cpu", "{player:?} {broker:?}");
     }
-}
-
-/// The time line of a replay has the messages of the capture as arrows; that of an experiment has what the kernel saw of it.
-#[test]
-fn a_replay_and_an_experiment_have_time_lines() {
-    if !has_broker() {
-        return;
-    }
-    let folder = folder();
-    boot(folder.path());
-    let arrows = |file: &str| {
-        let is_arrow = |event: &&Value| event["ph"] == "s" && event["cat"] == "message";
-        events(folder.path(), file).iter().filter(is_arrow).count()
-    };
-    let replay = "replay boot.pcap --on dbus-daemon --timeline replay.json";
-    output(folder.path(), replay, 0);
-    assert!(arrows("replay.json") > 100, "messages are arrows");
     let (_, said) = output(folder.path(), "replay boot.pcap --rounds 2 --timeline x.json", 2);
     assert!(said.contains("--timeline is of one replay"), "{said}");
-    let (shown, said) = output(folder.path(), replay, 2);
-    assert!(shown.is_empty() && said.contains("`replay.json` exists already"), "{said}");
     // A time line that cannot be written takes nothing of the result away.
     let nowhere = "replay boot.pcap --on dbus-daemon --timeline no/such/folder.json";
     let (shown, said) = output(folder.path(), nowhere, 2);
     assert!(shown.contains("dbus-daemon") && said.contains("cannot write `no/such/folder.json`"), "{said}");
+}
+
+/// With what the kernel saw of it.
+#[test]
+fn an_experiment_has_a_time_line() {
+    if !has_broker() {
+        return;
+    }
+    let folder = folder();
     let words = "exam --broker dbus-daemon --only content --timeline exam.json";
     let (_, said) = output(folder.path(), words, 0);
     assert!(said.contains("time line: exam.json"), "{said}");
-    assert!(arrows("exam.json") >= 10, "messages between connections are arrows");
+    assert!(arrows(folder.path(), "exam.json") >= 10, "messages between connections are arrows");
     let trace = text(folder.path().join("exam.json"));
     assert!(
         trace.contains("writes method_call org.weighbridge.Exam.Content (message "),

@@ -1,14 +1,13 @@
 //! A script in the place of the emulator, and a file in the place of a kernel: how `guest` ends, without a boot.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, eventually, eventually_some, proc};
+use causeway_testkit::{Running, eventually, eventually_some};
 use weighbridge_guest::port::{self, Answer};
 
-use crate::{PROGRAM, said, text};
+use crate::{PROGRAM, has_ended, said, script, text};
 
 /// The script. Its descriptors are those of the emulator: 3 is the console, 4 the answering port.
 pub struct Emulator {
@@ -24,9 +23,8 @@ impl Emulator {
     pub fn that(folder: &Path, does: &str) -> Emulator {
         let folder = folder.join("emulator");
         std::fs::create_dir(&folder).unwrap();
-        let script = folder.join("qemu-system-x86_64");
-        std::fs::write(&script, format!("#!/bin/sh\necho $$ > \"$(dirname \"$0\")/pid\"\n{does}\n")).unwrap();
-        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        let does = format!("echo $$ > \"$(dirname \"$0\")/pid\"\n{does}");
+        script(&folder.join("qemu-system-x86_64"), &does);
         // The magic of a bzImage, which has no version.
         let mut image = vec![0; 0x400];
         image[0x202..0x206].copy_from_slice(b"HdrS");
@@ -68,9 +66,8 @@ impl Emulator {
         eventually_some("a guest that runs", || text(self.folder.join("pid")).trim().parse().ok())
     }
 
-    /// Nothing runs any more. A zombie waits for a parent that reaps it.
     pub fn is_gone(&self) {
         let pid = self.pid();
-        eventually("the end of the guest", || matches!(proc::state(pid), None | Some('Z')));
+        eventually("the end of the guest", || has_ended(pid));
     }
 }

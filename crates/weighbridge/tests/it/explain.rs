@@ -4,16 +4,17 @@ use std::path::Path;
 
 use weighbridge_record::{Explanation, Line, Writer};
 
-use crate::{Said, all, folder, said, shown, text, valid_record};
+use crate::{Said, folder, said, shown, text, valid_record};
 
 fn explain(folder: &Path, words: &str) -> Said {
     said(folder, &format!("explain --only cost {words}"))
 }
 
 fn explanations(folder: &Path, record: &str) -> Vec<Explanation> {
-    all!(valid_record(folder.join(record)).lines, Explanation)
+    let lines = valid_record(folder.join(record)).lines;
+    lines
         .into_iter()
-        .map(|of| Explanation::clone(of))
+        .filter_map(|line| if let Line::Explanation(of) = line { Some(*of) } else { None })
         .collect()
 }
 

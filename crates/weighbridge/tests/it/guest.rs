@@ -53,12 +53,8 @@ fn doctor_names_everything_that_guests_need() {
     let folder = folder();
     let command = weighbridge(folder.path()).args(["guest", "doctor"]).env("PATH", "/nothing");
     let stdout = Said::by(command).with(2).stdout;
-    for word in ["emulator", "apt-get install qemu-system-x86", "host's kernel", "KVM", "linux-headers-amd64"]
-    {
-        assert!(
-            stdout.contains(word) || (word.starts_with("linux-") && stdout.contains("/build")),
-            "{word}: {stdout}"
-        );
+    for word in ["emulator", "apt-get install qemu-system-x86", "host's kernel", "KVM", "kernel headers"] {
+        assert!(stdout.contains(word), "{word}: {stdout}");
     }
 }
 
@@ -196,23 +192,14 @@ fn a_module_is_loaded_and_measured() {
     let job = Job { command, ..Job::default() };
     let program = Path::new(env!("CARGO_BIN_EXE_weighbridge"));
     let image = program::image(program, &job, std::slice::from_ref(&module)).unwrap();
-    let machine = Machine {
-        kernel,
-        append: String::new(),
-        cpus: 1,
-        memory_mib: 1024,
-        accel: Accel::Icount,
-        plugin: None,
-    };
-    let limits = Limits::new(Accel::Icount, Duration::from_secs(600));
+    let (append, accel) = (String::new(), Accel::Icount);
+    let machine = Machine { kernel, append, cpus: 1, memory_mib: 1024, accel, plugin: None };
+    let limits = Limits::new(accel, Duration::from_secs(600));
     let (stop, _open) = std::io::pipe().unwrap();
-    match boot(&qemu::find().unwrap(), &machine, &image, limits, stop.as_fd()).unwrap() {
-        Ended::Record { bytes, .. } => {
-            let text = String::from_utf8(bytes).unwrap();
-            assert!(text.contains("kmalloc-reuse") && text.contains("\"suite\":\"kernel-slab\""), "{text}");
-        }
-        Ended::Interrupted => panic!("nobody interrupted"),
-    }
+    let ended = boot(&qemu::find().unwrap(), &machine, &image, limits, stop.as_fd()).unwrap();
+    let Ended::Record { bytes, .. } = ended else { panic!("nobody interrupted") };
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(text.contains("kmalloc-reuse") && text.contains("\"suite\":\"kernel-slab\""), "{text}");
 }
 
 /// Nothing, with the reason printed, where no guest can be booted.
@@ -255,11 +242,11 @@ fn what_cannot_be_explained_is_told_before_a_boot() {
         (format!("--kernel {kernel} --folded emulator/pid/x {pipe}"), "", "name another file"),
         (pipe.to_owned(), "", "--kernel"),
     ] {
-        let command = weighbridge(folder.path()).args(["guest", "explain"]).args(words.split(' '));
-        let command = command.env("PATH", &emulator.path);
-        let command =
-            if plugin.is_empty() { command } else { command.env("WEIGHBRIDGE_GUEST_PLUGIN", plugin) };
-        let stderr = Said::by(command).with(2).stderr;
+        let mut command = weighbridge(folder.path()).args(["guest", "explain"]).args(words.split(' '));
+        if !plugin.is_empty() {
+            command = command.env("WEIGHBRIDGE_GUEST_PLUGIN", plugin);
+        }
+        let stderr = Said::by(command.env("PATH", &emulator.path)).with(2).stderr;
         assert!(stderr.contains(why), "{words}: {stderr}");
     }
     assert_eq!(files(folder.path()), ["emulator"], "nothing is left behind");

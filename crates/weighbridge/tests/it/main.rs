@@ -19,6 +19,7 @@ mod history;
 mod import;
 mod imports;
 mod layering;
+mod markdown;
 mod mistakes;
 mod observe;
 mod plan;
@@ -29,10 +30,11 @@ mod selection;
 mod timeline;
 mod workspace;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, TempDir, temp_dir};
+use causeway_testkit::{Running, TempDir, proc, temp_dir};
 use serde_json::Value;
 use snapbox::{IntoData, assert_data_eq, cmd};
 use weighbridge_record::{Line, Reading};
@@ -132,6 +134,17 @@ fn start(folder: &Path, words: &str) -> Running {
     let mut command = Command::new(PROGRAM);
     command.current_dir(folder).env("XDG_STATE_HOME", folder.join(STATE)).args(words.split_whitespace());
     Running::start(command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr")))
+}
+
+/// A program that is a script of the shell.
+fn script(path: &Path, does: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{does}\n")).unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// Nothing runs any more; a zombie waits for a parent that reaps it.
+fn has_ended(pid: u32) -> bool {
+    matches!(proc::state(pid), None | Some('Z' | 'X'))
 }
 
 fn text(path: impl AsRef<Path>) -> String {

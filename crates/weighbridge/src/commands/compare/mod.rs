@@ -66,12 +66,10 @@ fn live(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
     let units = args.units.clone().unwrap_or_else(|| units(args.budget / pairs.len() as u32, suite.timing));
     let expected = expected_set(suite.timing) * (pairs.len() * units.start()) as u32;
     if expected > args.budget {
+        let (sets, cases) = (units.start(), pairs.len());
+        let (time, budget) = (spoken(expected), spoken(args.budget));
         output::warn(&format!(
-            "{} sets of each of {} cases take about {}, more than the budget of {}; raise --budget, or select fewer cases",
-            units.start(),
-            pairs.len(),
-            spoken(expected),
-            spoken(args.budget)
+            "{sets} sets of each of {cases} cases take about {time}, more than the budget of {budget}; raise --budget, or select fewer cases"
         ));
     }
     let header = header(args, machine::describe(&host), args.seed.unwrap_or_else(random_seed), Some(&units));

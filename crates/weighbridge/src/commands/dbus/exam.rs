@@ -80,12 +80,8 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
         for (index, (property, row)) in asked.iter().zip(&mut rows).enumerate() {
             if said.elapsed() >= PROGRESS_EVERY {
                 said = Instant::now();
-                output::say(&format!(
-                    "{}: {index} of {} properties examined; next: {}",
-                    subject.name,
-                    asked.len(),
-                    property.id
-                ));
+                let (name, all, next) = (subject.name, asked.len(), property.id);
+                output::say(&format!("{name}: {index} of {all} properties examined; next: {next}"));
             }
             let mut outcomes = Vec::new();
             for _ in 0..args.times {

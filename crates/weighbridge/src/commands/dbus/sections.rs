@@ -195,11 +195,8 @@ fn calls(facts: &Facts, top: usize) -> Option<Section> {
         micros(all.max_us),
     )];
     if calls.deepest_nesting > 1 {
-        about.push(format!(
-            "{} calls inside each other: {}.",
-            calls.deepest_nesting,
-            calls.deepest.join(" → ")
-        ));
+        let (depth, which) = (calls.deepest_nesting, calls.deepest.join(" → "));
+        about.push(format!("{depth} calls inside each other: {which}."));
     }
     let head = ["destination", "method", "calls", "errors", "unanswered", "p50", "p99", "max", "waited"];
     let table = Table::of_first(&head, 2, top, &calls.methods, |row| {

@@ -96,10 +96,9 @@ impl<'a> Guest<'a> {
             }
             let in_guest = job::module_path(&module);
             if let Some(other) = self.modules.iter().find(|other| job::module_path(other) == in_guest) {
+                let (one, other) = (other.display(), module.display());
                 return Err(Error::new(format!(
-                    "`{}` and `{}` have one name, and a guest has a place for one of them",
-                    other.display(),
-                    module.display()
+                    "`{one}` and `{other}` have one name, and a guest has a place for one of them"
                 )));
             }
             self.modules.push(module);
@@ -144,11 +143,10 @@ impl<'a> Guest<'a> {
                     return Ok(measured);
                 }
                 (Err(why), None) => return Err(super::failure(&why)),
-                (Err(why), Some(next)) => output::warn(&format!(
-                    "{} does not work here ({why}); trying {}",
-                    accel.name(),
-                    next.name()
-                )),
+                (Err(why), Some(next)) => {
+                    let (name, next) = (accel.name(), next.name());
+                    output::warn(&format!("{name} does not work here ({why}); trying {next}"));
+                }
             }
         }
     }
