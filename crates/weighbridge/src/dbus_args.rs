@@ -27,7 +27,7 @@ pub enum Command {
     #[command(after_help = "\
 The bus is asked for the right to monitor. Where it refuses, rules that eavesdrop are tried, then broadcasts alone; what is \
 missing is said. The match rules, names and processes that exist are asked for first, so that recipients can be computed. \
-A capture holds the contents of messages, secrets among them; `weighbridge dbus analyse --anonymise` takes them out.
+A capture holds the contents of messages, secrets among them; `weighbridge dbus analyse --anonymize` takes them out.
 
 Examples:
   weighbridge dbus capture --session --for 10s -o desktop.pcap
@@ -42,7 +42,7 @@ damaged is skipped and counted. Of the contents of messages nothing is shown but
 Examples:
   weighbridge dbus analyse boot.pcap
   weighbridge dbus analyse boot.pcap --format html -o boot.html --window 2s..2100ms
-  weighbridge dbus analyse boot.pcap --anonymise -o shape.pcap")]
+  weighbridge dbus analyse boot.pcap --anonymize -o shape.pcap")]
     Analyse(Analyse),
     /// Find match rules that cost more than they bring, in a capture or on a running bus
     #[command(after_help = "\
@@ -129,12 +129,12 @@ pub struct Analyse {
     pub answer: Answer<PageFormat>,
     /// Analyse nothing; write a capture of the same shape, with hashes for names and nothing of contents
     #[arg(long, requires = "out", conflicts_with_all = ["format", "window", "top"])]
-    pub anonymise: bool,
+    pub anonymize: bool,
     /// The window that a page shows message by message, from the start of the capture [default: its first messages]
     #[arg(long, value_name = "FROM..TO", value_parser = window)]
     pub window: Option<(Duration, Duration)>,
     /// What the traffic costs each broker of this record, which `weighbridge run --suite dbus-curves` has made
-    #[arg(long, value_name = "RECORD", conflicts_with = "anonymise")]
+    #[arg(long, value_name = "RECORD", conflicts_with = "anonymize")]
     pub costs: Option<PathBuf>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]

@@ -116,16 +116,16 @@ fn an_edge_triggered_eventfd_signals_every_write_without_being_read() {
     let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
     let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
     epoll::add(&set, &event, epoll::EventData::new_u64(7), edge).unwrap();
-    let signalled = || {
+    let signaled = || {
         let mut events = Vec::with_capacity(4);
         let none = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), Some(&none)).unwrap()
     };
-    assert_eq!(signalled(), 0);
+    assert_eq!(signaled(), 0);
     for _ in 0..10 {
         rustix::io::write(&event, &1u64.to_ne_bytes()).unwrap();
-        assert_eq!(signalled(), 1);
-        assert_eq!(signalled(), 0);
+        assert_eq!(signaled(), 1);
+        assert_eq!(signaled(), 0);
     }
 }
 

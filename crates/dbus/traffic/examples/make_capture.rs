@@ -1,4 +1,4 @@
-//! Writes a capture to try the analyser on: `make_capture boot FILE` or `make_capture COUNT FILE`.
+//! Writes a capture to try the analyzer on: `make_capture boot FILE` or `make_capture COUNT FILE`.
 
 #[path = "../tests/it/common/mod.rs"]
 mod common;

@@ -7,9 +7,9 @@
 //! | [`traffic`] | messages with their times | counts, latencies, recipients, habits |
 //! | [`lint`] | rules and what they matched | findings |
 //! | [`cost`] | traffic, and curves that were measured of a broker | the broker's CPU time and switches |
-//! | [`anonymise`] | a message | a message of the same shape without its strings |
+//! | [`anonymize`] | a message | a message of the same shape without its strings |
 
-pub mod anonymise;
+pub mod anonymize;
 pub mod bus;
 pub mod capture;
 pub mod cost;

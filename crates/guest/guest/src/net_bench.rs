@@ -159,7 +159,7 @@ fn connected(way: Way, filter: Option<Filter>) -> causeway_os::Result<Option<Udp
         Way::Forward => {
             pair(("onward", ONWARD_MAC), ("last", LAST_MAC))?;
             link::add_address("onward", ONWARD, 24)?;
-            link::add_neighbour("onward", BEHIND, OTHER_MAC)?;
+            link::add_neighbor("onward", BEHIND, OTHER_MAC)?;
             let file = "/proc/sys/net/ipv4/ip_forward";
             fs::write(file, "1").map_err(failed("switch on", "net.ipv4.ip_forward"))?;
             Ok(None)

@@ -54,7 +54,7 @@ pub fn violations(case: &Prepared, measured: &Measured) -> Vec<String> {
     for report in &measured.roles {
         let name = names[report.role];
         found.extend(misplaced(case, report, name));
-        found.extend(mislabelled(case, report, name));
+        found.extend(mislabeled(case, report, name));
     }
     found.extend([not_apart, uncounted, unsent, overspent, awake].iter().filter_map(|of| of(case, measured)));
     found
@@ -72,7 +72,7 @@ fn misplaced(case: &Prepared, report: &RoleReport, name: &str) -> Option<String>
 const READ_BACK: [&str; 1] = ["nodelay"];
 
 /// Policy, nice value, or a socket's option, read back from the kernel.
-fn mislabelled(case: &Prepared, report: &RoleReport, name: &str) -> Option<String> {
+fn mislabeled(case: &Prepared, report: &RoleReport, name: &str) -> Option<String> {
     let differs = |axis: &&str| {
         let (is, wanted) = (report.facts.get(*axis)?, case.params.axes.get(*axis)?);
         (is != wanted).then(|| format!("{name} has {axis} {is}; its case says {axis}={wanted}"))

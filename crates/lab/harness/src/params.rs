@@ -120,7 +120,7 @@ mod tests {
         let params = of(id.clone()).unwrap();
         assert_eq!((params.wait, params.axis("wait"), params.axis("touch")), (Wait::Block, "block", "all"));
         for (axis, value, words) in [
-            ("colour", "red", ["no axis `colour`", "wait, touch"]),
+            ("color", "red", ["no axis `color`", "wait, touch"]),
             ("wait", "uring", ["does not wait by uring", "it offers block, poll"]),
         ] {
             let why = of(id.clone().with(axis, value)).unwrap_err();

@@ -160,7 +160,7 @@ impl<'a> Session<'a> {
             Ok(Ended::Interrupted) => self.stop_all(StoppedBy::Interrupted),
             Err(_) => self.stop_all(StoppedBy::Error),
         }
-        self.summarise(sink).and(ended)
+        self.summarize(sink).and(ended)
     }
 
     /// The open cases that gain most, and with those that are measured alone the baselines that they are compared with.
@@ -204,7 +204,7 @@ impl<'a> Session<'a> {
         CorrelatedRule { rule, correlation }
     }
 
-    /// The correlation of neighbouring runs of a case: of ratios to hubs, or of values of cases that are measured alone. Over the
+    /// The correlation of neighboring runs of a case: of ratios to hubs, or of values of cases that are measured alone. Over the
     /// whole session, as the runs of one case do not tell it.
     fn correlation(&self, in_turn: bool) -> f64 {
         let is_alike = |open: &&Open| open.hub.is_ok() == in_turn && !open.is_harness();
@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
         self.cases.iter_mut().filter(|open| open.is_open()).for_each(|open| open.stop(by));
     }
 
-    fn summarise(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn summarize(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let measured = self.cases.iter().filter(|open| !open.runs.is_empty());
         let by_id: BTreeMap<&CaseId, &Open> =
             measured.clone().map(|open| (&open.case.params.id, open)).collect();

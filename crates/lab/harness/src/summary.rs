@@ -126,7 +126,7 @@ fn value_of(unit: Unit, sample: &Sample) -> f64 {
 /// The line of a case's end.
 pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Summary {
     let samples: Vec<&[f64]> = runs.iter().map(|run| &run.samples[..]).collect();
-    let summary = stats::summarise(&samples);
+    let summary = stats::summarize(&samples);
     let per_op = median(&runs.iter().map(|run| &run.per_op).collect::<Vec<_>>());
     let ops = runs.iter().map(|run| run.roles.iter().map(|role| role.ops).max().unwrap_or(0) as f64);
     let mut shape = counter_check::check(case, &per_op, stats::median(&ops.collect::<Vec<_>>()));

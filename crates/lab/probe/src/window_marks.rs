@@ -1,7 +1,7 @@
 //! Marks by which an emulator that counts instructions knows where a measured window begins and ends.
 //!
 //! A mark is one instruction that does nothing on any CPU: `nopl` with a displacement that nobody else writes. It needs no system call, no
-//! register and no memory, so it costs the same with and without an emulator: one instruction. `weighbridge-guest-plugin` recognises the bytes
+//! register and no memory, so it costs the same with and without an emulator: one instruction. `weighbridge-guest-plugin` recognizes the bytes
 //! (`decode.rs`). On other machines than x86-64, none of which is emulated, a mark is nothing at all.
 //!
 //! # Safety

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::{Case, Distribution, Latencies, PerOp, Regime, Run, StoppedBy, Summary, derive};
 use weighbridge_stats::median;
-use weighbridge_stats::summary::summarise;
+use weighbridge_stats::summary::summarize;
 
 /// What the runs amount to, or nothing when none of them holds a sample.
 pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
@@ -16,7 +16,7 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         return None;
     }
     let samples: Vec<&[f64]> = runs.iter().map(|run| run.samples.as_slice()).collect();
-    let summed = summarise(&samples);
+    let summed = summarize(&samples);
     Some(Summary {
         ci95: summed.ci95.map(<[f64; 2]>::from),
         range: summed.range.into(),

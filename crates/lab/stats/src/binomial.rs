@@ -2,7 +2,7 @@
 
 /// Number of successes in `n` trials of probability `p`.
 ///
-/// The weights are computed from the mode outwards by the ratio of neighbours and divided by their sum, so there is
+/// The weights are computed from the mode outwards by the ratio of neighbors and divided by their sum, so there is
 /// no factorial to overflow and no logarithm to lose digits; about 20·√n of them matter.
 pub(crate) struct Binomial {
     first: usize,

@@ -1,4 +1,4 @@
-//! Runs that resemble their neighbours are worth fewer than they are: how much wider an interval must be for that.
+//! Runs that resemble their neighbors are worth fewer than they are: how much wider an interval must be for that.
 //!
 //! Intervals assume independent runs. Runs of a small session follow each other within a second, and the machine's state
 //! outlives them: their correlation has been 0.3 and more. Two repairs: space the runs ([`spacing`]) by measuring other
@@ -16,7 +16,7 @@ pub const MOST: f64 = 0.9;
 /// Fewest values of a series that takes part in [`pooled_lag1`].
 pub const FEWEST: usize = 6;
 
-/// The correlation of neighbours over several series, each in measured order with a level of its own: the lag-1
+/// The correlation of neighbors over several series, each in measured order with a level of its own: the lag-1
 /// autocorrelation of the ranks, pooled, corrected for the bias −(1 + 4ρ)/n of series whose mean is taken from themselves
 /// (Marriott and Pope 1954; Kendall 1954), from 0 to [`MOST`]. `None` where no series has [`FEWEST`] different values.
 pub fn pooled_lag1<S: AsRef<[f64]>>(series: &[S]) -> Option<f64> {
@@ -43,7 +43,7 @@ pub fn pooled_lag1<S: AsRef<[f64]>>(series: &[S]) -> Option<f64> {
     Some(((products / squares + per_value) / (1.0 - 4.0 * per_value)).clamp(0.0, MOST))
 }
 
-/// How many times wider the interval of `n` values must be whose neighbours have this correlation, falling geometrically
+/// How many times wider the interval of `n` values must be whose neighbors have this correlation, falling geometrically
 /// with distance (an autoregression of the first order).
 ///
 /// The variance of a mean grows by I = 1 + 2·Σ (1 − k/n)·ρᵏ, and the scatter of the values, from which the interval is
@@ -83,7 +83,7 @@ pub fn widened(interval: Interval, middle: f64, factor: f64) -> Interval {
 }
 
 /// How many runs of something else must lie between two runs of a case until their correlation is at most `wanted`, where
-/// that of neighbours is `correlation`: ρ^(gap+1) ≤ wanted.
+/// that of neighbors is `correlation`: ρ^(gap+1) ≤ wanted.
 ///
 /// # Panics
 /// If a correlation is outside 0 … 1, or `wanted` is 0.

@@ -1,7 +1,7 @@
 //! Running averages taken apart again.
 //!
 //! A tool that prints "events per call" since its start hides every change: the figure moves slowly while the
-//! behaviour jumps. What happened in each interval can be had back from the printed columns.
+//! behavior jumps. What happened in each interval can be had back from the printed columns.
 
 /// The number of calls in each interval, from the events per second of each one-second interval and the printed
 /// ratio of all events so far to all calls so far.

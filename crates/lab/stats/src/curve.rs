@@ -184,7 +184,7 @@ impl Bisection {
         Bisection { low, high }
     }
 
-    /// The next size to measure, strictly between the ends; `None` when they are neighbours.
+    /// The next size to measure, strictly between the ends; `None` when they are neighbors.
     pub fn probe(&self) -> Option<u64> {
         let middle = (self.low as f64 * self.high as f64).sqrt() as u64;
         (self.high - self.low > 1).then(|| middle.clamp(self.low + 1, self.high - 1))

@@ -1,6 +1,6 @@
 //! The hub duet: a case and a yardstick measured by turns in slices of some milliseconds, so that both feel the same noise.
 //!
-//! A set is one start of fresh processes, about 0.3 s of slices. Within a set, neighbouring slices form blocks in which each
+//! A set is one start of fresh processes, about 0.3 s of slices. Within a set, neighboring slices form blocks in which each
 //! party has one slice; the set's value is the median of the blocks' log ratios. **The set is the unit of every interval**;
 //! slices of one set share processes, memory and noise.
 //!
@@ -65,10 +65,10 @@ impl Slice {
     }
 }
 
-/// The log ratios of the costs of two parties, one for each block of neighbouring slices, in order of time.
+/// The log ratios of the costs of two parties, one for each block of neighboring slices, in order of time.
 ///
 /// A block is a run of slices in which every party of the set has exactly one; the order inside is free, because it is drawn
-/// at random. Where a slice is missing (a void one was dropped), one slice is skipped until neighbours form a block again.
+/// at random. Where a slice is missing (a void one was dropped), one slice is skipped until neighbors form a block again.
 ///
 /// # Panics
 /// If a slice has no operation, or the slices are not in order of time.
@@ -97,8 +97,8 @@ pub fn block_log_ratios(slices: &[Slice], of: Party, against: Party) -> Vec<f64>
 
 /// The value of a set: the median of [`block_log_ratios`], `None` with fewer than [`FEWEST_BLOCKS`] blocks.
 ///
-/// The median of ratios of neighbours, not the ratio of medians: the machine's state changes within a set, and only
-/// neighbours share it.
+/// The median of ratios of neighbors, not the ratio of medians: the machine's state changes within a set, and only
+/// neighbors share it.
 pub fn set_log_ratio(slices: &[Slice], of: Party, against: Party) -> Option<f64> {
     let ratios = block_log_ratios(slices, of, against);
     (ratios.len() >= FEWEST_BLOCKS).then(|| median(&ratios))

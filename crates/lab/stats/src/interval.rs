@@ -43,7 +43,7 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     of_sorted(&sorted(values), confidence)
 }
 
-/// As [`median_interval`], interpolated between neighbouring order statistics to the confidence asked for (Hettmansperger
+/// As [`median_interval`], interpolated between neighboring order statistics to the confidence asked for (Hettmansperger
 /// and Sheather 1986): with γ between the confidences γ_d and γ_(d+1) of the ranks d and d+1, I = (γ_d − γ)/(γ_d − γ_(d+1))
 /// and λ = (n − d)·I/(d + (n − 2d)·I), the lower end is (1 − λ)·x_(d) + λ·x_(d+1), and the upper end its mirror.
 ///

@@ -65,6 +65,6 @@ pub use interval::{Interval, interpolated_median_interval, median_interval};
 pub use order::{half_iqr_over_median, median, quantile};
 pub use regime::{Regime, RegimeKind};
 pub use stopping::{Decision, Stop, StoppingRule};
-pub use summary::{CaseSummary, run_value, summarise};
+pub use summary::{CaseSummary, run_value, summarize};
 pub use tail::{CasePercentile, case_percentiles};
 pub use verdict::{Size, Verdict, verdict};

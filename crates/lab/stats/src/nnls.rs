@@ -17,7 +17,7 @@ const MOST_STEPS: usize = 300;
 /// Rounds of weights; they settle after a few.
 const ROUNDS: usize = 8;
 
-/// Minimises the sum of squares of `b − A·x` over all `x ≥ 0`. `rows` are the rows of A.
+/// Minimizes the sum of squares of `b − A·x` over all `x ≥ 0`. `rows` are the rows of A.
 ///
 /// # Panics
 /// If rows differ in length, their number is not that of `b`, or a value is not finite.
@@ -79,7 +79,7 @@ pub fn nnls(rows: &[Vec<f64>], b: &[f64]) -> Fit {
 pub fn robust(rows: &[Vec<f64>], b: &[f64], tolerance: f64) -> Fit {
     let mut fit = nnls(rows, b);
     for _ in 0..ROUNDS {
-        // The square root, as squares are minimised.
+        // The square root, as squares are minimized.
         let weights: Vec<f64> =
             fit.residuals.iter().map(|left| (tolerance / left.abs().max(tolerance)).sqrt()).collect();
         let weighted: Vec<Vec<f64>> = rows

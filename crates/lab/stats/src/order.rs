@@ -16,7 +16,7 @@ pub fn sorted(values: &[f64]) -> Vec<f64> {
 pub(crate) fn assert_finite(values: &[f64]) {
     assert!(
         values.iter().all(|value| value.is_finite()),
-        "a value to be summarised is not finite: {values:?}"
+        "a value to be summarized is not finite: {values:?}"
     );
 }
 

@@ -40,7 +40,7 @@ pub const FEWEST: usize = 10;
 /// Relative change of level, drift over the series, or distance of modes below which nothing is reported: 1 %.
 pub const WORTH_SAYING: f64 = 0.01;
 
-/// Correlation of neighbours below which nothing is reported.
+/// Correlation of neighbors below which nothing is reported.
 pub const CORRELATION_WORTH_SAYING: f64 = 0.3;
 
 /// How a series departs from one steady state.
@@ -52,7 +52,7 @@ pub enum RegimeKind {
     Step,
     /// The level drifts.
     Slope,
-    /// Neighbouring values resemble each other.
+    /// Neighboring values resemble each other.
     Correlated,
 }
 

@@ -6,7 +6,7 @@
 //! left: at least 93 % of the 95 % promised, for independent runs of every shape, and for runs that drift, around the level in the
 //! middle of those made. Of the level of a longer session an early stop knows nothing.
 //!
-//! Runs that resemble their neighbours need a wider interval, for which the rule must be told their correlation
+//! Runs that resemble their neighbors need a wider interval, for which the rule must be told their correlation
 //! ([`CorrelatedRule`], from [`correlation`](crate::correlation)). Without it, 95 % are 84 % at a correlation of 0.3. Even with it
 //! they are not reached where a peer *stays* in one of two modes for several runs: six runs may all lie in the rarer
 //! mode. There only [`spacing`](crate::correlation::spacing) helps.
@@ -39,12 +39,12 @@ pub struct StoppingRule {
     pub max_runs: usize,
 }
 
-/// A [`StoppingRule`] for runs whose neighbours have this correlation.
+/// A [`StoppingRule`] for runs whose neighbors have this correlation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CorrelatedRule {
     /// The rule for independent runs.
     pub rule: StoppingRule,
-    /// Correlation of neighbouring runs, 0 … 1.
+    /// Correlation of neighboring runs, 0 … 1.
     pub correlation: f64,
 }
 
@@ -83,7 +83,7 @@ impl CorrelatedRule {
     }
 }
 
-/// The interval of a case's median to print as one of 95 %, over runs whose neighbours have this correlation (0 for
+/// The interval of a case's median to print as one of 95 %, over runs whose neighbors have this correlation (0 for
 /// independent ones): interpolated at 95 %, or at [`DECISION_CONFIDENCE`] where the case stopped by its precision, and widened by
 /// [`widening`]. `None` below six runs.
 ///

@@ -29,11 +29,11 @@ pub struct CaseSummary {
     pub regimes: Vec<CaseRegime>,
 }
 
-/// Summarises the samples of each run of one case, runs in the order in which they were made.
+/// Summarizes the samples of each run of one case, runs in the order in which they were made.
 ///
 /// # Panics
 /// If there is no run, a run has no sample, or a sample is not finite.
-pub fn summarise<S: AsRef<[f64]>>(runs: &[S]) -> CaseSummary {
+pub fn summarize<S: AsRef<[f64]>>(runs: &[S]) -> CaseSummary {
     let values: Vec<f64> = runs.iter().map(|samples| run_value(samples.as_ref())).collect();
     let spreads: Vec<f64> = runs.iter().map(|samples| half_iqr_over_median(samples.as_ref())).collect();
     let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -117,18 +117,18 @@ mod tests {
     #[test]
     fn a_case_is_the_median_of_its_runs_medians() {
         let runs = [vec![1.0, 2.0, 900.0], vec![3.0], vec![4.0, 4.0]];
-        let summary = summarise(&runs);
+        let summary = summarize(&runs);
         assert_eq!((summary.median, summary.range, summary.ci95), (3.0, (2.0, 4.0), None));
-        assert_eq!(summarise(&[[5.0]; 6]).ci95, Some((5.0, 5.0)));
+        assert_eq!(summarize(&[[5.0]; 6]).ci95, Some((5.0, 5.0)));
     }
 
     #[test]
     fn the_two_spreads_say_whether_runs_or_samples_scatter() {
         let between: Vec<Vec<f64>> = (0..8).map(|run| vec![100.0 + 5.0 * f64::from(run); 20]).collect();
-        let summary = summarise(&between);
+        let summary = summarize(&between);
         assert!(summary.spread_between > 0.05 && summary.spread_within == 0.0, "{summary:?}");
         let within: Vec<Vec<f64>> = (0..8).map(|_| steady(0)).collect();
-        let summary = summarise(&within);
+        let summary = summarize(&within);
         assert!(summary.spread_between == 0.0 && summary.spread_within > 0.005, "{summary:?}");
     }
 
@@ -142,7 +142,7 @@ mod tests {
                 .collect()
         };
         let runs: Vec<Vec<f64>> = (0..6).map(stepped).collect();
-        let regimes = summarise(&runs).regimes;
+        let regimes = summarize(&runs).regimes;
         let step = regimes.iter().find(|regime| regime.within == Within::Samples).unwrap();
         assert_eq!((step.kind, step.runs), (RegimeKind::Step, 6));
         let [first, second] = step.levels.unwrap();
@@ -158,7 +158,7 @@ mod tests {
     fn two_kinds_of_runs_are_two_modes_among_the_runs() {
         let runs: Vec<Vec<f64>> =
             (0..20).map(|run| vec![if run % 3 == 1 { 9.8 } else { 5.1 } + run as f64 * 0.001; 5]).collect();
-        let regimes = summarise(&runs).regimes;
+        let regimes = summarize(&runs).regimes;
         assert_eq!((regimes[0].kind, regimes[0].within), (RegimeKind::TwoModes, Within::Runs), "{regimes:?}");
         assert!(
             regimes[0].detail.starts_with("among the runs, 13 of 20 lie near 5.1"),

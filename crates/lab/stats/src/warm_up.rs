@@ -5,7 +5,7 @@
 /// Batches that are looked at: the last of these many.
 pub const WINDOW: usize = 24;
 
-/// Blocks into which the window is divided; neighbouring batches resemble each other, medians of three less.
+/// Blocks into which the window is divided; neighboring batches resemble each other, medians of three less.
 const BLOCKS: usize = 8;
 const BLOCK: usize = WINDOW / BLOCKS;
 

@@ -16,7 +16,7 @@ use causeway_os::memory::{self, Access, Mapping};
 
 use crate::prelude::*;
 
-/// Two lines: the neighbour of a line is fetched with it on many CPUs.
+/// Two lines: the neighbor of a line is fetched with it on many CPUs.
 pub const LINES: usize = 128;
 const LEN: usize = 4096;
 

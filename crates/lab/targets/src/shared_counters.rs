@@ -1,7 +1,7 @@
 //! Counters that the roles of a case share beside what they measure: what each has done so far, and a word to sleep on.
 //!
 //! Each role writes the counters of its own lines only, 128 bytes, so that two roles never write to the same cache line, nor
-//! to a neighbour that is fetched with it. Counters are relaxed: what must have been seen before something else is ordered by
+//! to a neighbor that is fetched with it. Counters are relaxed: what must have been seen before something else is ordered by
 //! the end of the run ([`Ctx::follow_intervals`](weighbridge_harness::ctx::Ctx::follow_intervals)), or by the pair that a caller names.
 
 use std::io;

@@ -102,7 +102,7 @@ mod tests {
     }
 }"#;
 
-    /// Line for line as the programs print them. The numbers of lmbench, version 3.0-a9, are not its own: its licence restricts what may be
+    /// Line for line as the programs print them. The numbers of lmbench, version 3.0-a9, are not its own: its license restricts what may be
     /// published of changed versions, and those of distributions are changed.
     #[test]
     fn the_figure_of_every_tool_is_found_whichever_output_has_it() {

@@ -90,13 +90,13 @@ fn lint_has_an_exit_code_for_its_level() {
 #[test]
 fn an_anonymous_capture_has_the_same_counts_and_no_secrets() {
     let folder = booted();
-    output(folder.path(), "analyse boot.pcap --anonymise -o shape.pcap", 0);
+    output(folder.path(), "analyse boot.pcap --anonymize -o shape.pcap", 0);
     let shape = std::fs::read(folder.path().join("shape.pcap")).unwrap();
     let whole = String::from_utf8_lossy(&shape).into_owned();
     assert!(!SECRETS.iter().chain(&["Telepathy", "Contact"]).any(|secret| whole.contains(secret)));
     let totals = |file: &str| json(folder.path(), &format!("analyse {file}"))["totals"].clone();
     assert_eq!(totals("boot.pcap"), totals("shape.pcap"));
-    let (_, said) = output(folder.path(), "analyse boot.pcap --anonymise -o shape.pcap", 2);
+    let (_, said) = output(folder.path(), "analyse boot.pcap --anonymize -o shape.pcap", 2);
     assert!(said.contains("`shape.pcap` exists already"), "{said}");
 }
 
@@ -109,7 +109,7 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
         ("analyse none.pcap", "error: cannot read `none.pcap`: "),
         ("analyse empty", "error: `empty` is empty\n"),
         ("lint text", "error: `text` is not a capture of D-Bus messages; make one with"),
-        ("analyse boot.pcap --anonymise", "error: "),
+        ("analyse boot.pcap --anonymize", "error: "),
         ("analyse boot.pcap --window 2s..1s", "error: --window: `2s..1s` ends before it begins"),
         ("capture", "error: which bus? give --session, --system or --address ADDRESS\n"),
         ("lint", "error: nothing to look at; "),

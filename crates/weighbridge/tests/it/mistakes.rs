@@ -60,8 +60,8 @@ run --place same-cup
     --place takes same-cpu, [..], not `same-cup`; did you mean `same-cpu`?
 run --wait sleep
     --wait takes block, poll, [..], not `sleep`
-run pipe --set colour=red
-    no selected case has an axis `colour`; there are wait, touch, [..]
+run pipe --set color=red
+    no selected case has an axis `color`; there are wait, touch, [..]
 run pipe --set touch=all,some
     axis touch takes none, first, [..], not `some`
 run pipe --wait poll --set wait=epoll

@@ -24,6 +24,14 @@ fn timelines(folder: &Path) -> Vec<Timeline> {
         .collect()
 }
 
+/// Switches for an operation; none are counted where the kernel left some out, and then the record says so.
+fn switches(timeline: &Timeline) -> Option<f64> {
+    let counted = timeline.switches_per_operation;
+    let is_incomplete = timeline.lost_events > 0 || !timeline.missing_switches.is_empty();
+    assert!(counted.is_some() || is_incomplete, "{timeline:?}");
+    counted
+}
+
 #[test]
 fn a_round_trip_over_a_pipe_on_one_cpu_is_write_wake_switch_read() {
     let folder = folder();
@@ -46,8 +54,8 @@ fn a_round_trip_over_a_pipe_on_one_cpu_is_write_wake_switch_read() {
     }
     assert_eq!(timeline.refused, None);
     // Other processes may take the CPU meanwhile, which makes it more.
-    let switches = timeline.switches_per_operation.unwrap();
-    assert!((1.9..4.0).contains(&switches), "{switches} switches: {phases:?}");
+    let switches = switches(timeline);
+    assert!(switches.is_none_or(|switches| (1.9..4.0).contains(&switches)), "{switches:?}: {phases:?}");
     // Which role preempts which one is the scheduler's choice, the order is not.
     let wake = phases.iter().position(|phase| phase.contains("writes, until")).expect("a wake-up");
     let read = phases.iter().rposition(|phase| phase.ends_with("until the message is read"));
@@ -81,7 +89,7 @@ fn a_broker_is_a_lane_between_its_clients_and_run_has_the_time_line_too() {
         assert!(lanes.contains(&lane), "{lanes:?}");
     }
     // The sender, the broker and each receiver have the CPU once for a signal, at least.
-    assert!(timeline.switches_per_operation.unwrap() > 3.9, "{timeline:?}");
+    assert!(switches(timeline).is_none_or(|switches| switches > 3.9), "{timeline:?}");
 }
 
 #[test]

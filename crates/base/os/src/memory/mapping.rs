@@ -204,8 +204,8 @@ impl Mapping {
 
     /// The 32-bit word at byte `offset`, as an atomic that other processes may access at the same time.
     ///
-    /// Sound because any bits are a valid value, because zero pages and file pages are initialised, and because other
-    /// processes cannot cause undefined behaviour by writing memory that is only read atomically. One promise stays
+    /// Sound because any bits are a valid value, because zero pages and file pages are initialized, and because other
+    /// processes cannot cause undefined behavior by writing memory that is only read atomically. One promise stays
     /// with the caller: all sides use the same width for the same word.
     ///
     /// # Panics

@@ -165,7 +165,7 @@ unsafe fn reset_signals() -> bool {
         }
     }
     let mut none = MaybeUninit::uninit();
-    // SAFETY: sigemptyset initialises the set.
+    // SAFETY: sigemptyset initializes the set.
     unsafe {
         libc::sigemptyset(none.as_mut_ptr());
         let refused = libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());

@@ -247,9 +247,10 @@ impl Port {
 
     /// Is the member in this slot there, and before this entry?
     pub(super) fn must_pass(&self, slot: u16, entry: u64) -> bool {
-        let cursor = match slot == self.slot {
-            true => self.cursor,
-            false => self.order.cursor(slot).load(Ordering::Acquire), // PAIR order-limit
+        let cursor = if slot == self.slot {
+            self.cursor
+        } else {
+            self.order.cursor(slot).load(Ordering::Acquire) // PAIR order-limit
         };
         cursor <= entry && self.is_present(slot)
     }

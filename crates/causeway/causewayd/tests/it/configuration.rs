@@ -34,8 +34,8 @@ const ELEMENTS: &[(&str, Option<&str>)] = &[
     ("<policy context='default' user='root'><allow own='a.B'/></policy>", Some("a <policy> has one of")),
     ("<policy ><allow own='a.B'/></policy>", Some("a <policy> has one of")),
     (
-        "<policy context='default' colour='a'><allow own='a.B'/></policy>",
-        Some("unknown attribute colour of <policy>"),
+        "<policy context='default' color='a'><allow own='a.B'/></policy>",
+        Some("unknown attribute color of <policy>"),
     ),
 ];
 
@@ -74,7 +74,7 @@ const RULES: &[(&str, Option<&str>)] = &[
     ("<allow send_broadcast='*'/>", Some("true or false")),
     ("<allow eavesdrop='maybe'/>", Some("true or false")),
     ("<allow own='a.B' color='a'/>", Some("unknown attribute color")),
-    ("<allow user='*' colour='a'/>", Some("unknown attribute colour")),
+    ("<allow user='*' color='a'/>", Some("unknown attribute color")),
     ("<allow send_sender='a'/>", Some("unknown attribute send_sender")),
     ("<allow receive_destination='a'/>", Some("unknown attribute receive_destination")),
     ("<allow receive_broadcast='true'/>", Some("unknown attribute receive_broadcast")),

@@ -1,4 +1,4 @@
-//! A capture as facts: an [`Analyser`] takes packets one by one and keeps sums, not messages.
+//! A capture as facts: an [`Analyzer`] takes packets one by one and keeps sums, not messages.
 
 mod calls;
 mod facts;
@@ -58,19 +58,19 @@ pub struct Analysis {
 ///
 /// ```
 /// use weighbridge_dbus_traffic::capture::Packet;
-/// use weighbridge_dbus_traffic::traffic::{Analyser, Options};
+/// use weighbridge_dbus_traffic::traffic::{Analyzer, Options};
 /// use causeway_dbus_wire::wire::Builder;
 ///
-/// let mut analyser = Analyser::new(Options::default());
+/// let mut analyzer = Analyzer::new(Options::default());
 /// let bytes = Builder::signal("/a", "a.B", "C").sender(":1.1").build(1)?;
-/// analyser.push(&Packet { time_ns: 0, original_bytes: bytes.len(), bytes: &bytes });
-/// let analysis = analyser.finish();
+/// analyzer.push(&Packet { time_ns: 0, original_bytes: bytes.len(), bytes: &bytes });
+/// let analysis = analyzer.finish();
 /// assert_eq!(analysis.facts.totals.signals, 1);
 /// assert_eq!(analysis.facts.recipients.unwanted, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Analyser {
+pub struct Analyzer {
     options: Options,
     bus: Bus,
     driver: Sym,
@@ -118,13 +118,13 @@ struct Seen<'p> {
     member: Sym,
 }
 
-impl Analyser {
-    /// An analyser that has seen nothing.
+impl Analyzer {
+    /// An analyzer that has seen nothing.
     #[must_use]
-    pub fn new(options: Options) -> Analyser {
+    pub fn new(options: Options) -> Analyzer {
         let mut bus = Bus::new();
         let driver = bus.names.symbols.add(DRIVER);
-        Analyser { options, bus, driver, ..Analyser::default() }
+        Analyzer { options, bus, driver, ..Analyzer::default() }
     }
 
     /// Takes in the next packet, and says what the broker did for it. One that is no valid message is counted with the reason; what the

@@ -6,21 +6,21 @@ use crate::common::{Random, START_NS, boot, mixed, to_driver};
 use crate::oracle::parsed_by_zbus;
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, Header, Leaf, walk};
-use weighbridge_dbus_traffic::anonymise::Anonymiser;
+use weighbridge_dbus_traffic::anonymize::Anonymizer;
 use weighbridge_dbus_traffic::bus::Unmatched;
 use weighbridge_dbus_traffic::capture::{Format, NotACapture, Packet, Problems, Reader, Writer};
 use weighbridge_dbus_traffic::lint::Level;
-use weighbridge_dbus_traffic::traffic::{Analyser, Analysis, Options, Work};
+use weighbridge_dbus_traffic::traffic::{Analysis, Analyzer, Options, Work};
 
-fn analysed(capture: &[u8]) -> (Analysis, Problems) {
+fn analyzed(capture: &[u8]) -> (Analysis, Problems) {
     let mut reader = Reader::new(capture).unwrap();
     let has_sizes = reader.format() != Format::Profile;
-    let mut analyser = Analyser::new(Options { has_sizes, ..Options::default() });
+    let mut analyzer = Analyzer::new(Options { has_sizes, ..Options::default() });
     while let Some(packet) = reader.next_packet().unwrap() {
-        analyser.push(&packet);
+        analyzer.push(&packet);
     }
     let problems = reader.problems();
-    (analyser.finish(), problems)
+    (analyzer.finish(), problems)
 }
 
 fn messages(capture: &[u8]) -> (Vec<(u64, Vec<u8>)>, Problems) {
@@ -50,7 +50,7 @@ fn counted_otherwise(capture: &[u8]) -> (BTreeMap<(u8, String, String), u64>, u6
 fn counts_of_a_hundred_thousand_messages_are_those_of_an_independent_counter() {
     let capture = mixed(Vec::new(), 100_000);
     let (counts, bytes) = counted_otherwise(&capture);
-    let (Analysis { facts, .. }, problems) = analysed(&capture);
+    let (Analysis { facts, .. }, problems) = analyzed(&capture);
     assert_eq!(problems, Problems::default());
     let of =
         |kind: u8| counts.iter().filter(|((of, ..), _)| *of == kind).map(|(_, count)| count).sum::<u64>();
@@ -77,7 +77,7 @@ fn counts_of_a_hundred_thousand_messages_are_those_of_an_independent_counter() {
 /// What the document of 2011 found by hand.
 #[test]
 fn the_findings_of_2011_are_found_in_a_boot_like_that() {
-    let (Analysis { facts, findings }, _) = analysed(&boot(Vec::new()));
+    let (Analysis { facts, findings }, _) = analyzed(&boot(Vec::new()));
     let totals = &facts.totals;
     let by_type = [totals.method_calls, totals.method_returns, totals.signals, totals.errors];
     assert_eq!((totals.messages, by_type), (8_313, [2_850, 761, 4_699, 3]));
@@ -114,7 +114,7 @@ fn a_cut_body_leaves_its_header_in_use() {
     for (time, bytes) in &whole {
         writer.write(*time, &bytes[..bytes.len().min(400)], bytes.len()).unwrap();
     }
-    let (Analysis { facts, .. }, problems) = analysed(&writer.finish().unwrap());
+    let (Analysis { facts, .. }, problems) = analyzed(&writer.finish().unwrap());
     assert_eq!(problems, Problems::default());
     assert_eq!(facts.totals.messages as usize, whole.len());
     assert_eq!(facts.totals.bytes, Some(whole.iter().map(|(_, bytes)| bytes.len() as u64).sum()));
@@ -163,7 +163,7 @@ fn invalid_messages_are_counted_by_reason() {
     for bytes in [&good, &bad, &good[..20].to_vec()] {
         writer.write(START_NS, bytes, good.len()).unwrap();
     }
-    let (Analysis { facts, .. }, _) = analysed(&writer.finish().unwrap());
+    let (Analysis { facts, .. }, _) = analyzed(&writer.finish().unwrap());
     assert_eq!(facts.totals.messages, 1);
     let mut reasons: Vec<_> =
         facts.capture.invalid.iter().map(|row| (row.name.as_str(), row.messages)).collect();
@@ -217,7 +217,7 @@ fn the_text_of_dbus_monitor_counts_like_the_messages() {
         mc\t1795312165.405398\t2\t:1.4\torg.nope\t/a\t<none>\tC\nthis line is damaged\n\
         err\t1795312165.405402\t3\torg.freedesktop.DBus\t:1.4\t2\n\
         sig\t1795312165.405407\t11\t:1.4\t<none>\t/a/b\ta.b\tC\nsig\t1795312165.4054";
-    let (Analysis { facts, .. }, problems) = analysed(text.as_bytes());
+    let (Analysis { facts, .. }, problems) = analyzed(text.as_bytes());
     let totals = &facts.totals;
     assert_eq!((totals.method_calls, totals.method_returns, totals.errors, totals.signals), (2, 1, 1, 1));
     assert_eq!((totals.bytes, problems.damaged, problems.ends_early), (None, 1, true));
@@ -249,10 +249,10 @@ fn strings(messages: &[(u64, Vec<u8>)]) -> std::collections::BTreeSet<String> {
 fn no_string_of_a_capture_survives_its_anonymisation_and_its_facts_do() {
     for capture in [boot(Vec::new()), mixed(Vec::new(), 3_000)] {
         let (original, _) = messages(&capture);
-        let mut anonymiser = Anonymiser::new();
+        let mut anonymizer = Anonymizer::new();
         let mut writer = Writer::new(Vec::new()).unwrap();
         for (time, bytes) in &original {
-            let made = anonymiser.message(bytes).unwrap();
+            let made = anonymizer.message(bytes).unwrap();
             assert_eq!(made.len(), bytes.len());
             writer.write(*time, &made, made.len()).unwrap();
         }
@@ -277,7 +277,7 @@ fn no_string_of_a_capture_survives_its_anonymisation_and_its_facts_do() {
                 );
             }
         }
-        let ((before, _), (after, _)) = (analysed(&capture), analysed(&made));
+        let ((before, _), (after, _)) = (analyzed(&capture), analyzed(&made));
         assert_eq!(before.facts.totals, after.facts.totals);
         assert_eq!(before.facts.sizes, after.facts.sizes);
         assert_eq!(before.facts.recipients.histogram, after.facts.recipients.histogram);
@@ -308,12 +308,12 @@ fn any_damage_is_survived() {
             }
             damaged.truncate(1 + random.below(damaged.len()));
             let Ok(mut reader) = Reader::new(&damaged[..]) else { continue };
-            let (mut analyser, mut anonymiser) = (Analyser::new(Options::default()), Anonymiser::new());
+            let (mut analyzer, mut anonymizer) = (Analyzer::new(Options::default()), Anonymizer::new());
             while let Some(packet) = reader.next_packet().unwrap() {
-                analyser.push(&packet);
-                let _ = anonymiser.message(packet.bytes);
+                analyzer.push(&packet);
+                let _ = anonymizer.message(packet.bytes);
             }
-            found += analyser.finish().facts.totals.messages;
+            found += analyzer.finish().facts.totals.messages;
         }
     }
     assert!(found > 5_000, "{found}");
@@ -323,11 +323,11 @@ fn any_damage_is_survived() {
 #[test]
 fn what_the_broker_did_is_said_of_each_message_with_the_rules_that_it_compares() {
     const NAME: &str = "com.example.Name";
-    let mut analyser = Analyser::new(Options::default());
+    let mut analyzer = Analyzer::new(Options::default());
     let mut did = |message: &Builder<'_>| {
         let bytes = message.build(5).unwrap();
         let packet = Packet { time_ns: 7, original_bytes: bytes.len(), bytes: &bytes };
-        analyser
+        analyzer
             .push(&packet)
             .map(|handled| (handled.work, handled.receivers.len(), handled.unmatched, handled.time_ns))
     };
@@ -376,11 +376,11 @@ fn what_the_broker_did_is_said_of_each_message_with_the_rules_that_it_compares()
 /// Classes of rules have different prices, so a rule that matches is missing in its own class only: `NameOwnerChanged` with a name each.
 #[test]
 fn rules_that_match_are_counted_in_their_class_whoever_has_them() {
-    let mut analyser = Analyser::new(Options::default());
+    let mut analyzer = Analyzer::new(Options::default());
     let mut unmatched = |message: &Builder<'_>| {
         let bytes = message.build(5).unwrap();
         let packet = Packet { time_ns: 0, original_bytes: bytes.len(), bytes: &bytes };
-        let handled = analyser.push(&packet)?;
+        let handled = analyzer.push(&packet)?;
         let unmatched = handled.unmatched;
         Some((handled.receivers.len(), unmatched.without_arguments, unmatched.with_arguments))
     };

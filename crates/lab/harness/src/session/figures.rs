@@ -110,7 +110,7 @@ pub(super) fn equivalent_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>
 }
 
 /// How much faster a case is than its baseline: through their hub, or their hubs where these met, else by runs of the same
-/// round. `correlation` is that of neighbouring sets.
+/// round. `correlation` is that of neighboring sets.
 pub(super) fn compare(
     baseline: &Open,
     candidate: &Open,
@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// Twenty-four sets of thirty blocks; costs in nanoseconds by set and block, every eighth set with slices of twice the length.
-    fn summarised(hub: impl Fn(usize, usize) -> f64, own: impl Fn(usize, usize) -> f64) -> record::Summary {
+    fn summarized(hub: impl Fn(usize, usize) -> f64, own: impl Fn(usize, usize) -> f64) -> record::Summary {
         let mut random = Random::new(5);
         let set = |set: usize| -> Vec<Slice> {
             let slice = |index: usize| {
@@ -195,7 +195,7 @@ mod tests {
         // The machine is slower by half at the end of each set, and in every third set.
         let machine =
             |set: usize, block: usize| if block > 15 || set.is_multiple_of(3) { 1500.0 } else { 1000.0 };
-        let line = summarised(machine, |set, block| 2.0 * machine(set, block));
+        let line = summarized(machine, |set, block| 2.0 * machine(set, block));
         assert_eq!(line.regimes, []);
         let ratio = line.to_hub.unwrap();
         assert!((ratio.median - 2.0).abs() < 0.01 && ratio.ci95.is_some(), "{ratio:?}");
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_mode_of_the_case_alone_is_told_with_its_levels_in_the_unit_of_the_case() {
-        let line = summarised(|_, _| 1000.0, |set, _| if set.is_multiple_of(2) { 2000.0 } else { 3000.0 });
+        let line = summarized(|_, _| 1000.0, |set, _| if set.is_multiple_of(2) { 2000.0 } else { 3000.0 });
         assert_eq!((line.regimes.len(), &*line.regimes[0].within), (1, "runs"), "{:?}", line.regimes);
         let [low, high] = line.regimes[0].levels.unwrap();
         assert!((low - 2000.0).abs() < 30.0 && (high - 3000.0).abs() < 45.0, "{low} {high}");
@@ -215,13 +215,13 @@ mod tests {
     #[test]
     fn a_ratio_that_moves_with_the_length_of_slices_is_said() {
         let own = |set: usize, _| if set % 8 == 7 { 2200.0 } else { 2000.0 + set as f64 };
-        let line = summarised(|_, _| 1000.0, own);
+        let line = summarized(|_, _| 1000.0, own);
         let said = line.anomalies.iter().find(|why| why.contains("twice as long")).expect("a moved ratio");
         assert!(said.contains("1.09"), "{said}");
     }
 
     #[test]
-    fn correlation_of_neighbours_widens_what_is_printed() {
+    fn correlation_of_neighbors_widens_what_is_printed() {
         let case_alone = case("roundtrip/unix-stream/64/same-cpu", &[0, 0]);
         let mut open = Open::new(case_alone, Err("alone".into()), Duration::ZERO);
         for number in 0..9 {

@@ -5,7 +5,7 @@
 //!
 //! # Safety
 //!
-//! `getsockopt` and `setsockopt` are given buffers of the length that they are told, initialised, which live across the call. The one pointer
+//! `getsockopt` and `setsockopt` are given buffers of the length that they are told, initialized, which live across the call. The one pointer
 //! within them is to an array of as many counters as the kernel is told to write.
 #![allow(unsafe_code)]
 
@@ -42,7 +42,7 @@ pub(super) fn set_rule(name: &str, verdict: Verdict) -> Result<()> {
         let mut counters = vec![0_u8; COUNTER_BYTES * entries(socket.as_fd())?];
         let table = table(name, verdict, &mut counters);
         let length = libc::socklen_t::try_from(table.len()).expect("the table is short");
-        // SAFETY: `table` is `length` initialised bytes; the counters that it points to are as many as it says, and live.
+        // SAFETY: `table` is `length` initialized bytes; the counters that it points to are as many as it says, and live.
         let code = unsafe {
             libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, REPLACE, table.as_ptr().cast(), length)
         };
@@ -56,7 +56,7 @@ fn entries(socket: impl AsFd) -> io::Result<usize> {
     let mut info = [0_u8; INFO_BYTES];
     info[..3].copy_from_slice(b"raw");
     let mut length = INFO_BYTES as libc::socklen_t;
-    // SAFETY: `info` is `length` initialised bytes, and both live across the call.
+    // SAFETY: `info` is `length` initialized bytes, and both live across the call.
     let code = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Interfaces: pairs that are connected to each other (veth), addresses, neighbours.
+//! Interfaces: pairs that are connected to each other (veth), addresses, neighbors.
 //!
 //! Source of the numbers: `include/uapi/linux/rtnetlink.h`, `if_link.h`, `if_addr.h`, `neighbour.h` and `veth.h` of the kernel.
 
@@ -85,7 +85,7 @@ pub fn add_address(name: &str, ip: Ipv4Addr, prefix_bits: u8) -> Result<()> {
 }
 
 /// Says at which address on the link `ip` is, so that no packet asks for it.
-pub fn add_neighbour(name: &str, ip: Ipv4Addr, mac: [u8; 6]) -> Result<()> {
+pub fn add_neighbor(name: &str, ip: Ipv4Addr, mac: [u8; 6]) -> Result<()> {
     let mut fixed = vec![INET, 0, 0, 0];
     fixed.extend(index(name)?.to_ne_bytes());
     fixed.extend(PERMANENT.to_ne_bytes());

@@ -7,7 +7,7 @@ use crate::{
     self as record, ALTERNATIVE_TO, CaseId, Distribution, End, Header, Latencies, Line, Machine, PerOp,
     Regime, SCHEMA, Skipped, Summary, Tool,
 };
-use weighbridge_stats::{median, run_value, summarise};
+use weighbridge_stats::{median, run_value, summarize};
 
 use crate::import::{Case, Foreign, Input, Problem, Run};
 
@@ -287,7 +287,7 @@ fn run_line(id: &CaseId, run: u32, round: u32, of: &Run) -> record::Run {
 
 fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
     let samples: Vec<&[f64]> = runs.iter().map(|run| &run.samples[..]).collect();
-    let summed = summarise(&samples);
+    let summed = summarize(&samples);
     let finite = |spread: f64| if spread.is_finite() { spread } else { 0.0 };
     let cpu_ns: Vec<f64> = runs.iter().map(|run| run.per_op.cpu_ns).collect();
     let latencies: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();

@@ -71,7 +71,10 @@ fn described(check: &Check) -> Item {
     let known = || format!("known reasons: {}", check.known_reasons);
     match check.verdict.as_str() {
         "inconclusive" if check.ci95.is_none() => {
-            sentences.push(format!("inconclusive: {turns} turns give no interval; 6 do"));
+            sentences.push(format!(
+                "inconclusive: no interval from {}, for which 6 are needed",
+                many(turns, "turn")
+            ));
         }
         "inconclusive" => {
             sentences.extend(["inconclusive: the interval reaches over an end of the band".into(), known()]);

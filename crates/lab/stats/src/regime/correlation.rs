@@ -1,6 +1,6 @@
-//! Do neighbours resemble each other?
+//! Do neighbors resemble each other?
 
-use super::null::{centred, lag1_correlation, lag1_statistic, null, p_value};
+use super::null::{centered, lag1_correlation, lag1_statistic, null, p_value};
 use super::{FEWEST, Regime, RegimeKind, chance};
 use crate::ranks::midranks;
 
@@ -9,8 +9,8 @@ use crate::ranks::midranks;
 pub struct Lag1 {
     /// Of the ranks, −1 … 1.
     pub correlation: f64,
-    /// The probability of at least this in a series without order. One-sided: neighbours that resemble each other
-    /// make a run worth fewer samples than it has; neighbours that avoid each other do not.
+    /// The probability of at least this in a series without order. One-sided: neighbors that resemble each other
+    /// make a run worth fewer samples than it has; neighbors that avoid each other do not.
     pub p: f64,
 }
 
@@ -19,7 +19,7 @@ pub struct Lag1 {
 ///
 /// `None` for fewer than [`FEWEST`] values or when all are equal.
 pub fn lag1_test(values: &[f64]) -> Option<Lag1> {
-    let scores = centred(&midranks(values));
+    let scores = centered(&midranks(values));
     if values.len() < FEWEST || scores.iter().all(|score| *score == 0.0) {
         return None;
     }
@@ -30,7 +30,7 @@ pub fn lag1_test(values: &[f64]) -> Option<Lag1> {
 impl Lag1 {
     pub(super) fn regime(self) -> Regime {
         let detail = format!(
-            "neighbours resemble each other with a correlation of {:.2} ({})",
+            "neighbors resemble each other with a correlation of {:.2} ({})",
             self.correlation,
             chance(self.p)
         );

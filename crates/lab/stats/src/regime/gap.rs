@@ -22,7 +22,7 @@ pub struct Gap {
     pub p: f64,
 }
 
-/// The largest gap between neighbours of the sorted values, if it is wide enough to speak of two groups, each with
+/// The largest gap between neighbors of the sorted values, if it is wide enough to speak of two groups, each with
 /// at least a tenth of the values and at least two of them.
 ///
 /// Wide enough is more than five times the scatter, and in a short series as much more as a normal distribution needs

@@ -19,7 +19,7 @@ const FEWEST_SETS: usize = 8;
 /// unit. What is smaller than `threshold` on logarithms is not reported; half of the width of the interval that is printed is a good
 /// one, because less does not change what is read. Nor is a trend below [`WORTH_SAYING`].
 ///
-/// Neighbouring blocks may be correlated as they like; sets must be independent of each other. Nothing is said below eight sets.
+/// Neighboring blocks may be correlated as they like; sets must be independent of each other. Nothing is said below eight sets.
 /// * Trend ([`RegimeKind::Slope`]): each set gives one number, the median of its last third less that of its first. Where the case has no
 ///   trend of its own these are symmetric about 0, whatever the correlation within a set; the signed-rank test over the sets decides.
 /// * Two modes ([`RegimeKind::TwoModes`], levels in the unit of the values): [`gap_test`] on the sets' medians, and if they have one mode,

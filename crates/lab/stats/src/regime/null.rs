@@ -28,7 +28,7 @@ pub(super) fn null(n: usize) -> &'static Null {
 
 fn draw(n: usize) -> Null {
     let mut random = Random::new(n as u64);
-    let mut scores = centred(&(1..=n).map(|rank| rank as f64).collect::<Vec<_>>());
+    let mut scores = centered(&(1..=n).map(|rank| rank as f64).collect::<Vec<_>>());
     let mut out = Null { split: Vec::with_capacity(SHUFFLES), lag1: Vec::with_capacity(SHUFFLES) };
     for _ in 0..SHUFFLES {
         random.shuffle(&mut scores);
@@ -70,7 +70,7 @@ pub(super) fn p_value(table: &[f64], statistic: f64) -> f64 {
 }
 
 /// Ranks less their mean.
-pub(super) fn centred(ranks: &[f64]) -> Vec<f64> {
+pub(super) fn centered(ranks: &[f64]) -> Vec<f64> {
     let mean = (ranks.len() + 1) as f64 / 2.0;
     ranks.iter().map(|rank| rank - mean).collect()
 }
@@ -118,14 +118,14 @@ mod tests {
     #[test]
     fn a_full_separation_of_ten_has_the_p_value_of_counting() {
         // 5 + 5: only two of the 252 arrangements separate at the middle; unequal separations explain less.
-        let (after, statistic) = split_statistic(&centred(&(1..=10).map(f64::from).collect::<Vec<_>>()));
+        let (after, statistic) = split_statistic(&centered(&(1..=10).map(f64::from).collect::<Vec<_>>()));
         assert_eq!(after, 5);
         let p = p_value(&null(10).split, statistic);
         assert!((p - 2.0 / 252.0).abs() < 0.003, "{p}");
     }
 
     #[test]
-    fn the_correlation_of_shuffled_ranks_is_centred() {
+    fn the_correlation_of_shuffled_ranks_is_centered() {
         let table = &null(20).lag1;
         let mean = table.iter().sum::<f64>() / table.len() as f64;
         assert!(mean.abs() < 0.03, "{mean}");

@@ -1,6 +1,6 @@
 //! Did the level change once?
 
-use super::null::{centred, null, p_value, split_statistic};
+use super::null::{centered, null, p_value, split_statistic};
 use super::{FEWEST, Regime, RegimeKind, chance, distance, figure};
 use crate::order::median;
 use crate::ranks::midranks;
@@ -22,7 +22,7 @@ pub struct Split {
 ///
 /// `None` for fewer than [`FEWEST`] values or when all are equal. With many equal values the p value is approximate.
 pub fn split_test(values: &[f64]) -> Option<Split> {
-    let scores = centred(&midranks(values));
+    let scores = centered(&midranks(values));
     if values.len() < FEWEST || scores.iter().all(|score| *score == 0.0) {
         return None;
     }

@@ -9,7 +9,7 @@ use weighbridge_stats::regime::detect;
 use weighbridge_stats::stopping::{CorrelatedRule, printed_interval};
 use weighbridge_stats::{
     Decision, StoppingRule, Verdict, half_iqr_over_median, median, median_interval, paired_ratio, quantile,
-    summarise, verdict,
+    summarize, verdict,
 };
 
 fn positive() -> impl Strategy<Value = f64> {
@@ -119,7 +119,7 @@ proptest! {
 
     #[test]
     fn a_summary_lies_within_its_runs(runs in prop::collection::vec(values(1), 1..12)) {
-        let summary = summarise(&runs);
+        let summary = summarize(&runs);
         prop_assert!(summary.range.0 <= summary.median && summary.median <= summary.range.1);
         prop_assert_eq!(summary.ci95.is_some(), runs.len() >= 6);
         if let Some((low, high)) = summary.ci95 {

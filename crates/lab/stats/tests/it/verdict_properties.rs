@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn blocks_pair_neighbours_whatever_is_missing(
+    fn blocks_pair_neighbors_whatever_is_missing(
         parties in prop::collection::vec(0usize..3, 0..60), slow_from in 0usize..60,
     ) {
         // Each party has a cost of its own, and the machine is slower from some slice on.

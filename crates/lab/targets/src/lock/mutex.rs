@@ -1,7 +1,7 @@
 //! The C library's mutex, shared between processes.
 //!
 //! # Safety
-//! The mutex is initialised in the coordinator before a role sees it, and lives in a page that the role holds.
+//! The mutex is initialized in the coordinator before a role sees it, and lives in a page that the role holds.
 #![allow(unsafe_code)]
 
 use super::Lock;
@@ -30,7 +30,7 @@ impl Lock for Mutex {
 
     #[inline]
     fn lock(&mut self) -> io::Result<()> {
-        // SAFETY: `init` has initialised it.
+        // SAFETY: `init` has initialized it.
         sys::check_code(unsafe { libc::pthread_mutex_lock(self.at) })
     }
 

@@ -103,7 +103,7 @@ impl<const DROPS: bool> Op for Veth<DROPS> {
             link::veth_pair(of("near", NEAR_MAC, None), of("far", FAR_MAC, Some(far.as_fd())))?;
             link::add_address("near", NEAR, 24)?;
             link::bring_up("near")?;
-            link::add_neighbour("near", FAR, FAR_MAC)
+            link::add_neighbor("near", FAR, FAR_MAC)
         })?;
         let receiver = far.within(|| {
             link::add_address("far", FAR, 24)?;

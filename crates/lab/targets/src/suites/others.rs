@@ -149,7 +149,7 @@ const MEMCPY: &[&str; 1] = &["memcpy"];
 const NONE: &[u64; 1] = &[0];
 const DATA: Set = ("working-set", &["268435456"]);
 const FRESH: Set = ("memory", &["fresh"]);
-/// As akbench's flags, which are neighbours.
+/// As akbench's flags, which are neighbors.
 const ONE_LINE: Set = ("layout", &["one-line"]);
 
 /// akbench of 2025: `latency_all` and `bandwidth_all`, 1 GiB through buffers of 1 MiB, nothing pinned.

@@ -13,7 +13,7 @@ pub const TESTS: &[crate::Test] = &[
     ("a_run_that_is_as_its_case_says_is_valid", as_said),
     ("a_role_on_another_cpu_makes_a_run_void", elsewhere),
     ("threads_in_place_of_processes_make_a_run_void", not_apart),
-    ("another_policy_or_nice_value_makes_a_run_void", mislabelled),
+    ("another_policy_or_nice_value_makes_a_run_void", mislabeled),
     ("a_setting_that_one_end_lacks_makes_a_run_void", delayed_at_one_end),
     ("messages_of_a_stream_that_nobody_sent_make_a_run_void", unsent),
     ("operations_that_nobody_counted_make_a_run_void", uncounted),
@@ -76,7 +76,7 @@ fn not_apart(host: &Host) {
     assert!(matches!(&found[..], [why] if why.contains("threads of one")), "{found:?}");
 }
 
-fn mislabelled(host: &Host) {
+fn mislabeled(host: &Host) {
     for (axis, value) in [("nice", "0:3"), ("sched", "batch:other")] {
         let relabel =
             |case: &mut Prepared, _: &mut _| drop(case.params.axes.insert(axis.into(), value.into()));

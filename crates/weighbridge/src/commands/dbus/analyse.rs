@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use weighbridge_dbus_traffic::anonymise::Anonymiser;
+use weighbridge_dbus_traffic::anonymize::Anonymizer;
 use weighbridge_dbus_traffic::capture::Writer;
 use weighbridge_dbus_traffic::cost::{Cost, Curves, Predictor};
 use weighbridge_dbus_traffic::lint::Finding;
-use weighbridge_dbus_traffic::traffic::{Analyser, Analysis, Facts, Options};
+use weighbridge_dbus_traffic::traffic::{Analysis, Analyzer, Facts, Options};
 
 use super::read::{Captures, Source};
 use super::sections;
@@ -34,25 +34,25 @@ struct Everything<'a> {
 
 /// Analyses captures, or writes them without secrets.
 pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
-    if let (true, Some(out)) = (args.anonymise, &args.answer.out) {
-        return anonymise(args, out);
+    if let (true, Some(out)) = (args.anonymize, &args.answer.out) {
+        return anonymize(args, out);
     }
     args.answer.check(args.answer.format == PageFormat::Html)?;
     let captures = Captures::open(&args.files)?;
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let window_ns = args.window.map_or(0..u64::MAX, |(from, to)| ns(from)..ns(to));
-    let mut analyser = Analyser::new(Options { has_sizes: captures.have_sizes(), window_ns });
+    let mut analyzer = Analyzer::new(Options { has_sizes: captures.have_sizes(), window_ns });
     let curves = args.costs.as_deref().map_or(Ok(BTreeMap::new()), curves)?;
     let mut predictors: Vec<Predictor<'_>> = curves.values().map(Predictor::new).collect();
     let sources = captures.read(|packet| {
-        if let Some(handled) = analyser.push(packet) {
+        if let Some(handled) = analyzer.push(packet) {
             predictors.iter_mut().for_each(|predictor| predictor.add(&handled));
         }
         Ok(())
     })?;
     let costs: BTreeMap<String, Cost> =
         curves.keys().cloned().zip(predictors.into_iter().map(Predictor::finish)).collect();
-    let Analysis { facts, findings } = analyser.finish();
+    let Analysis { facts, findings } = analyzer.finish();
     for invalid in &facts.capture.invalid {
         output::warn(&format!("{} packets are not valid messages: {}", invalid.messages, invalid.name));
     }
@@ -80,15 +80,15 @@ fn curves(record: &Path) -> Result<BTreeMap<String, Curves>, Failure> {
     Ok(brokers)
 }
 
-fn anonymise(args: &Analyse, out: &Path) -> Result<Exit, Failure> {
+fn anonymize(args: &Analyse, out: &Path) -> Result<Exit, Failure> {
     let captures = Captures::open(&args.files)?;
     let file = File::create_new(out).map_err(|error| cannot_create(out, "-o", &error))?;
     let cannot_write = |error| Failure::new(format!("cannot write `{}`: {error}", out.display()));
     let mut writer = Writer::new(BufWriter::new(file)).map_err(cannot_write)?;
-    let mut anonymiser = Anonymiser::new();
+    let mut anonymizer = Anonymizer::new();
     let (mut written, mut left_out) = (0_u64, 0_u64);
     captures.read(|packet| {
-        match anonymiser.message(packet.bytes) {
+        match anonymizer.message(packet.bytes) {
             Ok(made) => {
                 written += 1;
                 writer.write(packet.time_ns, &made, packet.original_bytes)?;

@@ -5,7 +5,7 @@ use causeway_dbus_wire::wire::Header;
 use weighbridge_dbus_client::rules_and_processes;
 use weighbridge_dbus_traffic::bus::Bus;
 use weighbridge_dbus_traffic::lint::{self, Finding};
-use weighbridge_dbus_traffic::traffic::{Analyser, Options};
+use weighbridge_dbus_traffic::traffic::{Analyzer, Options};
 use weighbridge_report::plain;
 
 use super::read::Captures;
@@ -36,12 +36,12 @@ pub fn lint(args: &Lint) -> Result<Exit, Failure> {
 
 fn of_capture(file: &std::path::Path) -> Result<Vec<Finding>, Failure> {
     let captures = Captures::open(&[file.to_owned()])?;
-    let mut analyser = Analyser::new(Options { has_sizes: captures.have_sizes(), window_ns: 0..0 });
+    let mut analyzer = Analyzer::new(Options { has_sizes: captures.have_sizes(), window_ns: 0..0 });
     captures.read(|packet| {
-        analyser.push(packet);
+        analyzer.push(packet);
         Ok(())
     })?;
-    let analysis = analyser.finish();
+    let analysis = analyzer.finish();
     let coverage = analysis.facts.recipients.coverage;
     if !coverage.is_complete() {
         output::warn(&format!(

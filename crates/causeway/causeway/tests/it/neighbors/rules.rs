@@ -68,7 +68,7 @@ fn who_serves_a_group_can_be_asked() {
     assert_eq!(group.server().unwrap().uid, own);
     let invited = Group::join_socket(group.invite().unwrap()).unwrap();
     assert_eq!(invited.server().unwrap().pid, std::process::id());
-    // What this process is labelled with, as the file says that security modules fill; it cannot be read without one.
+    // What this process is labeled with, as the file says that security modules fill; it cannot be read without one.
     let own_label = std::fs::read_to_string("/proc/self/attr/current").ok();
     let own_label = own_label.map(|label| label.trim_end_matches(['\0', '\n']).to_owned());
     for group in [&group, &invited] {

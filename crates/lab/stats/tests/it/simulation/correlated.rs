@@ -9,7 +9,7 @@ use super::peers::{log_normal, normal};
 
 const EXPERIMENTS: usize = 2000;
 
-/// Run values that are log-normal around 1000, of which neighbours have this correlation.
+/// Run values that are log-normal around 1000, of which neighbors have this correlation.
 fn correlated(count: usize, scatter: f64, correlation: f64, random: &mut Rng) -> Vec<f64> {
     let mut state = normal(random);
     let mut next = || {
@@ -20,7 +20,7 @@ fn correlated(count: usize, scatter: f64, correlation: f64, random: &mut Rng) ->
     (0..count).map(|_| next()).collect()
 }
 
-/// Runs that stay in the mode of the run before with such a probability that neighbours have this correlation; seven in ten
+/// Runs that stay in the mode of the run before with such a probability that neighbors have this correlation; seven in ten
 /// at 1000.
 fn sticky(count: usize, correlation: f64, random: &mut Rng) -> Vec<f64> {
     let mut is_slow = random.f64() < 0.3;
@@ -115,7 +115,7 @@ fn a_session_of_one_case_is_told_its_own_correlation() {
     }
 }
 
-/// With other cases between them, neighbours are nearly independent and need no correction.
+/// With other cases between them, neighbors are nearly independent and need no correction.
 #[test]
 fn spaced_runs_cover_without_correction() {
     for correlation in [0.3, 0.6] {

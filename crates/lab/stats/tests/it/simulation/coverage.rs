@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use weighbridge_stats::stopping::{CorrelatedRule, printed_interval};
-use weighbridge_stats::{Decision, Stop, StoppingRule, median, median_interval, run_value, summarise};
+use weighbridge_stats::{Decision, Stop, StoppingRule, median, median_interval, run_value, summarize};
 
 use super::peers::Peer;
 
@@ -79,7 +79,7 @@ fn the_interval_covers_the_truth_with_95_percent_after_all_the_looks() {
 fn a_constant_peer_gives_its_exact_value_and_no_width_at_the_first_look() {
     let mut random = Rng::with_seed(3);
     let runs: Vec<Vec<f64>> = (0..6).map(|_| Peer::Constant.run(&mut random)).collect();
-    let summary = summarise(&runs);
+    let summary = summarize(&runs);
     assert_eq!((summary.median, summary.ci95), (1260.6, Some((1260.6, 1260.6))));
     assert_eq!((summary.spread_between, summary.spread_within), (0.0, 0.0));
     assert_eq!(summary.regimes, []);

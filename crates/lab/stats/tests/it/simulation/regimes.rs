@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use weighbridge_stats::regime::{ALPHA, RegimeKind, detect, gap_test, lag1_test, slope_test, split_test};
-use weighbridge_stats::summarise;
+use weighbridge_stats::summarize;
 
 use super::peers::{Peer, log_normal, normal};
 
@@ -67,7 +67,7 @@ fn a_steady_case_of_many_runs_is_seldom_remarked_upon() {
         let peer = Peer::LogNormal { between: 0.02, within: 0.03 };
         let remarked = |random: &mut Rng| {
             let runs: Vec<Vec<f64>> = (0..count).map(|_| peer.run(random)).collect();
-            !summarise(&runs).regimes.is_empty()
+            !summarize(&runs).regimes.is_empty()
         };
         let cases = (0..1000).filter(|_| remarked(&mut random)).count();
         assert!(cases <= 50, "{cases} of 1000 cases of {count} runs");
@@ -118,7 +118,7 @@ fn two_modes_of_any_share_are_found() {
 }
 
 #[test]
-fn neighbours_that_share_their_noise_do_not_pass_as_steady() {
+fn neighbors_that_share_their_noise_do_not_pass_as_steady() {
     let mut random = Rng::with_seed(9);
     let wander = |random: &mut Rng| {
         let mut level = 0.0;

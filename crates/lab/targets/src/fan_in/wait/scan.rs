@@ -55,7 +55,7 @@ impl Select {
             let why = format!("descriptor {} is not below FD_SETSIZE = {SELECT_FDS}", above - 1);
             return Err(io::Error::other(why));
         }
-        // SAFETY: FD_ZERO initialises the whole set; each descriptor is below FD_SETSIZE.
+        // SAFETY: FD_ZERO initializes the whole set; each descriptor is below FD_SETSIZE.
         let all = unsafe {
             let mut all = MaybeUninit::<libc::fd_set>::uninit();
             libc::FD_ZERO(all.as_mut_ptr());

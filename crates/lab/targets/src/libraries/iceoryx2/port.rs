@@ -2,7 +2,7 @@
 //! same name that wakes who sleeps. Pairs and fan-out take all of it from here.
 //!
 //! # Safety
-//! A loaned message is declared initialised before it is written: it lies in a mapping of shared memory, whose bytes are
+//! A loaned message is declared initialized before it is written: it lies in a mapping of shared memory, whose bytes are
 //! what the kernel or an earlier message left there, and every value of a byte is a `u8`.
 #![allow(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Messages of the same shape without what they say: types, sizes and order stay, strings become hashes of their length,
 //! numbers become zero.
 //!
-//! Equal strings stay equal within one [`Anonymiser`], so that names, match rules and repeated calls can still be analysed.
+//! Equal strings stay equal within one [`Anonymizer`], so that names, match rules and repeated calls can still be analyzed.
 //! The key of the hashes is used for one capture and thrown away. Kept as they are: the names of the driver
 //! (`org.freedesktop.DBus` and what is below it), the members of its interfaces, answers of the driver up to 4, and
 //! signatures.
@@ -22,18 +22,18 @@ const TRIES: u64 = 64;
 
 /// Rewrites messages.
 #[derive(Debug, Default)]
-pub struct Anonymiser {
+pub struct Anonymizer {
     /// Each one has a random key of its own.
     hasher: RandomState,
     words: HashMap<String, String>,
     taken: HashSet<String>,
 }
 
-impl Anonymiser {
-    /// An anonymiser with a key of its own.
+impl Anonymizer {
+    /// An anonymizer with a key of its own.
     #[must_use]
-    pub fn new() -> Anonymiser {
-        Anonymiser::default()
+    pub fn new() -> Anonymizer {
+        Anonymizer::default()
     }
 
     /// A message of the same type, flags, serials and size, without strings of this one. Of a message whose body is cut,
