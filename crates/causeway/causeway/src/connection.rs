@@ -63,3 +63,9 @@ pub fn has_ended(socket: impl AsFd, pidfd: Option<&Arc<OwnedFd>>) -> bool {
     ends.extend(pidfd.map(|pidfd| PollFd::new(&**pidfd, PollFlags::IN)));
     poll(&mut ends, Some(&Timespec::default())).is_ok_and(|ended| ended > 0)
 }
+
+/// Whether a connection has ended in both directions; one that its other side only shut down for writing has not.
+pub fn is_hung_up(socket: impl AsFd) -> bool {
+    let mut end = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::empty())];
+    poll(&mut end, Some(&Timespec::default())).is_ok_and(|ended| ended > 0)
+}

@@ -19,7 +19,7 @@ const ROUND: u32 = 32;
 /// … the first few restore the full budget once more.
 const RETRIES: u32 = 4;
 
-/// What a subscriber has learnt from its waits.
+/// What a subscriber has learned from its waits.
 #[derive(Debug)]
 pub struct Spin {
     budget: Duration,
@@ -46,7 +46,7 @@ impl Spin {
         Spin { budget: longest, longest, sleeps: 0, single_cpu, may_poll: false }
     }
 
-    /// How long to poll this time; `None` where polling is out of the question, so that nothing is learnt from this wait and no
+    /// How long to poll this time; `None` where polling is out of the question, so that nothing is learned from this wait and no
     /// clock is needed. `last_cpu` is the CPU + 1 from which publishers last woke a subscriber, 0 if unknown.
     pub fn budget(&mut self, last_cpu: u32) -> Option<Duration> {
         let shares_cpu = || match last_cpu {

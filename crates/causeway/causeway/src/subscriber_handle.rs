@@ -10,7 +10,7 @@ use causeway_os::futex;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::connection::has_ended;
+use crate::connection::is_hung_up;
 use crate::error::{Error, errno};
 use crate::foreign::ForeignSocket;
 use crate::log::layout::{SubscriberWords, Tail};
@@ -91,7 +91,7 @@ impl SubscriberHandle {
 
     /// Whether its process is dead, as far as that can be seen without the server.
     pub fn is_dead(&self) -> bool {
-        self.doorbell.as_ref().is_some_and(|doorbell| has_ended(doorbell, None))
+        self.doorbell.as_ref().is_some_and(is_hung_up)
             || process_is_gone(self.words().process.load(Ordering::Relaxed))
     }
 }

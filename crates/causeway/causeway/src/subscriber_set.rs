@@ -255,11 +255,13 @@ impl SubscriberSet {
                 }
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Doorbell => {
                     let [slot, generation, ..] = message.words;
-                    let subscriber = self.subscribers.get_mut(slot as usize);
-                    let subscriber = subscriber.filter(|one| one.generation == generation);
-                    if let (Some(subscriber), Ok([doorbell])) = (subscriber, take_fds(fds)) {
-                        subscriber.doorbell = Some(ForeignSocket::new(doorbell));
-                        subscriber.lacks_doorbell = false;
+                    // Also that of a subscriber that left meanwhile: its close must not block.
+                    if let Ok([doorbell]) = take_fds(fds).map(|fds| fds.map(ForeignSocket::new)) {
+                        let subscriber = self.subscribers.get_mut(slot as usize);
+                        if let Some(subscriber) = subscriber.filter(|one| one.generation == generation) {
+                            subscriber.doorbell = Some(doorbell);
+                            subscriber.lacks_doorbell = false;
+                        }
                     }
                 }
                 Ok(Incoming::Message(..) | Incoming::Malformed | Incoming::OtherVersion(_)) => {}

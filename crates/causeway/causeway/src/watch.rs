@@ -56,13 +56,13 @@ impl Watched {
         self.gone.load(Ordering::SeqCst) & End::AllPeers as u32 != 0
     }
 
-    /// What the thread has learnt, as a number that changes when it learns more.
+    /// What the thread has learned, as a number that changes when it learns more.
     pub fn gone(&self) -> u32 {
         self.gone.load(Ordering::SeqCst)
     }
 
     /// Lets a subscriber that knows `seen` sleep: whatever else the thread learns ends the sleep. It does not begin if the thread
-    /// has learnt more already.
+    /// has learned more already.
     #[inline]
     pub fn sleep<T>(&self, seen: u32, sleep: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<()> {
         self.sleep.store(ASLEEP | seen, Ordering::SeqCst);

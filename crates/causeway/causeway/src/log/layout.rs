@@ -268,6 +268,10 @@ places! {
         killed_publishers 0x118, present 0x120, subscribers 0x1a0, epoch 0x11a0, log_start 0x11a8;
 }
 
+// Those that stand in a row fill their places.
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<PublisherWords>() == 64 && size_of::<WakeWords>() == 0x100);
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

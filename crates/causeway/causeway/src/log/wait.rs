@@ -220,7 +220,7 @@ pub fn advance_cursor(
     (from, to): (u64, u64),
     on_eighth: impl FnOnce(),
 ) -> bool {
-    own.cursor.store(to, Ordering::Release); // PAIR cursor: Acquire in `Gate::lowest`
+    own.cursor.store(to, Ordering::Release); // PAIR cursor: Acquire in `SubscriberHandle::highest_cursor`
     let shift = capacity_bytes.trailing_zeros() - 3;
     if from >> shift == to >> shift {
         return false;

@@ -205,8 +205,8 @@ impl<M: Memory> Writer<M> {
             let header = self.memory.header(position);
             // Before the claim, so that a publisher that dies at any instruction has said where its frame is.
             self.own_words().claim.store(position, Ordering::Relaxed);
-            // PAIR log-claim: other publishers follow the chain over this word. However long this publisher was stopped
-            // before it, the exchange fails unless the frame is free in this very lap.
+            // PAIR log-claim: with itself in other publishers, which follow the chain over this word. However long this
+            // publisher was stopped before it, the exchange fails unless the frame is free in this very lap.
             match header.compare_exchange(free.0, busy.0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     fence(Ordering::Release); // PAIR floor-payload

@@ -312,3 +312,30 @@ fn joined(subscriber: &SubscriberHandle) -> Message {
     let [kind, deadline] = subscriber.policy.to_words();
     Message::new(Op::Joined, &[subscriber.slot as u32, subscriber.generation, kind, deadline])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use causeway_os::socket::seqpacket_pair;
+    use rustix::event::epoll::{self, CreateFlags};
+
+    use super::super::connections::Origin;
+    use super::*;
+    use crate::options::GroupOptions;
+
+    #[test]
+    fn a_subscriber_whose_page_is_not_sealed_is_none() {
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+        let mut state = State::new("unsealed", GroupOptions::new().capacity_bytes(4096), epoll).unwrap();
+        let (near, _far) = seqpacket_pair().unwrap();
+        let token = state.connect(near, Origin::Local).unwrap();
+        state.grant_subscriber(token, Policy::Lossy).unwrap();
+        assert_eq!(state.register(token, 0), Err(Refusal::NotUnderstood));
+        assert_eq!(state.pages.status.words().subscribers[0].load(Ordering::Relaxed), 0);
+        state.grant_subscriber(token, Policy::Lossy).unwrap();
+        SubscriberPage::open_own(&state.subscribers.joining[&token].1).unwrap();
+        state.register(token, 0).unwrap();
+        assert_eq!(state.pages.status.words().subscriber_changes.load(Ordering::Relaxed), 1);
+    }
+}

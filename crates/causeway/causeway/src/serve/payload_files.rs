@@ -185,6 +185,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_others_could_map_for_writing_is_not_handed_out() {
+        for (is_sealed, enough) in [(false, Seals::FUTURE_WRITE), (true, Seals::WRITE)] {
+            let mut files = PayloadFiles::default();
+            let pool = files.open_pool(is_sealed, 8).unwrap();
+            let (index, made) = files.allocate(pool, 4096).unwrap();
+            assert_eq!(files.fetch(pool, index, reader(1, false)).unwrap_err(), Refusal::PayloadGone);
+            memory::add_seals(&made, enough).unwrap();
+            assert_eq!(files.fetch(pool, index, reader(1, false)).unwrap_err(), Refusal::PayloadGone);
+            memory::add_seals(&made, Seals::SEAL).unwrap();
+            assert!(files.fetch(pool, index, reader(1, false)).is_ok());
+        }
+    }
+
+    #[test]
     fn subscribers_that_keep_sealed_files_leave_the_pool_half_of_them() {
         let mut files = PayloadFiles::default();
         let pool = files.open_pool(true, 8).unwrap();

@@ -42,7 +42,7 @@ fn kinds() -> [GroupOptions; 2] {
 fn publish_in_phases(socket: &Path) {
     let mut publisher = join(socket).publisher().unwrap();
     raise(Signal::SIGSTOP).unwrap();
-    // Subscribers are learnt of here, and not in the middle of a phase.
+    // Subscribers are learned of here, and not in the middle of a phase.
     assert!(publisher.wait_for_subscribers(0, Some(LONG)).unwrap());
     raise(Signal::SIGSTOP).unwrap();
     let mut phase = |messages| {
