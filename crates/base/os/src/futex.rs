@@ -40,6 +40,14 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> io::R
     outcome(futex::wait(word, Flags::empty(), expected, timeout.as_ref()))
 }
 
+impl LoadU32<'_> {
+    /// As [`wait`], which needs no write access.
+    #[inline]
+    pub fn wait(self, expected: u32, timeout: Option<Duration>) -> io::Result<Outcome> {
+        wait(self.0, expected, timeout)
+    }
+}
+
 /// As [`wait`], woken also by a [`wake_bitset`] that has a bit in common with `bits`, which are not 0.
 #[inline]
 pub fn wait_bitset(

@@ -10,7 +10,7 @@
 //!
 //! Waiting for an event is better than looking again and again: `eventually` is for what has no event to wait for.
 
-#![allow(clippy::print_stderr)]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 mod peer;
 pub mod proc;

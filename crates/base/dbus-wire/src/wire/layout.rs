@@ -62,7 +62,8 @@ impl Layout {
             assert!(at < header.header_bytes, "the header is of other bytes");
             (at as u32, text.len() as u32)
         };
-        let reply_serial = fields(header, message).find(|(code, _)| *code == REPLY_SERIAL);
+        let reply_serial =
+            header.reply_serial.and_then(|_| fields(header, message).find(|(code, _)| *code == REPLY_SERIAL));
         let signature = Some(header.signature).filter(|signature| !signature.is_empty());
         let texts = [
             header.path,

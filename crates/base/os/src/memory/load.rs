@@ -4,11 +4,7 @@
 //! answers that with SIGSEGV. Loads are fine there: the standard library promises that atomic loads of up to a pointer's
 //! size work on read-only memory on the architectures that this crate is for.
 
-use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
-
-use crate::futex::{self, Outcome};
 
 /// A 32-bit word that others may change at any time.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +19,6 @@ impl LoadU32<'_> {
     #[inline]
     pub fn load(self, order: Ordering) -> u32 {
         self.0.load(order)
-    }
-
-    /// As [`futex::wait`]: waiting needs no write access.
-    #[inline]
-    pub fn wait(self, expected: u32, timeout: Option<Duration>) -> io::Result<Outcome> {
-        futex::wait(self.0, expected, timeout)
     }
 }
 

@@ -104,10 +104,22 @@ pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) ->
 /// # Panics
 /// When `max_fds` is above [`MAX_FDS`].
 pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Result<(usize, Vec<OwnedFd>)> {
+    let room = buf.len();
+    match recv_part_with_fds(socket, buf, max_fds)? {
+        (bytes, fds, None) => Ok((bytes, fds)),
+        (.., Some(cut)) => Err(Error::new("receive", room_of(room, max_fds), cut)),
+    }
+}
+
+/// As [`recv_with_fds`], but what did arrive is not lost: beside it, why bytes or descriptors are missing.
+pub fn recv_part_with_fds(
+    socket: impl AsFd,
+    buf: &mut [u8],
+    max_fds: usize,
+) -> Result<(usize, Vec<OwnedFd>, Option<Errno>)> {
     assert!(max_fds <= MAX_FDS, "no message carries {max_fds} descriptors");
     let socket = socket.as_fd();
-    let on = || format!("{} bytes and {max_fds} descriptors at most", buf.len());
-    let text = on();
+    let text = room_of(buf.len(), max_fds);
     let mut space = Control::new();
     // Closes whatever is left in it when dropped.
     let mut control = RecvAncillaryBuffer::new(space.room_for(max_fds));
@@ -121,14 +133,19 @@ pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Resul
             fds.extend(received);
         }
     }
-    if message.flags.contains(ReturnFlags::CTRUNC) && fds.len() < max_fds {
+    let cut = if message.flags.contains(ReturnFlags::CTRUNC) && fds.len() < max_fds {
         // There was room for them here, but not in the table of this process.
-        return Err(Error::new("receive", text, Errno::MFILE));
-    }
-    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(Error::new("receive", text, Errno::MSGSIZE));
-    }
-    Ok((message.bytes, fds))
+        Some(Errno::MFILE)
+    } else if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        Some(Errno::MSGSIZE)
+    } else {
+        None
+    };
+    Ok((message.bytes, fds, cut))
+}
+
+fn room_of(bytes: usize, fds: usize) -> String {
+    format!("{bytes} bytes and {fds} descriptors at most")
 }
 
 /// Makes the kernel refuse descriptors that a peer sends to this Unix socket (SO_PASSRIGHTS, Linux 6.16): its `sendmsg` fails

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::sasl::{self, Next};
-use causeway_os::socket::{MAX_FDS, recv_with_fds, send_with_fds};
+use causeway_os::socket::{MAX_FDS, recv_part_with_fds, send_with_fds};
 
 use super::{Error, TIMEOUT};
 use crate::wire::whole_message;
@@ -100,17 +100,20 @@ impl Socket {
         self.stream.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
         let start = self.received.len();
         self.received.resize(start + CHUNK_BYTES, 0);
-        let got = recv_with_fds(&self.stream, &mut self.received[start..], MAX_FDS);
-        self.received.truncate(start + got.as_ref().map_or(0, |(count, _)| *count));
+        let got = recv_part_with_fds(&self.stream, &mut self.received[start..], MAX_FDS);
+        self.received.truncate(start + got.as_ref().map_or(0, |(count, ..)| *count));
         match got {
-            Ok((0, _)) => Err(Error::Closed),
-            Ok((_, descriptors)) => {
-                // Those that are not wanted are closed here.
-                if let Some(kept) = kept {
+            Ok((0, ..)) => Err(Error::Closed),
+            Ok((_, descriptors, cut)) => match (kept, cut) {
+                // The bytes are kept: the next message is where it would be.
+                (Some(_), Some(cut)) => Err(io::Error::from(cut).into()),
+                (Some(kept), None) => {
                     kept.extend(descriptors);
+                    Ok(true)
                 }
-                Ok(true)
-            }
+                // Those that are not wanted are closed here.
+                (None, _) => Ok(true),
+            },
             Err(error) if error.os().kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(io::Error::from(error).into()),
         }
