@@ -18,10 +18,15 @@ pub struct BrokerHandle {
 }
 
 impl BrokerHandle {
-    /// As numbers: a line for each part, a number for each byte.
+    /// As numbers: the process, then each text with its length in front. Peers of other builds read them: see
+    /// [`PROTOCOL`](weighbridge_harness::peer::PROTOCOL).
     pub fn into_words(self) -> Vec<u64> {
-        let BrokerHandle { pid, version, partner, address } = self;
-        format!("{pid}\n{version}\n{partner}\n{address}\n").bytes().map(u64::from).collect()
+        let mut words = vec![self.pid.into()];
+        for text in [self.version, self.partner, self.address] {
+            words.push(text.len() as u64);
+            words.extend(text.bytes().map(u64::from));
+        }
+        words
     }
 
     pub fn of(resources: &EndResources) -> io::Result<BrokerHandle> {
@@ -35,14 +40,16 @@ impl BrokerHandle {
     }
 
     fn of_words(words: &[u64]) -> io::Result<BrokerHandle> {
-        let read = || {
-            let bytes = words.iter().map(|word| u8::try_from(*word).ok()).collect::<Option<Vec<u8>>>()?;
-            let text = String::from_utf8(bytes).ok()?;
-            let [pid, version, partner, address, ""] = text.split('\n').collect::<Vec<_>>()[..] else {
-                return None;
+        let mut words = words.iter().copied();
+        let mut read = || {
+            let pid = u32::try_from(words.next()?).ok()?;
+            let mut text = || {
+                let len = usize::try_from(words.next()?).ok()?;
+                let bytes: Vec<u8> =
+                    words.by_ref().take(len).map_while(|word| u8::try_from(word).ok()).collect();
+                String::from_utf8(bytes).ok().filter(|text| text.len() == len)
             };
-            let [version, partner, address] = [version, partner, address].map(str::to_owned);
-            Some(BrokerHandle { pid: pid.parse().ok()?, version, partner, address })
+            Some(BrokerHandle { pid, version: text()?, partner: text()?, address: text()? })
         };
         read().ok_or_else(|| io::Error::other("the resources of this role do not name a broker"))
     }

@@ -21,7 +21,7 @@ const LARGE_BYTES: u64 = 512 << 10;
 /// The slice of roles that share a CPU and do not wait for each other's messages: they take turns of some milliseconds by themselves.
 const TURNS_SLICE_NS: u64 = 24_000_000;
 
-/// Why there is no set.
+/// Why there is no set, or no run.
 pub(crate) enum NoSet {
     /// By the user.
     Interrupted,
@@ -40,6 +40,7 @@ impl NoSet {
     }
 }
 
+/// A case in a set, and how its peers start.
 #[derive(Clone, Copy)]
 pub(crate) struct Member<'a> {
     pub(crate) case: &'a Prepared,
@@ -48,7 +49,9 @@ pub(crate) struct Member<'a> {
     pub(crate) party: Party,
 }
 
+/// What a set gave.
 pub(crate) struct Set {
+    /// Of each member.
     pub(crate) measured: Vec<Measured>,
     /// Of all members, in the order of time.
     pub(crate) slices: Vec<Slice>,
@@ -112,6 +115,7 @@ pub(crate) fn alone(
     }
 }
 
+/// Refuses a run whose roles did not run as the case says.
 pub(crate) fn check(party: usize, case: &Prepared, measured: &Measured) -> Result<(), NoSet> {
     conditions::void(case, measured).map_or(Ok(()), |(step, why)| Err(NoSet::failed(party, step, why)))
 }
@@ -152,6 +156,7 @@ fn shares_cpus(case: &Prepared) -> bool {
     case.params.cpu_count(allowed) < case.role_names().len()
 }
 
+/// Is a case measured by its bytes and not by its operations?
 pub(crate) fn counts_bytes(case: &Prepared) -> bool {
     case.pattern.unit == Unit::BytesPerSecond && case.params.payload_bytes > 0
 }

@@ -1,4 +1,4 @@
-//! The sections of a report, one file each, and their order.
+//! The sections of a report, one file each, and their order. `rows` is a table that `figures` shows.
 
 mod baseline;
 mod cases;
@@ -41,6 +41,9 @@ pub struct Context<'a> {
 
 /// The sections of a file; none where there is nothing to show.
 type Make = fn(&Context<'_>) -> Vec<Section>;
+
+// A report is the machine and one of these: the first three in a row for what was measured, the last for explanations alone. What
+// compares shows the few sections that `document` names.
 
 const BEFORE_FIGURES: &[Make] = &[
     compare::sections,

@@ -33,67 +33,67 @@ pub(super) fn drive_pingpong<S: Signal>(resources: EndResources, cx: &mut Ctx<'_
     cx.set_step(Step::Verify);
     if S::CAPS.has(Caps::HARNESS) {
         match side {
-            Side::Near => cx.lead(|batch| there_and_back(batch, bare(&mut signal)), |_| None)?,
+            Side::Near => cx.lead(|batch| there_and_back(batch, &mut signal, S::post, S::wait), |_| None)?,
             Side::Far => cx.follow_nothing()?,
         }
         return Ok(signal.facts());
     }
     verify(&mut signal, side, cx)?;
     match (side, marks) {
-        (Side::Near, None) => cx.lead(|batch| there_and_back(batch, bare(&mut signal)), |_| None)?,
-        (Side::Far, None) => cx.follow(|batch| back_and_there(batch, bare(&mut signal)), |_| None)?,
-        (Side::Near, Some(mut marks)) => {
-            cx.lead(|batch| there_and_back(batch, noting(&mut signal, &mut marks)), |_| None)?;
+        (Side::Near, None) => {
+            cx.lead(|batch| there_and_back(batch, &mut signal, S::post, S::wait), |_| None)?
         }
-        (Side::Far, Some(mut marks)) => {
-            cx.follow(|batch| back_and_there(batch, noting(&mut signal, &mut marks)), |_| None)?;
+        (Side::Far, None) => {
+            cx.follow(|batch| there_and_back(batch, &mut signal, S::wait, S::post), |_| None)?
+        }
+        (side, Some(marks)) => {
+            let mut of = Marked { signal: &mut signal, marks };
+            match side {
+                Side::Near => {
+                    cx.lead(|batch| there_and_back(batch, &mut of, Marked::post, Marked::wait), |_| None)?
+                }
+                Side::Far => {
+                    cx.follow(|batch| there_and_back(batch, &mut of, Marked::wait, Marked::post), |_| None)?
+                }
+            }
         }
     }
     Ok(signal.facts())
 }
 
-/// What a role does in turn.
-#[derive(Clone, Copy, PartialEq)]
-enum Turn {
-    Post,
-    Wait,
-}
-
+/// Each operation is one turn of this role and one of the other's.
 #[inline]
-fn there_and_back(batch: Batch, mut take: impl FnMut(Turn) -> io::Result<()>) -> io::Result<Tally> {
+fn there_and_back<T>(
+    batch: Batch,
+    of: &mut T,
+    first: impl Fn(&mut T) -> io::Result<()>,
+    then: impl Fn(&mut T) -> io::Result<()>,
+) -> io::Result<Tally> {
     for _ in 0..batch.ops {
-        take(Turn::Post)?;
-        take(Turn::Wait)?;
+        first(of)?;
+        then(of)?;
     }
     Ok(Tally::default())
 }
 
-#[inline]
-fn back_and_there(batch: Batch, mut take: impl FnMut(Turn) -> io::Result<()>) -> io::Result<Tally> {
-    for _ in 0..batch.ops {
-        take(Turn::Wait)?;
-        take(Turn::Post)?;
+/// A signal in a marked run.
+struct Marked<'a, 'm, S> {
+    signal: &'a mut S,
+    marks: Numbered<'m>,
+}
+
+impl<S: Signal> Marked<'_, '_, S> {
+    fn post(&mut self) -> io::Result<()> {
+        self.marks.write_begins();
+        self.signal.post()?;
+        self.marks.written();
+        Ok(())
     }
-    Ok(Tally::default())
-}
 
-#[inline]
-fn bare<S: Signal>(signal: &mut S) -> impl FnMut(Turn) -> io::Result<()> {
-    move |turn| if turn == Turn::Post { signal.post() } else { signal.wait() }
-}
-
-/// The turns of a marked run.
-fn noting<S: Signal>(signal: &mut S, marks: &mut Numbered<'_>) -> impl FnMut(Turn) -> io::Result<()> {
-    move |turn| {
-        if turn == Turn::Post {
-            marks.write_begins();
-            signal.post()?;
-            marks.written();
-        } else {
-            marks.wait_begins();
-            signal.wait()?;
-            marks.read();
-        }
+    fn wait(&mut self) -> io::Result<()> {
+        self.marks.wait_begins();
+        self.signal.wait()?;
+        self.marks.read();
         Ok(())
     }
 }
