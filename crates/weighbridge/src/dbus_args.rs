@@ -128,7 +128,7 @@ pub struct Analyse {
     #[command(flatten)]
     pub answer: Answer<PageFormat>,
     /// Analyse nothing; write a capture of the same shape, with hashes for names and nothing of contents
-    #[arg(long, requires = "out", conflicts_with_all = ["format", "window", "top"])]
+    #[arg(long, alias = "anonymise", requires = "out", conflicts_with_all = ["format", "window", "top"])]
     pub anonymize: bool,
     /// The window that a page shows message by message, from the start of the capture [default: its first messages]
     #[arg(long, value_name = "FROM..TO", value_parser = window)]

@@ -1,7 +1,7 @@
 //! Measures the cost of moving messages, wake-ups and memory between Linux processes.
 //!
 //! The way of a command through this program: [`args`] is what was typed · [`scope`] turns that into cases with the help
-//! of [`select`] · [`commands`] has one file for each command · [`output`] is the only way to standard output and standard
+//! of [`select`] · [`commands`] has one file or folder for each command · [`output`] is the only way to standard output and standard
 //! error. Everything that goes wrong comes back here as a [`Failure`], is printed once, and decides the exit code.
 
 mod args;

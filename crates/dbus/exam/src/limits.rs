@@ -11,11 +11,14 @@ const GROUP: &str = "Limits";
 
 pub const PROPERTIES: &[Property] = &[
     Property::new(GROUP, "rule-limit", rule_limit)
-.asks("What becomes of a connection that adds 12,000 rules?").private(),
+        .asks("What becomes of a connection that adds 12,000 rules?")
+        .private(),
     Property::new(GROUP, "other-rules-with-sender", with_sender)
-.asks("Does a broadcast cost the bus more when a connection has 8,192 rules for another sender?").private(),
+        .asks("Does a broadcast cost the bus more when a connection has 8,192 rules for another sender?")
+        .private(),
     Property::new(GROUP, "other-rules-without-sender", without_sender)
-.asks("Does a broadcast cost the bus more when a connection has 8,192 rules without a sender for other members?").private(),
+        .asks("Does a broadcast cost the bus more when a connection has 8,192 rules without a sender for other members?")
+        .private(),
 ];
 
 /// Adds rules without waiting for each; the errors that came back.

@@ -15,19 +15,26 @@ const GROUP: &str = "Order";
 
 pub const PROPERTIES: &[Property] = &[
     Property::new(GROUP, "order-of-one-sender", of_one_sender)
-.asks("Does each receiver get the broadcasts of one sender in the order in which they were sent?").practice("every client library takes it for granted"),
+        .asks("Does each receiver get the broadcasts of one sender in the order in which they were sent?")
+        .practice("every client library takes it for granted"),
     Property::new(GROUP, "order-of-all", of_all)
-.asks("Do all receivers get the broadcasts of several senders in one order?").practice("dbus-daemon has one order for all, and programs that share state over signals rely on it"),
+        .asks("Do all receivers get the broadcasts of several senders in one order?")
+        .practice("dbus-daemon has one order for all, and programs that share state over signals rely on it"),
     Property::new(GROUP, "order-at-a-monitor", at_a_monitor)
-.asks("Does a monitor see broadcasts in the order in which receivers get them?").practice("a recording that shows another order misleads"),
+        .asks("Does a monitor see broadcasts in the order in which receivers get them?")
+        .practice("a recording that shows another order misleads"),
     Property::new(GROUP, "order-of-causes", of_causes)
-.asks("Does a third connection get a broadcast before the one that another connection sent because of it?").practice("a signal that refers to an earlier one of another program is not understood otherwise"),
+        .asks("Does a third connection get a broadcast before the one that another connection sent because of it?")
+        .practice("a signal that refers to an earlier one of another program is not understood otherwise"),
     Property::new(GROUP, "signal-before-reply", signal_before_reply)
-.asks("Does a caller get what the callee sends before, as and after its reply in that order?").practice("change signals that a method causes are expected before its reply"),
+        .asks("Does a caller get what the callee sends before, as and after its reply in that order?")
+        .practice("change signals that a method causes are expected before its reply"),
     Property::new(GROUP, "name-before-signal", name_before_signal)
-.asks("Is NameOwnerChanged seen before the first signal that the new owner sends?").practice("a receiver that does not know the owner yet discards the signal"),
+        .asks("Is NameOwnerChanged seen before the first signal that the new owner sends?")
+        .practice("a receiver that does not know the owner yet discards the signal"),
     Property::new(GROUP, "last-words", last_words)
-.asks("Is everything that a connection sent before it closed delivered, and before its departure is told?").practice("programs send a signal and exit"),
+        .asks("Is everything that a connection sent before it closed delivered, and before its departure is told?")
+        .practice("programs send a signal and exit"),
 ];
 
 const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, messages: 800 };

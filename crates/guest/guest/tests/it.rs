@@ -1,7 +1,5 @@
 //! How a boot ends, with programs in the place of the emulator that do what guests and emulators do.
 
-#![allow(missing_docs)]
-
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
 //! One task for each connection in a tokio runtime: it takes what comes for all, and sends what no future of the program sends.
+//! It drives the connection; the driver of D-Bus, `org.freedesktop.DBus`, is the authority's.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -26,6 +27,7 @@ pub(crate) trait Waiting: Send + Sized + 'static {
     /// The call with this serial has ended. Replies to whole messages come as [`Incoming::Reply`] instead.
     fn finish_call(&mut self, _serial: u32, _answer: Result<Message>) {}
 
+    /// The connection has ended: tells all that wait.
     fn end(state: &mut State<Self>, why: &Error);
 }
 

@@ -28,7 +28,7 @@ pub struct Client {
     pub has_ended: bool,
     /// Until when descriptors wait for the rest of their message.
     pub half_until: Option<Instant>,
-    /// How many of them it was charged for.
+    /// How many descriptors it was charged for.
     pub charged: u64,
 }
 
@@ -141,6 +141,7 @@ impl Clients {
         }
     }
 
+    /// Leaves a message to a client's connection, which is offered it in this turn or a later one.
     pub fn deliver(&mut self, id: MemberId, message: Rc<Message>) {
         if let Some(client) = self.table.get_mut(&id) {
             if !client.connection.has_output() {

@@ -4,9 +4,9 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use causeway_os::process::{pidfd_open, poll};
+use causeway_os::process::{pidfd_open, wait_readable};
 use serde_json::{Value, json};
 use weighbridge_harness::peer;
 use weighbridge_record::SCHEMA;
@@ -68,8 +68,8 @@ fn heard(program: &Path) -> io::Result<Vec<u8>> {
     let mut command = Command::new(program);
     command.arg(ARGUMENT).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
-    let ended = pidfd_open(child.id()).and_then(|pidfd| poll(&[pidfd.as_fd()], Some(PATIENCE)));
-    if !ended.is_ok_and(|ready| ready[0]) {
+    let end = Instant::now() + PATIENCE;
+    if !pidfd_open(child.id()).and_then(|pidfd| wait_readable(pidfd.as_fd(), Some(end))).unwrap_or(false) {
         child.kill()?;
     }
     child.wait()?;
