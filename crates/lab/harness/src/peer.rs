@@ -2,7 +2,7 @@
 //!
 //! Its life: hello → pin → attach → prefault → verify → ready → calibrate → batches → report → exit. Each step is noted in
 //! shared memory, so that the coordinator can say where a peer died. It talks to the coordinator twice: it receives an
-//! [`Assignment`], and it sends a [`Report`].
+//! `Assignment`, and it sends a `Report`.
 
 use std::any::Any;
 use std::fs;

@@ -1,7 +1,7 @@
 //! How many operations make a batch: calibration, a warm-up where the run has one, one dropped batch, then samples.
 //!
 //! Pure. The followers must know of a batch before it begins, without a message and without a flag in the loop, so each
-//! decision is made one batch ahead: what [`Planner::decide`] decides has not yet seen the batch that runs meanwhile.
+//! decision is made one batch ahead: what `Planner::decide` decides has not yet seen the batch that runs meanwhile.
 
 use serde::{Deserialize, Serialize};
 use weighbridge_stats::warm_up::{WarmUp, WarmUpState};
