@@ -51,7 +51,7 @@ pub struct Effort {
     pub max_runs: u16,
 }
 
-/// The suite that is no list of cases of the laboratory: the tests of our kernel module on the kernel that runs here.
+/// The one suite that is not a list of cases: the tests of our kernel module on the kernel that runs here.
 pub const KERNEL_SLAB: &str = "kernel-slab";
 
 fn suites() -> PossibleValuesParser {

@@ -150,7 +150,7 @@ pub fn set_policy(policy: Policy) -> Result<()> {
     if done < 0 { Err(Error::last("set the scheduling policy to", policy.to_string())) } else { Ok(()) }
 }
 
-/// The policy of the calling thread; `Unsupported` for one that is none of [`Policy`], such as deadline.
+/// The policy of the calling thread; `Unsupported` for one that [`Policy`] does not list, such as deadline.
 pub fn policy() -> Result<Policy> {
     let on = || "the scheduling policy of this thread";
     let mut parameter: libc::c_int = 0;

@@ -139,7 +139,7 @@ impl Traced {
                             let entry = unsafe { info.u.entry };
                             calls.push(Call { number: entry.nr, arguments: entry.args, result: 0 });
                         }
-                        // The end of a call that began before is none of ours.
+                        // The end of a call that began before is not ours.
                         libc::PTRACE_SYSCALL_INFO_EXIT => {
                             if let Some(call) = calls.last_mut() {
                                 // SAFETY: as above.

@@ -51,7 +51,7 @@ pub fn pidfd_of(socket: impl AsFd, peer: Credentials) -> Option<OwnedFd> {
     peer_pidfd(socket).or_else(|_| pidfd_open(peer.pid)).ok()
 }
 
-/// Ends a connection for both sides, whoever else holds its socket.
+/// Shuts a connection down in both directions, also for other processes that hold a descriptor of its socket.
 pub fn hang_up(socket: &OwnedFd) {
     let _ = shutdown(socket, Shutdown::Both);
 }

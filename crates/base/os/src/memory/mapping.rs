@@ -86,7 +86,7 @@ impl Mapping {
     ///
     /// What lies across the end of the first copy continues at the beginning, so a record never has to be split. `len`
     /// and `offset` are multiples of the page size; [`Mapping::len`] is twice `len`. Fails as [`Mapping::shared`], and
-    /// `EINVAL` for a `len` or `offset` that is no multiple of the page size.
+    /// `EINVAL` for a `len` or `offset` that is not a multiple of the page size.
     pub fn ring(fd: impl AsFd, offset: u64, len: usize, access: Access) -> Result<Mapping> {
         let fd = fd.as_fd();
         let on = || format!("{} twice", describe(len, access));

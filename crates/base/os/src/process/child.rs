@@ -214,7 +214,7 @@ impl Child {
         Ok(self.exit.is_some() || poll(&[self.pidfd()], Some(Duration::ZERO))?[0])
     }
 
-    /// Sends a signal. Fails with `ESRCH` once its end was waited for, `EINVAL` for a number that is no signal.
+    /// Sends a signal. Fails with `ESRCH` once its end was waited for, `EINVAL` for an invalid signal number.
     pub fn kill(&self, signal: i32) -> Result<()> {
         let on = || format!("signal {signal} to process {}", self.pid);
         // Number 0 would be a question, not a signal; real-time signals of the C library are not ours to send.

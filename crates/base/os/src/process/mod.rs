@@ -32,7 +32,7 @@ use crate::error::{Context, Error, Result};
 ///
 /// It means the process that has this number now. For a process that is not our child, that may be another one than the
 /// caller had in mind; see [`peer_pidfd`](crate::socket::peer_pidfd). Fails with `ESRCH` for no such process, `EINVAL`
-/// for 0 or a number that is none of a process, `ENOSYS` before Linux 5.3.
+/// for 0 or a negative process number, `ENOSYS` before Linux 5.3.
 pub fn pidfd_open(pid: u32) -> Result<OwnedFd> {
     let number = i32::try_from(pid).ok().filter(|&pid| pid > 0).and_then(Pid::from_raw);
     number
@@ -42,7 +42,7 @@ pub fn pidfd_open(pid: u32) -> Result<OwnedFd> {
 }
 
 /// Takes over descriptor `number` that the parent handed to this process (see [`Spawn::fd`]), and closes it on exec.
-/// Fails with `EBADF` when there is no such descriptor, when it is none of 3 … 34, or when it was taken before.
+/// Fails with `EBADF` when there is no such descriptor, when it is outside 3 … 34, or when it was taken before.
 pub fn inherited_fd(number: i32) -> Result<OwnedFd> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let on = || format!("inherited descriptor {number}");

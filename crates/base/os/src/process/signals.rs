@@ -17,7 +17,7 @@ use crate::error::{Context, Error, Result};
 /// readable when one of them waits, for [`read_signal`]. Non-blocking, closed on exec.
 ///
 /// A signal sent to the process is still taken by any other thread that has not blocked it: call this before there are
-/// others. A signal that is ignored never waits. Fails with `EINVAL` for a number that is no signal.
+/// others. A signal that is ignored never waits. Fails with `EINVAL` for an invalid signal number.
 pub fn block_signals(signals: &[i32]) -> Result<OwnedFd> {
     let on = || format!("signals {signals:?}");
     let set: nix::Result<SigSet> = signals.iter().map(|signal| Signal::try_from(*signal)).collect();
@@ -43,7 +43,7 @@ pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// The next waiting signal, if one waits. Fails with `UnexpectedEof` for what is no descriptor of [`block_signals`].
+/// The next pending signal, if any. Fails with `UnexpectedEof` for a descriptor that did not come from [`block_signals`].
 pub fn read_signal(fd: impl AsFd) -> Result<Option<i32>> {
     Ok(read_signal_and_origin(fd)?.map(|(signal, _)| signal))
 }

@@ -21,7 +21,7 @@ const SPACE_POLL: Duration = Duration::from_millis(1);
 
 /// What the tasks of a program wait for.
 pub(crate) trait Waiting: Send + Sized + 'static {
-    /// Hands on what has come.
+    /// Dispatches the received messages.
     fn deliver(state: &mut State<Self>, incoming: Incoming);
 
     /// The call with this serial has ended. Replies to whole messages come as [`Incoming::Reply`] instead.
@@ -156,7 +156,7 @@ impl<W: Waiting> State<W> {
         self.end.as_ref()
     }
 
-    /// Takes what has come; what is left then is for the driver, or the next poll.
+    /// Drains received messages; the rest is left to the driver, or to the next poll.
     pub fn take_some(&mut self) {
         if self.take() {
             self.wake_driver();

@@ -1,6 +1,6 @@
 //! Units of other tools in those of the record: nanoseconds and bytes per second.
 
-/// Nanoseconds in a unit of time; nothing for what is no unit of time.
+/// Nanoseconds in a unit of time; `None` for anything else.
 pub fn ns_per(unit: &str) -> Option<f64> {
     Some(match unit {
         "ns" | "nsec" | "nsecs" | "nanoseconds" => 1.0,

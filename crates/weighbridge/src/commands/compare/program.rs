@@ -15,7 +15,7 @@ use crate::args::{COMMIT, PROFILE};
 
 /// The first argument that makes this program say what [`Build`] holds.
 pub const ARGUMENT: &str = "__protocol";
-/// A program that has not answered by then is none of ours.
+/// A program that has not answered by then is not a build of this one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a build of this program says of itself: version, commit where that is known, and `release` or `debug`.
