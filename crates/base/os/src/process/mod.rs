@@ -32,7 +32,7 @@ use crate::error::{Context, Error, Result};
 ///
 /// It means the process that has this number now. For a process that is not our child, that may be another one than the
 /// caller had in mind; see [`peer_pidfd`](crate::socket::peer_pidfd). Fails with `ESRCH` for no such process, `EINVAL`
-/// for 0 or a negative process number, `ENOSYS` before Linux 5.3.
+/// for 0 or above `i32::MAX`, `ENOSYS` before Linux 5.3.
 pub fn pidfd_open(pid: u32) -> Result<OwnedFd> {
     let number = i32::try_from(pid).ok().filter(|&pid| pid > 0).and_then(Pid::from_raw);
     number

@@ -21,7 +21,7 @@ const SPACE_POLL: Duration = Duration::from_millis(1);
 
 /// What the tasks of a program wait for.
 pub(crate) trait Waiting: Send + Sized + 'static {
-    /// Dispatches the received messages.
+    /// Dispatches a received message.
     fn deliver(state: &mut State<Self>, incoming: Incoming);
 
     /// The call with this serial has ended. Replies to whole messages come as [`Incoming::Reply`] instead.
