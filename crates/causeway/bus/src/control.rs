@@ -138,15 +138,23 @@ pub fn send(socket: impl AsFd, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Resul
 /// Receives a packet; `None` at the end of the connection. Fails also if nothing is there yet on a socket that does not
 /// wait, and with [`Error::Refused`] for bytes that are not a packet.
 pub fn receive(socket: impl AsFd) -> Result<Option<(Packet, Vec<OwnedFd>)>> {
+    let (packet, fds) = receive_any(socket)?;
+    Ok(packet?.map(|packet| (packet, fds)))
+}
+
+/// As [`receive`], for one who decides where descriptors are closed: those that came with what is no packet are beside its error.
+pub fn receive_any(socket: impl AsFd) -> Result<(Result<Option<Packet>>, Vec<OwnedFd>)> {
     let mut bytes = [0; PACKET_BYTES];
-    let (count, fds) = socket::recv_with_fds(socket, &mut bytes, FDS_MAX)?;
-    if count == 0 {
-        return Ok(None);
-    }
-    match Packet::decode(&bytes[..count]) {
-        Some(packet) => Ok(Some((packet, fds))),
-        None => Err(Error::Refused("unknown packet on the control socket".into())),
-    }
+    let (count, fds, cut) = socket::recv_part_with_fds(socket, &mut bytes, FDS_MAX)?;
+    let packet = match cut {
+        Some(cut) => Err(causeway_os::Error::new("receive", "a packet on the control socket", cut).into()),
+        None if count == 0 => Ok(None),
+        None => match Packet::decode(&bytes[..count]) {
+            Some(packet) => Ok(Some(packet)),
+            None => Err(Error::Refused("unknown packet on the control socket".into())),
+        },
+    };
+    Ok((packet, fds))
 }
 
 #[cfg(test)]

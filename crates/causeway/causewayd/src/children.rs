@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
 use causeway_os::limits::set_nofile_of;
-use causeway_os::process::pidfd_open;
+use causeway_os::process::{pidfd_open, reset_signals_of};
 use rustc_hash::FxHashMap;
 use rustix::process::Rlimit;
 
@@ -42,6 +42,8 @@ impl Children {
         // Its output must not go where the address of the bus is read.
         starting.stdin(Stdio::null()).stdout(std::io::stderr());
         set_nofile_of(&mut starting, self.descriptors);
+        // The bus reads its own signals from a descriptor, and has them blocked for that.
+        reset_signals_of(&mut starting);
         let mut child = starting.spawn().map_err(|error| format!("{program}: {error}"))?;
         match pidfd_open(child.id()) {
             Ok(pidfd) => Ok(self.running.entry(number).insert_entry((child, pidfd)).into_mut().1.as_fd()),

@@ -183,7 +183,7 @@ impl Server {
                 Ok(None) => return,
                 // Out of descriptors: one that has not said Hello must go; without one, those that want to connect wait a moment.
                 Err(error) => {
-                    if let Some((_, oldest)) = self.clients.next_hello() {
+                    if let Some(oldest) = self.clients.first_to_go() {
                         let why = "it has not called Hello, and the bus is out of file descriptors";
                         self.end(oldest, End::NotAuthenticated(why));
                         continue;
@@ -212,10 +212,10 @@ impl Server {
         let deadline = self.now + limits.authentication;
         let connection = Connection::new(socket, credentials.uid, limits.message_bytes);
         let most = limits.incomplete_connections;
-        self.clients.insert(id, connection, deadline);
-        // A legitimate client says Hello within milliseconds: the oldest of too many is not one.
+        self.clients.insert(id, credentials.uid, connection, deadline);
+        // A legitimate client says Hello within milliseconds: the oldest of a user's too many is not one.
         while self.clients.incomplete_count() > most.max(1)
-            && let Some((_, oldest)) = self.clients.next_hello()
+            && let Some(oldest) = self.clients.first_to_go()
         {
             self.end(oldest, End::NotAuthenticated("it has not called Hello, and others wait to connect"));
         }

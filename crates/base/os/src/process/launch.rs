@@ -13,6 +13,8 @@ use std::ffi::{CString, c_char, c_int};
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -142,6 +144,14 @@ unsafe fn tie_to(parent: u32, signal: c_int) -> bool {
             *libc::__errno_location() = libc::ESRCH;
         }
         is_there
+    }
+}
+
+/// Has a program that the standard library starts no signal blocked, and SIGPIPE as it was before the Rust runtime ignored it.
+pub fn reset_signals_of(command: &mut Command) {
+    // SAFETY: the closure runs in a freshly forked child and keeps to the rule in the module's text; an error is made of a number.
+    unsafe {
+        command.pre_exec(|| if reset_signals() { Ok(()) } else { Err(io::Error::last_os_error()) });
     }
 }
 

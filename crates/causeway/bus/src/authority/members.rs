@@ -12,6 +12,7 @@ use causeway_os::socket;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use super::foreign::ForeignDescriptors;
 use super::{
     ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, Leaving, Link, MONITORS_MAX, PROCESS, PeerId,
     Process, Ticket, UNJOINED_MAX, watch,
@@ -41,13 +42,13 @@ impl Authority {
                 return;
             }
         };
-        let Ok(credentials) = socket::peer_credentials(&socket) else { return };
+        let Ok(credentials) = socket::peer_credentials(&socket) else { return self.discard(socket) };
         let own = rustix::process::geteuid().as_raw();
         if credentials.uid != own {
             let uid = credentials.uid;
             let text = format!("this bus accepts processes of user {own} only, not of user {uid}");
             let _ = control::send(&socket, &Packet::text(Kind::Refused, text), &[]);
-            return;
+            return self.discard(socket);
         }
         if self.unjoined.len() >= UNJOINED_MAX {
             self.unjoined.retain(|(link, _)| self.links.get(link).is_some_and(Link::is_unjoined));
@@ -62,7 +63,7 @@ impl Authority {
             socket::peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(credentials.pid)).ok();
         let link = self.next_link;
         if watch(&self.epoll, &socket, Token::new(LINK, link)).is_err() {
-            return;
+            return self.discard(socket);
         }
         if let Some(pidfd) = &pidfd {
             let _ = watch(&self.epoll, pidfd, Token::new(PROCESS, link));
@@ -120,7 +121,11 @@ impl Authority {
             }
             return;
         }
-        let why = match control::receive(&found.socket) {
+        let arrived = control::receive_any(&found.socket).and_then(|(packet, fds)| {
+            let fds = ForeignDescriptors::new(fds, self.options.close);
+            Ok(packet?.map(|packet| (packet, fds)))
+        });
+        let why = match arrived {
             Ok(Some((packet, fds))) => match self.request(link, &packet, fds, events) {
                 Ok(()) => return,
                 Err(error) => {
@@ -166,11 +171,11 @@ impl Authority {
         &mut self,
         link: u64,
         packet: &Packet,
-        fds: Vec<OwnedFd>,
+        mut fds: ForeignDescriptors,
         events: &mut Vec<Event>,
     ) -> Result<()> {
         let [first, second, ..] = packet.words;
-        let (slot, mut fds) = (u16::try_from(first).unwrap_or(u16::MAX), fds.into_iter());
+        let slot = u16::try_from(first).unwrap_or(u16::MAX);
         let has_joined = self.links.get(&link).is_some_and(|link| link.has_joined);
         let unexpected = || Error::Refused("unexpected request, or its descriptor is missing".into());
         match packet.kind {
@@ -178,8 +183,8 @@ impl Authority {
                 "the bus uses version {ABI} of the shared memory, the program version {first}; install both from one release, or use the D-Bus socket of the bus"
             ))),
             Kind::Join if !has_joined && second == 0 => {
-                let outbox = fds.next().ok_or_else(unexpected)?;
-                ForeignOutbox::open(&outbox)?;
+                ForeignOutbox::open(fds.first().ok_or_else(unexpected)?)?;
+                let outbox = fds.take_first_if(|_| true).ok_or_else(unexpected)?;
                 let Some(found) = self.links.get_mut(&link) else { return Ok(()) };
                 if found.outbox.replace(outbox).is_none() {
                     events.push(Event::Joining(Ticket(link), found.process.clone()));
@@ -190,8 +195,8 @@ impl Authority {
             Kind::Outbox if has_joined => self.send_descriptor(link, &self.fds.outboxes, slot, second),
             Kind::Doorbell if has_joined => self.send_descriptor(link, &self.fds.doorbells, slot, second),
             Kind::SetDoorbell => {
-                let doorbell = fds.next().filter(control::is_doorbell).ok_or_else(unexpected)?;
                 let (id, index) = self.member(link).ok_or_else(unexpected)?;
+                let doorbell = fds.take_first_if(control::is_doorbell).ok_or_else(unexpected)?;
                 let Ok(copy) = doorbell.try_clone() else {
                     return self.answer(link, &out_of_descriptors(), &[]);
                 };
@@ -199,7 +204,7 @@ impl Authority {
                 self.fds.doorbells.insert(index, (id, doorbell));
                 self.answer_none(link)
             }
-            Kind::Stage | Kind::Take | Kind::Sent => self.transfer(link, packet, fds.collect()),
+            Kind::Stage | Kind::Take | Kind::Sent => self.transfer(link, packet, fds),
             _ => Err(unexpected()),
         }
     }
@@ -421,6 +426,13 @@ impl Authority {
         self.staging.receiver_left(id, Some(slot), watched);
     }
 
+    /// Ends a connection whose socket may hold descriptors that were never received.
+    fn discard(&self, socket: OwnedFd) {
+        // Its peer sees the end now, whenever it is closed.
+        let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+        (self.options.close)(vec![socket]);
+    }
+
     /// The end of a process at the control socket.
     pub(super) fn close(&mut self, link: u64, why: Option<String>, events: &mut Vec<Event>) {
         let Some(link) = self.links.remove(&link) else { return };
@@ -429,6 +441,7 @@ impl Authority {
             let _ = epoll::delete(&self.epoll, pidfd);
         }
         self.readers -= usize::from(link.has_joined);
+        self.discard(link.socket);
         if let Some(id) = link.member
             && let Some(connection) = self.connections.get(&id)
         {

@@ -12,6 +12,7 @@
 //! | [`Authority::prepare_to_wait`] | before it sleeps |
 
 mod directory;
+mod foreign;
 mod listener;
 mod log;
 mod members;

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use causeway_os::Context;
 
 use super::PeerId;
+use super::foreign::ForeignDescriptors;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, To};
 use crate::share::Share;
@@ -35,10 +36,7 @@ impl Default for TransferLimits {
     }
 }
 
-/// What closes descriptors of others.
-pub type Close = fn(Vec<OwnedFd>);
-
-/// What travels with one message. Dropped, it leaves its descriptors to the host to close.
+/// What travels with one message.
 #[derive(Debug)]
 pub struct StagedTransfer {
     /// Whose limits it counts against.
@@ -47,19 +45,10 @@ pub struct StagedTransfer {
     /// Bytes of the message in the file that is the first descriptor; 0 if the message is in the outbox.
     pub body_bytes: u64,
     /// The file of the message, if there is one, and the descriptors.
-    pub descriptors: Vec<OwnedFd>,
+    pub descriptors: ForeignDescriptors,
     /// Members that have taken a copy, as long as others may take one.
     taken: Vec<u16>,
     waits_for: Option<WaitsFor>,
-    close: Close,
-}
-
-impl Drop for StagedTransfer {
-    fn drop(&mut self) {
-        if !self.descriptors.is_empty() {
-            (self.close)(std::mem::take(&mut self.descriptors));
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -74,10 +63,9 @@ impl StagedTransfer {
         charged: PeerId,
         to: To,
         body_bytes: u64,
-        descriptors: Vec<OwnedFd>,
-        close: Close,
+        descriptors: ForeignDescriptors,
     ) -> StagedTransfer {
-        StagedTransfer { charged, to, body_bytes, descriptors, taken: Vec::new(), waits_for: None, close }
+        StagedTransfer { charged, to, body_bytes, descriptors, taken: Vec::new(), waits_for: None }
     }
 
     pub fn copies(&self) -> Result<Vec<OwnedFd>> {
@@ -270,7 +258,7 @@ mod tests {
 
     fn staged(to: To, count: usize, body_bytes: u64) -> StagedTransfer {
         let fd = || crate::control::new_doorbell().unwrap();
-        StagedTransfer::new(SENDER, to, body_bytes, (0..count).map(|_| fd()).collect(), drop)
+        StagedTransfer::new(SENDER, to, body_bytes, ForeignDescriptors::new((0..count).map(|_| fd()).collect(), drop))
     }
 
     #[test]

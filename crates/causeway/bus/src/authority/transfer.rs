@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use causeway_dbus_wire::wire::{Header, MAX_MESSAGE_BYTES};
 
+use super::foreign::ForeignDescriptors;
 use super::staging::StagedTransfer;
 use super::{Authority, InboundMessage, PeerId};
 use crate::content::FileDescriptors;
@@ -21,7 +22,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 impl Authority {
     /// Serves a request of a member about its staged transfers. Fails for one that no correct member sends.
-    pub(super) fn transfer(&mut self, link: u64, packet: &Packet, fds: Vec<OwnedFd>) -> Result<()> {
+    pub(super) fn transfer(&mut self, link: u64, packet: &Packet, fds: ForeignDescriptors) -> Result<()> {
         let unexpected = || Error::Refused("invalid request about a staged transfer".into());
         let (id, slot) = self.member(link).ok_or_else(unexpected)?;
         let [first, second, third, _] = packet.words;
@@ -71,7 +72,7 @@ impl Authority {
         id: PeerId,
         token: u32,
         (destination, body_bytes): (PeerId, u64),
-        fds: Vec<OwnedFd>,
+        fds: ForeignDescriptors,
     ) -> Result<Packet> {
         let file =
             fds.first().ok_or_else(|| Error::Refused("a staged transfer needs a descriptor".into()))?;
@@ -89,7 +90,7 @@ impl Authority {
             },
         };
         self.sweep_staged();
-        let staged = StagedTransfer::new(id, to, body_bytes, fds, self.options.close);
+        let staged = StagedTransfer::new(id, to, body_bytes, fds);
         match self.staging.stage(id, token, staged) {
             Ok(()) => Ok(Packet::new(Kind::None, [0; 4])),
             Err(Error::Method { message, .. }) => Ok(Packet::refused(Refusal::Limit, message)),
@@ -104,8 +105,9 @@ impl Authority {
         sender: Option<PeerId>,
         to: Option<PeerId>,
         bytes: &[u8],
-        mut descriptors: Vec<OwnedFd>,
+        descriptors: Vec<OwnedFd>,
     ) -> Result<TransferRef> {
+        let mut descriptors = ForeignDescriptors::new(descriptors, self.options.close);
         let (charged, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
         let header = Header::parse(bytes)?;
         let (longest, named) = (self.port.longest_message(), header.unix_fds as usize);
@@ -115,7 +117,7 @@ impl Authority {
         }
         let is_in_file = bytes.len() > longest;
         if is_in_file {
-            descriptors.insert(0, body::write(bytes)?);
+            descriptors.as_mut_vec().insert(0, body::write(bytes)?);
         }
         check_staged(&header, descriptors.len(), longest, is_in_file)?;
         if descriptors.is_empty() {
@@ -124,7 +126,7 @@ impl Authority {
         let token = self.staging.next_token();
         let body_bytes = if is_in_file { bytes.len() as u64 } else { 0 };
         self.sweep_staged();
-        let staged = StagedTransfer::new(charged, to, body_bytes, descriptors, self.options.close);
+        let staged = StagedTransfer::new(charged, to, body_bytes, descriptors);
         self.staging.stage(AUTHORITY_ID, token, staged)?;
         Ok(TransferRef { token, is_in_file })
     }
@@ -166,7 +168,11 @@ impl Authority {
         }
         let inline = Received { descriptors: FileDescriptors::default(), ..received.clone() };
         let held = self.take_own(received.owner(), header.token, header.destination);
-        match held.and_then(|held| received.complete(held)) {
+        let completed = held.and_then(|held| {
+            let mut held = ForeignDescriptors::new(held, self.options.close);
+            received.complete(held.as_mut_vec())
+        });
+        match completed {
             Ok(received) => Some(inbound(received, None)),
             Err(error) => {
                 self.port.order().count(AUTHORITY, Statistic::Incomplete, 1);
@@ -189,7 +195,7 @@ impl Authority {
             To::Peer { .. } => Ok(Vec::new()),
         };
         match self.staging.taken(owner, token, AUTHORITY) {
-            Some(mut staged) => Ok(std::mem::take(&mut staged.descriptors)),
+            Some(mut staged) => Ok(staged.descriptors.take()),
             None => copies,
         }
     }

@@ -85,7 +85,7 @@ impl Connection {
             Ok(_) => Err(Error::Refused("no staged transfer has its token".into())),
             Err(error) => Err(error),
         };
-        match taken.and_then(|fds| received.complete(fds)) {
+        match taken.and_then(|mut fds| received.complete(&mut fds)) {
             Ok(received) => Some(received),
             Err(error) => {
                 self.port.order().count(self.port.slot(), Statistic::Incomplete, 1);

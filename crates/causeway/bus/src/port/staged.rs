@@ -48,19 +48,18 @@ impl Received {
         self.header.form == BODY_IN_FILE && !self.bytes.are_mapped()
     }
 
-    /// Adds what came under its token. All of it is input from another process, and checked.
-    pub fn complete(mut self, mut descriptors: Vec<OwnedFd>) -> Result<Received> {
+    /// Adds what came under its token, which is taken if it fits. All of it is input from another process, and checked.
+    pub fn complete(mut self, descriptors: &mut Vec<OwnedFd>) -> Result<Received> {
         let refuse = |why: &str| Err(Error::Refused(why.to_owned()));
         if self.header.form == BODY_IN_FILE {
-            if descriptors.is_empty() {
-                return refuse("the file of the message is missing");
-            }
-            let file = descriptors.remove(0);
-            let message = SealedBody::open(&file, u64::from(self.header.message_bytes))?;
+            let Some(file) = descriptors.first() else { return refuse("the file of the message is missing") };
+            let message = SealedBody::open(file, u64::from(self.header.message_bytes))?;
             if !message.starts_with(&self.bytes) {
                 return refuse("the file holds another message than the log");
             }
             self.bytes = message.into();
+            // It is a memory file, whose closing waits for nobody.
+            descriptors.remove(0);
         }
         match Header::parse(&self.bytes) {
             Ok(header) if header.unix_fds as usize == descriptors.len() => {}
@@ -70,7 +69,7 @@ impl Received {
             }
             Err(fault) => return refuse(&format!("invalid message: {fault}")),
         }
-        self.descriptors = descriptors.into();
+        self.descriptors = std::mem::take(descriptors).into();
         Ok(self)
     }
 }
@@ -115,18 +114,18 @@ mod tests {
         for named in [1, 3] {
             let message = message(named);
             let inline = TransferRef { token: 1, is_in_file: false };
-            let whole = received(&message, inline).complete(fds(named as usize)).unwrap();
+            let whole = received(&message, inline).complete(&mut fds(named as usize)).unwrap();
             assert_eq!((&*whole.bytes, whole.descriptors.count()), (&message[..], named as usize));
             let in_file = TransferRef { token: 1, is_in_file: true };
             let mut all = fds(named as usize);
             all.insert(0, body::write(&message).unwrap());
-            let whole = received(&message, in_file).complete(all).unwrap();
+            let whole = received(&message, in_file).complete(&mut all).unwrap();
             assert_eq!((&*whole.bytes, whole.descriptors.count()), (&message[..], named as usize));
             assert!(whole.bytes.are_mapped());
             for count in [0, named as usize - 1, named as usize + 1] {
-                let error = received(&message, inline).complete(fds(count)).unwrap_err();
+                let error = received(&message, inline).complete(&mut fds(count)).unwrap_err();
                 assert!(error.to_string().contains("descriptors came"), "{error}");
-                assert!(received(&message, in_file).complete(fds(count)).is_err());
+                assert!(received(&message, in_file).complete(&mut fds(count)).is_err());
             }
         }
     }
@@ -135,9 +134,9 @@ mod tests {
     fn a_file_with_another_message_is_refused() {
         let in_file = TransferRef { token: 1, is_in_file: true };
         let (is, other) = (message(0), vec![7; message(0).len()]);
-        let error = received(&is, in_file).complete(vec![body::write(&other).unwrap()]).unwrap_err();
+        let error = received(&is, in_file).complete(&mut vec![body::write(&other).unwrap()]).unwrap_err();
         assert!(error.to_string().contains("another message"), "{error}");
         let longer = [&is[..], b"x"].concat();
-        assert!(received(&is, in_file).complete(vec![body::write(&longer).unwrap()]).is_err());
+        assert!(received(&is, in_file).complete(&mut vec![body::write(&longer).unwrap()]).is_err());
     }
 }

@@ -22,17 +22,17 @@ impl Bus {
         self.settle();
     }
 
-    fn pass_native(&mut self, inbound: InboundMessage) {
+    fn pass_native(&mut self, mut inbound: InboundMessage) {
+        let mut descriptors = Descriptors::default();
+        descriptors.extend(inbound.descriptors.drain(..));
         let from = MemberId(inbound.sender);
         let (Some(member), is_for_bus) = (self.members.get(&from), inbound.is_for_bus()) else { return };
         if let Some(why) = &inbound.missing {
             return self.answer_incomplete(&inbound, why);
         }
-        if !is_valid(&inbound.bytes, inbound.descriptors.len(), &member.name) {
+        if !is_valid(&inbound.bytes, descriptors.len(), &member.name) {
             return self.disconnect(from, "it sent an invalid message");
         }
-        let mut descriptors = Descriptors::default();
-        descriptors.extend(inbound.descriptors);
         let message = Rc::new(Message::new(inbound.bytes, descriptors));
         let header = message.header();
         if matches!(header.kind, Kind::Other(_)) {

@@ -1,6 +1,7 @@
 //! Clients: their connections, and which of them wait for what.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Instant;
@@ -15,6 +16,7 @@ use crate::message::Message;
 
 pub struct Client {
     pub connection: Connection,
+    user: u32,
     /// When it must have said Hello.
     deadline: Instant,
     wants_to_write: bool,
@@ -36,8 +38,8 @@ pub struct Client {
 #[derive(Default)]
 pub struct Clients {
     pub table: FxHashMap<MemberId, Client>,
-    /// Those that have not said Hello, by their deadlines.
-    incomplete: BTreeSet<(Instant, MemberId)>,
+    /// Those that have not said Hello, of each user by their deadlines.
+    incomplete: BTreeMap<u32, BTreeSet<(Instant, MemberId)>>,
     /// Those whose descriptors wait for the rest of a message, by their deadlines.
     half: BTreeSet<(Instant, MemberId)>,
     /// Those to be read, each once.
@@ -55,10 +57,11 @@ impl Clients {
         self.table.get_mut(&id)
     }
 
-    /// A client whose Hello must come until `deadline`.
-    pub fn insert(&mut self, id: MemberId, connection: Connection, deadline: Instant) {
+    /// A client of a user whose Hello must come until `deadline`.
+    pub fn insert(&mut self, id: MemberId, user: u32, connection: Connection, deadline: Instant) {
         let client = Client {
             connection,
+            user,
             deadline,
             wants_to_write: false,
             is_paused: false,
@@ -69,22 +72,31 @@ impl Clients {
             charged: 0,
         };
         self.table.insert(id, client);
-        self.incomplete.insert((deadline, id));
+        self.incomplete.entry(user).or_default().insert((deadline, id));
     }
 
     /// Takes a client out and closes its connection.
     pub fn remove(&mut self, id: MemberId, epoll: &OwnedFd) {
         if let Some(client) = self.table.remove(&id) {
             let _ = epoll::delete(epoll, client.connection.as_fd());
-            self.incomplete.remove(&(client.deadline, id));
+            self.is_complete(client.user, client.deadline, id);
             client.half_until.map(|until| self.half.remove(&(until, id)));
             client.connection.close();
         }
     }
 
     pub fn has_said_hello(&mut self, id: MemberId) {
-        if let Some(client) = self.table.get(&id) {
-            self.incomplete.remove(&(client.deadline, id));
+        if let Some(&Client { user, deadline, .. }) = self.table.get(&id) {
+            self.is_complete(user, deadline, id);
+        }
+    }
+
+    fn is_complete(&mut self, user: u32, deadline: Instant, id: MemberId) {
+        if let Entry::Occupied(mut of_user) = self.incomplete.entry(user) {
+            of_user.get_mut().remove(&(deadline, id));
+            if of_user.get().is_empty() {
+                of_user.remove();
+            }
         }
     }
 
@@ -99,12 +111,19 @@ impl Clients {
 
     /// How many have not said Hello.
     pub fn incomplete_count(&self) -> usize {
-        self.incomplete.len()
+        self.incomplete.values().map(BTreeSet::len).sum()
     }
 
     /// Who must say Hello next, and until when.
     pub fn next_hello(&self) -> Option<(Instant, MemberId)> {
-        self.incomplete.first().copied()
+        self.incomplete.values().filter_map(BTreeSet::first).min().copied()
+    }
+
+    /// Who goes first where too many have not said Hello: the oldest connection of the user that has most of them, so that no user
+    /// keeps another one out.
+    pub fn first_to_go(&self) -> Option<MemberId> {
+        let of_user = self.incomplete.values().max_by_key(|of_user| of_user.len())?;
+        of_user.first().map(|(_, id)| *id)
     }
 
     /// Whose message must be complete next, and until when.
@@ -198,5 +217,36 @@ impl Client {
         interest.set(EventFlags::OUT, self.wants_to_write);
         let token = Token::Member(id.0).data();
         epoll::modify(epoll, &self.connection, token, interest).expect("the socket is watched");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn one_that_wants_to_connect_loses_its_place_to_its_own_user_only() {
+        let (mut clients, now) = (Clients::default(), Instant::now());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let insert = |clients: &mut Clients, id, user| {
+            let (socket, _) = causeway_os::socket::stream_pair().unwrap();
+            let deadline = now + Duration::from_secs(id);
+            clients.insert(MemberId(id), user, Connection::new(socket, user, 100), deadline);
+        };
+        // Of one user, long ago, and then many of another one.
+        insert(&mut clients, 1, 1000);
+        (2..10).for_each(|id| insert(&mut clients, id, 2000));
+        assert_eq!(clients.incomplete_count(), 9);
+        assert_eq!(clients.next_hello().map(|(_, id)| id), Some(MemberId(1)));
+        for id in 2..9 {
+            assert_eq!(clients.first_to_go(), Some(MemberId(id)));
+            clients.remove(MemberId(id), &epoll);
+        }
+        clients.has_said_hello(MemberId(1));
+        assert_eq!((clients.first_to_go(), clients.incomplete_count()), (Some(MemberId(9)), 1));
+        clients.remove(MemberId(9), &epoll);
+        assert_eq!((clients.first_to_go(), clients.next_hello()), (None, None));
     }
 }

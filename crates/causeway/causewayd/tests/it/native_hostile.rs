@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use causeway_os::socket;
 use causeway_testkit::Rng;
 
 use crate::support::raw::{
-    JOIN, OUTBOX, REFUSED, SET_DOORBELL, WELCOME, answer, connect, join, packet, tell,
+    JOIN, OUTBOX, REFUSED, SET_DOORBELL, STAGE, WELCOME, answer, connect, join, packet, tell,
 };
 use crate::support::*;
 
@@ -142,6 +143,46 @@ fn attack_beside_members(mut random: Rng) {
 /// The kind and the text of the next packet that the bus sends; nothing at the end of the connection.
 fn said(socket: &OwnedFd) -> Option<(u64, String)> {
     answer(socket).map(|answer| (answer.words[0], answer.text))
+}
+
+/// Sockets that linger come with packets of every kind, right and wrong ones, and with some that are never read.
+#[test]
+fn closing_descriptors_that_linger_at_the_control_socket_does_not_stop_the_bus() {
+    type Attack = (&'static str, bool, fn(&OwnedFd, BorrowedFd<'_>));
+    let bus = Broker::native();
+    let (mut witness, listener) = (bus.member(), TcpListener::bind("127.0.0.1:0").unwrap());
+    const SEND: fn(&OwnedFd, &[u8], BorrowedFd<'_>) = |socket, bytes, fd| {
+        socket::send_with_fds(socket, bytes, &[fd]).unwrap();
+    };
+    let attacks: [Attack; 8] = [
+        ("unknown", false, |to, fd| SEND(to, &packet([99, 0, 0, 0, 0], b""), fd)),
+        ("short", false, |to, fd| SEND(to, b"x", fd)),
+        ("long", false, |to, fd| SEND(to, &[1; 2_000], fd)),
+        ("outbox", false, |to, fd| SEND(to, &packet([JOIN, u64::from(ABI), 0, 0, 0], b""), fd)),
+        ("unwanted", true, |to, fd| SEND(to, &packet([OUTBOX, 0, 0, 0, 0], b""), fd)),
+        ("doorbell", true, |to, fd| SEND(to, &packet([SET_DOORBELL, 0, 0, 0, 0], b""), fd)),
+        ("file", true, |to, fd| SEND(to, &packet([STAGE, 7, 0, 100, 0], b""), fd)),
+        ("unread", false, |to, fd| {
+            SEND(to, b"x", std::io::stderr().as_fd());
+            SEND(to, b"x", fd);
+        }),
+    ];
+    for (name, joins, attack) in attacks {
+        println!("{name}");
+        let (lingering, _peer) = lingering(&listener);
+        let socket = connect(&bus.path()).unwrap();
+        if joins {
+            assert!(join(&socket));
+            assert_eq!(said(&socket).map(|(kind, _)| kind), Some(WELCOME));
+        }
+        bus.stopped(|| {
+            attack(&socket, lingering.as_fd());
+            // This process gives both up, so that the bus is the last to hold them.
+            drop((lingering, socket));
+        });
+        // A bus that waited for one would not answer before the patience of this member is over.
+        (0..10).for_each(|_| ask_bus(&mut witness));
+    }
 }
 
 #[test]

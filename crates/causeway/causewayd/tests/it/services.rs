@@ -106,6 +106,20 @@ fn a_call_starts_the_service_and_reaches_it_in_order() {
 }
 
 #[test]
+fn a_service_starts_with_no_signal_blocked() {
+    let folder = temp_dir("services");
+    let status = folder.path().join("status");
+    let exec = format!("/bin/cp /proc/self/status {}", status.display());
+    let bus = broker(&folder, &[("a.Copy", &exec)], "");
+    // It ends without its name.
+    let start = driver_call("StartServiceByName").body(text("a.Copy").u32(0));
+    refusal(bus.client().call(&start, PATIENCE));
+    let status = std::fs::read_to_string(status).unwrap();
+    let blocked = status.lines().find(|line| line.starts_with("SigBlk:"));
+    assert_eq!(blocked, Some("SigBlk:\t0000000000000000"));
+}
+
+#[test]
 fn a_service_that_does_not_come_is_an_error_to_all_that_wait_for_it() {
     let folder = temp_dir("services");
     let services = [
