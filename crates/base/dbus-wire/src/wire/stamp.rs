@@ -1,7 +1,7 @@
 //! The sender of a message, filled in by the bus that it passes.
 
 use super::layout::fields;
-use super::{Header, MAX_MESSAGE_BYTES, names};
+use super::{Header, MAX_ARRAY_BYTES, MAX_MESSAGE_BYTES, names};
 
 const SENDER: u8 = 7;
 /// The last field that this version of the specification knows.
@@ -10,7 +10,7 @@ const LAST_KNOWN: u8 = 9;
 /// The bytes of a message with this sender, whatever sender it named before, and without header fields that the specification
 /// does not know: their meaning may be one that only a bus may assert. Nothing else is changed.
 ///
-/// `None` if the message would be larger than 128 MiB then.
+/// `None` if the message would be larger than 128 MiB then, or its header fields larger than 64 MiB.
 ///
 /// Source: D-Bus Specification, section "Header Fields": a bus controls the sender, and removes fields that it does not know.
 ///
@@ -31,7 +31,7 @@ pub fn stamped(message: &[u8], header: &Header<'_>, sender: &str) -> Option<Vec<
     out.extend(header.endian.bytes(u32::try_from(sender.len()).expect("a name is short")));
     out.extend(sender.as_bytes());
     out.push(0);
-    let fields_bytes = u32::try_from(out.len() - 16).expect("below the limit of a message");
+    let fields_bytes = u32::try_from(out.len() - 16).ok().filter(|bytes| *bytes as usize <= MAX_ARRAY_BYTES)?;
     out[12..16].copy_from_slice(&header.endian.bytes(fields_bytes));
     pad(&mut out);
     out.extend_from_slice(&message[header.header_bytes..]);
@@ -62,6 +62,23 @@ mod tests {
                 assert_eq!(rest, header);
                 assert_eq!(after[stamped.header_bytes..], before[header.header_bytes..]);
             }
+        }
+    }
+
+    #[test]
+    fn header_fields_that_have_no_room_for_a_sender_are_not_stamped() {
+        // What a path adds to the header, and the largest one that leaves room for the sender or does not.
+        let with_path = |bytes: usize| {
+            let path = format!("/{}", "a".repeat(bytes - 1));
+            Builder::signal(&path, "a.B", "C").build(1).unwrap()
+        };
+        let other = Header::parse(&with_path(8)).unwrap().header_bytes - 16 - 8;
+        let largest = with_path((MAX_ARRAY_BYTES - other) / 8 * 8 - 8);
+        for (message, fits) in [(largest, false), (with_path(MAX_ARRAY_BYTES - other - 64), true)] {
+            let header = Header::parse(&message).unwrap();
+            let after = stamped(&message, &header, ":1.4");
+            assert_eq!(after.is_some(), fits, "{} bytes", header.header_bytes);
+            assert!(after.is_none_or(|after| Header::parse(&after).is_ok()));
         }
     }
 
