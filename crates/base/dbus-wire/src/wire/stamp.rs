@@ -31,7 +31,8 @@ pub fn stamped(message: &[u8], header: &Header<'_>, sender: &str) -> Option<Vec<
     out.extend(header.endian.bytes(u32::try_from(sender.len()).expect("a name is short")));
     out.extend(sender.as_bytes());
     out.push(0);
-    let fields_bytes = u32::try_from(out.len() - 16).ok().filter(|bytes| *bytes as usize <= MAX_ARRAY_BYTES)?;
+    let fields_bytes =
+        u32::try_from(out.len() - 16).ok().filter(|bytes| *bytes as usize <= MAX_ARRAY_BYTES)?;
     out[12..16].copy_from_slice(&header.endian.bytes(fields_bytes));
     pad(&mut out);
     out.extend_from_slice(&message[header.header_bytes..]);

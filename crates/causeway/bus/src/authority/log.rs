@@ -90,7 +90,6 @@ impl Authority {
         let outbound = Outbound::new(to, sender, &header, bytes);
         let slot = match self.port.send(&mut self.fds, &outbound, transfer) {
             Ok(position) => {
-                self.blocked = None;
                 self.note_sent(transfer, &outbound, position);
                 return Ok(Appended::At(position));
             }
@@ -99,7 +98,7 @@ impl Authority {
             Err(NotSent::Full(slot)) => slot,
         };
         if slot != AUTHORITY {
-            self.port.wake_or_evict(&mut self.fds, slot, &mut self.blocked, self.options.laggard_deadline);
+            self.port.wake_or_evict(&mut self.fds, slot, self.options.laggard_deadline);
         }
         Ok(Appended::Full)
     }

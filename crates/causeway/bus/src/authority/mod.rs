@@ -41,7 +41,7 @@ use rustix::event::epoll;
 
 use crate::control;
 use crate::error::Result;
-use crate::port::{AUTHORITY, AUTHORITY_ID, Blocked, Descriptors, Port};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Port};
 use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
@@ -229,8 +229,6 @@ pub struct Authority {
     was_woken: bool,
     /// How far the authority was when it announced its last sleep.
     asleep: log::Asleep,
-    /// Who blocked the last message, at which cursor, since when.
-    blocked: Option<Blocked>,
     /// Since when a process waits for a place, and when it last asked.
     place_wanted: Option<(Instant, Instant)>,
     next_link: u64,
@@ -303,7 +301,6 @@ impl Authority {
             is_asleep: false,
             was_woken: false,
             asleep: log::Asleep::default(),
-            blocked: None,
             place_wanted: None,
             next_link: 1,
             unjoined: VecDeque::new(),

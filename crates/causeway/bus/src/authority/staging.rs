@@ -59,12 +59,7 @@ struct WaitsFor {
 }
 
 impl StagedTransfer {
-    pub fn new(
-        charged: PeerId,
-        to: To,
-        body_bytes: u64,
-        descriptors: ForeignDescriptors,
-    ) -> StagedTransfer {
+    pub fn new(charged: PeerId, to: To, body_bytes: u64, descriptors: ForeignDescriptors) -> StagedTransfer {
         StagedTransfer { charged, to, body_bytes, descriptors, taken: Vec::new(), waits_for: None }
     }
 
@@ -258,7 +253,12 @@ mod tests {
 
     fn staged(to: To, count: usize, body_bytes: u64) -> StagedTransfer {
         let fd = || crate::control::new_doorbell().unwrap();
-        StagedTransfer::new(SENDER, to, body_bytes, ForeignDescriptors::new((0..count).map(|_| fd()).collect(), drop))
+        StagedTransfer::new(
+            SENDER,
+            to,
+            body_bytes,
+            ForeignDescriptors::new((0..count).map(|_| fd()).collect(), drop),
+        )
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub struct Connection {
     delivered: u64,
     spin: Duration,
     sleeps: u32,
+    /// The process that joined.
+    process: u32,
 }
 
 impl Connection {
@@ -162,6 +164,7 @@ impl Connection {
             delivered: 0,
             spin,
             sleeps: 0,
+            process: std::process::id(),
         })
     }
 
@@ -186,7 +189,11 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        watcher::forget(self.link.socket());
+        watcher::forget(self.link.socket(), &self.watched);
+        // A child that this process has forked may have the socket, too; it is no member, and in it nothing ends.
+        if self.process == std::process::id() {
+            let _ = rustix::net::shutdown(self.link.socket(), rustix::net::Shutdown::Both);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use causeway_dbus_wire::wire::{Builder, Layout, Templates, Unbuildable};
 use super::Connection;
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{Blocked, NotSent, Outbound, To, TransferRef};
+use crate::port::{NotSent, Outbound, To, TransferRef};
 
 /// A buffer of more bytes is given back after its message.
 const BUFFER_BYTES_KEPT: usize = 1 << 16;
@@ -24,7 +24,8 @@ pub(crate) struct Outgoing {
     descriptors: Vec<OwnedFd>,
     /// What of it lies with the authority, once that was asked to keep it.
     transfer: Option<TransferRef>,
-    blocked: Option<Blocked>,
+    /// Others stand in its way.
+    is_blocked: bool,
 }
 
 impl Outgoing {
@@ -36,7 +37,7 @@ impl Outgoing {
         descriptors: Vec<OwnedFd>,
         serial: u32,
     ) -> Outgoing {
-        Outgoing { to, serial, bytes, layout, descriptors, transfer: None, blocked: None }
+        Outgoing { to, serial, bytes, layout, descriptors, transfer: None, is_blocked: false }
     }
 
     /// Does the authority hold a part of it already? Then it has to be sent.
@@ -118,7 +119,7 @@ impl Connection {
     pub(super) fn send(&mut self, mut message: Outgoing) -> Result<()> {
         while !self.try_send(&mut message)? {
             self.drain(usize::MAX)?;
-            if message.blocked.is_some() {
+            if message.is_blocked {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
@@ -143,11 +144,10 @@ impl Connection {
             Err(NotSent::Failed(error)) => return Err(error),
             Err(NotSent::Full(slot)) => slot,
         };
-        if slot == self.port.slot() {
-            message.blocked = None;
-            return Ok(false);
+        message.is_blocked = slot != self.port.slot();
+        if message.is_blocked {
+            self.port.wake_or_evict(&mut self.link, slot, self.laggard_deadline);
         }
-        self.port.wake_or_evict(&mut self.link, slot, &mut message.blocked, self.laggard_deadline);
         Ok(false)
     }
 

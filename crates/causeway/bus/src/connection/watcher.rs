@@ -1,21 +1,22 @@
 //! One thread of the process watches the control sockets of all its connections: one that sleeps on a futex sees no end.
 
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use causeway_os::Context;
-use causeway_os::futex;
 use rustix::event::epoll;
 
 use crate::error::Result;
+use crate::port::wake_futex;
 use crate::shared::order::OrderLog;
 use crate::shared::ring;
 
 /// What the watcher tells a connection.
 #[derive(Debug)]
 pub struct Watched {
+    key: u64,
     order: Arc<OrderLog>,
     slot: u16,
     /// Whether the authority is gone, or has evicted this connection.
@@ -31,11 +32,10 @@ impl Watched {
         fence(Ordering::SeqCst); // PAIR bus-armed
         let armed = self.order.armed(self.slot);
         if let Some((value, _)) = ring::asleep(armed) {
-            let _ = futex::wake(armed, u32::MAX);
             if let Some(doorbell) = self.doorbell.get() {
                 let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
             }
-            ring::mark_woken(armed, value);
+            ring::rouse(armed, value, || wake_futex(armed));
         }
     }
 }
@@ -43,14 +43,18 @@ impl Watched {
 #[derive(Debug)]
 struct Watcher {
     epoll: OwnedFd,
+    /// By keys of which none is used twice: the number of a descriptor is another one's once it is closed.
     watched: Mutex<HashMap<u64, Arc<Watched>>>,
 }
+
+static LAST_KEY: AtomicU64 = AtomicU64::new(0);
 
 static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
 
 /// Watches a control socket until [`forget`].
 pub fn watch(socket: &OwnedFd, order: Arc<OrderLog>, slot: u16) -> Result<Arc<Watched>> {
-    let watched = Watched { order, slot, has_ended: AtomicBool::new(false), doorbell: OnceLock::new() };
+    let key = LAST_KEY.fetch_add(1, Ordering::Relaxed);
+    let watched = Watched { key, order, slot, has_ended: AtomicBool::new(false), doorbell: OnceLock::new() };
     let watched = Arc::new(watched);
     let mut global = lock(&WATCHER);
     let watcher = match &*global {
@@ -67,7 +71,6 @@ pub fn watch(socket: &OwnedFd, order: Arc<OrderLog>, slot: u16) -> Result<Arc<Wa
         }
     };
     drop(global);
-    let key = socket.as_raw_fd() as u64;
     lock(&watcher.watched).insert(key, Arc::clone(&watched));
     // Only the end: packets are read by the connection itself. Once, or an end would be reported for ever.
     let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
@@ -77,10 +80,10 @@ pub fn watch(socket: &OwnedFd, order: Arc<OrderLog>, slot: u16) -> Result<Arc<Wa
 }
 
 /// Watches it no longer. To be called before it is closed.
-pub fn forget(socket: &OwnedFd) {
+pub fn forget(socket: &OwnedFd, watched: &Watched) {
     let Some(watcher) = lock(&WATCHER).clone() else { return };
     let _ = epoll::delete(&watcher.epoll, socket);
-    lock(&watcher.watched).remove(&(socket.as_raw_fd() as u64));
+    lock(&watcher.watched).remove(&watched.key);
 }
 
 fn run(watcher: &Watcher) {

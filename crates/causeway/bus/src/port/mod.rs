@@ -14,8 +14,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use causeway_os::futex;
-
 use crate::content::{Bytes, FileDescriptors};
 use crate::error::{Error, Result};
 use crate::shared::directory::Directory;
@@ -28,7 +26,8 @@ pub use send::Outbound;
 use send::Outstanding;
 pub use staged::TransferRef;
 use subscribers::SubscriberCache;
-pub use wake::Blocked;
+use wake::Waits;
+pub use wake::wake_futex;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
@@ -95,6 +94,7 @@ pub struct Port {
     holders: VecDeque<u16>,
     subscribers: SubscriberCache,
     sent_ns: u64,
+    waits: Waits,
     others: Vec<Other>,
     /// Members whose messages cannot be read, and that were not told.
     unread: Vec<u64>,
@@ -131,6 +131,7 @@ impl Port {
             unpublished_bytes: 0,
             end: cursor,
             outstanding: VecDeque::new(),
+            waits: Waits::default(),
             holders: VecDeque::new(),
             subscribers: SubscriberCache::default(),
             sent_ns: 0,
@@ -174,9 +175,9 @@ impl Port {
     fn broken(&self, slot: Option<u16>, position: u64) -> Error {
         let first = self.order.set_broken(Broken { slot, position });
         for slot in self.directory.present().collect::<Vec<_>>() {
-            if let Some((armed, Sleep::Futex)) = ring::asleep(self.order.armed(slot)) {
-                let _ = futex::wake(self.order.armed(slot), u32::MAX);
-                ring::mark_woken(self.order.armed(slot), armed);
+            let armed = self.order.armed(slot);
+            if let Some((value, Sleep::Futex)) = ring::asleep(armed) {
+                ring::rouse(armed, value, || wake_futex(armed));
             }
         }
         // It wakes those who sleep on doorbells.

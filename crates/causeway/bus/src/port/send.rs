@@ -132,6 +132,7 @@ impl Port {
         let sent = self.append(Entry { sender: self.slot, destination, place });
         if let Ok(position) = sent {
             self.outbox.advance(inline.len());
+            self.waits.end();
             ring::fence_after_append();
             let holders = match to {
                 To::All => self.ring_subscribers(fds, cached),

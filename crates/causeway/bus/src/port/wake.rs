@@ -1,55 +1,106 @@
 //! Waking members that sleep, and evicting those that block others.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use causeway_os::futex;
+use causeway_os::{clock, futex};
 
 use super::send::Holders;
 use super::{AUTHORITY, Descriptors, Port};
 use crate::shared::order::Statistic;
 use crate::shared::ring::{self, Cells, Sleep};
 
-/// Members that blocked a message at one moment, and where their cursors were then.
+/// Wakes the thread that sleeps on this armed word; returns whether one did.
+pub fn wake_futex(armed: &AtomicU32) -> bool {
+    futex::wake(armed, u32::MAX).is_ok_and(|woken| woken > 0)
+}
+
+/// How long this member has been kept waiting by each of the others.
+///
+/// A step of a member's cursor does not renew its deadline: else one that takes a message every 100 ms would set everybody's pace for ever. What
+/// counts is the time that this member has waited for it, less [`PER_ENTRY_NS`] for each entry that it has passed: who reads as fast as it can
+/// owes nothing, however much there is to read.
+#[derive(Debug, Default)]
+pub struct Waits {
+    of: Vec<Wait>,
+    /// When this member last found no space, in nanoseconds of `CLOCK_MONOTONIC`, as long as it has found none since.
+    since_ns: Option<u64>,
+    /// When it was last asked who is in the way.
+    asked_ns: u64,
+}
+
 #[derive(Debug)]
-pub struct Blocked {
-    since: Instant,
-    members: Vec<(u16, u64)>,
+struct Wait {
+    slot: u16,
+    id: u64,
+    cursor: u64,
+    waited_ns: u64,
+    is_in_the_way: bool,
+}
+
+/// The time that an entry may take: below ten thousand a second a member is slower than the log, whatever else the machine does.
+const PER_ENTRY_NS: u64 = 100_000;
+/// The most of a wait that counts at once. One that finds no space looks again after less; if it did not, it was stopped, or its machine was, and has
+/// waited for nobody.
+const STEP_NS: u64 = 5_000_000;
+
+impl Waits {
+    /// There was space.
+    #[inline]
+    pub fn end(&mut self) {
+        self.since_ns = None;
+    }
 }
 
 impl Port {
-    /// To be called while there is no space because of the member in `slot`. Wakes all that block it or will be next. When that
-    /// member has not moved for `deadline`, evicts all of them that have not: several stopped members delay a sender no longer than one.
-    pub fn wake_or_evict(
-        &mut self,
-        fds: &mut dyn Descriptors,
-        slot: u16,
-        blocked: &mut Option<Blocked>,
-        deadline: Duration,
-    ) {
-        let cursor = |port: &Port, slot| port.order.cursor(slot).load(Ordering::Acquire);
-        let at = cursor(self, slot);
-        if let Some(Blocked { since, members }) =
-            blocked.as_ref().filter(|it| it.members.contains(&(slot, at)))
-        {
+    /// To be called while there is no space because of the member in `slot`. Wakes all that block it or will be next, and evicts those for which
+    /// this member has waited for `deadline` in all: several stopped members delay a sender no longer than one.
+    pub fn wake_or_evict(&mut self, fds: &mut dyn Descriptors, slot: u16, deadline: Duration) {
+        let now = clock::monotonic_ns();
+        let mut waits = std::mem::take(&mut self.waits);
+        let step = waits.since_ns.replace(now).map_or(0, |since| now.saturating_sub(since).min(STEP_NS));
+        waits.of.iter_mut().for_each(|wait| self.count_wait(wait, step));
+        let is_known = waits.of.iter().any(|wait| wait.slot == slot && wait.is_in_the_way);
+        if is_known && now - waits.asked_ns < STEP_NS {
             self.ring(fds, slot);
-            if since.elapsed() >= deadline {
-                // Still: one that has moved meanwhile, or no longer blocked anybody when its cursor was noted, stays.
-                for slot in self.in_the_way(slot) {
-                    if members.contains(&(slot, cursor(self, slot))) {
-                        self.evict(fds, slot);
-                    }
+        } else {
+            waits.asked_ns = now;
+            let slots = self.in_the_way(slot);
+            waits.of.iter_mut().for_each(|wait| wait.is_in_the_way = slots.contains(&wait.slot));
+            for slot in slots {
+                self.ring(fds, slot);
+                if !waits.of.iter().any(|wait| wait.slot == slot) {
+                    let ((id, _), cursor) = (self.directory.id_and_state(slot), self.cursor_of(slot));
+                    waits.of.push(Wait { slot, id, cursor, waited_ns: 0, is_in_the_way: true });
                 }
-                *blocked = None;
             }
-            return;
+            let deadline_ns = deadline.as_nanos() as u64;
+            waits.of.retain(|wait| {
+                let is_late = wait.is_in_the_way && wait.waited_ns >= deadline_ns && self.is_member(wait);
+                if is_late {
+                    self.evict(fds, wait.slot);
+                }
+                !is_late && self.is_member(wait) && (wait.is_in_the_way || wait.waited_ns > 0)
+            });
         }
-        let slots = self.in_the_way(slot);
-        for slot in &slots {
-            self.ring(fds, *slot);
-        }
-        let members = slots.into_iter().map(|slot| (slot, cursor(self, slot))).collect();
-        *blocked = Some(Blocked { since: Instant::now(), members });
+        self.waits = waits;
+    }
+
+    fn cursor_of(&self, slot: u16) -> u64 {
+        self.order.cursor(slot).load(Ordering::Acquire)
+    }
+
+    fn is_member(&self, wait: &Wait) -> bool {
+        self.directory.id_and_state(wait.slot).0 == wait.id && self.is_present(wait.slot)
+    }
+
+    /// Counts a step of waiting for a member, if it was in the way, and what it has read since.
+    fn count_wait(&self, wait: &mut Wait, step_ns: u64) {
+        let cursor = self.cursor_of(wait.slot);
+        let passed = cursor.saturating_sub(wait.cursor);
+        wait.cursor = cursor;
+        wait.waited_ns += if wait.is_in_the_way { step_ns } else { 0 };
+        wait.waited_ns = wait.waited_ns.saturating_sub(passed.saturating_mul(PER_ENTRY_NS));
     }
 
     /// The member in `slot`, those that hold a message of the own outbox, and those that are three quarters of the log behind.
@@ -84,18 +135,15 @@ impl Port {
 
     /// Wakes a member that has announced its sleep with this value.
     fn wake(&mut self, fds: &mut dyn Descriptors, slot: u16, value: u32, how: Sleep) -> bool {
-        let is_awake = match how {
-            Sleep::Futex => futex::wake(self.order.armed(slot), u32::MAX).is_ok_and(|woken| woken > 0),
-            Sleep::Doorbell if self.ring_doorbell(fds, slot) => true,
+        let armed = self.order.armed(slot);
+        match how {
+            Sleep::Futex => ring::rouse(armed, value, || wake_futex(armed)),
+            Sleep::Doorbell if self.ring_doorbell(fds, slot) => {
+                ring::rouse(self.order.armed(slot), value, || true)
+            }
             // It stays announced: the next sender may have its doorbell.
-            Sleep::Doorbell => return false,
-        };
-        let is_marked = ring::mark_woken(self.order.armed(slot), value);
-        if is_marked && !is_awake {
-            // It had announced its sleep, and may have gone to sleep between the wake-up and the mark.
-            let _ = futex::wake(self.order.armed(slot), u32::MAX);
+            Sleep::Doorbell => false,
         }
-        is_marked
     }
 
     fn ring_doorbell(&mut self, fds: &mut dyn Descriptors, slot: u16) -> bool {
@@ -173,5 +221,43 @@ mod tests {
         assert!(port.ring(&mut Doorbell(Some(doorbell.try_clone().unwrap())), 2));
         assert!(ring::asleep(port.order.armed(2)).is_none());
         assert_eq!(rustix::io::read(&doorbell, &mut [0; 8]), Ok(8));
+    }
+
+    /// A sender in slot 1 that waits for a member in slot 2, by steps of 5 ms in which that member passes so many entries: after how many is it
+    /// evicted?
+    fn steps_to_eviction(step_ms: u64, mut passes: impl FnMut(u32) -> u64) -> Option<u32> {
+        let (_order, order) = OrderLog::create(64, 4).unwrap();
+        let (_directory, directory) = Directory::create(4, 4, 16, [1, 2]).unwrap();
+        let (_outbox, outbox) = Outbox::create(4096).unwrap();
+        directory.set_peer(2, &Peer { id: 9, carrier: 2, state: State::Active, ..Peer::default() });
+        let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, 1, 8, 0);
+        (0..1_000).find(|step| {
+            port.order.cursor(2).fetch_add(passes(*step), Ordering::Relaxed);
+            port.waits.since_ns = port.waits.since_ns.map(|_| clock::monotonic_ns() - step_ms * 1_000_000);
+            port.waits.asked_ns = 0;
+            port.wake_or_evict(&mut Doorbell(None), 2, Duration::from_millis(250));
+            !port.is_present(2)
+        })
+    }
+
+    #[test]
+    fn a_step_does_not_renew_the_deadline_and_reading_does() {
+        assert_eq!(steps_to_eviction(5, |_| 0), Some(50), "one that stands");
+        let slow = steps_to_eviction(5, |step| u64::from(step % 20 == 0));
+        assert!(slow.is_some_and(|steps| steps < 60), "one that passes an entry every 100 ms: {slow:?}");
+        assert_eq!(steps_to_eviction(5, |_| 50), None, "one that passes ten thousand a second");
+        let bursts = steps_to_eviction(5, |step| if step % 40 == 0 { 5_000 } else { 0 });
+        assert_eq!(bursts, None, "one that comes back every 200 ms and reads all");
+    }
+
+    #[test]
+    fn a_sender_that_did_not_run_has_waited_for_nobody() {
+        // Stopped for a minute three times, with what it waits for, and otherwise looking every 200 µs.
+        let mut stops = 0;
+        let steps = steps_to_eviction(60_000, |_| {
+            stops += 1;
+            u64::from(stops > 3) * 1_000
+        });
+        assert_eq!(steps, None);
     }
 }

@@ -222,12 +222,20 @@ pub fn fence_after_append() {
     fence_after_exchange(); // PAIR bus-armed
 }
 
-/// Notes that the sleep that was announced with `value` has been ended by a wake-up. The wake-up comes first, so that a
-/// sender that is stopped in between leaves the member announced, and the next sender wakes it again. This store then makes a
-/// member that has announced and not yet gone to sleep notice; one that went to sleep after the wake-up needs another.
+/// Ends the sleep that a member has announced with `value`: the only way to do it. `wake` wakes its thread, and says whether that is awake
+/// for sure; it is called once, or twice. Returns whether this call ended the sleep, and not another one.
+///
+/// The wake-up comes first, so that one who is stopped or killed before the mark leaves the member announced, and the next one
+/// wakes it again. The mark makes a member that has announced and not yet gone to sleep notice; one that went to sleep between the wake-up
+/// and the mark needs the second wake-up.
 #[inline]
-pub fn mark_woken(armed: &AtomicU32, value: u32) -> bool {
-    armed.compare_exchange(value, value & !3, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+pub fn rouse(armed: &AtomicU32, value: u32, mut wake: impl FnMut() -> bool) -> bool {
+    let is_awake = wake();
+    let is_marked = armed.compare_exchange(value, value & !3, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if is_marked && !is_awake {
+        wake();
+    }
+    is_marked
 }
 
 /// An order log on the heap, for models and tests.

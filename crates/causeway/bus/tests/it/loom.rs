@@ -4,9 +4,9 @@
 use causeway_bus::shared::atomic::{AtomicU32, AtomicU64, Ordering};
 use causeway_bus::shared::ring::{
     self, BROADCAST, Cell, Entry, Heap, NotAppended, Sleep, append, arm, asleep, fence_after_append, look,
-    mark_woken, raise_limit,
+    raise_limit, rouse,
 };
-use loom::sync::Arc;
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 struct Member {
@@ -97,24 +97,129 @@ fn nothing_is_overwritten_before_it_was_read() {
     });
 }
 
-/// A member that goes to sleep has seen the entry, or its sender sees it asleep.
+/// What the kernel does for a member that sleeps on its armed word: it compares the word and queues the thread under one lock, under which
+/// others wake. A thread that nobody wakes is a deadlock, which the model reports.
+#[derive(Default)]
+struct Futex {
+    /// Is the thread in the queue?
+    queued: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Futex {
+    fn wait(&self, armed: &AtomicU32, value: u32) {
+        let mut queued = self.queued.lock().unwrap();
+        if armed.load(Ordering::Relaxed) != value {
+            return;
+        }
+        *queued = true;
+        while *queued {
+            queued = self.woken.wait(queued).unwrap();
+        }
+    }
+
+    fn wake(&self) -> bool {
+        let was_queued = std::mem::take(&mut *self.queued.lock().unwrap());
+        self.woken.notify_one();
+        was_queued
+    }
+}
+
+struct Sleeper {
+    member: Arc<Member>,
+    futex: Arc<Futex>,
+    has_ended: Arc<AtomicU32>,
+}
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        let has_ended = Arc::new(AtomicU32::new(0));
+        Sleeper { member: Member::new(2), futex: Arc::default(), has_ended }
+    }
+
+    fn share(&self) -> Sleeper {
+        let (member, futex) = (Arc::clone(&self.member), Arc::clone(&self.futex));
+        Sleeper { member, futex, has_ended: Arc::clone(&self.has_ended) }
+    }
+
+    fn is_ready(&self) -> bool {
+        let is_there = matches!(look(&self.member.log, 0), Cell::Present(_));
+        is_there || self.has_ended.load(Ordering::Acquire) == 1
+    }
+
+    /// As a member does it: announced, looked once more, slept.
+    fn sleep_until_ready(&self) {
+        while !self.is_ready() {
+            let value = arm(&self.member.armed, Sleep::Futex);
+            if !self.is_ready() {
+                self.futex.wait(&self.member.armed, value);
+            }
+            ring::disarm(&self.member.armed);
+        }
+    }
+
+    fn rouse(&self) {
+        if let Some((value, _)) = asleep(&self.member.armed) {
+            rouse(&self.member.armed, value, || self.futex.wake());
+        }
+    }
+
+    fn append(&self) {
+        append(&self.member.log, &mut 0, entry(1, 0), || false).unwrap();
+        fence_after_append();
+    }
+}
+
+/// A member that goes to sleep has seen the entry, or its sender wakes it, wherever between its announcement and its sleep it is.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
-        let heap = Member::new(2);
-        let other = Arc::clone(&heap);
+        let sleeper = Sleeper::new();
+        let other = sleeper.share();
         let sender = thread::spawn(move || {
-            append(&other.log, &mut 0, entry(1, 0), || false).unwrap();
-            fence_after_append();
-            // The wake-up itself would be here; the mark makes a member that does not sleep yet notice.
-            asleep(&other.armed).is_some_and(|(value, _)| mark_woken(&other.armed, value))
+            other.append();
+            other.rouse();
         });
-        let value = arm(&heap.armed, Sleep::Futex);
-        let is_there = matches!(look(&heap.log, 0), Cell::Present(_));
-        let was_woken = sender.join().unwrap();
-        let may_sleep = heap.armed.load(Ordering::Relaxed) == value;
-        assert!(is_there || was_woken && !may_sleep, "asleep beside an entry");
-        ring::disarm(&heap.armed);
+        sleeper.sleep_until_ready();
+        sender.join().unwrap();
+    });
+}
+
+/// The same for the end of the bus, which is told by a word beside the log, and by nobody after that.
+#[test]
+fn no_end_is_slept_through() {
+    loom::model(|| {
+        let sleeper = Sleeper::new();
+        let other = sleeper.share();
+        let watcher = thread::spawn(move || {
+            other.has_ended.store(1, Ordering::SeqCst);
+            loom::sync::atomic::fence(Ordering::SeqCst);
+            other.rouse();
+        });
+        sleeper.sleep_until_ready();
+        watcher.join().unwrap();
+    });
+}
+
+/// A sender that is killed between its wake-up and its mark leaves the member announced, and the authority, which sees its death, wakes it.
+#[test]
+fn a_sender_that_dies_between_wake_and_mark_leaves_nobody_asleep() {
+    loom::model(|| {
+        let sleeper = Sleeper::new();
+        let (other, authority) = (sleeper.share(), sleeper.share());
+        let sender = thread::spawn(move || {
+            other.append();
+            if asleep(&other.member.armed).is_some() {
+                other.futex.wake();
+            }
+        });
+        let authority = thread::spawn(move || {
+            sender.join().unwrap();
+            ring::fence_after_append();
+            authority.rouse();
+        });
+        sleeper.sleep_until_ready();
+        authority.join().unwrap();
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway_bus::wire::{Arg, Body, Builder, FLAG_NO_REPLY_EXPECTED};
@@ -166,6 +167,34 @@ fn a_small_inbox_ends_no_member_that_reads() {
 /// A member with an outbox of 4 KiB that waits 20 ms for laggards.
 fn impatient(bus: &Bus) -> Connection {
     bus.member_with(ConnectionOptions { laggard_deadline: Some(Duration::from_millis(20)), ..small() })
+}
+
+/// One that takes a message now and then keeps the others waiting for the deadline in all, not for the deadline each time.
+#[test]
+fn a_member_that_takes_a_message_now_and_then_does_not_set_the_pace_of_all() {
+    let (order_entries, laggard_deadline) = (32, Duration::from_millis(300));
+    let bus =
+        Bus::start_with(AuthorityOptions { order_entries, laggard_deadline, ..AuthorityOptions::default() });
+    // It reads one message at a time, and never for as long as the deadline nothing.
+    let mut slow = bus.member_with(ConnectionOptions { inbox_bytes: 1, ..ConnectionOptions::default() });
+    slow.add_match(RULE).unwrap();
+    let mut sender = bus.member();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| {
+            let gone = (0..200).find_map(|_| {
+                std::thread::sleep(Duration::from_millis(30));
+                slow.next_now().err()
+            });
+            is_over.store(true, Ordering::Relaxed);
+            gone
+        });
+        while !is_over.load(Ordering::Relaxed) {
+            sender.emit(PATH, INTERFACE, "Work", text("")).unwrap();
+        }
+        let gone = slow.join().unwrap();
+        assert!(matches!(gone, Some(Error::Disconnected(_))), "{gone:?}");
+    });
 }
 
 /// A stopped member that does not want a signal is in nobody's way, however many want it.

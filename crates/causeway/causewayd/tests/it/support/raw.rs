@@ -125,11 +125,10 @@ impl Raw {
         for slot in 0..self.order.slots() as u16 {
             let armed = self.order.armed(slot);
             if let Some((value, how)) = ring::asleep(armed) {
-                match how {
-                    Sleep::Futex => drop(futex::wake(armed, u32::MAX)),
-                    Sleep::Doorbell => drop(rustix::io::write(&self.doorbell, &1u64.to_ne_bytes())),
-                }
-                ring::mark_woken(armed, value);
+                ring::rouse(armed, value, || match how {
+                    Sleep::Futex => futex::wake(armed, u32::MAX).is_ok_and(|woken| woken > 0),
+                    Sleep::Doorbell => rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()).is_ok(),
+                });
             }
         }
     }
