@@ -28,6 +28,13 @@ impl Authority {
         true
     }
 
+    /// Before the end of a connection is announced: members find it no more. A call to it that is in the log by then is ended by the announcement.
+    pub fn hide(&self, id: PeerId) {
+        if let Some(connection) = self.connections.get(&id) {
+            self.port.directory().set_state(connection.index, State::Leaving);
+        }
+    }
+
     /// Takes a connection out whose end the log announces already, and wakes those who wait for its replies, and those whom it may
     /// have left asleep because it ended between an entry and a wake-up.
     pub fn remove(&mut self, id: PeerId) {

@@ -77,6 +77,8 @@ pub struct Connection {
     name: Arc<str>,
     writer: Writer,
     rules: Vec<Rule>,
+    /// The end of a callee may have been overwritten before it was read.
+    may_miss_ends: bool,
     next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
@@ -145,6 +147,7 @@ impl Connection {
             writer: Writer::default(),
             rules: Vec::new(),
             next_rule: 0,
+            may_miss_ends: false,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             headers: KnownHeaders::default(),

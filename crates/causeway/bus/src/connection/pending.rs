@@ -41,6 +41,11 @@ impl PendingCalls {
         self.calls.len()
     }
 
+    /// The numbers of the connections that are to answer, some several times.
+    pub fn callees(&self) -> impl Iterator<Item = u64> {
+        self.calls.iter().map(|(_, pending)| pending.callee)
+    }
+
     pub fn get(&self, serial: u32) -> Option<&Pending> {
         self.calls.get(serial)
     }

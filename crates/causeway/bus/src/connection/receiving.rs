@@ -119,6 +119,12 @@ impl Connection {
             self.handle(received);
             count += 1;
         }
+        if self.port.has_missed_bus {
+            self.catch_up();
+        }
+        if self.may_miss_ends {
+            self.end_missed_calls();
+        }
         // Nobody can know when this thread comes back.
         self.port.publish_cursor();
         Ok(count)
@@ -136,6 +142,9 @@ impl Connection {
     }
 
     fn handle(&mut self, received: Received) {
+        if self.port.has_missed_bus {
+            self.catch_up();
+        }
         let to_us = received.header.destination == self.port.id();
         if received.header.destination != 0 && !to_us {
             // For a member that had this slot before.
@@ -208,6 +217,8 @@ impl Connection {
             }
             match self.port.next(&mut self.link)? {
                 Some(received) => self.handle(received),
+                None if self.port.has_missed_bus => self.catch_up(),
+                None if self.may_miss_ends && !self.port.has_entry() => self.end_missed_calls(),
                 None => return Ok(self.take_end()?.map(Taken::Incoming)),
             }
         }

@@ -7,7 +7,11 @@ use super::{Connection, Message};
 use crate::authority::{DRIVER, unique_name};
 use crate::error::{Error, Result, name};
 use crate::port::AUTHORITY_ID;
+use crate::shared::directory::Directory;
 use crate::shared::filter::unique_number;
+
+/// Why a call ends without a reply.
+const CALLEE_GONE: &str = "the callee disconnected without replying";
 
 /// A rule of this connection, and who owns the name of its sender, as the log says up to here.
 #[derive(Debug)]
@@ -33,6 +37,14 @@ impl Rule {
         let is_of_driver =
             || self.rule.sender.as_deref() == Some(DRIVER) && self.rule.matches(header, args, &());
         self.rule.matches(header, args, self) || is_of_driver()
+    }
+}
+
+/// Whose messages a rule is for, as the directory says.
+fn owner_of(rule: &MatchRule, directory: &Directory) -> Option<u64> {
+    match rule.sender.as_deref()? {
+        DRIVER => Some(AUTHORITY_ID),
+        name => unique_number(name).or_else(|| directory.owner(name).map(|owner| owner.id)),
     }
 }
 
@@ -68,10 +80,7 @@ impl Connection {
 
     /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender is what the directory says now.
     pub(super) fn keep_rule(&mut self, rule: MatchRule) -> u64 {
-        let owner = rule.sender.as_deref().and_then(|wanted| match wanted {
-            DRIVER => Some(AUTHORITY_ID),
-            _ => unique_number(wanted).or_else(|| self.port.directory().owner(wanted).map(|owner| owner.id)),
-        });
+        let owner = owner_of(&rule, self.port.directory());
         let key = self.next_rule;
         self.next_rule += 1;
         let from = self.port.find_end();
@@ -119,6 +128,35 @@ impl Connection {
         })
     }
 
+    /// Announcements of the bus were overwritten before this member had read them: what they said stands in the directory.
+    #[cold]
+    pub(super) fn catch_up(&mut self) {
+        self.port.has_missed_bus = false;
+        let directory = self.port.directory();
+        for rule in &mut self.rules {
+            rule.owner = owner_of(&rule.rule, directory);
+        }
+        self.may_miss_ends = true;
+    }
+
+    /// Where the log is read to its end, and the end of a callee may have been overwritten: ends the calls of those that the directory
+    /// shows no more, unless a reply has come meanwhile.
+    #[cold]
+    pub(super) fn end_missed_calls(&mut self) {
+        let directory = self.port.directory();
+        if directory.is_partial() {
+            self.may_miss_ends = false;
+            return;
+        }
+        let is_gone = |callee: &u64| *callee != AUTHORITY_ID && directory.find(*callee).is_none();
+        let gone: Vec<u64> = self.pending.callees().filter(is_gone).collect();
+        if !self.port.has_entry() {
+            self.may_miss_ends = false;
+            let position = self.port.cursor();
+            self.end_calls(|pending| gone.contains(&pending.callee), CALLEE_GONE, position);
+        }
+    }
+
     /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
     pub(super) fn follow_owner(&mut self, message: &Message) {
         let args = message.args();
@@ -130,8 +168,7 @@ impl Connection {
         }
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {
             self.port.forget_member(id);
-            let why = "the callee disconnected without replying";
-            self.end_calls(|pending| pending.callee == id, why, message.position());
+            self.end_calls(|pending| pending.callee == id, CALLEE_GONE, message.position());
         }
     }
 }

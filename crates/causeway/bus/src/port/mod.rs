@@ -103,6 +103,8 @@ pub struct Port {
     pub wants_signals: bool,
     /// Does it want messages between others?
     pub wants_everything: bool,
+    /// Was a message of the authority gone that may have announced a change of an owner or the end of a connection?
+    pub has_missed_bus: bool,
     /// Does it know its own messages, so that it need not read them?
     pub skips_own: bool,
 }
@@ -139,6 +141,7 @@ impl Port {
             unread: Vec::new(),
             wants_signals: false,
             wants_everything: false,
+            has_missed_bus: false,
             skips_own: false,
         }
     }

@@ -139,6 +139,7 @@ impl Port {
             }
             // Its space was free, because it was not for this member, or the filter of this member did not ask for it.
             Found::Gone if destination != self.slot && !self.is_evicted() => {
+                self.has_missed_bus |= slot == AUTHORITY;
                 self.order.count(self.slot, Statistic::Gone, 1);
                 Ok(None)
             }

@@ -5,8 +5,13 @@
 //! set of [`HASHED_BITS`] bits. Rules without such a condition are the first to be kept exactly; one more makes the filter say yes to
 //! everything. `docs/decisions/bus-waiting.md` has what that costs.
 
+use std::collections::BTreeSet;
+
+use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::rule::{ArgMatch, MatchRule, PathMatch};
 use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, names};
+
+use crate::port::AUTHORITY_ID;
 
 /// Rules that are kept one by one.
 pub const EXACT_RULES: usize = 16;
@@ -129,7 +134,8 @@ impl Filter {
         filter
     }
 
-    /// The filter for rules. `owner` finds the number of the connection that has a name.
+    /// The filter for rules. `owner` finds the number of the connection that has a name. A rule for the messages of a name asks for the changes
+    /// of its owner, too: a member that missed one would go on with the old owner.
     pub fn new<'a>(
         rules: impl IntoIterator<Item = &'a MatchRule>,
         owner: impl Fn(&str) -> Option<u64>,
@@ -140,7 +146,12 @@ impl Filter {
             let number = |name: &str| unique_number(name).or_else(|| owner(name)).unwrap_or(NO_MEMBER);
             (rule, rule.sender.as_deref().map(number))
         };
-        let mut rules: Vec<_> = rules.into_iter().filter(for_signals).map(with_sender).collect();
+        let rules: Vec<&MatchRule> = rules.into_iter().filter(for_signals).collect();
+        let names: BTreeSet<&str> = rules.iter().filter_map(|rule| rule.sender.as_deref()).collect();
+        let is_owned = |name: &&str| !name.starts_with(':') && *name != DRIVER;
+        let changes: Vec<MatchRule> = names.into_iter().filter(is_owned).map(changes_of).collect();
+        let mut rules: Vec<_> = rules.into_iter().map(with_sender).collect();
+        rules.extend(changes.iter().map(|rule| (rule, Some(AUTHORITY_ID))));
         if rules.len() > EXACT_RULES {
             rules.sort_by_key(|(rule, sender)| best_key(rule, *sender).is_some());
         }
@@ -170,6 +181,18 @@ impl Filter {
     /// Does it say no to everything?
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0
+    }
+}
+
+/// The rule for changes of the owner of a name.
+fn changes_of(name: &str) -> MatchRule {
+    MatchRule {
+        kind: Some(Kind::Signal),
+        sender: Some(DRIVER.to_owned()),
+        interface: Some(DRIVER.to_owned()),
+        member: Some("NameOwnerChanged".to_owned()),
+        args: vec![(0, ArgMatch::Text(name.to_owned()))],
+        ..MatchRule::default()
     }
 }
 

@@ -366,6 +366,7 @@ impl Bus {
                 self.members_of_user.remove(&uid);
             }
         }
+        self.update_directory(DirectoryUpdate::Leaving(id));
         self.give_up_names(id);
         if member.stage == Stage::Active {
             self.publish_unique(&member.name, Some(id), None);
@@ -377,10 +378,11 @@ impl Bus {
     /// The last name first.
     fn give_up_names(&mut self, id: MemberId) {
         let names = self.published_names_of(id);
-        for change in self.names.remove(id).into_iter().rev() {
+        let changes = self.names.remove(id);
+        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
+        for change in changes.into_iter().rev() {
             self.publish(&change);
         }
-        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
     }
 
     /// Ends the calls that a member will not answer.
@@ -433,6 +435,7 @@ impl Bus {
         for waiting in self.starts.remove(id) {
             self.release_message(id, &waiting.message);
         }
+        self.update_directory(DirectoryUpdate::Leaving(id));
         self.give_up_names(id);
         self.settle_names(id);
         self.publish(&Change { name, old: Some(id), new: None });

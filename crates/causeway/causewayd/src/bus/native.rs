@@ -30,12 +30,14 @@ pub enum Receiver {
     Bus,
 }
 
-/// What native members see without asking.
+/// What native members see without asking. A change is shown there before the log announces it: who reacts to the announcement finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectoryUpdate {
     /// A member is there.
     Arrived(MemberId),
-    /// It is not any more.
+    /// Its end will be announced: nobody sends to it any more.
+    Leaving(MemberId),
+    /// Its end was announced.
     Gone(MemberId),
     /// Who has this name, and who waits for it.
     Name(Rc<str>),

@@ -51,17 +51,18 @@ pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     }
     let (requested, change) = bus.names.request(name, request.from, flags);
     bus.settle_names(request.from);
+    // What has waited for the name comes before what members send to it once the directory shows it, and that before the
+    // announcement: who reacts to that finds the new owner everywhere.
+    if requested == NameReply::PrimaryOwner {
+        bus.service_came(name, request.from);
+    }
+    bus.update_directory(DirectoryUpdate::Name(name.into()));
     if let Some(change) = change {
         if let Some(old) = change.old {
             bus.settle_names(old);
         }
         bus.publish(&change);
     }
-    if requested == NameReply::PrimaryOwner {
-        bus.service_came(name, request.from);
-    }
-    // Not before: what has waited for the name comes before what members send to it now.
-    bus.update_directory(DirectoryUpdate::Name(name.into()));
     Ok(Some(Body::default().u32(requested as u32)))
 }
 
@@ -69,10 +70,10 @@ pub fn release_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     let name = well_known(request.text(0))?;
     let (released, change) = bus.names.release(name, request.from);
     bus.settle_names(request.from);
+    bus.update_directory(DirectoryUpdate::Name(name.into()));
     if let Some(change) = change {
         bus.publish(&change);
     }
-    bus.update_directory(DirectoryUpdate::Name(name.into()));
     Ok(Some(Body::default().u32(released as u32)))
 }
 

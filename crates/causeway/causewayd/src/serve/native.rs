@@ -368,6 +368,7 @@ impl Server {
                     authority.add_client(id.0, &Process { credentials, groups, label });
                 }
             }
+            DirectoryUpdate::Leaving(id) => authority.hide(id.0),
             DirectoryUpdate::Gone(id) => authority.remove(id.0),
             DirectoryUpdate::Name(name) => {
                 let queue: Vec<PeerId> = bus.names.queue(name).map(|member| member.0).collect();
