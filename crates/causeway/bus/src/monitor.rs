@@ -12,12 +12,12 @@ use crate::authority::{name_of, unique_name};
 use crate::connection::{Link, Message, Statistics, descriptors};
 use crate::content::FileDescriptors;
 use crate::error::Result;
-use crate::port::{Descriptors, Received, broken_by};
+use crate::port::{AUTHORITY, Descriptors, Received, broken_by};
 use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::{ForeignOutbox, Found};
-use crate::shared::ring::{self, Cells, Entry};
+use crate::shared::ring::{self, BROADCAST, Cells, Entry};
 
 /// A monitor that has nothing to read looks again after this time: nobody wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -145,10 +145,11 @@ impl Monitor {
         }
         let position = self.cursor;
         self.cursor += 1;
-        let message = found.filter(|(header, _)| header.is_possible()).and_then(|(header, bytes)| {
-            let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
-            Message::checked(Received { position, slot, header, bytes, descriptors })
-        });
+        let message =
+            found.filter(|(header, _)| self.is_plausible(entry, header)).and_then(|(header, bytes)| {
+                let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
+                Message::checked(Received { position, slot, header, bytes, descriptors })
+            });
         let Some(message) = message else {
             self.lost += 1;
             return Ok(None);
@@ -158,6 +159,21 @@ impl Monitor {
             self.rules.iter().any(|rule| rule.matches(&header, &args, &owners))
         };
         Ok(is_wanted.then_some(Observed::Message(message)))
+    }
+
+    /// Would the member for which this message is accept its header? One that claims to be another's is not shown: it is among
+    /// the lost ones. Only monitors read what stands in the log for its own sender.
+    fn is_plausible(&self, entry: Entry, header: &BusHeader) -> bool {
+        let Entry { sender: slot, destination, .. } = entry;
+        let is_sender = slot == AUTHORITY || self.directory.id(slot) == header.sender;
+        // What is for clients goes through the authority.
+        let is_receiver = match (destination, header.destination) {
+            (BROADCAST, to) => to == 0,
+            (_, 0) => false,
+            (AUTHORITY, _) => true,
+            (to, id) => usize::from(to) < self.order.slots() && self.directory.id(to) >= id,
+        };
+        is_sender && is_receiver && header.is_possible()
     }
 
     fn read(&mut self, entry: Entry) -> Result<Option<(BusHeader, Vec<u8>)>> {

@@ -25,6 +25,12 @@ pub const FILTER_VERSION: usize = 128;
 pub const WATCHED: usize = 56;
 /// Offset of the word that says whether there are clients that the directory does not show.
 pub const PARTIAL: usize = 64;
+/// Offset of the number of names that are shown.
+pub const NAMES_SHOWN: usize = 72;
+/// Offset of the number of cells that names have left, and in which searches go on.
+pub const NAMES_LEFT: usize = 80;
+/// Offset of the sequence number of the table of names, which is odd while names move in it.
+pub const NAMES_SEQUENCE: usize = 88;
 /// Offset of the bits of peers that want signals.
 pub const LISTENERS: usize = 1024;
 /// Offset of the bits of slots in use.
@@ -125,7 +131,7 @@ impl Directory {
     }
 
     fn bytes(peers: usize, names: usize) -> u64 {
-        (PEERS + peers * PEER_BYTES + names * NAME_BYTES) as u64
+        (PEERS + peers * PEER_BYTES + names::cells(names) * NAME_BYTES) as u64
     }
 
     /// Peers that there can be.

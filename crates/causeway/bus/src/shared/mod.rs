@@ -27,4 +27,4 @@ pub mod outbox;
 pub mod ring;
 
 /// Changes whenever the meaning of any shared byte changes. A process that finds another number refuses the bus.
-pub const ABI: u32 = 4;
+pub const ABI: u32 = 5;

@@ -8,7 +8,7 @@ use causeway_bus::shared::body;
 use causeway_bus::shared::header::{BODY_IN_FILE, BusHeader};
 use causeway_bus::shared::ring::{self, Cell, Cells, Entry};
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
-use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, name};
+use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, Monitor, Observed, name};
 use causeway_testkit::Rng;
 
 use crate::support::raw::{self, Raw};
@@ -101,6 +101,32 @@ fn random_words_anywhere_in_the_shared_memory_neither_crash_nor_hang_anybody() {
             bus.is_new_again();
         }
     }
+}
+
+/// What a member writes for itself, no other member reads: a monitor does not take its word for who has sent it.
+#[test]
+fn a_monitor_shows_no_sender_that_a_member_has_forged() {
+    let bus = Bus::start();
+    let (mut monitor, mut honest) = (Monitor::open(bus.path()).unwrap(), bus.member());
+    let mut raw = Raw::join(&bus.path());
+    for (sender, id) in [("org.freedesktop.DBus", 1), (honest.unique_name(), number_of(honest.unique_name()))]
+    {
+        let forged = Builder::signal(PATH, INTERFACE, "Forged").sender(sender).destination(&raw.name());
+        let forged = forged.build(7).unwrap();
+        let header = raw.header(raw.id, &forged);
+        raw.send(BusHeader { sender: id, ..header }, Some(raw.slot), &forged);
+    }
+    honest.emit(PATH, INTERFACE, "Last", Body::default()).unwrap();
+    let mut lost = 0;
+    loop {
+        match monitor.next(Some(PATIENCE)).unwrap() {
+            Some(Observed::Message(message)) if message.header().member == Some("Last") => break,
+            Some(Observed::Message(message)) => assert_ne!(message.header().member, Some("Forged")),
+            Some(Observed::Lost { messages }) => lost += messages,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(lost, 2);
 }
 
 /// A call from a member that writes by hand.

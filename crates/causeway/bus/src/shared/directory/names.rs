@@ -1,8 +1,11 @@
 //! Well-known names in the directory: a hash table with linear probing, and who has each of them.
+//!
+//! A cell whose name has gone keeps its hash, so that searches go on behind it. When names have left a quarter of the cells, those that are there
+//! move to where a search finds them soonest, and all others are empty again: a search ends soon, however many names there have been.
 
 use std::sync::atomic::Ordering;
 
-use super::{Directory, PEER_BYTES, PEERS};
+use super::{Directory, NAMES_LEFT, NAMES_SEQUENCE, NAMES_SHOWN, PEER_BYTES, PEERS};
 use crate::shared::filter::hash;
 use crate::shared::memory;
 
@@ -13,6 +16,11 @@ pub const QUEUE_SHOWN: usize = 24;
 
 const QUEUE_AT: usize = 64;
 const TEXT_AT: usize = 256;
+
+/// Cells of a table for so many names.
+pub fn cells(names: usize) -> usize {
+    2 * names
+}
 
 /// Who has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,18 +46,20 @@ pub struct OwnerRead {
 
 impl Directory {
     fn name_at(&self, name: usize, offset: usize) -> usize {
-        PEERS + self.peers * PEER_BYTES + (name % self.names) * NAME_BYTES + offset
+        PEERS + self.peers * PEER_BYTES + (name % cells(self.names)) * NAME_BYTES + offset
     }
 
     /// Who has a well-known name.
     pub fn owner(&self, name: &str) -> Option<OwnerRead> {
-        let entry = self.find_name(name)?;
-        let at = |offset| self.name_at(entry, offset);
-        let (sequence, owner) = self.read_state(at(0), || {
-            let (lengths, peer, id) = (self.load(at(16)), self.load(at(24)) as u16, self.load(at(32)));
-            (self.is_named(entry, lengths, name) && usize::from(peer) < self.peers).then_some((peer, id))
-        })?;
-        owner.map(|(peer, id)| OwnerRead { peer, id, state: (at(0), sequence) })
+        self.read(NAMES_SEQUENCE, || {
+            let entry = self.find_name(name)?;
+            let at = |offset| self.name_at(entry, offset);
+            let (sequence, owner) = self.read_state(at(0), || {
+                let (lengths, peer, id) = (self.load(at(16)), self.load(at(24)) as u16, self.load(at(32)));
+                (self.is_named(entry, lengths, name) && usize::from(peer) < self.peers).then_some((peer, id))
+            })?;
+            owner.map(|(peer, id)| OwnerRead { peer, id, state: (at(0), sequence) })
+        })?
     }
 
     /// Does the directory still say what was read?
@@ -70,23 +80,23 @@ impl Directory {
 
     /// All well-known names.
     pub fn all_names(&self) -> Vec<String> {
-        let names = (0..self.names).filter_map(|entry| {
+        let name_in = |entry: usize| {
             let at = |offset| self.name_at(entry, offset);
             let text = self.read(at(0), || {
                 let bytes = (self.load(at(16)) as u32 as usize).min(NAME_BYTES - TEXT_AT);
                 self.memory.copy(at(TEXT_AT), bytes)
             })?;
             (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
-        });
-        names.collect()
+        };
+        let names = || (0..cells(self.names)).filter_map(name_in).collect();
+        self.read(NAMES_SEQUENCE, names).unwrap_or_default()
     }
 
     fn find_name(&self, name: &str) -> Option<usize> {
         let wanted = name_hash(name);
-        for step in 0..self.names {
-            let entry = (wanted as usize).wrapping_add(step) % self.names;
+        for entry in self.row(name) {
             let at = self.name_at(entry, 0);
-            let found = self.memory.load_u64(at + 8).load(Ordering::Acquire);
+            let found = self.hash_in(entry);
             if found == 0 {
                 return None;
             }
@@ -99,15 +109,21 @@ impl Directory {
 
     /// Writes who has a name; without an owner the name goes. False if there is no entry left.
     pub fn set_owner(&self, name: &str, owner: Option<&Owner>) -> bool {
-        let first = name_hash(name) as usize;
-        let is_free = |entry: &usize| self.load(self.name_at(*entry, 16)) as u32 == 0;
-        let free = || (0..self.names).map(|step| first.wrapping_add(step) % self.names).find(is_free);
-        let entry = self.find_name(name).or_else(|| owner.and_then(|_| free()));
+        let (known, shown, left) = (self.find_name(name), self.load(NAMES_SHOWN), self.load(NAMES_LEFT));
+        let free =
+            || self.row(name).find(|entry| !self.is_in_use(*entry)).filter(|_| shown < self.names as u64);
+        let entry = known.or_else(|| owner.and_then(|_| free()));
         let Some(entry) = entry else { return owner.is_none() };
+        let goes = u64::from(owner.is_none());
+        let is_reused = u64::from(known.is_none() && self.hash_in(entry) != 0);
+        let counts =
+            [(NAMES_SHOWN, shown + u64::from(known.is_none()) - goes), (NAMES_LEFT, left + goes - is_reused)];
+        for (at, count) in counts {
+            self.memory.atomic_u64(at).store(count, Ordering::Relaxed);
+        }
         let at = |offset| self.name_at(entry, offset);
         self.write(at(0), |store| {
             let Some(owner) = owner else {
-                // The hash stays, so that searches go on behind it.
                 return store(at(16), 0);
             };
             let queue = &owner.queue[..owner.queue.len().min(QUEUE_SHOWN)];
@@ -118,7 +134,59 @@ impl Directory {
             queue.iter().enumerate().for_each(|(index, id)| store(at(QUEUE_AT + index * 8), *id));
             memory::copy_in(&self.memory, at(TEXT_AT), name.as_bytes());
         });
+        if counts[1].1 > cells(self.names) as u64 / 4 {
+            self.move_names();
+        }
         true
+    }
+
+    /// The cells in which a name may stand, in the order of a search.
+    fn row(&self, name: &str) -> impl Iterator<Item = usize> + use<> {
+        self.row_of(name_hash(name))
+    }
+
+    fn row_of(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let (first, cells) = (hash as usize, cells(self.names));
+        (0..cells).map(move |step| first.wrapping_add(step) % cells)
+    }
+
+    /// 0 for a cell at which searches end.
+    fn hash_in(&self, entry: usize) -> u64 {
+        self.memory.load_u64(self.name_at(entry, 8)).load(Ordering::Acquire)
+    }
+
+    fn is_in_use(&self, entry: usize) -> bool {
+        self.load(self.name_at(entry, 16)) as u32 != 0
+    }
+
+    /// Empties all cells and puts the names in again. Readers wait for that: a millisecond for some thousand names.
+    fn move_names(&self) {
+        self.write(NAMES_SEQUENCE, |_| {
+            let words = |entry: usize| {
+                (8..NAME_BYTES).step_by(8).map(move |offset| self.load(self.name_at(entry, offset)))
+            };
+            let mut names = Vec::new();
+            for entry in (0..cells(self.names)).filter(|entry| self.hash_in(*entry) != 0) {
+                if self.is_in_use(entry) {
+                    names.push(words(entry).collect::<Vec<u64>>());
+                }
+                self.write(self.name_at(entry, 0), |store| {
+                    store(self.name_at(entry, 8), 0);
+                    store(self.name_at(entry, 16), 0);
+                });
+            }
+            for words in names {
+                let is_empty = |entry: &usize| self.hash_in(*entry) == 0;
+                let entry = self.row_of(words[0]).find(is_empty).expect("they stood here before");
+                self.write(self.name_at(entry, 0), |store| {
+                    words
+                        .iter()
+                        .enumerate()
+                        .for_each(|(index, word)| store(self.name_at(entry, 8 + index * 8), *word));
+                });
+            }
+        });
+        self.memory.atomic_u64(NAMES_LEFT).store(0, Ordering::Relaxed);
     }
 }
 
@@ -131,6 +199,53 @@ fn name_hash(name: &str) -> u64 {
 mod tests {
     use super::super::tests::pair;
     use super::*;
+
+    #[test]
+    fn a_search_ends_soon_however_many_names_there_have_been() {
+        let (_fd, ours) = Directory::create(4, 8, 300, [1, 2]).unwrap();
+        let owner = Owner { peer: 1, id: 7, queue: Vec::new() };
+        let used = || (0..cells(300)).filter(|entry| ours.hash_in(*entry) != 0).count();
+        let name = |number: u32| format!("com.example.n{number}");
+        // A hundred stay, and others come and go beside them, at times as many as there is space for.
+        for number in 0..20_000 {
+            assert!(ours.set_owner(&name(number), Some(&owner)));
+            let beside = if number % 1_000 < 500 { 199 } else { 10 };
+            for old in number.saturating_sub(210).max(100)..=number.saturating_sub(beside) {
+                assert!(ours.set_owner(&name(old), None));
+            }
+            assert!(used() <= 450, "{} of 600 cells are searched", used());
+        }
+        (100..20_000).for_each(|number| assert!(ours.set_owner(&name(number), None)));
+        assert!((0..100).all(|number| ours.owner(&name(number)).is_some()));
+        assert!(used() < 100 + 200, "{} cells are searched for 100 names", used());
+    }
+
+    /// One that is there is found at any moment, whatever moves beside it.
+    #[test]
+    fn a_name_is_never_missed_while_others_come_and_go() {
+        let (fd, ours) = Directory::create(4, 8, 64, [1, 2]).unwrap();
+        let theirs = Directory::open(&fd).unwrap();
+        let owner = |id| Owner { peer: 1, id, queue: Vec::new() };
+        let name = |number: u64| format!("com.example.n{number}");
+        (0..20).for_each(|number| assert!(ours.set_owner(&name(number), Some(&owner(number)))));
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 20..5_000 {
+                    assert!(
+                        ours.set_owner(&name(number), Some(&owner(number)))
+                            && ours.set_owner(&name(number), None)
+                    );
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            while !is_over.load(Ordering::Relaxed) {
+                for number in 0..20 {
+                    assert_eq!(theirs.owner(&name(number)).map(|owner| owner.id), Some(number));
+                }
+            }
+        });
+    }
 
     #[test]
     fn names_come_and_go_and_their_table_can_be_full() {
