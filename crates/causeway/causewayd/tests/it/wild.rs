@@ -109,9 +109,10 @@ fn a_monitor_shows_no_sender_that_a_member_has_forged() {
     let bus = Bus::start();
     let (mut monitor, mut honest) = (Monitor::open(bus.path()).unwrap(), bus.member());
     let mut raw = Raw::join(&bus.path());
+    let own = raw.name();
     for (sender, id) in [("org.freedesktop.DBus", 1), (honest.unique_name(), number_of(honest.unique_name()))]
     {
-        let forged = Builder::signal(PATH, INTERFACE, "Forged").sender(sender).destination(&raw.name());
+        let forged = Builder::signal(PATH, INTERFACE, "Forged").sender(sender).destination(&own);
         let forged = forged.build(7).unwrap();
         let header = raw.header(raw.id, &forged);
         raw.send(BusHeader { sender: id, ..header }, Some(raw.slot), &forged);
