@@ -44,6 +44,6 @@ impl<'a> LazyArgs<'a> {
     }
 
     pub fn get(&self) -> &[Arg<'a>] {
-        self.read.get_or_init(|| Args::new(self.header, self.body).map_while(Result::ok).collect())
+        self.read.get_or_init(|| Args::for_rules(self.header, self.body).collect())
     }
 }

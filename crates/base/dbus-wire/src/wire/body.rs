@@ -1,7 +1,14 @@
 //! The body of a message, walked without building values: for match rules, for replies of the driver, to take out secrets.
 
 use super::cursor::{Cursor, Endian};
-use super::{Fault, Header, MAX_ARRAY_BYTES, MAX_DEPTH, names, signature};
+use super::{Checker, Fault, Header, names, signature};
+
+/// Arguments that a match rule can ask for.
+const MOST_ARGS: usize = 64;
+/// Bytes of a text that a match rule, which is shorter, can ask for.
+const MOST_TEXT: usize = 64 << 10;
+/// Steps that passing an argument takes, apart from its arrays and texts.
+const MOST_SKIPPED: usize = 1024;
 
 /// A value without parts, or an array of numbers, inside a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,25 +36,37 @@ pub enum Arg<'a> {
     Other(&'a str),
 }
 
-/// The arguments of a message from left to right; after a fault there are no more.
+/// The arguments of a message from left to right; after a fault there are no more. What is inside arrays is not looked at.
 #[derive(Clone, Debug)]
 pub struct Args<'a> {
     cursor: Cursor<'a>,
     signature: &'a str,
+    most_text: usize,
 }
 
 impl<'a> Args<'a> {
     /// The arguments in `body`, which may be cut.
     pub fn new(header: &Header<'a>, body: &'a [u8]) -> Args<'a> {
         let body = &body[..body.len().min(header.body_bytes)];
-        Args { cursor: Cursor::new(body, 0, header.endian), signature: header.signature }
+        Args {
+            cursor: Cursor::new(body, 0, header.endian),
+            signature: header.signature,
+            most_text: usize::MAX,
+        }
+    }
+
+    /// As much of the arguments in a valid `body` as match rules ask for: the first 64, and of each text the first 64 KiB. This is little work
+    /// whatever the body is.
+    pub fn for_rules(header: &Header<'a>, body: &'a [u8]) -> impl Iterator<Item = Arg<'a>> {
+        let args = Args { most_text: MOST_TEXT, ..Args::new(header, body) };
+        args.map_while(Result::ok).take(MOST_ARGS)
     }
 
     /// The arguments of a whole message; none of bytes that are not one.
     pub fn of(message: &'a [u8]) -> Args<'a> {
         match Header::parse(message) {
             Ok(header) => Args::new(&header, message.get(header.header_bytes..).unwrap_or_default()),
-            Err(_) => Args { cursor: Cursor::new(&[], 0, Endian::NATIVE), signature: "" },
+            Err(_) => Args { cursor: Cursor::new(&[], 0, Endian::NATIVE), signature: "", most_text: 0 },
         }
     }
 
@@ -73,15 +92,20 @@ impl<'a> Args<'a> {
     }
 
     fn read(&mut self, types: &'a str) -> Result<Arg<'a>, Fault> {
-        let (mut arg, endian) = (Arg::Other(types), self.cursor.endian);
-        let mut visit = |leaf: Leaf<'a>, depth| match (leaf, depth) {
-            (Leaf::Text(text), 0) => arg = Arg::Text(text),
-            (Leaf::Path(path), 0) => arg = Arg::Path(path),
-            (Leaf::Fixed(b'u', &[a, b, c, d]), 0) => arg = Arg::U32(endian.u32([a, b, c, d])),
-            _ => {}
-        };
-        value(&mut self.cursor, types, 0, &mut visit)?;
-        Ok(arg)
+        let cursor = &mut self.cursor;
+        Ok(match types.as_bytes() {
+            b"s" => Arg::Text(cursor.text_up_to(self.most_text)?),
+            b"o" => {
+                let path = cursor.text_up_to(self.most_text)?;
+                if !names::is_path(path) && path.len() < self.most_text {
+                    return Err(Fault::Invalid("an argument is not an object path"));
+                }
+                Arg::Path(path)
+            }
+            b"u" => Arg::U32(cursor.u32()?),
+            _ if Checker::skip_value(cursor, types, MOST_SKIPPED)? => Arg::Other(types),
+            _ => return Err(Fault::Invalid("an argument has too many parts to be passed")),
+        })
     }
 }
 
@@ -102,108 +126,9 @@ type Visit<'a, 'v> = dyn FnMut(Leaf<'a>, u32) + 'v;
 /// Visits every leaf of a body with the number of containers around it, and checks the whole of it. Fails if the body
 /// is cut or breaks the specification, or bytes are left over. What was visited before stands.
 pub fn walk<'a>(header: &Header<'a>, body: &'a [u8], visit: &mut Visit<'a, '_>) -> Result<(), Fault> {
-    let mut cursor = Cursor::new(body, 0, header.endian);
-    for types in signature::types(header.signature) {
-        value(&mut cursor, types, 0, visit)?;
-    }
-    if cursor.at == body.len() && body.len() == header.body_bytes {
-        Ok(())
-    } else if body.len() < header.body_bytes {
-        Err(Fault::Cut)
-    } else {
-        Err(Fault::Invalid("the body is longer than its types"))
-    }
-}
-
-/// Reads one value of the single complete type `types`, which is valid.
-pub(super) fn value<'a>(
-    cursor: &mut Cursor<'a>,
-    types: &str,
-    depth: u32,
-    visit: &mut Visit<'a, '_>,
-) -> Result<(), Fault> {
-    let code = types.as_bytes()[0];
-    if depth > MAX_DEPTH {
-        return Err(Fault::Invalid("more than 64 containers are inside each other"));
-    }
-    match code {
-        b's' => visit(Leaf::Text(cursor.text()?), depth),
-        b'o' => {
-            let path = cursor.text()?;
-            if !names::is_path(path) {
-                return Err(Fault::Invalid("an argument is not an object path"));
-            }
-            visit(Leaf::Path(path), depth);
-        }
-        b'g' => visit(Leaf::Signature(cursor.signature()?), depth),
-        b'v' => {
-            let inner = cursor.signature()?;
-            if signature::split(inner).is_none_or(|(_, rest)| !rest.is_empty()) {
-                return Err(Fault::Invalid("a variant has not exactly one type"));
-            }
-            visit(Leaf::Signature(inner), depth + 1);
-            value(cursor, inner, depth + 1, visit)?;
-        }
-        b'a' => array(cursor, &types[1..], depth, visit)?,
-        b'(' | b'{' => {
-            cursor.align(8)?;
-            // Depth was checked with the whole signature.
-            for field in signature::types(&types[1..types.len() - 1]) {
-                value(cursor, field, depth + 1, visit)?;
-            }
-        }
-        _ => {
-            let bytes = signature::fixed_bytes(code).expect("the signature was checked");
-            cursor.align(bytes)?;
-            fixed(cursor, code, bytes, depth, visit)?;
-        }
-    }
-    Ok(())
-}
-
-fn array<'a>(
-    cursor: &mut Cursor<'a>,
-    element: &str,
-    depth: u32,
-    visit: &mut Visit<'a, '_>,
-) -> Result<(), Fault> {
-    let bytes = cursor.u32()? as usize;
-    if bytes > MAX_ARRAY_BYTES {
-        return Err(Fault::Invalid("an array is larger than 64 MiB"));
-    }
-    let code = element.as_bytes()[0];
-    cursor.align(signature::alignment(code))?;
-    if let Some(each) = signature::fixed_bytes(code) {
-        return if bytes.is_multiple_of(each) {
-            fixed(cursor, code, bytes, depth + 1, visit)
-        } else {
-            Err(Fault::Invalid("an array ends inside an element"))
-        };
-    }
-    let end = cursor.at + bytes;
-    while cursor.at < end {
-        value(cursor, element, depth + 1, visit)?;
-    }
-    if cursor.at == end { Ok(()) } else { Err(Fault::Invalid("an array ends inside an element")) }
-}
-
-fn fixed<'a>(
-    cursor: &mut Cursor<'a>,
-    code: u8,
-    bytes: usize,
-    depth: u32,
-    visit: &mut Visit<'a, '_>,
-) -> Result<(), Fault> {
-    let taken = cursor.take(bytes)?;
-    let is_true_or_false = |four: &[u8]| {
-        let [a, b, c, d] = *four else { return false };
-        cursor.endian.u32([a, b, c, d]) <= 1
-    };
-    if code == b'b' && !taken.chunks(4).all(is_true_or_false) {
-        return Err(Fault::Invalid("a boolean is neither 0 nor 1"));
-    }
-    visit(Leaf::Fixed(code, taken), depth);
-    Ok(())
+    let mut checker = Checker::default();
+    checker.begin(header);
+    checker.visit(body, usize::MAX, &mut |leaf, depth| visit(leaf, depth)).map(drop)
 }
 
 impl Leaf<'_> {

@@ -78,9 +78,15 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at, endian }
     }
 
-    /// Skips padding, which must be zero.
+    /// All that it reads, also what it has passed.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Skips padding, which must be zero, up to a multiple of a power of two.
+    #[inline]
     pub fn align(&mut self, to: usize) -> Result<(), Fault> {
-        let padding = self.at.next_multiple_of(to) - self.at;
+        let padding = self.at.wrapping_neg() & (to - 1);
         if padding == 0 {
             return Ok(());
         }
@@ -91,6 +97,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Fault> {
         let end = self.at.checked_add(count).ok_or(Fault::Cut)?;
         let taken = self.bytes.get(self.at..end).ok_or(Fault::Cut)?;
@@ -125,19 +132,42 @@ impl<'a> Cursor<'a> {
         self.text_of(length)
     }
 
+    /// A string or an object path, or the start of one that is longer than `most` bytes.
+    pub fn text_up_to(&mut self, most: usize) -> Result<&'a str, Fault> {
+        let length = self.u32()? as usize;
+        if length <= most {
+            return self.text_of(length);
+        }
+        let start = &self.take(length)?[..most];
+        self.terminator()?;
+        Ok(start.utf8_chunks().next().map_or("", |chunk| chunk.valid()))
+    }
+
     /// A signature, checked.
     pub fn signature(&mut self) -> Result<&'a str, Fault> {
         let length = self.u8()?;
+        // That of most header fields and variants.
+        if let Some([code, 0]) = self.bytes.get(self.at..self.at + 2)
+            && length == 1
+            && signature::is_one_type(*code)
+        {
+            self.at += 2;
+            return Ok(std::str::from_utf8(std::slice::from_ref(code)).expect("a letter"));
+        }
         let text = self.text_of(length.into())?;
         signature::check(text).map_err(Fault::Invalid)?;
         Ok(text)
     }
 
-    fn text_of(&mut self, length: usize) -> Result<&'a str, Fault> {
+    /// The zero byte behind a text.
+    pub fn terminator(&mut self) -> Result<(), Fault> {
+        if self.u8()? == 0 { Ok(()) } else { Err(Fault::Invalid("a string does not end in a zero byte")) }
+    }
+
+    /// A text of so many bytes, behind its length.
+    pub fn text_of(&mut self, length: usize) -> Result<&'a str, Fault> {
         let bytes = self.take(length)?;
-        if self.u8()? != 0 {
-            return Err(Fault::Invalid("a string does not end in a zero byte"));
-        }
+        self.terminator()?;
         let text = std::str::from_utf8(bytes).map_err(|_| Fault::Invalid("a string is not UTF-8"))?;
         if text.as_bytes().contains(&0) {
             Err(Fault::Invalid("a string contains a zero byte"))

@@ -4,6 +4,7 @@
 
 mod body;
 mod build;
+mod check;
 mod cursor;
 mod header;
 mod layout;
@@ -17,6 +18,7 @@ mod value;
 
 pub use body::{Arg, Args, Leaf, walk};
 pub use build::{Body, Builder, TooLong};
+pub use check::Checker;
 pub use cursor::Endian;
 pub use header::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, message_bytes, whole_message};
 pub use layout::{Layout, Numbers};

@@ -41,6 +41,20 @@ pub fn is_path(path: &str) -> bool {
     path == "/" || path.strip_prefix('/').is_some_and(|rest| elements::<b'/'>(rest, WORD, true).is_some())
 }
 
+/// Do these bytes go on with an object path that is longer than `/`, behind this byte of it or at its start?
+pub(super) fn continues_path(before: Option<u8>, part: &[u8]) -> bool {
+    let mut last = before;
+    part.iter().all(|&byte| {
+        let follows = if byte == b'/' {
+            last != Some(b'/')
+        } else {
+            last.is_some() && CLASSES[usize::from(byte)] & WORD != 0
+        };
+        last = Some(byte);
+        follows
+    })
+}
+
 /// Letters, digits and the underscore.
 const WORD: u8 = 1;
 const HYPHEN: u8 = 2;

@@ -66,6 +66,11 @@ pub fn is_fixed(complete_type: &str) -> bool {
     matches!(complete_type.as_bytes(), [code] if fixed_bytes(*code).is_some())
 }
 
+/// Is this letter a complete type?
+pub(super) const fn is_one_type(code: u8) -> bool {
+    is_basic(code) || code == b'v'
+}
+
 const fn is_basic(code: u8) -> bool {
     fixed_bytes(code).is_some() || matches!(code, b's' | b'o' | b'g')
 }

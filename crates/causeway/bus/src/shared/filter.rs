@@ -56,8 +56,8 @@ pub struct SignalTexts<'a> {
 impl<'a> SignalTexts<'a> {
     /// The texts of a message.
     pub fn new(sender: u64, header: &Header<'a>, body: &'a [u8]) -> SignalTexts<'a> {
-        let arg0 = match Args::new(header, body).next() {
-            Some(Ok(Arg::Text(text) | Arg::Path(text))) => Some(text),
+        let arg0 = match Args::for_rules(header, body).next() {
+            Some(Arg::Text(text) | Arg::Path(text)) => Some(text),
             _ => None,
         };
         let (interface, member) = (header.interface.unwrap_or(""), header.member.unwrap_or(""));
