@@ -57,4 +57,5 @@ pub use {
     port::AUTHORITY_ID,
     session::{ADDRESS_VARIABLE, native_socket_beside, native_socket_name, session_socket},
     share::Share,
+    shared::body::MessageFile,
 };

@@ -24,31 +24,50 @@ impl Bus {
     fn pass(&mut self, from: MemberId, incoming: Incoming<'_>) {
         let Some(member) = self.members.get(&from) else { return };
         let name = Rc::clone(&member.name);
-        let Incoming { header, bytes, descriptors } = incoming;
-        let is_for_driver = header.destination == Some(DRIVER);
-        match member.stage {
-            Stage::Monitor => return self.disconnect(from, Eviction::protocol("a monitor must not send")),
-            Stage::New if !is_for_driver => {
-                return self.disconnect(from, Eviction::protocol("it sent a message before Hello"));
+        let (header, bytes, descriptors) = match incoming {
+            Incoming::Short(header, bytes, descriptors) => (header, bytes, descriptors),
+            Incoming::Long(message) => {
+                let message = Rc::new(message);
+                let header = message.header();
+                if self.may_pass(from, &header) {
+                    self.pass_stamped(from, &header, &message);
+                }
+                return;
             }
-            _ => {}
-        }
-        // A type of the future: the specification has it ignored.
-        if matches!(header.kind, Kind::Other(_)) {
+        };
+        if !self.may_pass(from, &header) {
             return;
-        }
-        if let Err(limit) = self.config.limits.check_message(0, header.unix_fds) {
-            return self.disconnect(from, limit.into());
         }
         let Some(stamp) = stamped(bytes, &header, &name) else {
             let why = "a message is too large once its sender is filled in";
             return self.disconnect(from, Eviction::protocol(why));
         };
-        self.counters.accepted += 1;
         let header = Header { sender: Some(&name), ..header };
-        let args = LazyArgs::new(&header, bytes);
-        let message = Rc::new(Message::new(stamp, descriptors));
-        let routed = RoutedMessage::of(from, &header, &args, &message);
+        self.pass_stamped(from, &header, &Rc::new(Message::new(stamp, descriptors)));
+    }
+
+    /// May a member in its stage send a message with this header? If not, it is disconnected, or the message is ignored.
+    fn may_pass(&mut self, from: MemberId, header: &Header<'_>) -> bool {
+        let why = match self.members.get(&from).map(|member| member.stage) {
+            Some(Stage::Monitor) => Eviction::protocol("a monitor must not send"),
+            Some(Stage::New) if header.destination != Some(DRIVER) => {
+                Eviction::protocol("it sent a message before Hello")
+            }
+            // A type of the future: the specification has it ignored.
+            _ if matches!(header.kind, Kind::Other(_)) => return false,
+            _ => match self.config.limits.check_message(0, header.unix_fds) {
+                Ok(()) => return true,
+                Err(limit) => limit.into(),
+            },
+        };
+        self.disconnect(from, why);
+        false
+    }
+
+    fn pass_stamped(&mut self, from: MemberId, header: &Header<'_>, message: &Rc<Message>) {
+        self.counters.accepted += 1;
+        let args = LazyArgs::new(header, message.bytes());
+        let routed = RoutedMessage::of(from, header, &args, message);
         self.open_entry(routed);
         self.capture(routed);
         match header.destination {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_dbus_wire::sasl::{Progress, Server};
-use causeway_dbus_wire::wire::{Fault, Header, message_bytes, walk};
+use causeway_dbus_wire::wire::{Checker, Fault, Header, header_bytes, message_bytes};
 use causeway_os::socket::MAX_FDS;
 use rustix::io::Errno;
 use rustix::net::{
@@ -19,12 +19,17 @@ use rustix::net::{
 
 use crate::descriptors::{Descriptors, close_socket};
 use crate::limit::Reached;
+use crate::long::{LONG_BYTES, Long};
 use crate::message::Message;
 
 /// What is read at once, so that no connection keeps the others waiting.
 pub const READ_BYTES: usize = 64 << 10;
-/// Of a message that is larger, more is read at once.
-const LARGE_READ_BYTES: usize = 1 << 20;
+/// Of a long message, so often as much.
+const LONG_READS: usize = 4;
+/// Steps in which a body is checked before others have had their turn: far below a millisecond.
+pub const CHECKED_STEPS: usize = 1 << 15;
+/// Most bytes of a header, which is read at once: as many as those of a native member have at most.
+const MOST_HEADER_BYTES: usize = 64 << 10;
 /// Messages that one system call writes.
 const MOST_PARTS: usize = 32;
 /// System calls that write to one client before the others have had their turn.
@@ -44,6 +49,8 @@ pub enum End {
     Invalid(Fault),
     /// Its descriptors are not those that its messages say.
     Descriptors(&'static str),
+    /// The bus cannot keep what it sends.
+    Kept(&'static str),
     /// It has more than the bus allows.
     Limit(Reached),
 }
@@ -56,6 +63,7 @@ impl End {
             End::NotAuthenticated(_) => "authentication",
             End::Invalid(_) => "invalid-message",
             End::Descriptors(_) => "descriptors",
+            End::Kept(_) => "out-of-memory",
             End::Limit(limit) => limit.name,
         }
     }
@@ -65,7 +73,7 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             End::Closed => f.write_str("its connection is closed"),
-            End::NotAuthenticated(why) | End::Descriptors(why) => f.write_str(why),
+            End::NotAuthenticated(why) | End::Descriptors(why) | End::Kept(why) => f.write_str(why),
             End::Invalid(fault) => write!(f, "it sent an invalid message: {fault}"),
             End::Limit(limit) => limit.fmt(f),
         }
@@ -78,13 +86,37 @@ pub struct Written {
     pub descriptors: u64,
 }
 
-/// A valid message that is still in the buffer of its connection.
+/// A valid message.
 #[derive(Debug)]
-pub struct Incoming<'a> {
-    pub header: Header<'a>,
-    pub bytes: &'a [u8],
-    /// Its descriptors, as many as the header says.
-    pub descriptors: Descriptors,
+pub enum Incoming<'a> {
+    /// In the buffer of its connection, with its descriptors, as many as the header says.
+    Short(Header<'a>, &'a [u8], Descriptors),
+    /// With its sender filled in already.
+    Long(Message),
+}
+
+/// Descriptors that have arrived, and since when some wait.
+#[derive(Debug)]
+struct Arrived {
+    fds: Descriptors,
+    since: Option<Instant>,
+}
+
+impl Arrived {
+    /// Those of a message. If it was the last that has arrived, there must be no further ones.
+    fn take_for(&mut self, header: &Header<'_>, is_last: bool) -> Result<Descriptors, End> {
+        let wanted = header.unix_fds as usize;
+        if wanted > self.fds.len() {
+            return Err(End::Descriptors("a message announces more file descriptors than it came with"));
+        }
+        let descriptors = self.fds.take_first(wanted);
+        if self.fds.is_empty() {
+            self.since = None;
+        } else if is_last {
+            return Err(End::Descriptors("a message announces fewer file descriptors than it came with"));
+        }
+        Ok(descriptors)
+    }
 }
 
 #[derive(Debug)]
@@ -97,8 +129,12 @@ pub struct Connection {
     input: Vec<u8>,
     /// Bytes of `input` that were handed out.
     used: usize,
-    arrived: Descriptors,
-    arrived_since: Option<Instant>,
+    /// What the long messages get as their sender.
+    name: Rc<str>,
+    long: Option<Box<Long>>,
+    /// How far the message is checked with which `input` goes on, if that has begun.
+    half_checked: Option<Box<Checker>>,
+    arrived: Arrived,
     most_message_bytes: usize,
     /// What waits, and since when.
     output: VecDeque<(Rc<Message>, Instant)>,
@@ -107,8 +143,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connected socket that does not block, of a process of this user. Messages above `most_message_bytes` end it.
-    pub fn new(socket: OwnedFd, uid: u32, most_message_bytes: usize) -> Connection {
+    /// A connected socket that does not block, of a process of this user, which has this unique name. Messages above `most_message_bytes`
+    /// end it.
+    pub fn new(socket: OwnedFd, uid: u32, name: Rc<str>, most_message_bytes: usize) -> Connection {
         Connection {
             socket,
             uid,
@@ -116,8 +153,10 @@ impl Connection {
             passes_descriptors: false,
             input: Vec::new(),
             used: 0,
-            arrived: Descriptors::of(Some(uid)),
-            arrived_since: None,
+            name,
+            long: None,
+            half_checked: None,
+            arrived: Arrived { fds: Descriptors::of(Some(uid)), since: None },
             most_message_bytes,
             output: VecDeque::new(),
             sent: 0,
@@ -129,25 +168,31 @@ impl Connection {
     }
 
     pub fn waiting_descriptors(&self) -> u64 {
-        self.arrived.len() as u64
+        self.arrived.fds.len() as u64
     }
 
     pub fn descriptors_wait_since(&self) -> Option<Instant> {
-        self.arrived_since
+        self.arrived.since
     }
 
     /// Reads what is there, once, and answers lines of the authentication. True when the client has just begun.
     pub fn read(&mut self, scratch: &mut [u8], guid: &str, now: Instant) -> Result<bool, End> {
-        let missing =
-            message_bytes(self.unread()).map_or(0, |bytes| bytes.saturating_sub(self.unread().len()));
-        if missing > scratch.len() && self.sasl.is_none() {
-            let start = self.input.len();
-            self.input.resize(start + missing.min(LARGE_READ_BYTES), 0);
-            let mut input = std::mem::take(&mut self.input);
-            let count = self.receive(&mut input[start..], now);
-            input.truncate(start + *count.as_ref().unwrap_or(&0));
-            self.input = input;
-            return count.map(|_| false);
+        for _ in 0..LONG_READS {
+            let Some(missing) = self.long.as_ref().map(|long| long.missing()).filter(|missing| *missing > 0)
+            else {
+                break;
+            };
+            let most = missing.min(scratch.len());
+            let count = self.receive(&mut scratch[..most], now)?;
+            if let Some(long) = &mut self.long {
+                long.append(&scratch[..count])?;
+            }
+            if count < most {
+                return Ok(false);
+            }
+        }
+        if self.long.is_some() {
+            return Ok(false);
         }
         let count = self.receive(scratch, now)?;
         self.input.extend_from_slice(&scratch[..count]);
@@ -162,7 +207,7 @@ impl Connection {
             rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags);
         for item in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = item {
-                self.arrived.extend(fds);
+                self.arrived.fds.extend(fds);
             }
         }
         let message = match received {
@@ -174,17 +219,17 @@ impl Connection {
         if message.flags.contains(ReturnFlags::CTRUNC) {
             return Err(End::Descriptors("some of its file descriptors could not be received"));
         }
-        if !self.arrived.is_empty() {
+        if !self.arrived.fds.is_empty() {
             if !self.passes_descriptors && self.sasl.is_none() {
                 return Err(End::Descriptors("it sent file descriptors without negotiating them"));
             }
-            if self.arrived.len() > MOST_WAITING_FDS {
+            if self.arrived.fds.len() > MOST_WAITING_FDS {
                 return Err(End::Descriptors("it sent more file descriptors than its messages announce"));
             }
-            if self.arrived.are_too_many_pending() {
+            if self.arrived.fds.are_too_many_pending() {
                 return Err(End::Descriptors("too many file descriptors of its user wait to be closed"));
             }
-            self.arrived_since.get_or_insert(now);
+            self.arrived.since.get_or_insert(now);
         }
         Ok(message.bytes)
     }
@@ -207,7 +252,7 @@ impl Connection {
         if has_begun {
             self.passes_descriptors = passes_descriptors;
             self.sasl = None;
-            if !self.arrived.is_empty() && !passes_descriptors {
+            if !self.arrived.fds.is_empty() && !passes_descriptors {
                 return Err(End::Descriptors("it sent file descriptors without negotiating them"));
             }
         }
@@ -218,18 +263,28 @@ impl Connection {
         &self.input[self.used..]
     }
 
-    /// The next message that has arrived whole, checked from its first byte to its last.
-    pub fn next_message(&mut self) -> Result<Option<Incoming<'_>>, End> {
+    /// The next message that has arrived whole, once it is checked from its first byte to its last, which goes on a slice with each call.
+    pub fn next_message(&mut self, checker: &mut Checker) -> Result<Option<Incoming<'_>>, End> {
         if self.sasl.is_some() {
             return Ok(None);
         }
-        let there = self.input.len() - self.used;
-        let bytes = match message_bytes(&self.input[self.used..]) {
-            Ok(bytes) if bytes > self.most_message_bytes => {
-                let most = self.most_message_bytes as u64;
-                return Err(End::Limit(Reached::by_message("max_message_size", "bytes", bytes as u64, most)));
+        if self.long.is_none() {
+            self.begin_long()?;
+        }
+        if let Some(long) = &mut self.long {
+            if long.missing() > 0 {
+                self.make_room();
+                return Ok(None);
             }
-            Ok(bytes) if bytes <= there => bytes,
+            if !long.check()? {
+                return Ok(None);
+            }
+            let is_last = self.used == self.input.len();
+            let descriptors = self.arrived.take_for(&long.header(), is_last)?;
+            return Ok(self.long.take().map(|long| Incoming::Long(long.into_message(descriptors))));
+        }
+        let bytes = match message_bytes(self.unread()) {
+            Ok(bytes) if bytes <= self.unread().len() => bytes,
             Ok(_) | Err(Fault::Cut) => {
                 self.make_room();
                 return Ok(None);
@@ -237,26 +292,55 @@ impl Connection {
             Err(fault) => return Err(End::Invalid(fault)),
         };
         let start = self.used;
-        self.used += bytes;
-        let is_last = self.used == self.input.len();
         let bytes = &self.input[start..start + bytes];
         let header = Header::parse(bytes).map_err(End::Invalid)?;
-        walk(&header, &bytes[header.header_bytes..], &mut |_, _| {}).map_err(End::Invalid)?;
-        let wanted = header.unix_fds as usize;
-        if wanted > self.arrived.len() {
-            return Err(End::Descriptors("a message announces more file descriptors than it came with"));
+        let is_new = self.half_checked.is_none();
+        let current = self.half_checked.as_deref_mut().unwrap_or(checker);
+        if is_new {
+            current.begin(&header);
         }
-        let descriptors = self.arrived.take_first(wanted);
-        if self.arrived.is_empty() {
-            self.arrived_since = None;
-        } else if is_last {
-            return Err(End::Descriptors("a message announces fewer file descriptors than it came with"));
+        if !current.advance(&bytes[header.header_bytes..], CHECKED_STEPS).map_err(End::Invalid)? {
+            if is_new {
+                self.half_checked = Some(Box::new(std::mem::take(checker)));
+            }
+            return Ok(None);
         }
-        Ok(Some(Incoming { header, bytes, descriptors }))
+        self.half_checked = None;
+        self.used += bytes.len();
+        let is_last = self.used == self.input.len();
+        let descriptors = self.arrived.take_for(&header, is_last)?;
+        Ok(Some(Incoming::Short(header, bytes, descriptors)))
     }
 
-    /// Is there a message that [`next_message`](Connection::next_message) returns, or the fault for which the connection must end?
+    /// Checks the limits of the message that comes next. If it is a long one whose header is there, it goes into a file from here on.
+    fn begin_long(&mut self) -> Result<(), End> {
+        let start = self.unread();
+        let (Ok(bytes), Ok(of_header)) = (message_bytes(start), header_bytes(start)) else { return Ok(()) };
+        if bytes > self.most_message_bytes {
+            let most = self.most_message_bytes as u64;
+            return Err(End::Limit(Reached::by_message("max_message_size", "bytes", bytes as u64, most)));
+        }
+        if of_header > MOST_HEADER_BYTES {
+            return Err(End::Invalid(Fault::Invalid(
+                "its header has more than 64 KiB, the most on this bus",
+            )));
+        }
+        if bytes > LONG_BYTES && start.len() >= of_header {
+            let mut long = Long::begin(start, &self.name)?;
+            let there = start.len().min(bytes);
+            long.append(&start[of_header..there])?;
+            self.used += there;
+            self.long = Some(Box::new(long));
+        }
+        Ok(())
+    }
+
+    /// Is there a message that [`next_message`](Connection::next_message) returns or goes on to check, or the fault for which the connection
+    /// must end?
     pub fn has_message(&self) -> bool {
+        if let Some(long) = &self.long {
+            return long.missing() == 0;
+        }
         self.sasl.is_none()
             && match message_bytes(self.unread()) {
                 Ok(bytes) => bytes <= self.unread().len() || bytes > self.most_message_bytes,
@@ -279,7 +363,7 @@ impl Connection {
 
     /// Bytes that have arrived of a message that is not complete.
     pub fn incomplete_bytes(&self) -> usize {
-        self.unread().len()
+        self.unread().len() + self.long.as_ref().map_or(0, |long| long.arrived())
     }
 
     pub fn push(&mut self, message: Rc<Message>, now: Instant) {

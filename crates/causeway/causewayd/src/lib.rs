@@ -34,6 +34,7 @@ mod error;
 mod limit;
 mod listen;
 pub mod log;
+mod long;
 mod matches;
 mod member;
 mod message;

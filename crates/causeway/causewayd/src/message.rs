@@ -1,16 +1,20 @@
 //! A message that the bus has accepted: valid, with its sender filled in, shared by all that get it.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::os::fd::OwnedFd;
 
 use causeway_bus::Bytes;
 use causeway_dbus_wire::wire::{Arg, Args, Header};
 
 use crate::descriptors::Descriptors;
+use crate::long::{self, LONG_BYTES};
 
 /// Bytes of one valid message, and the descriptors that travel with it.
 #[derive(Debug)]
 pub struct Message {
     bytes: Bytes,
+    /// The file in which the bytes lie, until it is known that no native member gets it.
+    pub file: RefCell<Option<OwnedFd>>,
     /// As many as the header says.
     pub descriptors: Descriptors,
 }
@@ -18,7 +22,12 @@ pub struct Message {
 impl Message {
     /// A message whose header and body were checked.
     pub fn new(bytes: impl Into<Bytes>, descriptors: Descriptors) -> Message {
-        Message { bytes: bytes.into(), descriptors }
+        Message { bytes: bytes.into(), file: RefCell::default(), descriptors }
+    }
+
+    /// A long one, which lies in a sealed file.
+    pub fn in_file(bytes: Bytes, file: OwnedFd, descriptors: Descriptors) -> Message {
+        Message { bytes, file: RefCell::new(Some(file)), descriptors }
     }
 
     pub fn header(&self) -> Header<'_> {
@@ -27,6 +36,16 @@ impl Message {
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if self.bytes.len() > LONG_BYTES {
+            // The mapping goes last, and the memory with it.
+            self.file.take();
+            long::give_back(std::mem::replace(&mut self.bytes, Vec::new().into()));
+        }
     }
 }
 
@@ -39,8 +58,9 @@ pub struct LazyArgs<'a> {
 }
 
 impl<'a> LazyArgs<'a> {
+    /// Those of a message with this header, whose own may have another sender.
     pub fn new(header: &'a Header<'a>, bytes: &'a [u8]) -> LazyArgs<'a> {
-        LazyArgs { header, body: &bytes[header.header_bytes..], read: OnceCell::new() }
+        LazyArgs { header, body: &bytes[bytes.len() - header.body_bytes..], read: OnceCell::new() }
     }
 
     pub fn get(&self) -> &[Arg<'a>] {

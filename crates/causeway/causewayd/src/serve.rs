@@ -17,6 +17,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use causeway_dbus_wire::wire::Checker;
 use causeway_os::process::{block_signals, read_signal};
 use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
 use rustix::event::epoll::{self, EventFlags};
@@ -63,6 +64,8 @@ pub struct Server {
     native: Option<Native>,
     bus: Bus,
     scratch: Vec<u8>,
+    /// For bodies that are checked in one slice.
+    checker: Checker,
     now: Instant,
 }
 
@@ -89,6 +92,7 @@ impl Server {
             native: None,
             bus,
             scratch: vec![0; READ_BYTES],
+            checker: Checker::default(),
             now: Instant::now(),
         };
         server.listen(true);
@@ -211,7 +215,7 @@ impl Server {
         }
         let limits = &self.bus.config.limits;
         let deadline = self.now + limits.authentication;
-        let connection = Connection::new(socket, credentials.uid, limits.message_bytes);
+        let connection = Connection::new(socket, credentials.uid, id.unique_name(), limits.message_bytes);
         let most = limits.incomplete_connections;
         self.clients.insert(id, credentials.uid, connection, deadline);
         // A legitimate client says Hello within milliseconds: the oldest of a user's too many is not one.
@@ -263,13 +267,13 @@ impl Server {
         let was_active = self.bus.is_active(id);
         let (mut count, mut may_read) = (0, true);
         loop {
-            if let Some(incoming) = connection.next_message()? {
+            if let Some(incoming) = connection.next_message(&mut self.checker)? {
                 self.bus.accept(id, incoming, self.now);
                 count += 1;
                 if count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
                     break;
                 }
-            } else if std::mem::take(&mut may_read) {
+            } else if !connection.has_message() && std::mem::take(&mut may_read) {
                 if connection.read(&mut self.scratch, &self.bus.guid, self.now)? {
                     self.bus.set_takes_descriptors(id, connection.passes_descriptors());
                 }

@@ -99,6 +99,11 @@ pub fn message_bytes(start: &[u8]) -> Result<usize, Fault> {
     fixed(start).map(|(header, _)| header.message_bytes())
 }
 
+/// The bytes of the header of the message that starts here, its padding included. Fails as [`message_bytes`].
+pub fn header_bytes(start: &[u8]) -> Result<usize, Fault> {
+    fixed(start).map(|(header, _)| header.header_bytes)
+}
+
 /// As [`message_bytes`], of a message that is there to its end; `None` as long as it is not.
 pub fn whole_message(start: &[u8]) -> Result<Option<usize>, Fault> {
     match message_bytes(start) {

@@ -20,10 +20,12 @@ pub use body::{Arg, Args, Leaf, walk};
 pub use build::{Body, Builder, TooLong};
 pub use check::Checker;
 pub use cursor::Endian;
-pub use header::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, message_bytes, whole_message};
+pub use header::{
+    FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, header_bytes, message_bytes, whole_message,
+};
 pub use layout::{Layout, Numbers};
 pub use marshal::Marshal;
-pub use stamp::stamped;
+pub use stamp::{stamped, stamped_header};
 pub use template::{Templates, Unbuildable};
 pub use value::{Value, values};
 

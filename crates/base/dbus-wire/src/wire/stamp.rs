@@ -17,16 +17,29 @@ const LAST_KNOWN: u8 = 9;
 /// # Panics
 /// `header` is not that of `message`, the message is cut, or the sender is not a bus name.
 pub fn stamped(message: &[u8], header: &Header<'_>, sender: &str) -> Option<Vec<u8>> {
-    assert!(names::is_bus_name(sender), "{sender:?} is not a bus name");
     let message = &message[..header.message_bytes()];
     let mut out = Vec::with_capacity(message.len() + sender.len() + 24);
+    stamp_header(&mut out, message, header, sender)?;
+    out.extend_from_slice(&message[header.header_bytes..]);
+    Some(out)
+}
+
+/// As [`stamped`], of a message of which the header is there: what the message begins with, up to its body.
+pub fn stamped_header(start: &[u8], header: &Header<'_>, sender: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(header.header_bytes + sender.len() + 24);
+    stamp_header(&mut out, start, header, sender)?;
+    Some(out)
+}
+
+fn stamp_header(out: &mut Vec<u8>, message: &[u8], header: &Header<'_>, sender: &str) -> Option<()> {
+    assert!(names::is_bus_name(sender), "{sender:?} is not a bus name");
     out.extend_from_slice(&message[..16]);
     for (_, at) in fields(header, message).filter(|(code, _)| *code != SENDER && *code <= LAST_KNOWN) {
-        pad(&mut out);
+        pad(out);
         // Every field starts on a boundary of eight, so that padding inside it stays right.
         out.extend_from_slice(&message[at]);
     }
-    pad(&mut out);
+    pad(out);
     out.extend([SENDER, 1, b's', 0]);
     out.extend(header.endian.bytes(u32::try_from(sender.len()).expect("a name is short")));
     out.extend(sender.as_bytes());
@@ -34,9 +47,8 @@ pub fn stamped(message: &[u8], header: &Header<'_>, sender: &str) -> Option<Vec<
     let fields_bytes =
         u32::try_from(out.len() - 16).ok().filter(|bytes| *bytes as usize <= MAX_ARRAY_BYTES)?;
     out[12..16].copy_from_slice(&header.endian.bytes(fields_bytes));
-    pad(&mut out);
-    out.extend_from_slice(&message[header.header_bytes..]);
-    (out.len() <= MAX_MESSAGE_BYTES).then_some(out)
+    pad(out);
+    (out.len() + header.body_bytes <= MAX_MESSAGE_BYTES).then_some(())
 }
 
 fn pad(out: &mut Vec<u8>) {

@@ -99,12 +99,12 @@ impl Authority {
     }
 
     /// Prepares a message for [`Authority::append`] to members: stages its descriptors, and itself if it is long, on account of
-    /// its sender. Fails with `LimitsExceeded`.
+    /// its sender; in this sealed file if there is one, which has all of its bytes. Fails with `LimitsExceeded`.
     pub fn stage_for(
         &mut self,
         sender: Option<PeerId>,
         to: Option<PeerId>,
-        bytes: &[u8],
+        (bytes, file): (&[u8], Option<OwnedFd>),
         descriptors: Vec<OwnedFd>,
     ) -> Result<TransferRef> {
         let mut descriptors = ForeignDescriptors::new(descriptors, self.options.close);
@@ -117,7 +117,8 @@ impl Authority {
         }
         let is_in_file = bytes.len() > longest;
         if is_in_file {
-            descriptors.as_mut_vec().insert(0, body::write(bytes)?);
+            let file = file.map_or_else(|| body::write(bytes), Ok)?;
+            descriptors.as_mut_vec().insert(0, file);
         }
         check_staged(&header, descriptors.len(), longest, is_in_file)?;
         if descriptors.is_empty() {

@@ -14,6 +14,7 @@ use causeway_os::Context;
 use causeway_os::memory::{self as os_memory, Mapping, Seals};
 
 use super::memory;
+use crate::content::Bytes;
 use crate::error::{Error, Result};
 
 /// What such a file is sealed against: changes of its bytes and its length, and further seals.
@@ -21,12 +22,50 @@ pub const SEALS: Seals = memory::LENGTH.union(Seals::WRITE).union(Seals::SEAL);
 
 /// Puts a message into a sealed file.
 pub fn write(message: &[u8]) -> Result<OwnedFd> {
-    let file = File::from(os_memory::memfd("causeway-message", 0)?);
-    file.write_all_at(message, 0)
-        .context("write", || format!("{} bytes into a memory file", message.len()))?;
-    let fd = OwnedFd::from(file);
-    os_memory::add_seals(&fd, SEALS)?;
-    Ok(fd)
+    let mut file = MessageFile::create()?;
+    file.append(message)?;
+    file.seal()
+}
+
+/// A long message that is put together in a memory file, piece by piece.
+#[derive(Debug)]
+pub struct MessageFile {
+    file: File,
+    bytes: u64,
+}
+
+impl MessageFile {
+    /// An empty file. Fails if this process has no descriptor or memory left.
+    pub fn create() -> Result<MessageFile> {
+        Ok(MessageFile { file: os_memory::memfd("causeway-message", 0)?.into(), bytes: 0 })
+    }
+
+    /// Bytes that it has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends a piece. Fails if there is no memory left.
+    pub fn append(&mut self, piece: &[u8]) -> Result<()> {
+        let what = || format!("{} bytes into a memory file", piece.len());
+        self.file.write_all_at(piece, self.bytes).context("write", what)?;
+        self.bytes += piece.len() as u64;
+        Ok(())
+    }
+
+    /// Nobody changes it any more.
+    pub fn seal(self) -> Result<OwnedFd> {
+        let fd = OwnedFd::from(self.file);
+        os_memory::add_seals(&fd, SEALS)?;
+        Ok(fd)
+    }
+
+    /// As [`MessageFile::seal`], and maps it.
+    pub fn finish(self) -> Result<(Bytes, OwnedFd)> {
+        let bytes = self.bytes;
+        let fd = self.seal()?;
+        Ok((SealedBody::open(&fd, bytes)?.into(), fd))
+    }
 }
 
 /// Bytes of a file that holds a message, which must be a memory file with [`SEALS`] and all its memory.

@@ -170,6 +170,9 @@ impl Bus {
 
     fn hand_over(&mut self, to: MemberId, message: &Rc<Message>) {
         self.counters.delivered += 1;
+        if !self.is_read_natively() {
+            message.file.take();
+        }
         if !self.is_native(to) {
             self.actions.push(Action::Deliver(to, Rc::clone(message)));
         }

@@ -90,6 +90,9 @@ const METHODS: &[Method] = &[
     method(STATS, "GetAllMatchRules", ["", "a{sas}"], Privileged, stats::all_match_rules),
 ];
 
+/// Most bytes of arguments, which are read at once.
+const MOST_BYTES: usize = 256 << 10;
+
 /// A message to the driver, or a call to nobody, which it answers in place of a peer.
 pub fn handle(bus: &mut Bus, from: MemberId, routed: RoutedMessage<'_>) {
     let header = routed.header;
@@ -137,6 +140,10 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     }
     if method.access == Privileged && uid != bus.uid && uid != 0 {
         return refused(error::ACCESS_DENIED, format!("{member} is reserved to the user of this bus"));
+    }
+    if header.body_bytes > MOST_BYTES {
+        let why = format!("a method of the bus takes at most {MOST_BYTES} bytes, not {}", header.body_bytes);
+        return refused(error::LIMITS_EXCEEDED, why);
     }
     if header.signature != method.input {
         let said = |types: &str| match types {

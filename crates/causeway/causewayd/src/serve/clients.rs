@@ -233,7 +233,7 @@ mod tests {
         let insert = |clients: &mut Clients, id, user| {
             let (socket, _) = causeway_os::socket::stream_pair().unwrap();
             let deadline = now + Duration::from_secs(id);
-            clients.insert(MemberId(id), user, Connection::new(socket, user, 100), deadline);
+            clients.insert(MemberId(id), user, Connection::new(socket, user, ":1.5".into(), 100), deadline);
         };
         // Of one user, long ago, and then many of another one.
         insert(&mut clients, 1, 1000);

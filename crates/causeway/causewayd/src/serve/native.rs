@@ -288,12 +288,14 @@ impl Server {
             Receiver::One(id) => (Some(id.0), self.bus.is_native(id)),
             Receiver::Bus | Receiver::None => (None, false),
         };
+        let file = message.file.take();
         if !is_for_members {
             return Some(native.authority.stage_header_only(message.bytes()));
         }
         let copies = message.descriptors.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
         let staged = copies.map_err(|error| error.to_string()).and_then(|copies| {
-            let staged = native.authority.stage_for(from.map(|from| from.0), peer, message.bytes(), copies);
+            let staged =
+                native.authority.stage_for(from.map(|from| from.0), peer, (message.bytes(), file), copies);
             staged.map_err(|error| error.to_string())
         });
         let failed = |why: String| match to {

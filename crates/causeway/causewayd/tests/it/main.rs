@@ -25,6 +25,7 @@ mod hostile;
 mod introspection;
 mod kill;
 mod kill_call;
+mod long;
 mod members;
 mod messages;
 mod native;
