@@ -20,6 +20,7 @@ use rustix::net::{
 use crate::descriptors::{Descriptors, close_socket};
 use crate::limit::Reached;
 use crate::message::Message;
+use crate::report::Traffic;
 
 /// What is read at once, so that no connection keeps the others waiting.
 pub const READ_BYTES: usize = 64 << 10;
@@ -104,6 +105,7 @@ pub struct Connection {
     output: VecDeque<(Rc<Message>, Instant)>,
     /// Bytes of the first message of `output` that were written.
     sent: usize,
+    traffic: Traffic,
 }
 
 impl Connection {
@@ -121,6 +123,7 @@ impl Connection {
             most_message_bytes,
             output: VecDeque::new(),
             sent: 0,
+            traffic: Traffic::default(),
         }
     }
 
@@ -252,6 +255,8 @@ impl Connection {
         } else if is_last {
             return Err(End::Descriptors("a message announces fewer file descriptors than it came with"));
         }
+        self.traffic.sent += 1;
+        self.traffic.sent_bytes += bytes.len() as u64;
         Ok(Some(Incoming { header, bytes, descriptors }))
     }
 
@@ -286,6 +291,11 @@ impl Connection {
         self.output.push_back((message, now));
     }
 
+    /// What it has passed.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
     /// How many messages wait, and since when the oldest does.
     pub fn queued(&self) -> (usize, Option<Instant>) {
         (self.output.len(), self.output.front().map(|(_, since)| *since))
@@ -317,6 +327,8 @@ impl Connection {
                 self.sent = 0;
                 written.bytes += first.bytes().len() as u64;
                 written.descriptors += first.descriptors.len() as u64;
+                self.traffic.received += 1;
+                self.traffic.received_bytes += first.bytes().len() as u64;
                 self.output.pop_front();
             }
         }

@@ -31,6 +31,7 @@ use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
 use native::Native;
+use report::Collector;
 use token::Token;
 use turn::{Slice, Turns};
 
@@ -61,6 +62,7 @@ pub struct Server {
     children: Children,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
+    metrics: Option<Collector>,
     bus: Bus,
     scratch: Vec<u8>,
     now: Instant,
@@ -87,6 +89,7 @@ impl Server {
             turns: Turns::default(),
             children,
             native: None,
+            metrics: None,
             bus,
             scratch: vec![0; READ_BYTES],
             now: Instant::now(),
@@ -109,7 +112,7 @@ impl Server {
         self.now = Instant::now();
         loop {
             events.clear();
-            let may_sleep = self.clients.are_idle() && self.may_sleep();
+            let may_sleep = self.clients.are_idle() && !self.is_collecting() && self.may_sleep();
             let ended = Instant::now();
             self.count_turn(ended);
             let timeout = if may_sleep { self.timeout(ended) } else { Some(Timespec::default()) };
@@ -125,6 +128,7 @@ impl Server {
                     Token::Member(number) => self.clients.note(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
                     Token::Native => self.serve_members(),
+                    Token::Metrics => self.begin_collecting(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
                         // What is wrong was logged.
@@ -138,6 +142,7 @@ impl Server {
             self.pass_time();
             self.exchange();
             self.flush();
+            self.collect();
         }
     }
 
@@ -325,6 +330,7 @@ impl Server {
                 self.clients.remove(id, &self.epoll);
                 self.evict(id, &eviction.why);
             }
+            Action::Report(call) => self.report(call),
             Action::Start { number, command, environment } => self.start(number, &command, environment),
         }
     }

@@ -27,6 +27,7 @@ mod kill;
 mod kill_call;
 mod members;
 mod messages;
+mod metrics;
 mod native;
 mod native_hostile;
 mod operators;
