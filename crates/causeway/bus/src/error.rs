@@ -103,7 +103,7 @@ impl fmt::Display for Error {
             Error::Method { name, message } => write!(f, "{name}: {message}"),
             Error::TooLong { bytes, most } => write!(
                 f,
-                "the message has {bytes} bytes, but the outbox of this connection takes at most {most}; open it with a larger outbox"
+                "the message has {bytes} bytes, but the outbox of this connection takes at most {most}; open it with a larger one (ConnectionOptions::outbox_bytes)"
             ),
             Error::Full => f.write_str("no space: members that are behind must read first"),
             Error::Disconnected(why) => write!(f, "disconnected by the bus: {why}"),

@@ -46,8 +46,8 @@ pub use asynchronous::{AsyncConnection, Calls, Signals};
 pub use {
     authority::{
         ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, BUS_INTERFACE, DO_NOT_QUEUE, Event,
-        InboundMessage, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket,
-        TransferLimits, TransferRef,
+        InboundMessage, LATE, MemberReport, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING,
+        ReleaseReply, Ticket, TransferLimits, TransferRef, Unread,
     },
     causeway_dbus_wire::{rule::MatchRule, wire},
     connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics},

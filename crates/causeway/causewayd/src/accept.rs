@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use causeway_dbus_wire::wire::{Header, Kind, stamped};
 
-use crate::bus::{Bus, DRIVER, RoutedMessage};
+use crate::bus::{Bus, DRIVER, Eviction, RoutedMessage};
 use crate::connection::Incoming;
 use crate::driver;
 use crate::member::{MemberId, Stage};
@@ -27,9 +27,9 @@ impl Bus {
         let Incoming { header, bytes, descriptors } = incoming;
         let is_for_driver = header.destination == Some(DRIVER);
         match member.stage {
-            Stage::Monitor => return self.disconnect(from, "a monitor must not send"),
+            Stage::Monitor => return self.disconnect(from, Eviction::protocol("a monitor must not send")),
             Stage::New if !is_for_driver => {
-                return self.disconnect(from, "it sent a message before Hello");
+                return self.disconnect(from, Eviction::protocol("it sent a message before Hello"));
             }
             _ => {}
         }
@@ -37,12 +37,12 @@ impl Bus {
         if matches!(header.kind, Kind::Other(_)) {
             return;
         }
-        if header.unix_fds > self.config.limits.message_descriptors {
-            return self
-                .disconnect(from, "it sent more file descriptors with one message than this bus allows");
+        if let Err(limit) = self.config.limits.check_message(0, header.unix_fds) {
+            return self.disconnect(from, limit.into());
         }
         let Some(stamp) = stamped(bytes, &header, &name) else {
-            return self.disconnect(from, "a message is too large once its sender is filled in");
+            let why = "a message is too large once its sender is filled in";
+            return self.disconnect(from, Eviction::protocol(why));
         };
         self.counters.accepted += 1;
         let header = Header { sender: Some(&name), ..header };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
 
+use crate::limit::Reached;
 use crate::policy::Policy;
 use crate::quota::PerMember;
 
@@ -98,6 +99,22 @@ impl Limits {
             authentication: Duration::from_secs(240),
             ..Limits::default()
         }
+    }
+
+    /// May a message have so many bytes and descriptors?
+    ///
+    /// # Errors
+    /// It has too many.
+    pub fn check_message(&self, bytes: usize, descriptors: u32) -> Result<(), Reached> {
+        let (fds, most_fds) = (u64::from(descriptors), u64::from(self.message_descriptors));
+        if bytes > self.message_bytes {
+            let (bytes, most) = (bytes as u64, self.message_bytes as u64);
+            return Err(Reached::by_message("max_message_size", "bytes", bytes, most));
+        }
+        if fds > most_fds {
+            return Err(Reached::by_message("max_message_unix_fds", "file descriptors", fds, most_fds));
+        }
+        Ok(())
     }
 
     /// Sets the limit that a configuration calls by this name; false if there is none. A message never has more than 128 MiB, and

@@ -18,6 +18,7 @@ use rustix::net::{
 };
 
 use crate::descriptors::{Descriptors, close_socket};
+use crate::limit::Reached;
 use crate::message::Message;
 
 /// What is read at once, so that no connection keeps the others waiting.
@@ -34,7 +35,7 @@ const MOST_WAITING_FDS: usize = 2 * MAX_FDS;
 const KEPT_BYTES: usize = 4 << 10;
 
 /// Why a connection must end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The client closed it, or the kernel did.
     Closed,
@@ -43,8 +44,21 @@ pub enum End {
     Invalid(Fault),
     /// Its descriptors are not those that its messages say.
     Descriptors(&'static str),
-    /// More has arrived of one message than the bus keeps.
-    TooMuch,
+    /// It has more than the bus allows.
+    Limit(Reached),
+}
+
+impl End {
+    /// What it is counted under.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            End::Closed => "closed",
+            End::NotAuthenticated(_) => "authentication",
+            End::Invalid(_) => "invalid-message",
+            End::Descriptors(_) => "descriptors",
+            End::Limit(limit) => limit.name,
+        }
+    }
 }
 
 impl fmt::Display for End {
@@ -53,7 +67,7 @@ impl fmt::Display for End {
             End::Closed => f.write_str("its connection is closed"),
             End::NotAuthenticated(why) | End::Descriptors(why) => f.write_str(why),
             End::Invalid(fault) => write!(f, "it sent an invalid message: {fault}"),
-            End::TooMuch => f.write_str("an incomplete message exceeds the limit of incoming bytes"),
+            End::Limit(limit) => limit.fmt(f),
         }
     }
 }
@@ -86,7 +100,8 @@ pub struct Connection {
     arrived: Descriptors,
     arrived_since: Option<Instant>,
     most_message_bytes: usize,
-    output: VecDeque<Rc<Message>>,
+    /// What waits, and since when.
+    output: VecDeque<(Rc<Message>, Instant)>,
     /// Bytes of the first message of `output` that were written.
     sent: usize,
 }
@@ -211,7 +226,8 @@ impl Connection {
         let there = self.input.len() - self.used;
         let bytes = match message_bytes(&self.input[self.used..]) {
             Ok(bytes) if bytes > self.most_message_bytes => {
-                return Err(End::Invalid(Fault::Invalid("the message is larger than this bus allows")));
+                let most = self.most_message_bytes as u64;
+                return Err(End::Limit(Reached::by_message("max_message_size", "bytes", bytes as u64, most)));
             }
             Ok(bytes) if bytes <= there => bytes,
             Ok(_) | Err(Fault::Cut) => {
@@ -266,8 +282,13 @@ impl Connection {
         self.unread().len()
     }
 
-    pub fn push(&mut self, message: Rc<Message>) {
-        self.output.push_back(message);
+    pub fn push(&mut self, message: Rc<Message>, now: Instant) {
+        self.output.push_back((message, now));
+    }
+
+    /// How many messages wait, and since when the oldest does.
+    pub fn queued(&self) -> (usize, Option<Instant>) {
+        (self.output.len(), self.output.front().map(|(_, since)| *since))
     }
 
     /// Writes as much as the socket takes, and not for ever to a client that reads as fast.
@@ -286,7 +307,7 @@ impl Connection {
                 }
                 Err(_) => return Err(End::Closed),
             };
-            while let Some(first) = self.output.front() {
+            while let Some((first, _)) = self.output.front() {
                 let rest = first.bytes().len() - self.sent;
                 if count < rest {
                     self.sent += count;
@@ -309,7 +330,7 @@ impl Connection {
     fn send_some(&self) -> rustix::io::Result<usize> {
         let mut parts: [IoSlice<'_>; MOST_PARTS] = std::array::from_fn(|_| IoSlice::new(&[]));
         let mut count = 0;
-        for message in self.output.iter().take(MOST_PARTS) {
+        for (message, _) in self.output.iter().take(MOST_PARTS) {
             if count > 0 && !message.descriptors.is_empty() {
                 break;
             }
@@ -317,7 +338,7 @@ impl Connection {
             count += 1;
         }
         let descriptors = match self.output.front() {
-            Some(first) if self.sent == 0 => first.descriptors.iter().map(AsFd::as_fd).collect(),
+            Some((first, _)) if self.sent == 0 => first.descriptors.iter().map(AsFd::as_fd).collect(),
             _ => Vec::new(),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];

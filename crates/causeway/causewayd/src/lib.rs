@@ -6,7 +6,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `names`, `matches`, `calls`, `quota`, `policy`, `activation` | state and decisions, without sockets |
+//! | `names`, `matches`, `calls`, `quota`, `limit`, `policy`, `activation` | state and decisions, without sockets |
 //! | `connection`, `descriptors`, `listen` | one socket each, without names |
 //! | [`systemd`] | sockets of a service manager |
 //! | `bus` | delivers a message of a member to others |
@@ -31,6 +31,7 @@ mod connection;
 mod descriptors;
 pub mod driver;
 mod error;
+mod limit;
 mod listen;
 pub mod log;
 mod matches;

@@ -1,12 +1,13 @@
 //! What an administrator should know, in lines: to standard error, or to the system's log.
 //!
-//! A line that would have to wait is dropped, and so are lines of a flood: a client must not be able to stop the bus by what is
-//! said about it.
+//! A line that would have to wait is dropped, and so are lines of a flood, whose number is said: a client must not be able to stop
+//! the bus by what is said about it.
 
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
@@ -27,9 +28,18 @@ pub fn to_system() {
 
 /// Says a line, if it can be said now.
 pub fn log(line: &str) {
-    if !is_due() {
-        return;
+    tell_omitted();
+    let lines = {
+        let mut pace = pace();
+        pace.lines += 1;
+        pace.lines
+    };
+    if lines <= MOST_LINES {
+        say(line);
     }
+}
+
+fn say(line: &str) {
     if TO_SYSTEM.load(Ordering::Relaxed) {
         let text = format!("<{PRIORITY}>causewayd[{}]: {line}", std::process::id());
         // Without a system's log there is nowhere to say so.
@@ -49,15 +59,51 @@ pub fn log(line: &str) {
     }
 }
 
-/// Fewer lines than the limit were said in this second.
-fn is_due() -> bool {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    static SECOND: AtomicU64 = AtomicU64::new(u64::MAX);
-    static LINES: AtomicU64 = AtomicU64::new(0);
-    let second = START.get_or_init(Instant::now).elapsed().as_secs();
-    // Relaxed: one thread says lines; another one could at most say one too many.
-    if SECOND.swap(second, Ordering::Relaxed) != second {
-        LINES.store(0, Ordering::Relaxed);
+/// When lines were said, in seconds since the first, and how many in that second, those left out included.
+struct Pace {
+    start: Option<Instant>,
+    second: u64,
+    lines: u64,
+}
+
+static PACE: Mutex<Pace> = Mutex::new(Pace { start: None, second: 0, lines: 0 });
+
+impl Pace {
+    /// The lines left out in a second that is over.
+    fn turn(&mut self) -> Option<u64> {
+        let second = self.start.get_or_insert_with(Instant::now).elapsed().as_secs();
+        if second == self.second {
+            return None;
+        }
+        let before = std::mem::take(&mut self.lines);
+        self.second = second;
+        before.checked_sub(MOST_LINES).filter(|omitted| *omitted > 0)
     }
-    LINES.fetch_add(1, Ordering::Relaxed) < MOST_LINES
+}
+
+fn pace() -> MutexGuard<'static, Pace> {
+    PACE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Would a line be said now?
+pub fn has_room() -> bool {
+    let pace = pace();
+    pace.lines < MOST_LINES || pace.start.is_some_and(|start| start.elapsed().as_secs() != pace.second)
+}
+
+/// Says how many lines were left out in a second that is over. To be called when [`omitted_until`] says.
+pub fn tell_omitted() {
+    let omitted = pace().turn();
+    if let Some(omitted) = omitted {
+        say(&format!(
+            "{omitted} more lines like these were left out: at most {MOST_LINES} are said in one second"
+        ));
+    }
+}
+
+/// Until when lines are left out of which nobody was told yet; nothing where there are none.
+pub fn omitted_until() -> Option<Instant> {
+    let pace = pace();
+    let start = pace.start.filter(|_| pace.lines > MOST_LINES)?;
+    Some(start + Duration::from_secs(pace.second + 1))
 }

@@ -6,6 +6,7 @@
 use causeway_bus::Share;
 use rustc_hash::FxHashMap;
 
+use crate::limit::Reached;
 use crate::member::MemberId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,16 @@ pub enum Resource {
 }
 
 const RESOURCES: usize = 6;
+
+/// What `<limit>` calls the limit of each, and what is counted.
+const NAMES: [(&str, &str); RESOURCES] = [
+    ("max_outgoing_bytes", "bytes of messages that wait"),
+    ("max_outgoing_unix_fds", "file descriptors of messages that wait"),
+    ("max_names_per_connection", "names"),
+    ("max_match_rules_per_connection", "match rules"),
+    ("max_replies_per_connection", "calls without a reply"),
+    ("max_incoming_bytes", "bytes of a message that has not arrived whole"),
+];
 
 /// How many times the limit of one member all members of a user may hold: of what is memory, and of what is an entry in a table.
 const USER_MEMBERS: [u64; RESOURCES] = [4, 4, 16, 16, 16, 4];
@@ -86,8 +97,16 @@ impl Quota {
 
     /// A member of this user takes `amount` more, if it may; otherwise nothing changes. Of bytes and descriptors a member that
     /// holds none gets one message of any size.
-    #[must_use]
-    pub fn charge(&mut self, member: MemberId, uid: u32, resource: Resource, amount: u64) -> bool {
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn charge(
+        &mut self,
+        member: MemberId,
+        uid: u32,
+        resource: Resource,
+        amount: u64,
+    ) -> Result<(), Reached> {
         let index = resource as usize;
         let own = self.held(member, resource);
         let user = self.of_user.get(&uid).map_or(0, |held| held[index]);
@@ -98,13 +117,16 @@ impl Quota {
             _ => share.allows(own, user, amount),
         };
         if !may {
-            return false;
+            let ((name, what), most) = (NAMES[index], share.most(own, user));
+            let of_user = (most < share.limit).then_some((uid, user, budget));
+            let whose = member.unique_name().to_string();
+            return Err(Reached { name, whose, what, has: own, more: amount, most, of_user });
         }
         self.of_member.entry(member).or_default().take(index, amount);
         self.of_all.take(index, amount);
         self.member_peak[index] = self.member_peak[index].max(own + amount);
         self.of_user.entry(uid).or_default()[index] += amount;
-        true
+        Ok(())
     }
 
     /// A member gives back what it was charged for.
@@ -171,7 +193,7 @@ mod tests {
 
     fn fill(quota: &mut Quota, member: u64, resource: Resource) -> u64 {
         let mut got = 0;
-        while quota.charge(MemberId(member), 0, resource, 1) {
+        while quota.charge(MemberId(member), 0, resource, 1).is_ok() {
             got += 1;
         }
         got
@@ -185,7 +207,7 @@ mod tests {
         assert!(got.windows(2).all(|two| two[1] <= two[0]) && got[5] > 0, "{got:?}");
         assert!(got.iter().sum::<u64>() <= 400);
         // Another user has a budget of its own.
-        assert!(quota.charge(MemberId(9), 1, Resource::Bytes, 99));
+        quota.charge(MemberId(9), 1, Resource::Bytes, 99).unwrap();
         quota.remove(MemberId(0), 0);
         assert_eq!(quota.held(MemberId(0), Resource::Bytes), 0);
         assert!(fill(&mut quota, 7, Resource::Bytes) > got[5]);
@@ -199,9 +221,10 @@ mod tests {
     fn peaks_stay_when_what_was_held_is_given_back() {
         let mut quota = quota(100);
         let matches = Resource::Matches;
-        assert!(quota.charge(MemberId(1), 0, matches, 7) && quota.charge(MemberId(2), 0, matches, 4));
+        let charge = |quota: &mut Quota, id, count| quota.charge(MemberId(id), 0, matches, count).is_ok();
+        assert!(charge(&mut quota, 1, 7) && charge(&mut quota, 2, 4));
         quota.release(MemberId(1), 0, matches, 6);
-        assert!(quota.charge(MemberId(2), 0, matches, 1) && !quota.charge(MemberId(2), 0, matches, 1000));
+        assert!(charge(&mut quota, 2, 1) && !charge(&mut quota, 2, 1000));
         assert_eq!((quota.held(MemberId(1), matches), quota.peak(MemberId(1), matches)), (1, 7));
         assert_eq!((quota.held_by_all(matches), quota.peak_of_all(matches)), (6, 11));
         quota.remove(MemberId(1), 0);
@@ -212,10 +235,46 @@ mod tests {
     #[test]
     fn a_member_that_holds_nothing_gets_one_message_of_any_size_and_no_more() {
         let mut quota = quota(10);
-        assert!(quota.charge(MemberId(1), 0, Resource::Bytes, 1_000));
-        assert!(!quota.charge(MemberId(1), 0, Resource::Bytes, 1));
+        quota.charge(MemberId(1), 0, Resource::Bytes, 1_000).unwrap();
+        quota.charge(MemberId(1), 0, Resource::Bytes, 1).unwrap_err();
         quota.release(MemberId(1), 0, Resource::Bytes, 1_000);
-        assert!(quota.charge(MemberId(1), 0, Resource::Bytes, 10));
+        quota.charge(MemberId(1), 0, Resource::Bytes, 10).unwrap();
         assert_eq!(fill(&mut quota, 1, Resource::Names), 10);
+    }
+
+    /// All limits of a member: the one that is reached, whose it is, and what to change.
+    #[test]
+    fn a_refusal_says_which_limit_whose_and_what_to_change() {
+        use Resource::*;
+        for (resource, name) in [
+            (Bytes, "max_outgoing_bytes"),
+            (Descriptors, "max_outgoing_unix_fds"),
+            (Names, "max_names_per_connection"),
+            (Matches, "max_match_rules_per_connection"),
+            (Calls, "max_replies_per_connection"),
+            (Incoming, "max_incoming_bytes"),
+        ] {
+            let mut quota = quota(8);
+            assert_eq!(fill(&mut quota, 1, resource), 8);
+            let own = quota.charge(MemberId(1), 7, resource, 3).unwrap_err().to_string();
+            assert!(
+                own.starts_with(":1.1 has 8 ") && own.contains(" and wants 3 more, of at most 8; "),
+                "{own}"
+            );
+            // All but a rest of its user's budget is gone: that is said, too.
+            (2..40).for_each(|member| assert!(fill(&mut quota, member, resource) <= 8));
+            let shared = (40..).find_map(|id| quota.charge(MemberId(id), 0, resource, 2).err());
+            let shared = shared.unwrap().to_string();
+            let held = quota.held_by_all(resource);
+            let budget = 8 * USER_MEMBERS[resource as usize];
+            let of_user = format!(" while all connections of user 0 have {held} of {budget}; ");
+            assert!(shared.contains(&of_user), "{shared}");
+            for said in [own, shared] {
+                assert!(said.ends_with(&format!(
+                    "raise <limit name=\"{name}\"> in the configuration file of the bus"
+                )));
+                assert_eq!(crate::config::Limits::default().set(name, 1), Ok(true), "it is no limit");
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 mod clients;
 mod native;
+mod report;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -21,12 +22,12 @@ use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::time::Timespec;
 
-use crate::bus::{Action, Bus, Ended};
+use crate::bus::{Action, Bus, Ended, Eviction};
 use crate::children::Children;
 use crate::connection::{Connection, End, READ_BYTES};
 use crate::descriptors;
 use crate::listen::Listener;
-use crate::log::log;
+use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
 use native::Native;
@@ -149,8 +150,8 @@ impl Server {
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
         let (clients, bus) = (self.clients.next_deadline(), self.bus.next_deadline());
-        let next =
-            [clients, bus, self.paused_until, self.native_deadline(now)].into_iter().flatten().min()?;
+        let next = [clients, bus, self.paused_until, self.native_deadline(now), log::omitted_until()];
+        let next = next.into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
 
@@ -217,7 +218,12 @@ impl Server {
         while self.clients.incomplete_count() > most.max(1)
             && let Some(oldest) = self.clients.first_to_go()
         {
-            self.end(oldest, End::NotAuthenticated("it has not called Hello, and others wait to connect"));
+            self.end(
+                oldest,
+                End::NotAuthenticated(
+                    "it has not called Hello, and others wait to connect (max_incomplete_connections)",
+                ),
+            );
         }
     }
 
@@ -282,16 +288,15 @@ impl Server {
         if !was_active && self.bus.is_active(id) {
             self.clients.has_said_hello(id);
         }
-        if !self.bus.hold_descriptors(id, before, waiting) {
-            return Err(End::Descriptors("too many file descriptors of incomplete messages"));
-        }
+        self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
         // Behind a whole message no more than two reads have brought.
         if has_message {
             return Ok(true);
         }
         // What one read brings is not counted: every message may be cut there.
         let counted = if incomplete > READ_BYTES { incomplete as u64 } else { 0 };
-        if self.bus.hold_incoming(id, counted) { Ok(false) } else { Err(End::TooMuch) }
+        self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
+        Ok(false)
     }
 
     /// Does what the bus has left to be done.
@@ -312,13 +317,13 @@ impl Server {
 
     fn do_now(&mut self, action: Action) {
         match action {
-            Action::Deliver(id, message) => self.clients.deliver(id, message),
+            Action::Deliver(id, message) => self.clients.deliver(id, message, self.now),
             Action::Append { .. } => {}
             Action::UpdateDirectory(update) => self.update_directory(&update),
-            Action::Disconnect(id, why) => {
-                log(&format!("{} is disconnected: {why}", id.unique_name()));
+            Action::Disconnect(id, eviction, who) => {
+                self.log_eviction(id, &who, &eviction);
                 self.clients.remove(id, &self.epoll);
-                self.evict(id, why);
+                self.evict(id, &eviction.why);
             }
             Action::Start { number, command, environment } => self.start(number, &command, environment),
         }
@@ -347,17 +352,19 @@ impl Server {
             && deadline <= self.now
             && !slice.is_over()
         {
-            self.end(id, End::NotAuthenticated("it has not called Hello in time"));
+            self.end(id, End::NotAuthenticated("it has not called Hello in time (auth_timeout)"));
         }
         while let Some((deadline, id)) = self.clients.next_rest()
             && deadline <= self.now
             && !slice.is_over()
         {
-            let why = "timed out waiting for the rest of a message with file descriptors";
+            let why =
+                "timed out waiting for the rest of a message with file descriptors (pending_fd_timeout)";
             self.end(id, End::Descriptors(why));
         }
         self.bus.tick(self.now);
         self.act();
+        log::tell_omitted();
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;
         }
@@ -401,7 +408,8 @@ impl Server {
     /// A connection ends of itself, or because of what it sent.
     fn end(&mut self, id: MemberId, end: End) {
         if end != End::Closed {
-            log(&format!("{} is disconnected: {end}", id.unique_name()));
+            let eviction = Eviction { reason: end.reason(), why: end.to_string() };
+            self.log_eviction(id, &self.bus.described(id), &eviction);
         }
         self.clients.remove(id, &self.epoll);
         self.bus.leave(id);

@@ -215,7 +215,9 @@ impl Authority {
 
     pub(super) fn welcome_monitor(&mut self, link: u64) -> Result<()> {
         if self.monitors() >= MONITORS_MAX {
-            return Err(Error::Refused(format!("this bus has {MONITORS_MAX} monitors already")));
+            return Err(Error::Refused(format!(
+                "this bus has {MONITORS_MAX} monitors already, which is the most; one must end first"
+            )));
         }
         let Some(link) = self.links.get_mut(&link) else { return Ok(()) };
         link.has_joined = true;
@@ -279,7 +281,10 @@ impl Authority {
         let Some(slot) = (AUTHORITY + 1..slots).find(is_free) else {
             // Some may only wait for others to pass what the last member there sent.
             self.demand_place();
-            return Err(Error::Refused(format!("all {} member slots of this bus are in use", slots - 1)));
+            return Err(Error::Refused(format!(
+                "all {} member slots of this bus are in use (AuthorityOptions::members)",
+                slots - 1
+            )));
         };
         self.place_wanted = None;
         // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
@@ -390,9 +395,9 @@ impl Authority {
         let members = self.connections.iter().filter_map(|(id, of)| Some((*id, of.link?, of.index)));
         let evicted = members.filter(|(id, _, index)| order.evicted(*index).load(Ordering::Acquire) == *id);
         for (id, link, index) in evicted.collect::<Vec<_>>() {
-            let why = "it did not read within the laggard deadline";
-            if self.dismiss(id, link, index, why) {
-                events.push(Event::Left { peer: id, why: Some(why.into()) });
+            let why = self.lateness(index);
+            if self.dismiss(id, link, index, &why) {
+                events.push(Event::Left { peer: id, why: Some(why) });
             }
         }
     }

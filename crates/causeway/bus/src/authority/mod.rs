@@ -16,6 +16,7 @@ mod foreign;
 mod listener;
 mod log;
 mod members;
+mod report;
 mod staging;
 mod transfer;
 
@@ -24,6 +25,7 @@ pub use causeway_dbus_wire::driver::{
     ALLOW_REPLACEMENT, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, REPLACE_EXISTING, ReleaseReply,
 };
 pub use log::{Appended, InboundMessage};
+pub use report::{LATE, MemberReport, Unread};
 pub use staging::TransferLimits;
 pub(crate) use transfer::check_staged;
 

@@ -231,8 +231,10 @@ fn check(what: &str, share: Share, (own, held): (u64, u64), more: u64) -> Result
         return Ok(());
     }
     let (count, most) = (own.saturating_add(more), share.most(own, held));
+    let (limit, budget) = (share.limit, share.budget);
     let text = format!(
-        "{count} {what} of this connection would be in flight, more than the limit of {most}: receivers must read first"
+        "{count} {what} of this connection would be in flight, more than the limit of {most}: receivers must read first \
+         (AuthorityOptions::transfers allows {limit} to each connection; all have {held} of {budget})"
     );
     Err(Error::method(name::LIMITS_EXCEEDED, text))
 }

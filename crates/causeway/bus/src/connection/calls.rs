@@ -134,7 +134,12 @@ impl Connection {
         if open < most {
             return Ok(());
         }
-        Err(Error::method(name::LIMITS_EXCEEDED, format!("too many pending calls: {open} of at most {most}")))
+        Err(Error::method(
+            name::LIMITS_EXCEEDED,
+            format!(
+                "too many pending calls: this connection has {open} of at most {most} (ConnectionOptions::pending_calls)"
+            ),
+        ))
     }
 
     /// Waits for the reply to a call, at most for `timeout`; [`Error::Invalid`] if no such call is under way.

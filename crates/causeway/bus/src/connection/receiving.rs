@@ -138,7 +138,10 @@ impl Connection {
         }
         let slot = self.port.slot();
         self.port.evict(&mut self.link, slot);
-        Err(Error::Disconnected(format!("more than {most} bytes of messages wait unread")))
+        let why = format!(
+            "{bytes} bytes of messages wait unread, more than the limit of {most} (ConnectionOptions::inbox_bytes)"
+        );
+        Err(Error::Disconnected(why))
     }
 
     fn handle(&mut self, received: Received) {

@@ -4,7 +4,9 @@ use std::os::fd::OwnedFd;
 
 use super::{AUTHORITY, Descriptors, Port};
 use crate::error::Result;
+use crate::shared::header::BusHeader;
 use crate::shared::outbox::ForeignOutbox;
+use crate::shared::ring::Entry;
 
 /// What a port knows of the member in a slot.
 #[derive(Debug, Default)]
@@ -42,6 +44,14 @@ impl Port {
             self.others[usize::from(slot)].outbox = Some(ForeignOutbox::open(&fd)?);
         }
         Ok(self.others[usize::from(slot)].outbox.as_ref())
+    }
+
+    /// The header of the message that an entry refers to, if it is still there.
+    pub fn header_of(&mut self, fds: &mut dyn Descriptors, entry: Entry) -> Option<BusHeader> {
+        if usize::from(entry.sender) >= self.order.slots() {
+            return None;
+        }
+        self.open_outbox(fds, entry.sender).ok()??.header(entry.place)
     }
 
     /// Remembers the own outbox for reading: signals come back to their sender if it wants them.

@@ -159,19 +159,12 @@ impl ForeignOutbox {
 
     /// Reads the message at a place. The bytes are input from another process: the length is checked, nothing else is.
     pub fn read(&self, place: u32) -> Found {
-        let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
-        let mut words = [0; HEADER_BYTES / 8];
-        words.iter_mut().zip(self.ring.load_u64s(at, HEADER_BYTES / 8)).for_each(|(copy, word)| *copy = word);
-        let header = BusHeader::of(words);
+        let (at, header) = self.load_header(place);
         let fits = u64::from(header.inline_bytes()) <= self.capacity - HEADER_BYTES as u64;
         let is_ours = place_of(header.position) == place;
         let bytes = if fits && is_ours { header.inline_bytes() as usize } else { 0 };
         let message = self.ring.copy(at + HEADER_BYTES, bytes);
-        fence(Ordering::Acquire); // PAIR outbox-floor
-        let floor = self.words.load_u64(FLOOR).load(Ordering::Relaxed);
-        // Its position in full follows from the floor: messages that are there lie less than a capacity above it.
-        let behind = place.wrapping_sub(place_of(floor)) & (PLACES - 1);
-        if u64::from(behind) >= self.capacity / GRANULE_BYTES {
+        if self.was_overwritten(place) {
             return Found::Gone;
         }
         if !is_ours {
@@ -181,6 +174,28 @@ impl ForeignOutbox {
             return Found::Damaged("the message is longer than the outbox");
         }
         Found::Message(header, message)
+    }
+
+    /// The header of the message at a place, if it is still there; not more of it is checked.
+    pub fn header(&self, place: u32) -> Option<BusHeader> {
+        let (_, header) = self.load_header(place);
+        (!self.was_overwritten(place) && place_of(header.position) == place).then_some(header)
+    }
+
+    fn load_header(&self, place: u32) -> (usize, BusHeader) {
+        let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
+        let mut words = [0; HEADER_BYTES / 8];
+        words.iter_mut().zip(self.ring.load_u64s(at, HEADER_BYTES / 8)).for_each(|(copy, word)| *copy = word);
+        (at, BusHeader::of(words))
+    }
+
+    /// May what was read at a place before be of a later message?
+    fn was_overwritten(&self, place: u32) -> bool {
+        fence(Ordering::Acquire); // PAIR outbox-floor
+        let floor = self.words.load_u64(FLOOR).load(Ordering::Relaxed);
+        // Its position in full follows from the floor: messages that are there lie less than a capacity above it.
+        let behind = place.wrapping_sub(place_of(floor)) & (PLACES - 1);
+        u64::from(behind) >= self.capacity / GRANULE_BYTES
     }
 }
 

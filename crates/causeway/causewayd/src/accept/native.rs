@@ -6,7 +6,7 @@ use std::time::Instant;
 use causeway_bus::InboundMessage;
 use causeway_dbus_wire::wire::{Header, Kind, walk};
 
-use crate::bus::{Bus, DRIVER, RoutedMessage};
+use crate::bus::{Bus, DRIVER, Eviction, RoutedMessage};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
 use crate::member::{Carrier, Member, MemberId, Stage};
@@ -31,19 +31,19 @@ impl Bus {
             return self.answer_incomplete(&inbound, why);
         }
         if !is_valid(&inbound.bytes, descriptors.len(), &member.name) {
-            return self.disconnect(from, "it sent an invalid message");
+            return self.disconnect(from, Eviction::protocol("it sent an invalid message"));
         }
         let message = Rc::new(Message::new(inbound.bytes, descriptors));
         let header = message.header();
         if matches!(header.kind, Kind::Other(_)) {
             return;
         }
-        let limits = &self.config.limits;
-        let is_large = message.bytes().len() as u64 > limits.message_bytes as u64
-            || header.unix_fds > limits.message_descriptors;
         let to = inbound.to.map(MemberId);
-        if is_large && !to.is_some_and(|to| self.is_native(to)) {
-            return self.end_undelivered(from, to, &header, "the message is larger than this bus allows");
+        let checked = self.config.limits.check_message(message.bytes().len(), header.unix_fds);
+        if let Err(limit) = checked
+            && !to.is_some_and(|to| self.is_native(to))
+        {
+            return self.end_undelivered(from, to, &header, &limit.to_string());
         }
         self.counters.accepted += 1;
         let args = LazyArgs::new(&header, message.bytes());

@@ -4,6 +4,7 @@
 //! native members are there, these name the messages that must be put into the order log first: see [`native`].
 
 pub mod native;
+mod report;
 mod route;
 mod start;
 
@@ -20,6 +21,7 @@ use crate::activation::Starts;
 use crate::calls::{Call, Calls};
 use crate::config::Config;
 use crate::error;
+use crate::limit::Reached;
 use crate::log::log;
 use crate::matches::Matches;
 use crate::member::{Carrier, Identity, Member, MemberId, Stage};
@@ -50,8 +52,8 @@ pub enum Action {
     },
     /// Show something to native members, as it is now.
     UpdateDirectory(DirectoryUpdate),
-    /// End a member, for this reason. It is not a member any more.
-    Disconnect(MemberId, &'static str),
+    /// End a member, for this reason. It is not a member any more; this is who it was.
+    Disconnect(MemberId, Eviction, String),
     /// Start a program that provides a name, in this environment alone, and say what becomes of it under this number.
     Start {
         number: u64,
@@ -85,8 +87,30 @@ impl<'a> RoutedMessage<'a> {
     }
 }
 
+/// Why the bus ends a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// What it is counted under: the name of a limit, or another one of few.
+    pub reason: &'static str,
+    /// In words.
+    pub why: String,
+}
+
+impl Eviction {
+    /// It does what no client may.
+    pub fn protocol(why: &str) -> Eviction {
+        Eviction { reason: "protocol", why: why.to_owned() }
+    }
+}
+
+impl From<Reached> for Eviction {
+    fn from(limit: Reached) -> Eviction {
+        Eviction { reason: limit.name, why: limit.to_string() }
+    }
+}
+
 /// Statistics other than the sizes of tables.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Messages that were accepted from members.
     pub accepted: u64,
@@ -94,6 +118,8 @@ pub struct Counters {
     pub delivered: u64,
     /// Members that were ended because they did not read.
     pub stalled: u64,
+    /// Connections that the bus has ended, by the reason.
+    pub evictions: BTreeMap<&'static str, u64>,
     /// The longest time that the loop was away from waiting for events.
     pub longest_turn: Duration,
     /// The longest CPU time of one such turn.
@@ -133,7 +159,7 @@ pub struct Bus {
     pub(crate) counters: Counters,
     pub(crate) actions: Vec<Action>,
     /// Members that must end, for these reasons.
-    leaving: Vec<(MemberId, &'static str)>,
+    leaving: Vec<(MemberId, Eviction)>,
     pub(crate) native: native::Native,
 }
 
@@ -206,19 +232,28 @@ impl Bus {
     /// Gives a new member what every active one holds, if limits let it.
     ///
     /// # Errors
-    /// In a sentence: which limit does not.
-    pub(crate) fn claim_place(&mut self, id: MemberId) -> Result<(), String> {
+    /// One does not.
+    pub(crate) fn claim_place(&mut self, id: MemberId) -> Result<(), Reached> {
         let uid = self.members[&id].identity.credentials.uid;
         let of_user = self.members_of_user.get(&uid).copied().unwrap_or(0);
         let all: usize = self.members_of_user.values().sum();
-        if of_user >= self.config.limits.connections_per_user {
-            return Err(format!("user {uid} has reached the limit of {of_user} connections"));
+        let limits = &self.config.limits;
+        let (what, most) = ("connections", limits.connections_per_user);
+        if of_user >= most {
+            return Err(Reached::by_one(
+                "max_connections_per_user",
+                format!("user {uid}"),
+                what,
+                of_user,
+                most,
+            ));
         }
-        if all >= self.config.limits.connections {
-            return Err(format!("the bus has reached the limit of {all} connections"));
+        if all >= limits.connections {
+            let (name, whose) = ("max_completed_connections", "the bus".into());
+            return Err(Reached::by_one(name, whose, what, all, limits.connections));
         }
         // The unique name is one of its names.
-        if self.charge(id, Resource::Names, 1) { Ok(()) } else { Err("this user has too many names".into()) }
+        self.charge(id, Resource::Names, 1)
     }
 
     /// A member that has its place takes part from now on.
@@ -268,9 +303,9 @@ impl Bus {
         self.settle();
     }
 
-    /// A member takes so much more of a resource; false if it may not. One that has left is not charged.
-    pub(crate) fn charge(&mut self, id: MemberId, resource: Resource, amount: u64) -> bool {
-        let Some(member) = self.members.get(&id) else { return true };
+    /// A member takes so much more of a resource, if it may. One that has left is not charged.
+    pub(crate) fn charge(&mut self, id: MemberId, resource: Resource, amount: u64) -> Result<(), Reached> {
+        let Some(member) = self.members.get(&id) else { return Ok(()) };
         self.quota.charge(id, member.identity.credentials.uid, resource, amount)
     }
 
@@ -281,20 +316,20 @@ impl Bus {
         }
     }
 
-    /// Of a resource a member holds so much `now` for something, and `before` it held so much; false if it may not hold more.
-    fn hold(&mut self, id: MemberId, resource: Resource, before: u64, now: u64) -> bool {
+    /// Of a resource a member holds so much `now` for something, and `before` it held so much, if it may hold more.
+    fn hold(&mut self, id: MemberId, resource: Resource, before: u64, now: u64) -> Result<(), Reached> {
         self.release(id, resource, before.saturating_sub(now));
-        now <= before || self.charge(id, resource, now - before)
+        if now > before { self.charge(id, resource, now - before) } else { Ok(()) }
     }
 
-    /// This many bytes of a member's message have arrived, and the rest has not. False if it may not have so many.
-    pub fn hold_incoming(&mut self, id: MemberId, bytes: u64) -> bool {
+    /// This many bytes of a member's message have arrived, and the rest has not, if it may have so many.
+    pub fn hold_incoming(&mut self, id: MemberId, bytes: u64) -> Result<(), Reached> {
         self.hold(id, Resource::Incoming, self.quota.held(id, Resource::Incoming), bytes)
     }
 
-    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did. False if it may not have so
+    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did, if it may have so
     /// many: they count like those that wait to be taken.
-    pub fn hold_descriptors(&mut self, id: MemberId, before: u64, now: u64) -> bool {
+    pub fn hold_descriptors(&mut self, id: MemberId, before: u64, now: u64) -> Result<(), Reached> {
         self.hold(id, Resource::Descriptors, before, now)
     }
 
@@ -331,17 +366,18 @@ impl Bus {
     }
 
     /// Ends a member once the message that is being passed has arrived everywhere.
-    pub(crate) fn disconnect(&mut self, id: MemberId, why: &'static str) {
+    pub(crate) fn disconnect(&mut self, id: MemberId, eviction: Eviction) {
         if !self.leaving.iter().any(|(leaving, _)| *leaving == id) {
-            self.leaving.push((id, why));
+            self.leaving.push((id, eviction));
         }
     }
 
     /// Ends those that must end.
     pub(crate) fn settle(&mut self) {
-        while let Some((id, why)) = self.leaving.pop() {
+        while let Some((id, eviction)) = self.leaving.pop() {
             if self.members.contains_key(&id) {
-                self.actions.push(Action::Disconnect(id, why));
+                let who = self.described(id);
+                self.actions.push(Action::Disconnect(id, eviction, who));
                 self.remove(id);
             }
         }

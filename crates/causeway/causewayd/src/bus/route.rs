@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
-use super::{Action, Bus, DRIVER, Receiver, RoutedMessage, View};
+use super::{Action, Bus, DRIVER, Eviction, Receiver, RoutedMessage, View};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
 use crate::error;
+use crate::limit::Reached;
 use crate::member::{MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::policy::{NamePattern, Passing};
@@ -55,20 +56,19 @@ impl Bus {
             let why = "a call with this serial is still pending, and its reply could not be told apart";
             return self.refuse(from, header, error::ACCESS_DENIED, why);
         }
-        if is_call && !self.charge(from, Resource::Calls, 1) {
-            let why = "this connection has too many pending calls";
-            return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
+        if is_call && let Err(limit) = self.charge(from, Resource::Calls, 1) {
+            return self.refuse(from, header, error::LIMITS_EXCEEDED, &limit.to_string());
         }
-        if !self.charge_for(to, routed.message) {
+        if let Err(limit) = self.charge_for(to, routed.message) {
             if is_call {
                 self.release(from, Resource::Calls, 1);
             }
             if header.reply_serial.is_some() {
                 // Nobody can be told that a reply is lost but the one that waits for it.
-                return self.end_stalled(to);
+                return self.end_stalled(to, limit);
             }
-            let why = "the receiver does not read, and its queue is full";
-            return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
+            let why = format!("the receiver does not read, and its queue is full: {limit}");
+            return self.refuse(from, header, error::LIMITS_EXCEEDED, &why);
         }
         self.tell_caller(from, to, header);
         self.append_routed(routed, Receiver::One(to));
@@ -118,8 +118,8 @@ impl Bus {
     /// Hands a message to one of those that it is not addressed to, if it can be passed the descriptors.
     fn deliver_copy(&mut self, id: MemberId, routed: RoutedMessage<'_>) {
         let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
-        if takes && !self.deliver(id, routed.message) {
-            self.end_stalled(id);
+        if takes && let Err(limit) = self.deliver(id, routed.message) {
+            self.end_stalled(id, limit);
         }
     }
 
@@ -150,23 +150,22 @@ impl Bus {
         self.capture(RoutedMessage { from: None, header, args, message, is_requested_reply: true });
     }
 
-    fn end_stalled(&mut self, id: MemberId) {
+    fn end_stalled(&mut self, id: MemberId, limit: Reached) {
         self.counters.stalled += 1;
-        self.disconnect(id, "it does not read, and its queue is full");
+        let why = format!("it does not read, and its queue is full: {limit}");
+        self.disconnect(id, Eviction { reason: limit.name, why });
     }
 
     /// Hands a message to a member, if its quota allows.
-    fn deliver(&mut self, to: MemberId, message: &Rc<Message>) -> bool {
-        let may = self.charge_for(to, message);
-        if may {
-            self.hand_over(to, message);
-        }
-        may
+    fn deliver(&mut self, to: MemberId, message: &Rc<Message>) -> Result<(), Reached> {
+        self.charge_for(to, message)?;
+        self.hand_over(to, message);
+        Ok(())
     }
 
     /// Charges the receiver of a message for it. What waits for a native member lies in the outbox of the sender.
-    fn charge_for(&mut self, to: MemberId, message: &Message) -> bool {
-        self.is_native(to) || self.charge_message(to, message)
+    fn charge_for(&mut self, to: MemberId, message: &Message) -> Result<(), Reached> {
+        if self.is_native(to) { Ok(()) } else { self.charge_message(to, message) }
     }
 
     fn hand_over(&mut self, to: MemberId, message: &Rc<Message>) {
@@ -177,16 +176,14 @@ impl Bus {
     }
 
     /// Charges a member for a message that waits.
-    pub(super) fn charge_message(&mut self, id: MemberId, message: &Message) -> bool {
+    pub(super) fn charge_message(&mut self, id: MemberId, message: &Message) -> Result<(), Reached> {
         let (bytes, descriptors) = (message.bytes().len() as u64, message.descriptors.len() as u64);
-        if !self.charge(id, Resource::Bytes, bytes) {
-            return false;
+        self.charge(id, Resource::Bytes, bytes)?;
+        if descriptors > 0 {
+            let charged = self.charge(id, Resource::Descriptors, descriptors);
+            return charged.inspect_err(|_| self.release(id, Resource::Bytes, bytes));
         }
-        if descriptors > 0 && !self.charge(id, Resource::Descriptors, descriptors) {
-            self.release(id, Resource::Bytes, bytes);
-            return false;
-        }
-        true
+        Ok(())
     }
 
     /// A message that a member was charged for waits no more.
@@ -217,8 +214,8 @@ impl Bus {
             if !is_allowed {
                 return self.show_denial(routed);
             }
-            if !self.deliver(to, &message) {
-                self.end_stalled(to);
+            if let Err(limit) = self.deliver(to, &message) {
+                self.end_stalled(to, limit);
             }
         }
         self.eavesdrop(routed, to);

@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
-use causeway_os::socket::Credentials;
 
 use super::{Action, Bus, RoutedMessage};
 use crate::activation::Waiting;
 use crate::error;
+use crate::limit::Reached;
 use crate::log::log;
 use crate::member::MemberId;
 use crate::message::LazyArgs;
@@ -54,9 +54,9 @@ impl Bus {
         asks_to_start: bool,
     ) {
         let message = routed.message;
-        if !self.charge_message(from, message) {
-            let why = "too many bytes are queued for services that are starting";
-            return self.refuse(from, routed.header, error::LIMITS_EXCEEDED, why);
+        if let Err(limit) = self.charge_message(from, message) {
+            let why = format!("{name} is being started, and messages for it wait: {limit}");
+            return self.refuse(from, routed.header, error::LIMITS_EXCEEDED, &why);
         }
         let waiting = Waiting { sender: from, message: Rc::clone(message), asks_to_start };
         let Err(waiting) = self.starts.join(name, waiting) else { return };
@@ -92,23 +92,17 @@ impl Bus {
             );
             return Err((error::SPAWN_PERMISSIONS_INVALID, why));
         }
-        if self.starts.len() >= self.config.limits.service_starts {
-            return Err((error::LIMITS_EXCEEDED, "too many services are being started".into()));
+        let (has, most) = (self.starts.len(), self.config.limits.service_starts);
+        if has >= most {
+            let what = "services that are being started";
+            let limit = Reached::by_one("max_pending_service_starts", "the bus".into(), what, has, most);
+            return Err((error::LIMITS_EXCEEDED, limit.to_string()));
         }
         log(&format!("starting {name} for {}: {}", self.described(waiting.sender), command[0]));
         let number = self.starts.begin(name, self.now, self.config.limits.service_start, waiting);
         let environment = self.starter_environment();
         self.actions.push(Action::Start { number, command, environment });
         Ok(())
-    }
-
-    /// A member by name, user and process.
-    fn described(&self, id: MemberId) -> String {
-        let name = id.unique_name();
-        match self.members.get(&id).map(|member| member.identity.credentials) {
-            Some(Credentials { pid, uid, .. }) => format!("{name} (user {uid}, process {pid})"),
-            None => name.to_string(),
-        }
     }
 
     fn starter_environment(&self) -> Vec<(OsString, OsString)> {
@@ -148,7 +142,9 @@ impl Bus {
     pub(super) fn expire_starts(&mut self) {
         while let Some(name) = self.starts.expired(self.now) {
             let time = self.config.limits.service_start.as_millis();
-            let why = format!("the program that provides {name} has not acquired this name within {time} ms");
+            let why = format!(
+                "the program that provides {name} has not acquired this name within {time} ms (service_start_timeout)"
+            );
             self.fail_start(&name, error::TIMED_OUT, &why);
         }
     }

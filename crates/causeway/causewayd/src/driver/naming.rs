@@ -17,8 +17,8 @@ pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
         return refused(error::FAILED, "this connection has already called Hello");
     }
     let name = Rc::clone(&member.name);
-    if let Err(why) = bus.claim_place(request.from) {
-        return refused(error::LIMITS_EXCEEDED, why);
+    if let Err(limit) = bus.claim_place(request.from) {
+        return refused(error::LIMITS_EXCEEDED, limit.to_string());
     }
     bus.activate(request.from);
     // The answer comes first: a client learns its name before it is told that it has it.
@@ -46,8 +46,8 @@ pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
         return refused(error::ACCESS_DENIED, why);
     }
     let is_new = !bus.names.is_in_queue(name, request.from);
-    if is_new && !bus.charge(request.from, Resource::Names, 1) {
-        return refused(error::LIMITS_EXCEEDED, "this connection or its user has too many names");
+    if is_new && let Err(limit) = bus.charge(request.from, Resource::Names, 1) {
+        return refused(error::LIMITS_EXCEEDED, limit.to_string());
     }
     let (requested, change) = bus.names.request(name, request.from, flags);
     bus.settle_names(request.from);

@@ -17,11 +17,8 @@ fn rule(text: &str) -> Result<MatchRule, Refusal> {
 }
 
 fn charge(bus: &mut Bus, request: Request<'_>, rules: u64) -> Result<(), Refusal> {
-    if bus.charge(request.from, Resource::Matches, rules) {
-        Ok(())
-    } else {
-        refused(error::LIMITS_EXCEEDED, "this connection or its user has too many match rules")
-    }
+    let charged = bus.charge(request.from, Resource::Matches, rules);
+    charged.map_err(|limit| Refusal(error::LIMITS_EXCEEDED, limit.to_string()))
 }
 
 pub fn add_match(bus: &mut Bus, request: Request<'_>) -> Answer {

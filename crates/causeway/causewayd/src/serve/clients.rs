@@ -161,12 +161,12 @@ impl Clients {
     }
 
     /// Leaves a message to a client's connection, which is offered it in this turn or a later one.
-    pub fn deliver(&mut self, id: MemberId, message: Rc<Message>) {
+    pub fn deliver(&mut self, id: MemberId, message: Rc<Message>, now: Instant) {
         if let Some(client) = self.table.get_mut(&id) {
             if !client.connection.has_output() {
                 self.dirty.push_back(id);
             }
-            client.connection.push(message);
+            client.connection.push(message, now);
         }
     }
 

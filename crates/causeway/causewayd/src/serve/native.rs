@@ -9,12 +9,12 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use causeway_bus::{
-    Appended, Authority, AuthorityOptions, Error, Event, PeerId, Process, Ticket, TransferRef,
+    Appended, Authority, AuthorityOptions, Error, Event, LATE, PeerId, Process, Ticket, TransferRef,
 };
 use rustix::event::epoll::{self, EventFlags};
 
 use super::{Server, Slice, Token};
-use crate::bus::{Action, DirectoryUpdate, Receiver};
+use crate::bus::{Action, DirectoryUpdate, Eviction, Receiver};
 use crate::descriptors::close_elsewhere;
 use crate::listen::NativePlace;
 use crate::log::log;
@@ -31,7 +31,7 @@ enum Step {
     /// What stands in the log before this position must be passed first.
     ReadUpTo(u64),
     /// A member has left, for this reason if it was evicted.
-    Left(MemberId, Option<String>),
+    Left(MemberId, Option<Eviction>),
 }
 
 /// How reading the log has ended.
@@ -126,7 +126,12 @@ impl Server {
         for event in events {
             match event {
                 Event::Joining(ticket, process) => self.join(ticket, process),
-                Event::Left { peer, why } => self.left(MemberId(peer), why),
+                Event::Left { peer, why } => {
+                    let reason =
+                        |why: &str| if why.starts_with(LATE) { "laggard-deadline" } else { "protocol" };
+                    let eviction = why.map(|why| Eviction { reason: reason(&why), why });
+                    self.left(MemberId(peer), eviction);
+                }
                 _ => {}
             }
         }
@@ -141,7 +146,7 @@ impl Server {
         };
         let claimed = self.bus.claim_place(id);
         if let Err(why) = &claimed {
-            native.authority.refuse(ticket, why);
+            native.authority.refuse(ticket, &why.to_string());
         }
         if claimed.is_err() || native.authority.admit(ticket, id.0).is_err() {
             return self.bus.leave(id);
@@ -152,7 +157,7 @@ impl Server {
     }
 
     /// A member is gone. What it has sent comes before its end.
-    fn left(&mut self, id: MemberId, why: Option<String>) {
+    fn left(&mut self, id: MemberId, why: Option<Eviction>) {
         let is_read = self.is_read_natively();
         let Some(native) = &mut self.native else { return };
         if !is_read {
@@ -164,9 +169,9 @@ impl Server {
         self.run_queue();
     }
 
-    fn leave(&mut self, id: MemberId, why: Option<String>) {
-        if let Some(why) = why {
-            log(&format!("{} is disconnected: {why}", id.unique_name()));
+    fn leave(&mut self, id: MemberId, why: Option<Eviction>) {
+        if let Some(eviction) = why {
+            self.log_eviction(id, &self.bus.described(id), &eviction);
         }
         self.bus.leave(id);
     }

@@ -60,7 +60,7 @@ fn a_client_whose_socket_takes_more_is_queued_once_and_keeps_no_other_unread() {
     let bytes = long.build(2).unwrap();
     let message = std::rc::Rc::new(crate::message::Message::new(bytes, descriptors::Descriptors::default()));
     let connection = &mut server.clients.get_mut(slow).unwrap().connection;
-    connection.push(message);
+    connection.push(message, Instant::now());
     for _ in 0..3 {
         server.clients.note(slow, EventFlags::OUT);
     }

@@ -29,6 +29,7 @@ mod members;
 mod messages;
 mod native;
 mod native_hostile;
+mod operators;
 mod owners;
 mod program;
 mod scarce;

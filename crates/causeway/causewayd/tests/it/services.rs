@@ -221,7 +221,7 @@ fn a_service_of_another_user_is_not_started_and_what_is_started_is_logged() {
     assert_eq!(call("a.Own"), "Spawn.ChildExited");
     assert_eq!(call("a.Foreign"), "Spawn.PermissionsInvalid");
     assert_eq!(log().matches("<servicehelper> is not supported").count(), 1);
-    let requester = format!("(user {own}, process {})", std::process::id());
+    let requester = format!("(user {own}, process {} ", std::process::id());
     let starting: Vec<String> =
         log().lines().filter(|line| line.contains("starting a.")).map(str::to_owned).collect();
     let [starting] = &starting[..] else { panic!("{starting:?}") };

@@ -2,7 +2,7 @@
 //!
 //! | file | commands |
 //! |---|---|
-//! | `start`, `run` | start `causewayd`; `server` finds it |
+//! | `start`, `run` | start `causewayd`; `server` finds it, `folder` is where it serves |
 //! | `list`, `tree`, `stat` | what is on a bus |
 //! | `call` | `call`, `emit` |
 //! | `watch` | `monitor`, `match` |
@@ -12,6 +12,7 @@
 
 mod call;
 mod client;
+mod folder;
 mod list;
 mod run;
 mod server;
@@ -53,7 +54,7 @@ enum BusCommand {
     /// It ends with `kill $CAUSEWAYD_PID`.
     #[command(after_help = "Example:\n  eval \"$(causeway bus start)\"")]
     Start {
-        /// Serve D-Bus programs here; by default unix:path=$XDG_RUNTIME_DIR/causeway-bus
+        /// Serve D-Bus programs here; by default unix:path=$XDG_RUNTIME_DIR/causeway-bus, and without such a folder in a private one among temporary files
         #[arg(long, value_name = "ADDRESS")]
         address: Option<String>,
         /// Serve native members here; by default the path of the address with `.native` behind it, and where the address has none, a name that is not used

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,8 +10,8 @@ use std::time::Duration;
 use causeway_os::process::{Child, Exit, Origin, Spawn, block_signals, poll, read_signal_and_origin};
 
 use super::client::within;
-use super::server;
 use super::which::Which;
+use super::{folder, server};
 use crate::failure::Failure;
 
 /// Numbers of signals are the same on all architectures of Linux.
@@ -98,7 +97,7 @@ struct PrivateBus {
 impl PrivateBus {
     fn start(config_file: Option<PathBuf>) -> Result<PrivateBus, Failure> {
         let program = server::find()?;
-        let native = native_path();
+        let native = folder::for_sockets()?.join(server::unused_name("causeway-run-"));
         let (said, address) = std::io::pipe()?;
         // Away from the keys of the terminal, which would end it before the program. It removes its socket when this process is killed.
         let spawn = Spawn::new(program)
@@ -144,15 +143,4 @@ impl Drop for PrivateBus {
             let _ = std::fs::remove_file(path);
         }
     }
-}
-
-/// A path for a socket that no other process uses: in the user's folder for sockets if one can be made there, which after `su`, in containers and
-/// with long paths is not so; otherwise among temporary files.
-fn native_path() -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let folders = runtime.into_iter().chain([std::env::temp_dir()]);
-    let mut paths = folders.map(|folder| folder.join(server::unused_name("causeway-run-")));
-    // Only the kernel knows whether a socket can be made there.
-    let usable = paths.find(|path| UnixListener::bind(path).is_ok() && std::fs::remove_file(path).is_ok());
-    usable.unwrap_or_else(|| Path::new("/tmp").join(server::unused_name("causeway-run-")))
 }

@@ -8,8 +8,8 @@ use causeway_bus::{AUTHORITY_ID, Monitor, native_socket_beside};
 use causeway_dbus_wire::address::escaped;
 use serde_json::json;
 
-use super::server;
-use super::which::{Which, default_path, path_in};
+use super::which::{DEFAULT_NAME, Which, path_in};
+use super::{folder, server};
 use crate::failure::Failure;
 
 /// Starts a bus, and prints where it serves when it does.
@@ -68,33 +68,21 @@ struct Places {
 
 impl Places {
     fn of(which: &Which, is_session: bool) -> Result<Places, Failure> {
-        let default = default_path();
-        let places = Places::with_default(which, default.clone())?;
-        // A bus that is no session serves natively only where it is told to.
-        let unused = default.filter(|_| !is_session);
-        let unused = unused.map(|path| path.with_file_name(server::unused_name("causeway-")));
-        Ok(Places { native: places.native.or(unused), ..places })
-    }
-
-    /// With the path of the D-Bus socket of a session. The native socket is next to that of D-Bus, where this has a file.
-    fn with_default(which: &Which, default: Option<PathBuf>) -> Result<Places, Failure> {
-        const NOWHERE: &str =
-            "say where to serve: --address unix:path=PATH --socket PATH; XDG_RUNTIME_DIR is not set";
-        let nowhere = || Failure::Usage(NOWHERE.into());
-        let can_choose = default.is_some() || which.socket.is_some();
-        let (address, file) = match (&which.address, default) {
-            (Some(address), _) => (address.clone(), path_in(address)),
-            (None, Some(path)) => {
-                (format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes())), Some(path))
-            }
-            (None, None) => return Err(nowhere()),
+        let native_of = |address: &str| {
+            let next_to_it = path_in(address).map(|path| native_socket_beside(&path));
+            which.socket.clone().or(next_to_it)
         };
-        let next_to_it = file.map(|path| native_socket_beside(&path));
-        let native = which.socket.clone().or(next_to_it);
-        if native.is_none() && !can_choose {
-            return Err(nowhere());
+        if let Some(address) = &which.address {
+            let mut native = native_of(address);
+            // A session chooses in the folder of the session, if there is one; what is no session serves natively only where it is told to.
+            if native.is_none() && !(is_session && folder::of_session().is_some()) {
+                native = Some(folder::for_sockets()?.join(server::unused_name("causeway-")));
+            }
+            return Ok(Places { address: address.clone(), native });
         }
-        Ok(Places { address, native })
+        let path = folder::for_sockets()?.join(DEFAULT_NAME);
+        let address = format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes()));
+        Ok(Places { native: native_of(&address), address })
     }
 }
 
@@ -108,38 +96,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bus_serves_where_it_is_told_and_else_in_the_folder_of_the_session() {
-        let which = |socket: Option<&str>, address: Option<&str>| Which {
-            socket: socket.map(PathBuf::from),
-            address: address.map(str::to_owned),
+    fn a_bus_serves_where_it_is_told_and_natively_next_to_it() {
+        let places = |socket: Option<&str>, address: &str| {
+            let which = Which { socket: socket.map(PathBuf::from), address: Some(address.to_owned()) };
+            let places = Places::of(&which, true).map_err(|why| why.to_string()).unwrap();
+            (places.address, places.native.unwrap())
         };
-        let places = |which: Which, default: Option<&str>| {
-            Places::with_default(&which, default.map(PathBuf::from))
-                .map(|places| (places.address, places.native))
-                .ok()
-        };
-        let default = Some("/run/a b/causeway-bus");
-        for (socket, address, default, expected) in [
-            (
-                None,
-                None,
-                default,
-                Some(("unix:path=/run/a%20b/causeway-bus", Some("/run/a b/causeway-bus.native"))),
-            ),
-            // Two buses without files do not meet.
-            (None, Some("unix:tmpdir=/tmp"), default, Some(("unix:tmpdir=/tmp", None))),
-            (Some("/n"), Some("unix:tmpdir=/tmp"), None, Some(("unix:tmpdir=/tmp", Some("/n")))),
-            (
-                None,
-                Some("unix:path=/c%20d,guid=1"),
-                default,
-                Some(("unix:path=/c%20d,guid=1", Some("/c d.native"))),
-            ),
-            (Some("/n"), None, None, None),
-            (None, Some("unix:tmpdir=/tmp"), None, None),
+        for (socket, address, native) in [
+            (Some("/n"), "unix:tmpdir=/tmp", "/n"),
+            (None, "unix:path=/c%20d,guid=1", "/c d.native"),
+            (Some("/n"), "unix:path=/c%20d", "/n"),
         ] {
-            let expected = expected.map(|(address, native)| (address.to_owned(), native.map(PathBuf::from)));
-            assert_eq!(places(which(socket, address), default), expected, "{socket:?} {address:?}");
+            assert_eq!(places(socket, address), (address.to_owned(), PathBuf::from(native)));
         }
     }
 

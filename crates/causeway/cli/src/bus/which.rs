@@ -7,7 +7,11 @@ use causeway_bus::client::{self, Address, Bus, Error};
 use causeway_bus::{ConnectionOptions, Monitor, native_socket_beside, session_socket};
 use clap::Args;
 
+use super::folder;
 use crate::failure::Failure;
+
+/// The name of the D-Bus socket of `causeway bus start`, where it is told none.
+pub const DEFAULT_NAME: &str = "causeway-bus";
 
 /// The options that name a bus.
 #[derive(Args)]
@@ -72,15 +76,10 @@ impl Which {
     }
 }
 
-/// Where `causeway bus start` serves by default: in the folder of the session.
-pub fn default_path() -> Option<PathBuf> {
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty())?;
-    Some(PathBuf::from(folder).join("causeway-bus"))
-}
-
 /// Words about a bus that `start` has made there, if it has.
 fn started_one() -> String {
-    let socket = default_path().map(|path| native_socket_beside(&path)).filter(|socket| socket.exists());
+    let default = folder::known().map(|folder| native_socket_beside(&folder.join(DEFAULT_NAME)));
+    let socket = default.filter(|socket| socket.exists());
     socket.map_or_else(String::new, |socket| {
         format!("; `causeway bus start` has made one: --socket {}", socket.display())
     })

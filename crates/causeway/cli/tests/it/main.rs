@@ -3,5 +3,6 @@
 
 mod bus;
 mod command;
+mod folder;
 mod help;
 mod support;

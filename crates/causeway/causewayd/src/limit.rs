@@ -1,0 +1,48 @@
+//! A limit that was reached, in the same sentence for all of them: whose it is, how much there is, and what to change.
+
+use std::fmt;
+
+/// What somebody may not have. Displayed, it is the text of the error and of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// What `<limit>` calls it.
+    pub name: &'static str,
+    /// Who has so much: a connection, a user or the bus.
+    pub whose: String,
+    /// What is counted.
+    pub what: &'static str,
+    pub has: u64,
+    /// How much more was wanted; nothing where `has` is too much already.
+    pub more: u64,
+    /// How much there may be now.
+    pub most: u64,
+    /// Where others hold too much for the limit itself: the user, what all its connections have, and what they may have.
+    pub of_user: Option<(u32, u64, u64)>,
+}
+
+impl Reached {
+    /// By one message, which has so much.
+    pub fn by_message(name: &'static str, what: &'static str, has: u64, most: u64) -> Reached {
+        Reached { name, whose: "the message".into(), what, has, more: 0, most, of_user: None }
+    }
+
+    /// By one more, where there are so many.
+    pub fn by_one(name: &'static str, whose: String, what: &'static str, has: usize, most: usize) -> Reached {
+        Reached { name, whose, what, has: has as u64, more: 1, most: most as u64, of_user: None }
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reached { name, whose, what, has, more, most, of_user } = self;
+        write!(f, "{whose} has {has} {what}")?;
+        if *more > 0 {
+            write!(f, " and wants {more} more")?;
+        }
+        write!(f, ", of at most {most}")?;
+        if let Some((uid, held, budget)) = of_user {
+            write!(f, " while all connections of user {uid} have {held} of {budget}")?;
+        }
+        write!(f, "; to allow more, raise <limit name=\"{name}\"> in the configuration file of the bus")
+    }
+}

@@ -1,0 +1,317 @@
+//! What the bus says to those who look after it: which limit was reached and whose it is, and who was ended and why.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use causeway_bus::Payload;
+use causeway_bus::client::{Bus as Client, Error};
+use causeway_bus::wire::{Body, Builder};
+use causeway_os::socket::send_with_fds;
+
+use crate::support::*;
+
+/// A bus whose log can be read.
+struct Logged {
+    bus: Broker,
+    folder: TempDir,
+}
+
+impl Logged {
+    fn start(settings: &str) -> Logged {
+        let folder = temp_dir("operators");
+        let settings = format!("<servicedir>{}</servicedir>{settings}", folder.path().display());
+        let config = configuration(&folder, &settings);
+        let native = folder.path().join("native");
+        let mut command = causewayd(&["--config-file", &config, "--native", native.to_str().unwrap()]);
+        let bus = Broker::spawn(command.stderr(std::fs::File::create(folder.path().join("log")).unwrap()));
+        Logged { bus, folder }
+    }
+
+    fn native(&self) -> PathBuf {
+        self.folder.path().join("native")
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
+    /// The first line with this text.
+    fn line(&self, text: &str) -> String {
+        let line = || self.log().lines().find(|line| line.contains(text)).map(str::to_owned);
+        eventually_seen("it is not logged", || line().ok_or_else(|| self.log()), Result::is_ok).unwrap()
+    }
+}
+
+/// What the bus says about a refused call.
+fn told<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    match result {
+        Err(Error::Refused { message, .. }) => message,
+        other => panic!("it should have been refused: {other:?}"),
+    }
+}
+
+/// Calls one that does not read until that is refused.
+fn fill(bus: &Logged, fds: u32, bytes: usize) -> String {
+    let (mut caller, stalled) = (bus.bus.client(), bus.bus.client());
+    let file = file("x");
+    let call = Builder::call("/", "M").destination(stalled.unique_name()).unix_fds(fds);
+    let call = call.body(Body::default().blob(&vec![7; bytes]));
+    for _ in 0..1_000 {
+        caller.send_with_fds(&call, &vec![file.as_fd(); fds as usize]).unwrap();
+        caller.send(&driver_call("GetId")).unwrap();
+        let answer = wait_for(&mut caller, |header| header.reply_serial.is_some());
+        if header(&answer).error_name.is_some() {
+            return texts(&answer)[0].clone();
+        }
+    }
+    panic!("nothing is refused")
+}
+
+/// Half of a message with so many bytes.
+fn half(bus: &Logged, bytes: usize, fds: usize) {
+    let file = file("x");
+    let whole = Builder::signal("/", "a.B", "C").unix_fds(fds as u32);
+    let whole = whole.body(Body::default().blob(&vec![7; bytes])).build(2).unwrap();
+    let mut client = bus.bus.socket_after_hello(&[]);
+    let half = &whole[..whole.len() - 1];
+    match fds {
+        0 => drop(client.write_all(half)),
+        _ => drop(send_with_fds(&client, half, &vec![file.as_fd(); fds])),
+    }
+    assert!(is_closed(&mut client));
+}
+
+type Provoke = fn(&Logged) -> String;
+
+/// Each limit of the configuration: a value, how it is reached, and what is said then apart from its name.
+const LIMITS: [(&str, u32, Provoke, &str); 16] = [
+    (
+        "max_match_rules_per_connection",
+        1,
+        |bus| {
+            let mut client = bus.bus.client();
+            client.ask_driver("AddMatch", text("member='A'")).unwrap();
+            told(client.ask_driver("AddMatch", text("member='B'")))
+        },
+        ":1.2 has 1 match rules and wants 1 more, of at most 1; ",
+    ),
+    (
+        "max_names_per_connection",
+        1,
+        |bus| told(bus.bus.client().request_name("a.B", 0)),
+        " has 1 names and wants 1 more, of at most 1; ",
+    ),
+    (
+        "max_replies_per_connection",
+        1,
+        |bus| {
+            let (mut one, two) = (bus.bus.client(), bus.bus.client());
+            let call = Builder::call("/", "M").destination(two.unique_name());
+            one.send(&call).unwrap();
+            told(one.call(&call, PATIENCE))
+        },
+        " has 1 calls without a reply and wants 1 more, of at most 1; ",
+    ),
+    (
+        "max_connections_per_user",
+        1,
+        |bus| {
+            let _one = bus.bus.client();
+            told(Client::open(&bus.bus.address))
+        },
+        " has 1 connections and wants 1 more, of at most 1; ",
+    ),
+    (
+        "max_completed_connections",
+        1,
+        |bus| {
+            let _one = bus.bus.client();
+            told(Client::open(&bus.bus.address))
+        },
+        "the bus has 1 connections and wants 1 more, of at most 1; ",
+    ),
+    ("max_outgoing_bytes", 100_000, |bus| fill(bus, 0, 50_000), "does not read, and its queue is full: :1."),
+    (
+        "max_outgoing_unix_fds",
+        1,
+        |bus| fill(bus, 1, 50_000),
+        " file descriptors of messages that wait and wants 1 more, of at most 1; ",
+    ),
+    (
+        "max_pending_service_starts",
+        0,
+        |bus| {
+            let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/false\n";
+            std::fs::write(bus.folder.path().join("a.Service.service"), service).unwrap();
+            told(bus.bus.client().call(&Builder::call("/", "M").destination("a.Service"), PATIENCE))
+        },
+        "the bus has 0 services that are being started and wants 1 more, of at most 0; ",
+    ),
+    (
+        "max_message_size",
+        1_000,
+        |bus| {
+            half(bus, 2_000, 0);
+            bus.line("max_message_size")
+        },
+        " bytes, of at most 1000; ",
+    ),
+    (
+        "max_message_unix_fds",
+        1,
+        |bus| {
+            let file = file("x");
+            let mut client = bus.bus.client();
+            let message = Builder::signal("/", "a.B", "C").unix_fds(2);
+            client.send_with_fds(&message, &[file.as_fd(), file.as_fd()]).unwrap();
+            bus.line("max_message_unix_fds")
+        },
+        "the message has 2 file descriptors, of at most 1; ",
+    ),
+    (
+        "max_incoming_bytes",
+        100_000,
+        |bus| {
+            half(bus, 1_000_000, 0);
+            bus.line("max_incoming_bytes")
+        },
+        " bytes of a message that has not arrived whole and wants ",
+    ),
+    (
+        "max_incomplete_connections",
+        1,
+        |bus| {
+            let _clients = [bus.bus.socket(), bus.bus.socket()];
+            bus.line("max_incomplete_connections")
+        },
+        "it has not called Hello, and others wait to connect",
+    ),
+    (
+        "auth_timeout",
+        1,
+        |bus| {
+            let _client = bus.bus.socket();
+            bus.line("auth_timeout")
+        },
+        "it has not called Hello in time",
+    ),
+    (
+        "pending_fd_timeout",
+        1,
+        |bus| {
+            half(bus, 100, 1);
+            bus.line("pending_fd_timeout")
+        },
+        "timed out waiting for the rest of a message",
+    ),
+    (
+        "service_start_timeout",
+        1,
+        |bus| {
+            let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/sleep 1\n";
+            std::fs::write(bus.folder.path().join("a.Service.service"), service).unwrap();
+            told(bus.bus.client().call(&Builder::call("/", "M").destination("a.Service"), PATIENCE))
+        },
+        "has not acquired this name within 1 ms",
+    ),
+    // What waits for a service counts as what waits for a receiver does.
+    (
+        "max_outgoing_bytes",
+        10_000,
+        |bus| {
+            let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/sleep 60\n";
+            std::fs::write(bus.folder.path().join("a.Service.service"), service).unwrap();
+            let mut client = bus.bus.client();
+            let call =
+                Builder::call("/", "M").destination("a.Service").body(Body::default().blob(&[7; 9_000]));
+            client.send(&call).unwrap();
+            told(client.call(&call, PATIENCE))
+        },
+        "a.Service is being started, and messages for it wait: :1.",
+    ),
+];
+
+#[test]
+fn every_limit_says_whose_it_is_how_much_there_is_and_what_to_change() {
+    for (name, value, provoke, expected) in LIMITS {
+        let said = provoke(&Logged::start(&format!("<limit name='{name}'>{value}</limit>")));
+        assert!(said.contains(expected), "{name}: {said}");
+        let is_count = name.starts_with("max_") && name != "max_incomplete_connections";
+        let way_out =
+            if is_count { format!("raise <limit name=\"{name}\"> in the") } else { name.to_owned() };
+        assert!(said.contains(&way_out), "{name}: {said}");
+    }
+}
+
+#[test]
+fn the_log_names_who_was_ended_and_why_and_how_much_waited_since_when() {
+    let logged = Logged::start("<limit name='max_outgoing_bytes'>1000000</limit>");
+    let (mut sender, mut stalled) = (logged.bus.client(), logged.bus.client());
+    stalled.request_name("com.example.Stalled", 0).unwrap();
+    stalled.ask_driver("AddMatch", text(RULE)).unwrap();
+    let own = std::process::id();
+    let who = format!(
+        "{} (com.example.Stalled; user {}, process {own} ",
+        stalled.unique_name(),
+        rustix::process::geteuid().as_raw()
+    );
+    let signal = Builder::signal(PATH, INTERFACE, "Fill").body(Body::default().blob(&[7; 50_000]));
+    while !logged.log().contains("is disconnected") {
+        sender.send(&signal).unwrap();
+        sync(&mut sender);
+    }
+    let said = logged.line("is disconnected");
+    let comm = std::fs::read_to_string(format!("/proc/{own}/comm")).unwrap();
+    for expected in [
+        &who,
+        &format!("{}) is disconnected: ", comm.trim_end()),
+        "it does not read, and its queue is full: ",
+        "raise <limit name=\"max_outgoing_bytes\">",
+        " messages wait for it, the oldest for ",
+    ] {
+        assert!(said.contains(expected), "{expected:?} is not in: {said}");
+    }
+    // A member that others wait for.
+    let mut member = Client::join(&logged.native(), Default::default()).unwrap();
+    member.request_name("com.example.Laggard", 0).unwrap();
+    let (laggard, mut other) =
+        (member.unique_name().to_owned(), causeway_bus::Connection::open(logged.native()).unwrap());
+    while !logged.log().contains("com.example.Laggard; ") {
+        let payload = Payload::from(Body::default().blob(&[7; 10_000]));
+        if other.call_without_reply(&laggard, PATH, INTERFACE, "Take", payload).is_err() {
+            break;
+        }
+    }
+    let said = logged.line("com.example.Laggard; ");
+    let parts = [
+        "laggard deadline (250 ms): it has ",
+        " entries of the order log unread, the oldest sent ",
+        " ms ago by ",
+    ];
+    for expected in parts {
+        assert!(said.contains(expected), "{expected:?} is not in: {said}");
+    }
+}
+
+/// None of a flood is said by a line of its own, and none is lost.
+#[test]
+fn lines_of_a_flood_are_counted() {
+    const COUNT: usize = 200;
+    let logged = Logged::start("");
+    let clients: Vec<_> =
+        (0..COUNT).map(|_| logged.bus.socket_after_hello(b"nonsense that is no message")).collect();
+    for mut client in clients {
+        assert!(is_closed(&mut client));
+    }
+    let told = || {
+        let log = logged.log();
+        let left_out = log.lines().filter_map(|line| {
+            line.split_once(" more lines like these")?.0.rsplit(' ').next()?.parse::<usize>().ok()
+        });
+        (log.matches("is disconnected: it sent an invalid message").count(), left_out.sum::<usize>())
+    };
+    let (_, left_out) =
+        eventually_seen("some are missing", told, |(said, left_out)| said + left_out >= COUNT);
+    println!("{left_out} of {COUNT} were left out");
+}
