@@ -1,19 +1,24 @@
 //! Waking members that sleep, and evicting those that block others.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use causeway_os::{clock, futex};
+use causeway_os::clock;
 use causeway_waiting::patience::{Clock, LOOK, Owed};
 
 use super::send::Holders;
 use super::{AUTHORITY, Descriptors, Port};
-use crate::shared::order::Statistic;
-use crate::shared::ring::{self, Cells, Sleep};
+use crate::shared::order::{self, Statistic};
+use crate::shared::ring::{self, Cells, GROUP_SLOTS, Sleep, group_bit};
 
-/// Wakes the thread that sleeps on this armed word; returns whether one did.
-pub fn wake_futex(armed: &AtomicU32) -> bool {
-    futex::wake(armed, u32::MAX).is_ok_and(|woken| woken > 0)
+/// Members of one group that sleep on its word, and will be woken by one call.
+#[derive(Debug, Default)]
+pub struct Sleepers {
+    /// One of them.
+    slot: u16,
+    bits: u32,
+    /// The values of their armed words, by their place in the group.
+    values: [u32; GROUP_SLOTS as usize],
 }
 
 /// How long this member has been kept waiting by each of the others.
@@ -128,15 +133,45 @@ impl Port {
 
     /// Wakes a member that has announced its sleep with this value.
     fn wake(&mut self, fds: &mut dyn Descriptors, slot: u16, value: u32, how: Sleep) -> bool {
-        let armed = self.order.armed(slot);
         match how {
-            Sleep::Futex => ring::rouse(armed, value, || wake_futex(armed)),
+            Sleep::Futex => self.order.rouse(slot, value),
             Sleep::Doorbell if self.ring_doorbell(fds, slot) => {
-                ring::rouse(self.order.armed(slot), value, || true)
+                ring::mark_awake(self.order.armed(slot), value)
             }
             // It stays announced: the next sender may have its doorbell.
             Sleep::Doorbell => false,
         }
+    }
+
+    /// Wakes those of these members, in the order of their slots, that sleep.
+    pub fn ring_all(&mut self, fds: &mut dyn Descriptors, slots: &[u16]) {
+        let mut sleepers = Sleepers::default();
+        for slot in slots {
+            match ring::asleep(self.order.armed(*slot)) {
+                Some((value, Sleep::Futex)) => {
+                    if sleepers.bits != 0 && sleepers.slot / GROUP_SLOTS != slot / GROUP_SLOTS {
+                        self.rouse(&mut sleepers);
+                    }
+                    sleepers.slot = *slot;
+                    sleepers.bits |= group_bit(*slot);
+                    sleepers.values[usize::from(slot % GROUP_SLOTS)] = value;
+                }
+                Some((value, how)) => _ = self.wake(fds, *slot, value, how),
+                None => {}
+            }
+        }
+        if sleepers.bits != 0 {
+            self.rouse(&mut sleepers);
+        }
+    }
+
+    fn rouse(&self, sleepers: &mut Sleepers) {
+        let (group, bits) = (self.order.group(sleepers.slot), std::mem::take(&mut sleepers.bits));
+        let first = sleepers.slot - sleepers.slot % GROUP_SLOTS;
+        let in_group = (0..GROUP_SLOTS).filter(|place| bits & 1 << place != 0);
+        let marks =
+            in_group.map(|place| (self.order.armed(first + place), sleepers.values[usize::from(place)]));
+        ring::rouse(group, || order::wake(group, bits), marks);
     }
 
     fn ring_doorbell(&mut self, fds: &mut dyn Descriptors, slot: u16) -> bool {
