@@ -67,13 +67,13 @@ fn end_of(timeout: Option<Duration>) -> Option<Timespec> {
         .and_then(|timeout| clock_gettime(ClockId::Monotonic).checked_add(Timespec::try_from(timeout).ok()?))
 }
 
-/// As [`wait`], at most until `end`, in nanoseconds of `CLOCK_MONOTONIC`: no clock is read before the sleep.
+/// As [`wait_bitset`], at most until `end_ns`, in nanoseconds of `CLOCK_MONOTONIC`: no clock is read before the sleep.
 #[inline]
-pub fn wait_until(word: &AtomicU32, expected: u32, end_ns: Option<u64>) -> io::Result<Outcome> {
+pub fn wait_until(word: &AtomicU32, expected: u32, end_ns: Option<u64>, bits: u32) -> io::Result<Outcome> {
+    let bits = NonZeroU32::new(bits).ok_or(Errno::INVAL)?;
     let end = end_ns
         .map(|end| Timespec { tv_sec: (end / 1_000_000_000) as i64, tv_nsec: (end % 1_000_000_000) as i64 });
-    let all = NonZeroU32::MAX;
-    outcome(futex::wait_bitset(word, Flags::empty(), expected, end.as_ref(), all))
+    outcome(futex::wait_bitset(word, Flags::empty(), expected, end.as_ref(), bits))
 }
 
 /// Sleeps while `shared` and `private` hold these values, at most for `timeout`. A [`wake`] of `shared` ends it. No other
@@ -198,9 +198,9 @@ mod tests {
         assert!(start.elapsed() >= short);
         assert_eq!(wait(&word, 5, Some(Duration::ZERO)).unwrap(), Outcome::TimedOut);
         let end_ns = crate::clock::monotonic_ns() + short.as_nanos() as u64;
-        assert_eq!(wait_until(&word, 5, Some(end_ns)).unwrap(), Outcome::TimedOut);
+        assert_eq!(wait_until(&word, 5, Some(end_ns), 1).unwrap(), Outcome::TimedOut);
         assert!(crate::clock::monotonic_ns() >= end_ns);
-        assert_eq!(wait_until(&word, 5, Some(1)).unwrap(), Outcome::TimedOut);
+        assert_eq!(wait_until(&word, 5, Some(1), 1).unwrap(), Outcome::TimedOut);
     }
 
     #[test]

@@ -46,7 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 events += 1;
                 continue;
             }
-            Ok(Received::Lost { .. }) => unreachable!("a reliable subscriber loses nothing"),
+            Ok(Received::Lost { .. } | Received::Demoted) => {
+                unreachable!("a reliable subscriber loses nothing")
+            }
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {}
             Err(error) => return Err(error.into()),

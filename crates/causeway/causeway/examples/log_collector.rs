@@ -32,7 +32,9 @@ fn main() -> causeway::Result<()> {
                     println!("[{:>5}] {}", message.position.0, String::from_utf8_lossy(message.bytes));
                     lines += 1;
                 }
-                Received::Lost { .. } => unreachable!("a reliable subscriber loses nothing"),
+                Received::Lost { .. } | Received::Demoted => {
+                    unreachable!("a reliable subscriber loses nothing")
+                }
             }
         }
         Ok(())

@@ -25,6 +25,7 @@ fn main() -> causeway::Result<()> {
                             last = u32::from_le_bytes(message.bytes.try_into().unwrap_or_default());
                         }
                         Ok(Received::Lost { messages, .. }) => lost += messages,
+                        Ok(Received::Demoted) => unreachable!("the policy has no deadline"),
                         Err(Error::Disconnected) => break,
                         Err(error) => return Err(error),
                     }

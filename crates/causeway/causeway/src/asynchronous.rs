@@ -38,6 +38,7 @@ use crate::subscriber::{DRAIN_READS_MAX, Subscriber};
 ///     match subscriber.recv().await? {
 ///         Received::Message(message) => Ok(message.bytes.to_vec()),
 ///         Received::Lost { messages, .. } => panic!("{messages} messages lost"),
+///         Received::Demoted => unreachable!("the policy has no deadline"),
 ///     }
 /// });
 /// publisher.publish(b"42.17").await?;

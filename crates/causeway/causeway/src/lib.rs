@@ -51,6 +51,7 @@
 //!         match subscriber.recv() {
 //!             Ok(Received::Message(message)) => println!("{}", String::from_utf8_lossy(message.bytes)),
 //!             Ok(Received::Lost { messages, .. }) => eprintln!("too slow for {messages} messages"),
+//!             Ok(Received::Demoted) => {} // does not happen with `Policy::Reliable`
 //!             Err(Error::Disconnected) => return Ok(()), // the publishers are gone, and this was all
 //!             Err(error) => return Err(error),
 //!         }

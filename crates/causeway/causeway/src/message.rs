@@ -58,7 +58,7 @@ pub struct MessageOf<P> {
     pub lost_before: Option<u32>,
 }
 
-/// What a subscriber receives: a message, or the news that messages were lost before the next one. `M` is [`Message`],
+/// What a subscriber receives: a message, or the news that messages were lost before the next one or may be from now on. `M` is [`Message`],
 /// [`OwnedMessage`] or [`InPlace`](crate::InPlace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -74,6 +74,10 @@ pub enum Received<M> {
         /// Bytes of log that they took.
         bytes: u64,
     },
+    /// This subscriber missed the deadline of [`Policy::DemoteAfter`](crate::Policy::DemoteAfter): publishers no longer wait for it. From now on it
+    /// is as one that is [`Lossy`](crate::Policy::Lossy). Told once, before the first loss; a subscriber that shall be waited for again
+    /// subscribes anew.
+    Demoted,
 }
 
 impl<M> Received<M> {
@@ -87,14 +91,15 @@ impl<M> Received<M> {
         match self {
             Received::Message(message) => Received::Message(with(message)),
             Received::Lost { messages, bytes } => Received::Lost { messages, bytes },
+            Received::Demoted => Received::Demoted,
         }
     }
 
-    /// The message; `None` if messages were lost.
+    /// The message; `None` for news.
     pub fn message(self) -> Option<M> {
         match self {
             Received::Message(message) => Some(message),
-            Received::Lost { .. } => None,
+            Received::Lost { .. } | Received::Demoted => None,
         }
     }
 }

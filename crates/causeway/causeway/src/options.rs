@@ -16,21 +16,24 @@ use crate::trust::Trust;
 /// | policy | loses messages | its lag, in bytes of log | how long it delays a publisher |
 /// |---|---|---|---|
 /// | [`Reliable`](Policy::Reliable) | never | up to the capacity | until it reads or leaves |
-/// | [`DemoteAfter`](Policy::DemoteAfter) | after it was demoted | up to the capacity | the deadline, for each message at which it stops |
-/// | [`DisconnectAfter`](Policy::DisconnectAfter) | when it is disconnected | up to the capacity | the deadline, for each message at which it stops |
+/// | [`DemoteAfter`](Policy::DemoteAfter) | after it was demoted | up to the capacity | the deadline in all, less 0.1 ms for each message that it reads |
+/// | [`DisconnectAfter`](Policy::DisconnectAfter) | when it is disconnected | up to the capacity | the same |
 /// | [`Lossy`](Policy::Lossy) | when it is overtaken | up to the capacity | never |
 /// | [`LagAtMost`](Policy::LagAtMost) | when it lags more | bounded | never |
 ///
-/// A deadline does not bound the lag: a subscriber that reads one message before each deadline keeps the log full, and its
-/// publishers at its own speed. To bound the lag use [`Policy::LagAtMost`].
+/// A deadline is one on how long a publisher was kept waiting by this subscriber, and no step of its own renews it: what counts is the time in
+/// which it kept the log full, less 0.1 ms for each message and 1 ns for each byte of log that it has passed since, and not the time in which
+/// the publisher itself was stopped. A publisher that polls ([`Publisher::try_publish`](crate::Publisher::try_publish)) has waited from one try
+/// to the next, 5 ms at most. A deadline does not bound the lag; [`Policy::LagAtMost`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
     /// Publishers wait for it, or find the log full. It loses nothing.
     Reliable,
-    /// As reliable, until it has kept the log full this long without advancing. Then it is demoted to lossy.
+    /// As reliable, until it has kept a publisher waiting this long. Then it is demoted to lossy, and told:
+    /// [`Received::Demoted`](crate::Received::Demoted).
     DemoteAfter(Duration),
-    /// As reliable, until it has kept the log full this long without advancing. Then it is disconnected: as soon as it finds
+    /// As reliable, until it has kept a publisher waiting this long. Then it is disconnected: as soon as it finds
     /// no intact message or waits, every call fails with [`Error::MissedDeadline`](crate::Error::MissedDeadline).
     DisconnectAfter(Duration),
     /// Publishers never wait for it. Messages that it loses are counted and reported.

@@ -5,6 +5,7 @@ mod epoch;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::memory::Access;
@@ -87,6 +88,8 @@ impl Publisher {
                 (Arc::new(log), status, lifeline, wake_page, None)
             }
         };
+        // What one before it in its slot has left.
+        log.tail().publishers[usize::from(owner)].waits_for.store(0, Ordering::Relaxed);
         let wake_word = WakeWord::open(Arc::clone(&log), wake_page)?;
         let subscribers = SubscriberSet::new(socket, StatusPages::open(&status)?, wake_word, log.epoch())?;
         Ok(Publisher {
@@ -283,14 +286,14 @@ impl Publisher {
         }
         self.unclaimed_bytes = None;
         let claim = self.writer.claim_fast(payload_bytes)?;
-        self.subscribers.clear_blocked();
+        self.subscribers.end_wait(self.log.tail(), self.writer.owner());
         Some(claim)
     }
 
     /// A message is given up because the log is full: subscribers can see how often that happened.
     #[cold]
     pub(crate) fn give_up<T, E>(&self, error: E) -> Result<T, E> {
-        self.log.tail().given_up.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.log.tail().given_up.fetch_add(1, Ordering::Relaxed);
         Err(error)
     }
 
@@ -310,7 +313,7 @@ impl Publisher {
             let tail = self.log.tail();
             let is_full = match self.writer.claim(payload_bytes, &mut self.subscribers.gate(tail))? {
                 Claimed::At(claim) => {
-                    self.subscribers.clear_blocked();
+                    self.subscribers.end_wait(tail, self.writer.owner());
                     return Ok(Some(claim));
                 }
                 Claimed::Contended => {
@@ -328,7 +331,8 @@ impl Publisher {
                 Followed::NotYet => std::thread::yield_now(),
                 Followed::Present if !is_full => return Err(Error::Disconnected),
                 Followed::Present => {
-                    if !self.subscribers.demote_overdue(&*self.log) && !self.subscribers.remove_dead_slowest()
+                    if !self.subscribers.demote_overdue(&*self.log, self.writer.owner())
+                        && !self.subscribers.remove_dead_slowest()
                     {
                         return Ok(None);
                     }

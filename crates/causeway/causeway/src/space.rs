@@ -29,7 +29,7 @@ pub struct Space {
 }
 
 /// A wait ends after this time in any case: then the publisher checks deadlines and whether the server lives.
-const SLICE: Duration = Duration::from_millis(10);
+const SLICE: Duration = causeway_waiting::patience::LOOK;
 /// The same where the unfinished message of another publisher is in the way, whose end no event announces; and between two
 /// looks at the cursors where the kernel cannot wait for several (`futex_waitv`, Linux 5.16).
 const SHORT_SLICE: Duration = Duration::from_millis(1);

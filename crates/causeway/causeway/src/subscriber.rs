@@ -41,6 +41,7 @@ use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
 use crate::wire::{ANSWER_TIME, Op, answer, ask, ask_within, granted, take_fds_and_wake_page};
+use losses::Demotion;
 use sequences::Sequences;
 pub(crate) use wait::check_doorbell;
 use wait::{check_lifeline, futex_of};
@@ -83,6 +84,7 @@ pub struct Subscriber {
     topics: Option<BTreeSet<u32>>,
     /// A loss that was detected and not yet returned.
     lost: Option<Loss>,
+    demotion: Demotion,
     /// This subscriber missed its deadline and has left the group: how many messages it had not received.
     disconnected: Option<u64>,
     /// The server has removed this subscriber.
@@ -184,6 +186,7 @@ impl Subscriber {
             needs_care: options.policy.lag_bytes_max().is_some() || options.topics.is_some(),
             topics: options.topics,
             lost: None,
+            demotion: Demotion::None,
             disconnected: None,
             removed: false,
             doorbell_closed: false,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use causeway_os::futex;
+use causeway_waiting::patience::Owed;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
@@ -45,6 +46,35 @@ pub struct SubscriberHandle {
     pub seen_cursor: u64,
     /// For which of its waits this process has notified it.
     pub notes: Notes,
+    /// How long it has kept this publisher waiting.
+    pub wait: Wait,
+}
+
+/// How long a subscriber has kept one publisher waiting.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wait {
+    owed: Owed,
+    /// When it began to owe something, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub since_ns: u64,
+    /// The mark of the log when it was last in the way: a position, and the messages before it.
+    mark: (u64, u64),
+}
+
+impl Wait {
+    /// It has been waited for, for so many nanoseconds.
+    pub fn add(&mut self, ns: u64) {
+        self.owed.wait(ns);
+    }
+
+    /// It is in the way of the publisher at this moment, and the log has this mark: nobody passes it before this subscriber.
+    pub fn is_in_the_way(&mut self, mark: (u64, u64), now_ns: u64) {
+        let (bytes, messages) = (mark.0.saturating_sub(self.mark.0), mark.1.saturating_sub(self.mark.1));
+        self.owed.pass(messages, bytes);
+        self.mark = mark;
+        if self.owed.is_none() {
+            self.since_ns = now_ns;
+        }
+    }
 }
 
 impl SubscriberHandle {
@@ -70,6 +100,7 @@ impl SubscriberHandle {
             messages_through: 0,
             seen_cursor: 0,
             notes: Notes::default(),
+            wait: Wait::default(),
         }
     }
 
@@ -87,6 +118,11 @@ impl SubscriberHandle {
             return None;
         }
         Some(self.highest_cursor())
+    }
+
+    /// Whether it has kept this publisher waiting for longer than its policy allows.
+    pub fn is_overdue(&self) -> bool {
+        self.policy.deadline().is_some_and(|deadline| self.wait.owed.exceeds(deadline))
     }
 
     /// Whether its process is dead, as far as that can be seen without the server.

@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::process::poll;
-use causeway_os::{Context, futex};
+use causeway_os::{Context, clock, futex};
+use causeway_waiting::patience::{Clock, LOOK};
 
 use crate::connection::Membership;
 use crate::error::{Error, Result};
@@ -63,8 +64,10 @@ pub struct SubscriberSet {
     joining: bool,
     /// There is a subscriber that this publisher does not know, and no server to ask.
     cut_off: bool,
-    /// Which subscriber has blocked this publisher, at which cursor, and since when.
-    blocked: Option<Blocked>,
+    /// Runs while this publisher finds the log full.
+    clock: Clock,
+    /// Slot and generation of the subscriber that was in the way when the log was last found full.
+    blocked_by: Option<(usize, u32)>,
     /// How often the log was found full; modulo 2³².
     fulls: u32,
     epoch: u64,
@@ -78,13 +81,6 @@ pub struct SubscriberSet {
 struct Lacking {
     subscriber: SubscriberId,
     part: Part,
-}
-
-#[derive(Debug)]
-struct Blocked {
-    /// Slot, generation and cursor of the subscriber.
-    by: (usize, u32, u64),
-    since: Instant,
 }
 
 impl SubscriberSet {
@@ -110,7 +106,8 @@ impl SubscriberSet {
             starved: None,
             joining: true,
             cut_off: false,
-            blocked: None,
+            clock: Clock::default(),
+            blocked_by: None,
             fulls: 0,
             epoch,
             is_behind: false,
@@ -313,7 +310,8 @@ impl SubscriberSet {
         self.wake_word.continue_in(Arc::clone(log));
         self.epoch = log.epoch();
         self.is_behind = self.present_epoch() != self.epoch;
-        (self.blocked, self.asked_for_log) = (None, None);
+        (self.blocked_by, self.asked_for_log) = (None, None);
+        self.clock.stop();
     }
 
     /// Asks the server for another log: this publisher has not mapped the present one in time. Asks again after a while.
@@ -325,9 +323,40 @@ impl SubscriberSet {
         }
     }
 
+    /// There is space.
     #[inline(always)]
-    pub fn clear_blocked(&mut self) {
-        self.blocked = None;
+    pub fn end_wait(&mut self, tail: &Tail, owner: u8) {
+        if self.clock.runs() {
+            self.count_wait();
+            self.clock.stop();
+            self.note_blocked(tail, owner, None);
+        }
+    }
+
+    /// Counts the time since the log was last found full for the subscriber that was in the way then. Returns the present moment.
+    #[cold]
+    fn count_wait(&mut self) -> u64 {
+        let now = clock::monotonic_ns();
+        let waited = self.clock.look(now);
+        if let Some((slot, generation)) = self.blocked_by
+            && let Some(subscriber) = self.subscribers.get_mut(slot)
+            && subscriber.generation == generation
+        {
+            subscriber.wait.add(waited);
+        }
+        now
+    }
+
+    /// Says whom this publisher waits for, if it is another one than before.
+    fn note_blocked(&mut self, tail: &Tail, owner: u8, by: Option<(usize, u32)>) {
+        let words = &tail.publishers[usize::from(owner)];
+        let since = by.and_then(|(slot, _)| self.subscribers.get(slot)).map_or(0, |one| one.wait.since_ns);
+        words.waits_since_ns.store(since, Ordering::Relaxed);
+        if self.blocked_by != by {
+            self.blocked_by = by;
+            let name = |(slot, generation): (usize, u32)| (slot as u64 + 1) | u64::from(generation) << 32;
+            words.waits_for.store(by.map_or(0, name), Ordering::Relaxed);
+        }
     }
 
     /// Index and cursor of the subscriber furthest behind among those that hold space.
@@ -338,26 +367,25 @@ impl SubscriberSet {
     }
 
     /// Demotes the slowest subscriber if it has missed its deadline: publishers stop waiting for it. Returns whether it did.
-    /// To be called each time the log is found full.
+    /// To be called each time the log is found full, by the publisher in slot `owner`.
     ///
-    /// The deadline runs while this subscriber, and nothing else, keeps the log full, and while it does not advance: it
-    /// answers neither for the unfinished message of a publisher, nor for the subscriber that was slowest before it.
-    pub fn demote_overdue(&mut self, memory: &impl Memory) -> bool {
-        let tail = memory.tail();
-        let slowest = self.slowest_index(tail);
-        let Some((index, cursor)) = slowest.filter(|(_, cursor)| reclaim::is_held_by(memory, *cursor)) else {
-            self.blocked = None;
+    /// What counts is how long this subscriber, and nothing else, kept the log full, less what [`patience`](causeway_waiting::patience)
+    /// allows for each message that it has passed: it answers neither for the unfinished message of a publisher, nor for the subscriber that
+    /// was slowest before it, and a step of its own renews nothing.
+    pub fn demote_overdue(&mut self, memory: &impl Memory, owner: u8) -> bool {
+        let (tail, now) = (memory.tail(), self.count_wait());
+        let slowest = self.slowest_index(tail).filter(|(_, cursor)| reclaim::is_held_by(memory, *cursor));
+        let Some((index, mark)) = slowest.and_then(|(index, _)| Some((index, reclaim::mark(memory)?))) else {
+            self.note_blocked(tail, owner, None);
             return false;
         };
-        let subscriber = &self.subscribers[index];
-        let by = (subscriber.slot, subscriber.generation, cursor);
-        let known = self.blocked.take().filter(|blocked| blocked.by == by);
-        let since = known.map_or_else(Instant::now, |blocked| blocked.since);
-        self.blocked = Some(Blocked { by, since });
-        let is_overdue = subscriber.policy.deadline().is_some_and(|deadline| since.elapsed() >= deadline);
+        let subscriber = &mut self.subscribers[index];
+        subscriber.wait.is_in_the_way(mark, now);
+        let (by, is_overdue) = ((subscriber.slot, subscriber.generation), subscriber.is_overdue());
         if is_overdue {
-            tail.demoted[subscriber.slot].store(subscriber.generation, Ordering::Release);
+            tail.demoted[by.0].store(by.1, Ordering::Release);
         }
+        self.note_blocked(tail, owner, Some(by).filter(|_| !is_overdue));
         is_overdue
     }
 
@@ -400,9 +428,8 @@ impl SubscriberSet {
             std::thread::sleep(SHORT_SLEEP);
             return Ok(());
         };
-        let since = self.blocked.as_ref().map(|blocked| blocked.since);
-        if let Some(overdue) = since.and_then(|since| since.checked_add(subscriber.policy.deadline()?)) {
-            slice = slice.min(overdue.saturating_duration_since(now));
+        if subscriber.policy.deadline().is_some() {
+            slice = slice.min(LOOK);
         }
         // The cursor in the page is below the highest one seen only if the subscriber is hostile; then the slice ends this.
         let cursor_word = subscriber.page.cursor_to_wait_for();

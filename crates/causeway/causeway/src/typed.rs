@@ -168,5 +168,6 @@ fn typed<T: MessageType>(received: Received<Message<'_>>) -> Result<Received<Typ
             Ok(Received::Message(message.with(value)))
         }
         Received::Lost { messages, bytes } => Ok(Received::Lost { messages, bytes }),
+        Received::Demoted => Ok(Received::Demoted),
     }
 }

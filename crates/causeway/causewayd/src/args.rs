@@ -41,6 +41,9 @@ pub struct Args {
     /// Print the path of the native socket to this file descriptor [default: standard output]; services that causewayd starts find it in CAUSEWAY_BUS
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_native: Option<i32>,
+    /// Serve metrics in the text format of OpenMetrics: by HTTP at a socket, unix:PATH, or in a FILE, which is replaced every five seconds
+    #[arg(long, value_name = "unix:PATH|FILE")]
+    pub metrics: Option<String>,
     /// Print the process ID to this file descriptor [default: standard output]
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_pid: Option<i32>,

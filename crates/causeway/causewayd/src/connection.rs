@@ -21,6 +21,7 @@ use crate::descriptors::{Descriptors, close_socket};
 use crate::limit::Reached;
 use crate::long::{LONG_BYTES, Long};
 use crate::message::Message;
+use crate::report::Traffic;
 
 /// What is read at once, so that no connection keeps the others waiting.
 pub const READ_BYTES: usize = 64 << 10;
@@ -140,6 +141,7 @@ pub struct Connection {
     output: VecDeque<(Rc<Message>, Instant)>,
     /// Bytes of the first message of `output` that were written.
     sent: usize,
+    traffic: Traffic,
 }
 
 impl Connection {
@@ -160,6 +162,7 @@ impl Connection {
             most_message_bytes,
             output: VecDeque::new(),
             sent: 0,
+            traffic: Traffic::default(),
         }
     }
 
@@ -280,7 +283,10 @@ impl Connection {
                 return Ok(None);
             }
             let is_last = self.used == self.input.len();
-            let descriptors = self.arrived.take_for(&long.header(), is_last)?;
+            let header = long.header();
+            let descriptors = self.arrived.take_for(&header, is_last)?;
+            self.traffic.sent += 1;
+            self.traffic.sent_bytes += header.message_bytes() as u64;
             return Ok(self.long.take().map(|long| Incoming::Long(long.into_message(descriptors))));
         }
         let bytes = match message_bytes(self.unread()) {
@@ -307,6 +313,8 @@ impl Connection {
         }
         self.half_checked = None;
         self.used += bytes.len();
+        self.traffic.sent += 1;
+        self.traffic.sent_bytes += bytes.len() as u64;
         let is_last = self.used == self.input.len();
         let descriptors = self.arrived.take_for(&header, is_last)?;
         Ok(Some(Incoming::Short(header, bytes, descriptors)))
@@ -370,6 +378,11 @@ impl Connection {
         self.output.push_back((message, now));
     }
 
+    /// What it has passed.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
     /// How many messages wait, and since when the oldest does.
     pub fn queued(&self) -> (usize, Option<Instant>) {
         (self.output.len(), self.output.front().map(|(_, since)| *since))
@@ -401,6 +414,8 @@ impl Connection {
                 self.sent = 0;
                 written.bytes += first.bytes().len() as u64;
                 written.descriptors += first.descriptors.len() as u64;
+                self.traffic.received += 1;
+                self.traffic.received_bytes += first.bytes().len() as u64;
                 self.output.pop_front();
             }
         }

@@ -9,10 +9,12 @@
 //! | `names`, `matches`, `calls`, `quota`, `limit`, `policy`, `activation` | state and decisions, without sockets |
 //! | `connection`, `descriptors`, `listen` | one socket each, without names |
 //! | [`systemd`] | sockets of a service manager |
+//! | `report` | what connections hold and have done |
 //! | `bus` | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
 //! | `accept` | a message of a client, from its connection to the driver or the bus |
 //! | `children` | programs that were started |
+//! | `metrics` | OpenMetrics, by a thread of their own |
 //! | `serve` | the loop that joins all, clients and native members |
 //! | [`args`], `config`, [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
 //! | [`native_path`] | where a session serves native members |
@@ -38,11 +40,13 @@ mod long;
 mod matches;
 mod member;
 mod message;
+mod metrics;
 mod names;
 pub mod native_path;
 mod policy;
 mod policy_file;
 mod quota;
+mod report;
 mod serve;
 mod service_file;
 pub mod systemd;
@@ -53,4 +57,5 @@ pub use bus::Bus;
 pub use children::Children;
 pub use config::Config;
 pub use listen::{Listener, NativePlace, new_guid};
+pub use metrics::Place as MetricsPlace;
 pub use serve::Server;

@@ -11,7 +11,7 @@ use clap::Parser;
 use causeway_bus::AuthorityOptions;
 use causewayd::args::{self, Args};
 use causewayd::log::log;
-use causewayd::{Bus, Children, Config, Listener, NativePlace, Server};
+use causewayd::{Bus, Children, Config, Listener, MetricsPlace, NativePlace, Server};
 use causewayd::{background, config_file, driver, log, native_path, new_guid, systemd};
 
 const SESSION_CONFIG: &str = "/usr/share/dbus-1/session.conf";
@@ -66,6 +66,9 @@ fn run(args: &Args) -> Result<(), String> {
     let native = serve_natively(args, &mut server, native)?.map(|path| path.display().to_string());
     if args.print_native.is_some() && native.is_none() {
         return Err("there is no native socket; give it a path with --native PATH".into());
+    }
+    if let Some(place) = &args.metrics {
+        server.serve_metrics(MetricsPlace::of(place))?;
     }
     // Not before it serves: who reads an address may rely on the bus.
     let lines = [

@@ -24,7 +24,7 @@ pub enum Resource {
     Incoming,
 }
 
-const RESOURCES: usize = 6;
+pub const RESOURCES: usize = 6;
 
 /// What `<limit>` calls the limit of each, and what is counted.
 const NAMES: [(&str, &str); RESOURCES] = [
@@ -158,13 +158,13 @@ impl Quota {
         }
     }
 
-    pub fn held(&self, member: MemberId, resource: Resource) -> u64 {
-        self.of_member.get(&member).map_or(0, |held| held.now[resource as usize])
+    /// Of each resource, in the order of [`Resource`], what a member holds and the most that it has held.
+    pub fn all_of(&self, member: MemberId) -> ([u64; RESOURCES], [u64; RESOURCES]) {
+        self.of_member.get(&member).map_or_else(Default::default, |held| (held.now, held.peak))
     }
 
-    /// The most that a member has held at once.
-    pub fn peak(&self, member: MemberId, resource: Resource) -> u64 {
-        self.of_member.get(&member).map_or(0, |held| held.peak[resource as usize])
+    pub fn held(&self, member: MemberId, resource: Resource) -> u64 {
+        self.of_member.get(&member).map_or(0, |held| held.now[resource as usize])
     }
 
     pub fn held_by_all(&self, resource: Resource) -> u64 {
@@ -225,7 +225,8 @@ mod tests {
         assert!(charge(&mut quota, 1, 7) && charge(&mut quota, 2, 4));
         quota.release(MemberId(1), 0, matches, 6);
         assert!(charge(&mut quota, 2, 1) && !charge(&mut quota, 2, 1000));
-        assert_eq!((quota.held(MemberId(1), matches), quota.peak(MemberId(1), matches)), (1, 7));
+        let (held, peak) = quota.all_of(MemberId(1));
+        assert_eq!((held[matches as usize], peak[matches as usize]), (1, 7));
         assert_eq!((quota.held_by_all(matches), quota.peak_of_all(matches)), (6, 11));
         quota.remove(MemberId(1), 0);
         assert_eq!((quota.held_by_all(matches), quota.peak_of_all(matches)), (5, 11));

@@ -32,6 +32,7 @@ use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
 use native::Native;
+use report::Collector;
 use token::Token;
 use turn::{Slice, Turns};
 
@@ -62,6 +63,7 @@ pub struct Server {
     children: Children,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
+    metrics: Option<Collector>,
     bus: Bus,
     scratch: Vec<u8>,
     /// For bodies that are checked in one slice.
@@ -90,6 +92,7 @@ impl Server {
             turns: Turns::default(),
             children,
             native: None,
+            metrics: None,
             bus,
             scratch: vec![0; READ_BYTES],
             checker: Checker::default(),
@@ -113,7 +116,7 @@ impl Server {
         self.now = Instant::now();
         loop {
             events.clear();
-            let may_sleep = self.clients.are_idle() && self.may_sleep();
+            let may_sleep = self.clients.are_idle() && !self.is_collecting() && self.may_sleep();
             let ended = Instant::now();
             self.count_turn(ended);
             let timeout = if may_sleep { self.timeout(ended) } else { Some(Timespec::default()) };
@@ -129,6 +132,7 @@ impl Server {
                     Token::Member(number) => self.clients.note(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
                     Token::Native => self.serve_members(),
+                    Token::Metrics => self.begin_collecting(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
                         // What is wrong was logged.
@@ -142,6 +146,7 @@ impl Server {
             self.pass_time();
             self.exchange();
             self.flush();
+            self.collect();
         }
     }
 
@@ -329,6 +334,7 @@ impl Server {
                 self.clients.remove(id, &self.epoll);
                 self.evict(id, &eviction.why);
             }
+            Action::Report(call) => self.report(call),
             Action::Start { number, command, environment } => self.start(number, &command, environment),
         }
     }

@@ -213,6 +213,7 @@ fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Re
             Ok(Received::Lost { messages, bytes }) => {
                 eprintln!("causeway: messages lost: {messages} ({bytes} bytes of log)");
             }
+            Ok(Received::Demoted) => eprintln!("causeway: too slow: publishers no longer wait"),
             Err(TryRecvError::Empty) => {
                 out.flush()?;
                 match subscriber.wait(None) {
@@ -270,12 +271,18 @@ fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) 
         report.capacity_bytes, report.messages, report.position
     )?;
     for publisher in &report.publishers {
-        writeln!(out, "publisher  {:3}  pid {:7}  uid {:5}", publisher.slot, publisher.pid, publisher.uid)?;
+        write!(out, "publisher  {:3}  pid {:7}  uid {:5}", publisher.slot, publisher.pid, publisher.uid)?;
+        match publisher.waits_for {
+            Some((subscriber, since)) => {
+                writeln!(out, "  waits for subscriber {subscriber} since {:.1} s", since.as_secs_f64())?;
+            }
+            None => writeln!(out)?,
+        }
     }
     for subscriber in &report.subscribers {
         writeln!(
             out,
-            "subscriber {:3}  pid {:7}  uid {:5}  {:8}  {:6}  lag {:9} bytes  received {:10}  lost {:8}",
+            "subscriber {:3}  pid {:7}  uid {:5}  {:8}  {:6}  lag {:9} bytes  received {:10}  lost {:8}{}",
             subscriber.slot,
             subscriber.pid,
             subscriber.uid,
@@ -283,7 +290,8 @@ fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) 
             if subscriber.asleep { "asleep" } else { "awake" },
             subscriber.lag_bytes,
             subscriber.received,
-            subscriber.lost_messages
+            subscriber.lost_messages,
+            if subscriber.demoted { "  demoted" } else { "" }
         )?;
     }
     Ok(())

@@ -19,6 +19,7 @@ const PRODUCTS: &[(&str, &[&str])] = &[
 const ALONE: &[(&str, &str)] = &[
     ("causeway-os", "the kernel as safe types"),
     ("causeway-dbus-wire", "pure: bytes of messages"),
+    ("causeway-waiting", "pure: times to times"),
     ("causeway-testkit", "every package's tests may need it"),
     ("weighbridge-stats", "pure: numbers to numbers"),
     ("weighbridge-guest-plugin", "an emulator loads it"),

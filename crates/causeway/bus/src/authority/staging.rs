@@ -4,7 +4,7 @@
 //! ends when all have taken it that the message is for, have passed the message without taking it, or are gone. The staged transfers of a
 //! sender that has ended stay until their receivers have passed its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 
 use causeway_os::Context;
@@ -113,6 +113,17 @@ impl StagingArea {
         counted.fold((0, 0), |(descriptors, bytes), staged| {
             (descriptors + staged.descriptors.len(), bytes + staged.body_bytes)
         })
+    }
+
+    /// Descriptors and bytes that are held, of each connection.
+    pub fn in_flight_of_each(&self) -> HashMap<PeerId, (usize, u64)> {
+        let mut all: HashMap<PeerId, (usize, u64)> = HashMap::new();
+        for staged in self.held.values() {
+            let (descriptors, bytes) = all.entry(staged.charged).or_default();
+            *descriptors += staged.descriptors.len();
+            *bytes += staged.body_bytes;
+        }
+        all
     }
 
     /// The staged transfer for the peer `id`, whose messages the member in `slot` reads.

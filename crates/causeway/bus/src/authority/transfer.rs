@@ -1,5 +1,6 @@
 //! Staged transfers of members, and of the authority itself for its clients: taken in, handed out, ended.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -236,6 +237,11 @@ impl Authority {
     /// Descriptors that this process holds for members, and bytes in files among them: of one connection, or of all.
     pub fn in_flight(&self, id: Option<PeerId>) -> (usize, u64) {
         self.staging.in_flight(id)
+    }
+
+    /// The same of each connection that has sent any.
+    pub fn in_flight_of_each(&self) -> HashMap<PeerId, (usize, u64)> {
+        self.staging.in_flight_of_each()
     }
 }
 

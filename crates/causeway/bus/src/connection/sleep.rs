@@ -11,7 +11,7 @@ use super::Connection;
 use crate::control::{self, Packet};
 use crate::error::{Error, Result, name};
 use crate::shared::order::Statistic;
-use crate::shared::ring::{self, Sleep};
+use crate::shared::ring::{self, Sleep, group_bit};
 
 /// How far this connection was when it announced its last sleep.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,15 +56,15 @@ impl Connection {
         true
     }
 
-    /// Announces a sleep, now that everything was taken; returns the armed word.
-    fn arm(&mut self, how: Sleep) -> u32 {
+    /// Announces a sleep, now that everything was taken.
+    fn arm(&mut self, how: Sleep) {
         if std::mem::take(&mut self.was_woken) && self.asleep.delivered == self.delivered {
             self.port.count_idle_wake(self.asleep.cursor);
         }
         self.port.publish_cursor();
         self.asleep = Asleep { cursor: self.port.cursor(), delivered: self.delivered };
         self.is_armed = how == Sleep::Doorbell;
-        ring::arm(self.port.order().armed(self.port.slot()), how)
+        ring::arm(self.port.order().armed(self.port.slot()), how);
     }
 
     /// Ends a sleep that was announced for the descriptor.
@@ -96,10 +96,12 @@ impl Connection {
         if self.spin_a_while() {
             return Ok(!has_passed(end_ns));
         }
-        let value = self.arm(Sleep::Futex);
-        let armed = self.port.order().armed(self.port.slot());
-        let outcome = if self.is_ready() { None } else { Some(futex::wait_until(armed, value, end_ns)) };
-        ring::disarm(armed);
+        let before = ring::before_sleep(self.port.order().group(self.port.slot()));
+        self.arm(Sleep::Futex);
+        let (order, slot) = (self.port.order(), self.port.slot());
+        let sleep = || futex::wait_until(order.group(slot), before, end_ns, group_bit(slot));
+        let outcome = if self.is_ready() { None } else { Some(sleep()) };
+        ring::disarm(order.armed(slot));
         let Some(outcome) = outcome else { return Ok(!has_passed(end_ns)) };
         match outcome.context("sleep", || "on the bus")? {
             futex::Outcome::Woken => self.note_woken(),

@@ -9,9 +9,8 @@ use causeway_os::Context;
 use rustix::event::epoll;
 
 use crate::error::Result;
-use crate::port::wake_futex;
 use crate::shared::order::OrderLog;
-use crate::shared::ring;
+use crate::shared::ring::{self, Sleep};
 
 /// What the watcher tells a connection.
 #[derive(Debug)]
@@ -31,11 +30,15 @@ impl Watched {
         self.has_ended.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst); // PAIR bus-armed
         let armed = self.order.armed(self.slot);
-        if let Some((value, _)) = ring::asleep(armed) {
-            if let Some(doorbell) = self.doorbell.get() {
-                let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+        match ring::asleep(armed) {
+            Some((value, Sleep::Futex)) => _ = self.order.rouse(self.slot, value),
+            Some((value, Sleep::Doorbell)) => {
+                if let Some(doorbell) = self.doorbell.get() {
+                    let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+                }
+                ring::mark_awake(armed, value);
             }
-            ring::rouse(armed, value, || wake_futex(armed));
+            None => {}
         }
     }
 }

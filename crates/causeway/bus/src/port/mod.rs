@@ -27,7 +27,6 @@ use send::Outstanding;
 pub use staged::TransferRef;
 use subscribers::SubscriberCache;
 use wake::Waits;
-pub use wake::wake_futex;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
@@ -178,9 +177,8 @@ impl Port {
     fn broken(&self, slot: Option<u16>, position: u64) -> Error {
         let first = self.order.set_broken(Broken { slot, position });
         for slot in self.directory.present().collect::<Vec<_>>() {
-            let armed = self.order.armed(slot);
-            if let Some((value, Sleep::Futex)) = ring::asleep(armed) {
-                ring::rouse(armed, value, || wake_futex(armed));
+            if let Some((value, Sleep::Futex)) = ring::asleep(self.order.armed(slot)) {
+                self.order.rouse(slot, value);
             }
         }
         // It wakes those who sleep on doorbells.

@@ -260,9 +260,7 @@ impl Port {
     fn ring_subscribers(&mut self, fds: &mut dyn Descriptors, signal: usize) -> Holders {
         let mut subscribers = std::mem::take(&mut self.subscribers);
         let slots = subscribers.slots(signal, &self.directory);
-        for slot in slots {
-            self.ring(fds, *slot);
-        }
+        self.ring_all(fds, slots);
         let holders = Holders::Queued(slots.len());
         self.holders.extend(slots);
         self.subscribers = subscribers;

@@ -1,30 +1,35 @@
 //! Waking members that sleep, and evicting those that block others.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use causeway_os::{clock, futex};
+use causeway_os::clock;
+use causeway_waiting::patience::{Clock, LOOK, Owed};
 
 use super::send::Holders;
 use super::{AUTHORITY, Descriptors, Port};
-use crate::shared::order::Statistic;
-use crate::shared::ring::{self, Cells, Sleep};
+use crate::shared::order::{self, Statistic};
+use crate::shared::ring::{self, Cells, GROUP_SLOTS, Sleep, group_bit};
 
-/// Wakes the thread that sleeps on this armed word; returns whether one did.
-pub fn wake_futex(armed: &AtomicU32) -> bool {
-    futex::wake(armed, u32::MAX).is_ok_and(|woken| woken > 0)
+/// Members of one group that sleep on its word, and will be woken by one call.
+#[derive(Debug, Default)]
+pub struct Sleepers {
+    /// One of them.
+    slot: u16,
+    bits: u32,
+    /// The values of their armed words, by their place in the group.
+    values: [u32; GROUP_SLOTS as usize],
 }
 
 /// How long this member has been kept waiting by each of the others.
 ///
-/// A step of a member's cursor does not renew its deadline: else one that takes a message every 100 ms would set everybody's pace for ever. What
-/// counts is the time that this member has waited for it, less [`PER_ENTRY_NS`] for each entry that it has passed: who reads as fast as it can
-/// owes nothing, however much there is to read.
+/// A step of a member's cursor does not renew its deadline: what counts is the time that this member has waited for it, less what
+/// [`patience`](causeway_waiting::patience) allows for each entry that it has passed.
 #[derive(Debug, Default)]
 pub struct Waits {
     of: Vec<Wait>,
-    /// When this member last found no space, in nanoseconds of `CLOCK_MONOTONIC`, as long as it has found none since.
-    since_ns: Option<u64>,
+    /// Runs while this member finds no space, in nanoseconds of `CLOCK_MONOTONIC`.
+    clock: Clock,
     /// When it was last asked who is in the way.
     asked_ns: u64,
 }
@@ -34,21 +39,15 @@ struct Wait {
     slot: u16,
     id: u64,
     cursor: u64,
-    waited_ns: u64,
+    owed: Owed,
     is_in_the_way: bool,
 }
-
-/// The time that an entry may take: below ten thousand a second a member is slower than the log, whatever else the machine does.
-const PER_ENTRY_NS: u64 = 100_000;
-/// The most of a wait that counts at once. One that finds no space looks again after less; if it did not, it was stopped, or its machine was, and has
-/// waited for nobody.
-const STEP_NS: u64 = 5_000_000;
 
 impl Waits {
     /// There was space.
     #[inline]
     pub fn end(&mut self) {
-        self.since_ns = None;
+        self.clock.stop();
     }
 }
 
@@ -58,10 +57,10 @@ impl Port {
     pub fn wake_or_evict(&mut self, fds: &mut dyn Descriptors, slot: u16, deadline: Duration) {
         let now = clock::monotonic_ns();
         let mut waits = std::mem::take(&mut self.waits);
-        let step = waits.since_ns.replace(now).map_or(0, |since| now.saturating_sub(since).min(STEP_NS));
+        let step = waits.clock.look(now);
         waits.of.iter_mut().for_each(|wait| self.count_wait(wait, step));
         let is_known = waits.of.iter().any(|wait| wait.slot == slot && wait.is_in_the_way);
-        if is_known && now - waits.asked_ns < STEP_NS {
+        if is_known && now - waits.asked_ns < LOOK.as_nanos() as u64 {
             self.ring(fds, slot);
         } else {
             waits.asked_ns = now;
@@ -71,16 +70,15 @@ impl Port {
                 self.ring(fds, slot);
                 if !waits.of.iter().any(|wait| wait.slot == slot) {
                     let ((id, _), cursor) = (self.directory.id_and_state(slot), self.cursor_of(slot));
-                    waits.of.push(Wait { slot, id, cursor, waited_ns: 0, is_in_the_way: true });
+                    waits.of.push(Wait { slot, id, cursor, owed: Owed::default(), is_in_the_way: true });
                 }
             }
-            let deadline_ns = deadline.as_nanos() as u64;
             waits.of.retain(|wait| {
-                let is_late = wait.is_in_the_way && wait.waited_ns >= deadline_ns && self.is_member(wait);
+                let is_late = wait.is_in_the_way && wait.owed.exceeds(deadline) && self.is_member(wait);
                 if is_late {
                     self.evict(fds, wait.slot);
                 }
-                !is_late && self.is_member(wait) && (wait.is_in_the_way || wait.waited_ns > 0)
+                !is_late && self.is_member(wait) && (wait.is_in_the_way || !wait.owed.is_none())
             });
         }
         self.waits = waits;
@@ -99,8 +97,8 @@ impl Port {
         let cursor = self.cursor_of(wait.slot);
         let passed = cursor.saturating_sub(wait.cursor);
         wait.cursor = cursor;
-        wait.waited_ns += if wait.is_in_the_way { step_ns } else { 0 };
-        wait.waited_ns = wait.waited_ns.saturating_sub(passed.saturating_mul(PER_ENTRY_NS));
+        wait.owed.wait(if wait.is_in_the_way { step_ns } else { 0 });
+        wait.owed.pass(passed, 0);
     }
 
     /// The member in `slot`, those that hold a message of the own outbox, and those that are three quarters of the log behind.
@@ -135,15 +133,45 @@ impl Port {
 
     /// Wakes a member that has announced its sleep with this value.
     fn wake(&mut self, fds: &mut dyn Descriptors, slot: u16, value: u32, how: Sleep) -> bool {
-        let armed = self.order.armed(slot);
         match how {
-            Sleep::Futex => ring::rouse(armed, value, || wake_futex(armed)),
+            Sleep::Futex => self.order.rouse(slot, value),
             Sleep::Doorbell if self.ring_doorbell(fds, slot) => {
-                ring::rouse(self.order.armed(slot), value, || true)
+                ring::mark_awake(self.order.armed(slot), value)
             }
             // It stays announced: the next sender may have its doorbell.
             Sleep::Doorbell => false,
         }
+    }
+
+    /// Wakes those of these members, in the order of their slots, that sleep.
+    pub fn ring_all(&mut self, fds: &mut dyn Descriptors, slots: &[u16]) {
+        let mut sleepers = Sleepers::default();
+        for slot in slots {
+            match ring::asleep(self.order.armed(*slot)) {
+                Some((value, Sleep::Futex)) => {
+                    if sleepers.bits != 0 && sleepers.slot / GROUP_SLOTS != slot / GROUP_SLOTS {
+                        self.rouse(&mut sleepers);
+                    }
+                    sleepers.slot = *slot;
+                    sleepers.bits |= group_bit(*slot);
+                    sleepers.values[usize::from(slot % GROUP_SLOTS)] = value;
+                }
+                Some((value, how)) => _ = self.wake(fds, *slot, value, how),
+                None => {}
+            }
+        }
+        if sleepers.bits != 0 {
+            self.rouse(&mut sleepers);
+        }
+    }
+
+    fn rouse(&self, sleepers: &mut Sleepers) {
+        let (group, bits) = (self.order.group(sleepers.slot), std::mem::take(&mut sleepers.bits));
+        let first = sleepers.slot - sleepers.slot % GROUP_SLOTS;
+        let in_group = (0..GROUP_SLOTS).filter(|place| bits & 1 << place != 0);
+        let marks =
+            in_group.map(|place| (self.order.armed(first + place), sleepers.values[usize::from(place)]));
+        ring::rouse(group, || order::wake(group, bits), marks);
     }
 
     fn ring_doorbell(&mut self, fds: &mut dyn Descriptors, slot: u16) -> bool {
@@ -233,7 +261,7 @@ mod tests {
         let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, 1, 8, 0);
         (0..1_000).find(|step| {
             port.order.cursor(2).fetch_add(passes(*step), Ordering::Relaxed);
-            port.waits.since_ns = port.waits.since_ns.map(|_| clock::monotonic_ns() - step_ms * 1_000_000);
+            port.waits.clock.set(clock::monotonic_ns() - step_ms * 1_000_000);
             port.waits.asked_ns = 0;
             port.wake_or_evict(&mut Doorbell(None), 2, Duration::from_millis(250));
             !port.is_present(2)

@@ -6,10 +6,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use causeway_os::futex;
 use causeway_os::memory::{Access, LoadU64, Mapping, add_seals};
 
 use super::memory::invalid;
-use super::ring::{self, Cells, SLOTS_MAX};
+use super::ring::{self, Cells, GROUP_SLOTS, SLOTS_MAX, group_bit};
 use super::{ABI, memory};
 use crate::error::{Error, Result};
 
@@ -25,14 +26,18 @@ pub const LIMIT: usize = 4096 + 128;
 pub const EVICTIONS: usize = 4096 + 256;
 /// Offset of [`Broken`].
 pub const BROKEN: usize = 4096 + 384;
+/// Offset of the first word of a group of members.
+pub const GROUPS: usize = 8192;
+/// Bytes from one word of a group to the next.
+pub const GROUP_BYTES: usize = 64;
 /// Offset of the first line.
-pub const LINES: usize = 8192;
+pub const LINES: usize = 12288;
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 256;
 
 /// Offsets in the line of a member.
 pub mod line {
-    /// 4 bytes, in the low two bits 0 awake, 1 asleep on this word, 2 asleep on the doorbell. Written by who sleeps and who
+    /// 4 bytes, in the low two bits 0 awake, 1 asleep on the word of its group, 2 asleep on the doorbell. Written by who sleeps and who
     /// wakes.
     pub const ARMED: usize = 0;
     /// 8 bytes: number of the member that was evicted because it did not read. Written by senders and the authority.
@@ -182,6 +187,13 @@ impl OrderLog {
         LINES + usize::from(slot) * LINE_BYTES + offset
     }
 
+    /// The word on which a slot and the others of its group sleep.
+    #[inline]
+    pub fn group(&self, slot: u16) -> &AtomicU32 {
+        assert!(usize::from(slot) < self.slots, "slot {slot} of {}", self.slots);
+        self.memory.atomic_u32(GROUPS + usize::from(slot / GROUP_SLOTS) * GROUP_BYTES)
+    }
+
     /// The armed word of a slot.
     #[inline]
     pub fn armed(&self, slot: u16) -> &AtomicU32 {
@@ -265,6 +277,13 @@ impl OrderLog {
         Broken::of(self.memory.load_u64(BROKEN).load(Ordering::Acquire))
     }
 
+    /// Wakes the member in a slot from the sleep on its futex word that it has announced with this value; false if another has.
+    #[inline]
+    pub fn rouse(&self, slot: u16, value: u32) -> bool {
+        let (group, bit) = (self.group(slot), group_bit(slot));
+        ring::rouse(group, || wake(group, bit), std::iter::once((self.armed(slot), value))) == 1
+    }
+
     /// Ends the bus, unless it is broken already; returns what broke it first.
     pub fn set_broken(&self, broken: Broken) -> Broken {
         let word = self.memory.atomic_u64(BROKEN);
@@ -273,6 +292,13 @@ impl OrderLog {
             Err(before) => Broken::of(before).unwrap_or(broken),
         }
     }
+}
+
+/// Wakes the threads that sleep on the word of a group with one of these bits. It fails only where one sleeps there in another way, which
+/// no correct member does.
+#[inline]
+pub fn wake(group: &AtomicU32, bits: u32) {
+    let _ = futex::wake_bitset(group, u32::MAX, bits);
 }
 
 #[cfg(test)]

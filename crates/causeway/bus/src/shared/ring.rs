@@ -183,7 +183,7 @@ pub fn raise_limit(cells: &impl Cells, lowest_cursor: u64) {
 /// How a member sleeps: the low two bits of its armed word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// On the armed word.
+    /// On the word of its group.
     Futex = 1,
     /// On its doorbell.
     Doorbell = 2,
@@ -222,20 +222,41 @@ pub fn fence_after_append() {
     fence_after_exchange(); // PAIR bus-armed
 }
 
-/// Ends the sleep that a member has announced with `value`: the only way to do it. `wake` wakes its thread, and says whether that is awake
-/// for sure; it is called once, or twice. Returns whether this call ended the sleep, and not another one.
-///
-/// The wake-up comes first, so that one who is stopped or killed before the mark leaves the member announced, and the next one
-/// wakes it again. The mark makes a member that has announced and not yet gone to sleep notice; one that went to sleep between the wake-up
-/// and the mark needs the second wake-up.
+/// Slots of members that sleep on one futex word: as many as it tells apart by the bits of a wait.
+pub const GROUP_SLOTS: u16 = 32;
+
+/// The bit of a member among those that sleep on the word of its group.
 #[inline]
-pub fn rouse(armed: &AtomicU32, value: u32, mut wake: impl FnMut() -> bool) -> bool {
-    let is_awake = wake();
-    let is_marked = armed.compare_exchange(value, value & !3, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    if is_marked && !is_awake {
-        wake();
-    }
-    is_marked
+pub const fn group_bit(slot: u16) -> u32 {
+    1 << (slot % GROUP_SLOTS)
+}
+
+/// The value of a group's word, to be loaded before a sleep is announced: the sleep does not begin if the word has another one by then.
+#[inline]
+pub fn before_sleep(group: &AtomicU32) -> u32 {
+    group.load(Ordering::Acquire) // PAIR bus-group
+}
+
+/// Ends sleeps that members of one group have announced, each by its armed word and the value of that, by one call of `wake`, which wakes
+/// their threads. Returns how many were not ended by another.
+///
+/// The word of the group changes first: who has announced its sleep and does not sleep yet will not. The mark comes last, so that one who is
+/// stopped or killed before leaves them announced, and the next one wakes them.
+#[inline]
+pub fn rouse<'a>(
+    group: &AtomicU32,
+    wake: impl FnOnce(),
+    sleepers: impl Iterator<Item = (&'a AtomicU32, u32)>,
+) -> usize {
+    group.fetch_add(1, Ordering::AcqRel); // PAIR bus-group
+    wake();
+    sleepers.filter(|(armed, value)| mark_awake(armed, *value)).count()
+}
+
+/// Ends the sleep that a member has announced with `value`, now that it was woken; false if another has.
+#[inline]
+pub fn mark_awake(armed: &AtomicU32, value: u32) -> bool {
+    armed.compare_exchange(value, value & !3, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 /// An order log on the heap, for models and tests.

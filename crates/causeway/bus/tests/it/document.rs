@@ -2,9 +2,11 @@
 
 use causeway_bus::shared::directory::{LABEL_BYTES, NAME_BYTES, PEER_BYTES, QUEUE_SHOWN};
 use causeway_bus::shared::filter::{EXACT_RULES, HASHED_BITS};
-use causeway_bus::shared::order::{BROKEN, EVICTIONS, HINT, LIMIT, LINE_BYTES, LINES, line};
+use causeway_bus::shared::order::{
+    BROKEN, EVICTIONS, GROUP_BYTES, GROUPS, HINT, LIMIT, LINE_BYTES, LINES, line,
+};
 use causeway_bus::shared::outbox::{FLOOR, GRANULE_BYTES};
-use causeway_bus::shared::ring::{BROADCAST, Entry, PLACES};
+use causeway_bus::shared::ring::{BROADCAST, Entry, GROUP_SLOTS, PLACES};
 use causeway_bus::shared::{ABI, directory, header, order, outbox};
 
 const DOCUMENT: &str = include_str!("../../../../../docs/wire.md");
@@ -23,6 +25,7 @@ fn offsets_and_sizes_in_the_document_are_those_of_the_code() {
         format!("| {LIMIT} | 8 | limit"),
         format!("| {EVICTIONS} | 8 | how many members were evicted"),
         format!("| {BROKEN} | 8 | 0, or what ended the bus"),
+        format!("| {GROUPS} | 4, {GROUP_BYTES} apart | the futex word of each group of {GROUP_SLOTS} slots"),
         format!("| {LINES} | {LINE_BYTES} each | a line"),
         format!("{} armed word", line::ARMED),
         format!("{} number of the member that was evicted", line::EVICTED),
@@ -35,7 +38,7 @@ fn offsets_and_sizes_in_the_document_are_those_of_the_code() {
         format!("From {} on {PEER_BYTES} bytes for each peer", directory::PEERS),
         format!("then {NAME_BYTES} for each name"),
         format!(
-            "({}), and whether there are clients that the directory does not show ({})",
+            "({}), whether there are clients that the directory does not show ({})",
             directory::WATCHED,
             directory::PARTIAL
         ),

@@ -3,8 +3,8 @@
 
 use causeway_bus::shared::atomic::{AtomicU32, AtomicU64, Ordering};
 use causeway_bus::shared::ring::{
-    self, BROADCAST, Cell, Entry, Heap, NotAppended, Sleep, append, arm, asleep, fence_after_append, look,
-    raise_limit, rouse,
+    self, BROADCAST, Cell, Entry, Heap, NotAppended, Sleep, append, arm, asleep, before_sleep,
+    fence_after_append, look, raise_limit, rouse,
 };
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -97,49 +97,49 @@ fn nothing_is_overwritten_before_it_was_read() {
     });
 }
 
-/// What the kernel does for a member that sleeps on its armed word: it compares the word and queues the thread under one lock, under which
-/// others wake. A thread that nobody wakes is a deadlock, which the model reports.
+/// What the kernel does for members that sleep on the word of their group: it compares the word and queues the thread under one lock, under
+/// which others wake. A thread that nobody wakes is a deadlock, which the model reports.
 #[derive(Default)]
 struct Futex {
-    /// Is the thread in the queue?
-    queued: Mutex<bool>,
+    /// Bits of the threads in the queue.
+    queued: Mutex<u32>,
     woken: Condvar,
 }
 
 impl Futex {
-    fn wait(&self, armed: &AtomicU32, value: u32) {
+    fn wait(&self, group: &AtomicU32, value: u32, bit: u32) {
         let mut queued = self.queued.lock().unwrap();
-        if armed.load(Ordering::Relaxed) != value {
+        if group.load(Ordering::Relaxed) != value {
             return;
         }
-        *queued = true;
-        while *queued {
+        *queued |= bit;
+        while *queued & bit != 0 {
             queued = self.woken.wait(queued).unwrap();
         }
     }
 
-    fn wake(&self) -> bool {
-        let was_queued = std::mem::take(&mut *self.queued.lock().unwrap());
-        self.woken.notify_one();
-        was_queued
+    fn wake(&self, bits: u32) {
+        *self.queued.lock().unwrap() &= !bits;
+        self.woken.notify_all();
     }
 }
 
 struct Sleeper {
     member: Arc<Member>,
+    group: Arc<AtomicU32>,
     futex: Arc<Futex>,
     has_ended: Arc<AtomicU32>,
 }
 
 impl Sleeper {
     fn new() -> Sleeper {
-        let has_ended = Arc::new(AtomicU32::new(0));
-        Sleeper { member: Member::new(2), futex: Arc::default(), has_ended }
+        let zero = || Arc::new(AtomicU32::new(0));
+        Sleeper { member: Member::new(2), group: zero(), futex: Arc::default(), has_ended: zero() }
     }
 
     fn share(&self) -> Sleeper {
-        let (member, futex) = (Arc::clone(&self.member), Arc::clone(&self.futex));
-        Sleeper { member, futex, has_ended: Arc::clone(&self.has_ended) }
+        let (member, group) = (Arc::clone(&self.member), Arc::clone(&self.group));
+        Sleeper { member, group, futex: Arc::clone(&self.futex), has_ended: Arc::clone(&self.has_ended) }
     }
 
     fn is_ready(&self) -> bool {
@@ -150,9 +150,10 @@ impl Sleeper {
     /// As a member does it: announced, looked once more, slept.
     fn sleep_until_ready(&self) {
         while !self.is_ready() {
-            let value = arm(&self.member.armed, Sleep::Futex);
+            let before = before_sleep(&self.group);
+            arm(&self.member.armed, Sleep::Futex);
             if !self.is_ready() {
-                self.futex.wait(&self.member.armed, value);
+                self.futex.wait(&self.group, before, 1);
             }
             ring::disarm(&self.member.armed);
         }
@@ -160,7 +161,7 @@ impl Sleeper {
 
     fn rouse(&self) {
         if let Some((value, _)) = asleep(&self.member.armed) {
-            rouse(&self.member.armed, value, || self.futex.wake());
+            rouse(&self.group, || self.futex.wake(1), std::iter::once((&self.member.armed, value)));
         }
     }
 
@@ -201,26 +202,34 @@ fn no_end_is_slept_through() {
     });
 }
 
-/// A sender that is killed between its wake-up and its mark leaves the member announced, and the authority, which sees its death, wakes it.
+/// A sender that is killed before its wake-up, or between that and its mark, leaves the member announced, and the authority, which sees its
+/// death, wakes it.
 #[test]
-fn a_sender_that_dies_between_wake_and_mark_leaves_nobody_asleep() {
-    loom::model(|| {
-        let sleeper = Sleeper::new();
-        let (other, authority) = (sleeper.share(), sleeper.share());
-        let sender = thread::spawn(move || {
-            other.append();
-            if asleep(&other.member.armed).is_some() {
-                other.futex.wake();
-            }
+fn a_sender_that_dies_before_its_mark_leaves_nobody_asleep() {
+    for has_woken in [false, true] {
+        loom::model(move || {
+            let sleeper = Sleeper::new();
+            let (other, authority) = (sleeper.share(), sleeper.share());
+            let sender = thread::spawn(move || {
+                other.append();
+                if asleep(&other.member.armed).is_some() {
+                    let wake = || {
+                        if has_woken {
+                            other.futex.wake(1)
+                        }
+                    };
+                    rouse(&other.group, wake, std::iter::empty());
+                }
+            });
+            let authority = thread::spawn(move || {
+                sender.join().unwrap();
+                ring::fence_after_append();
+                authority.rouse();
+            });
+            sleeper.sleep_until_ready();
+            authority.join().unwrap();
         });
-        let authority = thread::spawn(move || {
-            sender.join().unwrap();
-            ring::fence_after_append();
-            authority.rouse();
-        });
-        sleeper.sleep_until_ready();
-        authority.join().unwrap();
-    });
+    }
 }
 
 /// A member that was evicted adds no entry behind the announcement of its end.

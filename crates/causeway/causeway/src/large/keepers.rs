@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_os::{Context, futex};
+use causeway_os::{Context, clock, futex};
+use causeway_waiting::patience::{Clock, LOOK, Owed};
 
 use crate::error::Result;
 use crate::log::layout::Tail;
@@ -55,16 +56,19 @@ fn has_reference(subscriber: &SubscriberHandle, file: u64) -> bool {
     references.iter().any(|reference| reference.load(Ordering::Acquire) == file) // PAIR payload-reference
 }
 
-/// The subscribers that have kept a pool without a free file, and since when each of them has neither received nor released anything.
+/// The subscribers that have kept a pool without a free file, and for how long each of them has kept this publisher waiting.
 #[derive(Debug, Default)]
-pub struct Overdue(Vec<Clock>);
+pub struct Overdue {
+    clock: Clock,
+    of: Vec<Keeper>,
+}
 
 #[derive(Debug)]
-struct Clock {
+struct Keeper {
     subscriber: (usize, u32),
-    /// Its cursor, and how many references it had released.
-    progress: (u64, u32),
-    since: Instant,
+    owed: Owed,
+    /// Whether it was in the way when there was last no file.
+    keeps: bool,
 }
 
 /// How a publisher may wait for a file.
@@ -72,8 +76,8 @@ struct Clock {
 pub struct Wait {
     /// The page of a subscriber that keeps the file, and how many references it had released.
     keeper: Option<(Arc<SubscriberPage>, u32)>,
-    /// The time until the deadline of a subscriber.
-    left: Option<Duration>,
+    /// How long to sleep at most.
+    slice: Duration,
 }
 
 /// The longest sleep for a file. Not every event that frees one wakes the publisher: a subscriber may skip references, and the
@@ -81,38 +85,51 @@ pub struct Wait {
 const SLICE: Duration = Duration::from_millis(10);
 
 impl Overdue {
-    pub fn clear(&mut self) {
-        self.0.clear();
+    /// There was a file for a payload of so many bytes: it has come back from all, so each has passed one.
+    pub fn end(&mut self, payload_bytes: usize) {
+        if self.of.is_empty() {
+            return;
+        }
+        self.count();
+        self.clock.stop();
+        self.of.iter_mut().for_each(|keeper| keeper.owed.pass(1, payload_bytes as u64));
+        self.of.retain(|keeper| !keeper.owed.is_none());
     }
 
-    /// Demotes the subscribers that have kept the file that was `sent` first of all in the pool for longer than their policy allows, without
-    /// receiving or releasing anything meanwhile. Returns whether there was one, and otherwise how to wait.
+    /// Counts the time since the last look for those that were in the way then.
+    fn count(&mut self) {
+        let waited = self.clock.look(clock::monotonic_ns());
+        self.of.iter_mut().filter(|keeper| keeper.keeps).for_each(|keeper| keeper.owed.wait(waited));
+    }
+
+    /// Demotes the subscribers that have kept the file that was `sent` first of all in the pool, and this publisher waiting, for longer than
+    /// their policy allows, less what [`patience`](causeway_waiting::patience) allows for each file that came back meanwhile. Returns whether
+    /// there was one, and otherwise how to wait.
     pub fn demote(&mut self, set: &mut SubscriberSet, tail: &Tail, sent: Option<Sent>) -> Result<(), Wait> {
-        let now = Instant::now();
-        let (mut clocks, mut wait, mut any_demoted) = (Vec::new(), Wait { keeper: None, left: None }, false);
+        self.count();
+        let (mut of, mut wait, mut any_demoted) = (Vec::new(), Wait { keeper: None, slice: SLICE }, false);
         for subscriber in set.known().unwrap_or_default() {
-            let Some(sent) = sent else { break };
-            let released = subscriber.words().released.load(Ordering::Acquire);
-            if !keeps(subscriber, tail, sent) {
-                continue;
-            }
-            let (id, progress) =
-                ((subscriber.slot, subscriber.generation), (subscriber.seen_cursor, released));
-            let known = self.0.iter().find(|clock| clock.subscriber == id && clock.progress == progress);
-            let since = known.map_or(now, |clock| clock.since);
-            if let Some(deadline) = subscriber.policy.deadline() {
-                let left = deadline.saturating_sub(now - since);
-                if left.is_zero() {
+            let keeps = sent.is_some_and(|sent| keeps(subscriber, tail, sent));
+            let id = (subscriber.slot, subscriber.generation);
+            let known = self.of.iter().find(|keeper| keeper.subscriber == id);
+            let owed = known.map_or(Owed::default(), |keeper| keeper.owed);
+            if keeps && let Some(deadline) = subscriber.policy.deadline() {
+                wait.slice = LOOK;
+                if owed.exceeds(deadline) {
                     tail.demoted[subscriber.slot].store(subscriber.generation, Ordering::Release);
                     any_demoted = true;
                     continue;
                 }
-                wait.left = Some(wait.left.map_or(left, |other| other.min(left)));
             }
-            wait.keeper.get_or_insert_with(|| (Arc::clone(&subscriber.page), released));
-            clocks.push(Clock { subscriber: id, progress, since });
+            if keeps {
+                let released = subscriber.words().released.load(Ordering::Acquire);
+                wait.keeper.get_or_insert_with(|| (Arc::clone(&subscriber.page), released));
+            }
+            if keeps || !owed.is_none() {
+                of.push(Keeper { subscriber: id, owed, keeps });
+            }
         }
-        self.0 = clocks;
+        self.of = of;
         if any_demoted { Ok(()) } else { Err(wait) }
     }
 }
@@ -121,7 +138,7 @@ impl Wait {
     /// Sleeps until a subscriber may have released a file, for a short time at most.
     pub fn sleep(self, deadline: Option<Instant>) -> Result<()> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let slice = [self.left, left].into_iter().flatten().fold(SLICE, Duration::min);
+        let slice = left.map_or(self.slice, |left| left.min(self.slice));
         match self.keeper {
             Some((page, released)) => {
                 let _ = futex::wait(&page.words().released, released, Some(slice))

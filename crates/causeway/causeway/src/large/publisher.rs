@@ -117,7 +117,7 @@ impl LargePublisher {
         let (log, set, _) = self.publisher.parts();
         loop {
             if let Some(claim) = self.pool.claim(set, log.tail(), payload_bytes)? {
-                self.overdue.clear();
+                self.overdue.end(payload_bytes);
                 return Ok(Some(claim));
             }
             if self.overdue.demote(set, log.tail(), self.pool.oldest()).is_err() && !set.remove_dead_slowest()

@@ -11,7 +11,7 @@ use super::word::PUBLISHERS_MAX;
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
 /// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
-pub const ABI: u32 = 6;
+pub const ABI: u32 = 7;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
@@ -92,6 +92,10 @@ pub struct PublisherWords {
     pub claim: QuietU64,
     /// Messages published through this slot. `mw`: stored after each; `sw`: those before the hint.
     pub published: QuietU64,
+    /// The subscriber that it waits for: its slot + 1 in the low half, its generation in the high half; 0 for none. For display only.
+    pub waits_for: QuietU64,
+    /// Since when that subscriber has kept it waiting, in nanoseconds of `CLOCK_MONOTONIC`. For display only.
+    pub waits_since_ns: QuietU64,
 }
 
 /// A frame boundary and how many messages lie before it.
@@ -260,7 +264,7 @@ places! {
     Tail within PREFIX_BYTES - TAIL_OFFSET => limit 0x000, floor 0x080, hint 0x100, wake_seq 0x180, reclaim_lock 0x200,
         last_cpu 0x280, publishers_waiting 0x300, mark_index 0x380, marks 0x400, demoted 0x420, given_up 0x1480,
         publishers 0x1500;
-    PublisherWords within 64 => claim 0x00, published 0x08;
+    PublisherWords within 64 => claim 0x00, published 0x08, waits_for 0x10, waits_since_ns 0x18;
     SubscriberWords within PAGE_BYTES => cursor 0x000, arm 0x080, received 0x100, lost_messages 0x108, lost_bytes 0x110,
         process 0x118, topics 0x120, released 0x180, references 0x200;
     WakeWords within 0x100 => wake_seq 0x000;

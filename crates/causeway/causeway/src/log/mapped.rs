@@ -404,7 +404,7 @@ mod tests {
         type Damage = fn(&LogHeader);
         let damages: [(Damage, &str); 6] = [
             (|header| header.magic.store(0, Ordering::Relaxed), "not a log"),
-            (|header| header.abi_and_kind.store(7, Ordering::Relaxed), "ABI 7"),
+            (|header| header.abi_and_kind.store(77, Ordering::Relaxed), "ABI 77"),
             (
                 |header| header.abi_and_kind.store((9 << 32) | u64::from(ABI), Ordering::Relaxed),
                 "unknown kind 9",

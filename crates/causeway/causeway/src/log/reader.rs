@@ -7,6 +7,7 @@
 use super::Corrupt;
 use super::atomic::{Ordering, fence};
 use super::memory::Memory;
+use super::reclaim;
 use super::word::{GRANULE_BYTES, State, Word, span_of};
 
 /// A complete frame. Its payload is still in the log: copy it with [`Reader::copy`], then call [`Reader::advance`].
@@ -82,9 +83,6 @@ pub struct Reader<M> {
     messages: u64,
     limit: u64,
 }
-
-/// Attempts to read a mark that changes meanwhile. A publisher changes it once per eighth of a ring.
-const MARK_ATTEMPTS_MAX: usize = 10_000;
 
 impl<M: Memory> Reader<M> {
     /// A reader at the oldest message still in the log. If publishers are to wait for it, they must know its cursor before
@@ -282,22 +280,10 @@ impl<M: Memory> Reader<M> {
 
     /// The mark: a boundary at or above the floor, and the messages before it.
     fn mark(&self) -> Result<(u64, u64), Corrupt> {
-        let tail = self.memory.tail();
-        for _ in 0..MARK_ATTEMPTS_MAX {
-            let index = tail.mark_index.load(Ordering::Acquire); // PAIR mark
-            let mark = &tail.marks[(index & 1) as usize];
-            let position = mark.position.load(Ordering::Relaxed);
-            let messages = mark.messages.load(Ordering::Relaxed);
-            fence(Ordering::Acquire); // PAIR mark
-            if tail.mark_index.load(Ordering::Relaxed) == index {
-                // Half of all positions suffice for any run time, and sums with lengths cannot overflow.
-                let is_position = position.is_multiple_of(GRANULE_BYTES) && position < u64::MAX / 2;
-                let corrupt = Corrupt { position, word: Word(0) };
-                return if is_position { Ok((position, messages)) } else { Err(corrupt) };
-            }
-            super::atomic::pause();
-        }
-        Err(Corrupt { position: self.position, word: Word(0) })
+        // Half of all positions suffice for any run time, and sums with lengths cannot overflow.
+        let is_position = |position: u64| position.is_multiple_of(GRANULE_BYTES) && position < u64::MAX / 2;
+        let mark = reclaim::mark(&self.memory).ok_or(Corrupt { position: self.position, word: Word(0) })?;
+        is_position(mark.0).then_some(mark).ok_or(Corrupt { position: mark.0, word: Word(0) })
     }
 }
 

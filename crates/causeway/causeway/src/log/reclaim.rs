@@ -153,6 +153,26 @@ pub fn is_held_by<M: Memory>(memory: &M, cursor: u64) -> bool {
     finished && cursor < floor.saturating_add(word.span_bytes())
 }
 
+/// Attempts to read a mark that changes meanwhile. A publisher changes it once per eighth of a ring.
+const MARK_ATTEMPTS_MAX: usize = 10_000;
+
+/// The mark: a boundary at or above the floor, and the messages before it. Nothing where it never stands still.
+pub fn mark<M: Memory>(memory: &M) -> Option<(u64, u64)> {
+    let tail = memory.tail();
+    for _ in 0..MARK_ATTEMPTS_MAX {
+        let index = tail.mark_index.load(Ordering::Acquire); // PAIR mark
+        let mark = &tail.marks[(index & 1) as usize];
+        let position = mark.position.load(Ordering::Relaxed);
+        let messages = mark.messages.load(Ordering::Relaxed);
+        fence(Ordering::Acquire); // PAIR mark
+        if tail.mark_index.load(Ordering::Relaxed) == index {
+            return Some((position, messages));
+        }
+        super::atomic::pause();
+    }
+    None
+}
+
 /// Publishes `boundary` as the mark, so that no reader ever uses half of it.
 fn publish_mark<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
     let tail = memory.tail();
@@ -160,10 +180,10 @@ fn publish_mark<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
     // First let the index point to the current mark, with a number it never had …
     let back = index + 1 + u64::from((index + 1) & 1 != current as u64);
     tail.mark_index.store(back, Ordering::Relaxed);
-    fence(Ordering::Release); // PAIR mark: the fence in `Reader::mark`
+    fence(Ordering::Release); // PAIR mark: the fence in [`mark`]
     let mark = &tail.marks[1 - current];
     mark.position.store(boundary.0, Ordering::Relaxed);
     mark.messages.store(boundary.1, Ordering::Relaxed);
     // … then to the finished one.
-    tail.mark_index.store(back + 1, Ordering::Release); // PAIR mark: Acquire in `Reader::mark`
+    tail.mark_index.store(back + 1, Ordering::Release); // PAIR mark: Acquire in [`mark`]
 }

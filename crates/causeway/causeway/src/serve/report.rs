@@ -1,6 +1,7 @@
 //! A report on a group: its publishers and subscribers, how far behind each subscriber is, and what it has lost.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::log::layout::SUBSCRIBERS_MAX;
@@ -35,6 +36,8 @@ pub struct PublisherReport {
     pub pid: u32,
     /// Its user, as the server sees it.
     pub uid: u32,
+    /// The subscriber for which it waits at this moment, and how long ago that one began to keep it waiting. The publisher states it itself.
+    pub waits_for: Option<(u32, Duration)>,
 }
 
 /// A subscriber in a [`Report`]. It states itself what it received and lost.
@@ -51,7 +54,9 @@ pub struct SubscriberReport {
     pub policy: Policy,
     /// Whether it sleeps, on the futex or on its descriptor.
     pub asleep: bool,
-    /// Bytes of log that it has not read yet.
+    /// Whether it missed its deadline, so that publishers no longer wait for it.
+    pub demoted: bool,
+    /// Bytes of log that it has not read yet and that are still there.
     pub lag_bytes: u64,
     /// Messages received.
     pub received: u64,
@@ -74,14 +79,17 @@ impl Report {
         let group = [[0, 0], capacity, position, messages].concat();
         let publisher_row = |publisher: &PublisherReport| {
             let slot = u32::from(publisher.slot);
-            (slot, Message::new(Op::Row, &[1, slot, publisher.pid, publisher.uid]))
+            let (subscriber, since) = publisher.waits_for.map_or((0, 0), |(one, since)| {
+                (one + 1, u32::try_from(since.as_millis()).unwrap_or(u32::MAX))
+            });
+            (slot, Message::new(Op::Row, &[1, slot, publisher.pid, publisher.uid, subscriber, since]))
         };
         let subscriber_row = |subscriber: &SubscriberReport| {
             let [kind, deadline] = subscriber.policy.to_words();
             let [lag, received, lost] =
                 [subscriber.lag_bytes, subscriber.received, subscriber.lost_messages].map(halves);
-            let SubscriberReport { slot, pid, uid, asleep, .. } = *subscriber;
-            let first = [2, slot, pid, uid, kind, deadline, u32::from(asleep)];
+            let SubscriberReport { slot, pid, uid, asleep, demoted, .. } = *subscriber;
+            let first = [2, slot, pid, uid, kind, deadline, u32::from(asleep) | u32::from(demoted) << 1];
             let row = Message::new(Op::Row, &[&first[..], &lag, &received, &lost].concat());
             (FIRST_SUBSCRIBER_ROW + slot, row)
         };
@@ -121,14 +129,20 @@ impl Report {
         let join = |at: usize| from_halves([words[at], words[at + 1]]);
         match words[0] {
             0 => (self.capacity_bytes, self.position, self.messages) = (join(2), join(4), join(6)),
-            1 => self.publishers.push(PublisherReport { slot: words[1] as u8, pid: words[2], uid: words[3] }),
+            1 => self.publishers.push(PublisherReport {
+                slot: words[1] as u8,
+                pid: words[2],
+                uid: words[3],
+                waits_for: words[4].checked_sub(1).map(|one| (one, Duration::from_millis(words[5].into()))),
+            }),
             2 => self.subscribers.push(SubscriberReport {
                 slot: words[1],
                 pid: words[2],
                 uid: words[3],
                 policy: Policy::from_words([words[4], words[5]])
                     .ok_or_else(|| Error::invalid("answer", "a subscriber with an unknown policy"))?,
-                asleep: words[6] != 0,
+                asleep: words[6] & 1 != 0,
+                demoted: words[6] & 2 != 0,
                 lag_bytes: join(7),
                 received: join(9),
                 lost_messages: join(11),
@@ -151,6 +165,7 @@ mod tests {
             uid: 13,
             policy: Policy::DemoteAfter(std::time::Duration::from_millis(20)),
             asleep: true,
+            demoted: slot % 2 == 0,
             lag_bytes: 1 << 33,
             received: u64::MAX,
             lost_messages: 5,
@@ -159,7 +174,12 @@ mod tests {
             capacity_bytes: 1 << 30,
             position: 1 << 40,
             messages: 77,
-            publishers: vec![PublisherReport { slot: 3, pid: 10, uid: 11 }],
+            publishers: vec![PublisherReport {
+                slot: 3,
+                pid: 10,
+                uid: 11,
+                waits_for: Some((4, Duration::from_millis(5))),
+            }],
             subscribers: (0..1024).filter(|slot| slot % 7 != 0).map(subscriber).collect(),
         };
         let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();

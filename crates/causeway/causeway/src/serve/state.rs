@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use causeway_os::Context;
 use causeway_os::socket::{Credentials, peer_credentials, seqpacket_pair, set_send_buffer_bytes};
+use causeway_os::{Context, clock};
 
 use super::connections::{Answer, Connection, Connections, Origin, Role};
 use super::logs::Logs;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
 use super::report::{PublisherReport, Report, SubscriberReport};
-use super::subscribers::Subscribers;
+use super::subscribers::{Subscribers, is_demoted};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::mapped::MappedLog;
@@ -299,19 +299,27 @@ impl State {
         for connection in self.connections.iter() {
             let Credentials { pid, uid, .. } = connection.peer;
             match connection.role {
-                Role::Publisher { slot, .. } => publishers.push(PublisherReport { slot, pid, uid }),
+                Role::Publisher { slot, .. } => {
+                    publishers.push(PublisherReport { slot, pid, uid, waits_for: self.waits_for(slot) });
+                }
                 Role::Subscriber { slot } => {
                     let Some(subscriber) = self.subscribers.present.get(slot).filter(|one| one.placed) else {
                         continue;
                     };
                     let words = subscriber.words();
+                    let cursor = words.cursor.load(Ordering::Relaxed);
+                    // What was overwritten is lost, and not to be read.
+                    let mut kept = self.logs.kept().filter(|(log, _)| log.epoch() >= subscriber.epoch);
+                    let oldest = kept.next().map_or(log, |(log, _)| log);
+                    let begin = cursor.max(oldest.tail().floor.load(Ordering::Relaxed));
                     subscribers.push(SubscriberReport {
                         slot: slot as u32,
                         pid,
                         uid,
                         policy: subscriber.policy,
                         asleep: words.arm.load(Ordering::Relaxed) & 3 != 0,
-                        lag_bytes: position.saturating_sub(words.cursor.load(Ordering::Relaxed)),
+                        demoted: is_demoted(subscriber, log.tail()),
+                        lag_bytes: position.saturating_sub(begin),
                         received: words.received.load(Ordering::Relaxed),
                         lost_messages: words.lost_messages.load(Ordering::Relaxed),
                     });
@@ -324,6 +332,16 @@ impl State {
         Ok(Report { capacity_bytes: log.capacity_bytes(), position, messages, publishers, subscribers })
     }
 
+    /// The subscriber for which this publisher says that it waits, if there is one, and how long ago that began.
+    fn waits_for(&self, publisher: u8) -> Option<(u32, Duration)> {
+        let words = &self.logs.present.tail().publishers[usize::from(publisher)];
+        let named = words.waits_for.load(Ordering::Relaxed);
+        let slot = (named as u32).checked_sub(1)?;
+        self.subscribers.present.find(slot as usize, (named >> 32) as u32)?;
+        let ns = clock::monotonic_ns().saturating_sub(words.waits_since_ns.load(Ordering::Relaxed));
+        Some((slot, Duration::from_nanos(ns)))
+    }
+
     /// Sends the part of a report that begins with row `from`.
     fn send_report(&self, token: u64, from: u32) -> Answer {
         let connection = self.connections.get(token)?;
@@ -331,6 +349,10 @@ impl State {
         // Of other subscribers, a stranger learns nothing.
         if let Some(Share::User(uid)) = connection.share {
             report.subscribers.retain(|subscriber| subscriber.uid == uid);
+            let is_shown = |slot| report.subscribers.iter().any(|subscriber| subscriber.slot == slot);
+            for publisher in &mut report.publishers {
+                publisher.waits_for = publisher.waits_for.filter(|(slot, _)| is_shown(*slot));
+            }
         }
         // A client that does not read gets part of a report, without its end.
         let _ = report.to_messages(from).into_iter().try_for_each(|row| connection.send(row, &[]));

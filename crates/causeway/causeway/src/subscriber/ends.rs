@@ -29,6 +29,7 @@ impl Subscriber {
     #[cold]
     fn poll_with_care(&mut self) {
         self.needs_care |= matches!(self.policy, Policy::DisconnectAfter(_)) && self.is_demoted();
+        self.find_demotion();
         if self.watch.is_some() {
             return;
         }
@@ -94,6 +95,7 @@ impl Subscriber {
         if self.is_removed() {
             (self.removed, self.needs_care) = (true, true);
         }
+        self.find_demotion();
     }
 
     /// Fails if this subscriber missed the deadline after which its policy disconnects it.

@@ -5,6 +5,17 @@ use std::sync::atomic::Ordering;
 use super::Subscriber;
 use crate::error::Result;
 use crate::log::{Loss, Memory};
+use crate::message::Received;
+use crate::options::Policy;
+
+/// What is known of the end of the time in which publishers waited for this subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demotion {
+    None,
+    /// To be told.
+    Found,
+    Told,
+}
 
 impl Subscriber {
     #[cold]
@@ -13,6 +24,7 @@ impl Subscriber {
         self.count_loss(loss);
         self.publish_cursor();
         (self.lost, self.needs_care) = (Some(loss), true);
+        self.find_demotion();
         self.check_deadline()
     }
 
@@ -26,11 +38,41 @@ impl Subscriber {
     }
 
     pub(super) fn take_loss(&mut self) -> Option<Loss> {
-        self.needs_care = self.disconnected.is_some()
+        let loss = self.lost.take();
+        self.look_after_care();
+        loss
+    }
+
+    /// What is to be told before the next message.
+    pub(super) fn take_news<M>(&mut self) -> Option<Received<M>> {
+        if self.demotion == Demotion::Found {
+            self.demotion = Demotion::Told;
+            self.look_after_care();
+            return Some(Received::Demoted);
+        }
+        self.take_loss().map(Received::lost)
+    }
+
+    /// Whether there is something to tell.
+    pub(super) fn has_news(&self) -> bool {
+        self.lost.is_some() || self.demotion == Demotion::Found
+    }
+
+    /// Notices that publishers no longer wait for this subscriber. It looks once in each eighth of the ring, where it finds a loss, and before
+    /// it sleeps.
+    pub(super) fn find_demotion(&mut self) {
+        let may_be = self.demotion == Demotion::None && matches!(self.policy, Policy::DemoteAfter(_));
+        if may_be && self.is_demoted() {
+            (self.demotion, self.needs_care) = (Demotion::Found, true);
+        }
+    }
+
+    fn look_after_care(&mut self) {
+        self.needs_care = self.has_news()
+            || self.disconnected.is_some()
             || self.removed
             || self.policy.lag_bytes_max().is_some()
             || self.topics.is_some();
-        self.lost.take()
     }
 
     /// Skips what is older than the policy allows.

@@ -76,7 +76,7 @@ impl Subscriber {
     pub(crate) fn take_or_loss(&mut self) -> Result<Option<Received<Frame>>> {
         match self.take()? {
             Some(frame) => Ok(Some(Received::Message(frame))),
-            None => Ok(self.take_loss().map(Received::lost)),
+            None => Ok(self.take_news()),
         }
     }
 
@@ -153,8 +153,8 @@ impl Subscriber {
     /// What a poll returns that found no message.
     #[inline(never)]
     pub(crate) fn no_message<M>(&mut self) -> Result<Received<M>, TryRecvError> {
-        match self.take_loss() {
-            Some(loss) => Ok(Received::lost(loss)),
+        match self.take_news() {
+            Some(news) => Ok(news),
             None => {
                 self.count_empty_poll();
                 Err(TryRecvError::Empty)
@@ -204,7 +204,7 @@ impl Subscriber {
         {
             self.bound_lag(bytes)?;
         }
-        if self.lost.is_some() {
+        if self.has_news() {
             return Ok(None);
         }
         loop {
@@ -222,7 +222,7 @@ impl Subscriber {
                 }
                 Peek::Sealed => {
                     self.follow()?;
-                    if self.lost.is_some() {
+                    if self.has_news() {
                         return Ok(None);
                     }
                 }
@@ -300,6 +300,6 @@ impl Subscriber {
                 Some(false) | None => {}
             }
         }
-        Ok(self.find_slow()?.is_some() || self.lost.is_some())
+        Ok(self.find_slow()?.is_some() || self.has_news())
     }
 }

@@ -130,6 +130,7 @@ impl Subscriber {
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
         loop {
             self.check_deadline()?;
+            self.find_demotion();
             // A doorbell that is closed is rung no more.
             let target = if self.doorbell_closed { futex_of(self.trust) } else { self.wait_target };
             if target != WaitTarget::Doorbell && self.watch.is_none() {
@@ -228,6 +229,7 @@ impl Subscriber {
     ///     match subscriber.try_recv() {
     ///         Ok(Received::Message(message)) => assert_eq!(message.bytes, b"42.17"),
     ///         Ok(Received::Lost { messages, .. }) => eprintln!("{messages} messages lost"),
+    ///         Ok(Received::Demoted) => eprintln!("publishers no longer wait"),
     ///         Err(TryRecvError::Empty) => {
     ///             if subscriber.arm()? {
     ///                 // … poll(subscriber.as_fd()) together with other descriptors …
@@ -241,6 +243,7 @@ impl Subscriber {
     /// # Ok::<(), causeway::Error>(())
     /// ```
     pub fn arm(&mut self) -> Result<bool> {
+        self.find_demotion();
         if self.poll_ready()? {
             return Ok(false);
         }

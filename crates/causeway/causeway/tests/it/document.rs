@@ -108,7 +108,8 @@ fn structures() -> Vec<(&'static str, &'static str, Vec<Place>)> {
         (
             "Pages 1 to 3",
             "offset in its line",
-            places!(PublisherWords: "`claim`" = claim, "`published`" = published),
+            places!(PublisherWords: "`claim`" = claim, "`published`" = published, "`waits_for`" = waits_for,
+                "`waits_since_ns`" = waits_since_ns),
         ),
         (
             "A subscriber page",

@@ -57,6 +57,7 @@ impl Seen {
                 self.lost += messages;
                 return;
             }
+            Received::Demoted => return assert!(!all, "demoted"),
         };
         assert!(self.position.is_none_or(|before| before < message.position.0), "positions do not grow");
         self.position = Some(message.position.0);

@@ -145,7 +145,7 @@ fn a_lossy_subscriber_blocks_no_publisher_and_is_told_exactly_what_it_lost() {
                         lost += messages;
                     }
                     Err(TryRecvError::Empty) => break,
-                    Err(error) => panic!("{error}"),
+                    other => panic!("{other:?}"),
                 }
             }
             assert_eq!(expected, round * 100);
@@ -167,6 +167,7 @@ fn a_subscriber_is_demoted_not_before_its_deadline_and_loses_messages_only_then(
     }
     assert!(start.elapsed() >= deadline, "demoted after {:?}", start.elapsed());
     assert!(subscriber.health().unwrap().demoted);
+    assert!(matches!(subscriber.try_recv().unwrap(), Received::Demoted));
     assert!(matches!(subscriber.try_recv().unwrap(), Received::Lost { messages: 1.., .. }));
 }
 
@@ -190,7 +191,7 @@ fn a_subscriber_with_a_bound_on_its_lag_is_never_further_behind_and_delays_no_pu
                 }
                 Ok(Received::Lost { messages, .. }) => lost += messages,
                 Err(TryRecvError::Empty) => assert_eq!(published, received + lost),
-                Err(error) => panic!("{error}"),
+                other => panic!("{other:?}"),
             }
         }
         assert!(lost > 0 && received > 0 && lost == subscriber.lost_messages(), "{received} and {lost}");
@@ -244,7 +245,7 @@ fn a_loss_says_from_whom() {
                     }
                     Ok(Received::Lost { messages, .. }) => lost = messages > 0,
                     Err(TryRecvError::Empty) => return (received, attributed, unknown),
-                    Err(error) => panic!("{error}"),
+                    other => panic!("{other:?}"),
                 }
             }
         };

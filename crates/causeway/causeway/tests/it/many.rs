@@ -67,6 +67,7 @@ impl Checked {
                 self.lost += messages;
                 Some(true)
             }
+            Ok(Received::Demoted) => Some(true),
             Err(TryRecvError::Empty) => Some(false),
             Err(TryRecvError::Disconnected) => {
                 let all = PUBLISHERS * MESSAGES_EACH;
@@ -107,6 +108,7 @@ fn plain(received: Received<causeway::Message<'_>>) -> Received<(u8, u32, u64)> 
             Received::Message((message.publisher, message.sequence, payload))
         }
         Received::Lost { messages, bytes } => Received::Lost { messages, bytes },
+        Received::Demoted => Received::Demoted,
     }
 }
 

@@ -33,6 +33,7 @@ use crate::systemd;
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
+pub use report::program;
 pub use start::Ended;
 
 /// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
@@ -54,6 +55,8 @@ pub enum Action {
     UpdateDirectory(DirectoryUpdate),
     /// End a member, for this reason. It is not a member any more; this is who it was.
     Disconnect(MemberId, Eviction, String),
+    /// Answer a question about connections, with [`Bus::answer_statistics`].
+    Report(StatisticsCall),
     /// Start a program that provides a name, in this environment alone, and say what becomes of it under this number.
     Start {
         number: u64,
@@ -85,6 +88,21 @@ impl<'a> RoutedMessage<'a> {
     ) -> RoutedMessage<'a> {
         RoutedMessage { from: Some(from), header, args, message, is_requested_reply: false }
     }
+}
+
+/// A call that asks what connections hold and have done.
+#[derive(Clone, Copy, Debug)]
+pub struct StatisticsCall {
+    pub caller: MemberId,
+    pub serial: u32,
+    pub about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    One(MemberId),
+    /// So many at most, those that hold most first.
+    Most(usize),
 }
 
 /// Why the bus ends a connection.

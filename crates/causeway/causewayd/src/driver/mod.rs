@@ -8,7 +8,7 @@ mod naming;
 mod request;
 mod rules;
 mod services;
-mod stats;
+pub(crate) mod stats;
 
 pub use describe::own as description;
 
@@ -86,6 +86,7 @@ const METHODS: &[Method] = &[
     method(PEER, "GetMachineId", ["", "s"], AnyPath, connections::machine_id),
     method(MONITORING, "BecomeMonitor", ["asu", ""], Privileged, rules::become_monitor),
     method(STATS, "GetStats", ["", "a{sv}"], Privileged, stats::of_bus),
+    method(STATS, "GetAllConnectionStats", ["u", "a{sa{sv}}"], Privileged, stats::of_connections),
     method(STATS, "GetConnectionStats", ["s", "a{sv}"], Privileged, stats::of_connection),
     method(STATS, "GetAllMatchRules", ["", "a{sas}"], Privileged, stats::all_match_rules),
 ];

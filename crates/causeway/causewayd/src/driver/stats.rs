@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::Marshal;
+use causeway_bus::AUTHORITY_ID;
+use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Marshal};
 
 use super::request::{Answer, Request, no_owner};
-use crate::bus::Bus;
-use crate::member::Stage;
-use crate::quota::Resource;
+use crate::bus::{About, Action, Bus, DRIVER, StatisticsCall};
+use crate::error;
+use crate::member::{MemberId, Stage};
+use crate::quota::{RESOURCES, Resource};
+use crate::report::{FACTS, Line};
 
 /// A number that does not fit a `u` is the greatest.
 fn entry(out: &mut Marshal, name: &str, number: u64) {
@@ -15,10 +18,29 @@ fn entry(out: &mut Marshal, name: &str, number: u64) {
 }
 
 pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
+    let mut out = Marshal::default();
+    let entries = numbers(bus);
+    out.array(8, |out| {
+        entries.iter().for_each(|(name, number)| entry(out, name, *number));
+        out.entry("Evictions", "a{st}", |out| {
+            out.array(8, |out| {
+                for (reason, count) in &bus.counters.evictions {
+                    out.align(8);
+                    out.text(reason);
+                    out.u64(*count);
+                }
+            });
+        });
+    });
+    Ok(Some(out.into_body("a{sv}")))
+}
+
+/// What is counted of the bus as a whole.
+pub fn numbers(bus: &Bus) -> [(&'static str, u64); 19] {
     let stages = |stage| bus.members.values().filter(|member| member.stage == stage).count() as u64;
     let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let quota = &bus.quota;
-    let entries = [
+    [
         ("Serial", u64::from(bus.serial)),
         ("ActiveConnections", stages(Stage::Active)),
         ("IncompleteConnections", stages(Stage::New)),
@@ -38,33 +60,91 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
         ("ConnectionsEndedForNotReading", bus.counters.stalled),
         ("PeakTurnMicroseconds", microseconds(bus.counters.longest_turn)),
         ("PeakTurnCPUMicroseconds", microseconds(bus.counters.longest_turn_cpu)),
-    ];
-    let mut out = Marshal::default();
-    out.array(8, |out| entries.iter().for_each(|(name, number)| entry(out, name, *number)));
-    Ok(Some(out.into_body("a{sv}")))
+    ]
 }
 
-/// What a connection holds, by the names of D-Bus.
-const OF_CONNECTION: [(&str, Resource); 6] = [
-    ("MatchRules", Resource::Matches),
-    ("BusNames", Resource::Names),
-    ("IncomingBytes", Resource::Incoming),
-    ("OutgoingBytes", Resource::Bytes),
-    ("OutgoingFDs", Resource::Descriptors),
-    ("PendingReplies", Resource::Calls),
+/// The first facts, which dbus-daemon calls by the same names, and the resources that they are.
+const OF_DBUS: [Resource; RESOURCES] = [
+    Resource::Matches,
+    Resource::Names,
+    Resource::Incoming,
+    Resource::Bytes,
+    Resource::Descriptors,
+    Resource::Calls,
 ];
 
 pub fn of_connection(bus: &mut Bus, request: Request<'_>) -> Answer {
     let Some(id) = bus.resolve(request.text(0)) else { return no_owner(request.text(0)) };
-    let mut out = Marshal::default();
-    out.array(8, |out| {
-        out.entry("UniqueName", "s", |out| out.text(&id.unique_name()));
-        for (name, resource) in OF_CONNECTION {
-            entry(out, name, bus.quota.held(id, resource));
-            entry(out, &format!("Peak{name}"), bus.quota.peak(id, resource));
+    ask(bus, request, About::One(id))
+}
+
+pub fn of_connections(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let most = request.number(0) as usize;
+    ask(bus, request, About::Most(most))
+}
+
+/// The loop knows what waits in sockets and in the order log: the answer comes when it has looked.
+fn ask(bus: &mut Bus, Request { from, routed }: Request<'_>, about: About) -> Answer {
+    let header = routed.header;
+    if header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
+        bus.actions.push(Action::Report(StatisticsCall { caller: from, serial: header.serial, about }));
+    }
+    Ok(None)
+}
+
+impl Bus {
+    /// Answers a call for statistics.
+    pub fn answer_statistics(&mut self, call: StatisticsCall, lines: &[Line]) {
+        let mut out = Marshal::default();
+        let body = match (call.about, lines) {
+            (About::One(_), [line, ..]) => {
+                out.array(8, |out| facts(out, line));
+                out.into_body("a{sv}")
+            }
+            (About::One(id), []) => {
+                let why = format!("the name {} has no owner", id.unique_name());
+                let error = Builder::error(call.serial, error::NAME_HAS_NO_OWNER);
+                self.send(call.caller, error.body(Body::default().text(&why)));
+                return self.settle();
+            }
+            (About::Most(_), lines) => {
+                out.array(8, |out| {
+                    for line in lines {
+                        out.align(8);
+                        out.text(&MemberId(line.id).unique_name());
+                        out.array(8, |out| facts(out, line));
+                    }
+                });
+                out.into_body("a{sa{sv}}")
+            }
+        };
+        self.send(call.caller, Builder::reply(call.serial).body(body));
+        self.settle();
+    }
+}
+
+fn facts(out: &mut Marshal, line: &Line) {
+    out.entry("UniqueName", "s", |out| out.text(&MemberId(line.id).unique_name()));
+    out.entry("WellKnownNames", "as", |out| out.texts(line.names.iter().map(String::as_str)));
+    entry(out, "ProcessID", line.pid.into());
+    entry(out, "UnixUserID", line.uid.into());
+    entry(out, "IsMember", line.member.is_some().into());
+    for (index, fact) in FACTS.iter().enumerate() {
+        match OF_DBUS.get(index) {
+            Some(resource) => {
+                entry(out, fact.key, (fact.of)(line));
+                entry(out, &format!("Peak{}", fact.key), line.peak[*resource as usize]);
+            }
+            None => out.entry(fact.key, "t", |out| out.u64((fact.of)(line))),
         }
-    });
-    Ok(Some(out.into_body("a{sv}")))
+    }
+    if let Some(unread) = line.member.and_then(|member| member.unread) {
+        let sender = match unread.sender {
+            AUTHORITY_ID => DRIVER.into(),
+            id => MemberId(id).unique_name(),
+        };
+        out.entry("OldestSender", "s", |out| out.text(&sender));
+    }
 }
 
 pub fn all_match_rules(bus: &mut Bus, _: Request<'_>) -> Answer {

@@ -44,7 +44,7 @@ struct Progress {
 
 /// The order log, and what waits for it.
 pub struct Native {
-    authority: Authority,
+    pub(super) authority: Authority,
     place: NativePlace,
     options: AuthorityOptions,
     /// In their order; not empty between two turns only if there is no space in the log, or much to be read in it first.

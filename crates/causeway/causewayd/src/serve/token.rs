@@ -18,6 +18,8 @@ pub enum Token {
     Native,
     /// What else than a signal ends the loop.
     Stop,
+    /// Metrics are wanted.
+    Metrics,
 }
 
 impl Token {
@@ -30,6 +32,7 @@ impl Token {
             Token::Child(number) => (3, number),
             Token::Native => (4, 0),
             Token::Stop => (5, 0),
+            Token::Metrics => (6, 0),
         };
         epoll::Token::new(kind, number).data()
     }
@@ -47,6 +50,7 @@ impl Token {
             3 => Token::Child(number),
             4 => Token::Native,
             5 => Token::Stop,
+            6 => Token::Metrics,
             other => unreachable!("no event has kind {other}"),
         }
     }

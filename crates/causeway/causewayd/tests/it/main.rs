@@ -28,6 +28,7 @@ mod kill_call;
 mod long;
 mod members;
 mod messages;
+mod metrics;
 mod native;
 mod native_hostile;
 mod operators;

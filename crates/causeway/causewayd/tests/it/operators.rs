@@ -1,12 +1,13 @@
 //! What the bus says to those who look after it: which limit was reached and whose it is, and who was ended and why.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use causeway_bus::Payload;
 use causeway_bus::client::{Bus as Client, Error};
-use causeway_bus::wire::{Body, Builder};
+use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Value, values};
 use causeway_os::socket::send_with_fds;
 
 use crate::support::*;
@@ -292,6 +293,70 @@ fn the_log_names_who_was_ended_and_why_and_how_much_waited_since_when() {
     for expected in parts {
         assert!(said.contains(expected), "{expected:?} is not in: {said}");
     }
+}
+
+const STATS: &str = "org.freedesktop.DBus.Debug.Stats";
+
+/// What the bus says of its connections, the one that holds most first: names and numbers.
+fn connections(client: &mut Client, most: u32) -> Vec<(String, BTreeMap<String, String>)> {
+    let ask = driver_call("GetAllConnectionStats").interface(STATS).body(Body::default().u32(most));
+    let reply = client.call(&ask, PATIENCE).unwrap();
+    let header = header(&reply);
+    let [Value::Dictionary(all)] = &values(&header, &reply[header.header_bytes..]).unwrap()[..] else {
+        panic!("{header:?}")
+    };
+    let facts = |facts: &Value<'_>| match facts {
+        Value::Dictionary(facts) => facts.iter().map(|(key, value)| (said(key), said(value))).collect(),
+        other => panic!("{other:?}"),
+    };
+    all.iter().map(|(name, of)| (said(name), facts(of))).collect()
+}
+
+fn said(value: &Value<'_>) -> String {
+    match value {
+        Value::Text(text) => (*text).to_owned(),
+        Value::U32(number) => number.to_string(),
+        Value::U64(number) => number.to_string(),
+        Value::Variant(_, value) => said(value),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Clients and members alike.
+#[test]
+fn who_fills_a_queue_is_first_and_its_oldest_message_has_an_age() {
+    let logged = Logged::start("");
+    let (mut asking, stalled) = (logged.bus.client(), logged.bus.client());
+    let call = Builder::call(PATH, "Take").destination(stalled.unique_name()).flags(FLAG_NO_REPLY_EXPECTED);
+    // More than the buffers of its socket take.
+    let call = call.body(Body::default().blob(&[7; 100_000]));
+    (0..20).for_each(|_| assert!(asking.send(&call).unwrap() > 0));
+    let number = |of: &BTreeMap<String, String>, key: &str| of[key].parse::<u64>().unwrap();
+    let is_old = |found: &Vec<(String, BTreeMap<String, String>)>| {
+        let (name, of) = &found[0];
+        name == stalled.unique_name() && number(of, "OldestMilliseconds") >= 20
+    };
+    let found = eventually_seen("it is not the first", || connections(&mut asking, 1), is_old);
+    let [(_, of)] = &found[..] else { panic!("one was asked for: {found:?}") };
+    assert!(number(of, "OutgoingBytes") >= 100_000 && number(of, "QueuedMessages") > 0, "{of:?}");
+    let (process, user) = (std::process::id().to_string(), rustix::process::geteuid().as_raw().to_string());
+    assert_eq!((&of["ProcessID"], &of["UnixUserID"], &of["IsMember"]), (&process, &user, &"0".to_owned()));
+    let own = connections(&mut asking, u32::MAX).into_iter().find(|(name, _)| name == asking.unique_name());
+    let (_, own) = own.unwrap();
+    assert!(number(&own, "MessagesSent") > 20 && number(&own, "BytesSent") > 2_000_000, "{own:?}");
+    drop(stalled);
+    // A member that has been woken, and does not read.
+    let member = causeway_bus::Connection::open(logged.native()).unwrap();
+    asking.send(&Builder::call(PATH, "Take").destination(member.unique_name())).unwrap();
+    let of_member = |asking: &mut Client| {
+        let found = connections(asking, u32::MAX).into_iter().find(|(name, _)| name == member.unique_name());
+        found.unwrap().1
+    };
+    let is_old = |of: &BTreeMap<String, String>| number(of, "OldestMilliseconds") >= 20;
+    let of = eventually_seen("it has nothing unread", || of_member(&mut asking), is_old);
+    assert!(number(&of, "UnreadEntries") > 0 && of["IsMember"] == "1", "{of:?}");
+    assert!(of["OldestSender"] == asking.unique_name() || of["OldestSender"] == DRIVER, "{of:?}");
+    assert_eq!(of["ProcessID"], process);
 }
 
 /// None of a flood is said by a line of its own, and none is lost.

@@ -115,7 +115,7 @@ fn credentials(connection: &mut Bus, name: &str) -> Result<(Option<u32>, Option<
 }
 
 /// The name of the program of a process, as the kernel keeps it.
-fn program(pid: u32) -> Option<String> {
+pub fn program(pid: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }

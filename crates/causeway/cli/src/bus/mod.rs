@@ -3,7 +3,7 @@
 //! | file | commands |
 //! |---|---|
 //! | `start`, `run` | start `causewayd`; `server` finds it, `folder` is where it serves |
-//! | `list`, `tree`, `stat` | what is on a bus |
+//! | `list`, `tree`, `stat`, `top` | what is on a bus; `facts` is what the bus says of connections |
 //! | `call` | `call`, `emit` |
 //! | `watch` | `monitor`, `match` |
 //! | `wait` | `wait` |
@@ -12,6 +12,7 @@
 
 mod call;
 mod client;
+mod facts;
 mod folder;
 mod list;
 mod run;
@@ -19,6 +20,7 @@ mod server;
 mod show;
 mod start;
 mod stat;
+mod top;
 mod tree;
 mod wait;
 mod watch;
@@ -177,6 +179,27 @@ enum BusCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show who holds most on the bus, members and D-Bus clients, every second
+    ///
+    /// HELD are bytes of messages that wait for the connection, of one that has not arrived whole, and of those that it has sent and no member has taken.
+    /// OLDEST MS is how long the oldest message has waited for it, QUEUED how many do.
+    Top {
+        /// By what connections are sorted
+        #[arg(long, value_enum, default_value_t = top::Sort::Held)]
+        sort: top::Sort,
+        /// Seconds between two looks
+        #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_hyphen_values = true)]
+        interval: Duration,
+        /// Connections to show
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        rows: usize,
+        /// End after this number of looks
+        #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
+        limit: Option<u64>,
+        /// Look once, as with --limit 1
+        #[arg(long, conflicts_with = "limit")]
+        once: bool,
+    },
     /// Wait until a name has an owner, and print the owner
     ///
     /// The exit status is 1 when the time is over first.
@@ -224,7 +247,9 @@ const STAT_HELP: &str = "At a native socket:
                and messages out of reach since the bus has ended
   INCOMPLETE   messages whose descriptors or file could not be had, so not
                delivered
-At a D-Bus socket: what the bus counts of itself, and of each connection.";
+At a D-Bus socket: what the bus counts of itself, and of each connection. With
+--json also at a native socket: names, user, program and control group, and
+under `statistics` what the bus counts.";
 
 /// Most seconds of a time limit: times of all clocks hold it.
 const MOST_SECONDS: f64 = 1e9;
@@ -266,6 +291,10 @@ pub fn run(BusArguments { which, command }: BusArguments) -> Result<ExitCode, Fa
             return watch::signals(&which.place()?, &rule, json, limit, timeout);
         }
         BusCommand::Stat { json } => stat::stat(&which.place()?, json)?,
+        BusCommand::Top { sort, interval, rows, limit, once } => {
+            let limit = if once { 1 } else { limit.unwrap_or(u64::MAX) };
+            top::top(&which.place()?, sort, interval, rows, limit)?;
+        }
         BusCommand::Wait { name, timeout } => return wait::wait(&which.place()?, &name, timeout),
     }
     Ok(ExitCode::SUCCESS)

@@ -40,15 +40,15 @@ fn start(command: &mut Command) -> (Running, String) {
 }
 
 /// A bus, which ends when it is dropped, and the option that names it.
-struct Bus {
-    option: [String; 2],
+pub struct Bus {
+    pub option: [String; 2],
     _process: Option<Running>,
     _stop: Option<PipeWriter>,
 }
 
 impl Bus {
     /// A native socket.
-    fn native(folder: &TempDir) -> Bus {
+    pub fn native(folder: &TempDir) -> Bus {
         let path = folder.path().join("native");
         let (end, stop) = std::io::pipe().unwrap();
         let (ready, is_ready) = std::sync::mpsc::channel();
@@ -62,7 +62,7 @@ impl Bus {
     }
 
     /// A D-Bus socket.
-    fn dbus(folder: &TempDir) -> Option<Bus> {
+    pub fn dbus(folder: &TempDir) -> Option<Bus> {
         let address = format!("unix:path={}", folder.path().join("dbus").display());
         let mut command = tied(causewayd()?.to_str().unwrap());
         command.args(["--address", &address, "--nofork", "--print-address"]).stderr(Stdio::null());
@@ -71,7 +71,7 @@ impl Bus {
         Some(Bus { option: ["--address".into(), address], _process: Some(process), _stop: None })
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = causeway(&["bus"]);
         command.args(&self.option).args(arguments);
         command
@@ -82,13 +82,13 @@ impl Bus {
     }
 
     /// What a command prints that must succeed.
-    fn says(&self, arguments: &[&str]) -> String {
+    pub fn says(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
         assert!(output.stderr.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         printed(output)
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.says(arguments)).unwrap()
     }
 

@@ -6,3 +6,4 @@ mod command;
 mod folder;
 mod help;
 mod support;
+mod top;

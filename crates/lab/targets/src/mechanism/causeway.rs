@@ -231,6 +231,7 @@ impl Receiver {
             Received::Lost { messages, .. } => {
                 Err(io::Error::other(format!("{messages} messages were lost")))
             }
+            Received::Demoted => Err(io::Error::other("publishers no longer wait")),
         }
     }
 

@@ -128,6 +128,7 @@ impl Endpoint for ReferenceEnd {
                 Ok(Received::Lost { messages, .. }) => {
                     return Err(io::Error::other(format!("{messages} messages were lost")));
                 }
+                Ok(Received::Demoted) => {}
                 Err(TryRecvError::Empty) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -81,6 +81,7 @@ pub fn tally(subscriber: &mut Subscriber) -> (u64, u64) {
         match subscriber.try_recv() {
             Ok(Received::Message(_)) => received += 1,
             Ok(Received::Lost { messages, .. }) => lost += messages,
+            Ok(Received::Demoted) => {}
             Err(TryRecvError::Empty) => return (received, lost),
             Err(error) => panic!("{error}"),
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use causeway::log::layout::PREFIX_BYTES;
 use causeway::log::word::{GRANULE_BYTES, HEADER_BYTES};
-use causeway::{Access, GroupOptions, LargePublisher, LargeSubscriber, Policy, PoolOptions, Received};
+use causeway::{Access, Group, GroupOptions, LargePublisher, LargeSubscriber, Policy, PoolOptions, Received};
 use causeway_os::memory::{Access as Protection, Mapping};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::net::{SendFlags, send, sockopt};
@@ -169,6 +169,24 @@ fn subscribers_that_keep_every_payload_flood_and_die_stop_nobody() {
         for number in number..number + u64::from(4 * FILES) {
             publish(&mut publisher, number);
             honest.iter_mut().for_each(|subscriber| receive(subscriber, number));
+        }
+    }
+}
+
+/// A subscriber that gives a file back now and then: that renewed its deadline.
+#[test]
+fn a_file_that_is_given_back_does_not_renew_a_deadline() {
+    let group = Group::create("files", GroupOptions::new().large_payloads()).unwrap();
+    let pool = PoolOptions::new(PAYLOAD_BYTES).files(2).reused();
+    let mut publisher = group.large_publisher(pool).unwrap();
+    let mut slow = group.large_subscribe(Policy::DemoteAfter(Duration::from_millis(100))).unwrap();
+    let begin = Instant::now();
+    while !matches!(slow.try_recv(), Ok(Received::Demoted)) {
+        assert!(begin.elapsed() < LONG, "publishers still wait");
+        for _ in 0..5 {
+            if let Ok(loan) = publisher.loan_timeout(PAYLOAD_BYTES, Duration::from_millis(2)) {
+                loan.publish().unwrap();
+            }
         }
     }
 }

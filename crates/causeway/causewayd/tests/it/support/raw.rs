@@ -10,7 +10,7 @@ use causeway_bus::shared::outbox::Outbox;
 use causeway_bus::shared::ring::{self, BROADCAST, Entry, Sleep};
 use causeway_bus::wire::Header;
 use causeway_os::memory::Access;
-use causeway_os::{futex, socket};
+use causeway_os::socket;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::PATIENCE;
@@ -123,12 +123,13 @@ impl Raw {
         self.outbox.advance(inline.len());
         ring::fence_after_append();
         for slot in 0..self.order.slots() as u16 {
-            let armed = self.order.armed(slot);
-            if let Some((value, how)) = ring::asleep(armed) {
-                ring::rouse(armed, value, || match how {
-                    Sleep::Futex => futex::wake(armed, u32::MAX).is_ok_and(|woken| woken > 0),
-                    Sleep::Doorbell => rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()).is_ok(),
-                });
+            match ring::asleep(self.order.armed(slot)) {
+                Some((value, Sleep::Futex)) => _ = self.order.rouse(slot, value),
+                Some((value, Sleep::Doorbell)) => {
+                    rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()).unwrap();
+                    ring::mark_awake(self.order.armed(slot), value);
+                }
+                None => {}
             }
         }
     }

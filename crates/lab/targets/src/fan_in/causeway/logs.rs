@@ -131,6 +131,7 @@ impl Log {
                 }
                 Err(TryRecvError::Empty) => Ok(false),
                 Ok(Received::Lost { messages, .. }) => Err(lost(messages)),
+                Ok(Received::Demoted) => Err(lost(0)),
                 Err(error) => Err(io::Error::other(error)),
             };
         }
@@ -143,6 +144,7 @@ impl Log {
             }
             Err(TryRecvError::Empty) => Ok(false),
             Ok(Received::Lost { messages, .. }) => Err(lost(messages)),
+            Ok(Received::Demoted) => Err(lost(0)),
             Err(error) => Err(io::Error::other(error)),
         }
     }

@@ -121,6 +121,7 @@ fn follow(subscriber: &mut Subscriber, began: Option<Instant>, slowest: &mut Dur
                 lost += messages;
                 next = next.map(|next| next + messages);
             }
+            Ok(Received::Demoted) => {}
             Err(RecvTimeoutError::Disconnected) => return (next.unwrap_or(0), lost),
             Err(error) => panic!("after message {next:?}: {error}"),
         }

@@ -1,0 +1,252 @@
+//! Metrics for those who look after the bus, in the text format of OpenMetrics 1.0: at a socket, or in a file.
+//!
+//! A thread of its own answers and writes. It asks the loop for a [`Snapshot`], which that makes in slices of its turns; all else (text, files of
+//! the kernel, slow readers) keeps nobody waiting.
+
+mod text;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use causeway_dbus_wire::address::escaped;
+use causeway_os::process;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::listen::Listener;
+use crate::log::log;
+use crate::report::Line;
+use text::Identities;
+
+/// How often a file is written.
+const EVERY: Duration = Duration::from_secs(5);
+/// How long a reader of the socket has for all: one after the other is served.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest request.
+const REQUEST_BYTES: usize = 8192;
+/// How long nobody is accepted when there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where metrics are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At a socket with this path, by HTTP.
+    Socket(PathBuf),
+    /// In this file, which is replaced every five seconds.
+    File(PathBuf),
+}
+
+impl Place {
+    /// `unix:PATH` is a socket, all else a file.
+    pub fn of(text: &str) -> Place {
+        match text.strip_prefix("unix:") {
+            Some(path) => Place::Socket(path.into()),
+            None => Place::File(text.into()),
+        }
+    }
+}
+
+/// The bus at one moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub lines: Vec<Line>,
+    /// Numbers of the bus as a whole, by their keys in `GetStats`.
+    pub bus: Vec<(&'static str, u64)>,
+    /// Connections that the bus has ended, by the reason.
+    pub evictions: BTreeMap<&'static str, u64>,
+    /// Entries of the order log that somebody may still have to read, and how many it holds.
+    pub fill: Option<(u64, u64)>,
+}
+
+/// The loop's end of it. Dropped, it removes what was made.
+#[derive(Debug)]
+pub struct Metrics {
+    exchange: Arc<Exchange>,
+    place: Place,
+    listener: Option<Listener>,
+}
+
+/// What loop and thread share.
+#[derive(Debug)]
+struct Exchange {
+    /// Readable when a snapshot is wanted.
+    wanted: OwnedFd,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    snapshot: Option<Snapshot>,
+    has_ended: bool,
+}
+
+impl Exchange {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A snapshot as of now; nothing if the loop makes none in time.
+    fn ask(&self) -> Option<Snapshot> {
+        self.lock().snapshot = None;
+        rustix::io::write(&self.wanted, &1u64.to_ne_bytes()).ok()?;
+        let is_missing = |state: &mut State| state.snapshot.is_none() && !state.has_ended;
+        let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, is_missing);
+        waited.unwrap_or_else(PoisonError::into_inner).0.snapshot.take()
+    }
+}
+
+impl Metrics {
+    /// Serves metrics from now on.
+    ///
+    /// # Errors
+    /// In a sentence: the socket cannot be made, the file's folder is not there, or the kernel has no thread or descriptor left.
+    pub fn serve(place: Place) -> Result<Metrics, String> {
+        let (Place::Socket(path) | Place::File(path)) = &place;
+        let failed =
+            |error: &dyn std::fmt::Display| format!("cannot serve metrics at {}: {error}", path.display());
+        let wanted =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(&error))?;
+        let exchange = Arc::new(Exchange { wanted, state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::clone(&exchange);
+        let (work, listener): (Box<dyn FnOnce() + Send>, _) = match &place {
+            Place::Socket(path) => {
+                let address = format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes()));
+                let listener = Listener::open(&address, "").map_err(|why| failed(&why))?;
+                let copy = listener.as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
+                (Box::new(move || answer_all(&shared, &UnixListener::from(copy))), Some(listener))
+            }
+            Place::File(path) => {
+                let path = std::path::absolute(path).map_err(|error| failed(&error))?;
+                // What cannot be written is said now, and not to the log in five seconds.
+                write_file(&path, text::EMPTY).map_err(|error| failed(&error))?;
+                (Box::new(move || write_all(&shared, &path)), None)
+            }
+        };
+        let thread = thread::Builder::new().name("metrics".into());
+        process::without_signals(|| thread.spawn(work)).map_err(|error| failed(&error))?;
+        Ok(Metrics { exchange, place, listener })
+    }
+
+    /// Is a snapshot wanted since this was last asked?
+    pub fn is_wanted(&self) -> bool {
+        rustix::io::read(&self.exchange.wanted, &mut [0; 8]).is_ok()
+    }
+
+    /// Hands a snapshot over.
+    pub fn give(&self, snapshot: Snapshot) {
+        self.exchange.lock().snapshot = Some(snapshot);
+        self.exchange.changed.notify_all();
+    }
+}
+
+impl AsFd for Metrics {
+    /// Readable when a snapshot is wanted.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.exchange.wanted.as_fd()
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.exchange.lock().has_ended = true;
+        self.exchange.changed.notify_all();
+        match (&self.place, &self.listener) {
+            (_, Some(listener)) => drop(rustix::net::shutdown(listener, rustix::net::Shutdown::Both)),
+            // Numbers of a bus that has ended would be taken for those of one that runs.
+            (Place::File(path), _) => drop(std::fs::remove_file(path)),
+            _ => {}
+        }
+    }
+}
+
+/// Writes the file, until the bus ends.
+fn write_all(exchange: &Exchange, path: &Path) {
+    let (mut identities, mut has_failed) = (Identities::default(), false);
+    loop {
+        if let Some(snapshot) = exchange.ask() {
+            let text = text::render(&snapshot, &mut identities);
+            // Locked, so that no file comes after the one that was removed.
+            let state = exchange.lock();
+            if state.has_ended {
+                return;
+            }
+            let written = write_file(path, &text);
+            drop(state);
+            if let Err(error) = &written
+                && !has_failed
+            {
+                log(&format!("cannot write metrics into {}: {error}", path.display()));
+            }
+            has_failed = written.is_err();
+        }
+        let is_running = |state: &mut State| !state.has_ended;
+        let waited = exchange.changed.wait_timeout_while(exchange.lock(), EVERY, is_running);
+        if waited.unwrap_or_else(PoisonError::into_inner).0.has_ended {
+            return;
+        }
+    }
+}
+
+/// Replaces a file: who reads it sees the old or the new one.
+fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut next = path.as_os_str().to_owned();
+    next.push(format!(".{}", std::process::id()));
+    let replaced = std::fs::write(&next, text).and_then(|()| std::fs::rename(&next, path));
+    replaced.inspect_err(|_| drop(std::fs::remove_file(&next)))
+}
+
+/// Answers one reader after the other, until the bus ends.
+fn answer_all(exchange: &Exchange, listener: &UnixListener) {
+    let mut identities = Identities::default();
+    loop {
+        let ready = process::poll(&[listener.as_fd()], None);
+        if exchange.lock().has_ended {
+            return;
+        }
+        match listener.accept() {
+            // One that goes away or waits too long has its own loss.
+            Ok((stream, _)) => drop(answer(exchange, stream, &mut identities)),
+            Err(error) if ready.is_ok() && error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identities) -> std::io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let left = || Some(deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+    let (mut request, mut buffer) = (Vec::new(), [0; 1024]);
+    let is_whole = |request: &[u8]| request.windows(4).any(|end| end == b"\r\n\r\n");
+    while !is_whole(&request) && request.len() < REQUEST_BYTES {
+        stream.set_read_timeout(left())?;
+        match stream.read(&mut buffer)? {
+            0 => break,
+            count => request.extend_from_slice(&buffer[..count]),
+        }
+    }
+    let (status, text) = if !request.starts_with(b"GET ") {
+        ("405 Method Not Allowed", "only GET is answered\n".to_owned())
+    } else if let Some(snapshot) = exchange.ask() {
+        ("200 OK", text::render(&snapshot, identities))
+    } else {
+        ("503 Service Unavailable", "the bus does not answer\n".to_owned())
+    };
+    let (kind, bytes) = (if status.starts_with('2') { text::CONTENT_TYPE } else { "text/plain" }, text.len());
+    let head = format!(
+        "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n"
+    );
+    // A slow reader makes each write short of all.
+    let answer = [head.as_bytes(), text.as_bytes()].concat();
+    let mut rest = &answer[..];
+    while !rest.is_empty() && Instant::now() < deadline {
+        stream.set_write_timeout(left())?;
+        rest = &rest[stream.write(rest)?..];
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! What the bus says of its connections, with what the kernel says of their processes.
+
+use causeway_bus::client::{Bus, Error, TIMEOUT};
+use causeway_bus::wire::{Body, Builder, Header, Value, values};
+use serde_json::{Map, json};
+
+use super::{list, show};
+use crate::failure::Failure;
+
+/// A connection.
+pub struct Facts {
+    pub unique: String,
+    pub names: Vec<String>,
+    pub pid: Option<u32>,
+    pub uid: Option<u32>,
+    pub program: Option<String>,
+    /// Its control group: of the unified hierarchy where there is one.
+    pub cgroup: Option<String>,
+    /// By the names of the bus.
+    pub statistics: Map<String, serde_json::Value>,
+}
+
+impl Facts {
+    pub fn number(&self, key: &str) -> u64 {
+        self.statistics.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0)
+    }
+
+    /// As an object.
+    pub fn json(&self) -> serde_json::Value {
+        json!({
+            "unique": self.unique, "names": self.names, "pid": self.pid, "uid": self.uid,
+            "program": self.program, "cgroup": self.cgroup, "statistics": self.statistics,
+        })
+    }
+}
+
+/// A question to the bus about its statistics.
+pub fn question(member: &str) -> Builder<'_> {
+    Builder::of_driver(member).interface("org.freedesktop.DBus.Debug.Stats")
+}
+
+/// All connections but this one, or so many of those that hold most. Nothing if this bus does not know the question.
+pub fn of_connections(bus: &mut Bus, most: u32) -> Result<Option<Vec<Facts>>, Failure> {
+    let reply = match bus.call(&question("GetAllConnectionStats").body(Body::default().u32(most)), TIMEOUT) {
+        Err(Error::Refused { name, .. }) if name.contains(".Unknown") => return Ok(None),
+        reply => reply?,
+    };
+    let header = Header::parse(&reply).map_err(Error::Protocol)?;
+    let found = values(&header, &reply[header.header_bytes..]).map_err(Error::Protocol)?;
+    let Some(Value::Dictionary(all)) = found.first() else { return Ok(Some(Vec::new())) };
+    let others = all.iter().filter(|(unique, _)| *unique != Value::Text(bus.unique_name()));
+    Ok(Some(others.filter_map(|(unique, of)| facts(unique, of)).collect()))
+}
+
+fn facts(unique: &Value<'_>, of: &Value<'_>) -> Option<Facts> {
+    let (Value::Text(unique), Value::Dictionary(entries)) = (unique, of) else { return None };
+    let entries = entries.iter().filter_map(|(key, value)| match (key, value) {
+        (Value::Text(key), Value::Variant(_, value)) => Some(((*key).to_owned(), show::as_json(value))),
+        _ => None,
+    });
+    let mut statistics: Map<String, serde_json::Value> = entries.collect();
+    statistics.remove("UniqueName");
+    let names = statistics.remove("WellKnownNames").unwrap_or_default();
+    let names = names.as_array().into_iter().flatten().filter_map(|name| name.as_str()).map(str::to_owned);
+    let mut number = |key: &str| u32::try_from(statistics.remove(key)?.as_u64()?).ok();
+    // A process of another namespace has no number here.
+    let (pid, uid) = (number("ProcessID").filter(|pid| *pid > 0), number("UnixUserID"));
+    let (program, cgroup) = (pid.and_then(list::program), pid.and_then(cgroup));
+    Some(Facts {
+        unique: (*unique).to_owned(),
+        names: names.collect(),
+        pid,
+        uid,
+        program,
+        cgroup,
+        statistics,
+    })
+}
+
+fn cgroup(pid: u32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
+    unified.or_else(|| text.lines().next()?.splitn(3, ':').nth(2)).map(str::to_owned)
+}
