@@ -161,13 +161,7 @@ impl Traced {
         let mut returned = 0;
         while returned < most {
             ptrace::syscall(self.thread, None).unwrap();
-            let status = loop {
-                match waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)).unwrap() {
-                    WaitStatus::StillAlive if is_over() => return returned,
-                    WaitStatus::StillAlive => std::thread::sleep(std::time::Duration::from_micros(20)),
-                    status => break status,
-                }
-            };
+            let Some(status) = self.wait_unless(&is_over) else { return returned };
             match status {
                 WaitStatus::PtraceSyscall(_) => {
                     let op = ptrace::syscall_info(self.thread).unwrap().op;
@@ -179,6 +173,58 @@ impl Traced {
             }
         }
         returned
+    }
+
+    /// The next stop; nothing if it is over before.
+    fn wait_unless(&self, is_over: impl Fn() -> bool) -> Option<WaitStatus> {
+        loop {
+            match waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)).unwrap() {
+                WaitStatus::StillAlive if is_over() => return None,
+                WaitStatus::StillAlive => std::thread::sleep(std::time::Duration::from_micros(20)),
+                status => return Some(status),
+            }
+        }
+    }
+
+    /// Lets it run until it is over or has ended, and system calls fail, without being made, with the number of the error that `fails` says. False
+    /// if it has ended.
+    #[cfg(target_arch = "x86_64")]
+    pub fn run_failing(
+        &self,
+        mut fails: impl FnMut(&Call) -> Option<i32>,
+        is_over: impl Fn() -> bool,
+    ) -> bool {
+        let mut failing = None;
+        loop {
+            ptrace::syscall(self.thread, None).unwrap();
+            match self.wait_unless(&is_over) {
+                None => return true,
+                Some(WaitStatus::PtraceSyscall(_)) => {
+                    let info = ptrace::syscall_info(self.thread).unwrap();
+                    let mut registers = ptrace::getregs(self.thread).unwrap();
+                    if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
+                        // SAFETY: the kernel says that it filled this member.
+                        let entry = unsafe { info.u.entry };
+                        failing = fails(&Call { number: entry.nr, arguments: entry.args, result: 0 });
+                        if failing.is_some() {
+                            // No call has this number.
+                            registers.orig_rax = u64::MAX;
+                            ptrace::setregs(self.thread, registers).unwrap();
+                        }
+                    } else if let Some(errno) = failing.take() {
+                        registers.rax = i64::from(-errno) as u64;
+                        ptrace::setregs(self.thread, registers).unwrap();
+                    }
+                }
+                Some(WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT)) => {}
+                Some(WaitStatus::Stopped(_, Signal::SIGCHLD)) => {}
+                Some(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => {
+                    self.gone.set(true);
+                    return false;
+                }
+                Some(other) => panic!("while system calls fail: {other:?}"),
+            }
+        }
     }
 
     /// SIGKILL, and the tracer's goodbye: a traced thread is not gone before.

@@ -44,15 +44,20 @@ impl Children {
         set_nofile_of(&mut starting, self.descriptors);
         // The bus reads its own signals from a descriptor, and has them blocked for that.
         reset_signals_of(&mut starting);
-        let mut child = starting.spawn().map_err(|error| format!("{program}: {error}"))?;
+        let child = starting.spawn().map_err(|error| format!("{program}: {error}"))?;
         match pidfd_open(child.id()) {
             Ok(pidfd) => Ok(self.running.entry(number).insert_entry((child, pidfd)).into_mut().1.as_fd()),
             Err(error) => {
-                // A process that cannot be watched would stay for ever once it has ended.
-                let _ = child.kill();
-                let _ = child.wait();
+                end(child);
                 Err(error.to_string())
             }
+        }
+    }
+
+    /// Ends a program that the loop cannot watch.
+    pub fn abandon(&mut self, number: u64) {
+        if let Some((child, _)) = self.running.remove(&number) {
+            end(child);
         }
     }
 
@@ -66,4 +71,10 @@ impl Children {
             None => Ended::Signaled(status.signal().unwrap_or(0)),
         })
     }
+}
+
+/// A process that is not watched would stay for ever once it has ended.
+fn end(mut child: Child) {
+    let _ = child.kill();
+    let _ = child.wait();
 }

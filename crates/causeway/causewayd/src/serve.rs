@@ -21,6 +21,7 @@ use causeway_dbus_wire::wire::Checker;
 use causeway_os::process::{block_signals, read_signal};
 use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
 use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use crate::bus::{Action, Bus, Ended, Eviction};
@@ -121,7 +122,7 @@ impl Server {
             self.count_turn(ended);
             let timeout = if may_sleep { self.timeout(ended) } else { Some(Timespec::default()) };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(format!("cannot wait for events: {error}")),
             }
             self.now = Instant::now();
@@ -164,22 +165,28 @@ impl Server {
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
 
-    /// Accepts connections from now on, or does not.
+    /// Accepts connections from now on, or does not. Where the kernel cannot watch a socket now, this is tried again.
     fn listen(&mut self, should_listen: bool) {
         if should_listen == self.is_listening {
             return;
         }
+        self.is_listening = should_listen;
         for (index, listener) in self.listeners.iter().enumerate() {
             let changed = if should_listen {
                 epoll::add(&self.epoll, listener, Token::Listener(index).data(), EventFlags::IN)
             } else {
                 epoll::delete(&self.epoll, listener)
             };
-            if let Err(error) = changed {
-                log(&format!("cannot watch a socket: {error}"));
+            match changed {
+                // It was so before, where another one failed.
+                Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
+                Err(error) => {
+                    log(&format!("cannot watch a socket: {error}"));
+                    self.is_listening = false;
+                    self.paused_until = Some(self.now + PAUSE);
+                }
             }
         }
-        self.is_listening = should_listen;
     }
 
     fn accept(&mut self, index: usize) {
@@ -345,6 +352,7 @@ impl Server {
             added.map_err(|error| error.to_string())
         });
         if let Err(why) = started {
+            self.children.abandon(number);
             self.bus.service_ended(number, &Ended::NotStarted(why));
         }
     }

@@ -102,14 +102,14 @@ impl Authority {
         self.close(link, Some(why.to_owned()), events);
     }
 
-    pub(super) fn listen_again(&mut self) -> Result<()> {
+    pub(super) fn listen_again(&mut self) {
         if self.paused_until.is_some_and(|until| until <= Instant::now())
             && let Some(listener) = &self.listener
         {
-            watch(&self.epoll, listener, LISTENER)?;
-            self.paused_until = None;
+            // Where the kernel has no memory for it now, members go on and new ones wait.
+            let is_watched = watch(&self.epoll, listener, LISTENER).is_ok();
+            self.paused_until = (!is_watched).then(|| Instant::now() + ACCEPT_PAUSE);
         }
-        Ok(())
     }
 
     /// Serves a process whose socket has something to read, or whose end of it is closed (`has_hung_up`).

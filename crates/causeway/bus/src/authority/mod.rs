@@ -356,7 +356,7 @@ impl Authority {
     /// Serves the control sockets, without waiting.
     pub fn dispatch(&mut self) -> Result<Vec<Event>> {
         let mut events = Vec::new();
-        self.listen_again()?;
+        self.listen_again();
         let mut ready =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
         let none = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };

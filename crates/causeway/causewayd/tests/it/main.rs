@@ -21,6 +21,8 @@ mod day;
 mod death;
 #[cfg(feature = "zbus")]
 mod examples;
+#[cfg(target_arch = "x86_64")]
+mod failing;
 mod hostile;
 mod introspection;
 mod kill;

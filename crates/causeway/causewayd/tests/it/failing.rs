@@ -1,0 +1,163 @@
+//! System calls of causewayd that take a descriptor, a mapping, a thread or a process fail, each once: whoever asked may lose what it asked for,
+//! and its connection; nobody else loses anything, and nothing is left.
+//!
+//! causewayd runs under ptrace, and the k-th of these calls fails without being made, for all k of a scene.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use causeway_bus::client::{Bus as Client, Error};
+use causeway_bus::wire::{Body, Builder};
+use causeway_bus::{Connection as Member, ConnectionOptions, Incoming, Payload};
+use causeway_testkit::Call;
+use nix::libc;
+
+use crate::support::*;
+
+/// How many calls fail one after the other: one, and as many as while descriptors are short for a while.
+const LENGTHS: [u64; 2] = [1, 12];
+
+/// Which call is the first to fail, counted from 0 since this was set, `u64::MAX` for none; and how many fail.
+struct Failing {
+    at: AtomicU64,
+    length: AtomicU64,
+    seen: AtomicU64,
+    what: Mutex<String>,
+}
+
+impl Failing {
+    fn error_of(&self, call: &Call) -> Option<i32> {
+        let [first, second, third, fourth, fifth, _] = call.arguments;
+        let (name, error) = match call.number as i64 {
+            libc::SYS_accept4 => ("accept4", libc::EMFILE),
+            libc::SYS_socket => ("socket", libc::EMFILE),
+            libc::SYS_socketpair => ("socketpair", libc::EMFILE),
+            libc::SYS_pipe2 => ("pipe2", libc::EMFILE),
+            libc::SYS_openat => ("openat", libc::EMFILE),
+            libc::SYS_eventfd2 => ("eventfd2", libc::EMFILE),
+            libc::SYS_memfd_create => ("memfd_create", libc::EMFILE),
+            libc::SYS_pidfd_open => ("pidfd_open", libc::EMFILE),
+            libc::SYS_dup | libc::SYS_dup3 => ("dup", libc::EMFILE),
+            libc::SYS_fcntl if second == libc::F_DUPFD_CLOEXEC as u64 => ("dup", libc::EMFILE),
+            libc::SYS_getsockopt if third == libc::SO_PEERPIDFD as u64 => ("SO_PEERPIDFD", libc::EMFILE),
+            libc::SYS_epoll_ctl if second == libc::EPOLL_CTL_ADD as u64 => ("epoll_ctl", libc::ENOSPC),
+            libc::SYS_ftruncate | libc::SYS_fallocate => ("ftruncate", libc::ENOSPC),
+            // Of files, and stacks of threads; anonymous memory is the allocator's.
+            libc::SYS_mmap if fifth as i32 >= 0 || fourth & libc::MAP_STACK as u64 != 0 => {
+                ("mmap", libc::ENOMEM)
+            }
+            libc::SYS_clone | libc::SYS_clone3 | libc::SYS_vfork | libc::SYS_fork => ("clone", libc::EAGAIN),
+            _ => return None,
+        };
+        let number = self.seen.fetch_add(1, Ordering::Relaxed);
+        let since = number.checked_sub(self.at.load(Ordering::Relaxed))?;
+        if since >= self.length.load(Ordering::Relaxed) {
+            return None;
+        }
+        *self.what.lock().unwrap() = format!("{name}({first}, {second}, {third}, {fourth}, {fifth})");
+        Some(error)
+    }
+}
+
+/// Calls that stay unanswered are no failure: who was not heard has its own deadline.
+fn call(client: &mut Client, to: &str, member: &str) -> Result<Vec<u8>, Error> {
+    let call = Builder::call(PATH, member).destination(to).interface(INTERFACE);
+    client.call(&call.body(Body::default().blob(&[7; 100_000])), Duration::from_secs(5))
+}
+
+/// Takes what has come, and answers calls.
+fn serve(member: &mut Member) -> Result<(), causeway_bus::Error> {
+    while let Some(incoming) = member.next(Some(Duration::from_millis(1)))? {
+        if let Incoming::Call(call) = incoming {
+            member.reply(&call, text("answer"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Everything for which causewayd needs descriptors, mappings, threads or processes. Each part may fail, and ends.
+fn act(bus: &Broker, path: &std::path::Path) {
+    if let Ok(mut client) = Client::open(&bus.address) {
+        let _ = client.request_name("com.example.Acting", 0);
+        let _ = call(&mut client, "a.Service", "Start");
+        let _ = client.ask_driver("ReloadConfig", Body::default());
+        let options =
+            ConnectionOptions { call_timeout: Duration::from_secs(5), ..ConnectionOptions::default() };
+        if let Ok(mut member) = Member::open_with(path, options) {
+            let _ = member.use_descriptor();
+            // A long message of a client, and a descriptor and a long one of a member.
+            let to = member.unique_name().to_owned();
+            let long = Builder::call(PATH, "Take").destination(&to).body(Body::default().blob(&[7; 3 << 20]));
+            let _ = client.send(&long);
+            let _ = serve(&mut member);
+            let payload = Payload::from(Body::default().blob(&[7; 100_000])).descriptor(file("x"));
+            let _ = member.call_without_reply(client.unique_name(), PATH, INTERFACE, "Take", payload);
+            let _ = client.ask_driver("GetId", Body::default());
+        }
+        // One that leaves with a descriptor that nobody has taken.
+        let file = file("y");
+        let half = Builder::signal(PATH, INTERFACE, "Half").unix_fds(1);
+        let _ = client.send_with_fds(&half, &[std::os::fd::AsFd::as_fd(&file)]);
+    }
+}
+
+#[test]
+fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
+    own_process!();
+    let folder = temp_dir("failing");
+    let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/false\n";
+    std::fs::write(folder.path().join("a.Service.service"), service).unwrap();
+    let config = configuration(&folder, &format!("<servicedir>{}</servicedir>", folder.path().display()));
+    let bus = Broker::native_with(&["--config-file", &config, "--laggard-deadline", "20000"]);
+    let path = bus.path();
+    let failing = Failing { at: u64::MAX.into(), length: 1.into(), seen: 0.into(), what: Mutex::default() };
+    let traced = Traced::seize_running(bus.child.pid() as i32);
+    std::thread::scope(|scope| {
+        let acting = scope.spawn(|| {
+            let (mut one, mut two, mut witness) = (bus.member(), bus.member(), bus.client());
+            // Others are not touched.
+            let mut check = || {
+                exchange(&mut one, &mut two);
+                sync(&mut witness);
+                ask_bus(&mut one);
+            };
+            let round = |first: u64, length: u64| {
+                failing.seen.store(0, Ordering::Relaxed);
+                failing.length.store(length, Ordering::Relaxed);
+                failing.at.store(first, Ordering::Relaxed);
+                act(&bus, &path);
+                failing.at.store(u64::MAX, Ordering::Relaxed);
+                failing.seen.load(Ordering::Relaxed)
+            };
+            let calls = round(u64::MAX, 0);
+            assert!(calls > 20, "the scene has too few calls that can fail: {calls}");
+            check();
+            let before = Held::by(bus.child.pid());
+            for length in LENGTHS {
+                for first in (0..calls).step_by(length.min(4) as usize) {
+                    round(first, length);
+                    let at =
+                        || format!("{length} calls from {first} on failed, {}", failing.what.lock().unwrap());
+                    check();
+                    // New ones come.
+                    Client::open(&bus.address).unwrap_or_else(|error| panic!("{}: {error}", at()));
+                    let mut new = Member::open(&path).unwrap_or_else(|error| panic!("{}: {error}", at()));
+                    new.use_descriptor().unwrap_or_else(|error| panic!("{}: {error}", at()));
+                }
+                let held = || {
+                    check();
+                    Held::by(bus.child.pid())
+                };
+                let what = format!("something is left after {length} calls failed, and there was {before:?}");
+                eventually_seen(&what, held, |now| now.is_within(before));
+            }
+            eprintln!("each of {calls} calls failed");
+        });
+        traced.run_failing(|call| failing.error_of(call), || acting.is_finished());
+        traced.kill();
+        if let Err(panic) = acting.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
