@@ -186,19 +186,19 @@ impl Traced {
         }
     }
 
-    /// Lets it run until it is over or has ended, and system calls fail, without being made, with the number of the error that `fails` says. False
-    /// if it has ended.
+    /// Lets it run until it is over or has ended, and system calls fail, without being made, with the number of the error that `fails` says. Its exit
+    /// code if it has ended.
     #[cfg(target_arch = "x86_64")]
     pub fn run_failing(
         &self,
         mut fails: impl FnMut(&Call) -> Option<i32>,
         is_over: impl Fn() -> bool,
-    ) -> bool {
+    ) -> Option<i32> {
         let mut failing = None;
         loop {
             ptrace::syscall(self.thread, None).unwrap();
             match self.wait_unless(&is_over) {
-                None => return true,
+                None => return None,
                 Some(WaitStatus::PtraceSyscall(_)) => {
                     let info = ptrace::syscall_info(self.thread).unwrap();
                     let mut registers = ptrace::getregs(self.thread).unwrap();
@@ -218,9 +218,9 @@ impl Traced {
                 }
                 Some(WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT)) => {}
                 Some(WaitStatus::Stopped(_, Signal::SIGCHLD)) => {}
-                Some(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => {
+                Some(WaitStatus::Exited(_, code)) => {
                     self.gone.set(true);
-                    return false;
+                    return Some(code);
                 }
                 Some(other) => panic!("while system calls fail: {other:?}"),
             }

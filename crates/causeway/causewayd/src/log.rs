@@ -20,10 +20,16 @@ const PRIORITY: u32 = 3 << 3 | 4;
 
 static TO_SYSTEM: AtomicBool = AtomicBool::new(false);
 
-/// From now on lines go to the system's log and not to standard error.
+/// From now on lines go to the system's log and not to standard error; that a bug has ended a thread is said at both.
 pub fn to_system() {
     // Relaxed: nothing else depends on it.
-    TO_SYSTEM.store(true, Ordering::Relaxed);
+    if !TO_SYSTEM.swap(true, Ordering::Relaxed) {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |bug| {
+            log(&bug.to_string());
+            before(bug);
+        }));
+    }
 }
 
 /// Says a line, if it can be said now.

@@ -161,3 +161,65 @@ fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
         }
     });
 }
+
+/// Its sockets, its file of metrics and the lock of the native socket go; whoever waits for a reply gets an error.
+#[test]
+fn a_bus_that_cannot_go_on_says_why_and_ends_every_call() {
+    own_process!();
+    let folder = temp_dir("failing");
+    let path = |name: &str| folder.path().join(name);
+    let log = temp_dir("failing");
+    let said = log.path().join("log");
+    let arguments = ["--address", &at(&path("bus")), "--native"];
+    let mut command = causewayd(&arguments);
+    command.arg(path("native")).arg("--metrics").arg(path("metrics"));
+    let bus = Broker::spawn(command.stderr(std::fs::File::create(&said).unwrap()));
+    let pid = bus.child.pid();
+    let silent = bus.client();
+    let (mut one, mut two) = (bus.client(), Member::open(path("native")).unwrap());
+    let mut other = Member::open(path("native")).unwrap();
+    let to = silent.unique_name().to_owned();
+    let traced = Traced::seize_running(pid as i32);
+    // The loop's own, which was made first.
+    let is_epoll = |fd: &u64| {
+        let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+        link.is_ok_and(|link| link.to_string_lossy().contains("eventpoll"))
+    };
+    let epoll = (3..).find(is_epoll).unwrap();
+    let has_asked = AtomicU64::new(0);
+    let waits = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
+    let fails = |call: &Call| {
+        let is_wait = waits.contains(&(call.number as i64)) && call.arguments[0] == epoll;
+        (is_wait && has_asked.load(Ordering::Relaxed) == 2).then_some(libc::ENOMEM)
+    };
+    std::thread::scope(|scope| {
+        let (to, has_asked) = (&to, &has_asked);
+        let asking = scope.spawn(move || {
+            let asked = one.send(&Builder::call(PATH, "Ask").destination(to)).unwrap();
+            has_asked.fetch_add(1, Ordering::Relaxed);
+            let ended = end_of(&mut one);
+            assert!(matches!(ended, Error::Closed), "{asked}: {ended:?}");
+        });
+        let calling = scope.spawn(move || {
+            let serial = two.start_call(to, PATH, INTERFACE, "Ask", Body::default()).unwrap();
+            has_asked.fetch_add(1, Ordering::Relaxed);
+            two.finish_call(serial, PATIENCE).unwrap_err()
+        });
+        assert_eq!(traced.run_failing(fails, || false), Some(1));
+        asking.join().unwrap();
+        let error = calling.join().unwrap();
+        assert!(matches!(error, causeway_bus::Error::AuthorityGone), "{error}");
+    });
+    let error = loop {
+        match other.next(Some(PATIENCE)) {
+            Ok(Some(Incoming::AuthorityGone)) | Err(causeway_bus::Error::AuthorityGone) => break None,
+            Ok(Some(_)) => {}
+            outcome => break Some(format!("{outcome:?}")),
+        }
+    };
+    assert_eq!(error, None, "a member that waits is not told");
+    let said = std::fs::read_to_string(said).unwrap();
+    assert!(said.contains("causewayd: cannot wait for events: "), "{said}");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
