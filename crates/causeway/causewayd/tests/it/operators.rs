@@ -5,9 +5,9 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use causeway_bus::Payload;
 use causeway_bus::client::{Bus as Client, Error};
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Value, values};
+use causeway_bus::{AuthorityOptions, ConnectionOptions, Payload, Share, TransferLimits};
 use causeway_os::socket::send_with_fds;
 
 use crate::support::*;
@@ -242,6 +242,36 @@ fn every_limit_says_whose_it_is_how_much_there_is_and_what_to_change() {
         let way_out =
             if is_count { format!("raise <limit name=\"{name}\"> in the") } else { name.to_owned() };
         assert!(said.contains(&way_out), "{name}: {said}");
+    }
+}
+
+/// Limits of the library, which no configuration has: whose option it is stands there instead.
+#[test]
+fn limits_of_members_say_which_option_is_theirs() {
+    let transfers =
+        TransferLimits { descriptors: Share { limit: 1, budget: 2 }, ..TransferLimits::default() };
+    let bus = Bus::start_with(AuthorityOptions { members: 3, transfers, ..AuthorityOptions::default() });
+    let options = ConnectionOptions { pending_calls: 1, ..ConnectionOptions::default() };
+    let (mut one, two) = (bus.member_with(options), bus.member());
+    let third = causeway_bus::Connection::open(bus.path()).unwrap_err().to_string();
+    assert!(
+        third.contains("all 2 member slots of this bus are in use (AuthorityOptions::members)"),
+        "{third}"
+    );
+    one.start_call(two.unique_name(), PATH, INTERFACE, "Ask", Body::default()).unwrap();
+    let second = one.start_call(two.unique_name(), PATH, INTERFACE, "Ask", Body::default()).unwrap_err();
+    let said = "this connection has 1 of at most 1 (ConnectionOptions::pending_calls)";
+    assert!(second.to_string().contains(said), "{second}");
+    let mut send = || {
+        let payload = Payload::default().descriptor(file("x"));
+        one.call_without_reply(two.unique_name(), PATH, INTERFACE, "Take", payload)
+    };
+    send().unwrap();
+    let second = send().unwrap_err().to_string();
+    for said in
+        ["2 descriptors of this connection", "limit of 1", "AuthorityOptions::transfers", "all have 1 of 2"]
+    {
+        assert!(second.contains(said), "{second}");
     }
 }
 
