@@ -50,7 +50,7 @@ pub use {
         ReleaseReply, Ticket, TransferLimits, TransferRef, Unread,
     },
     causeway_dbus_wire::{rule::MatchRule, wire},
-    connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics},
+    connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply},
     content::{Bytes, FileDescriptors, Payload},
     error::{Error, Result, name},
     monitor::{Monitor, Observed},
@@ -58,4 +58,5 @@ pub use {
     session::{ADDRESS_VARIABLE, native_socket_beside, native_socket_name, session_socket},
     share::Share,
     shared::body::MessageFile,
+    shared::statistics::Statistics,
 };

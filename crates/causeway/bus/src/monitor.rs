@@ -9,7 +9,7 @@ use causeway_dbus_wire::rule::{MatchRule, Owners};
 use causeway_os::memory::Access;
 
 use crate::authority::{name_of, unique_name};
-use crate::connection::{Link, Message, Statistics, descriptors};
+use crate::connection::{Link, Message, descriptors};
 use crate::content::FileDescriptors;
 use crate::error::Result;
 use crate::port::{AUTHORITY, Descriptors, Received, broken_by};
@@ -18,6 +18,7 @@ use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::{ForeignOutbox, Found};
 use crate::shared::ring::{self, BROADCAST, Cells, Entry};
+use crate::shared::statistics::Statistics;
 
 /// A monitor that has nothing to read looks again after this time: nobody wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

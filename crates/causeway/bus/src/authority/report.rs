@@ -7,8 +7,8 @@ use std::time::Duration;
 use causeway_os::clock;
 
 use super::{Authority, PeerId, name_of};
-use crate::connection::Statistics;
 use crate::shared::ring::{self, Cell, Cells};
+use crate::shared::statistics::Statistics;
 
 /// How the sentence begins that tells why a laggard was evicted.
 pub const LATE: &str = "it did not read within the laggard deadline";

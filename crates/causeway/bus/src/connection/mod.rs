@@ -17,8 +17,9 @@ mod sleep;
 mod standard;
 mod watcher;
 
+pub use crate::shared::statistics::Statistics;
 pub use message::{Call, Incoming, Message, Reply};
-pub use options::{ConnectionOptions, Statistics};
+pub use options::ConnectionOptions;
 
 pub(crate) use link::{Link, descriptors};
 #[cfg(feature = "zbus")]

@@ -2,7 +2,7 @@
 //!
 //! | module | file in memory | written by |
 //! |---|---|---|
-//! | [`ring`], [`order`] | the order log and a line of words for each member | all members |
+//! | [`ring`], [`order`], [`statistics`] | the order log and a line of words for each member | all members |
 //! | [`outbox`], [`header`] | the messages of one member | that member |
 //! | [`body`] | one message that is too long for an outbox | its sender, before it is sealed |
 //! | [`directory`], [`filter`] | who is there, who has which name, who wants which signals | the authority |
@@ -25,6 +25,8 @@ pub mod order;
 #[cfg(not(loom))]
 pub mod outbox;
 pub mod ring;
+#[cfg(not(loom))]
+pub mod statistics;
 
 /// Changes whenever the meaning of any shared byte changes. A process that finds another number refuses the bus.
 pub const ABI: u32 = 5;
