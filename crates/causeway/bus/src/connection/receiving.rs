@@ -139,7 +139,7 @@ impl Connection {
         let slot = self.port.slot();
         self.port.evict(&mut self.link, slot);
         let why = format!(
-            "{bytes} bytes of messages wait unread, more than the limit of {most} (ConnectionOptions::inbox_bytes)"
+            "more than {most} bytes of messages wait unread, {bytes} (ConnectionOptions::inbox_bytes)"
         );
         Err(Error::Disconnected(why))
     }
