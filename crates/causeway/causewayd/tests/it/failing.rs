@@ -4,7 +4,7 @@
 //! causewayd runs under ptrace, and the k-th of these calls fails without being made, for all k of a scene.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use causeway_bus::client::{Bus as Client, Error};
@@ -22,6 +22,8 @@ const LENGTHS: [u64; 2] = [1, 12];
 struct Failing {
     at: AtomicU64,
     length: AtomicU64,
+    /// Only those fail that start threads.
+    are_threads: AtomicBool,
     seen: AtomicU64,
     what: Mutex<String>,
 }
@@ -47,9 +49,13 @@ impl Failing {
             libc::SYS_mmap if fifth as i32 >= 0 || fourth & libc::MAP_STACK as u64 != 0 => {
                 ("mmap", libc::ENOMEM)
             }
-            libc::SYS_clone | libc::SYS_clone3 | libc::SYS_vfork | libc::SYS_fork => ("clone", libc::EAGAIN),
+            libc::SYS_clone | libc::SYS_vfork | libc::SYS_fork => ("fork", libc::EAGAIN),
+            libc::SYS_clone3 => ("thread", libc::EAGAIN),
             _ => return None,
         };
+        if self.are_threads.load(Ordering::Relaxed) && name != "thread" {
+            return None;
+        }
         let number = self.seen.fetch_add(1, Ordering::Relaxed);
         let since = number.checked_sub(self.at.load(Ordering::Relaxed))?;
         if since >= self.length.load(Ordering::Relaxed) {
@@ -111,7 +117,13 @@ fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
     let config = configuration(&folder, &format!("<servicedir>{}</servicedir>", folder.path().display()));
     let bus = Broker::native_with(&["--config-file", &config, "--laggard-deadline", "20000"]);
     let path = bus.path();
-    let failing = Failing { at: u64::MAX.into(), length: 1.into(), seen: 0.into(), what: Mutex::default() };
+    let failing = Failing {
+        at: u64::MAX.into(),
+        length: 1.into(),
+        are_threads: false.into(),
+        seen: 0.into(),
+        what: Mutex::default(),
+    };
     let traced = Traced::seize_running(bus.child.pid() as i32);
     std::thread::scope(|scope| {
         let acting = scope.spawn(|| {
@@ -145,6 +157,18 @@ fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
                     let mut new = Member::open(&path).unwrap_or_else(|error| panic!("{}: {error}", at()));
                     new.use_descriptor().unwrap_or_else(|error| panic!("{}: {error}", at()));
                 }
+                // Threads that close descriptors end after a while, and no other one starts.
+                let is_closer = |task: std::io::Result<std::fs::DirEntry>| {
+                    std::fs::read_to_string(task.unwrap().path().join("comm"))
+                        .is_ok_and(|name| name == "closer\n")
+                };
+                eventually("a thread stays", || {
+                    let tasks = std::fs::read_dir(format!("/proc/{}/task", bus.child.pid())).unwrap();
+                    !tasks.into_iter().any(is_closer)
+                });
+                failing.are_threads.store(true, Ordering::Relaxed);
+                assert!(round(0, u64::MAX) > 0, "no thread is started");
+                failing.are_threads.store(false, Ordering::Relaxed);
                 let held = || {
                     check();
                     Held::by(bus.child.pid())
