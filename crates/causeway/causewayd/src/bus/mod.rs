@@ -33,7 +33,7 @@ use crate::systemd;
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
-pub use report::program;
+pub use report::{About, Eviction, StatisticsCall, program};
 pub use start::Ended;
 
 /// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
@@ -87,43 +87,6 @@ impl<'a> RoutedMessage<'a> {
         message: &'a Rc<Message>,
     ) -> RoutedMessage<'a> {
         RoutedMessage { from: Some(from), header, args, message, is_requested_reply: false }
-    }
-}
-
-/// A call that asks what connections hold and have done.
-#[derive(Clone, Copy, Debug)]
-pub struct StatisticsCall {
-    pub caller: MemberId,
-    pub serial: u32,
-    pub about: About,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
-    One(MemberId),
-    /// So many at most, those that hold most first.
-    Most(usize),
-}
-
-/// Why the bus ends a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eviction {
-    /// What it is counted under: the name of a limit, or another one of few.
-    pub reason: &'static str,
-    /// In words.
-    pub why: String,
-}
-
-impl Eviction {
-    /// It does what no client may.
-    pub fn protocol(why: &str) -> Eviction {
-        Eviction { reason: "protocol", why: why.to_owned() }
-    }
-}
-
-impl From<Reached> for Eviction {
-    fn from(limit: Reached) -> Eviction {
-        Eviction { reason: limit.name, why: limit.to_string() }
     }
 }
 

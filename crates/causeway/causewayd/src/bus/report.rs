@@ -3,11 +3,49 @@
 use causeway_os::socket::Credentials;
 
 use super::Bus;
+use crate::limit::Reached;
 use crate::log;
 use crate::member::MemberId;
 
 /// Well-known names of one connection that a line of the log has.
 const MOST_NAMES: usize = 4;
+
+/// A call that asks what connections hold and have done.
+#[derive(Clone, Copy, Debug)]
+pub struct StatisticsCall {
+    pub caller: MemberId,
+    pub serial: u32,
+    pub about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    One(MemberId),
+    /// So many at most, those that hold most first.
+    Most(usize),
+}
+
+/// Why the bus ends a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// What it is counted under: the name of a limit, or another one of few.
+    pub reason: &'static str,
+    /// In words.
+    pub why: String,
+}
+
+impl Eviction {
+    /// It does what no client may.
+    pub fn protocol(why: &str) -> Eviction {
+        Eviction { reason: "protocol", why: why.to_owned() }
+    }
+}
+
+impl From<Reached> for Eviction {
+    fn from(limit: Reached) -> Eviction {
+        Eviction { reason: limit.name, why: limit.to_string() }
+    }
+}
 
 impl Bus {
     /// A member by its names, user, process and program, for the log.
