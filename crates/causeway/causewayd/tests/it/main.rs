@@ -42,6 +42,7 @@ mod session;
 mod systemd;
 mod transfer;
 mod transfer_death;
+mod unique_names;
 mod watching;
 mod wild;
 #[cfg(feature = "zbus")]

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use causeway_bus::client::{Bus as Client, Error};
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::ring;
+use causeway_bus::shared::unique_name::unique_number;
 use causeway_bus::{
     Call, Connection as Member, Error as BusError, Incoming, Message, Monitor, Observed, Statistics,
 };
@@ -25,7 +26,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use buses::{Broker, Bus, Served, at, causewayd, configuration, serve_alone, small};
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
-    PATIENCE, Running, TempDir, Traced, eventually, eventually_seen, setting, skipped, temp_dir,
+    PATIENCE, Running, TempDir, Traced, at_another_time, eventually, eventually_seen, setting, skipped,
+    temp_dir,
 };
 
 pub const PATH: &str = "/com/example";
@@ -313,9 +315,9 @@ pub fn sleeps(order: &OrderLog, slot: u16) -> bool {
     ring::asleep(order.armed(slot)).is_some()
 }
 
-/// The number in a unique name.
+/// The number of the connection with a unique name.
 pub fn number_of(unique: &str) -> u64 {
-    unique[3..].parse().unwrap()
+    unique_number(unique).unwrap()
 }
 
 /// Answers calls in a thread until the bus ends or `Quit` is called: `Echo` with its text, `Fail` with an error.
