@@ -16,6 +16,7 @@ mod asynchronous;
 mod beyond;
 mod boundaries;
 mod bus;
+mod clocks;
 mod configuration;
 mod day;
 mod death;
