@@ -26,8 +26,9 @@ use rustix::time::Timespec;
 
 use crate::bus::{Action, Bus, Ended, Eviction};
 use crate::children::Children;
-use crate::connection::{Connection, End, READ_BYTES};
+use crate::connection::{Connection, READ_BYTES};
 use crate::descriptors;
+use crate::end::End;
 use crate::listen::Listener;
 use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
