@@ -16,12 +16,12 @@ use std::sync::atomic::Ordering;
 
 use crate::content::{Bytes, FileDescriptors};
 use crate::error::{Error, Result};
+pub use crate::shared::AUTHORITY_ID;
 use crate::shared::directory::Directory;
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
-pub use crate::shared::unique_name::AUTHORITY_ID;
 use crate::shared::unique_name::unique_name;
 use others::Other;
 pub use send::Outbound;

@@ -11,7 +11,8 @@ use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::rule::{ArgMatch, MatchRule, PathMatch};
 use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, names};
 
-use super::unique_name::{AUTHORITY_ID, unique_number};
+use super::AUTHORITY_ID;
+use super::unique_name::unique_number;
 
 /// Rules that are kept one by one.
 pub const EXACT_RULES: usize = 16;

@@ -34,3 +34,6 @@ pub mod unique_name;
 
 /// Changes whenever the meaning of any shared byte changes. A process that finds another number refuses the bus.
 pub const ABI: u32 = 6;
+
+/// Number of the authority. 0 is nobody's: of a destination it means all.
+pub const AUTHORITY_ID: u64 = 1;

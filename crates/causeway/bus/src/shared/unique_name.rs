@@ -2,8 +2,8 @@
 
 use causeway_dbus_wire::driver::DRIVER;
 
-/// Number of the authority. 0 is nobody's: of a destination it means all.
-pub const AUTHORITY_ID: u64 = 1;
+use super::AUTHORITY_ID;
+
 /// Number of the first connection, whose unique name is `:1.0`.
 pub const FIRST_ID: u64 = AUTHORITY_ID + 1;
 /// Numbers from here on are those of clients that have not said Hello, and have no unique name.
