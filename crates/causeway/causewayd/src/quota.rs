@@ -263,7 +263,7 @@ mod tests {
             (Incoming, "max_incoming_bytes"),
         ] {
             let mut quota = quota(8);
-            assert_eq!(fill(&mut quota, 1, resource), 8);
+            assert_eq!(fill(&mut quota, 7, resource), 8);
             let own = quota.charge(MemberId(7), 7, resource, 3).unwrap_err().to_string();
             assert!(
                 own.starts_with(":1.5 has 8 ") && own.contains(" and wants 3 more, of at most 8; "),

@@ -51,7 +51,11 @@ fn role() {
             "Echo" => {}
             "Listen" => own.add_match(RULE).unwrap(),
             "Emit" => emit_all(&mut own),
-            "Evict" => emit_all(&mut member(&socket, Duration::from_millis(100))),
+            "Evict" => {
+                // This one reads nothing meanwhile.
+                own.remove_match(RULE).unwrap();
+                emit_all(&mut member(&socket, Duration::from_millis(100)));
+            }
             _ => {
                 // The caller keeps silent: its time is over here after its time.
                 let silent = asked.header().sender.unwrap().to_owned();

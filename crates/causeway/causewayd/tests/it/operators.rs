@@ -95,7 +95,7 @@ const LIMITS: [(&str, u32, Provoke, &str); 16] = [
             client.ask_driver("AddMatch", text("member='A'")).unwrap();
             told(client.ask_driver("AddMatch", text("member='B'")))
         },
-        ":1.2 has 1 match rules and wants 1 more, of at most 1; ",
+        ":1.0 has 1 match rules and wants 1 more, of at most 1; ",
     ),
     (
         "max_names_per_connection",
