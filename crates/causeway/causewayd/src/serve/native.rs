@@ -154,8 +154,11 @@ impl Server {
         }
         let id = self.bus.give_number(id);
         self.follow_readers();
-        self.bus.welcome_native(id);
+        self.bus.announce_native(id);
         self.act();
+        if let Some(native) = &mut self.native {
+            native.authority.welcome(id.0);
+        }
     }
 
     /// A member is gone. What it has sent comes before its end.
