@@ -223,8 +223,8 @@ pub struct Authority {
     was_woken: bool,
     /// How far the authority was when it announced its last sleep.
     asleep: log::Asleep,
-    /// Since when a process waits for a place, and when it last asked.
-    place_wanted: Option<(Instant, Instant)>,
+    /// A process waits for a place.
+    place_wanted: Option<members::PlaceWanted>,
     next_link: u64,
     /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
     unjoined: VecDeque<(u64, Instant)>,

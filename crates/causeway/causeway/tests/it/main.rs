@@ -47,6 +47,7 @@ fn role() {
         exhaustion::ROLES,
         idle::ROLES,
         kill::ROLES,
+        kill::asleep::ROLES,
         large::ROLES,
         many::ROLES,
         neighbors::ROLES,

@@ -24,6 +24,7 @@ mod death;
 mod examples;
 #[cfg(target_arch = "x86_64")]
 mod failing;
+mod forked;
 mod hostile;
 mod introspection;
 mod kill;
