@@ -325,7 +325,6 @@ pub fn forge(connection: &Member, entry: Entry) {
 }
 
 /// The number in a unique name.
-use causeway_bus::shared::unique_name::unique_number;
 pub fn number_of(unique: &str) -> u64 {
     unique_number(unique).unwrap()
 }
