@@ -37,6 +37,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::Context;
+use causeway_os::bell::Bell;
 use causeway_os::epoll::Token;
 use causeway_os::socket::Credentials;
 use rustix::event::epoll;
@@ -181,6 +182,7 @@ struct Connection {
 struct Fds {
     outboxes: HashMap<u16, (u64, OwnedFd)>,
     doorbells: HashMap<u16, (u64, OwnedFd)>,
+    bell: Bell,
 }
 
 fn copy_of(table: &HashMap<u16, (u64, OwnedFd)>, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
@@ -195,6 +197,9 @@ impl Descriptors for Fds {
     }
     fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
         copy_of(&self.doorbells, slot, id)
+    }
+    fn ring(&mut self, doorbell: BorrowedFd<'_>) {
+        self.bell.ring(doorbell);
     }
 }
 
