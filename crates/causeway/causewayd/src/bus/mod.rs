@@ -140,6 +140,8 @@ pub struct Bus {
     known: services::Known,
     pub(crate) starts: Starts,
     reloading: reload::Reload,
+    /// How often members got other rules of the policy.
+    policy_changes: u64,
     pub(crate) has_systemd_activation: bool,
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
@@ -188,6 +190,7 @@ impl Bus {
             calls: Calls::default(),
             starts: Starts::default(),
             reloading: reload::Reload::default(),
+            policy_changes: 0,
             has_systemd_activation: false,
             environment: std::env::vars_os()
                 .filter(|(name, _)| !crate::systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
@@ -272,6 +275,12 @@ impl Bus {
     /// Has a member said Hello?
     pub fn is_active(&self, id: MemberId) -> bool {
         self.members.get(&id).is_some_and(|member| member.stage != Stage::New)
+    }
+
+    /// Is a member of root, or of the user of the bus?
+    pub(crate) fn is_privileged(&self, id: MemberId) -> bool {
+        let uid = self.members.get(&id).map(|member| member.identity.credentials.uid);
+        uid.is_some_and(|uid| uid == self.uid || uid == 0)
     }
 
     /// Takes what is to be done.
