@@ -11,7 +11,7 @@ set -u
 find_causewayd "${1:-}"
 tests=${DBUS_TEST_EXEC:-/usr/lib/dbus-1.0/installed-tests/dbus}
 data=${DBUS_TEST_DATA:-$tests/data}
-programs="test-dbus-daemon test-monitor test-dbus-daemon-eavesdrop test-header-fields test-fdpass test-server-oom test-corrupt test-loopback test-relay"
+programs="test-dbus-daemon test-monitor test-sd-activation test-dbus-daemon-eavesdrop test-header-fields test-fdpass test-server-oom test-corrupt test-loopback test-relay"
 
 if [ ! -x "$tests/test-dbus-daemon" ]; then
     echo "there is no program $tests/test-dbus-daemon; install dbus-tests" >&2

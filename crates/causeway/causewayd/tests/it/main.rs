@@ -14,6 +14,7 @@ mod allocations;
 #[cfg(feature = "zbus")]
 mod asynchronous;
 mod beyond;
+mod blocking;
 mod boundaries;
 mod bus;
 mod configuration;
@@ -40,6 +41,7 @@ mod scarce;
 mod services;
 mod session;
 mod systemd;
+mod systemd_activation;
 mod transfer;
 mod transfer_death;
 mod watching;

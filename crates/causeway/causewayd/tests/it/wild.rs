@@ -295,3 +295,23 @@ fn a_member_that_announces_descriptors_and_has_none_is_evicted() {
     raw.send(raw.header(causeway_bus::AUTHORITY_ID, &call), Some(0), &call);
     assert_eq!(signal(&mut watcher).text(), Some(name.as_str()));
 }
+
+/// Its folder has gone for a while.
+#[test]
+fn a_bus_that_cannot_serve_members_again_tries_until_it_can() {
+    let bus = Bus::start();
+    let (accused, mut client) = (bus.member(), bus.client());
+    let folder = bus.path().parent().unwrap().to_owned();
+    let elsewhere = folder.with_extension("elsewhere");
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    forge(&accused, Entry { sender: 1, destination: 2, place: 1000 });
+    // The bus has found out, and has tried in the same turn.
+    let name = accused.unique_name().to_owned();
+    eventually("the bus has not ended", || {
+        let _ = client.ask_driver("GetId", Body::default());
+        client.name_owner(&name).unwrap().is_none()
+    });
+    drop(accused);
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    bus.is_new_again();
+}

@@ -1,6 +1,7 @@
 //! What the tests share: buses with their members and clients, messages, roles of other processes, and descriptors that are counted.
 
 mod buses;
+pub mod lease;
 pub mod raw;
 
 use std::io::{BufRead, BufReader, Write};
