@@ -22,6 +22,7 @@ use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
+use crate::shared::unique_name::unique_name;
 use others::Other;
 pub use send::Outbound;
 use send::Outstanding;
@@ -202,7 +203,7 @@ impl Port {
 /// The error of a bus that has ended because of an entry.
 pub(crate) fn broken_by(directory: &Directory, broken: Broken) -> Error {
     let member = match broken.slot.map(|slot| (slot, directory.peer(slot))) {
-        Some((_, Some(peer))) => format!(":1.{} (process {})", peer.id, peer.pid),
+        Some((_, Some(peer))) => format!("{} (process {})", unique_name(peer.id), peer.pid),
         Some((slot, None)) => format!("an unknown member in slot {slot}"),
         None => "an unknown member".to_owned(),
     };

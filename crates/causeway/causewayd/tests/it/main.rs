@@ -16,6 +16,7 @@ mod asynchronous;
 mod beyond;
 mod boundaries;
 mod bus;
+mod clocks;
 mod configuration;
 mod day;
 mod death;
@@ -43,6 +44,7 @@ mod session;
 mod systemd;
 mod transfer;
 mod transfer_death;
+mod unique_names;
 mod watching;
 mod wild;
 #[cfg(feature = "zbus")]

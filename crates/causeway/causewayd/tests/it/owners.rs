@@ -58,7 +58,9 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 if let Some(Incoming::Signal(signal)) = asleep.next(Some(Duration::from_secs(1))).unwrap() {
-                    let [Arg::U32(round)] = signal.rule_args()[..] else { panic!("{:?}", signal.rule_args()) };
+                    let [Arg::U32(round)] = signal.rule_args()[..] else {
+                        panic!("{:?}", signal.rule_args())
+                    };
                     let _ = heard.send(round);
                 }
             }
