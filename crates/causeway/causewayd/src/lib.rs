@@ -34,6 +34,7 @@ pub mod config_file;
 mod connection;
 mod descriptors;
 pub mod driver;
+mod end;
 mod error;
 mod limit;
 mod listen;

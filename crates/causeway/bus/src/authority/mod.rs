@@ -48,6 +48,7 @@ use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Port};
 use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
+pub(crate) use crate::shared::unique_name::{name_of, unique_name};
 use listener::Listener;
 use staging::StagingArea;
 
@@ -61,16 +62,7 @@ pub const PASSED_ON: &str = "PassedOn";
 /// nobody has any more, and has skipped a message. It will skip all others, too.
 pub(crate) const UNREAD: &str = "Unread";
 
-pub fn unique_name(id: u64) -> String {
-    format!(":1.{id}")
-}
-
-/// The name by which messages name a sender: the bus itself has its well-known name only.
-pub fn name_of(id: u64) -> String {
-    if id == AUTHORITY_ID { DRIVER.into() } else { unique_name(id) }
-}
-
-/// Number of a connection in its unique name; never used again.
+/// Number of a connection: that of its unique name and two, because 0 is nobody and 1 the bus. Never used again.
 pub type PeerId = u64;
 
 /// Settings of a bus.
@@ -236,8 +228,8 @@ pub struct Authority {
     was_woken: bool,
     /// How far the authority was when it announced its last sleep.
     asleep: log::Asleep,
-    /// Since when a process waits for a place, and when it last asked.
-    place_wanted: Option<(Instant, Instant)>,
+    /// A process waits for a place.
+    place_wanted: Option<members::PlaceWanted>,
     next_link: u64,
     /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
     unjoined: VecDeque<(u64, Instant)>,

@@ -16,11 +16,13 @@ use std::sync::atomic::Ordering;
 
 use crate::content::{Bytes, FileDescriptors};
 use crate::error::{Error, Result};
+pub use crate::shared::AUTHORITY_ID;
 use crate::shared::directory::Directory;
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
+use crate::shared::unique_name::unique_name;
 use others::Other;
 pub use send::Outbound;
 use send::Outstanding;
@@ -30,8 +32,6 @@ use wake::Waits;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
-/// Number of the authority.
-pub const AUTHORITY_ID: u64 = 1;
 
 /// Where a port gets descriptors that it lacks.
 pub trait Descriptors {
@@ -208,7 +208,7 @@ impl Port {
 /// The error of a bus that has ended because of an entry.
 pub(crate) fn broken_by(directory: &Directory, broken: Broken) -> Error {
     let member = match broken.slot.map(|slot| (slot, directory.peer(slot))) {
-        Some((_, Some(peer))) => format!(":1.{} (process {})", peer.id, peer.pid),
+        Some((_, Some(peer))) => format!("{} (process {})", unique_name(peer.id), peer.pid),
         Some((slot, None)) => format!("an unknown member in slot {slot}"),
         None => "an unknown member".to_owned(),
     };

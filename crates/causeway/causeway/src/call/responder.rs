@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use causeway_os::clock;
+use causeway_waiting::patience::{Clock, LOOK, Owed};
+
 use super::connection::{reply, send_descriptors, topic};
 use super::error::ReplyError;
 use super::outgoing::Outgoing;
@@ -14,6 +17,7 @@ use crate::connection::{hang_up, has_ended};
 use crate::error::Refusal;
 use crate::lock::lock;
 use crate::log::Label;
+use crate::log::word::GRANULE_BYTES;
 use crate::wire::Message;
 
 /// Cancelled calls that are remembered for one client.
@@ -85,21 +89,24 @@ impl Replies {
         if work(outgoing)? {
             return Ok(());
         }
-        let mut deadline = Instant::now().checked_add(self.patience);
+        // As a publisher waits for a subscriber: no step of the client renews the deadline.
+        let (mut waits, mut owed) = (Clock::default(), Owed::default());
+        waits.look(clock::monotonic_ns());
         let mut received = outgoing.received_up_to();
         loop {
             // A client that died is noticed by the thread of its connection, which ends it.
             if has_ended(&*self.socket, None) {
                 return Err(ReplyError::ClientGone);
             }
-            outgoing.wait_for_space(deadline)?;
+            outgoing.wait_for_space(Instant::now().checked_add(LOOK))?;
             if work(outgoing)? {
                 return Ok(());
             }
-            let now = outgoing.received_up_to();
-            if now > received {
-                (received, deadline) = (now, Instant::now().checked_add(self.patience));
-            } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let passed = outgoing.received_up_to().saturating_sub(received);
+            received += passed;
+            owed.wait(waits.look(clock::monotonic_ns()));
+            owed.pass(passed / GRANULE_BYTES, passed);
+            if owed.exceeds(self.patience) {
                 let _ = Message::refusal(Refusal::NotReading).send(&*self.socket, &[]);
                 self.disconnect();
                 return Err(ReplyError::ClientNotReading);

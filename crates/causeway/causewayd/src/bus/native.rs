@@ -122,7 +122,7 @@ impl Bus {
     }
 
     /// A native member that was admitted has been given its place in the log. Tells everybody.
-    pub fn welcome_native(&mut self, id: MemberId) {
+    pub fn announce_native(&mut self, id: MemberId) {
         let Some(member) = self.members.get(&id) else { return };
         let name = Rc::clone(&member.name);
         self.activate(id);

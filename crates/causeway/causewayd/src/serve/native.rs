@@ -192,12 +192,17 @@ impl Server {
         if let Err(why) = &claimed {
             native.authority.refuse(ticket, &why.to_string());
         }
-        if claimed.is_err() || native.authority.admit(ticket, id.0).is_err() {
+        let number = self.bus.next_member();
+        if claimed.is_err() || native.authority.admit(ticket, number.0).is_err() {
             return self.bus.leave(id);
         }
+        let id = self.bus.give_number(id);
         self.follow_readers();
-        self.bus.welcome_native(id);
+        self.bus.announce_native(id);
         self.act();
+        if let Some(native) = &mut self.native {
+            native.authority.welcome(id.0);
+        }
     }
 
     /// A member is gone. What it has sent comes before its end.

@@ -17,6 +17,7 @@ mod beyond;
 mod blocking;
 mod boundaries;
 mod bus;
+mod clocks;
 mod configuration;
 mod day;
 mod death;
@@ -24,6 +25,7 @@ mod death;
 mod examples;
 #[cfg(target_arch = "x86_64")]
 mod failing;
+mod forked;
 mod hostile;
 mod introspection;
 mod kill;
@@ -44,6 +46,7 @@ mod systemd;
 mod systemd_activation;
 mod transfer;
 mod transfer_death;
+mod unique_names;
 mod watching;
 mod wild;
 #[cfg(feature = "zbus")]

@@ -6,21 +6,13 @@ use std::time::Duration;
 
 use causeway_bus::shared::body;
 use causeway_bus::shared::header::{BODY_IN_FILE, BusHeader};
-use causeway_bus::shared::ring::{self, Cell, Cells, Entry};
+use causeway_bus::shared::ring::{Cells, Entry};
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, Monitor, Observed, name};
 use causeway_testkit::Rng;
 
 use crate::support::raw::{self, Raw};
 use crate::support::*;
-
-/// Puts an entry into the log that no member sent.
-fn forge(connection: &Connection, entry: Entry) {
-    let order = connection.order_log();
-    let is_free = |position: &u64| !matches!(ring::look(&**order, *position), Cell::Present(_));
-    let position = (order.load_hint()..).find(is_free).unwrap();
-    order.entry(position).store(entry.word(ring::lap(&**order, position)), Ordering::Release);
-}
 
 #[test]
 fn an_entry_that_refers_to_no_message_ends_the_bus_for_all_and_names_the_member() {

@@ -8,6 +8,7 @@ use causeway_bus::shared::header::BusHeader;
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::outbox::Outbox;
 use causeway_bus::shared::ring::{self, BROADCAST, Entry, Sleep};
+use causeway_bus::shared::unique_name::unique_name;
 use causeway_bus::wire::Header;
 use causeway_os::memory::Access;
 use causeway_os::socket;
@@ -92,7 +93,7 @@ impl Raw {
     }
 
     pub fn name(&self) -> String {
-        format!(":1.{}", self.id)
+        unique_name(self.id)
     }
 
     /// Says that it sleeps until its doorbell rings.
