@@ -462,7 +462,7 @@ impl Authority {
     }
 
     /// Ends a connection whose socket may hold descriptors that were never received.
-    fn discard(&self, socket: OwnedFd) {
+    pub(super) fn discard(&self, socket: OwnedFd) {
         // Its peer sees the end now, whenever it is closed.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
         (self.options.close)(vec![socket]);

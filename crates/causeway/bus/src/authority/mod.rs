@@ -394,6 +394,16 @@ impl Authority {
     }
 }
 
+impl Drop for Authority {
+    /// What processes have sent to sockets and nobody has received may be closed by nobody who must not wait.
+    fn drop(&mut self) {
+        let links = std::mem::take(&mut self.links);
+        links.into_values().for_each(|link| self.discard(link.socket));
+        let listener = self.listener.take().map(Listener::into_socket);
+        (self.options.close)(listener.into_iter().collect());
+    }
+}
+
 impl AsFd for Authority {
     /// Readable when [`Authority::dispatch`] has something to do, or when a message came after [`Authority::prepare_to_wait`].
     fn as_fd(&self) -> BorrowedFd<'_> {

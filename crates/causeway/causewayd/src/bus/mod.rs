@@ -127,6 +127,8 @@ pub struct Bus {
     pub(crate) address: String,
     /// Its user.
     pub(crate) uid: u32,
+    /// That of its machine, as it was at the start.
+    pub(crate) machine_id: Option<String>,
     pub(crate) members: BTreeMap<MemberId, Member>,
     next_member: MemberId,
     next_unnamed: MemberId,
@@ -182,6 +184,7 @@ impl Bus {
             guid,
             address,
             uid: rustix::process::geteuid().as_raw(),
+            machine_id: causeway_os::machine_id::machine_id(),
             members: BTreeMap::new(),
             next_member: MemberId::FIRST,
             next_unnamed: MemberId::FIRST_UNNAMED,

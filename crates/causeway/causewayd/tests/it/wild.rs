@@ -307,3 +307,24 @@ fn a_bus_that_cannot_serve_members_again_tries_until_it_can() {
     std::fs::rename(&elsewhere, &folder).unwrap();
     bus.is_new_again();
 }
+
+/// A socket that lingers, in a packet that was not received when the bus ended: it is not the bus that waits for its closing.
+#[test]
+fn what_nobody_has_received_when_the_bus_ends_keeps_nobody_waiting() {
+    let bus = Broker::native();
+    let (accused, mut client) = (bus.member(), bus.client());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (lingering, _peer) = lingering(&listener);
+    let hostile = Raw::join(&bus.path());
+    bus.stopped(|| {
+        // One packet of each is received before the log is read.
+        assert!(raw::tell(&hostile.socket, [raw::OUTBOX, 0, 0, 0, 0], &[]));
+        assert!(raw::tell(&hostile.socket, [raw::OUTBOX, 0, 0, 0, 0], &[lingering.as_fd()]));
+        drop(lingering);
+        forge(&accused, Entry { sender: 1, destination: 2, place: 1000 });
+    });
+    let name = accused.unique_name().to_owned();
+    eventually("the bus has not ended", || client.name_owner(&name).unwrap().is_none());
+    (0..10).for_each(|_| sync(&mut client));
+    eventually("a new bus comes up", || Connection::open(bus.path()).is_ok());
+}
