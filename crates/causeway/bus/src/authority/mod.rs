@@ -399,8 +399,9 @@ impl Drop for Authority {
     fn drop(&mut self) {
         let links = std::mem::take(&mut self.links);
         links.into_values().for_each(|link| self.discard(link.socket));
-        let listener = self.listener.take().map(Listener::into_socket);
-        (self.options.close)(listener.into_iter().collect());
+        if let Some(listener) = self.listener.take() {
+            (self.options.close)(vec![listener.into_socket()]);
+        }
     }
 }
 
