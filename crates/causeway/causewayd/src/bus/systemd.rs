@@ -6,9 +6,8 @@
 
 use causeway_dbus_wire::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, Header, Kind, names};
 
-use super::services::ALREADY_RUNNING;
 use super::{Bus, DRIVER, DRIVER_PATH, RoutedMessage};
-use crate::activation::{Phase, Waiting, Wants};
+use crate::activation::{ALREADY_RUNNING, Phase, Waiting, Wants};
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
