@@ -173,7 +173,7 @@ impl Monitor {
             self.owners.follow(&message);
         }
         let is_wanted = self.rules.is_empty() || {
-            let (header, args) = (message.header(), message.args());
+            let (header, args) = (message.header(), message.rule_args());
             self.rules.iter().any(|rule| rule.matches(&header, &args, &self.owners))
         };
         Ok(is_wanted.then_some(Observed::Message(message)))
@@ -247,7 +247,7 @@ impl OwnersByLog {
     fn follow(&mut self, message: &Message) {
         let header = message.header();
         if (header.sender, header.member) == (Some(DRIVER), Some("NameOwnerChanged"))
-            && let [Arg::Text(name), Arg::Text(_), Arg::Text(new)] = message.args()[..]
+            && let [Arg::Text(name), Arg::Text(_), Arg::Text(new)] = message.rule_args()[..]
             && let Some(owner) = self.0.get_mut(name)
         {
             *owner = unique_number(new);

@@ -38,7 +38,7 @@ fn traffic(client: &mut Client, awake: &mut Member) {
 fn tick(member: &mut Member, round: u32) {
     let incoming = member.next(Some(PATIENCE)).unwrap();
     let Some(Incoming::Signal(signal)) = incoming else { panic!("deaf in round {round}: {incoming:?}") };
-    assert_eq!(signal.args(), [Arg::U32(round)]);
+    assert_eq!(signal.rule_args(), [Arg::U32(round)]);
 }
 
 /// A service restarts while others talk: who had asked for the signals of its name hears the new one.
@@ -58,7 +58,9 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 if let Some(Incoming::Signal(signal)) = asleep.next(Some(Duration::from_secs(1))).unwrap() {
-                    let [Arg::U32(round)] = signal.args()[..] else { panic!("{:?}", signal.args()) };
+                    let [Arg::U32(round)] = signal.rule_args()[..] else {
+                        panic!("{:?}", signal.rule_args())
+                    };
                     let _ = heard.send(round);
                 }
             }
@@ -66,7 +68,7 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
         for round in 0..rounds() {
             // A member and a client in turn.
             let join = || Client::join(&bus.path(), ConnectionOptions::default()).unwrap();
-            let mut service = if round % 2 == 0 { join() } else { bus.client() };
+            let mut service = if round.is_multiple_of(2) { join() } else { bus.client() };
             service.ask_driver("RequestName", text(NAME).u32(0)).unwrap();
             traffic(&mut noisy, &mut awake);
             let signal = Builder::signal(PATH, INTERFACE, "Tick").body(Body::default().u32(round));
@@ -105,7 +107,9 @@ fn candidate(mut member: Member, stop: &AtomicBool) {
 /// The new owner that the next change of the name announces.
 fn new_owner(member: &mut Member) -> String {
     let signal = signal_of(member, "org.freedesktop.DBus");
-    let [Arg::Text(NAME), _, Arg::Text(new)] = signal.args()[..] else { panic!("{:?}", signal.args()) };
+    let [Arg::Text(NAME), _, Arg::Text(new)] = signal.rule_args()[..] else {
+        panic!("{:?}", signal.rule_args())
+    };
     new.to_owned()
 }
 
@@ -180,7 +184,7 @@ fn a_call_to_one_whose_end_was_announced_ends_at_once() {
         };
         loop {
             let signal = signal_of(&mut observer, "org.freedesktop.DBus");
-            if signal.args()[0] == Arg::Text(&name) {
+            if signal.rule_args()[0] == Arg::Text(&name) {
                 break;
             }
         }
@@ -206,10 +210,10 @@ fn a_monitor_shows_the_messages_of_a_name_by_who_had_it_when_they_were_sent() {
         member.emit(PATH, INTERFACE, "Tick", Body::default().u32(round)).unwrap();
     }
     for round in 0..3 {
-        assert_eq!(observed(&mut monitor).args(), [Arg::U32(round)]);
+        assert_eq!(observed(&mut monitor).rule_args(), [Arg::U32(round)]);
     }
     // Of one that has the name no more, nothing is shown.
     members[0].emit(PATH, INTERFACE, "Tick", Body::default().u32(7)).unwrap();
     members[2].emit(PATH, INTERFACE, "Tick", Body::default().u32(3)).unwrap();
-    assert_eq!(observed(&mut monitor).args(), [Arg::U32(3)]);
+    assert_eq!(observed(&mut monitor).rule_args(), [Arg::U32(3)]);
 }

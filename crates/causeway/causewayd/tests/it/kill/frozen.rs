@@ -53,7 +53,7 @@ fn read(socket: &Path) {
     reader.add_match(RULE).unwrap();
     println!("\nrest");
     for number in 0..ROUND * ROUNDS {
-        assert_eq!(signal(&mut reader).args(), [Arg::U32(number)]);
+        assert_eq!(signal(&mut reader).rule_args(), [Arg::U32(number)]);
         if number % ROUND == ROUND / 2 {
             println!("rest");
             std::thread::sleep(REST);
