@@ -304,7 +304,8 @@ impl Authority {
             (link.member, link.has_joined) = (Some(id), true);
             self.readers += 1;
             let words = [u64::from(slot), id, cursor, u64::from(place)];
-            let deadline = self.options.laggard_deadline.as_millis().to_string();
+            // Rounded up: a deadline below a millisecond must not become none at all.
+            let deadline = self.options.laggard_deadline.as_nanos().div_ceil(1_000_000).to_string();
             let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
             let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
             // One that does not take it is gone, and its end comes as that of a member.

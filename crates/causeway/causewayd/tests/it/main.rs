@@ -38,6 +38,7 @@ mod owners;
 mod program;
 mod scarce;
 mod services;
+mod serving;
 mod session;
 mod systemd;
 mod transfer;
