@@ -1,19 +1,19 @@
 //! The loop: one thread, one epoll, all sockets.
 //!
-//! No system call here waits but `epoll_wait`. One turn reads sockets that are ready, one after another, lets the bus pass what has
+//! No system call here waits but `epoll_wait`; what may wait is left to threads (modules `blocking`, `descriptors`, `metrics`). One turn reads sockets that are ready, one after another, lets the bus pass what has
 //! arrived, and then writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
 //! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
 //! that was delivered has been offered to its sockets.
 
 mod clients;
 mod native;
+mod outcomes;
 mod report;
 #[cfg(test)]
 mod tests;
 mod token;
 mod turn;
 
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,12 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use crate::bus::{Action, Bus, Ended, Eviction};
+use crate::blocking::Blocking;
+use crate::bus::{Action, Bus, Eviction};
 use crate::children::Children;
-use crate::connection::{Connection, End, READ_BYTES};
+use crate::connection::{Connection, READ_BYTES};
 use crate::descriptors;
+use crate::end::End;
 use crate::listen::Listener;
 use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
@@ -62,6 +64,7 @@ pub struct Server {
     is_behind: bool,
     turns: Turns,
     children: Children,
+    blocking: Blocking,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
     metrics: Option<Collector>,
@@ -82,6 +85,9 @@ impl Server {
         let signals = block_signals(&SIGNALS).map_err(|error| error.to_string())?;
         epoll::add(&epoll, &signals, Token::Signal.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
+        let blocking = Blocking::new().map_err(|error| error.to_string())?;
+        epoll::add(&epoll, &blocking, Token::Blocking.data(), EventFlags::IN)
+            .map_err(|error| error.to_string())?;
         let mut server = Server {
             epoll,
             signals,
@@ -92,6 +98,7 @@ impl Server {
             is_behind: false,
             turns: Turns::default(),
             children,
+            blocking,
             native: None,
             metrics: None,
             bus,
@@ -115,6 +122,8 @@ impl Server {
     pub fn run(&mut self) -> Result<(), String> {
         let mut events = Vec::with_capacity(EVENTS);
         self.now = Instant::now();
+        self.bus.read_services();
+        self.act();
         loop {
             events.clear();
             let may_sleep = self.clients.are_idle() && !self.is_collecting() && self.may_sleep();
@@ -132,12 +141,15 @@ impl Server {
                     Token::Listener(index) => self.accept(index),
                     Token::Member(number) => self.clients.note(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
+                    Token::Blocking => self.take_outcomes(),
                     Token::Native => self.serve_members(),
                     Token::Metrics => self.begin_collecting(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
-                        // What is wrong was logged.
-                        Ok(Some(HANGUP)) => drop(self.bus.reload()),
+                        Ok(Some(HANGUP)) => {
+                            self.bus.reload(None);
+                            self.act();
+                        }
                         Ok(Some(_)) => return Ok(()),
                         _ => {}
                     },
@@ -342,25 +354,11 @@ impl Server {
                 self.evict(id, &eviction.why);
             }
             Action::Report(call) => self.report(call),
-            Action::Start { number, command, environment } => self.start(number, &command, environment),
-        }
-    }
-
-    fn start(&mut self, number: u64, command: &[String], environment: Vec<(OsString, OsString)>) {
-        let started = self.children.start(number, command, environment).and_then(|pidfd| {
-            let added = epoll::add(&self.epoll, pidfd, Token::Child(number).data(), EventFlags::IN);
-            added.map_err(|error| error.to_string())
-        });
-        if let Err(why) = started {
-            self.children.abandon(number);
-            self.bus.service_ended(number, &Ended::NotStarted(why));
-        }
-    }
-
-    fn reap(&mut self, number: u64) {
-        if let Some(ended) = self.children.reap(number) {
-            self.bus.service_ended(number, &ended);
-            self.act();
+            Action::LookUp(look_up) => self.blocking.look_up(look_up),
+            Action::Reload => self.blocking.configure(self.bus.load()),
+            Action::Start { number, command, environment } => {
+                self.blocking.launch(number, command, environment, self.children.descriptors());
+            }
         }
     }
 

@@ -4,13 +4,17 @@
 //! native members are there, these name the messages that must be put into the order log first: see [`native`].
 
 pub mod native;
+mod reload;
 mod report;
 mod route;
+mod services;
 mod start;
+mod systemd;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::rule::Owners;
@@ -28,12 +32,11 @@ use crate::member::{Carrier, Identity, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::names::{Change, Names};
 use crate::quota::{Quota, Resource};
-use crate::service_file::Services;
-use crate::systemd;
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
 pub use report::{About, Eviction, StatisticsCall, program};
+pub use services::LookUp;
 pub use start::Ended;
 
 /// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
@@ -57,6 +60,10 @@ pub enum Action {
     Disconnect(MemberId, Eviction, String),
     /// Answer a question about connections, with [`Bus::answer_statistics`].
     Report(StatisticsCall),
+    /// Have files of services read, and say what was found with [`Bus::looked_up`].
+    LookUp(LookUp),
+    /// Have the configuration read with [`Bus::load`], and say what it is with [`Bus::reloaded`].
+    Reload,
     /// Start a program that provides a name, in this environment alone, and say what becomes of it under this number.
     Start {
         number: u64,
@@ -107,8 +114,8 @@ pub struct Counters {
     pub longest_turn_cpu: Duration,
 }
 
-/// Reads the configuration, the first time and again; a sentence says why it cannot be used.
-pub type Load = Box<dyn Fn() -> Result<Config, String>>;
+/// Reads the configuration, the first time and again; a sentence says why it cannot be used. A thread does it.
+pub type Load = Arc<dyn Fn() -> Result<Config, String> + Send + Sync>;
 
 /// Everything that the bus knows.
 pub struct Bus {
@@ -130,8 +137,10 @@ pub struct Bus {
     pub(crate) monitor_count: usize,
     calls: Calls,
     pub(crate) quota: Quota,
-    pub(crate) services: Services,
+    known: services::Known,
     pub(crate) starts: Starts,
+    reloading: reload::Reload,
+    pub(crate) has_systemd_activation: bool,
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
     /// That of the driver's last message.
@@ -159,10 +168,10 @@ impl Bus {
     /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
     pub fn new(config: Config, load: Load, guid: String, address: String) -> Bus {
         let quota = Quota::new(config.limits.per_member);
-        let services = Services::read(&config.service_dirs);
+        let known = services::Known::unread(&config.service_dirs);
         Bus {
             quota,
-            services,
+            known,
             config,
             load,
             guid,
@@ -178,8 +187,10 @@ impl Bus {
             monitor_count: 0,
             calls: Calls::default(),
             starts: Starts::default(),
+            reloading: reload::Reload::default(),
+            has_systemd_activation: false,
             environment: std::env::vars_os()
-                .filter(|(name, _)| !systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
+                .filter(|(name, _)| !crate::systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
                 .collect(),
             serial: 0,
             now: Instant::now(),
@@ -190,9 +201,14 @@ impl Bus {
         }
     }
 
-    /// Says what of the configuration is not done, and which files of services cannot be used.
+    /// Says what of the configuration is not done.
     pub fn log_warnings(&self) {
-        self.config.warnings.iter().chain(&self.services.warnings).for_each(|warning| log(warning));
+        self.config.warnings.iter().for_each(|warning| log(warning));
+    }
+
+    /// What reads the configuration.
+    pub fn load(&self) -> Load {
+        Arc::clone(&self.load)
     }
 
     /// A client asks to become a member. `None` if policy or limits do not let it.
@@ -270,12 +286,14 @@ impl Bus {
             self.no_reply(call, NO_REPLY_IN_TIME);
         }
         self.expire_starts();
+        self.answer_lookups();
         self.settle();
     }
 
     /// When [`tick`](Bus::tick) must be called at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.calls.next_deadline(), self.starts.next_deadline()].into_iter().flatten().min()
+        let answers = self.known.has_found().then_some(self.now);
+        [self.calls.next_deadline(), self.starts.next_deadline(), answers].into_iter().flatten().min()
     }
 
     /// A member's connection is gone.
@@ -320,32 +338,6 @@ impl Bus {
         self.release(id, Resource::Descriptors, descriptors);
     }
 
-    /// Reads the configuration again.
-    ///
-    /// # Errors
-    /// In a sentence, which is logged too: it cannot be used, and the bus goes on with the one before.
-    pub fn reload(&mut self) -> Result<(), String> {
-        let config = (self.load)().map_err(|why| {
-            let why = format!("the configuration was not reloaded: {why}");
-            log(&why);
-            why
-        })?;
-        self.reconfigure(config);
-        self.log_warnings();
-        Ok(())
-    }
-
-    /// From now on the bus works with these settings; members keep what they have.
-    fn reconfigure(&mut self, config: Config) {
-        self.services = Services::read(&config.service_dirs);
-        self.quota.set_limits(config.limits.per_member);
-        self.config = config;
-        for member in self.members.values_mut() {
-            let uid = member.identity.credentials.uid;
-            member.rules = self.config.policy.rules_for(uid, member.identity.all_groups());
-        }
-    }
-
     /// Ends a member once the message that is being passed has arrived everywhere.
     pub(crate) fn disconnect(&mut self, id: MemberId, eviction: Eviction) {
         if !self.leaving.iter().any(|(leaving, _)| *leaving == id) {
@@ -370,7 +362,8 @@ impl Bus {
         let uid = member.identity.credentials.uid;
         self.matches.remove_all(id);
         self.monitors.remove_all(id);
-        self.starts.remove(id);
+        self.starts.remove(id).iter().for_each(|waiting| self.show(waiting));
+        self.reloading.remove(id);
         self.quota.remove(id, uid);
         match member.stage {
             Stage::New => return,
@@ -449,8 +442,8 @@ impl Bus {
         self.monitor_count += 1;
         self.release(id, Resource::Matches, self.quota.held(id, Resource::Matches));
         self.matches.remove_all(id);
-        for waiting in self.starts.remove(id) {
-            self.release_message(id, &waiting.message);
+        for waiting in self.starts.remove(id).into_iter().chain(self.reloading.remove(id)) {
+            self.waits_no_more(&waiting);
         }
         self.update_directory(DirectoryUpdate::Leaving(id));
         self.give_up_names(id);
