@@ -176,7 +176,7 @@ fn serve_natively(
     };
     let path = place.path.clone();
     let must_serve = args.native.is_some() || place.socket.is_some();
-    let laggard_deadline = Duration::from_millis(args.laggard_deadline);
+    let laggard_deadline = args.laggard_deadline;
     let options =
         AuthorityOptions { clients: 3072, names: 8192, laggard_deadline, ..AuthorityOptions::default() };
     match server.serve_natively(place, options) {

@@ -41,6 +41,7 @@ mod owners;
 mod program;
 mod scarce;
 mod services;
+mod serving;
 mod session;
 mod systemd;
 mod systemd_activation;

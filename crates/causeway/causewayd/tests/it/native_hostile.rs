@@ -218,6 +218,13 @@ fn members_are_told_how_long_they_wait_for_one_that_does_not_read() {
     join(&socket);
     assert_eq!(said(&socket), Some((WELCOME, "1234".into())));
     bus.member().request_name("a.Name", 0).unwrap();
+    // One below a millisecond is not none: members would evict each other at once.
+    let brief =
+        AuthorityOptions { laggard_deadline: Duration::from_micros(300), ..AuthorityOptions::default() };
+    let bus = Bus::start_with(brief);
+    let socket = connect(&bus.path()).unwrap();
+    join(&socket);
+    assert_eq!(said(&socket), Some((WELCOME, "1".into())));
 }
 
 #[test]
