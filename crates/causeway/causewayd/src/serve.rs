@@ -34,7 +34,7 @@ use crate::listen::Listener;
 use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
-use native::Native;
+use native::{Native, Unserved};
 use report::Collector;
 use token::Token;
 use turn::{Slice, Turns};
@@ -76,6 +76,8 @@ pub struct Server {
     blocking: Blocking,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
+    /// They could once, and this is to be so again.
+    unserved: Option<Unserved>,
     metrics: Option<Collector>,
     bus: Bus,
     scratch: Vec<u8>,
@@ -109,6 +111,7 @@ impl Server {
             children,
             blocking,
             native: None,
+            unserved: None,
             metrics: None,
             bus,
             scratch: vec![0; READ_BYTES],
@@ -395,6 +398,7 @@ impl Server {
         }
         self.bus.tick(self.now);
         self.act();
+        self.retry_natively();
         log::tell_omitted();
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;

@@ -263,7 +263,8 @@ impl Authority {
         let Some(link) = self.links.get(&link) else { return };
         let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
         let words = [u64::from(slot), id, cursor, u64::from(self.port.next_place(slot))];
-        let deadline = self.options.laggard_deadline.as_millis().to_string();
+        // Rounded up: a deadline below a millisecond must not become none at all.
+        let deadline = self.options.laggard_deadline.as_nanos().div_ceil(1_000_000).to_string();
         let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
         let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
         // One that does not take it is gone, and its end comes as that of a member.
@@ -462,7 +463,7 @@ impl Authority {
     }
 
     /// Ends a connection whose socket may hold descriptors that were never received.
-    fn discard(&self, socket: OwnedFd) {
+    pub(super) fn discard(&self, socket: OwnedFd) {
         // Its peer sees the end now, whenever it is closed.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
         (self.options.close)(vec![socket]);

@@ -10,7 +10,7 @@ mod subscribers;
 mod wake;
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -39,6 +39,11 @@ pub trait Descriptors {
     fn outbox(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
     /// The doorbell of a member; `None` if it is gone or has none.
     fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
+    /// Rings the doorbell of another member. What is full has been rung. A member that makes its own one block, which all can who have
+    /// it, keeps other members waiting, which have the same user; the authority must not wait.
+    fn ring(&mut self, doorbell: BorrowedFd<'_>) {
+        let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+    }
 }
 
 /// For whom a message is.

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use causeway_os::clock;
-use causeway_waiting::patience::{Clock, LOOK, Owed};
+use causeway_waiting::patience::LOOK;
 
 use super::connection::{reply, send_descriptors, topic};
 use super::error::ReplyError;
@@ -17,7 +16,6 @@ use crate::connection::{hang_up, has_ended};
 use crate::error::Refusal;
 use crate::lock::lock;
 use crate::log::Label;
-use crate::log::word::GRANULE_BYTES;
 use crate::wire::Message;
 
 /// Cancelled calls that are remembered for one client.
@@ -77,7 +75,8 @@ impl Replies {
         }
     }
 
-    /// Does `work` until it returns true, while the client has not read enough, for the patience at most since it last read.
+    /// Does `work` until it returns true, while the client has not read enough, and does not owe more than the patience: the time of all waits for
+    /// it counts, as for a subscriber, and no step of its own renews it.
     fn until_sent(
         &self,
         outgoing: &mut Outgoing,
@@ -89,23 +88,27 @@ impl Replies {
         if work(outgoing)? {
             return Ok(());
         }
-        // As a publisher waits for a subscriber: no step of the client renews the deadline.
-        let (mut waits, mut owed) = (Clock::default(), Owed::default());
-        waits.look(clock::monotonic_ns());
-        let mut received = outgoing.received_up_to();
+        outgoing.begin_wait();
+        let sent = self.wait_and_send(outgoing, work);
+        outgoing.end_wait();
+        sent
+    }
+
+    fn wait_and_send(
+        &self,
+        outgoing: &mut Outgoing,
+        mut work: impl FnMut(&mut Outgoing) -> crate::Result<bool>,
+    ) -> Result<(), ReplyError> {
         loop {
             // A client that died is noticed by the thread of its connection, which ends it.
             if has_ended(&*self.socket, None) {
                 return Err(ReplyError::ClientGone);
             }
             outgoing.wait_for_space(Instant::now().checked_add(LOOK))?;
+            let owed = outgoing.count_wait();
             if work(outgoing)? {
                 return Ok(());
             }
-            let passed = outgoing.received_up_to().saturating_sub(received);
-            received += passed;
-            owed.wait(waits.look(clock::monotonic_ns()));
-            owed.pass(passed / GRANULE_BYTES, passed);
             if owed.exceeds(self.patience) {
                 let _ = Message::refusal(Refusal::NotReading).send(&*self.socket, &[]);
                 self.disconnect();

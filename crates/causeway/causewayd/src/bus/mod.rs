@@ -127,6 +127,8 @@ pub struct Bus {
     pub(crate) address: String,
     /// Its user.
     pub(crate) uid: u32,
+    /// That of its machine, as it was at the start.
+    pub(crate) machine_id: Option<String>,
     pub(crate) members: BTreeMap<MemberId, Member>,
     next_member: MemberId,
     next_unnamed: MemberId,
@@ -143,6 +145,8 @@ pub struct Bus {
     known: services::Known,
     pub(crate) starts: Starts,
     reloading: reload::Reload,
+    /// How often members got other rules of the policy.
+    policy_changes: u64,
     pub(crate) has_systemd_activation: bool,
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
@@ -180,6 +184,7 @@ impl Bus {
             guid,
             address,
             uid: rustix::process::geteuid().as_raw(),
+            machine_id: causeway_os::machine_id::machine_id(),
             members: BTreeMap::new(),
             next_member: MemberId::FIRST,
             next_unnamed: MemberId::FIRST_UNNAMED,
@@ -192,6 +197,7 @@ impl Bus {
             calls: Calls::default(),
             starts: Starts::default(),
             reloading: reload::Reload::default(),
+            policy_changes: 0,
             has_systemd_activation: false,
             environment: std::env::vars_os()
                 .filter(|(name, _)| !crate::systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
@@ -285,6 +291,12 @@ impl Bus {
         if let Some(member) = self.members.get_mut(&id) {
             member.takes_descriptors = takes;
         }
+    }
+
+    /// Is a member of root, or of the user of the bus?
+    pub(crate) fn is_privileged(&self, id: MemberId) -> bool {
+        let uid = self.members.get(&id).map(|member| member.identity.credentials.uid);
+        uid.is_some_and(|uid| uid == self.uid || uid == 0)
     }
 
     /// Takes what is to be done.

@@ -160,7 +160,7 @@ fn is_sent_when_killed(k: u64, descriptors: u64) -> bool {
         let message = observed(&mut scene.monitor);
         match message.header().member {
             Some("Victim") => is_there = true,
-            Some("NameOwnerChanged") if message.args()[2] == causeway_bus::wire::Arg::Text("") => break,
+            Some("NameOwnerChanged") if message.rule_args()[2] == causeway_bus::wire::Arg::Text("") => break,
             _ => {}
         }
     }

@@ -14,6 +14,7 @@ mod allocations;
 #[cfg(feature = "zbus")]
 mod asynchronous;
 mod beyond;
+mod blocking;
 mod boundaries;
 mod bus;
 mod clocks;
@@ -40,8 +41,10 @@ mod owners;
 mod program;
 mod scarce;
 mod services;
+mod serving;
 mod session;
 mod systemd;
+mod systemd_activation;
 mod transfer;
 mod transfer_death;
 mod unique_names;

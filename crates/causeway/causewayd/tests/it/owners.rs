@@ -68,7 +68,7 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
         for round in 0..rounds() {
             // A member and a client in turn.
             let join = || Client::join(&bus.path(), ConnectionOptions::default()).unwrap();
-            let mut service = if round % 2 == 0 { join() } else { bus.client() };
+            let mut service = if round.is_multiple_of(2) { join() } else { bus.client() };
             service.ask_driver("RequestName", text(NAME).u32(0)).unwrap();
             traffic(&mut noisy, &mut awake);
             let signal = Builder::signal(PATH, INTERFACE, "Tick").body(Body::default().u32(round));
@@ -196,4 +196,24 @@ fn a_call_to_one_whose_end_was_announced_ends_at_once() {
         assert!(!why.contains("within") && !why.contains("timeout"), "round {round}: {why}");
         drop(other);
     }
+}
+
+/// A monitor is behind: what it reads was sent when another had the name.
+#[test]
+fn a_monitor_shows_the_messages_of_a_name_by_who_had_it_when_they_were_sent() {
+    let bus = Bus::start();
+    let rule = rule().parse().unwrap();
+    let mut monitor = causeway_bus::Monitor::open(bus.path()).unwrap().filter(rule);
+    let mut members = [bus.member(), bus.member(), bus.member()];
+    for (round, member) in (0..).zip(&mut members) {
+        member.request_name(NAME, IN_TURN).unwrap();
+        member.emit(PATH, INTERFACE, "Tick", Body::default().u32(round)).unwrap();
+    }
+    for round in 0..3 {
+        assert_eq!(observed(&mut monitor).rule_args(), [Arg::U32(round)]);
+    }
+    // Of one that has the name no more, nothing is shown.
+    members[0].emit(PATH, INTERFACE, "Tick", Body::default().u32(7)).unwrap();
+    members[2].emit(PATH, INTERFACE, "Tick", Body::default().u32(3)).unwrap();
+    assert_eq!(observed(&mut monitor).rule_args(), [Arg::U32(3)]);
 }

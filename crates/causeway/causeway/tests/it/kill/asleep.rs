@@ -195,8 +195,11 @@ fn publish_to_one_that_rests(socket: &Path, _: u64) {
 /// Is demoted after the deadline in a group of even number. Leaves a file each time that it rests.
 fn rest_now_and_then(socket: &Path, number: u64) {
     setpgid(Pid::from_raw(0), Pid::from_raw((number / 2) as i32)).unwrap();
-    let policy =
-        if number % 2 == 0 { Policy::DemoteAfter(DEADLINE) } else { Policy::DisconnectAfter(DEADLINE) };
+    let policy = if number.is_multiple_of(2) {
+        Policy::DemoteAfter(DEADLINE)
+    } else {
+        Policy::DisconnectAfter(DEADLINE)
+    };
     let mut subscriber = join(socket).subscribe(policy).unwrap();
     for number in 0..ROUND * ROUNDS {
         match subscriber.recv_timeout(LONG) {

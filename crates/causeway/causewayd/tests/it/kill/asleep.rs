@@ -179,7 +179,7 @@ fn a_member_that_is_killed_anywhere_on_its_way_into_its_sleep_is_announced_and_m
             let executed = scene.victim.step_awake(k);
             scene.victim.kill();
             let ended = signal(&mut other);
-            assert_eq!(ended.args()[2], Arg::Text(""), "killed after {executed} instructions, {how}");
+            assert_eq!(ended.rule_args()[2], Arg::Text(""), "killed after {executed} instructions, {how}");
             scene.sender.emit(PATH, INTERFACE, "After", Body::default()).unwrap();
             assert_eq!(signal(&mut other).header().member, Some("After"));
         }

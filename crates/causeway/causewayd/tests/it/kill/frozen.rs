@@ -1,7 +1,7 @@
 //! A sender, the reader that it waits for, and the bus stand still together, as in a container that is paused or a machine that is moved: nobody
 //! is evicted for that time, everything arrives, and nobody sleeps for ever.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,6 +28,7 @@ fn role() {
         "authority" => serve_alone(&socket, 0),
         "sender" => send(&socket),
         "reader" => read(&socket),
+        "asker" => ask(&socket),
         other => panic!("{other}"),
     }
 }
@@ -52,12 +53,20 @@ fn read(socket: &Path) {
     reader.add_match(RULE).unwrap();
     println!("\nrest");
     for number in 0..ROUND * ROUNDS {
-        assert_eq!(signal(&mut reader).args(), [Arg::U32(number)]);
+        assert_eq!(signal(&mut reader).rule_args(), [Arg::U32(number)]);
         if number % ROUND == ROUND / 2 {
             println!("rest");
             std::thread::sleep(REST);
         }
     }
+}
+
+/// Asks the authority for something when it is told to.
+fn ask(socket: &Path) {
+    let mut member = open(socket);
+    println!("\nrest");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    member.use_descriptor().unwrap();
 }
 
 /// All processes of one bus, in one process group.
@@ -118,4 +127,32 @@ fn nobody_is_evicted_for_the_time_in_which_a_control_group_was_frozen() {
         Ok(group) => scene.stand_still_now_and_then(&Freezer::ControlGroup(group)),
         Err(why) => skipped(why),
     }
+}
+
+/// One that waits for an answer is stopped with the one that is to give it, and goes on first.
+#[test]
+fn an_answer_of_the_bus_is_awaited_for_as_long_as_the_one_that_waits_runs() {
+    /// Longer than it waits.
+    const STOPPED: Duration = Duration::from_millis(5_200);
+    let served = Served::start(module_path!());
+    let mut command = role_of(module_path!(), "asker", &served.path());
+    let mut asker = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut rests = BufReader::new(asker.0.stdout.take().unwrap()).lines();
+    await_rest(&mut rests);
+    served.process.stop();
+    let sleeps = || proc::sleeps_of(asker.pid(), "role");
+    let before = sleeps();
+    asker.0.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+    eventually("it does not ask", || sleeps() > before);
+    asker.stop();
+    std::thread::sleep(STOPPED);
+    let before = sleeps();
+    asker.resume();
+    eventually("it does not look again", || sleeps() > before || asker_has_ended(&asker));
+    served.process.resume();
+    assert!(asker.wait().success(), "it has left the bus");
+}
+
+fn asker_has_ended(asker: &Running) -> bool {
+    matches!(proc::state(asker.pid()), None | Some('Z'))
 }

@@ -1,6 +1,7 @@
 //! What the tests share: buses with their members and clients, messages, roles of other processes, and descriptors that are counted.
 
 mod buses;
+pub mod lease;
 pub mod raw;
 
 use std::io::{BufRead, BufReader, Write};
@@ -324,7 +325,7 @@ pub fn forge(connection: &Member, entry: Entry) {
     order.entry(position).store(entry.word(ring::lap(&**order, position)), Ordering::Release);
 }
 
-/// The number in a unique name.
+/// The number of the connection with a unique name.
 pub fn number_of(unique: &str) -> u64 {
     unique_number(unique).unwrap()
 }

@@ -34,7 +34,8 @@ pub struct Raw {
     pub id: u64,
     order: OrderLog,
     outbox: Outbox,
-    doorbell: OwnedFd,
+    /// That of the bus.
+    pub doorbell: OwnedFd,
     end: u64,
 }
 
@@ -93,6 +94,15 @@ impl Raw {
 
     pub fn name(&self) -> String {
         unique_name(self.id)
+    }
+
+    /// Says that it sleeps until its doorbell rings.
+    pub fn sleep_on_doorbell(&self) {
+        ring::arm(self.order.armed(self.slot), Sleep::Doorbell);
+    }
+
+    pub fn is_asleep(&self) -> bool {
+        ring::asleep(self.order.armed(self.slot)).is_some()
     }
 
     /// Asks, and returns the answer; `None` if the connection has ended.
