@@ -274,7 +274,8 @@ fn a_handler_calls_another_service_without_waiting_and_answers_when_that_has() {
     assert_eq!(reply.args::<(&str, &str)>().unwrap(), ("x", "relayed"));
     // An error is handed on, as is the end of the other one.
     let serial = member.start_call(SERVICE, PATH, INTERFACE, "Relay", body.clone()).unwrap();
-    other.reply_error(&call(&mut other), "a.Wrong", "as you wish").unwrap();
+    let relayed = call(&mut other);
+    other.reply_error(&relayed, "a.Wrong", "as you wish").unwrap();
     assert_eq!(member.finish_call(serial, PATIENCE).unwrap_err().to_string(), "a.Wrong: as you wish");
     let serial = member.start_call(SERVICE, PATH, INTERFACE, "Relay", body).unwrap();
     call(&mut other);

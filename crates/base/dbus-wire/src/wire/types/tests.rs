@@ -114,6 +114,8 @@ fn what_d_bus_does_not_have_is_not_written() {
         Value::Array("".into(), vec![]),
         Value::Array("u".into(), vec![Value::U32(1), Value::I32(1)]),
         Value::Array("uu".into(), vec![]),
+        // Together they would be the valid `(auu)`.
+        Value::Struct(vec![Value::Array("uu".into(), vec![])]),
         Value::Dictionary("vs".into(), vec![]),
         Value::Dictionary("ss".into(), vec![(Value::Text("".into()), Value::Byte(1))]),
         Value::Struct(vec![Value::Array(
