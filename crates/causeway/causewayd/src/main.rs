@@ -52,6 +52,7 @@ fn run(args: &Args) -> Result<(), String> {
     if (args.fork || config.fork) && !args.nofork {
         return background::start_again();
     }
+    causewayd::make_transient_service_dir(&config);
     // The limit on descriptors is what limits connections; a bus that may raise it should.
     let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
     let _ = causeway_os::limits::raise_nofile();

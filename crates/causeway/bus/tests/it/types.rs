@@ -54,7 +54,7 @@ where
         + zbus::wire::export::serde::Serialize
         + zbus::wire::Type,
 {
-    let signature = T::SIGNATURE.as_str();
+    let signature = <T as causeway_bus::wire::Type>::SIGNATURE.as_str();
     assert_eq!(signature, <T as zbus::wire::Type>::SIGNATURE.to_string());
     for (endian, their_endian) in ORDERS {
         let bytes = to_bytes(Context::new(their_endian, 0), value).unwrap();

@@ -162,7 +162,6 @@ fn everything_works(bus: &Bus) {
     // The bus itself has no unique name.
     let of_bus: Vec<_> = rows.iter().filter(|row| row["owner"] == "org.freedesktop.DBus").collect();
     assert!(of_bus.len() == 1 && of_bus[0]["name"] == "org.freedesktop.DBus", "{list}");
-    assert!(rows.iter().all(|row| row["name"] != ":1.1"), "{list}");
 
     assert_eq!(bus.says(&["tree", ECHO]), "/\n├─ /a\n│  └─ /a/b\n└─ /c\n");
     let tree = bus.json(&["tree", ECHO, "--json"]);
@@ -193,7 +192,7 @@ fn everything_works(bus: &Bus) {
     // On a machine that is busy the time may be over before the bus has answered at all.
     for (arguments, code, said) in [
         (&["wait", "com.example.Nobody"][..], 1, "nobody has the name com.example.Nobody"),
-        (&["wait", ":1.1"], 1, "nobody has the name :1.1"),
+        (&["wait", ":1.4711"], 1, "nobody has the name :1.4711"),
         (&["match", "member='Never'", "--limit", "1"], 1, ""),
         (&["match", "member='Never'"], 0, ""),
     ] {
@@ -222,7 +221,7 @@ fn everything_works(bus: &Bus) {
         (&["wait", "a.b", "--timeout", "-1"], "is not a time; write a time"),
         (&["wait", "a.b", "--timeout", "inf"], "is not a time; write a time"),
         (&["monitor", "--limit", "-1"], "whole number that is not negative"),
-        (&["call", ":1.1", "/", "a.b", "M"], "there is no connection :1.1"),
+        (&["call", ":1.4711", "/", "a.b", "M"], "there is no connection :1.4711"),
         (&["call", ECHO, "/", "com.example.Test", "Quit"], "it ends"),
     ] {
         let error = complaint(bus.output(arguments));
