@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::clock;
 use causeway_os::epoll::Token;
 use causeway_os::fences::full_fence;
 use causeway_os::socket;
+use causeway_waiting::patience::{Clock, Owed};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -28,6 +30,23 @@ use crate::shared::outbox::ForeignOutbox;
 const LEAVING: Duration = Duration::from_secs(1);
 /// So long the messages of a member that left stay for monitors.
 const SHOWN: Duration = Duration::from_millis(500);
+
+/// A process that waits for a place.
+#[derive(Debug)]
+pub(super) struct PlaceWanted {
+    /// When it last asked.
+    asked: Instant,
+    /// Up to where all must read before a place is free; nothing if none is about to be.
+    end: Option<u64>,
+    clock: Clock,
+    owed: Owed,
+}
+
+impl PlaceWanted {
+    fn new(end: Option<u64>, asked: Instant) -> PlaceWanted {
+        PlaceWanted { asked, end, clock: Clock::default(), owed: Owed::default() }
+    }
+}
 
 impl Authority {
     pub(super) fn accept(&mut self, events: &mut Vec<Event>) {
@@ -226,14 +245,30 @@ impl Authority {
         control::send(&link.socket, &Packet::new(Kind::Welcome, [0; 4]), &fds)
     }
 
-    /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it. Fails
-    /// if all slots are in use, or the process is gone: it was told, and is not a member.
+    /// Lets a process join under a number that was never used on this bus. From now on it has a place: announce it, and then call
+    /// [`Authority::welcome`]. Fails if all slots are in use, or the process is gone: it was told, and is not a member.
     pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
         let joined = self.join(ticket.0, id);
         if let Err(error) = &joined {
             self.refuse(ticket, &error.to_string());
         }
         joined
+    }
+
+    /// Tells a process that it has joined. What it asks for comes behind its announcement: a rule of its own does not bring that.
+    pub fn welcome(&mut self, id: PeerId) {
+        let Some(&Connection { index: slot, link: Some(link), .. }) = self.connections.get(&id) else {
+            return;
+        };
+        let Some(link) = self.links.get(&link) else { return };
+        let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
+        let words = [u64::from(slot), id, cursor, u64::from(self.port.next_place(slot))];
+        // Rounded up: a deadline below a millisecond must not become none at all.
+        let deadline = self.options.laggard_deadline.as_nanos().div_ceil(1_000_000).to_string();
+        let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
+        let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
+        // One that does not take it is gone, and its end comes as that of a member.
+        let _ = control::send(&link.socket, &welcome, &fds);
     }
 
     /// Does not let a process join, and tells it why.
@@ -299,32 +334,28 @@ impl Authority {
         self.fds.outboxes.insert(slot, (id, outbox));
         self.fds.doorbells.remove(&slot);
         self.connections.insert(id, Connection { index: slot, link: Some(link), wants_signals: false });
-        let place = self.port.next_place(slot);
         if let Some(link) = self.links.get_mut(&link) {
             (link.member, link.has_joined) = (Some(id), true);
             self.readers += 1;
-            let words = [u64::from(slot), id, cursor, u64::from(place)];
-            let deadline = self.options.laggard_deadline.as_millis().to_string();
-            let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
-            let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
-            // One that does not take it is gone, and its end comes as that of a member.
-            let _ = control::send(&link.socket, &welcome, &fds);
         }
         Ok(())
     }
 
-    /// A process waits for a place: wakes members that must read first, and evicts those that have not for the deadline.
+    /// A process waits for a place: wakes members that must read first, and evicts those that have not for the deadline. That begins anew with the
+    /// end of another member, and time in which nobody asked, or this process did not run, is none of it.
     pub(super) fn demand_place(&mut self) {
         self.ring_behind();
-        let now = Instant::now();
+        let (now, deadline) = (Instant::now(), self.options.laggard_deadline);
+        let end = self.leaving.iter().filter_map(|one| one.end).min();
         // Who wants to join tries again every few milliseconds, or has given up.
-        let is_same_wait = |(_, last): &(Instant, Instant)| now - *last < self.options.laggard_deadline;
-        let since = self.place_wanted.filter(is_same_wait).map_or(now, |(first, _)| first);
-        self.place_wanted = Some((since, now));
-        let Some(end) = self.leaving.iter().filter_map(|one| one.end).min() else { return };
-        if since.elapsed() < self.options.laggard_deadline {
-            return;
-        }
+        let is_same_wait = |wanted: &PlaceWanted| now - wanted.asked < deadline && wanted.end == end;
+        let same = self.place_wanted.take().filter(is_same_wait);
+        let mut wanted = same.unwrap_or_else(|| PlaceWanted::new(end, now));
+        wanted.owed.wait(wanted.clock.look(clock::monotonic_ns()));
+        wanted.asked = now;
+        let is_late = wanted.owed.exceeds(deadline);
+        self.place_wanted = Some(wanted);
+        let Some(end) = end.filter(|_| is_late) else { return };
         for slot in self.before(end).into_iter().filter(|slot| *slot != AUTHORITY) {
             self.port.evict(&mut self.fds, slot);
         }
@@ -432,7 +463,7 @@ impl Authority {
     }
 
     /// Ends a connection whose socket may hold descriptors that were never received.
-    fn discard(&self, socket: OwnedFd) {
+    pub(super) fn discard(&self, socket: OwnedFd) {
         // Its peer sees the end now, whenever it is closed.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
         (self.options.close)(vec![socket]);
@@ -489,7 +520,7 @@ mod tests {
         let request = Packet::new(Kind::Join, [u64::from(ABI), 0, 0, 0]);
         control::send(&socket, &request, &[outbox.as_fd()]).unwrap();
         let Event::Joining(ticket, _) = event(authority) else { panic!("it does not ask to join") };
-        (socket, authority.admit(ticket, id))
+        (socket, authority.admit(ticket, id).map(|()| authority.welcome(id)))
     }
 
     #[test]
@@ -515,5 +546,41 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(60), "its slot is not free");
         }
         join(&mut authority, &path, 4).1.unwrap();
+    }
+
+    /// Before, the time in which all places were taken counted as one in which the others had not read up to the end of the next that left.
+    #[test]
+    fn nobody_is_evicted_for_a_place_that_was_not_about_to_be_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bus");
+        let laggard_deadline = Duration::from_millis(20);
+        let options = AuthorityOptions { members: 3, laggard_deadline, ..AuthorityOptions::default() };
+        let mut authority = Authority::create(options, 1).unwrap();
+        authority.serve_at(&path).unwrap();
+        let (_reads_nothing, joined) = join(&mut authority, &path, 2);
+        joined.unwrap();
+        let (leaves, joined) = join(&mut authority, &path, 3);
+        joined.unwrap();
+        let ask_for = |authority: &mut Authority, time: Duration| {
+            let start = Instant::now();
+            while start.elapsed() < time {
+                assert!(join(authority, &path, 4).1.is_err());
+            }
+        };
+        ask_for(&mut authority, laggard_deadline * 3);
+        let message = causeway_dbus_wire::wire::Builder::signal("/", "a.B", "C").build(1).unwrap();
+        let transfer = authority.stage_header_only(&message);
+        authority.append(None, None, &message, transfer).unwrap();
+        drop(leaves);
+        assert!(matches!(event(&mut authority), Event::Left { peer: 3, .. }));
+        authority.remove(3);
+        assert!(join(&mut authority, &path, 4).1.is_err());
+        assert_eq!(authority.dispatch().unwrap(), [], "evicted at once");
+        // It has its deadline, and no more.
+        let start = Instant::now();
+        while !authority.has_evictions() {
+            assert!(join(&mut authority, &path, 4).1.is_err());
+            assert!(start.elapsed() < Duration::from_secs(60), "it keeps the place for ever");
+        }
     }
 }

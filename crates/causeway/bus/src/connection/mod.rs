@@ -80,7 +80,7 @@ pub struct Connection {
     link: Link,
     watched: Arc<Watched>,
     options: ConnectionOptions,
-    /// A member that blocks a message for this long is evicted.
+    /// A member that has kept this one waiting for so long is evicted.
     laggard_deadline: Duration,
     name: Arc<str>,
     writer: Writer,
@@ -200,9 +200,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        watcher::forget(self.link.socket(), &self.watched);
-        // A child that this process has forked may have the socket, too; it is no member, and in it nothing ends.
+        // A child that this process has forked has the socket and the list of the watcher, too; it is no member, and in it nothing ends.
         if self.process == std::process::id() {
+            watcher::forget(self.link.socket(), &self.watched);
             let _ = rustix::net::shutdown(self.link.socket(), rustix::net::Shutdown::Both);
         }
     }
