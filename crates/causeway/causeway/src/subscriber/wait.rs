@@ -262,7 +262,8 @@ impl Subscriber {
     }
 
     /// Sets how long [`Subscriber::wait`] and [`Subscriber::recv`] poll before they sleep, at most. Zero sleeps at once; the
-    /// default is 50 µs.
+    /// default is 50 µs. They poll for less where that finds nothing, and the time in which others have the CPU does not count,
+    /// up to three times as long in all.
     pub fn spin_at_most(&mut self, longest: Duration) {
         self.spin = Spin::up_to(longest);
     }
