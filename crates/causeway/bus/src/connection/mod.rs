@@ -45,6 +45,7 @@ use std::time::Duration;
 use causeway_dbus_wire::introspection::Objects;
 use causeway_os::memory::Access;
 use causeway_os::sched;
+use causeway_waiting::polling::Polling;
 
 use crate::authority::unique_name;
 use crate::error::Result;
@@ -113,8 +114,7 @@ pub struct Connection {
     has_told_end: bool,
     /// Counts what the program gets: messages, replies, ends of calls.
     delivered: u64,
-    spin: Duration,
-    sleeps: u32,
+    polling: Polling,
     /// The process that joined.
     process: u32,
 }
@@ -174,8 +174,7 @@ impl Connection {
             has_noticed_end: false,
             has_told_end: false,
             delivered: 0,
-            spin,
-            sleeps: 0,
+            polling: Polling::up_to(spin),
             process: std::process::id(),
         })
     }
