@@ -59,7 +59,7 @@ use destinations::Destinations;
 use message::KnownHeaders;
 use pending::PendingCalls;
 use properties::Properties;
-use rules::Rule;
+use rules::Rules;
 use sending::Writer;
 use watcher::Watched;
 
@@ -84,10 +84,9 @@ pub struct Connection {
     laggard_deadline: Duration,
     name: Arc<str>,
     writer: Writer,
-    rules: Vec<Rule>,
+    rules: Rules,
     /// The end of a callee may have been overwritten before it was read.
     may_miss_ends: bool,
-    next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     headers: KnownHeaders,
@@ -153,8 +152,7 @@ impl Connection {
             options: ConnectionOptions { spin, ..options },
             name: unique_name(id).into(),
             writer: Writer::default(),
-            rules: Vec::new(),
-            next_rule: 0,
+            rules: Rules::default(),
             may_miss_ends: false,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
