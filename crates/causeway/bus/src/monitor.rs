@@ -17,12 +17,12 @@ use crate::content::FileDescriptors;
 use crate::error::Result;
 use crate::port::{AUTHORITY, Descriptors, Received, broken_by};
 use crate::shared::directory::{Directory, Peer, State};
-use crate::shared::filter::unique_number;
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::{ForeignOutbox, Found};
 use crate::shared::ring::{self, BROADCAST, Cells, Entry};
 use crate::shared::statistics::Statistics;
+use crate::shared::unique_name::unique_number;
 
 /// A monitor that has nothing to read looks again after this time: nobody wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -34,7 +34,7 @@ use crate::listen::Listener;
 use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
-use native::Native;
+use native::{Native, Unserved};
 use report::Collector;
 use token::Token;
 use turn::{Slice, Turns};
@@ -49,6 +49,15 @@ const MOST_MESSAGES: usize = 32;
 /// Signals by which this program is told to end, to read its configuration again, and nothing.
 const SIGNALS: [i32; 3] = [15, 2, 1];
 const HANGUP: i32 = 1;
+
+/// What came of reading a client.
+enum Read {
+    /// There is more in its buffer.
+    More,
+    Done,
+    /// It has said Hello, has this number now, and what it has sent behind that waits.
+    SaidHello(MemberId),
+}
 
 /// A bus with its sockets.
 pub struct Server {
@@ -67,6 +76,8 @@ pub struct Server {
     blocking: Blocking,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
+    /// They could once, and this is to be so again.
+    unserved: Option<Unserved>,
     metrics: Option<Collector>,
     bus: Bus,
     scratch: Vec<u8>,
@@ -100,6 +111,7 @@ impl Server {
             children,
             blocking,
             native: None,
+            unserved: None,
             metrics: None,
             bus,
             scratch: vec![0; READ_BYTES],
@@ -277,24 +289,33 @@ impl Server {
             return self.clients.pause(id, &self.epoll);
         }
         match self.read(id, slice) {
-            Ok(true) => self.clients.make_ready(id),
-            Ok(false) => {}
+            Ok(Read::More) => self.clients.make_ready(id),
+            Ok(Read::Done) => {}
+            Ok(Read::SaidHello(number)) => self.name(id, number),
             Err(end) => self.end(id, end),
         }
         self.act();
     }
 
-    /// Passes what a client has sent, up to the limit; true if there is more of it in the buffer.
-    fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<bool, End> {
-        let Some(client) = self.clients.get_mut(id) else { return Ok(false) };
+    /// A client has said Hello, and has this number from now on. What it has sent meanwhile is read next.
+    fn name(&mut self, id: MemberId, number: MemberId) {
+        self.clients.rename(id, number, &self.epoll);
+        self.clients.make_ready(number);
+    }
+
+    /// Passes what a client has sent, up to the limit.
+    fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<Read, End> {
+        let Some(client) = self.clients.get_mut(id) else { return Ok(Read::Done) };
         let connection = &mut client.connection;
-        let was_active = self.bus.is_active(id);
         let (mut count, mut may_read) = (0, true);
         loop {
             if let Some(incoming) = connection.next_message(&mut self.checker)? {
-                self.bus.accept(id, incoming, self.now);
+                if let Some(number) = self.bus.accept(id, incoming, self.now) {
+                    return Ok(Read::SaidHello(number));
+                }
                 count += 1;
-                if count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
+                // What is said to one without a number must reach it before it has one.
+                if !id.is_named() || count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
                     break;
                 }
             } else if !connection.has_message() && std::mem::take(&mut may_read) {
@@ -313,18 +334,15 @@ impl Server {
         if until != client.half_until {
             self.clients.await_rest(id, until);
         }
-        if !was_active && self.bus.is_active(id) {
-            self.clients.has_said_hello(id);
-        }
         self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
         // Behind a whole message no more than two reads have brought.
         if has_message {
-            return Ok(true);
+            return Ok(Read::More);
         }
         // What one read brings is not counted: every message may be cut there.
         let counted = if incomplete > READ_BYTES { incomplete as u64 } else { 0 };
         self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
-        Ok(false)
+        Ok(Read::Done)
     }
 
     /// Does what the bus has left to be done.
@@ -380,6 +398,7 @@ impl Server {
         }
         self.bus.tick(self.now);
         self.act();
+        self.retry_natively();
         log::tell_omitted();
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;

@@ -220,14 +220,30 @@ impl Authority {
         control::send(&link.socket, &Packet::new(Kind::Welcome, [0; 4]), &fds)
     }
 
-    /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it. Fails
-    /// if all slots are in use, or the process is gone: it was told, and is not a member.
+    /// Lets a process join under a number that was never used on this bus. From now on it has a place: announce it, and then call
+    /// [`Authority::welcome`]. Fails if all slots are in use, or the process is gone: it was told, and is not a member.
     pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
         let joined = self.join(ticket.0, id);
         if let Err(error) = &joined {
             self.refuse(ticket, &error.to_string());
         }
         joined
+    }
+
+    /// Tells a process that it has joined. What it asks for comes behind its announcement: a rule of its own does not bring that.
+    pub fn welcome(&mut self, id: PeerId) {
+        let Some(&Connection { index: slot, link: Some(link), .. }) = self.connections.get(&id) else {
+            return;
+        };
+        let Some(link) = self.links.get(&link) else { return };
+        let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
+        let words = [u64::from(slot), id, cursor, u64::from(self.port.next_place(slot))];
+        // Rounded up: a deadline below a millisecond must not become none at all.
+        let deadline = self.options.laggard_deadline.as_nanos().div_ceil(1_000_000).to_string();
+        let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
+        let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
+        // One that does not take it is gone, and its end comes as that of a member.
+        let _ = control::send(&link.socket, &welcome, &fds);
     }
 
     /// Does not let a process join, and tells it why.
@@ -293,16 +309,9 @@ impl Authority {
         self.fds.outboxes.insert(slot, (id, outbox));
         self.fds.doorbells.remove(&slot);
         self.connections.insert(id, Connection { index: slot, link: Some(link), wants_signals: false });
-        let place = self.port.next_place(slot);
         if let Some(link) = self.links.get_mut(&link) {
             (link.member, link.has_joined) = (Some(id), true);
             self.readers += 1;
-            let words = [u64::from(slot), id, cursor, u64::from(place)];
-            let deadline = self.options.laggard_deadline.as_millis().to_string();
-            let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
-            let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
-            // One that does not take it is gone, and its end comes as that of a member.
-            let _ = control::send(&link.socket, &welcome, &fds);
         }
         Ok(())
     }
@@ -355,7 +364,7 @@ impl Authority {
     }
 
     /// Ends a connection whose socket may hold descriptors that were never received.
-    fn discard(&self, socket: OwnedFd) {
+    pub(super) fn discard(&self, socket: OwnedFd) {
         // Its peer sees the end now, whenever it is closed.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
         (self.options.close)(vec![socket]);

@@ -142,7 +142,7 @@ mod tests {
         let request = Packet::new(Kind::Join, [u64::from(ABI), 0, 0, 0]);
         control::send(&socket, &request, &[outbox.as_fd()]).unwrap();
         let Event::Joining(ticket, _) = event(authority) else { panic!("it does not ask to join") };
-        (socket, authority.admit(ticket, id))
+        (socket, authority.admit(ticket, id).map(|()| authority.welcome(id)))
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::authority::{DRIVER, DRIVER_PATH};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, To};
-use crate::shared::filter::unique_number;
 use crate::shared::order::Statistic;
+use crate::shared::unique_name::unique_number;
 
 /// What a call goes to.
 #[derive(Clone, Copy, Debug)]

@@ -143,7 +143,7 @@ impl Message {
         (self.0.received.slot, self.0.received.header.sender)
     }
 
-    /// Number of the sender in its unique name.
+    /// Number of the sender.
     pub(crate) fn sender_id(&self) -> u64 {
         self.0.received.header.sender
     }

@@ -79,7 +79,7 @@ pub struct Connection {
     link: Link,
     watched: Arc<Watched>,
     options: ConnectionOptions,
-    /// A member that blocks a message for this long is evicted.
+    /// A member that has kept this one waiting for so long is evicted.
     laggard_deadline: Duration,
     name: Arc<str>,
     writer: Writer,

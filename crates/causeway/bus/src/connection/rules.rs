@@ -8,7 +8,7 @@ use crate::authority::{DRIVER, unique_name};
 use crate::error::{Error, Result, name};
 use crate::port::AUTHORITY_ID;
 use crate::shared::directory::Directory;
-use crate::shared::filter::unique_number;
+use crate::shared::unique_name::unique_number;
 
 /// Why a call ends without a reply.
 const CALLEE_GONE: &str = "the callee disconnected without replying";

@@ -27,7 +27,7 @@ pub fn cells(names: usize) -> usize {
 pub struct Owner {
     /// Entry of the owner.
     pub peer: u16,
-    /// Number in its unique name.
+    /// Its number.
     pub id: u64,
     /// Numbers of those who wait for the name, of which [`QUEUE_SHOWN`] are shown.
     pub queue: Vec<u64>,
@@ -38,7 +38,7 @@ pub struct Owner {
 pub struct OwnerRead {
     /// Entry of the owner.
     pub peer: u16,
-    /// Number in its unique name.
+    /// Its number.
     pub id: u64,
     /// Offset of the entry, and its sequence number.
     state: (usize, u64),

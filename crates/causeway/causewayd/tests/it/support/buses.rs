@@ -74,10 +74,16 @@ impl Broker {
     }
 
     pub fn native_with(args: &[&str]) -> Broker {
+        Broker::native_as(args, Some).expect("the command is there")
+    }
+
+    /// With what this makes of its command, if it makes one.
+    pub fn native_as(args: &[&str], make: impl FnOnce(Command) -> Option<Command>) -> Option<Broker> {
         let folder = temp_dir("causewayd");
-        let path = folder.path().join("native");
-        let broker = Broker::spawn(causewayd(args).arg("--native").arg(path));
-        Broker { folder: Some(folder), ..broker }
+        let mut command = causewayd(args);
+        command.arg("--native").arg(folder.path().join("native"));
+        let broker = Broker::spawn(make(command)?.stdin(Stdio::null()).stderr(Stdio::null()));
+        Some(Broker { folder: Some(folder), ..broker })
     }
 
     /// causewayd as this command says, in the foreground.

@@ -1,6 +1,7 @@
 //! What the tests share: buses with their members and clients, messages, roles of other processes, and descriptors that are counted.
 
 mod buses;
+pub mod lease;
 pub mod raw;
 
 use std::io::{BufRead, BufReader, Write};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use causeway_bus::client::{Bus as Client, Error};
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::ring::{self, Cell, Cells, Entry};
+use causeway_bus::shared::unique_name::unique_number;
 use causeway_bus::{
     Call, Connection as Member, Error as BusError, Incoming, Message, Monitor, Observed, Statistics,
 };
@@ -26,8 +28,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use buses::{Broker, Bus, Served, at, causewayd, configuration, serve_alone, small};
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
-    ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, eventually, eventually_seen, proc, setting,
-    skipped, temp_dir,
+    ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually, eventually_seen,
+    proc, setting, skipped, temp_dir,
 };
 
 pub const PATH: &str = "/com/example";
@@ -323,9 +325,9 @@ pub fn forge(connection: &Member, entry: Entry) {
     order.entry(position).store(entry.word(ring::lap(&**order, position)), Ordering::Release);
 }
 
-/// The number in a unique name.
+/// The number of the connection with a unique name.
 pub fn number_of(unique: &str) -> u64 {
-    unique[3..].parse().unwrap()
+    unique_number(unique).unwrap()
 }
 
 /// Answers calls in a thread until the bus ends or `Quit` is called: `Echo` with its text, `Fail` with an error.
