@@ -16,6 +16,7 @@ mod foreign;
 mod listener;
 mod log;
 mod members;
+mod places;
 mod report;
 mod staging;
 mod transfer;
@@ -230,7 +231,7 @@ pub struct Authority {
     /// How far the authority was when it announced its last sleep.
     asleep: log::Asleep,
     /// A process waits for a place.
-    place_wanted: Option<members::PlaceWanted>,
+    place_wanted: Option<places::PlaceWanted>,
     next_link: u64,
     /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
     unjoined: VecDeque<(u64, Instant)>,

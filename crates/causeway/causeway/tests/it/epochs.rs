@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::wire;
 use crate::common::{
     LONG, Peer, Rng, Role, addresses, asleep, eventually, fill, join, kinds, next, nothing, resized, served,
     setting, small, spawn_until_blocked, taken, tally, trio,
@@ -18,7 +17,6 @@ use causeway::{
     Error, Group, GroupOptions, Policy, PoolOptions, Received, RecvTimeoutError, Refusal, SubscribeOptions,
     Subscriber, Trust, TryPublishError, TryRecvError, Waited,
 };
-use causeway_os::socket::send_with_fds;
 
 /// Publishes `count` messages of varying length that say who published them and how many before.
 fn publish_some(socket: &Path, count: u64) {
@@ -255,34 +253,6 @@ fn a_stopped_publisher_delays_a_join_for_a_second_at_most_and_joins_the_others_w
         stopped.succeed();
     });
     assert_eq!(seen.received, MESSAGES + 1);
-}
-
-/// Before, each of them gave the roll all its time again.
-#[test]
-fn publishers_that_ask_to_join_and_do_not_answer_hold_up_no_other_for_ever() {
-    let (_dir, path, group) = served(late().several_publishers());
-    let _subscriber = group.subscribe(Policy::Lossy).unwrap();
-    let is_over = AtomicBool::new(false);
-    let begun = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // One of them is always awaited.
-            let mut asking = std::collections::VecDeque::new();
-            while !is_over.load(Ordering::Relaxed) {
-                let socket = wire::connect(&path);
-                let _ = send_with_fds(&socket, &wire::message(1, &[0, 0]), &[]);
-                asking.push_back(socket);
-                asking.drain(..asking.len().saturating_sub(3));
-                begun.store(asking.len() == 3, Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        });
-        let _over = OnDrop(&is_over);
-        eventually("nobody asks", || begun.load(Ordering::Relaxed));
-        // One that has answered is refused only if it came at the very end of the time.
-        let publisher = causeway_testkit::eventually_some("it cannot join", || join(&path).publisher().ok());
-        drop(publisher);
-    });
 }
 
 /// A log of one publisher rolls with its publisher's own messages.

@@ -41,6 +41,15 @@ fn tick(member: &mut Member, round: u32) {
     assert_eq!(signal.rule_args(), [Arg::U32(round)]);
 }
 
+/// Ends the threads of a test, also of one that fails.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A service restarts while others talk: who had asked for the signals of its name hears the new one.
 #[test]
 fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() {
@@ -65,6 +74,7 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
                 }
             }
         });
+        let _over = OnDrop(is_over);
         for round in 0..rounds() {
             // A member and a client in turn.
             let join = || Client::join(&bus.path(), ConnectionOptions::default()).unwrap();
@@ -83,7 +93,6 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
             // Behind the end of the old one, too.
             traffic(&mut noisy, &mut awake);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
 
@@ -129,6 +138,7 @@ fn who_has_seen_a_change_of_owner_finds_the_new_owner_everywhere() {
             scope.spawn(|| candidate(member, &stop));
             name
         });
+        let _over = OnDrop(&stop);
         for round in 0..rounds() as usize * 10 {
             let next = &names[round % 2];
             let tell = |observer: &mut Member, to: &str, what| {
@@ -161,7 +171,6 @@ fn who_has_seen_a_change_of_owner_finds_the_new_owner_everywhere() {
                 wait_for_member(&mut client, "NameOwnerChanged");
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 

@@ -6,7 +6,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_bus::shared::ring::Entry;
 use causeway_bus::wire::{Arg, Body};
@@ -39,9 +39,13 @@ fn role() {
     loop {
         // Its tracer begins to count here.
         raise(Signal::SIGSTOP).unwrap();
+        let began = Instant::now();
         let incoming =
             if has_doorbell { next_in_event_loop(&mut member) } else { member.next(Some(PATIENCE)) };
+        // One that nobody has woken finds what has come when its time is over.
+        let is_deaf = began.elapsed() >= PATIENCE;
         std::process::exit(match incoming {
+            _ if is_deaf => DEAF,
             Ok(Some(Incoming::Signal(_))) => continue,
             Ok(Some(Incoming::AuthorityGone)) | Err(Error::AuthorityGone) => ENDED,
             Err(Error::Broken { .. }) => BROKEN,
@@ -57,7 +61,7 @@ fn next_in_event_loop(member: &mut Connection) -> Result<Option<Incoming>> {
             return Ok(Some(incoming));
         }
         if member.prepare_to_wait() && !poll(&[member.as_fd()], Some(PATIENCE)).unwrap()[0] {
-            return Ok(None);
+            return member.next_now();
         }
     }
 }

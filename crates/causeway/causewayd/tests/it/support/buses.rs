@@ -21,10 +21,12 @@ const OPEN_POLICY: &str = "<policy context='default'><allow send_destination='*'
 /// D-Bus clients find a bus there that is given no other place.
 const SOMEWHERE: [&str; 2] = ["--address", "unix:tmpdir=/tmp"];
 
-/// causewayd with these arguments, its errors unseen.
+/// causewayd with these arguments. What it says of others is unseen, unless CAUSEWAYD_TEST_LOG is set.
 pub fn causewayd(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
-    command.args(args).stdin(Stdio::null()).stderr(Stdio::null());
+    let is_seen = std::env::var_os("CAUSEWAYD_TEST_LOG").is_some();
+    command.args(args).stdin(Stdio::null());
+    command.stderr(if is_seen { Stdio::inherit() } else { Stdio::null() });
     command
 }
 
