@@ -62,15 +62,16 @@ fn nanos(unit: &str) -> Option<u64> {
 /// The nanoseconds of all parts; there is one at least.
 fn parts(text: &str) -> Option<u128> {
     let (mut rest, mut total) = (text, 0u128);
-    while {
+    loop {
         let number = &rest[..rest.find(|c: char| !c.is_ascii_digit() && c != '.')?];
         let behind = rest[number.len()..].trim_start();
         let unit = &behind[..behind.find(|c: char| !c.is_alphabetic()).unwrap_or(behind.len())];
         total = total.checked_add(part(number, nanos(unit)?)?)?;
         rest = behind[unit.len()..].trim_start();
-        !rest.is_empty()
-    } {}
-    Some(total)
+        if rest.is_empty() {
+            return Some(total);
+        }
+    }
 }
 
 /// So many units, with a fraction if there is one.
@@ -81,15 +82,14 @@ fn part(number: &str, unit_nanos: u64) -> Option<u128> {
         return None;
     }
     let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().unwrap_or(u64::MAX) };
-    let mut nanos = u128::from(whole) * u128::from(unit_nanos);
+    let mut total = u128::from(whole) * u128::from(unit_nanos);
     let mut tenth = unit_nanos;
     // Further digits are less than a nanosecond.
     for digit in fraction.bytes().take(18) {
-        // Exactly: a tenth of a minute is no whole number of tenths of tenths.
-        nanos += u128::from(digit - b'0') * u128::from(tenth) / 10;
+        total += u128::from(digit - b'0') * u128::from(tenth) / 10;
         tenth /= 10;
     }
-    Some(nanos)
+    Some(total)
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ impl Monitor {
         let message =
             found.filter(|(header, _)| self.is_plausible(entry, header)).and_then(|(header, bytes)| {
                 let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
-                Message::checked(Received { position, slot, header, bytes, descriptors })
+                Message::of(Received { position, slot, header, bytes, descriptors })
             });
         let Some(message) = message else {
             self.lost += 1;
@@ -202,7 +202,7 @@ impl Monitor {
             let opened = self.link.outbox(slot, id)?.map(|fd| ForeignOutbox::open(&fd)).transpose()?;
             *known = opened.map(|outbox| (id, outbox));
         }
-        match known.as_ref().map(|(_, outbox)| outbox.read(entry.place)) {
+        match known.as_ref().map(|(_, outbox)| outbox.read(entry.place, Vec::new())) {
             Some(Found::Message(header, bytes)) => Ok(Some((header, bytes))),
             _ => Ok(None),
         }

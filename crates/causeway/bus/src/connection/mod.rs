@@ -45,6 +45,7 @@ use std::time::Duration;
 use causeway_dbus_wire::introspection::Objects;
 use causeway_os::memory::Access;
 use causeway_os::sched;
+use causeway_waiting::polling::Polling;
 
 use crate::authority::unique_name;
 use crate::error::Result;
@@ -58,7 +59,7 @@ use destinations::Destinations;
 use message::KnownHeaders;
 use pending::PendingCalls;
 use properties::Properties;
-use rules::Rule;
+use rules::Rules;
 use sending::Writer;
 use watcher::Watched;
 
@@ -83,10 +84,9 @@ pub struct Connection {
     laggard_deadline: Duration,
     name: Arc<str>,
     writer: Writer,
-    rules: Vec<Rule>,
+    rules: Rules,
     /// The end of a callee may have been overwritten before it was read.
     may_miss_ends: bool,
-    next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     headers: KnownHeaders,
@@ -113,8 +113,7 @@ pub struct Connection {
     has_told_end: bool,
     /// Counts what the program gets: messages, replies, ends of calls.
     delivered: u64,
-    spin: Duration,
-    sleeps: u32,
+    polling: Polling,
     /// The process that joined.
     process: u32,
 }
@@ -153,8 +152,7 @@ impl Connection {
             options: ConnectionOptions { spin, ..options },
             name: unique_name(id).into(),
             writer: Writer::default(),
-            rules: Vec::new(),
-            next_rule: 0,
+            rules: Rules::default(),
             may_miss_ends: false,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
@@ -174,8 +172,7 @@ impl Connection {
             has_noticed_end: false,
             has_told_end: false,
             delivered: 0,
-            spin,
-            sleeps: 0,
+            polling: Polling::up_to(spin),
             process: std::process::id(),
         })
     }

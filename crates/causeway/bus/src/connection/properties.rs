@@ -144,6 +144,9 @@ impl Properties {
 
     /// What the library answers to a call.
     pub fn answer(&self, call: &Call) -> Option<StandardAnswer> {
+        if self.0.is_empty() {
+            return None;
+        }
         let header = call.header();
         let of_object = self.kept(header.path.filter(|_| header.interface == Some(PROPERTIES))?)?;
         match header.member {
@@ -194,15 +197,15 @@ fn get(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
     if !property.is_readable {
         return Some(Err(refusal(name::FAILED, "the property can be set and not be read")));
     }
-    property.value.as_ref().map(|value| Body::of(value).map_err(|why| invalid(why)))
+    property.value.as_ref().map(|value| Body::of(value).map_err(invalid))
 }
 
 fn get_all(of_object: &[Property], call: &Call) -> StandardAnswer {
-    let interface = call.args::<&str>().map_err(|why| invalid(why))?;
+    let interface = call.args::<&str>().map_err(invalid)?;
     let asked =
         of_object.iter().filter(|property| property.is(interface, &property.name) && property.is_readable);
     let values = asked.filter_map(|property| Some((&*property.name, property.value.as_ref()?)));
-    Body::of(&values.collect::<BTreeMap<_, _>>()).map_err(|why| invalid(why))
+    Body::of(&values.collect::<BTreeMap<_, _>>()).map_err(invalid)
 }
 
 /// Why a property must not be set; `None` if the program is to say whether it may.

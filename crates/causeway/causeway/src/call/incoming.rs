@@ -201,13 +201,17 @@ impl Incoming {
         }
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            self.watch.iter().for_each(|watch| watch.watched().ends().announce(0));
             let armed = self.waiter.arm(&self.wake_word, self.page.words(), target);
             // After arming, and the log after that: what the process wrote before it died is received.
             let is_gone = self.is_gone();
             let is_ready = self.is_ready();
             let is_late = left.is_some_and(|left| left.is_zero());
             let slept = match &self.watch {
-                _ if is_ready || is_gone || is_late => Ok(()),
+                watch if is_ready || is_gone || is_late => {
+                    watch.iter().for_each(|watch| watch.watched().ends().awake());
+                    Ok(())
+                }
                 Some(watch) => watch
                     .watched()
                     .sleep(0, || futex::wait(&self.wake_word, armed.wake_seq, left))

@@ -120,7 +120,14 @@ impl Subscriber {
                 self.start_watch()?;
             }
             // Before the log is checked, which takes account of it.
-            let seen = self.watch.as_ref().map_or(0, |watch| watch.watched().gone());
+            let seen = match &self.watch {
+                Some(watch) if target != WaitTarget::Doorbell => {
+                    let seen = watch.watched().gone();
+                    watch.watched().ends().announce(seen);
+                    seen
+                }
+                _ => 0,
+            };
             let epoch = self.log.epoch();
             let armed = self.waiter.arm(&self.wake_word, self.page.words(), target);
             let ready = self.poll_ready();
@@ -131,7 +138,10 @@ impl Subscriber {
                 Ok(false) if may_sleep && left.is_none_or(|left| !left.is_zero()) => {
                     self.sleep(target, armed, left, seen)
                 }
-                _ => Ok(()),
+                _ => {
+                    self.watch.iter().for_each(|watch| watch.watched().ends().awake());
+                    Ok(())
+                }
             };
             self.waiter.disarm(self.page.words());
             slept?;
@@ -252,7 +262,8 @@ impl Subscriber {
     }
 
     /// Sets how long [`Subscriber::wait`] and [`Subscriber::recv`] poll before they sleep, at most. Zero sleeps at once; the
-    /// default is 50 µs.
+    /// default is 50 µs. They poll for less where that finds nothing, and the time in which others have the CPU does not count,
+    /// up to three times as long in all.
     pub fn spin_at_most(&mut self, longest: Duration) {
         self.spin = Spin::up_to(longest);
     }

@@ -156,8 +156,10 @@ fn nobody_sleeps_through_the_death_of_all_publishers() {
         let mut sleeper = Waiter::new();
         loop {
             let seen = ends.known();
+            ends.announce(seen);
             let armed = sleeper.arm(&tail.wake_seq, mine, WaitTarget::SharedFutex);
             if ends.known() != 0 {
+                ends.awake();
                 break;
             }
             let still = || tail.wake_seq.load(Ordering::Acquire) == armed.wake_seq;

@@ -162,7 +162,10 @@ fn a_thermostat_has_a_property_an_array_and_a_variant_and_a_method_of_it_emits_a
     assert_eq!(of_thermostat("History", Body::default()).args::<Vec<f64>>().unwrap(), [19.5, 18.5]);
     let about = of_thermostat("About", Body::default());
     let about: HashMap<&str, Value<'_>> = about.args().unwrap();
-    assert_eq!((about["place"].to().unwrap(), about["last"].to().unwrap()), ("hall".to_owned(), vec![18.5]));
+    assert_eq!(
+        (about["place"].to::<String>().unwrap(), about["last"].to::<Vec<f64>>().unwrap()),
+        ("hall".to_owned(), vec![18.5])
+    );
     let refused = ask.call(THERMOSTAT, "/", THERMOSTAT, "Measure", Body::of("warm").unwrap()).unwrap_err();
     assert_eq!(refused.to_string(), format!("{}: expected \"d\", found \"s\"", name::INVALID_ARGS));
 
@@ -195,7 +198,7 @@ struct Tools {
 impl Tools {
     fn watch(address: &str, service: &'static str) -> Tools {
         let mut command = Command::new("gdbus");
-        command.args(["monitor", "--address", address, "--dest", service]);
+        command.args(["monitor", "--session", "--dest", service]).env("DBUS_SESSION_BUS_ADDRESS", address);
         let is_there =
             Command::new("gdbus").arg("help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
         let gdbus = is_there.then(|| Example::start(&mut command));

@@ -207,6 +207,53 @@ fn a_call_to_one_whose_end_was_announced_ends_at_once() {
     }
 }
 
+/// The arguments of the signals that come, of two of each of these members, each sent twice.
+fn heard(listener: &mut Member, emitters: &mut [&mut Member]) -> Vec<String> {
+    for (index, emitter) in emitters.iter_mut().enumerate() {
+        for argument in ["x", "y", "x", "y"] {
+            emitter.emit(PATH, INTERFACE, "M", Body::default().text(&format!("{argument}{index}"))).unwrap();
+        }
+    }
+    let mut heard = Vec::new();
+    while let Some(incoming) = listener.next_now().unwrap() {
+        match incoming {
+            Incoming::Signal(signal) if signal.header().member == Some("M") => {
+                heard.push(signal.text().unwrap().to_owned());
+            }
+            _ => {}
+        }
+    }
+    heard
+}
+
+/// What the rules say of a header is remembered, and each change of a rule or of the owner of its sender counts at once.
+#[test]
+fn a_signal_like_those_before_is_matched_by_the_rules_and_owners_of_now() {
+    let bus = Bus::start();
+    let (mut listener, mut first, mut second) = (bus.member(), bus.member(), bus.member());
+    let of_first = ["x0", "y0", "x0", "y0"];
+    let of_second = ["x1", "y1", "x1", "y1"];
+    listener.add_match("member='Other'").unwrap();
+    assert!(heard(&mut listener, &mut [&mut first, &mut second]).is_empty());
+    listener.add_match("member='M',arg0='x0'").unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), ["x0", "x0"]);
+    listener.add_match(&rule()).unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), ["x0", "x0"]);
+    first.request_name(NAME, IN_TURN).unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), of_first);
+    second.request_name(NAME, IN_TURN).unwrap();
+    assert_eq!(
+        heard(&mut listener, &mut [&mut first, &mut second]),
+        [&["x0", "x0"], &of_second[..]].concat()
+    );
+    listener.remove_match(&rule()).unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), ["x0", "x0"]);
+    listener.remove_match("member='M',arg0='x0'").unwrap();
+    assert!(heard(&mut listener, &mut [&mut first, &mut second]).is_empty());
+    listener.add_match("member='M'").unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), [of_first, of_second].concat());
+}
+
 /// A monitor is behind: what it reads was sent when another had the name.
 #[test]
 fn a_monitor_shows_the_messages_of_a_name_by_who_had_it_when_they_were_sent() {

@@ -1,7 +1,7 @@
 //! What a service does while it answers: emit signals, keep properties, call others and answer later.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -367,6 +367,8 @@ fn a_program_with_a_loop_of_its_own_lets_the_library_answer_what_it_knows() {
 #[cfg(feature = "zbus")]
 #[tokio::test]
 async fn properties_of_a_program_of_tokio_are_kept_and_announced_alike() {
+    use std::collections::HashMap;
+
     let bus = Bus::start();
     let service = causeway_bus::AsyncConnection::open(bus.path()).await.unwrap();
     service.describe(PATH, DESCRIPTION).unwrap();

@@ -84,7 +84,9 @@ impl Directory {
             let at = |offset| self.name_at(entry, offset);
             let text = self.read(at(0), || {
                 let bytes = (self.load(at(16)) as u32 as usize).min(NAME_BYTES - TEXT_AT);
-                self.memory.copy(at(TEXT_AT), bytes)
+                let mut text = Vec::new();
+                self.memory.copy(at(TEXT_AT), bytes, &mut text);
+                text
             })?;
             (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
         };
