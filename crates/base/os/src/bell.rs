@@ -12,6 +12,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 /// Ends of operations that the kernel keeps until they are fetched.
@@ -73,9 +74,10 @@ impl Bell {
 
 /// The second best: another process may fill it in between.
 fn ring_if_there_is_room(eventfd: BorrowedFd<'_>) {
-    let mut room = [rustix::event::PollFd::from_borrowed_fd(eventfd, rustix::event::PollFlags::OUT)];
+    let mut room = [PollFd::from_borrowed_fd(eventfd, PollFlags::OUT)];
     let none = rustix::time::Timespec::default();
-    if rustix::event::poll(&mut room, Some(&none)) == Ok(1) {
+    // One that others have filled beyond its end is in error, and poll tells that, too.
+    if rustix::event::poll(&mut room, Some(&none)) == Ok(1) && room[0].revents().contains(PollFlags::OUT) {
         let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
     }
 }

@@ -90,7 +90,8 @@ impl Connection {
         if may_be_unlisted || flags & FLAG_NO_AUTO_START == 0 && !is_unique {
             return Ok(TO_BUS);
         }
-        Err(Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}")))
+        let why = if is_unique { "there is no connection" } else { "no connection has the name" };
+        Err(Error::method(name::SERVICE_UNKNOWN, format!("{why} {name}")))
     }
 }
 
