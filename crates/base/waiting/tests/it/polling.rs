@@ -13,7 +13,7 @@ fn scenes() -> Vec<Scene> {
     for readers in [1, 2, 4, 8, 16] {
         for spread_over_both in [false, true] {
             for rate in [0, 1_000, 5_000] {
-                let interval_ns = if rate == 0 { 0 } else { 1_000_000_000 / rate };
+                let interval_ns = 1_000_000_000_u64.checked_div(rate).unwrap_or(0);
                 scenes.push(Scene { readers, spread_over_both, interval_ns, hog: false });
             }
         }

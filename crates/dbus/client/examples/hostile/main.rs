@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus, Error};
-use causeway_dbus_wire::wire::{Body, Builder, Value, arguments_of};
+use causeway_dbus_wire::wire::{Body, Builder, Header, Value, arguments_of};
 use causeway_os::sched;
 use weighbridge_dbus_client::brokers::{Broker, Limits, Program};
 
