@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_dbus_wire::sasl::{Progress, Server};
-use causeway_dbus_wire::wire::{Checker, Fault, Header, header_bytes, message_bytes};
+use causeway_dbus_wire::wire::{Checker, Fault, Header, KnownHeaders, header_bytes, message_bytes, stamped};
 use causeway_os::socket::MAX_FDS;
 use rustix::io::Errno;
 use rustix::net::{
@@ -39,6 +39,9 @@ const MOST_WRITES: usize = 8;
 const MOST_WAITING_FDS: usize = 2 * MAX_FDS;
 /// An empty buffer of this size or more is given back.
 const KEPT_BYTES: usize = 4 << 10;
+
+/// A message that would break a limit of the specification with its sender.
+pub const TOO_LARGE: Fault = Fault::Invalid("it is too large once its sender is filled in");
 
 /// Why a connection must end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,12 +90,11 @@ pub struct Written {
     pub descriptors: u64,
 }
 
-/// A valid message.
+/// A valid message with its sender filled in.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// In the buffer of its connection, with its descriptors, as many as the header says.
-    Short(Header<'a>, &'a [u8], Descriptors),
-    /// With its sender filled in already.
+    /// With its header, which names the true sender and has the length of what the client has written.
+    Short(Header<'a>, Message),
     Long(Message),
 }
 
@@ -130,8 +132,10 @@ pub struct Connection {
     input: Vec<u8>,
     /// Bytes of `input` that were handed out.
     used: usize,
-    /// What the long messages get as their sender.
+    /// What its messages get as their sender.
     name: Rc<str>,
+    /// Headers that it has sent before.
+    known: KnownHeaders,
     long: Option<Box<Long>>,
     /// How far the message is checked with which `input` goes on, if that has begun.
     half_checked: Option<Box<Checker>>,
@@ -156,6 +160,7 @@ impl Connection {
             input: Vec::new(),
             used: 0,
             name,
+            known: KnownHeaders::default(),
             long: None,
             half_checked: None,
             arrived: Arrived { fds: Descriptors::of(Some(uid)), since: None },
@@ -299,25 +304,43 @@ impl Connection {
         };
         let start = self.used;
         let bytes = &self.input[start..start + bytes];
-        let header = Header::parse(bytes).map_err(End::Invalid)?;
-        let is_new = self.half_checked.is_none();
-        let current = self.half_checked.as_deref_mut().unwrap_or(checker);
-        if is_new {
-            current.begin(&header);
+        let mut known = self.known.find(bytes);
+        if known.is_none() {
+            let parsed = Header::parse(bytes).map_err(End::Invalid)?;
+            known = self.known.learn(&parsed, bytes, &self.name);
         }
-        if !current.advance(&bytes[header.header_bytes..], CHECKED_STEPS).map_err(End::Invalid)? {
+        let mut header = match known {
+            Some(index) => self.known.get(index).header(bytes),
+            None => Header::parse(bytes).map_err(End::Invalid)?,
+        };
+        // Nothing is to be checked in a body that is not there.
+        if !(header.body_bytes == 0 && header.signature.is_empty()) {
+            let is_new = self.half_checked.is_none();
+            let current = self.half_checked.as_deref_mut().unwrap_or(checker);
             if is_new {
-                self.half_checked = Some(Box::new(std::mem::take(checker)));
+                current.begin(&header);
             }
-            return Ok(None);
+            let body = &bytes[header.header_bytes..];
+            if !current.advance(body, CHECKED_STEPS).map_err(End::Invalid)? {
+                if is_new {
+                    self.half_checked = Some(Box::new(std::mem::take(checker)));
+                }
+                return Ok(None);
+            }
+            self.half_checked = None;
         }
-        self.half_checked = None;
         self.used += bytes.len();
         self.traffic.sent += 1;
         self.traffic.sent_bytes += bytes.len() as u64;
         let is_last = self.used == self.input.len();
         let descriptors = self.arrived.take_for(&header, is_last)?;
-        Ok(Some(Incoming::Short(header, bytes, descriptors)))
+        let stamp = match known {
+            Some(index) => self.known.get(index).stamp(bytes),
+            None => stamped(bytes, &header, &self.name),
+        };
+        let stamp = stamp.ok_or(End::Invalid(TOO_LARGE))?;
+        header.sender = Some(&self.name);
+        Ok(Some(Incoming::Short(header, Message::new(stamp, descriptors))))
     }
 
     /// Checks the limits of the message that comes next. If it is a long one whose header is there, it goes into a file from here on.
@@ -427,6 +450,13 @@ impl Connection {
 
     /// One system call. Descriptors go with the first byte of their message, and with no byte of another one before it.
     fn send_some(&self) -> rustix::io::Result<usize> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        if let Some((only, _)) = self.output.front()
+            && self.output.len() == 1
+            && (only.descriptors.is_empty() || self.sent > 0)
+        {
+            return rustix::net::send(&self.socket, &only.bytes()[self.sent..], flags);
+        }
         let mut parts: [IoSlice<'_>; MOST_PARTS] = std::array::from_fn(|_| IoSlice::new(&[]));
         let mut count = 0;
         for (message, _) in self.output.iter().take(MOST_PARTS) {
@@ -446,7 +476,6 @@ impl Connection {
             let has_room = control.push(SendAncillaryMessage::ScmRights(&descriptors));
             assert!(has_room, "there is room for MAX_FDS descriptors");
         }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::sendmsg(&self.socket, &parts[..count], &mut control, flags)
     }
 

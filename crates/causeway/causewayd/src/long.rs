@@ -9,9 +9,9 @@ use std::sync::{LazyLock, mpsc};
 use std::thread;
 
 use causeway_bus::{Bytes, MessageFile};
-use causeway_dbus_wire::wire::{Checker, Fault, Header, stamped_header};
+use causeway_dbus_wire::wire::{Checker, Header, stamped_header};
 
-use crate::connection::{CHECKED_STEPS, End};
+use crate::connection::{CHECKED_STEPS, End, TOO_LARGE};
 use crate::descriptors::Descriptors;
 use crate::message::Message;
 
@@ -37,8 +37,7 @@ impl Long {
     /// A message of this sender whose header has arrived, and is the start of `start`.
     pub fn begin(start: &[u8], sender: &str) -> Result<Long, End> {
         let header = Header::parse(start).map_err(End::Invalid)?;
-        let too_large = End::Invalid(Fault::Invalid("it is too large once its sender is filled in"));
-        let stamp = stamped_header(start, &header, sender).ok_or(too_large)?;
+        let stamp = stamped_header(start, &header, sender).ok_or(End::Invalid(TOO_LARGE))?;
         let mut file = MessageFile::create().map_err(|_| NO_FILE)?;
         file.append(&stamp).map_err(|_| NO_FILE)?;
         let mut checker = Checker::default();
@@ -100,7 +99,7 @@ pub fn give_back(bytes: Bytes) {
 
 #[cfg(test)]
 mod tests {
-    use causeway_dbus_wire::wire::{Builder, Marshal};
+    use causeway_dbus_wire::wire::{Builder, Fault, Marshal};
 
     use super::*;
 
