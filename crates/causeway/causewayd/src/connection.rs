@@ -277,6 +277,10 @@ impl Connection {
             return Ok(None);
         }
         if self.long.is_none() {
+            if self.unread().is_empty() {
+                self.make_room();
+                return Ok(None);
+            }
             self.begin_long()?;
         }
         if let Some(long) = &mut self.long {
@@ -372,6 +376,9 @@ impl Connection {
         if let Some(long) = &self.long {
             return long.missing() == 0;
         }
+        if self.unread().is_empty() {
+            return false;
+        }
         self.sasl.is_none()
             && match message_bytes(self.unread()) {
                 Ok(bytes) => bytes <= self.unread().len() || bytes > self.most_message_bytes,
@@ -385,7 +392,11 @@ impl Connection {
     }
 
     fn make_room(&mut self) {
-        self.input.drain(..self.used);
+        if self.used == self.input.len() {
+            self.input.clear();
+        } else {
+            self.input.drain(..self.used);
+        }
         self.used = 0;
         if self.input.is_empty() && self.input.capacity() > KEPT_BYTES {
             self.input = Vec::new();

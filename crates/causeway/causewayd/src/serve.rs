@@ -44,6 +44,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const MOST_ACCEPTED: usize = 64;
 /// Messages taken from one client before the others have had their turn: as many as one system call writes.
 const MOST_MESSAGES: usize = 32;
+/// Room for as many actions is kept.
+const KEPT_ACTIONS: usize = 256;
 /// Signals by which this program is told to end, to read its configuration again, and nothing.
 const SIGNALS: [i32; 3] = [15, 2, 1];
 const HANGUP: i32 = 1;
@@ -66,6 +68,8 @@ pub struct Server {
     native: Option<Native>,
     metrics: Option<Collector>,
     bus: Bus,
+    /// Empty, for the actions of the next message.
+    emptied: Vec<Action>,
     scratch: Vec<u8>,
     /// For bodies that are checked in one slice.
     checker: Checker,
@@ -95,6 +99,7 @@ impl Server {
             native: None,
             metrics: None,
             bus,
+            emptied: Vec::new(),
             scratch: vec![0; READ_BYTES],
             checker: Checker::default(),
             now: Instant::now(),
@@ -117,7 +122,8 @@ impl Server {
         self.now = Instant::now();
         loop {
             events.clear();
-            let may_sleep = self.clients.are_idle() && !self.is_collecting() && self.may_sleep();
+            let is_idle = self.clients.are_idle() && !self.is_collecting() && !self.bus.has_work();
+            let may_sleep = is_idle && self.may_sleep();
             let ended = Instant::now();
             self.count_turn(ended);
             let timeout = if may_sleep { self.timeout(ended) } else { Some(Timespec::default()) };
@@ -127,6 +133,11 @@ impl Server {
             }
             self.now = Instant::now();
             self.wake_up();
+            self.bus.begin_turn();
+            if self.bus.has_work() {
+                self.bus.go_on();
+                self.act();
+            }
             for event in &events {
                 match Token::of(event) {
                     Token::Listener(index) => self.accept(index),
@@ -245,11 +256,11 @@ impl Server {
 
     /// Reads clients that are ready, as long as the slice lasts. What they sent before stands in their sockets, or in their buffers.
     fn serve(&mut self) {
-        if self.is_behind {
-            return;
-        }
         let mut slice = Slice::since(self.now);
         for left in (0..self.clients.ready.len()).rev() {
+            if self.is_behind || self.bus.is_passing() {
+                return;
+            }
             let Some(id) = self.clients.ready.pop_front() else { return };
             self.serve_one(id, &mut slice);
             if left > 0 && slice.is_over() {
@@ -278,7 +289,8 @@ impl Server {
         let connection = &mut client.connection;
         let was_active = self.bus.is_active(id);
         let (mut count, mut may_read) = (0, true);
-        loop {
+        // What others have not got yet comes first.
+        while !self.bus.is_passing() {
             if let Some(incoming) = connection.next_message(&mut self.checker)? {
                 self.bus.accept(id, incoming, self.now);
                 count += 1;
@@ -318,15 +330,18 @@ impl Server {
     /// Does what the bus has left to be done.
     fn act(&mut self) {
         loop {
-            let actions = self.bus.take_actions();
+            let mut actions = self.bus.take_actions(std::mem::take(&mut self.emptied));
             if actions.is_empty() {
+                self.emptied = actions;
                 return;
             }
             if self.is_read_natively() {
                 self.enqueue(actions);
                 self.run_queue();
             } else {
-                actions.into_iter().for_each(|action| self.do_now(action));
+                actions.drain(..).for_each(|action| self.do_now(action));
+                self.emptied = actions;
+                self.emptied.shrink_to(KEPT_ACTIONS);
             }
         }
     }

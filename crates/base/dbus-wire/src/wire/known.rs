@@ -93,7 +93,8 @@ impl KnownHeader {
     /// The header of a message for which it was found, with the true sender in place of what the message says.
     #[inline]
     pub fn header(&self, message: &[u8]) -> Header<'_> {
-        let Numbers { kind, flags, serial, body_bytes, reply_serial, unix_fds } = self.layout.numbers(message);
+        let Numbers { kind, flags, serial, body_bytes, reply_serial, unix_fds } =
+            self.layout.numbers(message);
         let texts = &*self.texts;
         Header {
             endian: self.layout.endian,

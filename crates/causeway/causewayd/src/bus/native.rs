@@ -131,7 +131,7 @@ impl Bus {
             _ => self.native.path.is_some(),
         };
         if is_seen {
-            self.actions.push(Action::UpdateDirectory(update));
+            self.act(Action::UpdateDirectory(update));
         }
     }
 
@@ -179,7 +179,7 @@ impl Bus {
     }
 
     fn append(&mut self, routed: RoutedMessage<'_>, to: Receiver) {
-        self.actions.push(Action::Append { from: routed.from, to, message: Rc::clone(routed.message) });
+        self.act(Action::Append { from: routed.from, to, message: Rc::clone(routed.message) });
     }
 
     /// A call between native members goes through the bus, because its caller knew no receiver: now it knows one.

@@ -101,7 +101,7 @@ impl Bus {
         log(&format!("starting {name} for {}: {}", self.described(waiting.sender), command[0]));
         let number = self.starts.begin(name, self.now, self.config.limits.service_start, waiting);
         let environment = self.starter_environment();
-        self.actions.push(Action::Start { number, command, environment });
+        self.act(Action::Start { number, command, environment });
         Ok(())
     }
 

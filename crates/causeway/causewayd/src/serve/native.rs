@@ -239,7 +239,7 @@ impl Server {
                 Step::ReadUpTo(_) => return self.requeue(step),
                 Step::Left(id, why) => {
                     self.leave(id, why);
-                    let actions = self.bus.take_actions();
+                    let actions = self.bus.take_actions(Vec::new());
                     self.enqueue(actions);
                     continue;
                 }
@@ -320,6 +320,9 @@ impl Server {
     /// Passes messages of native members whose entries are before `end`, as long as the slice of this turn lasts.
     fn read_log(&mut self, end: u64) -> Progress {
         for count in 0.. {
+            if self.bus.is_passing() {
+                return Progress { count, is_done: false };
+            }
             let done = Progress { count, is_done: true };
             let Some(native) = &mut self.native else { return done };
             match native.authority.next(end) {
@@ -331,7 +334,7 @@ impl Server {
                 }
             }
             // What this message brings to clients belongs to its entry. What it makes the bus say has entries of its own.
-            let mut actions = self.bus.take_actions().into_iter();
+            let mut actions = self.bus.take_actions(Vec::new()).into_iter();
             while let Some(action) = actions.next() {
                 if matches!(action, Action::Append { .. }) {
                     self.enqueue([action].into_iter().chain(actions).collect());
