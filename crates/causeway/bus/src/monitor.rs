@@ -156,7 +156,8 @@ impl Monitor {
             return Ok(None);
         };
         let is_wanted = self.rules.is_empty() || {
-            let (header, args, owners) = (message.header(), message.args(), ByDirectory(&self.directory));
+            let (header, args, owners) =
+                (message.header(), message.rule_args(), ByDirectory(&self.directory));
             self.rules.iter().any(|rule| rule.matches(&header, &args, &owners))
         };
         Ok(is_wanted.then_some(Observed::Message(message)))

@@ -59,7 +59,7 @@ impl Bus {
         let args = LazyArgs::new(header, message.bytes());
         let routed = RoutedMessage::of(from, header, &args, message);
         self.open_entry(routed);
-        self.capture(routed);
+        self.show_first(from, routed);
         match header.destination {
             Some(DRIVER) => driver::handle(self, from, routed),
             Some(_) => self.route(from, routed),

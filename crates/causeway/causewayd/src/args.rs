@@ -65,7 +65,7 @@ pub struct Args {
     /// Log to the system log only
     #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub syslog_only: bool,
-    /// Accepted for programs that start dbus-daemon with it; services are started by their Exec= line all the same
+    /// Have systemd start the services whose files name a unit in SystemdService=, instead of their Exec= line
     #[arg(long, overrides_with = "systemd_activation")]
     pub systemd_activation: bool,
     /// Print the introspection data of org.freedesktop.DBus, and exit

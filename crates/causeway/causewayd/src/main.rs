@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
@@ -60,7 +61,8 @@ fn run(args: &Args) -> Result<(), String> {
     let address = listeners.iter().map(|listener| listener.address.as_str()).collect::<Vec<_>>().join(";");
     let pid_file = config.pid_file.clone().filter(|_| !args.nopidfile).map(PidFile::write).transpose()?;
     let native = native_place(args, handed, &listeners, &guid)?;
-    let bus = Bus::new(config, Box::new(load), guid, address.clone());
+    let mut bus = Bus::new(config, Arc::new(load), guid, address.clone());
+    bus.set_systemd_activation(args.systemd_activation);
     bus.log_warnings();
     let mut server = Server::new(bus, listeners, children)?;
     let native = serve_natively(args, &mut server, native)?.map(|path| path.display().to_string());

@@ -1,20 +1,22 @@
 //! The loop: one thread, one epoll, all sockets.
 //!
-//! No system call here waits but `epoll_wait`. One turn reads sockets that are ready, one after another, lets the bus pass what has
+//! No system call here waits but `epoll_wait`; what may wait is left to threads (modules `blocking`, `descriptors`, `metrics`). One turn reads sockets that are ready, one after another, lets the bus pass what has
 //! arrived, and then writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
 //! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
 //! that was delivered has been offered to its sockets.
 
 mod clients;
+mod lobby;
 mod native;
+mod outcomes;
 mod report;
 #[cfg(test)]
 mod tests;
 mod token;
 mod turn;
 
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::wire::Checker;
@@ -24,14 +26,17 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use crate::bus::{Action, Bus, Ended, Eviction};
+use crate::blocking::Blocking;
+use crate::bus::{Action, Bus, Eviction};
 use crate::children::Children;
-use crate::connection::{Connection, End, READ_BYTES};
+use crate::connection::{Connection, READ_BYTES};
 use crate::descriptors;
+use crate::end::End;
 use crate::listen::Listener;
 use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
+use lobby::{Lobby, PIECE_BYTES, PIECES};
 use native::Native;
 use report::Collector;
 use token::Token;
@@ -52,7 +57,8 @@ const HANGUP: i32 = 1;
 
 /// A bus with its sockets.
 pub struct Server {
-    epoll: OwnedFd,
+    epoll: Rc<OwnedFd>,
+    lobby: Lobby,
     signals: OwnedFd,
     listeners: Vec<Listener>,
     /// Are connections accepted now? Until when not?
@@ -64,6 +70,7 @@ pub struct Server {
     is_behind: bool,
     turns: Turns,
     children: Children,
+    blocking: Blocking,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
     metrics: Option<Collector>,
@@ -86,8 +93,13 @@ impl Server {
         let signals = block_signals(&SIGNALS).map_err(|error| error.to_string())?;
         epoll::add(&epoll, &signals, Token::Signal.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
+        let blocking = Blocking::new().map_err(|error| error.to_string())?;
+        epoll::add(&epoll, &blocking, Token::Blocking.data(), EventFlags::IN)
+            .map_err(|error| error.to_string())?;
+        let lobby = Lobby::new(&epoll).map_err(|error| error.to_string())?;
         let mut server = Server {
-            epoll,
+            epoll: Rc::new(epoll),
+            lobby,
             signals,
             listeners,
             is_listening: false,
@@ -96,6 +108,7 @@ impl Server {
             is_behind: false,
             turns: Turns::default(),
             children,
+            blocking,
             native: None,
             metrics: None,
             bus,
@@ -120,6 +133,8 @@ impl Server {
     pub fn run(&mut self) -> Result<(), String> {
         let mut events = Vec::with_capacity(EVENTS);
         self.now = Instant::now();
+        self.bus.read_services();
+        self.act();
         loop {
             events.clear();
             let is_idle = self.clients.are_idle() && !self.is_collecting() && !self.bus.has_work();
@@ -140,15 +155,19 @@ impl Server {
             }
             for event in &events {
                 match Token::of(event) {
-                    Token::Listener(index) => self.accept(index),
+                    Token::Listener(_) => unreachable!("those that listen are in the lobby"),
                     Token::Member(number) => self.clients.note(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
+                    Token::Blocking => self.take_outcomes(),
                     Token::Native => self.serve_members(),
                     Token::Metrics => self.begin_collecting(),
+                    Token::Lobby => self.serve_lobby(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
-                        // What is wrong was logged.
-                        Ok(Some(HANGUP)) => drop(self.bus.reload()),
+                        Ok(Some(HANGUP)) => {
+                            self.bus.reload(None);
+                            self.act();
+                        }
                         Ok(Some(_)) => return Ok(()),
                         _ => {}
                     },
@@ -171,7 +190,14 @@ impl Server {
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
         let (clients, bus) = (self.clients.next_deadline(), self.bus.next_deadline());
-        let next = [clients, bus, self.paused_until, self.native_deadline(now), log::omitted_until()];
+        let next = [
+            clients,
+            bus,
+            self.paused_until,
+            self.lobby.closed_until,
+            self.native_deadline(now),
+            log::omitted_until(),
+        ];
         let next = next.into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
@@ -184,9 +210,9 @@ impl Server {
         self.is_listening = should_listen;
         for (index, listener) in self.listeners.iter().enumerate() {
             let changed = if should_listen {
-                epoll::add(&self.epoll, listener, Token::Listener(index).data(), EventFlags::IN)
+                epoll::add(&self.lobby.set, listener, Token::Listener(index).data(), EventFlags::IN)
             } else {
-                epoll::delete(&self.epoll, listener)
+                epoll::delete(&self.lobby.set, listener)
             };
             match changed {
                 // It was so before, where another one failed.
@@ -232,7 +258,7 @@ impl Server {
         let Some(id) = self.bus.admit(identity, Carrier::Socket) else {
             return descriptors::close_socket(credentials.uid, socket);
         };
-        if epoll::add(&self.epoll, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
+        if epoll::add(&self.lobby.set, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
             descriptors::close_socket(credentials.uid, socket);
             return self.bus.leave(id);
         }
@@ -240,7 +266,7 @@ impl Server {
         let deadline = self.now + limits.authentication;
         let connection = Connection::new(socket, credentials.uid, id.unique_name(), limits.message_bytes);
         let most = limits.incomplete_connections;
-        self.clients.insert(id, credentials.uid, connection, deadline);
+        self.clients.insert(id, credentials.uid, connection, deadline, Rc::clone(&self.lobby.set));
         // A legitimate client says Hello within milliseconds: the oldest of a user's too many is not one.
         while self.clients.incomplete_count() > most.max(1)
             && let Some(oldest) = self.clients.first_to_go()
@@ -273,7 +299,7 @@ impl Server {
         let Some(client) = self.clients.get_mut(id) else { return };
         client.is_ready = false;
         if !client.has_ended && self.is_log_full() {
-            return self.clients.pause(id, &self.epoll);
+            return self.clients.pause(id);
         }
         match self.read(id, slice) {
             Ok(true) => self.clients.make_ready(id),
@@ -288,6 +314,7 @@ impl Server {
         let Some(client) = self.clients.get_mut(id) else { return Ok(false) };
         let connection = &mut client.connection;
         let was_active = self.bus.is_active(id);
+        let arrived = connection.incomplete_bytes();
         let (mut count, mut may_read) = (0, true);
         // What others have not got yet comes first.
         while !self.bus.is_passing() {
@@ -309,22 +336,35 @@ impl Server {
         let until = connection.descriptors_wait_since().map(|since| since + limits.waiting_descriptors);
         let waiting = connection.waiting_descriptors();
         let (has_message, incomplete) = (connection.has_message(), connection.incomplete_bytes());
+        // What one read brings is not counted: every message may be cut there, and behind a whole message no more than two have brought.
+        let counted = match (has_message, incomplete > READ_BYTES) {
+            (true, _) => client.charged_bytes,
+            (false, true) => incomplete as u64,
+            (false, false) => 0,
+        };
         let before = std::mem::replace(&mut client.charged, waiting);
+        let bytes_before = std::mem::replace(&mut client.charged_bytes, counted);
+        let is_piece =
+            count == 0 && !has_message && incomplete > arrived && incomplete - arrived < PIECE_BYTES;
+        client.pieces = if is_piece { client.pieces.saturating_add(1) } else { 0 };
+        let is_active = was_active || self.bus.is_active(id);
+        if is_active {
+            let set = if client.pieces >= PIECES { &self.lobby.set } else { &self.epoll };
+            client.move_to(id, set).map_err(|_| End::Kept("the kernel cannot watch its socket"))?;
+        }
         if until != client.half_until {
             self.clients.await_rest(id, until);
         }
-        if !was_active && self.bus.is_active(id) {
+        if !was_active && is_active {
             self.clients.has_said_hello(id);
         }
-        self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
-        // Behind a whole message no more than two reads have brought.
-        if has_message {
-            return Ok(true);
+        if before != waiting {
+            self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
         }
-        // What one read brings is not counted: every message may be cut there.
-        let counted = if incomplete > READ_BYTES { incomplete as u64 } else { 0 };
-        self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
-        Ok(false)
+        if counted != bytes_before {
+            self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
+        }
+        Ok(has_message)
     }
 
     /// Does what the bus has left to be done.
@@ -353,29 +393,15 @@ impl Server {
             Action::UpdateDirectory(update) => self.update_directory(&update),
             Action::Disconnect(id, eviction, who) => {
                 self.log_eviction(id, &who, &eviction);
-                self.clients.remove(id, &self.epoll);
+                self.clients.remove(id);
                 self.evict(id, &eviction.why);
             }
             Action::Report(call) => self.report(call),
-            Action::Start { number, command, environment } => self.start(number, &command, environment),
-        }
-    }
-
-    fn start(&mut self, number: u64, command: &[String], environment: Vec<(OsString, OsString)>) {
-        let started = self.children.start(number, command, environment).and_then(|pidfd| {
-            let added = epoll::add(&self.epoll, pidfd, Token::Child(number).data(), EventFlags::IN);
-            added.map_err(|error| error.to_string())
-        });
-        if let Err(why) = started {
-            self.children.abandon(number);
-            self.bus.service_ended(number, &Ended::NotStarted(why));
-        }
-    }
-
-    fn reap(&mut self, number: u64) {
-        if let Some(ended) = self.children.reap(number) {
-            self.bus.service_ended(number, &ended);
-            self.act();
+            Action::LookUp(look_up) => self.blocking.look_up(look_up),
+            Action::Reload => self.blocking.configure(self.bus.load()),
+            Action::Start { number, command, environment } => {
+                self.blocking.launch(number, command, environment, self.children.descriptors());
+            }
         }
     }
 
@@ -402,6 +428,7 @@ impl Server {
             self.paused_until = None;
         }
         self.listen(self.paused_until.is_none());
+        self.open_lobby();
     }
 
     /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another one lasts.
@@ -429,7 +456,7 @@ impl Server {
         match client.connection.flush() {
             Ok(written) => {
                 self.bus.written(id, written.bytes, written.descriptors);
-                client.watch_output(id, &self.epoll);
+                client.watch_output(id);
             }
             Err(end) => {
                 self.end(id, end);
@@ -444,7 +471,7 @@ impl Server {
             let eviction = Eviction { reason: end.reason(), why: end.to_string() };
             self.log_eviction(id, &self.bus.described(id), &eviction);
         }
-        self.clients.remove(id, &self.epoll);
+        self.clients.remove(id);
         self.bus.leave(id);
     }
 }

@@ -112,8 +112,10 @@ impl Waiting for Waiters {
 impl State {
     fn deliver_call(&mut self, call: Call) {
         let Some(connection) = &mut self.connection else { return };
-        let answer = match connection.standard_answer(&call.header()) {
-            Some(answer) => answer.map(Payload::from),
+        let standard = connection.standard_answer(&call);
+        let answer = match &standard {
+            Some(Ok(body)) => Ok(Payload::from(body.clone())),
+            Some(Err((name, text))) => Err((*name, &**text)),
             None if self.waiting.servers > 0 => {
                 self.queued_bytes += call.bytes().len();
                 return self.waiting.incoming.push(Ok(call));

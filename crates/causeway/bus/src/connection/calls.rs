@@ -197,8 +197,12 @@ impl Connection {
         self.publish_pending();
     }
 
-    /// Answers a call. A caller that is gone is not an error.
+    /// Answers a call. A caller that is gone is not an error. The answer to a `Set` of a property that the library keeps
+    /// ([`Connection::set_property`]) changes that property.
     pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
+        if let Some(changed) = self.accept(call)? {
+            self.send(changed)?;
+        }
         self.answer(call, Ok(body.into()))
     }
 
@@ -233,7 +237,7 @@ impl Connection {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
             Err((error, text)) => {
                 let is_unknown = error == name::UNKNOWN_METHOD;
-                let reply = match is_unknown.then(|| self.answer_to_refused(&call.header())).flatten() {
+                let reply = match is_unknown.then(|| self.answer_to_refused(call)).flatten() {
                     Some(body) => Builder::reply(answered).body(body),
                     None => Builder::error(answered, error).body(Body::default().text(text)),
                 };
@@ -284,7 +288,7 @@ impl Connection {
 
     /// The bus says to which member it passes a call on, before that member gets it.
     pub(super) fn follow_call(&mut self, message: &Message) {
-        let [Arg::U32(serial), Arg::Text(callee)] = message.args()[..] else { return };
+        let [Arg::U32(serial), Arg::Text(callee)] = message.rule_args()[..] else { return };
         if let (Some(_), Some(callee)) = (self.pending.get(serial), unique_number(callee)) {
             self.pending.insert(serial, Pending { callee, is_passed_on: false });
             self.publish_pending();

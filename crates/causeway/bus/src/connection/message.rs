@@ -2,9 +2,12 @@
 
 use std::os::fd::OwnedFd;
 
-use causeway_dbus_wire::wire::{Arg, Args, Endian, Header, Layout};
+use causeway_dbus_wire::wire::{
+    Arg, Args, Decode, Endian, Header, Layout, Unreadable, Value, arguments, values,
+};
 
 use crate::authority::name_of;
+use crate::error::Result;
 use crate::port::Received;
 use crate::shared::header::BusHeader;
 
@@ -62,8 +65,33 @@ impl Message {
         self.header().endian
     }
 
-    /// Its arguments as far as they are strings, object paths and unsigned numbers; up to the first that is not valid.
-    pub fn args(&self) -> Vec<Arg<'_>> {
+    /// Its arguments, whose types must be these: a tuple of as many, or one. What is read as `&str` or `&[u8]` is not copied.
+    ///
+    /// ```no_run
+    /// # fn read(message: &causeway_bus::Message) -> Result<(), causeway_bus::Error> {
+    /// use std::collections::HashMap;
+    ///
+    /// use causeway_bus::wire::Value;
+    ///
+    /// let (celsius, place) = message.args::<(f64, String)>()?;
+    /// let settings: HashMap<&str, Value<'_>> = message.args()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Arguments`](crate::Error::Arguments), which says which types were expected and found, or what of the message breaks the specification.
+    pub fn args<'a, T: Decode<'a>>(&'a self) -> Result<T> {
+        Ok(arguments(&self.header(), self.body())?)
+    }
+
+    /// Its arguments as a tree of values, whatever their types are.
+    pub fn values(&self) -> Result<Vec<Value<'_>>> {
+        Ok(values(&self.header(), self.body()).map_err(Unreadable::from)?)
+    }
+
+    /// Its arguments as match rules see them: strings, object paths and unsigned numbers; up to the first that is not valid.
+    pub fn rule_args(&self) -> Vec<Arg<'_>> {
         let header = self.header();
         Args::new(&header, &self.0.received.bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
     }
@@ -80,7 +108,7 @@ impl Message {
     }
 
     /// Are its arguments out of reach? Only a [`Monitor`](crate::Monitor) gets such messages: those that are too long for an outbox.
-    /// [`Message::body`] and [`Message::args`] are empty then; [`Header::message_bytes`] says how long it is.
+    /// [`Message::body`] is empty then, and nothing can be read; [`Header::message_bytes`] says how long it is.
     pub fn is_header_only(&self) -> bool {
         self.0.received.is_header_only()
     }

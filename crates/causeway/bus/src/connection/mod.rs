@@ -9,10 +9,12 @@ mod message;
 mod names;
 mod options;
 mod pending;
+mod properties;
 mod raw;
 mod receiving;
 mod rules;
 mod sending;
+mod serving;
 mod sleep;
 mod standard;
 mod watcher;
@@ -20,13 +22,15 @@ mod watcher;
 pub use crate::shared::statistics::Statistics;
 pub use message::{Call, Incoming, Message, Reply};
 pub use options::ConnectionOptions;
+pub use serving::{Answer, Context, Refusal};
 
+pub(crate) use calls::outcome;
 pub(crate) use link::{Link, descriptors};
 #[cfg(feature = "zbus")]
 pub(crate) use raw::is_for_driver;
 #[cfg(feature = "tokio")]
 pub(crate) use {
-    calls::{Callee, outcome},
+    calls::Callee,
     names::{name_reply, release_reply},
     receiving::Taken,
     sending::Outgoing,
@@ -53,6 +57,7 @@ use descriptors::Undeliverable;
 use destinations::Destinations;
 use message::KnownHeaders;
 use pending::PendingCalls;
+use properties::Properties;
 use rules::Rule;
 use sending::Writer;
 use watcher::Watched;
@@ -60,11 +65,12 @@ use watcher::Watched;
 /// A member of a bus. What it is asked to do fails when the bus or this connection has ended.
 ///
 /// ```no_run
-/// use causeway_bus::{Connection, Incoming, wire::Body};
+/// use causeway_bus::{Connection, wire::Body};
 ///
 /// let mut bus = Connection::session()?;
 /// let reply = bus.call("com.example.Clock", "/clock", "com.example.Clock", "Now", Body::default())?;
-/// println!("{:?}", reply.args());
+/// let (seconds, zone): (f64, &str) = reply.args()?;
+/// println!("{seconds} {zone}");
 /// # Ok::<(), causeway_bus::Error>(())
 /// ```
 #[derive(Debug)]
@@ -86,6 +92,7 @@ pub struct Connection {
     headers: KnownHeaders,
     /// What the program has said of its objects.
     objects: Objects,
+    properties: Properties,
     pending: PendingCalls,
     /// Of these, calls whose replies the program takes as messages.
     raw: BySerial<raw::RawCall>,
@@ -153,6 +160,7 @@ impl Connection {
             inbox_bytes: 0,
             headers: KnownHeaders::default(),
             objects: Objects::default(),
+            properties: Properties::default(),
             pending: PendingCalls::default(),
             raw: BySerial::default(),
             replies: BySerial::default(),

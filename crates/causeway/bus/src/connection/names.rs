@@ -1,6 +1,6 @@
 //! Names: asked for, given up, listed, and where messages for them go.
 
-use causeway_dbus_wire::wire::{Arg, Body, FLAG_NO_AUTO_START, names};
+use causeway_dbus_wire::wire::{Body, FLAG_NO_AUTO_START, names};
 
 use super::calls::Callee;
 use super::sending::check;
@@ -97,18 +97,18 @@ impl Connection {
 }
 
 pub(crate) fn name_reply(reply: &Reply) -> NameReply {
-    match reply.args().first() {
-        Some(Arg::U32(1)) => NameReply::PrimaryOwner,
-        Some(Arg::U32(2)) => NameReply::InQueue,
-        Some(Arg::U32(4)) => NameReply::AlreadyOwner,
+    match reply.args() {
+        Ok(1u32) => NameReply::PrimaryOwner,
+        Ok(2) => NameReply::InQueue,
+        Ok(4) => NameReply::AlreadyOwner,
         _ => NameReply::Exists,
     }
 }
 
 pub(crate) fn release_reply(reply: &Reply) -> ReleaseReply {
-    match reply.args().first() {
-        Some(Arg::U32(1)) => ReleaseReply::Released,
-        Some(Arg::U32(2)) => ReleaseReply::NonExistent,
+    match reply.args() {
+        Ok(1u32) => ReleaseReply::Released,
+        Ok(2) => ReleaseReply::NonExistent,
         _ => ReleaseReply::NotOwner,
     }
 }

@@ -1,9 +1,8 @@
 //! What comes: read from the bus, sorted into replies, calls and signals, and handed to the program.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::{Body, Kind};
+use causeway_dbus_wire::wire::Kind;
 use causeway_os::clock;
 
 use super::sleep::end_after;
@@ -77,33 +76,6 @@ impl Connection {
             Error::AuthorityGone => Ok(Some(Incoming::AuthorityGone)),
             why => Err(why),
         }
-    }
-
-    /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message.
-    /// Signals are discarded. Calls of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were
-    /// [described](Connection::describe), are answered here; of a program that has described none, `Introspect` is
-    /// answered where `handle` does not know it ([`Connection::reply_error`]). An error of `handle` is the caller's
-    /// reply.
-    pub fn serve(
-        &mut self,
-        stop: &AtomicBool,
-        mut handle: impl FnMut(&Call) -> std::result::Result<Body, (String, String)>,
-    ) -> Result<()> {
-        while !stop.load(Ordering::Relaxed) {
-            match self.next(None)? {
-                Some(Incoming::Call(call)) => {
-                    let standard = self.standard_answer(&call.header());
-                    let own = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
-                    match standard.map_or_else(|| handle(&call), |answer| answer.map_err(own)) {
-                        Ok(body) => self.reply(&call, body)?,
-                        Err((name, text)) => self.reply_error(&call, &name, &text)?,
-                    }
-                }
-                Some(Incoming::AuthorityGone) => return Err(Error::AuthorityGone),
-                Some(Incoming::Signal(_) | Incoming::Reply(_)) | None => {}
-            }
-        }
-        Ok(())
     }
 
     /// Takes what is there: some hundred messages at most, and none while `ahead_bytes` wait for the program. Returns how many.

@@ -105,13 +105,13 @@ impl Connection {
     /// Keys of the rules that a signal matches which was taken just now.
     #[cfg(feature = "tokio")]
     pub(crate) fn matching_rules(&self, signal: &Message) -> Vec<u64> {
-        let (header, args) = (signal.header(), signal.args());
+        let (header, args) = (signal.header(), signal.rule_args());
         let rules = self.rules_at(signal.position());
         rules.filter(|rule| rule.matches(&header, &args)).map(|rule| rule.key).collect()
     }
 
     pub(super) fn wants(&self, message: &Message) -> bool {
-        let (header, args) = (message.header(), message.args());
+        let (header, args) = (message.header(), message.rule_args());
         self.rules_at(message.position()).any(|rule| rule.matches(&header, &args))
     }
 
@@ -159,7 +159,7 @@ impl Connection {
 
     /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
     pub(super) fn follow_owner(&mut self, message: &Message) {
-        let args = message.args();
+        let args = message.rule_args();
         let [Arg::Text(name), _, Arg::Text(new)] = args[..] else { return };
         for rule in &mut self.rules {
             if rule.rule.sender.as_deref() == Some(name) {

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use crate::content::{Bytes, FileDescriptors};
 use crate::error::{Error, Result};
+pub use crate::shared::AUTHORITY_ID;
 use crate::shared::directory::Directory;
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
@@ -30,8 +31,6 @@ use wake::Waits;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
-/// Number of the authority.
-pub const AUTHORITY_ID: u64 = 1;
 
 /// Where a port gets descriptors that it lacks.
 pub trait Descriptors {

@@ -197,6 +197,7 @@ impl Port {
         let (id, _) = self.directory.id_and_state(slot);
         self.order.evicted(slot).store(id, Ordering::SeqCst);
         self.order.evictions().fetch_add(1, Ordering::SeqCst);
+        ring::fence_after_append(); // PAIR bus-armed
         self.ring(fds, slot);
         self.ring(fds, AUTHORITY);
     }

@@ -11,7 +11,7 @@ use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::rule::{ArgMatch, MatchRule, PathMatch};
 use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, names};
 
-use crate::port::AUTHORITY_ID;
+use super::AUTHORITY_ID;
 
 /// Rules that are kept one by one.
 pub const EXACT_RULES: usize = 16;

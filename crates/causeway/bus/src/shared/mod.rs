@@ -30,3 +30,6 @@ pub mod statistics;
 
 /// Changes whenever the meaning of any shared byte changes. A process that finds another number refuses the bus.
 pub const ABI: u32 = 5;
+
+/// Number of the authority.
+pub const AUTHORITY_ID: u64 = 1;

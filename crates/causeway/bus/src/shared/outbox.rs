@@ -4,13 +4,13 @@
 //! copy.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use causeway_os::memory::{Access, Mapping, add_seals};
 
 use super::header::{BusHeader, HEADER_BYTES, INLINE};
 use super::memory::invalid;
-use super::ring::PLACES;
+use super::ring::{self, PLACES};
 use super::{ABI, memory};
 use crate::error::{Error, Result};
 
@@ -84,8 +84,7 @@ impl Outbox {
     pub fn raise_floor(&mut self, floor: u64) {
         debug_assert!(floor >= self.floor && floor <= self.head);
         self.floor = floor;
-        self.words.atomic_u64(FLOOR).store(floor, Ordering::Release);
-        fence(Ordering::Release); // PAIR outbox-floor
+        ring::raise_floor(self.words.atomic_u64(FLOOR), floor);
     }
 
     /// Writes a message at the head, which stays where it is; returns the place for the entry. `header.position` is filled in, and
@@ -189,10 +188,9 @@ impl ForeignOutbox {
         (at, BusHeader::of(words))
     }
 
-    /// May what was read at a place before be of a later message?
+    /// May what was read at a place before be of a later message? If so, a reader that was evicted finds that afterwards.
     fn was_overwritten(&self, place: u32) -> bool {
-        fence(Ordering::Acquire); // PAIR outbox-floor
-        let floor = self.words.load_u64(FLOOR).load(Ordering::Relaxed);
+        let floor = ring::floor_after_copy(|ordering| self.words.load_u64(FLOOR).load(ordering));
         // Its position in full follows from the floor: messages that are there lie less than a capacity above it.
         let behind = place.wrapping_sub(place_of(floor)) & (PLACES - 1);
         u64::from(behind) >= self.capacity / GRANULE_BYTES

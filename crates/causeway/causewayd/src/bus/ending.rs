@@ -63,7 +63,8 @@ impl Bus {
         let Some(member) = self.members.get_mut(&id).filter(|member| !member.is_leaving) else { return };
         let (stage, uid) = (member.stage, member.identity.credentials.uid);
         member.is_leaving = true;
-        self.starts.remove(id);
+        self.starts.remove(id).iter().for_each(|waiting| self.show(waiting));
+        self.reloading.remove(id);
         match stage {
             Stage::New => {
                 self.members.remove(&id);
@@ -88,8 +89,8 @@ impl Bus {
         member.stage = Stage::Monitor;
         self.monitor_count += 1;
         self.release(id, Resource::Matches, self.quota.held(id, Resource::Matches));
-        for waiting in self.starts.remove(id) {
-            self.release_message(id, &waiting.message);
+        for waiting in self.starts.remove(id).into_iter().chain(self.reloading.remove(id)) {
+            self.waits_no_more(&waiting);
         }
         self.begin_end(id, true);
     }

@@ -6,13 +6,17 @@
 mod ending;
 pub mod native;
 mod passing;
+mod reload;
 mod report;
 mod route;
+mod services;
 mod start;
+mod systemd;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::rule::Owners;
@@ -30,12 +34,11 @@ use crate::member::{Carrier, Identity, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::names::{Change, Names};
 use crate::quota::{Quota, Resource};
-use crate::service_file::Services;
-use crate::systemd;
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
 pub use report::{About, Eviction, StatisticsCall, program};
+pub use services::LookUp;
 pub use start::Ended;
 
 /// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
@@ -59,6 +62,10 @@ pub enum Action {
     Disconnect(MemberId, Eviction, String),
     /// Answer a question about connections, with [`Bus::answer_statistics`].
     Report(StatisticsCall),
+    /// Have files of services read, and say what was found with [`Bus::looked_up`].
+    LookUp(LookUp),
+    /// Have the configuration read with [`Bus::load`], and say what it is with [`Bus::reloaded`].
+    Reload,
     /// Start a program that provides a name, in this environment alone, and say what becomes of it under this number.
     Start {
         number: u64,
@@ -109,8 +116,8 @@ pub struct Counters {
     pub longest_turn_cpu: Duration,
 }
 
-/// Reads the configuration, the first time and again; a sentence says why it cannot be used.
-pub type Load = Box<dyn Fn() -> Result<Config, String>>;
+/// Reads the configuration, the first time and again; a sentence says why it cannot be used. A thread does it.
+pub type Load = Arc<dyn Fn() -> Result<Config, String> + Send + Sync>;
 
 /// Everything that the bus knows.
 pub struct Bus {
@@ -132,8 +139,10 @@ pub struct Bus {
     pub(crate) monitor_count: usize,
     calls: Calls,
     pub(crate) quota: Quota,
-    pub(crate) services: Services,
+    known: services::Known,
     pub(crate) starts: Starts,
+    reloading: reload::Reload,
+    pub(crate) has_systemd_activation: bool,
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
     /// That of the driver's last message.
@@ -165,10 +174,10 @@ impl Bus {
     /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
     pub fn new(config: Config, load: Load, guid: String, address: String) -> Bus {
         let quota = Quota::new(config.limits.per_member);
-        let services = Services::read(&config.service_dirs);
+        let known = services::Known::unread(&config.service_dirs);
         Bus {
             quota,
-            services,
+            known,
             config,
             load,
             guid,
@@ -184,8 +193,10 @@ impl Bus {
             monitor_count: 0,
             calls: Calls::default(),
             starts: Starts::default(),
+            reloading: reload::Reload::default(),
+            has_systemd_activation: false,
             environment: std::env::vars_os()
-                .filter(|(name, _)| !systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
+                .filter(|(name, _)| !crate::systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
                 .collect(),
             serial: 0,
             now: Instant::now(),
@@ -198,9 +209,14 @@ impl Bus {
         }
     }
 
-    /// Says what of the configuration is not done, and which files of services cannot be used.
+    /// Says what of the configuration is not done.
     pub fn log_warnings(&self) {
-        self.config.warnings.iter().chain(&self.services.warnings).for_each(|warning| log(warning));
+        self.config.warnings.iter().for_each(|warning| log(warning));
+    }
+
+    /// What reads the configuration.
+    pub fn load(&self) -> Load {
+        Arc::clone(&self.load)
     }
 
     /// A client asks to become a member. `None` if policy or limits do not let it.
@@ -287,12 +303,14 @@ impl Bus {
             self.no_reply(call, NO_REPLY_IN_TIME);
         }
         self.expire_starts();
+        self.answer_lookups();
         self.settle();
     }
 
     /// When [`tick`](Bus::tick) must be called at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.calls.next_deadline(), self.starts.next_deadline()].into_iter().flatten().min()
+        let answers = self.known.has_found().then_some(self.now);
+        [self.calls.next_deadline(), self.starts.next_deadline(), answers].into_iter().flatten().min()
     }
 
     /// A member's connection is gone.
@@ -334,32 +352,8 @@ impl Bus {
     /// Messages have been handed over, and wait no more.
     pub fn written(&mut self, id: MemberId, bytes: u64, descriptors: u64) {
         self.release(id, Resource::Bytes, bytes);
-        self.release(id, Resource::Descriptors, descriptors);
-    }
-
-    /// Reads the configuration again.
-    ///
-    /// # Errors
-    /// In a sentence, which is logged too: it cannot be used, and the bus goes on with the one before.
-    pub fn reload(&mut self) -> Result<(), String> {
-        let config = (self.load)().map_err(|why| {
-            let why = format!("the configuration was not reloaded: {why}");
-            log(&why);
-            why
-        })?;
-        self.reconfigure(config);
-        self.log_warnings();
-        Ok(())
-    }
-
-    /// From now on the bus works with these settings; members keep what they have.
-    fn reconfigure(&mut self, config: Config) {
-        self.services = Services::read(&config.service_dirs);
-        self.quota.set_limits(config.limits.per_member);
-        self.config = config;
-        for member in self.members.values_mut() {
-            let uid = member.identity.credentials.uid;
-            member.rules = self.config.policy.rules_for(uid, member.identity.all_groups());
+        if descriptors > 0 {
+            self.release(id, Resource::Descriptors, descriptors);
         }
     }
 

@@ -135,11 +135,6 @@ impl Bus {
         }
     }
 
-    /// The names that a member owns or waits for, if they can be seen.
-    pub(super) fn published_names_of(&self, id: MemberId) -> Vec<Rc<str>> {
-        if self.native.path.is_some() { self.names.of(id).to_vec() } else { Vec::new() }
-    }
-
     /// A name has another owner: rules for messages of it wake for others.
     pub(super) fn update_rules_for(&mut self, name: &str) {
         if self.native.is_read {

@@ -98,7 +98,10 @@ const MOST_BYTES: usize = 256 << 10;
 pub fn handle(bus: &mut Bus, from: MemberId, routed: RoutedMessage<'_>) {
     let header = routed.header;
     bus.append_routed(routed, Receiver::Bus);
-    // Replies and signals to the driver say nothing that it asked for.
+    // Replies and other signals to the driver say nothing that it asked for.
+    if header.kind == Kind::Signal {
+        bus.take_failure(from, routed);
+    }
     if header.kind == Kind::MethodCall {
         let is_to_nobody = header.destination.is_none();
         if is_to_nobody && header.interface != Some(PEER) {

@@ -210,7 +210,7 @@ impl Server {
             self.follow_readers();
         }
         if !self.is_log_full() {
-            self.clients.resume(&self.epoll);
+            self.clients.resume();
         }
     }
 

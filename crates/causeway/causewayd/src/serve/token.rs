@@ -20,6 +20,10 @@ pub enum Token {
     Stop,
     /// Metrics are wanted.
     Metrics,
+    /// Sockets that are looked at less often.
+    Lobby,
+    /// A thread has read or started something.
+    Blocking,
 }
 
 impl Token {
@@ -33,6 +37,8 @@ impl Token {
             Token::Native => (4, 0),
             Token::Stop => (5, 0),
             Token::Metrics => (6, 0),
+            Token::Lobby => (8, 0),
+            Token::Blocking => (7, 0),
         };
         epoll::Token::new(kind, number).data()
     }
@@ -51,6 +57,8 @@ impl Token {
             4 => Token::Native,
             5 => Token::Stop,
             6 => Token::Metrics,
+            8 => Token::Lobby,
+            7 => Token::Blocking,
             other => unreachable!("no event has kind {other}"),
         }
     }

@@ -135,7 +135,9 @@ fn kill_at_every_instruction(descriptors: u64) {
             let message = observed(&mut scene.monitor);
             match message.header().member {
                 Some("Victim") => is_there = true,
-                Some("NameOwnerChanged") if message.args()[2] == causeway_bus::wire::Arg::Text("") => break,
+                Some("NameOwnerChanged") if message.rule_args()[2] == causeway_bus::wire::Arg::Text("") => {
+                    break;
+                }
                 _ => {}
             }
         }

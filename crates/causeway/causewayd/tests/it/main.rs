@@ -19,6 +19,7 @@ mod bus;
 mod configuration;
 mod day;
 mod death;
+mod divided;
 #[cfg(feature = "zbus")]
 mod examples;
 #[cfg(target_arch = "x86_64")]

@@ -300,7 +300,7 @@ fn a_slot_is_not_given_away_while_a_process_lives_that_may_write_its_line() {
                 tell(&socket, [OUTBOX, 0, 1, 0, 0], &[]);
             }
         }
-        while !matches!(signal_of(&mut witness, DRIVER).args()[..], [_, _, Arg::Text("")]) {}
+        while !matches!(signal_of(&mut witness, DRIVER).rule_args()[..], [_, _, Arg::Text("")]) {}
         // The witness has passed its end, and tells that.
         while witness.next(Some(Duration::ZERO)).unwrap().is_some() {}
         for _ in 0..20 {

@@ -38,7 +38,7 @@ fn traffic(client: &mut Client, awake: &mut Member) {
 fn tick(member: &mut Member, round: u32) {
     let incoming = member.next(Some(PATIENCE)).unwrap();
     let Some(Incoming::Signal(signal)) = incoming else { panic!("deaf in round {round}: {incoming:?}") };
-    assert_eq!(signal.args(), [Arg::U32(round)]);
+    assert_eq!(signal.rule_args(), [Arg::U32(round)]);
 }
 
 /// A service restarts while others talk: who had asked for the signals of its name hears the new one.
@@ -58,7 +58,7 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 if let Some(Incoming::Signal(signal)) = asleep.next(Some(Duration::from_secs(1))).unwrap() {
-                    let _ = heard.send(signal.args().first().copied() == Some(Arg::U32(u32::MAX)));
+                    let _ = heard.send(signal.rule_args().first().copied() == Some(Arg::U32(u32::MAX)));
                 }
             }
         });
@@ -99,7 +99,9 @@ fn candidate(mut member: Member, stop: &AtomicBool) {
 /// The new owner that the next change of the name announces.
 fn new_owner(member: &mut Member) -> String {
     let signal = signal_of(member, "org.freedesktop.DBus");
-    let [Arg::Text(NAME), _, Arg::Text(new)] = signal.args()[..] else { panic!("{:?}", signal.args()) };
+    let [Arg::Text(NAME), _, Arg::Text(new)] = signal.rule_args()[..] else {
+        panic!("{:?}", signal.rule_args())
+    };
     new.to_owned()
 }
 
@@ -160,7 +162,7 @@ fn a_call_to_one_whose_end_was_announced_ends_at_once() {
         };
         loop {
             let signal = signal_of(&mut observer, "org.freedesktop.DBus");
-            if signal.args()[0] == Arg::Text(&name) {
+            if signal.rule_args()[0] == Arg::Text(&name) {
                 break;
             }
         }

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use causeway_bus::client::{Bus, Error};
-use causeway_bus::wire::{Body, Value, names};
+use causeway_bus::wire::{Body, arguments_of, names};
 use causeway_bus::{AUTHORITY_ID, Monitor, PeerId};
 use serde_json::json;
 
-use super::client::{DRIVER, first_value, numbers};
+use super::client::{DRIVER, numbers};
 use super::show;
 use super::which::{Place, connect, monitor};
 use crate::failure::Failure;
@@ -80,10 +80,9 @@ fn of_native(monitor: &Monitor) -> Vec<Peer> {
 pub fn of_dbus(connection: &mut Bus) -> Result<Vec<Peer>, Failure> {
     let own = connection.unique_name().to_owned();
     let names = connection.ask_driver("ListNames", Body::default())?;
-    let Some(Value::Array(names)) = first_value(&names)? else { return Ok(Vec::new()) };
+    let names: Vec<&str> = arguments_of(&names).map_err(Error::from)?;
     let mut peers: Vec<Peer> = Vec::new();
     for name in names {
-        let Value::Text(name) = name else { continue };
         let is_unique = names::is_unique(name);
         // It may have lost its owner meanwhile.
         let owner = if is_unique { Some(name.to_owned()) } else { connection.name_owner(name)? };

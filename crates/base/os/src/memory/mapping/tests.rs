@@ -144,6 +144,8 @@ fn prefaulted_memory_takes_no_faults() {
         let memory = Mapping::anonymous(len).unwrap();
         // Huge pages would take one fault for many pages and hide the difference.
         let _ = memory.advise_huge(false);
+        // A fork in the test of another thread would make each page copy-on-write, and take a fault for each.
+        memory.dont_fork().unwrap();
         memory
     };
     let untouched = faults_of_access(&fresh());

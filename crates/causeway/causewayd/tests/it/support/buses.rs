@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use causeway_bus::client::Bus as Client;
@@ -176,7 +177,7 @@ impl Bus {
         let (is_ready, ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
-            let bus = Core::new(config(), Box::new(move || Ok(config())), guid, of_bus);
+            let bus = Core::new(config(), Arc::new(move || Ok(config())), guid, of_bus);
             let mut server = Server::new(bus, vec![listener], children)?;
             server.serve_natively(NativePlace { path, socket: None }, options)?;
             server.stop_with(&stopped)?;

@@ -324,13 +324,13 @@ pub fn echo(path: &Path, name: &'static str) -> JoinHandle<()> {
     service.request_name(name, 0).unwrap();
     std::thread::spawn(move || {
         let stop = std::sync::atomic::AtomicBool::new(false);
-        let result = service.serve(&stop, |call| match call.header().member {
+        let result = service.serve(&stop, |_, call| match call.header().member {
             Some("Echo") => Ok(text(call.text().unwrap_or_default())),
             Some("Quit") => {
                 stop.store(true, std::sync::atomic::Ordering::Relaxed);
                 Ok(Body::default())
             }
-            _ => Err(("com.example.Error.Fail".into(), "as you wish".into())),
+            _ => Err(("com.example.Error.Fail", "as you wish").into()),
         });
         assert!(matches!(result, Ok(()) | Err(BusError::AuthorityGone)), "{result:?}");
     })
