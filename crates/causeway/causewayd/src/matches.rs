@@ -247,7 +247,7 @@ mod tests {
         if !matches.may_match(&header) {
             return Vec::new();
         }
-        let mut compared = |steps: usize| {
+        let compared = |steps: usize| {
             let (mut place, mut found, mut turns) = (Place::default(), Vec::new(), 1);
             while !matches.compare(&mut place, &header, &|| &args, &(), &mut { steps }, &mut found) {
                 turns += 1;
