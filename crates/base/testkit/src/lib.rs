@@ -4,6 +4,7 @@
 //! * [`rerun`]: this test program once more, as another process that runs one test.
 //! * [`Peer`]: this test program once more, in a role. [`Traced`]: a process under ptrace.
 //! * [`Running`]: a process that is killed and reaped with its test.
+//! * [`at_another_time`]: a process whose clocks differ.
 //! * [`Freezer`]: processes that stand still together.
 //! * [`temp_dir`]: a folder that ends with its test.
 //! * [`proc`]: what the kernel says of a process.
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 pub use fastrand::Rng;
 pub use frozen::{ControlGroup, Freezer};
 pub use peer::{Peer, Role, play, setting};
-pub use process::{Running, assert_ran, rerun};
+pub use process::{Running, assert_ran, at_another_time, rerun};
 pub use tempfile::TempDir;
 pub use traced::{Call, Traced};
 

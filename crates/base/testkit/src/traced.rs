@@ -135,6 +135,26 @@ impl Traced {
         true
     }
 
+    /// Executes instructions until the next one is a system call, which is not made. Returns how many were executed; nothing if it has stopped
+    /// itself before.
+    pub fn step_to_call(&self) -> Option<u64> {
+        (0..).find(|_| self.is_at_call() || !self.step(1)).filter(|_| self.is_at_call())
+    }
+
+    /// Is the next instruction a system call?
+    fn is_at_call(&self) -> bool {
+        const CALL: &[u8] = if cfg!(target_arch = "x86_64") { &[0x0f, 0x05] } else { &[1, 0, 0, 0xd4] };
+        // For one that is stopped outside of a call: -1, its stack and where it is.
+        let path = format!("/proc/{}/task/{}/syscall", self.process, self.thread);
+        let text = std::fs::read_to_string(path).unwrap();
+        let at = text.split_whitespace().nth(2).filter(|_| text.starts_with("-1 "));
+        let at = at.and_then(|at| usize::from_str_radix(at.strip_prefix("0x")?, 16).ok());
+        at.is_some_and(|at| {
+            let word = ptrace::read(self.thread, at as ptrace::AddressType).unwrap();
+            word.to_ne_bytes().starts_with(CALL)
+        })
+    }
+
     /// Executes up to `most` instructions, but none after the thread has fallen asleep in the kernel, or has stopped itself. Returns how many were
     /// executed: fewer than `most` if it was either. One that sleeps goes on with [`Traced::run`].
     pub fn step_awake(&self, most: u64) -> u64 {

@@ -59,4 +59,5 @@ pub use {
     share::Share,
     shared::body::MessageFile,
     shared::statistics::Statistics,
+    shared::unique_name::name_of,
 };

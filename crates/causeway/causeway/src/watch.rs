@@ -57,8 +57,14 @@ impl Watched {
         self.ends.known()
     }
 
-    /// Lets a subscriber that knows `seen` sleep: whatever else the thread learns ends the sleep. It does not begin if the thread
-    /// has learned more already.
+    /// What this thread and the subscriber tell each other before it sleeps.
+    #[inline]
+    pub fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// Lets a subscriber that has announced it ([`Ends::announce`]) sleep: whatever the thread learns beyond `seen` ends the sleep. It does
+    /// not begin if the thread has learned more already.
     #[inline]
     pub fn sleep<T>(&self, seen: u32, sleep: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<()> {
         self.ends.sleep(seen, sleep).map_or(Ok(()), |slept| slept.map(drop))

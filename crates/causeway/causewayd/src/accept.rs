@@ -14,11 +14,12 @@ use crate::member::{MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 
 impl Bus {
-    /// A member has sent a message.
-    pub fn accept(&mut self, from: MemberId, incoming: Incoming<'_>, now: Instant) {
+    /// A member has sent a message. If that was Hello, it has another number from now on.
+    pub fn accept(&mut self, from: MemberId, incoming: Incoming<'_>, now: Instant) -> Option<MemberId> {
         self.now = now;
         self.pass(from, incoming);
         self.settle();
+        self.said_hello.take()
     }
 
     fn pass(&mut self, from: MemberId, incoming: Incoming<'_>) {

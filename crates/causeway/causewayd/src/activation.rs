@@ -21,6 +21,25 @@ pub enum Wants {
     Names,
 }
 
+/// The answer to `StartServiceByName` where the service was started.
+pub const STARTED: u32 = 1;
+/// The answer to it where the service is there already.
+pub const ALREADY_RUNNING: u32 = 2;
+
+impl Wants {
+    /// Why nothing that wants this can have a service of this name, which no file provides.
+    pub fn without(self, name: &str) -> String {
+        if self == Wants::Start {
+            format!("no .service file with an Exec= provides the name {name}")
+        } else if name.starts_with(':') {
+            // Connections alone have these names, and never the same one twice.
+            format!("there is no connection {name}")
+        } else {
+            format!("the name {name} has no owner, and no .service file with an Exec= provides it")
+        }
+    }
+}
+
 /// In place of a name, for those who wait for all of them.
 pub const ALL: &str = "";
 

@@ -103,7 +103,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connected socket that does not block, of a process of this user, which has this unique name. Messages above `most_message_bytes`
+    /// A connected socket that does not block, of a process of this user, whose messages have this sender. Messages above `most_message_bytes`
     /// end it.
     pub fn new(socket: OwnedFd, uid: u32, name: Rc<str>, most_message_bytes: usize) -> Connection {
         Connection {
@@ -123,6 +123,13 @@ impl Connection {
             sent: 0,
             traffic: Traffic::default(),
         }
+    }
+
+    /// Its messages have this sender from now on.
+    pub fn set_name(&mut self, name: Rc<str>) {
+        self.name = name;
+        // These have the sender from before.
+        self.known = KnownHeaders::default();
     }
 
     pub fn passes_descriptors(&self) -> bool {

@@ -59,7 +59,7 @@ mod users;
 pub use alone::serve_alone;
 pub use bus::Bus;
 pub use children::Children;
-pub use config::Config;
+pub use config::{Config, make_transient_service_dir};
 pub use listen::{Listener, NativePlace, new_guid};
 pub use metrics::Place as MetricsPlace;
 pub use serve::Server;

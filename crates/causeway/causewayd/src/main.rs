@@ -5,7 +5,6 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Parser;
 
@@ -53,6 +52,7 @@ fn run(args: &Args) -> Result<(), String> {
     if (args.fork || config.fork) && !args.nofork {
         return background::start_again();
     }
+    causewayd::make_transient_service_dir(&config);
     // The limit on descriptors is what limits connections; a bus that may raise it should.
     let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
     let _ = causeway_os::limits::raise_nofile();
@@ -175,7 +175,7 @@ fn serve_natively(
     };
     let path = place.path.clone();
     let must_serve = args.native.is_some() || place.socket.is_some();
-    let laggard_deadline = Duration::from_millis(args.laggard_deadline);
+    let laggard_deadline = args.laggard_deadline;
     let options =
         AuthorityOptions { clients: 3072, names: 8192, laggard_deadline, ..AuthorityOptions::default() };
     match server.serve_natively(place, options) {

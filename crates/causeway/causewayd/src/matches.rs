@@ -31,8 +31,10 @@ pub struct Matches {
     of_member: FxHashMap<MemberId, FxHashMap<Rc<MatchRule>, Added>>,
     /// How many rules of whom are for messages of the owner of a well-known name.
     by_owner: FxHashMap<Rc<str>, FxHashMap<MemberId, usize>>,
-    /// How many rules ask for messages to others.
-    eavesdropping: usize,
+    /// How many rules of whom ask for messages to others.
+    eavesdropping: FxHashMap<MemberId, usize>,
+    /// How often that was another set of members.
+    eavesdropping_changes: u64,
 }
 
 /// The well-known name whose owner must have sent what this rule matches.
@@ -117,9 +119,13 @@ impl Matches {
         let rule = Rc::new(rule);
         let bucket = self.buckets.entry(Key::of(&rule).bucket()).or_default();
         rules.insert(Rc::clone(&rule), Added { count: 1, at: bucket.len() });
-        self.eavesdropping += usize::from(rule.eavesdrop);
         if let Some(name) = owner_of(&rule) {
             *self.by_owner.entry(name.into()).or_default().entry(member).or_default() += 1;
+        }
+        if rule.eavesdrop {
+            let count = self.eavesdropping.entry(member).or_default();
+            *count += 1;
+            self.eavesdropping_changes += u64::from(*count == 1);
         }
         bucket.push(Entry { member, rule });
     }
@@ -151,7 +157,6 @@ impl Matches {
         if rules.is_empty() {
             self.of_member.remove(&member);
         }
-        self.eavesdropping -= usize::from(rule.eavesdrop);
         if let Some(name) = owner_of(rule)
             && let Some(members) = self.by_owner.get_mut(name)
             && let Some(count) = members.get_mut(&member)
@@ -162,6 +167,15 @@ impl Matches {
             }
             if members.is_empty() {
                 self.by_owner.remove(name);
+            }
+        }
+        if rule.eavesdrop
+            && let std::collections::hash_map::Entry::Occupied(mut count) = self.eavesdropping.entry(member)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+                self.eavesdropping_changes += 1;
             }
         }
         let key = Key::of(rule).bucket();
@@ -179,7 +193,7 @@ impl Matches {
     /// Can any rule match a message with this header? Of a message for one destination only rules with `eavesdrop` count, because the
     /// destination has it anyway.
     pub fn may_match(&self, header: &Header<'_>) -> bool {
-        !self.buckets.is_empty() && (header.destination.is_none() || self.eavesdropping > 0)
+        !self.buckets.is_empty() && (header.destination.is_none() || !self.eavesdropping.is_empty())
     }
 
     /// Goes on with comparing rules with a message, for so many steps: the members whose rules match, some of them more than once, are added to
@@ -220,8 +234,14 @@ impl Matches {
         self.by_owner.get(sender).into_iter().flat_map(FxHashMap::keys).copied()
     }
 
-    pub fn has_eavesdroppers(&self) -> bool {
-        self.eavesdropping > 0
+    /// The members with a rule for messages to others, in no order.
+    pub fn eavesdroppers(&self) -> impl Iterator<Item = MemberId> {
+        self.eavesdropping.keys().copied()
+    }
+
+    /// A number that is another one when these members are.
+    pub fn eavesdropping_changes(&self) -> u64 {
+        self.eavesdropping_changes
     }
 
     /// The rules of a member with the number of their additions, in no order.
@@ -345,6 +365,6 @@ mod tests {
         let call = Builder::call("/", "M").destination(":1.5");
         assert_eq!(recipients(&matches, &call), [1]);
         matches.remove_all(MemberId(1));
-        assert_eq!(matches.eavesdropping, 0);
+        assert_eq!((matches.eavesdroppers().count(), matches.eavesdropping_changes()), (0, 2));
     }
 }

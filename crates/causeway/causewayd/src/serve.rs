@@ -37,7 +37,7 @@ use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
 use lobby::{Lobby, PIECE_BYTES, PIECES};
-use native::Native;
+use native::{Native, Unserved};
 use report::Collector;
 use token::Token;
 use turn::{Slice, Turns};
@@ -54,6 +54,17 @@ const KEPT_ACTIONS: usize = 256;
 /// Signals by which this program is told to end, to read its configuration again, and nothing.
 const SIGNALS: [i32; 3] = [15, 2, 1];
 const HANGUP: i32 = 1;
+
+const UNWATCHED: End = End::Kept("the kernel cannot watch its socket");
+
+/// What came of reading a client.
+enum Read {
+    /// There is more in its buffer.
+    More,
+    Done,
+    /// It has said Hello, has this number now, and what it has sent behind that waits.
+    SaidHello(MemberId),
+}
 
 /// A bus with its sockets.
 pub struct Server {
@@ -73,6 +84,8 @@ pub struct Server {
     blocking: Blocking,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
+    /// They could once, and this is to be so again.
+    unserved: Option<Unserved>,
     metrics: Option<Collector>,
     bus: Bus,
     /// Empty, for the actions of the next message.
@@ -110,6 +123,7 @@ impl Server {
             children,
             blocking,
             native: None,
+            unserved: None,
             metrics: None,
             bus,
             emptied: Vec::new(),
@@ -302,26 +316,37 @@ impl Server {
             return self.clients.pause(id);
         }
         match self.read(id, slice) {
-            Ok(true) => self.clients.make_ready(id),
-            Ok(false) => {}
+            Ok(Read::More) => self.clients.make_ready(id),
+            Ok(Read::Done) => {}
+            Ok(Read::SaidHello(number)) => self.name(id, number),
             Err(end) => self.end(id, end),
         }
         self.act();
     }
 
-    /// Passes what a client has sent, up to the limit; true if there is more of it in the buffer.
-    fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<bool, End> {
-        let Some(client) = self.clients.get_mut(id) else { return Ok(false) };
+    /// A client has said Hello, and has this number from now on. What it has sent meanwhile is read next.
+    fn name(&mut self, id: MemberId, number: MemberId) {
+        match self.clients.rename(id, number, &self.epoll) {
+            Ok(()) => self.clients.make_ready(number),
+            Err(_) => self.end(number, UNWATCHED),
+        }
+    }
+
+    /// Passes what a client has sent, up to the limit.
+    fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<Read, End> {
+        let Some(client) = self.clients.get_mut(id) else { return Ok(Read::Done) };
         let connection = &mut client.connection;
-        let was_active = self.bus.is_active(id);
         let arrived = connection.incomplete_bytes();
         let (mut count, mut may_read) = (0, true);
         // What others have not got yet comes first.
         while !self.bus.is_passing() {
             if let Some(incoming) = connection.next_message(&mut self.checker)? {
-                self.bus.accept(id, incoming, self.now);
+                if let Some(number) = self.bus.accept(id, incoming, self.now) {
+                    return Ok(Read::SaidHello(number));
+                }
                 count += 1;
-                if count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
+                // What is said to one without a number must reach it before it has one.
+                if !id.is_named() || count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
                     break;
                 }
             } else if !connection.has_message() && std::mem::take(&mut may_read) {
@@ -347,16 +372,12 @@ impl Server {
         let is_piece =
             count == 0 && !has_message && incomplete > arrived && incomplete - arrived < PIECE_BYTES;
         client.pieces = if is_piece { client.pieces.saturating_add(1) } else { 0 };
-        let is_active = was_active || self.bus.is_active(id);
-        if is_active {
+        if id.is_named() {
             let set = if client.pieces >= PIECES { &self.lobby.set } else { &self.epoll };
-            client.move_to(id, set).map_err(|_| End::Kept("the kernel cannot watch its socket"))?;
+            client.move_to(id, set).map_err(|_| UNWATCHED)?;
         }
         if until != client.half_until {
             self.clients.await_rest(id, until);
-        }
-        if !was_active && is_active {
-            self.clients.has_said_hello(id);
         }
         if before != waiting {
             self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
@@ -364,7 +385,7 @@ impl Server {
         if counted != bytes_before {
             self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
         }
-        Ok(has_message)
+        Ok(if has_message { Read::More } else { Read::Done })
     }
 
     /// Does what the bus has left to be done.
@@ -423,6 +444,7 @@ impl Server {
         }
         self.bus.tick(self.now);
         self.act();
+        self.retry_natively();
         log::tell_omitted();
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;

@@ -41,6 +41,7 @@ impl Endian {
     }
 
     /// A number of four bytes.
+    #[inline]
     pub const fn u32(self, bytes: [u8; 4]) -> u32 {
         match self {
             Endian::Little => u32::from_le_bytes(bytes),
@@ -57,6 +58,7 @@ impl Endian {
     }
 
     /// The four bytes of a number.
+    #[inline]
     pub const fn bytes(self, number: u32) -> [u8; 4] {
         match self {
             Endian::Little => number.to_le_bytes(),

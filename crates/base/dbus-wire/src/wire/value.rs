@@ -211,8 +211,10 @@ impl Value<'_> {
             }
             Value::Array(element, elements) => {
                 let rest = rest.strip_prefix(&**element).ok_or(NOT_ITS_TYPE)?;
-                let code = *element.as_bytes().first().ok_or(NOT_ITS_TYPE)?;
-                out.try_array(signature::alignment(code), |out| {
+                let (Some((_, "")), [code, ..]) = (signature::split(element), element.as_bytes()) else {
+                    return Err(Fault::Invalid("the elements of an array have not exactly one type"));
+                };
+                out.try_array(signature::alignment(*code), |out| {
                     elements.iter().try_for_each(|value| value.encode_inner(element, out))
                 })?;
                 return Ok(rest);

@@ -210,11 +210,11 @@ impl InFlight {
         let call = {
             let mut state = shared.state();
             let call = state.open()?.prepare_call(0, callee, payload)?;
-            state.waiting.calls.insert(call.serial, PendingReply::default());
+            state.waiting.calls.insert(call.serial(), PendingReply::default());
             call
         };
-        let in_flight = InFlight { shared, serial: call.serial, timeout, deadline };
-        in_flight.shared.state().open()?.check_callee(call.to)?;
+        let in_flight = InFlight { shared, serial: call.serial(), timeout, deadline };
+        in_flight.shared.state().open()?.check_callee(call.to())?;
         match timeout_at(deadline, in_flight.shared.send(call)).await {
             Ok(sent) => sent.map(|()| in_flight),
             Err(_) => Err(in_flight.no_reply()),

@@ -45,6 +45,7 @@ use std::time::Duration;
 use causeway_dbus_wire::introspection::Objects;
 use causeway_os::memory::Access;
 use causeway_os::sched;
+use causeway_waiting::polling::Polling;
 
 use crate::authority::unique_name;
 use crate::error::Result;
@@ -58,7 +59,7 @@ use destinations::Destinations;
 use message::KnownHeaders;
 use pending::PendingCalls;
 use properties::Properties;
-use rules::Rule;
+use rules::Rules;
 use sending::Writer;
 use watcher::Watched;
 
@@ -79,14 +80,13 @@ pub struct Connection {
     link: Link,
     watched: Arc<Watched>,
     options: ConnectionOptions,
-    /// A member that blocks a message for this long is evicted.
+    /// A member that has kept this one waiting for so long is evicted.
     laggard_deadline: Duration,
     name: Arc<str>,
     writer: Writer,
-    rules: Vec<Rule>,
+    rules: Rules,
     /// The end of a callee may have been overwritten before it was read.
     may_miss_ends: bool,
-    next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     headers: KnownHeaders,
@@ -113,8 +113,7 @@ pub struct Connection {
     has_told_end: bool,
     /// Counts what the program gets: messages, replies, ends of calls.
     delivered: u64,
-    spin: Duration,
-    sleeps: u32,
+    polling: Polling,
     /// The process that joined.
     process: u32,
 }
@@ -153,8 +152,7 @@ impl Connection {
             options: ConnectionOptions { spin, ..options },
             name: unique_name(id).into(),
             writer: Writer::default(),
-            rules: Vec::new(),
-            next_rule: 0,
+            rules: Rules::default(),
             may_miss_ends: false,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
@@ -174,8 +172,7 @@ impl Connection {
             has_noticed_end: false,
             has_told_end: false,
             delivered: 0,
-            spin,
-            sleeps: 0,
+            polling: Polling::up_to(spin),
             process: std::process::id(),
         })
     }
@@ -201,9 +198,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        watcher::forget(self.link.socket(), &self.watched);
-        // A child that this process has forked may have the socket, too; it is no member, and in it nothing ends.
+        // A child that this process has forked has the socket and the list of the watcher, too; it is no member, and in it nothing ends.
         if self.process == std::process::id() {
+            watcher::forget(self.link.socket(), &self.watched);
             let _ = rustix::net::shutdown(self.link.socket(), rustix::net::Shutdown::Both);
         }
     }

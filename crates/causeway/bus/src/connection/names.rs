@@ -7,9 +7,9 @@ use super::sending::check;
 use super::{Connection, Message, Reply};
 use crate::authority::{DRIVER, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
+use crate::port::{AUTHORITY, TO_BUS, To};
 use crate::shared::directory::State;
-use crate::shared::filter::unique_number;
+use crate::shared::unique_name::unique_number;
 
 impl Connection {
     /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
@@ -39,8 +39,6 @@ impl Connection {
     pub fn name_owner(&self, name: &str) -> Option<String> {
         let directory = self.port.directory();
         match unique_number(name) {
-            // The number of the bus itself is not the name of a connection.
-            Some(AUTHORITY_ID) => None,
             Some(id) => directory.find(id).map(|_| name.to_owned()),
             None if name == DRIVER => Some(DRIVER.to_owned()),
             None => directory.owner(name).map(|owner| unique_name(owner.id)),

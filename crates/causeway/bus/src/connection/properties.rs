@@ -9,6 +9,7 @@ use causeway_dbus_wire::introspection::{self, Changes};
 use causeway_dbus_wire::wire::{Body, Decode, Encode, Unreadable, Value, names, signature};
 
 use super::sending::Outgoing;
+use super::serving::Refusal;
 use super::{Call, Connection};
 use crate::error::{Error, Result, name};
 
@@ -143,6 +144,9 @@ impl Properties {
 
     /// What the library answers to a call.
     pub fn answer(&self, call: &Call) -> Option<StandardAnswer> {
+        if self.0.is_empty() {
+            return None;
+        }
         let header = call.header();
         let of_object = self.kept(header.path.filter(|_| header.interface == Some(PROPERTIES))?)?;
         match header.member {
@@ -174,8 +178,8 @@ fn refusal(name: &'static str, text: impl Into<Cow<'static, str>>) -> (&'static 
     (name, text.into())
 }
 
-fn invalid(why: &impl ToString) -> (&'static str, Cow<'static, str>) {
-    refusal(name::INVALID_ARGS, why.to_string())
+fn invalid(why: impl Into<Error>) -> (&'static str, Cow<'static, str>) {
+    refusal(name::INVALID_ARGS, Refusal::from(why.into()).text)
 }
 
 fn unknown(interface: &str, property: &str) -> (&'static str, Cow<'static, str>) {
@@ -185,7 +189,7 @@ fn unknown(interface: &str, property: &str) -> (&'static str, Cow<'static, str>)
 fn get(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
     let (interface, name) = match call.args::<(&str, &str)>() {
         Ok(asked) => asked,
-        Err(why) => return Some(Err(invalid(&why))),
+        Err(why) => return Some(Err(invalid(why))),
     };
     let Some(property) = of_object.iter().find(|property| property.is(interface, name)) else {
         return Some(Err(unknown(interface, name)));
@@ -193,22 +197,22 @@ fn get(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
     if !property.is_readable {
         return Some(Err(refusal(name::FAILED, "the property can be set and not be read")));
     }
-    property.value.as_ref().map(|value| Body::of(value).map_err(|why| invalid(&why)))
+    property.value.as_ref().map(|value| Body::of(value).map_err(invalid))
 }
 
 fn get_all(of_object: &[Property], call: &Call) -> StandardAnswer {
-    let interface = call.args::<&str>().map_err(|why| invalid(&why))?;
+    let interface = call.args::<&str>().map_err(invalid)?;
     let asked =
         of_object.iter().filter(|property| property.is(interface, &property.name) && property.is_readable);
     let values = asked.filter_map(|property| Some((&*property.name, property.value.as_ref()?)));
-    Body::of(&values.collect::<BTreeMap<_, _>>()).map_err(|why| invalid(&why))
+    Body::of(&values.collect::<BTreeMap<_, _>>()).map_err(invalid)
 }
 
 /// Why a property must not be set; `None` if the program is to say whether it may.
 fn may_set(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
     let (interface, name, value) = match call.args::<(&str, &str, Value<'_>)>() {
         Ok(asked) => asked,
-        Err(why) => return Some(Err(invalid(&why))),
+        Err(why) => return Some(Err(invalid(why))),
     };
     let Some(property) = of_object.iter().find(|property| property.is(interface, name)) else {
         return Some(Err(unknown(interface, name)));
@@ -216,7 +220,7 @@ fn may_set(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
     if !property.is_writable {
         return Some(Err(refusal(name::PROPERTY_READ_ONLY, format!("{name} cannot be set"))));
     }
-    property.typed(value.into_owned()).err().map(|why| Err(invalid(&why)))
+    property.typed(value.into_owned()).err().map(|why| Err(invalid(why)))
 }
 
 impl Connection {

@@ -130,7 +130,7 @@ impl Connection {
             _ => self.complete(received),
         };
         let message = received.and_then(|received| Message::checked_with(&mut self.headers, received));
-        let Some(message) = message else { return };
+        let Some((message, place)) = message else { return };
         const CALL: u8 = Kind::MethodCall.number();
         const RETURN: u8 = Kind::MethodReturn.number();
         const ERROR: u8 = Kind::Error.number();
@@ -140,25 +140,37 @@ impl Connection {
             CALL if to_us => self.put(Incoming::Call(Call(message))),
             SIGNAL => {
                 let is_of_bus = message.sender_id() == AUTHORITY_ID;
-                let header = message.header();
-                if to_us && header.interface == Some(BUS_INTERFACE) {
-                    match (header.member, is_of_bus) {
-                        (Some(PASSED_ON), true) => return self.follow_call(&message),
-                        (Some(UNREAD), false) => {
-                            return self.end_unread_calls(message.sender_id(), message.position());
-                        }
-                        _ => {}
-                    }
+                if (to_us || is_of_bus) && self.follow(&message, to_us, is_of_bus) {
+                    return;
                 }
-                if is_of_bus && header.member == Some("NameOwnerChanged") {
-                    self.follow_owner(&message);
-                }
-                if to_us || self.wants(&message) {
+                if to_us || self.wants(&message, place) {
                     self.put(Incoming::Signal(message));
                 }
             }
             _ => {}
         }
+    }
+
+    /// Follows what a signal says of the bus. Is it for this library alone?
+    fn follow(&mut self, signal: &Message, to_us: bool, is_of_bus: bool) -> bool {
+        let header = signal.header();
+        if to_us && header.interface == Some(BUS_INTERFACE) {
+            match (header.member, is_of_bus) {
+                (Some(PASSED_ON), true) => {
+                    self.follow_call(signal);
+                    return true;
+                }
+                (Some(UNREAD), false) => {
+                    self.end_unread_calls(signal.sender_id(), signal.position());
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        if is_of_bus && header.member == Some("NameOwnerChanged") {
+            self.follow_owner(signal);
+        }
+        false
     }
 
     pub(super) fn put(&mut self, incoming: Incoming) {

@@ -1,5 +1,6 @@
 //! Waking members that sleep, and evicting those that block others.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -181,8 +182,7 @@ impl Port {
             other.doorbell = fds.doorbell(slot, id).ok().flatten();
         }
         let Some(doorbell) = &self.others[usize::from(slot)].doorbell else { return false };
-        // A counter that is full has been rung.
-        let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+        fds.ring(doorbell.as_fd());
         true
     }
 

@@ -157,12 +157,13 @@ impl ForeignOutbox {
     }
 
     /// Reads the message at a place. The bytes are input from another process: the length is checked, nothing else is.
-    pub fn read(&self, place: u32) -> Found {
+    /// They are put into `message`, and come with what was found.
+    pub fn read(&self, place: u32, mut message: Vec<u8>) -> Found {
         let (at, header) = self.load_header(place);
         let fits = u64::from(header.inline_bytes()) <= self.capacity - HEADER_BYTES as u64;
         let is_ours = place_of(header.position) == place;
         let bytes = if fits && is_ours { header.inline_bytes() as usize } else { 0 };
-        let message = self.ring.copy(at + HEADER_BYTES, bytes);
+        self.ring.copy(at + HEADER_BYTES, bytes, &mut message);
         if self.was_overwritten(place) {
             return Found::Gone;
         }
@@ -215,7 +216,9 @@ mod tests {
             outbox.raise_floor(outbox.head());
             let place = outbox.write(BusHeader { serial: round, ..BusHeader::default() }, &message);
             outbox.advance(message.len());
-            let Found::Message(header, back) = foreign.read(place) else { panic!("round {round}") };
+            let Found::Message(header, back) = foreign.read(place, vec![7; 90]) else {
+                panic!("round {round}")
+            };
             assert_eq!((header.serial, back), (round, message));
         }
     }
@@ -226,9 +229,9 @@ mod tests {
         let first = outbox.write(BusHeader::default(), &[7; 100]);
         outbox.advance(100);
         outbox.raise_floor(outbox.head());
-        assert_eq!(foreign.read(first), Found::Gone);
+        assert_eq!(foreign.read(first, Vec::new()), Found::Gone);
         let wrong = outbox.write(BusHeader::default(), &[]) + 1;
-        assert!(matches!(foreign.read(wrong), Found::Damaged(_)));
+        assert!(matches!(foreign.read(wrong, Vec::new()), Found::Damaged(_)));
     }
 
     #[test]

@@ -31,16 +31,25 @@ impl Ends {
         full_fence(); // PAIR watched-ends
     }
 
-    /// Lets a subscriber that has seen `seen` sleep: whatever else the thread learns ends the sleep. Nothing if the thread has learned more
-    /// already, and the sleep did not begin.
+    /// The subscriber, which has seen `seen`, is about to sleep: whatever else the thread learns ends that. To be called before
+    /// [`Waiter::arm`](super::wait::Waiter::arm), whose fence serves this announcement too; then comes [`Ends::sleep`] or [`Ends::awake`].
+    #[inline]
+    pub fn announce(&self, seen: u32) {
+        self.sleep.store(ASLEEP | seen, Ordering::Relaxed); // PAIR watched-ends: the fence in `Waiter::arm`
+    }
+
+    /// Lets the subscriber sleep as it has announced. Nothing if the thread has learned more already, and the sleep did not begin.
     #[inline]
     pub fn sleep<T>(&self, seen: u32, sleep: impl FnOnce() -> T) -> Option<T> {
-        self.sleep.store(ASLEEP | seen, Ordering::Relaxed);
-        full_fence(); // PAIR watched-ends
         let slept = (self.known() == seen).then(sleep);
-        // A thread that sees it late wakes a subscriber that does not sleep.
-        self.sleep.store(0, Ordering::Relaxed);
+        self.awake();
         slept
+    }
+
+    /// The subscriber is awake. A thread that sees it late wakes one that does not sleep.
+    #[inline]
+    pub fn awake(&self) {
+        self.sleep.store(0, Ordering::Relaxed);
     }
 
     /// Whether the subscriber sleeps, or is about to, without having seen all that is known: it is to be woken, and asked again later. To be

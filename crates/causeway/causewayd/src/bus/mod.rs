@@ -129,8 +129,13 @@ pub struct Bus {
     pub(crate) address: String,
     /// Its user.
     pub(crate) uid: u32,
+    /// That of its machine, as it was at the start.
+    pub(crate) machine_id: Option<String>,
     pub(crate) members: BTreeMap<MemberId, Member>,
-    last_member: u64,
+    next_member: MemberId,
+    next_unnamed: MemberId,
+    /// The one that has said Hello in the message that is being passed, with the number that it has now.
+    pub(crate) said_hello: Option<MemberId>,
     pub(crate) members_of_user: FxHashMap<u32, usize>,
     pub(crate) names: Names,
     pub(crate) matches: Matches,
@@ -142,6 +147,8 @@ pub struct Bus {
     known: services::Known,
     pub(crate) starts: Starts,
     reloading: reload::Reload,
+    /// How often members got other rules of the policy.
+    policy_changes: u64,
     pub(crate) has_systemd_activation: bool,
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
@@ -183,9 +190,11 @@ impl Bus {
             guid,
             address,
             uid: rustix::process::geteuid().as_raw(),
+            machine_id: causeway_os::machine_id::machine_id(),
             members: BTreeMap::new(),
-            // That number is the bus's own in the order log.
-            last_member: causeway_bus::AUTHORITY_ID,
+            next_member: MemberId::FIRST,
+            next_unnamed: MemberId::FIRST_UNNAMED,
+            said_hello: None,
             members_of_user: FxHashMap::default(),
             names: Names::default(),
             matches: Matches::default(),
@@ -194,6 +203,7 @@ impl Bus {
             calls: Calls::default(),
             starts: Starts::default(),
             reloading: reload::Reload::default(),
+            policy_changes: 0,
             has_systemd_activation: false,
             environment: std::env::vars_os()
                 .filter(|(name, _)| !crate::systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
@@ -225,8 +235,7 @@ impl Bus {
         if !self.config.policy.may_connect(uid, identity.all_groups(), self.uid) {
             return None;
         }
-        self.last_member += 1;
-        let id = MemberId(self.last_member);
+        let id = self.next_unnamed.take_next();
         let rules = self.config.policy.rules_for(uid, identity.all_groups());
         let (name, takes_descriptors) = (id.unique_name(), carrier == Carrier::Log);
         let member = Member {
@@ -240,6 +249,21 @@ impl Bus {
         };
         self.members.insert(id, member);
         Some(id)
+    }
+
+    /// Which number the next one gets that takes part.
+    pub fn next_member(&self) -> MemberId {
+        self.next_member
+    }
+
+    /// Gives one that has its place the number, and so the unique name, that it has from now on.
+    pub fn give_number(&mut self, unnamed: MemberId) -> MemberId {
+        let id = self.next_member.take_next();
+        let mut member = self.members.remove(&unnamed).expect("it was admitted");
+        member.name = id.unique_name();
+        self.members.insert(id, member);
+        self.quota.rename(unnamed, id);
+        id
     }
 
     /// Gives a new member what every active one holds, if limits let it.
@@ -285,9 +309,10 @@ impl Bus {
         }
     }
 
-    /// Has a member said Hello?
-    pub fn is_active(&self, id: MemberId) -> bool {
-        self.members.get(&id).is_some_and(|member| member.stage != Stage::New)
+    /// Is a member of root, or of the user of the bus?
+    pub(crate) fn is_privileged(&self, id: MemberId) -> bool {
+        let uid = self.members.get(&id).map(|member| member.identity.credentials.uid);
+        uid.is_some_and(|uid| uid == self.uid || uid == 0)
     }
 
     /// Takes what is to be done, and leaves an empty vector in its place.

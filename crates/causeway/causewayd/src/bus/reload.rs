@@ -79,6 +79,7 @@ impl Bus {
     fn reconfigure(&mut self, config: Config) {
         self.quota.set_limits(config.limits.per_member);
         self.config = config;
+        self.policy_changes += 1;
         // Of a user with the same groups all connections have the same rules.
         let mut of_user = FxHashMap::default();
         for member in self.members.values_mut() {

@@ -206,7 +206,8 @@ impl Bus {
     pub(crate) fn send(&mut self, to: MemberId, message: Builder<'_>) {
         let Some(member) = self.members.get(&to).filter(|member| !member.is_leaving) else { return };
         let name = Rc::clone(&member.name);
-        self.send_as_driver(Some(to), message.destination(&name));
+        // One that has not said Hello has no name.
+        self.send_as_driver(Some(to), if to.is_named() { message.destination(&name) } else { message });
     }
 
     /// A message of the driver to a member, or to everybody with a rule for it.

@@ -6,15 +6,13 @@ use std::path::PathBuf;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 
 use super::{Action, Bus, DRIVER};
-use crate::activation::{ALL, Phase, Waiting, Wants};
+use crate::activation::{ALL, ALREADY_RUNNING, Phase, Waiting};
 use crate::error;
 use crate::log::log;
 use crate::service_file::Services;
 
 /// Names whose files have been read and that are answered in one turn of the loop.
 const MOST_ANSWERS: usize = 64;
-/// The answer to `StartServiceByName` where the service is there already.
-pub(super) const ALREADY_RUNNING: u32 = 2;
 
 /// Files of services that are read, and the names for which they are.
 #[derive(Debug)]
@@ -167,7 +165,7 @@ impl Bus {
         for waiting in self.starts.end(name) {
             self.waits_no_more(&waiting);
             if let Some(sender) = waiting.sender {
-                let why = lacks(name, waiting.wants);
+                let why = waiting.wants.without(name);
                 self.refuse(sender, &waiting.message.header(), error::SERVICE_UNKNOWN, &why);
             }
         }
@@ -178,17 +176,5 @@ impl Bus {
         if let Err(waiting) = self.starts.join(ALL, waiting) {
             self.ask_for(ALL, waiting);
         }
-    }
-}
-
-/// Why nothing that wants this can have a service of this name.
-pub(super) fn lacks(name: &str, wants: Wants) -> String {
-    if wants == Wants::Start {
-        format!("no .service file with an Exec= provides the name {name}")
-    } else if name.starts_with(':') {
-        // Connections alone have these names, and never the same one twice.
-        format!("there is no connection {name}")
-    } else {
-        format!("the name {name} has no owner, and no .service file with an Exec= provides it")
     }
 }

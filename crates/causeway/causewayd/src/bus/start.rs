@@ -4,9 +4,8 @@ use std::ffi::{OsStr, OsString};
 
 use causeway_dbus_wire::wire::Body;
 
-use super::services::lacks;
 use super::{Action, Bus, RoutedMessage};
-use crate::activation::{ALL, Phase, Waiting, Wants};
+use crate::activation::{ALL, Phase, STARTED, Waiting, Wants};
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
@@ -23,8 +22,6 @@ pub enum Ended {
     Signaled(i32),
 }
 
-/// The answer to `StartServiceByName` where a program was started.
-const STARTED: u32 = 1;
 /// Starts whose time is over that are ended in one turn of the loop.
 const MOST_EXPIRED: usize = 64;
 
@@ -50,7 +47,7 @@ impl Bus {
         }
         if name.starts_with(':') || self.is_known_to_lack(name) {
             self.waits_no_more(&waiting);
-            let why = lacks(name, wants);
+            let why = wants.without(name);
             return self.refuse(from, routed.header, error::SERVICE_UNKNOWN, &why);
         }
         self.ask_for(name, waiting);

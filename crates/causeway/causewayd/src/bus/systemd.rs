@@ -6,9 +6,8 @@
 
 use causeway_dbus_wire::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, Header, Kind, names};
 
-use super::services::ALREADY_RUNNING;
 use super::{Bus, DRIVER, DRIVER_PATH, RoutedMessage};
-use crate::activation::{Phase, Waiting, Wants};
+use crate::activation::{ALREADY_RUNNING, Phase, Waiting, Wants};
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
@@ -147,14 +146,12 @@ impl Bus {
         if !is_failure(routed.header) {
             return;
         }
-        let uid = self.members.get(&from).map(|member| member.identity.credentials.uid);
-        let is_trusted = uid.is_some_and(|uid| uid == self.uid || uid == 0);
         if !self.has_systemd_activation {
             log(&format!(
                 "{} says that systemd has failed, which this bus did not ask (--systemd-activation)",
                 self.described(from)
             ));
-        } else if !is_trusted || self.names.owner(SYSTEMD) != Some(from) {
+        } else if !self.is_privileged(from) || self.names.owner(SYSTEMD) != Some(from) {
             let who = self.described(from);
             log(&format!("{who} says that systemd has failed, and is not the owner of {SYSTEMD}: ignored"));
         } else if !self.may_send(from, None, routed) {

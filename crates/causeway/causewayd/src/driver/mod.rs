@@ -124,7 +124,6 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     let header = request.routed.header;
     let (interface, member) = (header.interface, header.member.unwrap_or_default());
     let caller = &bus.members[&request.from];
-    let uid = caller.identity.credentials.uid;
     let is_hello = member == "Hello" && interface.is_none_or(|interface| interface == DRIVER);
     if caller.stage == Stage::New && !is_hello {
         return refused(error::ACCESS_DENIED, "the first message of a connection must be Hello");
@@ -142,7 +141,7 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
         let error = if method.interface == DRIVER { error::ACCESS_DENIED } else { error::UNKNOWN_INTERFACE };
         return refused(error, why);
     }
-    if method.access == Privileged && uid != bus.uid && uid != 0 {
+    if method.access == Privileged && !bus.is_privileged(request.from) {
         return refused(error::ACCESS_DENIED, format!("{member} is reserved to the user of this bus"));
     }
     if header.body_bytes > MOST_BYTES {

@@ -100,10 +100,27 @@ impl Clients {
         }
     }
 
-    pub fn has_said_hello(&mut self, id: MemberId) {
-        if let Some(&Client { user, deadline, .. }) = self.table.get(&id) {
-            self.is_complete(user, deadline, id);
+    /// A client has said Hello, has another number from now on, and is watched in another set. Fails where the kernel cannot watch it.
+    pub fn rename(&mut self, from: MemberId, to: MemberId, set: &Rc<OwnedFd>) -> rustix::io::Result<()> {
+        let Some(mut client) = self.table.remove(&from) else { return Ok(()) };
+        self.is_complete(client.user, client.deadline, from);
+        client.connection.set_name(to.unique_name());
+        if let Some(until) = client.half_until.filter(|until| self.half.remove(&(*until, from))) {
+            self.half.insert((until, to));
         }
+        // It stands in few of these queues, if in any: what it was told before Hello waits.
+        let queues = [
+            (client.is_ready, &mut self.ready),
+            (client.connection.has_output(), &mut self.dirty),
+            (client.is_writable, &mut self.writable),
+        ];
+        for (_, queue) in queues.into_iter().filter(|(is_there, _)| *is_there) {
+            queue.iter_mut().filter(|id| **id == from).for_each(|id| *id = to);
+        }
+        self.paused.iter_mut().filter(|id| **id == from).for_each(|id| *id = to);
+        let moved = client.move_to(to, set);
+        self.table.insert(to, client);
+        moved
     }
 
     fn is_complete(&mut self, user: u32, deadline: Instant, id: MemberId) {
@@ -258,9 +275,10 @@ mod tests {
     #[test]
     fn one_that_wants_to_connect_loses_its_place_to_its_own_user_only() {
         let (mut clients, now) = (Clients::default(), Instant::now());
-        let set = Rc::new(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap());
+        let [set, other] = [(); 2].map(|()| Rc::new(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap()));
         let insert = |clients: &mut Clients, id, user| {
             let (socket, _) = causeway_os::socket::stream_pair().unwrap();
+            epoll::add(&set, &socket, Token::Member(id).data(), EventFlags::IN).unwrap();
             let deadline = now + Duration::from_secs(id);
             let connection = Connection::new(socket, user, ":1.5".into(), 100);
             clients.insert(MemberId(id), user, connection, deadline, Rc::clone(&set));
@@ -274,7 +292,7 @@ mod tests {
             assert_eq!(clients.first_to_go(), Some(MemberId(id)));
             clients.remove(MemberId(id));
         }
-        clients.has_said_hello(MemberId(1));
+        clients.rename(MemberId(1), MemberId(100), &other).unwrap();
         assert_eq!((clients.first_to_go(), clients.incomplete_count()), (Some(MemberId(9)), 1));
         clients.remove(MemberId(9));
         assert_eq!((clients.first_to_go(), clients.next_hello()), (None, None));

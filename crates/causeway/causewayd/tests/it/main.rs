@@ -14,8 +14,10 @@ mod allocations;
 #[cfg(feature = "zbus")]
 mod asynchronous;
 mod beyond;
+mod blocking;
 mod boundaries;
 mod bus;
+mod clocks;
 mod configuration;
 mod day;
 mod death;
@@ -24,6 +26,7 @@ mod divided;
 mod examples;
 #[cfg(target_arch = "x86_64")]
 mod failing;
+mod forked;
 mod hostile;
 mod introspection;
 mod kill;
@@ -39,10 +42,13 @@ mod owners;
 mod program;
 mod scarce;
 mod services;
+mod serving;
 mod session;
 mod systemd;
+mod systemd_activation;
 mod transfer;
 mod transfer_death;
+mod unique_names;
 mod watching;
 mod wild;
 #[cfg(feature = "zbus")]

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use causeway_bus::client::{Bus, Error};
 use causeway_bus::wire::{Body, arguments_of, names};
-use causeway_bus::{AUTHORITY_ID, Monitor, PeerId};
+use causeway_bus::{Monitor, name_of};
 use serde_json::json;
 
-use super::client::{DRIVER, numbers};
+use super::client::numbers;
 use super::show;
 use super::which::{Place, connect, monitor};
 use crate::failure::Failure;
@@ -59,15 +59,10 @@ pub fn list(place: &Place, json: bool) -> Result<(), Failure> {
     Ok(show::table(&mut out, &["NAME", "OWNER", "PID", "UID", "PROGRAM"], &rows)?)
 }
 
-/// The unique name of a connection with this number; the bus itself has its well-known name only.
-pub fn connection_name(id: PeerId) -> String {
-    if id == AUTHORITY_ID { DRIVER.into() } else { format!(":1.{id}") }
-}
-
 fn of_native(monitor: &Monitor) -> Vec<Peer> {
     let members = monitor.members().into_iter();
     let peers = members.map(|(peer, names, _)| Peer {
-        unique: connection_name(peer.id),
+        unique: name_of(peer.id),
         names,
         // A process of another namespace has no number here.
         pid: Some(peer.pid).filter(|pid| *pid > 0),

@@ -51,10 +51,21 @@
 //!     }
 //! }
 //! ```
+//!
+//! A type that D-Bus does not have is an error of compilation, such as an array inside 32 others:
+//!
+//! ```compile_fail
+//! use causeway_dbus_wire::wire::Body;
+//!
+//! type Eight<T> = Vec<Vec<Vec<Vec<Vec<Vec<Vec<Vec<T>>>>>>>>;
+//! let _ = Body::of(&Vec::<Eight<Eight<Eight<Eight<u8>>>>>::new());
+//! ```
 
 mod basic;
 mod containers;
 mod signature;
+#[cfg(test)]
+mod tests;
 mod traits;
 
 pub use basic::{DescriptorIndex, ObjectPath, Signature};
