@@ -164,8 +164,7 @@ impl Server {
             self.wake_up();
             self.bus.begin_turn();
             if self.bus.has_work() {
-                self.bus.go_on();
-                self.act();
+                self.go_on();
             }
             for event in &events {
                 match Token::of(event) {

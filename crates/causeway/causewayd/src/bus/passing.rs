@@ -135,7 +135,7 @@ impl Bus {
         }
     }
 
-    /// Goes on with what waits, as far as the steps of this turn go, and then with members that leave.
+    /// Goes on with what waits, as far as the steps of this turn go. Then members that leave are to be settled.
     pub fn go_on(&mut self) {
         while self.waiting.steps > 0
             && let Some(rest) = self.waiting.rest.pop_front()
@@ -146,7 +146,6 @@ impl Bus {
             }
             self.waiting.is_going_on = false;
         }
-        self.settle();
     }
 
     fn go_on_with(&mut self, rest: Rest) -> Option<Rest> {
