@@ -30,7 +30,7 @@ pub enum Outcome {
     /// Files of services were read.
     LookedUp(LookUp),
     /// A configuration, and the services of its folders; or why it cannot be used.
-    Configured(Result<(Config, Services), String>),
+    Configured(Box<Result<(Config, Services), String>>),
     /// The start with this number has its program, or why it has none.
     Launched(u64, Result<Started, String>),
 }
@@ -85,7 +85,7 @@ impl Blocking {
             let services = Services::read(&config.service_dirs);
             Ok((config, services))
         };
-        self.readers.run(self.job(move || Outcome::Configured(read())));
+        self.readers.run(self.job(move || Outcome::Configured(Box::new(read()))));
     }
 
     /// Starts a program.

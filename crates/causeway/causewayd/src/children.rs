@@ -22,7 +22,9 @@ pub struct Started {
 impl Drop for Started {
     /// A process that is not watched would stay for ever once it has ended.
     fn drop(&mut self) {
-        self.child.take().map(end);
+        if let Some(child) = self.child.take() {
+            end(child);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ impl Server {
         for outcome in self.blocking.take() {
             match outcome {
                 Outcome::LookedUp(look_up) => self.bus.looked_up(look_up),
-                Outcome::Configured(read) => self.bus.reloaded(read),
+                Outcome::Configured(read) => self.bus.reloaded(*read),
                 Outcome::Launched(number, launched) => {
                     if let Err(why) = launched.and_then(|started| self.watch(number, started)) {
                         self.bus.service_ended(number, &Ended::NotStarted(why));
