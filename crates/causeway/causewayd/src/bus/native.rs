@@ -82,6 +82,7 @@ impl Bus {
     /// The log has ended, and with it all native members. They are gone without further words in the log.
     pub fn end_natively(&mut self) {
         self.native = Native::default();
+        self.forget_log();
         let native: Vec<MemberId> = self.members.keys().copied().filter(|id| self.is_native(*id)).collect();
         native.into_iter().for_each(|id| self.leave(id));
     }

@@ -135,6 +135,13 @@ impl Bus {
         }
     }
 
+    /// The order log has ended: what was to be said in it is said nowhere, and a new one is shown everything as it is then.
+    pub(super) fn forget_log(&mut self) {
+        let is_of_log =
+            |rest: &Rest| matches!(rest, Rest::Act(Action::UpdateDirectory(_) | Action::Append { .. }));
+        self.waiting.rest.retain(|rest| !is_of_log(rest));
+    }
+
     /// Goes on with what waits, as far as the steps of this turn go. Then members that leave are to be settled.
     pub fn go_on(&mut self) {
         while self.waiting.steps > 0

@@ -17,7 +17,7 @@ use crate::message::Message;
 pub struct Client {
     pub connection: Connection,
     /// Where its socket is watched.
-    set: Rc<OwnedFd>,
+    pub set: Rc<OwnedFd>,
     /// Small pieces that have brought no whole message, one after another.
     pub pieces: u32,
     user: u32,
