@@ -1,4 +1,4 @@
-//! Broadcasts in parts: no message, however many rules it is compared with and however many get it, makes a turn of the loop long.
+//! Broadcasts in parts: a message that is compared with very many rules, or that very many get, takes several turns of the loop.
 //!
 //! What the bus does in a turn is counted in steps: a condition that is compared is one, a copy that is delivered a few. When the steps of
 //! the turn are used up, the rest of the broadcast waits for the next turn, and behind it whatever the bus says meanwhile, so that the order of
@@ -12,7 +12,7 @@ use crate::matches::Place;
 use crate::member::MemberId;
 use crate::message::{LazyArgs, Message};
 
-/// Steps of a turn: about a millisecond.
+/// Steps of a turn.
 pub const TURN_STEPS: usize = 20_000;
 /// Steps of a copy that is delivered.
 const DELIVERY: usize = 8;

@@ -1,4 +1,4 @@
-//! What one message causes, and what one end causes, is divided over turns of the loop: nothing makes a turn long, and the order stays.
+//! What one message causes, and what one end causes, is divided over turns of the loop, and the order stays.
 //!
 //! The bus counts the steps of its turns itself (`PeakTurnSteps`), so that these tests look at no clock. Times of turns are what
 //! `longest_turns` prints:
