@@ -1,11 +1,11 @@
-//! A message of a member on its first steps: given its sender, update to monitors, and handed to the driver or to the bus.
+//! A message of a member on its first steps: shown to monitors, and handed to the driver or to the bus.
 
 mod native;
 
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_dbus_wire::wire::{Header, Kind, stamped};
+use causeway_dbus_wire::wire::{Header, Kind};
 
 use crate::bus::{Bus, DRIVER, Eviction, RoutedMessage};
 use crate::connection::Incoming;
@@ -23,33 +23,20 @@ impl Bus {
     }
 
     fn pass(&mut self, from: MemberId, incoming: Incoming<'_>) {
-        let Some(member) = self.members.get(&from) else { return };
-        let name = Rc::clone(&member.name);
-        let (header, bytes, descriptors) = match incoming {
-            Incoming::Short(header, bytes, descriptors) => (header, bytes, descriptors),
+        match incoming {
+            Incoming::Short(header, message) => self.pass_stamped(from, &header, &Rc::new(message)),
             Incoming::Long(message) => {
                 let message = Rc::new(message);
-                let header = message.header();
-                if self.may_pass(from, &header) {
-                    self.pass_stamped(from, &header, &message);
-                }
-                return;
+                self.pass_stamped(from, &message.header(), &message);
             }
-        };
-        if !self.may_pass(from, &header) {
-            return;
         }
-        let Some(stamp) = stamped(bytes, &header, &name) else {
-            let why = "a message is too large once its sender is filled in";
-            return self.disconnect(from, Eviction::protocol(why));
-        };
-        let header = Header { sender: Some(&name), ..header };
-        self.pass_stamped(from, &header, &Rc::new(Message::new(stamp, descriptors)));
     }
 
     /// May a member in its stage send a message with this header? If not, it is disconnected, or the message is ignored.
     fn may_pass(&mut self, from: MemberId, header: &Header<'_>) -> bool {
-        let why = match self.members.get(&from).map(|member| member.stage) {
+        let member = self.members.get(&from).filter(|member| !member.is_leaving);
+        let why = match member.map(|member| member.stage) {
+            None => return false,
             Some(Stage::Monitor) => Eviction::protocol("a monitor must not send"),
             Some(Stage::New) if header.destination != Some(DRIVER) => {
                 Eviction::protocol("it sent a message before Hello")
@@ -66,6 +53,9 @@ impl Bus {
     }
 
     fn pass_stamped(&mut self, from: MemberId, header: &Header<'_>, message: &Rc<Message>) {
+        if !self.may_pass(from, header) {
+            return;
+        }
         self.counters.accepted += 1;
         let args = LazyArgs::new(header, message.bytes());
         let routed = RoutedMessage::of(from, header, &args, message);

@@ -5,8 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use rustc_hash::FxHashMap;
-
 use crate::member::MemberId;
 
 /// A call, as it is named by its reply.
@@ -17,12 +15,15 @@ pub struct Call {
     pub callee: MemberId,
 }
 
+/// All calls that wait, in the three orders in which they end. Whichever it is, one is found and taken out at a time: who ends very many
+/// can stop in between.
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// For each callee, its callers with their serials and deadlines.
-    of_callee: FxHashMap<MemberId, BTreeMap<(MemberId, u32), Option<Instant>>>,
+    /// With their deadlines.
+    of_caller: BTreeMap<Call, Option<Instant>>,
+    /// Callee, caller and serial.
+    of_callee: BTreeSet<(MemberId, MemberId, u32)>,
     by_deadline: BTreeSet<(Instant, Call)>,
-    open_of_caller: FxHashMap<MemberId, u32>,
 }
 
 impl Calls {
@@ -31,60 +32,38 @@ impl Calls {
     /// # Panics
     /// The call is open already: its reply would not say which one it answers.
     pub fn open(&mut self, call: Call, deadline: Option<Instant>) {
-        let calls = self.of_callee.entry(call.callee).or_default();
-        let before = calls.insert((call.caller, call.serial), deadline);
+        let before = self.of_caller.insert(call, deadline);
         assert!(before.is_none(), "{call:?} is open already");
-        *self.open_of_caller.entry(call.caller).or_default() += 1;
-        self.by_deadline.extend(deadline.map(|deadline| (deadline, call)));
+        self.of_callee.insert((call.callee, call.caller, call.serial));
+        if let Some(deadline) = deadline {
+            self.by_deadline.insert((deadline, call));
+        }
     }
 
     /// A reply has come, or the call has ended in another way. Was it waited for?
     pub fn close(&mut self, call: Call) -> bool {
-        let Some(calls) = self.of_callee.get_mut(&call.callee) else { return false };
-        let Some(deadline) = calls.remove(&(call.caller, call.serial)) else { return false };
-        if calls.is_empty() {
-            self.of_callee.remove(&call.callee);
+        let Some(deadline) = self.of_caller.remove(&call) else { return false };
+        self.of_callee.remove(&(call.callee, call.caller, call.serial));
+        if let Some(deadline) = deadline {
+            self.by_deadline.remove(&(deadline, call));
         }
-        self.forget(call, deadline);
         true
     }
 
     pub fn is_open(&self, call: Call) -> bool {
-        self.of_callee.get(&call.callee).is_some_and(|calls| calls.contains_key(&(call.caller, call.serial)))
+        self.of_caller.contains_key(&call)
     }
 
-    fn forget(&mut self, call: Call, deadline: Option<Instant>) {
-        if let Some(open) = self.open_of_caller.get_mut(&call.caller) {
-            *open -= 1;
-            if *open == 0 {
-                self.open_of_caller.remove(&call.caller);
-            }
-        }
-        if let Some(deadline) = deadline {
-            self.by_deadline.remove(&(deadline, call));
-        }
+    /// Any call to a member.
+    pub fn first_to(&self, callee: MemberId) -> Option<Call> {
+        let all = (callee, MemberId(0), 0)..=(callee, MemberId(u64::MAX), u32::MAX);
+        self.of_callee.range(all).next().map(|&(callee, caller, serial)| Call { caller, serial, callee })
     }
 
-    /// A member is gone: nobody waits for its calls any more. Returns the calls to it, which will not be answered.
-    pub fn remove(&mut self, member: MemberId) -> Vec<Call> {
-        let mut unanswered = Vec::new();
-        for ((caller, serial), deadline) in self.of_callee.remove(&member).unwrap_or_default() {
-            let call = Call { caller, serial, callee: member };
-            self.forget(call, deadline);
-            if caller != member {
-                unanswered.push(call);
-            }
-        }
-        if self.open_of_caller.contains_key(&member) {
-            let its_own = self.of_callee.iter().flat_map(|(&callee, calls)| {
-                let serials = calls.range((member, 0)..=(member, u32::MAX)).map(|((_, serial), _)| *serial);
-                serials.map(move |serial| Call { caller: member, serial, callee })
-            });
-            for call in its_own.collect::<Vec<_>>() {
-                self.close(call);
-            }
-        }
-        unanswered
+    /// Any call of a member.
+    pub fn first_of(&self, caller: MemberId) -> Option<Call> {
+        let call = |serial, callee| Call { caller, serial, callee: MemberId(callee) };
+        self.of_caller.range(call(0, 0)..=call(u32::MAX, u64::MAX)).next().map(|(call, _)| *call)
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -116,22 +95,30 @@ mod tests {
         assert!(!calls.close(call(1, 7, 2)));
         calls.open(call(1, 7, 2), None);
         assert!(calls.close(call(1, 7, 2)) && !calls.close(call(1, 7, 2)));
-        assert!(calls.open_of_caller.is_empty());
+        assert!(calls.of_caller.is_empty() && calls.of_callee.is_empty());
     }
 
     #[test]
-    fn a_death_ends_calls_in_both_directions() {
+    fn calls_are_found_by_either_of_their_ends() {
         let mut calls = Calls::default();
         let later = Instant::now() + Duration::from_secs(1);
         for one in [call(1, 1, 2), call(1, 2, 2), call(2, 1, 1), call(2, 2, 2), call(3, 1, 1)] {
             calls.open(one, Some(later));
         }
-        assert_eq!(calls.remove(MemberId(2)), [call(1, 1, 2), call(1, 2, 2)]);
-        assert_eq!(calls.open_of_caller.get(&MemberId(2)), None);
+        let taken = |calls: &mut Calls, next: fn(&Calls, MemberId) -> Option<Call>, member| {
+            let mut taken = Vec::new();
+            while let Some(call) = next(calls, MemberId(member)) {
+                assert!(calls.close(call));
+                taken.push(call);
+            }
+            taken
+        };
+        assert_eq!(taken(&mut calls, Calls::first_of, 2), [call(2, 1, 1), call(2, 2, 2)]);
+        assert_eq!(taken(&mut calls, Calls::first_to, 2), [call(1, 1, 2), call(1, 2, 2)]);
         assert_eq!(calls.next_deadline(), Some(later));
-        assert_eq!(calls.remove(MemberId(1)), [call(3, 1, 1)]);
+        assert_eq!(taken(&mut calls, Calls::first_to, 1), [call(3, 1, 1)]);
         assert_eq!(calls.next_deadline(), None);
-        assert!(calls.of_callee.is_empty() && calls.open_of_caller.is_empty());
+        assert!(calls.of_caller.is_empty() && calls.of_callee.is_empty());
     }
 
     #[test]

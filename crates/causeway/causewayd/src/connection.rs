@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_dbus_wire::sasl::{Progress, Server};
-use causeway_dbus_wire::wire::{Checker, Fault, Header, header_bytes, message_bytes};
+use causeway_dbus_wire::wire::{Checker, Fault, Header, KnownHeaders, header_bytes, message_bytes, stamped};
 use causeway_os::socket::MAX_FDS;
 use rustix::io::Errno;
 use rustix::net::{
@@ -19,7 +19,7 @@ use rustix::net::{
 use crate::descriptors::{Descriptors, close_socket};
 use crate::end::End;
 use crate::limit::Reached;
-use crate::long::{CHECKED_STEPS, Long};
+use crate::long::{CHECKED_STEPS, Long, TOO_LARGE};
 use crate::message::{LONG_BYTES, Message};
 use crate::report::Traffic;
 
@@ -44,12 +44,11 @@ pub struct Written {
     pub descriptors: u64,
 }
 
-/// A valid message.
+/// A valid message with its sender filled in.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// In the buffer of its connection, with its descriptors, as many as the header says.
-    Short(Header<'a>, &'a [u8], Descriptors),
-    /// With its sender filled in already.
+    /// With its header, which names the true sender and has the length of what the client has written.
+    Short(Header<'a>, Message),
     Long(Message),
 }
 
@@ -87,8 +86,10 @@ pub struct Connection {
     input: Vec<u8>,
     /// Bytes of `input` that were handed out.
     used: usize,
-    /// What the long messages get as their sender.
+    /// What its messages get as their sender.
     name: Rc<str>,
+    /// Headers that it has sent before.
+    known: KnownHeaders,
     long: Option<Box<Long>>,
     /// How far the message is checked with which `input` goes on, if that has begun.
     half_checked: Option<Box<Checker>>,
@@ -113,6 +114,7 @@ impl Connection {
             input: Vec::new(),
             used: 0,
             name,
+            known: KnownHeaders::default(),
             long: None,
             half_checked: None,
             arrived: Arrived { fds: Descriptors::of(Some(uid)), since: None },
@@ -126,6 +128,8 @@ impl Connection {
     /// Its messages have this sender from now on.
     pub fn set_name(&mut self, name: Rc<str>) {
         self.name = name;
+        // These have the sender from before.
+        self.known = KnownHeaders::default();
     }
 
     pub fn passes_descriptors(&self) -> bool {
@@ -234,7 +238,15 @@ impl Connection {
             return Ok(None);
         }
         if self.long.is_none() {
-            self.begin_long()?;
+            if self.unread().is_empty() {
+                self.make_room();
+                return Ok(None);
+            }
+            // One that is short has no long header either.
+            let most = MOST_HEADER_BYTES.min(self.most_message_bytes);
+            if !message_bytes(self.unread()).is_ok_and(|bytes| bytes <= most) {
+                self.begin_long()?;
+            }
         }
         if let Some(long) = &mut self.long {
             if long.missing() > 0 {
@@ -261,25 +273,43 @@ impl Connection {
         };
         let start = self.used;
         let bytes = &self.input[start..start + bytes];
-        let header = Header::parse(bytes).map_err(End::Invalid)?;
-        let is_new = self.half_checked.is_none();
-        let current = self.half_checked.as_deref_mut().unwrap_or(checker);
-        if is_new {
-            current.begin(&header);
+        let mut known = self.known.find(bytes);
+        if known.is_none() {
+            let parsed = Header::parse(bytes).map_err(End::Invalid)?;
+            known = self.known.learn(&parsed, bytes, &self.name);
         }
-        if !current.advance(&bytes[header.header_bytes..], CHECKED_STEPS).map_err(End::Invalid)? {
+        let mut header = match known {
+            Some(index) => self.known.get(index).header(bytes),
+            None => Header::parse(bytes).map_err(End::Invalid)?,
+        };
+        // Nothing is to be checked in a body that is not there.
+        if !(header.body_bytes == 0 && header.signature.is_empty()) {
+            let is_new = self.half_checked.is_none();
+            let current = self.half_checked.as_deref_mut().unwrap_or(checker);
             if is_new {
-                self.half_checked = Some(Box::new(std::mem::take(checker)));
+                current.begin(&header);
             }
-            return Ok(None);
+            let body = &bytes[header.header_bytes..];
+            if !current.advance(body, CHECKED_STEPS).map_err(End::Invalid)? {
+                if is_new {
+                    self.half_checked = Some(Box::new(std::mem::take(checker)));
+                }
+                return Ok(None);
+            }
+            self.half_checked = None;
         }
-        self.half_checked = None;
         self.used += bytes.len();
         self.traffic.sent += 1;
         self.traffic.sent_bytes += bytes.len() as u64;
         let is_last = self.used == self.input.len();
         let descriptors = self.arrived.take_for(&header, is_last)?;
-        Ok(Some(Incoming::Short(header, bytes, descriptors)))
+        let stamp = match known {
+            Some(index) => self.known.get(index).stamp(bytes),
+            None => stamped(bytes, &header, &self.name),
+        };
+        let stamp = stamp.ok_or(End::Invalid(TOO_LARGE))?;
+        header.sender = Some(&self.name);
+        Ok(Some(Incoming::Short(header, Message::new(stamp, descriptors))))
     }
 
     /// Checks the limits of the message that comes next. If it is a long one whose header is there, it goes into a file from here on.
@@ -311,6 +341,9 @@ impl Connection {
         if let Some(long) = &self.long {
             return long.missing() == 0;
         }
+        if self.unread().is_empty() {
+            return false;
+        }
         self.sasl.is_none()
             && match message_bytes(self.unread()) {
                 Ok(bytes) => bytes <= self.unread().len() || bytes > self.most_message_bytes,
@@ -324,7 +357,11 @@ impl Connection {
     }
 
     fn make_room(&mut self) {
-        self.input.drain(..self.used);
+        if self.used == self.input.len() {
+            self.input.clear();
+        } else {
+            self.input.drain(..self.used);
+        }
         self.used = 0;
         if self.input.is_empty() && self.input.capacity() > KEPT_BYTES {
             self.input = Vec::new();
@@ -389,6 +426,13 @@ impl Connection {
 
     /// One system call. Descriptors go with the first byte of their message, and with no byte of another one before it.
     fn send_some(&self) -> rustix::io::Result<usize> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        if let Some((only, _)) = self.output.front()
+            && self.output.len() == 1
+            && (only.descriptors.is_empty() || self.sent > 0)
+        {
+            return rustix::net::send(&self.socket, &only.bytes()[self.sent..], flags);
+        }
         let mut parts: [IoSlice<'_>; MOST_PARTS] = std::array::from_fn(|_| IoSlice::new(&[]));
         let mut count = 0;
         for (message, _) in self.output.iter().take(MOST_PARTS) {
@@ -408,7 +452,6 @@ impl Connection {
             let has_room = control.push(SendAncillaryMessage::ScmRights(&descriptors));
             assert!(has_room, "there is room for MAX_FDS descriptors");
         }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::sendmsg(&self.socket, &parts[..count], &mut control, flags)
     }
 

@@ -50,7 +50,8 @@ impl Descriptors {
     /// Takes the first `count` out, of which there must be as many.
     #[must_use]
     pub fn take_first(&mut self, count: usize) -> Descriptors {
-        Descriptors { fds: self.fds.drain(..count).collect(), user: self.user }
+        let fds = if count == 0 { Vec::new() } else { self.fds.drain(..count).collect() };
+        Descriptors { fds, user: self.user }
     }
 }
 

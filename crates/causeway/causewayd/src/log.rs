@@ -19,6 +19,8 @@ const MOST_BYTES: usize = 4096;
 const PRIORITY: u32 = 3 << 3 | 4;
 
 static TO_SYSTEM: AtomicBool = AtomicBool::new(false);
+/// Are lines left out of which nobody was told yet? So that each turn of the loop can ask at no cost.
+static OMITS: AtomicBool = AtomicBool::new(false);
 
 /// From now on lines go to the system's log and not to standard error; that a bug has ended a thread is said at both.
 pub fn to_system() {
@@ -34,7 +36,7 @@ pub fn to_system() {
 
 /// Says a line, if it can be said now.
 pub fn log(line: &str) {
-    tell_omitted();
+    turn();
     let lines = {
         let mut pace = pace();
         pace.lines += 1;
@@ -42,6 +44,9 @@ pub fn log(line: &str) {
     };
     if lines <= MOST_LINES {
         say(line);
+    } else {
+        // Relaxed: the loop logs itself; what another thread leaves out is told a turn later.
+        OMITS.store(true, Ordering::Relaxed);
     }
 }
 
@@ -99,8 +104,15 @@ pub fn has_room() -> bool {
 
 /// Says how many lines were left out in a second that is over. To be called when [`omitted_until`] says.
 pub fn tell_omitted() {
+    if OMITS.load(Ordering::Relaxed) {
+        turn();
+    }
+}
+
+fn turn() {
     let omitted = pace().turn();
     if let Some(omitted) = omitted {
+        OMITS.store(false, Ordering::Relaxed);
         say(&format!(
             "{omitted} more lines like these were left out: at most {MOST_LINES} are said in one second"
         ));
@@ -109,6 +121,9 @@ pub fn tell_omitted() {
 
 /// Until when lines are left out of which nobody was told yet; nothing where there are none.
 pub fn omitted_until() -> Option<Instant> {
+    if !OMITS.load(Ordering::Relaxed) {
+        return None;
+    }
     let pace = pace();
     let start = pace.start.filter(|_| pace.lines > MOST_LINES)?;
     Some(start + Duration::from_secs(pace.second + 1))

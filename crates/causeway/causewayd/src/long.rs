@@ -16,6 +16,9 @@ use crate::message::Message;
 /// Steps in which a body is checked before others have had their turn: far below a millisecond.
 pub const CHECKED_STEPS: usize = 1 << 15;
 
+/// A message that would break a limit of the specification with its sender.
+pub const TOO_LARGE: Fault = Fault::Invalid("it is too large once its sender is filled in");
+
 const NO_FILE: End = End::Kept("the bus has no descriptor or memory left for a long message");
 
 /// A message that arrives, or that is checked.
@@ -33,8 +36,7 @@ impl Long {
     /// A message of this sender whose header has arrived, and is the start of `start`.
     pub fn begin(start: &[u8], sender: &str) -> Result<Long, End> {
         let header = Header::parse(start).map_err(End::Invalid)?;
-        let too_large = End::Invalid(Fault::Invalid("it is too large once its sender is filled in"));
-        let stamp = stamped_header(start, &header, sender).ok_or(too_large)?;
+        let stamp = stamped_header(start, &header, sender).ok_or(End::Invalid(TOO_LARGE))?;
         let mut file = MessageFile::create().map_err(|_| NO_FILE)?;
         file.append(&stamp).map_err(|_| NO_FILE)?;
         let mut checker = Checker::default();

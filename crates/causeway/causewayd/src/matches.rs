@@ -29,10 +29,17 @@ struct Added {
 pub struct Matches {
     buckets: FxHashMap<u64, Vec<Entry>>,
     of_member: FxHashMap<MemberId, FxHashMap<Rc<MatchRule>, Added>>,
+    /// How many rules of whom are for messages of the owner of a well-known name.
+    by_owner: FxHashMap<Rc<str>, FxHashMap<MemberId, usize>>,
     /// How many rules of whom ask for messages to others.
     eavesdropping: FxHashMap<MemberId, usize>,
     /// How often that was another set of members.
     eavesdropping_changes: u64,
+}
+
+/// The well-known name whose owner must have sent what this rule matches.
+fn owner_of(rule: &MatchRule) -> Option<&str> {
+    rule.sender.as_deref().filter(|sender| !names::is_unique(sender))
 }
 
 /// The first argument of a message, looked at only if a rule asks for arguments.
@@ -72,6 +79,35 @@ impl Key<'_> {
     }
 }
 
+impl<'a> Key<'a> {
+    /// The keys under which rules for a message stand, one after the other; nothing behind the last one.
+    fn of_message(index: usize, header: &Header<'a>, args: &LazyArgs<'a>) -> Option<Option<Key<'a>>> {
+        let first = || match args().first() {
+            Some(Arg::Text(text)) => Some(Key::Arg0(text)),
+            _ => None,
+        };
+        Some(match index {
+            0 if header.signature.starts_with('s') => first(),
+            0 => None,
+            1 => header.path.map(Key::Path),
+            2 => header.member.map(Key::Member),
+            3 => header.interface.map(Key::Interface),
+            4 => header.sender.map(Key::Sender),
+            5 => Some(Key::Any),
+            _ => return None,
+        })
+    }
+}
+
+/// How far the rules were compared with a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    /// Which of its keys.
+    key: usize,
+    /// Which rule of the bucket of this key.
+    at: usize,
+}
+
 impl Matches {
     /// Adds a rule, once more if the member has it already.
     pub fn add(&mut self, member: MemberId, rule: MatchRule) {
@@ -83,6 +119,9 @@ impl Matches {
         let rule = Rc::new(rule);
         let bucket = self.buckets.entry(Key::of(&rule).bucket()).or_default();
         rules.insert(Rc::clone(&rule), Added { count: 1, at: bucket.len() });
+        if let Some(name) = owner_of(&rule) {
+            *self.by_owner.entry(name.into()).or_default().entry(member).or_default() += 1;
+        }
         if rule.eavesdrop {
             let count = self.eavesdropping.entry(member).or_default();
             *count += 1;
@@ -102,17 +141,33 @@ impl Matches {
         true
     }
 
-    pub fn remove_all(&mut self, member: MemberId) {
-        let rules: Vec<Rc<MatchRule>> =
-            self.of_member.get(&member).into_iter().flat_map(FxHashMap::keys).cloned().collect();
-        rules.into_iter().for_each(|rule| self.take_out(member, &rule));
+    /// The rules of a member, to be taken out one after another.
+    pub fn all_of(&self, member: MemberId) -> Vec<Rc<MatchRule>> {
+        self.of_member.get(&member).into_iter().flat_map(FxHashMap::keys).cloned().collect()
     }
 
-    fn take_out(&mut self, member: MemberId, rule: &MatchRule) {
+    pub fn remove_all(&mut self, member: MemberId) {
+        self.all_of(member).into_iter().for_each(|rule| self.take_out(member, &rule));
+    }
+
+    /// Takes a rule out, however often it was added.
+    pub fn take_out(&mut self, member: MemberId, rule: &MatchRule) {
         let Some(rules) = self.of_member.get_mut(&member) else { return };
         let Some(Added { at, .. }) = rules.remove(rule) else { return };
         if rules.is_empty() {
             self.of_member.remove(&member);
+        }
+        if let Some(name) = owner_of(rule)
+            && let Some(members) = self.by_owner.get_mut(name)
+            && let Some(count) = members.get_mut(&member)
+        {
+            *count -= 1;
+            if *count == 0 {
+                members.remove(&member);
+            }
+            if members.is_empty() {
+                self.by_owner.remove(name);
+            }
         }
         if rule.eavesdrop
             && let std::collections::hash_map::Entry::Occupied(mut count) = self.eavesdropping.entry(member)
@@ -135,48 +190,48 @@ impl Matches {
         }
     }
 
-    /// The members with a rule for a message, each once, in order of their numbers. Of a message for one destination only rules
-    /// with `eavesdrop` count, because the destination has it anyway.
-    pub fn recipients<'a>(
+    /// Can any rule match a message with this header? Of a message for one destination only rules with `eavesdrop` count, because the
+    /// destination has it anyway.
+    pub fn may_match(&self, header: &Header<'_>) -> bool {
+        !self.buckets.is_empty() && (header.destination.is_none() || !self.eavesdropping.is_empty())
+    }
+
+    /// Goes on with comparing rules with a message, for so many steps: the members whose rules match, some of them more than once, are added to
+    /// `found`. True when all rules were compared. Between two calls for one message the rules stay as they are.
+    pub fn compare<'a>(
         &self,
+        place: &mut Place,
         header: &Header<'a>,
         args: &LazyArgs<'a>,
         owners: &dyn Owners,
-    ) -> Vec<MemberId> {
+        steps: &mut usize,
+        found: &mut Vec<MemberId>,
+    ) -> bool {
         let is_unicast = header.destination.is_some();
-        let mut found = Vec::new();
-        if self.buckets.is_empty() || (is_unicast && self.eavesdropping.is_empty()) {
-            return found;
-        }
-        let mut look = |key: Key<'_>| {
-            for Entry { member, rule } in self.buckets.get(&key.bucket()).into_iter().flatten() {
+        while let Some(key) = Key::of_message(place.key, header, args) {
+            let bucket = key.and_then(|key| self.buckets.get(&key.bucket())).map_or(&[][..], Vec::as_slice);
+            for Entry { member, rule } in &bucket[place.at..] {
+                if *steps == 0 {
+                    return false;
+                }
+                place.at += 1;
+                *steps = steps.saturating_sub(1 + rule.args.len());
                 let seen: &[Arg<'_>] = if rule.args.is_empty() { &[] } else { args() };
-                if (!is_unicast || rule.eavesdrop) && rule.matches(header, seen, owners) {
+                if (!is_unicast || rule.eavesdrop)
+                    && found.last() != Some(member)
+                    && rule.matches(header, seen, owners)
+                {
                     found.push(*member);
                 }
             }
-        };
-        if header.signature.starts_with('s')
-            && let Some(Arg::Text(text)) = args().first()
-        {
-            look(Key::Arg0(text));
+            (place.key, place.at) = (place.key + 1, 0);
         }
-        header.path.into_iter().for_each(|path| look(Key::Path(path)));
-        header.member.into_iter().for_each(|member| look(Key::Member(member)));
-        header.interface.into_iter().for_each(|interface| look(Key::Interface(interface)));
-        header.sender.into_iter().for_each(|sender| look(Key::Sender(sender)));
-        look(Key::Any);
-        found.sort_unstable();
-        found.dedup();
-        found
+        true
     }
 
     /// Members with a rule for messages of the owner of this name, in no order.
     pub fn members_that_name(&self, sender: &str) -> impl Iterator<Item = MemberId> {
-        let names = |rules: &FxHashMap<Rc<MatchRule>, Added>| {
-            rules.keys().any(|rule| rule.sender.as_deref() == Some(sender))
-        };
-        self.of_member.iter().filter(move |(_, rules)| names(rules)).map(|(member, _)| *member)
+        self.by_owner.get(sender).into_iter().flat_map(FxHashMap::keys).copied()
     }
 
     /// The members with a rule for messages to others, in no order.
@@ -209,7 +264,23 @@ mod tests {
         let header = Header::parse(&bytes).unwrap();
         let args: Vec<Arg<'_>> =
             Args::new(&header, &bytes[header.header_bytes..]).map_while(Result::ok).collect();
-        matches.recipients(&header, &|| &args, &()).into_iter().map(|member| member.0).collect()
+        if !matches.may_match(&header) {
+            return Vec::new();
+        }
+        let compared = |steps: usize| {
+            let (mut place, mut found, mut turns) = (Place::default(), Vec::new(), 1);
+            while !matches.compare(&mut place, &header, &|| &args, &(), &mut { steps }, &mut found) {
+                turns += 1;
+            }
+            found.sort_unstable();
+            found.dedup();
+            (found.into_iter().map(|member| member.0).collect::<Vec<_>>(), turns)
+        };
+        let (found, turns) = compared(usize::MAX);
+        assert_eq!(turns, 1);
+        // In as many parts as there can be.
+        assert_eq!(compared(1).0, found);
+        found
     }
 
     #[test]
@@ -222,6 +293,23 @@ mod tests {
             assert_eq!(matches.remove(one, &rule("type='signal',member='M'")), !left.is_empty());
         }
         assert!(matches.buckets.is_empty() && matches.of_member.is_empty());
+    }
+
+    #[test]
+    fn rules_for_the_owner_of_a_name_are_found_by_it_until_they_are_gone() {
+        let mut matches = Matches::default();
+        let (one, two) = (rule("sender='a.b',member='M'"), rule("sender='a.b'"));
+        for rule in [&one, &two] {
+            matches.add(MemberId(1), rule.clone());
+        }
+        matches.add(MemberId(2), rule("sender=':1.7'"));
+        let named = |matches: &Matches, name: &str| matches.members_that_name(name).collect::<Vec<_>>();
+        assert_eq!(named(&matches, "a.b"), [MemberId(1)]);
+        assert!(named(&matches, ":1.7").is_empty());
+        assert!(matches.remove(MemberId(1), &one));
+        assert_eq!(named(&matches, "a.b"), [MemberId(1)]);
+        matches.remove_all(MemberId(1));
+        assert!(named(&matches, "a.b").is_empty() && matches.by_owner.is_empty());
     }
 
     #[test]

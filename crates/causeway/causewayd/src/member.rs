@@ -93,6 +93,8 @@ pub struct Member {
     /// Can descriptors be passed to it?
     pub takes_descriptors: bool,
     pub stage: Stage,
+    /// Its connection is gone, and the others are being told.
+    pub is_leaving: bool,
     pub rules: Rc<Rules>,
     pub carrier: Carrier,
 }

@@ -99,10 +99,15 @@ impl Names {
         (ReleaseReply::Released, self.leave(&name, member))
     }
 
-    /// A member is gone: it gives up all names, in the order in which it asked for them.
-    pub fn remove(&mut self, member: MemberId) -> Vec<Change> {
-        let names = self.of_member.remove(&member).unwrap_or_default();
-        names.iter().filter_map(|name| self.leave(name, member)).collect()
+    /// A member is gone: it gives up the name for which it asked last, and the next one with the next call. Nothing when it has none.
+    pub fn leave_last(&mut self, member: MemberId) -> Option<(Rc<str>, Option<Change>)> {
+        let Entry::Occupied(mut entry) = self.of_member.entry(member) else { return None };
+        let name = entry.get_mut().pop()?;
+        if entry.get().is_empty() {
+            entry.remove();
+        }
+        let change = self.leave(&name, member);
+        Some((name, change))
     }
 
     fn leave(&mut self, name: &Rc<str>, member: MemberId) -> Option<Change> {
@@ -173,7 +178,8 @@ mod tests {
         assert_eq!(names.release("n.n", A), (ReleaseReply::Released, change(Some(A), Some(B))));
         assert_eq!(names.release("n.n", A), (ReleaseReply::NotOwner, None));
         assert_eq!(names.release("n.n", C), (ReleaseReply::Released, None));
-        assert_eq!(names.remove(B), [change(Some(B), None).unwrap()]);
+        assert_eq!(names.leave_last(B), Some(("n.n".into(), change(Some(B), None))));
+        assert_eq!(names.leave_last(B), None);
         assert_eq!(names.release("n.n", B), (ReleaseReply::NonExistent, None));
         assert!(names.of_member.is_empty() && names.queues.is_empty());
     }

@@ -108,24 +108,24 @@ impl Quota {
         amount: u64,
     ) -> Result<(), Reached> {
         let index = resource as usize;
-        let own = self.held(member, resource);
-        let user = self.of_user.get(&uid).map_or(0, |held| held[index]);
-        let budget = self.limits[index].saturating_mul(USER_MEMBERS[index]);
-        let share = Share { limit: self.limits[index], budget };
+        let (limit, of_member) = (self.limits[index], self.of_member.entry(member).or_default());
+        let of_user = &mut self.of_user.entry(uid).or_default()[index];
+        let (own, user) = (of_member.now[index], *of_user);
+        let share = Share { limit, budget: limit.saturating_mul(USER_MEMBERS[index]) };
         let may = match resource {
             Resource::Bytes | Resource::Descriptors => share.allows_message(own, user, amount),
             _ => share.allows(own, user, amount),
         };
         if !may {
             let ((name, what), most) = (NAMES[index], share.most(own, user));
-            let of_user = (most < share.limit).then_some((uid, user, budget));
+            let of_user = (most < share.limit).then_some((uid, user, share.budget));
             let whose = member.label();
             return Err(Reached { name, whose, what, has: own, more: amount, most, of_user });
         }
-        self.of_member.entry(member).or_default().take(index, amount);
+        *of_user += amount;
+        of_member.take(index, amount);
         self.of_all.take(index, amount);
         self.member_peak[index] = self.member_peak[index].max(own + amount);
-        self.of_user.entry(uid).or_default()[index] += amount;
         Ok(())
     }
 

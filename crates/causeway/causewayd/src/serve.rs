@@ -6,6 +6,7 @@
 //! that was delivered has been offered to its sockets.
 
 mod clients;
+mod lobby;
 mod native;
 mod outcomes;
 mod report;
@@ -15,6 +16,7 @@ mod token;
 mod turn;
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::wire::Checker;
@@ -34,6 +36,7 @@ use crate::listen::Listener;
 use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
+use lobby::{Lobby, PIECE_BYTES, PIECES};
 use native::{Native, Unserved};
 use report::Collector;
 use token::Token;
@@ -46,9 +49,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 const MOST_ACCEPTED: usize = 64;
 /// Messages taken from one client before the others have had their turn: as many as one system call writes.
 const MOST_MESSAGES: usize = 32;
+/// Room for as many actions is kept.
+const KEPT_ACTIONS: usize = 256;
 /// Signals by which this program is told to end, to read its configuration again, and nothing.
 const SIGNALS: [i32; 3] = [15, 2, 1];
 const HANGUP: i32 = 1;
+
+const UNWATCHED: End = End::Kept("the kernel cannot watch its socket");
 
 /// What came of reading a client.
 enum Read {
@@ -61,7 +68,8 @@ enum Read {
 
 /// A bus with its sockets.
 pub struct Server {
-    epoll: OwnedFd,
+    epoll: Rc<OwnedFd>,
+    lobby: Lobby,
     signals: OwnedFd,
     listeners: Vec<Listener>,
     /// Are connections accepted now? Until when not?
@@ -80,6 +88,8 @@ pub struct Server {
     unserved: Option<Unserved>,
     metrics: Option<Collector>,
     bus: Bus,
+    /// Empty, for the actions of the next message.
+    emptied: Vec<Action>,
     scratch: Vec<u8>,
     /// For bodies that are checked in one slice.
     checker: Checker,
@@ -99,8 +109,10 @@ impl Server {
         let blocking = Blocking::new().map_err(|error| error.to_string())?;
         epoll::add(&epoll, &blocking, Token::Blocking.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
+        let lobby = Lobby::new(&epoll).map_err(|error| error.to_string())?;
         let mut server = Server {
-            epoll,
+            epoll: Rc::new(epoll),
+            lobby,
             signals,
             listeners,
             is_listening: false,
@@ -114,6 +126,7 @@ impl Server {
             unserved: None,
             metrics: None,
             bus,
+            emptied: Vec::new(),
             scratch: vec![0; READ_BYTES],
             checker: Checker::default(),
             now: Instant::now(),
@@ -138,7 +151,8 @@ impl Server {
         self.act();
         loop {
             events.clear();
-            let may_sleep = self.clients.are_idle() && !self.is_collecting() && self.may_sleep();
+            let is_idle = self.clients.are_idle() && !self.is_collecting() && !self.bus.has_work();
+            let may_sleep = is_idle && self.may_sleep();
             let ended = Instant::now();
             self.count_turn(ended);
             let timeout = if may_sleep { self.timeout(ended) } else { Some(Timespec::default()) };
@@ -148,14 +162,19 @@ impl Server {
             }
             self.now = Instant::now();
             self.wake_up();
+            self.bus.begin_turn();
+            if self.bus.has_work() {
+                self.go_on();
+            }
             for event in &events {
                 match Token::of(event) {
-                    Token::Listener(index) => self.accept(index),
+                    Token::Listener(_) => unreachable!("those that listen are in the lobby"),
                     Token::Member(number) => self.clients.note(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
                     Token::Blocking => self.take_outcomes(),
                     Token::Native => self.serve_members(),
                     Token::Metrics => self.begin_collecting(),
+                    Token::Lobby => self.serve_lobby(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
                         Ok(Some(HANGUP)) => {
@@ -184,7 +203,14 @@ impl Server {
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
         let (clients, bus) = (self.clients.next_deadline(), self.bus.next_deadline());
-        let next = [clients, bus, self.paused_until, self.native_deadline(now), log::omitted_until()];
+        let next = [
+            clients,
+            bus,
+            self.paused_until,
+            self.lobby.closed_until,
+            self.native_deadline(now),
+            log::omitted_until(),
+        ];
         let next = next.into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
@@ -197,9 +223,9 @@ impl Server {
         self.is_listening = should_listen;
         for (index, listener) in self.listeners.iter().enumerate() {
             let changed = if should_listen {
-                epoll::add(&self.epoll, listener, Token::Listener(index).data(), EventFlags::IN)
+                epoll::add(&self.lobby.set, listener, Token::Listener(index).data(), EventFlags::IN)
             } else {
-                epoll::delete(&self.epoll, listener)
+                epoll::delete(&self.lobby.set, listener)
             };
             match changed {
                 // It was so before, where another one failed.
@@ -245,7 +271,7 @@ impl Server {
         let Some(id) = self.bus.admit(identity, Carrier::Socket) else {
             return descriptors::close_socket(credentials.uid, socket);
         };
-        if epoll::add(&self.epoll, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
+        if epoll::add(&self.lobby.set, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
             descriptors::close_socket(credentials.uid, socket);
             return self.bus.leave(id);
         }
@@ -253,7 +279,7 @@ impl Server {
         let deadline = self.now + limits.authentication;
         let connection = Connection::new(socket, credentials.uid, id.unique_name(), limits.message_bytes);
         let most = limits.incomplete_connections;
-        self.clients.insert(id, credentials.uid, connection, deadline);
+        self.clients.insert(id, credentials.uid, connection, deadline, Rc::clone(&self.lobby.set));
         // A legitimate client says Hello within milliseconds: the oldest of a user's too many is not one.
         while self.clients.incomplete_count() > most.max(1)
             && let Some(oldest) = self.clients.first_to_go()
@@ -269,11 +295,11 @@ impl Server {
 
     /// Reads clients that are ready, as long as the slice lasts. What they sent before stands in their sockets, or in their buffers.
     fn serve(&mut self) {
-        if self.is_behind {
-            return;
-        }
         let mut slice = Slice::since(self.now);
         for left in (0..self.clients.ready.len()).rev() {
+            if self.is_behind || self.bus.is_passing() {
+                return;
+            }
             let Some(id) = self.clients.ready.pop_front() else { return };
             self.serve_one(id, &mut slice);
             if left > 0 && slice.is_over() {
@@ -286,7 +312,7 @@ impl Server {
         let Some(client) = self.clients.get_mut(id) else { return };
         client.is_ready = false;
         if !client.has_ended && self.is_log_full() {
-            return self.clients.pause(id, &self.epoll);
+            return self.clients.pause(id);
         }
         match self.read(id, slice) {
             Ok(Read::More) => self.clients.make_ready(id),
@@ -299,16 +325,20 @@ impl Server {
 
     /// A client has said Hello, and has this number from now on. What it has sent meanwhile is read next.
     fn name(&mut self, id: MemberId, number: MemberId) {
-        self.clients.rename(id, number, &self.epoll);
-        self.clients.make_ready(number);
+        match self.clients.rename(id, number, &self.epoll) {
+            Ok(()) => self.clients.make_ready(number),
+            Err(_) => self.end(number, UNWATCHED),
+        }
     }
 
     /// Passes what a client has sent, up to the limit.
     fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<Read, End> {
         let Some(client) = self.clients.get_mut(id) else { return Ok(Read::Done) };
         let connection = &mut client.connection;
+        let arrived = connection.incomplete_bytes();
         let (mut count, mut may_read) = (0, true);
-        loop {
+        // What others have not got yet comes first.
+        while !self.bus.is_passing() {
             if let Some(incoming) = connection.next_message(&mut self.checker)? {
                 if let Some(number) = self.bus.accept(id, incoming, self.now) {
                     return Ok(Read::SaidHello(number));
@@ -330,33 +360,48 @@ impl Server {
         let until = connection.descriptors_wait_since().map(|since| since + limits.waiting_descriptors);
         let waiting = connection.waiting_descriptors();
         let (has_message, incomplete) = (connection.has_message(), connection.incomplete_bytes());
+        // What one read brings is not counted: every message may be cut there, and behind a whole message no more than two have brought.
+        let counted = match (has_message, incomplete > READ_BYTES) {
+            (true, _) => client.charged_bytes,
+            (false, true) => incomplete as u64,
+            (false, false) => 0,
+        };
         let before = std::mem::replace(&mut client.charged, waiting);
+        let bytes_before = std::mem::replace(&mut client.charged_bytes, counted);
+        let is_piece =
+            count == 0 && !has_message && incomplete > arrived && incomplete - arrived < PIECE_BYTES;
+        client.pieces = if is_piece { client.pieces.saturating_add(1) } else { 0 };
+        if id.is_named() {
+            let set = if client.pieces >= PIECES { &self.lobby.set } else { &self.epoll };
+            client.move_to(id, set).map_err(|_| UNWATCHED)?;
+        }
         if until != client.half_until {
             self.clients.await_rest(id, until);
         }
-        self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
-        // Behind a whole message no more than two reads have brought.
-        if has_message {
-            return Ok(Read::More);
+        if before != waiting {
+            self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
         }
-        // What one read brings is not counted: every message may be cut there.
-        let counted = if incomplete > READ_BYTES { incomplete as u64 } else { 0 };
-        self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
-        Ok(Read::Done)
+        if counted != bytes_before {
+            self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
+        }
+        Ok(if has_message { Read::More } else { Read::Done })
     }
 
     /// Does what the bus has left to be done.
     fn act(&mut self) {
         loop {
-            let actions = self.bus.take_actions();
+            let mut actions = self.bus.take_actions(std::mem::take(&mut self.emptied));
             if actions.is_empty() {
+                self.emptied = actions;
                 return;
             }
             if self.is_read_natively() {
                 self.enqueue(actions);
                 self.run_queue();
             } else {
-                actions.into_iter().for_each(|action| self.do_now(action));
+                actions.drain(..).for_each(|action| self.do_now(action));
+                self.emptied = actions;
+                self.emptied.shrink_to(KEPT_ACTIONS);
             }
         }
     }
@@ -368,7 +413,7 @@ impl Server {
             Action::UpdateDirectory(update) => self.update_directory(&update),
             Action::Disconnect(id, eviction, who) => {
                 self.log_eviction(id, &who, &eviction);
-                self.clients.remove(id, &self.epoll);
+                self.clients.remove(id);
                 self.evict(id, &eviction.why);
             }
             Action::Report(call) => self.report(call),
@@ -404,6 +449,7 @@ impl Server {
             self.paused_until = None;
         }
         self.listen(self.paused_until.is_none());
+        self.open_lobby();
     }
 
     /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another one lasts.
@@ -431,7 +477,7 @@ impl Server {
         match client.connection.flush() {
             Ok(written) => {
                 self.bus.written(id, written.bytes, written.descriptors);
-                client.watch_output(id, &self.epoll);
+                client.watch_output(id);
             }
             Err(end) => {
                 self.end(id, end);
@@ -446,7 +492,7 @@ impl Server {
             let eviction = Eviction { reason: end.reason(), why: end.to_string() };
             self.log_eviction(id, &self.bus.described(id), &eviction);
         }
-        self.clients.remove(id, &self.epoll);
+        self.clients.remove(id);
         self.bus.leave(id);
     }
 }

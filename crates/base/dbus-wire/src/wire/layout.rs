@@ -65,8 +65,6 @@ impl Layout {
             assert!(at < header.header_bytes, "the header is of other bytes");
             (at as u32, text.len() as u32)
         };
-        let reply_serial =
-            header.reply_serial.and_then(|_| fields(header, message).find(|(code, _)| *code == REPLY_SERIAL));
         let signature = Some(header.signature).filter(|signature| !signature.is_empty());
         let texts = [
             header.path,
@@ -81,11 +79,20 @@ impl Layout {
             endian: header.endian,
             kind: header.kind,
             header_bytes: header.header_bytes as u32,
-            // Behind code and type.
-            reply_serial_at: reply_serial.map_or(0, |(_, at)| at.start as u32 + 4),
+            reply_serial_at: Layout::reply_serial_in(header, message) as u32,
             unix_fds: header.unix_fds,
             texts: texts.map(|text| text.map_or((0, 0), range)),
         }
+    }
+
+    /// Where the serial of the answered call stands in a message with this header, 0 without one.
+    pub(super) fn reply_serial_in(header: &Header<'_>, message: &[u8]) -> usize {
+        if header.reply_serial.is_none() {
+            return 0;
+        }
+        let field = fields(header, message).find(|(code, _)| *code == REPLY_SERIAL);
+        // Behind code and type.
+        field.map_or(0, |(_, at)| at.start + 4)
     }
 
     /// The layout of a header without texts, to be filled in while the header is written.

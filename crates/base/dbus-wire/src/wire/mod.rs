@@ -7,6 +7,7 @@ mod build;
 mod check;
 mod cursor;
 mod header;
+mod known;
 mod layout;
 mod marshal;
 pub mod names;
@@ -24,6 +25,7 @@ pub use cursor::Endian;
 pub use header::{
     FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, header_bytes, message_bytes, whole_message,
 };
+pub use known::{KnownHeader, KnownHeaders};
 pub use layout::{Layout, Numbers};
 pub use marshal::Marshal;
 pub use stamp::{stamped, stamped_header};

@@ -26,7 +26,8 @@ impl Bus {
         let mut descriptors = Descriptors::default();
         descriptors.extend(inbound.descriptors.drain(..));
         let from = MemberId(inbound.sender);
-        let (Some(member), is_for_bus) = (self.members.get(&from), inbound.is_for_bus()) else { return };
+        let member = self.members.get(&from).filter(|member| !member.is_leaving);
+        let (Some(member), is_for_bus) = (member, inbound.is_for_bus()) else { return };
         if let Some(why) = &inbound.missing {
             return self.answer_incomplete(&inbound, why);
         }

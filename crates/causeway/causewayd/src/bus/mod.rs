@@ -3,7 +3,9 @@
 //! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s, in order. While
 //! native members are there, these name the messages that must be put into the order log first: see [`native`].
 
+mod ending;
 pub mod native;
+mod passing;
 mod reload;
 mod report;
 mod route;
@@ -157,6 +159,10 @@ pub struct Bus {
     pub(crate) actions: Vec<Action>,
     /// Members that must end, for these reasons.
     leaving: Vec<(MemberId, Eviction)>,
+    /// Members whose end has begun.
+    endings: ending::Endings,
+    /// What is done in the next turn, before any further message.
+    waiting: passing::Waiting,
     pub(crate) native: native::Native,
 }
 
@@ -207,6 +213,8 @@ impl Bus {
             counters: Counters::default(),
             actions: Vec::new(),
             leaving: Vec::new(),
+            endings: ending::Endings::default(),
+            waiting: passing::Waiting::default(),
             native: native::Native::default(),
         }
     }
@@ -230,7 +238,15 @@ impl Bus {
         let id = self.next_unnamed.take_next();
         let rules = self.config.policy.rules_for(uid, identity.all_groups());
         let (name, takes_descriptors) = (id.unique_name(), carrier == Carrier::Log);
-        let member = Member { name, identity, takes_descriptors, stage: Stage::New, rules, carrier };
+        let member = Member {
+            name,
+            identity,
+            takes_descriptors,
+            stage: Stage::New,
+            is_leaving: false,
+            rules,
+            carrier,
+        };
         self.members.insert(id, member);
         Some(id)
     }
@@ -299,9 +315,10 @@ impl Bus {
         uid.is_some_and(|uid| uid == self.uid || uid == 0)
     }
 
-    /// Takes what is to be done.
-    pub fn take_actions(&mut self) -> Vec<Action> {
-        std::mem::take(&mut self.actions)
+    /// Takes what is to be done, and leaves an empty vector in its place.
+    pub fn take_actions(&mut self, emptied: Vec<Action>) -> Vec<Action> {
+        debug_assert!(emptied.is_empty());
+        std::mem::replace(&mut self.actions, emptied)
     }
 
     /// Time has passed: calls and starts may have come to their end.
@@ -360,7 +377,9 @@ impl Bus {
     /// Messages have been handed over, and wait no more.
     pub fn written(&mut self, id: MemberId, bytes: u64, descriptors: u64) {
         self.release(id, Resource::Bytes, bytes);
-        self.release(id, Resource::Descriptors, descriptors);
+        if descriptors > 0 {
+            self.release(id, Resource::Descriptors, descriptors);
+        }
     }
 
     /// Ends a member once the message that is being passed has arrived everywhere.
@@ -370,64 +389,7 @@ impl Bus {
         }
     }
 
-    /// Ends those that must end.
-    pub(crate) fn settle(&mut self) {
-        while let Some((id, eviction)) = self.leaving.pop() {
-            if self.members.contains_key(&id) {
-                let who = self.described(id);
-                self.actions.push(Action::Disconnect(id, eviction, who));
-                self.remove(id);
-            }
-        }
-    }
-
-    /// Takes a member out, and tells the others in this order: its well-known names, its unique name, the calls that it will not answer.
-    fn remove(&mut self, id: MemberId) {
-        let Some(member) = self.members.remove(&id) else { return };
-        let uid = member.identity.credentials.uid;
-        self.matches.remove_all(id);
-        self.monitors.remove_all(id);
-        self.starts.remove(id).iter().for_each(|waiting| self.show(waiting));
-        self.reloading.remove(id);
-        self.quota.remove(id, uid);
-        match member.stage {
-            Stage::New => return,
-            Stage::Monitor => self.monitor_count -= 1,
-            Stage::Active => {}
-        }
-        if let Some(count) = self.members_of_user.get_mut(&uid) {
-            *count -= 1;
-            if *count == 0 {
-                self.members_of_user.remove(&uid);
-            }
-        }
-        self.update_directory(DirectoryUpdate::Leaving(id));
-        self.give_up_names(id);
-        if member.stage == Stage::Active {
-            self.publish_unique(&member.name, Some(id), None);
-            self.update_directory(DirectoryUpdate::Gone(id));
-        }
-        self.end_calls_to(id);
-    }
-
-    /// The last name first.
-    fn give_up_names(&mut self, id: MemberId) {
-        let names = self.published_names_of(id);
-        let changes = self.names.remove(id);
-        names.into_iter().for_each(|name| self.update_directory(DirectoryUpdate::Name(name)));
-        for change in changes.into_iter().rev() {
-            self.publish(&change);
-        }
-    }
-
-    /// Ends the calls that a member will not answer.
-    fn end_calls_to(&mut self, id: MemberId) {
-        for call in self.calls.remove(id) {
-            self.no_reply(call, CALLEE_GONE);
-        }
-    }
-
-    fn no_reply(&mut self, call: Call, why: &str) {
+    pub(super) fn no_reply(&mut self, call: Call, why: &str) {
         self.release(call.caller, Resource::Calls, 1);
         let error = Builder::error(call.serial, error::NO_REPLY).body(Body::default().text(why));
         self.send(call.caller, error);
@@ -438,7 +400,7 @@ impl Bus {
         self.update_rules_for(&change.name);
         let signal = |member| Builder::signal(DRIVER_PATH, DRIVER, member);
         let name = Body::default().text(&change.name);
-        if let Some(old) = change.old.filter(|old| self.members.contains_key(old)) {
+        if let Some(old) = change.old.filter(|old| self.is_reachable(*old)) {
             self.send(old, signal("NameLost").body(name.clone()));
         }
         self.publish_unique(&change.name, change.old, change.new);
@@ -450,33 +412,13 @@ impl Bus {
     /// `NameOwnerChanged`, and nothing else to members.
     pub(crate) fn publish_unique(&mut self, name: &str, old: Option<MemberId>, new: Option<MemberId>) {
         // One that has left is told nothing any more, and monitors see what it would be told.
-        if let Some(old) = old.filter(|old| !self.members.contains_key(old)) {
+        if let Some(old) = old.filter(|old| !self.is_reachable(*old)) {
             let lost = Builder::signal(DRIVER_PATH, DRIVER, "NameLost").body(Body::default().text(name));
             self.show_to_monitors(lost.destination(&old.unique_name()));
         }
         let text = |owner: Option<MemberId>| owner.map(MemberId::unique_name).unwrap_or_default();
         let body = Body::default().text(name).text(&text(old)).text(&text(new));
         self.send_as_driver(None, Builder::signal(DRIVER_PATH, DRIVER, "NameOwnerChanged").body(body));
-    }
-
-    /// A member becomes a monitor: it has no names, rules and calls any more, and sees what these rules match.
-    pub(crate) fn make_monitor(&mut self, id: MemberId) {
-        let Some(member) = self.members.get_mut(&id) else { return };
-        member.stage = Stage::Monitor;
-        let name = Rc::clone(&member.name);
-        self.monitor_count += 1;
-        self.release(id, Resource::Matches, self.quota.held(id, Resource::Matches));
-        self.matches.remove_all(id);
-        for waiting in self.starts.remove(id).into_iter().chain(self.reloading.remove(id)) {
-            self.waits_no_more(&waiting);
-        }
-        self.update_directory(DirectoryUpdate::Leaving(id));
-        self.give_up_names(id);
-        self.settle_names(id);
-        self.publish(&Change { name, old: Some(id), new: None });
-        self.update_directory(DirectoryUpdate::Gone(id));
-        self.end_calls_to(id);
-        self.release(id, Resource::Calls, self.quota.held(id, Resource::Calls));
     }
 
     /// Charges a member for the names that it has now, its unique name included.

@@ -82,6 +82,7 @@ impl Bus {
     /// The log has ended, and with it all native members. They are gone without further words in the log.
     pub fn end_natively(&mut self) {
         self.native = Native::default();
+        self.forget_log();
         let native: Vec<MemberId> = self.members.keys().copied().filter(|id| self.is_native(*id)).collect();
         native.into_iter().for_each(|id| self.leave(id));
     }
@@ -147,13 +148,8 @@ impl Bus {
             _ => self.native.path.is_some(),
         };
         if is_seen {
-            self.actions.push(Action::UpdateDirectory(update));
+            self.act(Action::UpdateDirectory(update));
         }
-    }
-
-    /// The names that a member owns or waits for, if they can be seen.
-    pub(super) fn published_names_of(&self, id: MemberId) -> Vec<Rc<str>> {
-        if self.native.path.is_some() { self.names.of(id).to_vec() } else { Vec::new() }
     }
 
     /// A name has another owner: rules for messages of it wake for others.
@@ -195,7 +191,7 @@ impl Bus {
     }
 
     fn append(&mut self, routed: RoutedMessage<'_>, to: Receiver) {
-        self.actions.push(Action::Append { from: routed.from, to, message: Rc::clone(routed.message) });
+        self.act(Action::Append { from: routed.from, to, message: Rc::clone(routed.message) });
     }
 
     /// A call between native members goes through the bus, because its caller knew no receiver: now it knows one.

@@ -4,13 +4,14 @@ use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
-use super::{Action, Bus, DRIVER, Eviction, Receiver, RoutedMessage, View};
+use super::passing::Audience;
+use super::{Action, Bus, DRIVER, Eviction, Receiver, RoutedMessage};
 use crate::activation::Wants;
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
 use crate::error;
 use crate::limit::Reached;
-use crate::member::{MemberId, Stage};
+use crate::member::{Carrier, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::policy::{NamePattern, Passing};
 use crate::quota::Resource;
@@ -60,7 +61,9 @@ impl Bus {
         if is_call && let Err(limit) = self.charge(from, Resource::Calls, 1) {
             return self.refuse(from, header, error::LIMITS_EXCEEDED, &limit.to_string());
         }
-        if let Err(limit) = self.charge_for(to, routed.message) {
+        // One that leaves gets nothing any more, and its end is the answer.
+        let is_taken = self.members[&to].stage == Stage::Active && self.is_reachable(to);
+        if is_taken && let Err(limit) = self.charge_for(to, routed.message) {
             if is_call {
                 self.release(from, Resource::Calls, 1);
             }
@@ -71,9 +74,11 @@ impl Bus {
             let why = format!("the receiver does not read, and its queue is full: {limit}");
             return self.refuse(from, header, error::LIMITS_EXCEEDED, &why);
         }
-        self.tell_caller(from, to, header);
-        self.append_routed(routed, Receiver::One(to));
-        self.hand_over(to, routed.message);
+        if is_taken {
+            self.tell_caller(from, to, header);
+            self.append_routed(routed, Receiver::One(to));
+            self.hand_over(to, routed.message);
+        }
         if is_call {
             let deadline = self.config.limits.reply.map(|time| self.now + time);
             self.calls.open(Call { caller: from, serial: header.serial, callee: to }, deadline);
@@ -99,37 +104,35 @@ impl Bus {
 
     /// Hands a message to those whose rules match, except `to`, which has it.
     pub(crate) fn eavesdrop(&mut self, routed: RoutedMessage<'_>, to: Option<MemberId>) {
-        let recipients = self.matches.recipients(routed.header, &|| routed.args.get(), &View(&self.names));
-        for id in recipients {
+        self.spread(routed, Audience::Members, to);
+    }
+
+    pub(crate) fn capture(&mut self, routed: RoutedMessage<'_>) {
+        if self.monitor_count > 0 {
+            self.spread(routed, Audience::Monitors, None);
+        }
+    }
+
+    /// Hands a message to one of those that it is not addressed to, if it may have it and can be passed the descriptors.
+    pub(super) fn hand_copy(&mut self, id: MemberId, audience: Audience, routed: RoutedMessage<'_>) {
+        let Some(member) = self.members.get(&id) else { return };
+        let takes = routed.header.unix_fds == 0 || member.takes_descriptors;
+        if audience == Audience::Members {
             let is_eavesdropped = routed.header.destination.is_some();
             // Native members match for themselves.
-            if Some(id) == to || self.is_native(id) {
-                continue;
+            if member.carrier == Carrier::Log {
+                return;
             }
             if !self.may_receive(id, routed, is_eavesdropped) {
                 if !is_eavesdropped {
                     self.show_denial(routed);
                 }
-                continue;
+                return;
             }
-            self.deliver_copy(id, routed);
         }
-    }
-
-    /// Hands a message to one of those that it is not addressed to, if it can be passed the descriptors.
-    fn deliver_copy(&mut self, id: MemberId, routed: RoutedMessage<'_>) {
-        let takes = routed.header.unix_fds == 0 || self.members[&id].takes_descriptors;
         if takes && let Err(limit) = self.deliver(id, routed.message) {
             self.end_stalled(id, limit);
         }
-    }
-
-    pub(crate) fn capture(&mut self, routed: RoutedMessage<'_>) {
-        if self.monitor_count == 0 {
-            return;
-        }
-        let monitors = self.monitors.recipients(routed.header, &|| routed.args.get(), &View(&self.names));
-        monitors.into_iter().for_each(|id| self.deliver_copy(id, routed));
     }
 
     /// Lets monitors know that a receiver does not get a message because of the policy. Nobody else is told.
@@ -164,9 +167,14 @@ impl Bus {
         Ok(())
     }
 
+    /// Is there still somebody who takes messages for a member?
+    pub(super) fn is_reachable(&self, id: MemberId) -> bool {
+        self.members.get(&id).is_some_and(|member| !member.is_leaving)
+    }
+
     /// Charges the receiver of a message for it. What waits for a native member lies in the outbox of the sender.
     fn charge_for(&mut self, to: MemberId, message: &Message) -> Result<(), Reached> {
-        if self.is_native(to) { Ok(()) } else { self.charge_message(to, message) }
+        if self.is_native(to) || !self.is_reachable(to) { Ok(()) } else { self.charge_message(to, message) }
     }
 
     fn hand_over(&mut self, to: MemberId, message: &Rc<Message>) {
@@ -175,7 +183,7 @@ impl Bus {
             message.file.take();
         }
         if !self.is_native(to) {
-            self.actions.push(Action::Deliver(to, Rc::clone(message)));
+            self.act(Action::Deliver(to, Rc::clone(message)));
         }
     }
 
@@ -196,7 +204,7 @@ impl Bus {
     }
 
     pub(crate) fn send(&mut self, to: MemberId, message: Builder<'_>) {
-        let Some(member) = self.members.get(&to) else { return };
+        let Some(member) = self.members.get(&to).filter(|member| !member.is_leaving) else { return };
         let name = Rc::clone(&member.name);
         // One that has not said Hello has no name.
         self.send_as_driver(Some(to), if to.is_named() { message.destination(&name) } else { message });
@@ -288,6 +296,14 @@ impl Bus {
 
     /// Has a member, or does it wait for, one of these names?
     fn has_name(&self, id: MemberId, pattern: &NamePattern) -> bool {
-        self.names.of(id).iter().any(|name| pattern.has(name)) || pattern.has(&id.unique_name())
+        match pattern {
+            NamePattern::Any => true,
+            NamePattern::Exact(name) => {
+                MemberId::from_unique_name(name) == Some(id) || self.names.is_in_queue(name, id)
+            }
+            NamePattern::Prefix(_) => {
+                self.names.of(id).iter().any(|name| pattern.has(name)) || pattern.has(&id.unique_name())
+            }
+        }
     }
 }

@@ -72,7 +72,7 @@ impl Bus {
         if let Some(services) = self.known.services.take() {
             let generation = self.known.generation;
             let look_up = LookUp { services, names: Vec::new(), warnings: Vec::new(), generation };
-            self.actions.push(Action::LookUp(look_up));
+            self.act(Action::LookUp(look_up));
         }
     }
 
@@ -97,7 +97,7 @@ impl Bus {
         }
         if let Some(services) = self.known.services.take() {
             let (names, generation) = (std::mem::take(&mut self.known.asked), self.known.generation);
-            self.actions.push(Action::LookUp(LookUp { services, names, warnings: Vec::new(), generation }));
+            self.act(Action::LookUp(LookUp { services, names, warnings: Vec::new(), generation }));
         }
     }
 

@@ -127,7 +127,7 @@ impl Bus {
         log(&format!("starting {name} for {whom}: {}", command[0]));
         let environment = self.starter_environment();
         if let Some(number) = self.starts.advance(name, Phase::Program) {
-            self.actions.push(Action::Start { number, command, environment });
+            self.act(Action::Start { number, command, environment });
         }
         self.show_waiting(name);
         Ok(())

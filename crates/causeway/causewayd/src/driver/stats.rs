@@ -36,7 +36,7 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
 }
 
 /// What is counted of the bus as a whole.
-pub fn numbers(bus: &Bus) -> [(&'static str, u64); 19] {
+pub fn numbers(bus: &Bus) -> [(&'static str, u64); 20] {
     let stages = |stage| bus.members.values().filter(|member| member.stage == stage).count() as u64;
     let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let quota = &bus.quota;
@@ -60,6 +60,7 @@ pub fn numbers(bus: &Bus) -> [(&'static str, u64); 19] {
         ("ConnectionsEndedForNotReading", bus.counters.stalled),
         ("PeakTurnMicroseconds", microseconds(bus.counters.longest_turn)),
         ("PeakTurnCPUMicroseconds", microseconds(bus.counters.longest_turn_cpu)),
+        ("PeakTurnSteps", bus.most_steps() as u64),
     ]
 }
 
@@ -87,7 +88,7 @@ pub fn of_connections(bus: &mut Bus, request: Request<'_>) -> Answer {
 fn ask(bus: &mut Bus, Request { from, routed }: Request<'_>, about: About) -> Answer {
     let header = routed.header;
     if header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-        bus.actions.push(Action::Report(StatisticsCall { caller: from, serial: header.serial, about }));
+        bus.act(Action::Report(StatisticsCall { caller: from, serial: header.serial, about }));
     }
     Ok(None)
 }

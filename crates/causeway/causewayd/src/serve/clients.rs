@@ -16,6 +16,10 @@ use crate::message::Message;
 
 pub struct Client {
     pub connection: Connection,
+    /// Where its socket is watched.
+    pub set: Rc<OwnedFd>,
+    /// Small pieces that have brought no whole message, one after another.
+    pub pieces: u32,
     user: u32,
     /// When it must have said Hello.
     deadline: Instant,
@@ -30,8 +34,9 @@ pub struct Client {
     pub has_ended: bool,
     /// Until when descriptors wait for the rest of their message.
     pub half_until: Option<Instant>,
-    /// How many descriptors it was charged for.
+    /// How many descriptors it was charged for, and how many bytes of a message that has not arrived whole.
     pub charged: u64,
+    pub charged_bytes: u64,
 }
 
 /// All clients, and queues of them.
@@ -57,10 +62,19 @@ impl Clients {
         self.table.get_mut(&id)
     }
 
-    /// A client of a user whose Hello must come until `deadline`.
-    pub fn insert(&mut self, id: MemberId, user: u32, connection: Connection, deadline: Instant) {
+    /// A client of a user whose Hello must come until `deadline`, and whose socket is watched in `set`.
+    pub fn insert(
+        &mut self,
+        id: MemberId,
+        user: u32,
+        connection: Connection,
+        deadline: Instant,
+        set: Rc<OwnedFd>,
+    ) {
         let client = Client {
             connection,
+            set,
+            pieces: 0,
             user,
             deadline,
             wants_to_write: false,
@@ -70,24 +84,25 @@ impl Clients {
             has_ended: false,
             half_until: None,
             charged: 0,
+            charged_bytes: 0,
         };
         self.table.insert(id, client);
         self.incomplete.entry(user).or_default().insert((deadline, id));
     }
 
     /// Takes a client out and closes its connection.
-    pub fn remove(&mut self, id: MemberId, epoll: &OwnedFd) {
+    pub fn remove(&mut self, id: MemberId) {
         if let Some(client) = self.table.remove(&id) {
-            let _ = epoll::delete(epoll, client.connection.as_fd());
+            let _ = epoll::delete(&client.set, client.connection.as_fd());
             self.is_complete(client.user, client.deadline, id);
             client.half_until.map(|until| self.half.remove(&(until, id)));
             client.connection.close();
         }
     }
 
-    /// A client has said Hello, and has another number from now on.
-    pub fn rename(&mut self, from: MemberId, to: MemberId, epoll: &OwnedFd) {
-        let Some(mut client) = self.table.remove(&from) else { return };
+    /// A client has said Hello, has another number from now on, and is watched in another set. Fails where the kernel cannot watch it.
+    pub fn rename(&mut self, from: MemberId, to: MemberId, set: &Rc<OwnedFd>) -> rustix::io::Result<()> {
+        let Some(mut client) = self.table.remove(&from) else { return Ok(()) };
         self.is_complete(client.user, client.deadline, from);
         client.connection.set_name(to.unique_name());
         if let Some(until) = client.half_until.filter(|until| self.half.remove(&(*until, from))) {
@@ -103,8 +118,9 @@ impl Clients {
             queue.iter_mut().filter(|id| **id == from).for_each(|id| *id = to);
         }
         self.paused.iter_mut().filter(|id| **id == from).for_each(|id| *id = to);
-        client.watch_again(to, epoll);
+        let moved = client.move_to(to, set);
         self.table.insert(to, client);
+        moved
     }
 
     fn is_complete(&mut self, user: u32, deadline: Instant, id: MemberId) {
@@ -196,20 +212,20 @@ impl Clients {
     }
 
     /// Does not read a client until the log has space.
-    pub fn pause(&mut self, id: MemberId, epoll: &OwnedFd) {
+    pub fn pause(&mut self, id: MemberId) {
         if let Some(client) = self.table.get_mut(&id).filter(|client| !client.is_paused) {
             client.is_paused = true;
-            client.watch_again(id, epoll);
+            client.watch_again(id);
             self.paused.push(id);
         }
     }
 
     /// The log has space.
-    pub fn resume(&mut self, epoll: &OwnedFd) {
+    pub fn resume(&mut self) {
         for id in std::mem::take(&mut self.paused) {
             if let Some(client) = self.table.get_mut(&id) {
                 client.is_paused = false;
-                client.watch_again(id, epoll);
+                client.watch_again(id);
                 // It may have sent nothing since, and have messages in its buffer.
                 self.make_ready(id);
             }
@@ -219,20 +235,34 @@ impl Clients {
 
 impl Client {
     /// Has its socket watched for space as long as something waits for that.
-    pub fn watch_output(&mut self, id: MemberId, epoll: &OwnedFd) {
+    pub fn watch_output(&mut self, id: MemberId) {
         let wants_to_write = self.connection.has_output();
         if std::mem::replace(&mut self.wants_to_write, wants_to_write) != wants_to_write {
-            self.watch_again(id, epoll);
+            self.watch_again(id);
         }
     }
 
     /// Watches its socket for what is wanted of it now.
-    fn watch_again(&self, id: MemberId, epoll: &OwnedFd) {
+    fn watch_again(&self, id: MemberId) {
+        let token = Token::Member(id.0).data();
+        epoll::modify(&self.set, &self.connection, token, self.interest()).expect("the socket is watched");
+    }
+
+    fn interest(&self) -> EventFlags {
         let mut interest = EventFlags::empty();
         interest.set(EventFlags::IN, !self.is_paused);
         interest.set(EventFlags::OUT, self.wants_to_write);
-        let token = Token::Member(id.0).data();
-        epoll::modify(epoll, &self.connection, token, interest).expect("the socket is watched");
+        interest
+    }
+
+    /// Has its socket watched there from now on. Fails where the kernel cannot watch it.
+    pub fn move_to(&mut self, id: MemberId, set: &Rc<OwnedFd>) -> rustix::io::Result<()> {
+        if Rc::ptr_eq(&self.set, set) {
+            return Ok(());
+        }
+        epoll::add(set, &self.connection, Token::Member(id.0).data(), self.interest())?;
+        let before = std::mem::replace(&mut self.set, Rc::clone(set));
+        epoll::delete(&*before, &self.connection)
     }
 }
 
@@ -245,12 +275,13 @@ mod tests {
     #[test]
     fn one_that_wants_to_connect_loses_its_place_to_its_own_user_only() {
         let (mut clients, now) = (Clients::default(), Instant::now());
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let [set, other] = [(); 2].map(|()| Rc::new(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap()));
         let insert = |clients: &mut Clients, id, user| {
             let (socket, _) = causeway_os::socket::stream_pair().unwrap();
-            epoll::add(&epoll, &socket, Token::Member(id).data(), EventFlags::IN).unwrap();
+            epoll::add(&set, &socket, Token::Member(id).data(), EventFlags::IN).unwrap();
             let deadline = now + Duration::from_secs(id);
-            clients.insert(MemberId(id), user, Connection::new(socket, user, ":1.5".into(), 100), deadline);
+            let connection = Connection::new(socket, user, ":1.5".into(), 100);
+            clients.insert(MemberId(id), user, connection, deadline, Rc::clone(&set));
         };
         // Of one user, long ago, and then many of another one.
         insert(&mut clients, 1, 1000);
@@ -259,11 +290,11 @@ mod tests {
         assert_eq!(clients.next_hello().map(|(_, id)| id), Some(MemberId(1)));
         for id in 2..9 {
             assert_eq!(clients.first_to_go(), Some(MemberId(id)));
-            clients.remove(MemberId(id), &epoll);
+            clients.remove(MemberId(id));
         }
-        clients.rename(MemberId(1), MemberId(100), &epoll);
+        clients.rename(MemberId(1), MemberId(100), &other).unwrap();
         assert_eq!((clients.first_to_go(), clients.incomplete_count()), (Some(MemberId(9)), 1));
-        clients.remove(MemberId(9), &epoll);
+        clients.remove(MemberId(9));
         assert_eq!((clients.first_to_go(), clients.next_hello()), (None, None));
     }
 }

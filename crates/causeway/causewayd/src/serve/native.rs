@@ -56,6 +56,8 @@ pub struct Native {
     slice: Slice,
     /// What of the first message that waits was staged already.
     transfer: Option<TransferRef>,
+    /// The bus still passes a message that was read from the log.
+    is_passing: bool,
 }
 
 /// Where members cannot join now, and when that is tried again.
@@ -100,7 +102,8 @@ impl Server {
     fn carry_members(&mut self, authority: Authority, place: NativePlace, options: AuthorityOptions) {
         self.bus.serve_natively(&place.path);
         let (queue, slice) = (VecDeque::new(), Slice::default());
-        self.native = Some(Native { authority, place, options, queue, slice, transfer: None });
+        self.native =
+            Some(Native { authority, place, options, queue, slice, transfer: None, is_passing: false });
         self.act();
     }
 
@@ -259,7 +262,7 @@ impl Server {
             self.follow_readers();
         }
         if !self.is_log_full() {
-            self.clients.resume(&self.epoll);
+            self.clients.resume();
         }
     }
 
@@ -288,7 +291,7 @@ impl Server {
                 Step::ReadUpTo(_) => return self.requeue(step),
                 Step::Left(id, why) => {
                     self.leave(id, why);
-                    let actions = self.bus.take_actions();
+                    let actions = self.bus.take_actions(Vec::new());
                     self.enqueue(actions);
                     continue;
                 }
@@ -366,9 +369,41 @@ impl Server {
         self.read_log(if let Some(Step::ReadUpTo(end)) = first { *end } else { u64::MAX })
     }
 
+    /// Goes on with what the bus could not finish in the last turn.
+    pub(super) fn go_on(&mut self) {
+        self.bus.go_on();
+        if self.native.as_ref().is_some_and(|native| native.is_passing) {
+            self.do_for_entry();
+        }
+        self.act();
+        self.bus.settle();
+        self.act();
+    }
+
+    /// Does what the bus has left to be done for a message of the log. What this brings to clients belongs to its entry: what waits for the
+    /// log comes behind it. What it makes the bus say has entries of its own.
+    fn do_for_entry(&mut self) {
+        let mut actions = self.bus.take_actions(Vec::new()).into_iter();
+        let mut is_passing = self.bus.is_passing();
+        while let Some(action) = actions.next() {
+            if matches!(action, Action::Append { .. }) {
+                self.enqueue([action].into_iter().chain(actions).collect());
+                is_passing = false;
+                break;
+            }
+            self.do_now(action);
+        }
+        if let Some(native) = &mut self.native {
+            native.is_passing = is_passing;
+        }
+    }
+
     /// Passes messages of native members whose entries are before `end`, as long as the slice of this turn lasts.
     fn read_log(&mut self, end: u64) -> Progress {
         for count in 0.. {
+            if self.bus.is_passing() {
+                return Progress { count, is_done: false };
+            }
             let done = Progress { count, is_done: true };
             let Some(native) = &mut self.native else { return done };
             match native.authority.next(end) {
@@ -379,15 +414,7 @@ impl Server {
                     return done;
                 }
             }
-            // What this message brings to clients belongs to its entry. What it makes the bus say has entries of its own.
-            let mut actions = self.bus.take_actions().into_iter();
-            while let Some(action) = actions.next() {
-                if matches!(action, Action::Append { .. }) {
-                    self.enqueue([action].into_iter().chain(actions).collect());
-                    break;
-                }
-                self.do_now(action);
-            }
+            self.do_for_entry();
             if self.native.as_mut().is_some_and(|native| native.slice.is_over()) {
                 return Progress { count: count + 1, is_done: false };
             }

@@ -8,6 +8,7 @@ use causeway_dbus_wire::wire::Builder;
 
 use super::*;
 use crate::alone::session;
+use crate::bus::DirectoryUpdate;
 
 /// A client whose first bytes are these, after its authentication and Hello, which was answered.
 fn client(server: &mut Server, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) -> (MemberId, UnixStream) {
@@ -79,4 +80,74 @@ fn a_client_whose_socket_takes_more_is_queued_once_and_keeps_no_other_unread() {
     server.clients.note(other, EventFlags::IN);
     server.serve();
     assert!(!server.clients.ready.is_empty());
+}
+
+/// Otherwise a new log has it twice, or has what members that join there must not see.
+#[test]
+fn what_waits_for_a_log_that_has_ended_is_forgotten() {
+    let mut server = session().unwrap();
+    let (id, _theirs) = client(&mut server, &[], &[]);
+    let bus = &mut server.bus;
+    bus.serve_natively(std::path::Path::new("/nowhere"));
+    bus.set_read_natively(true);
+    for number in 0..30_000 {
+        bus.matches.add(id, format!("arg1='{number}'").parse().unwrap());
+    }
+    for name in ["a.b", "a.c"] {
+        bus.publish_unique(name, None, Some(id));
+        bus.update_directory(DirectoryUpdate::Arrived(id));
+    }
+    let is_of_log = |action: &&Action| matches!(action, Action::UpdateDirectory(_) | Action::Append { .. });
+    let before = bus.take_actions(Vec::new());
+    assert!(before.iter().any(|action| is_of_log(&action)) && bus.is_passing());
+    bus.end_natively();
+    assert!(bus.is_passing(), "clients get the rest");
+    while bus.is_passing() {
+        bus.begin_turn();
+        bus.go_on();
+    }
+    let after = bus.take_actions(Vec::new());
+    assert_eq!(after.iter().filter(is_of_log).count(), 0);
+}
+
+#[test]
+fn a_client_is_in_the_lobby_before_hello_and_while_its_message_comes_in_pieces() {
+    let mut server = session().unwrap();
+    let (id, theirs) = client(&mut server, &[], &[]);
+    let is_in_lobby = |server: &Server| Rc::ptr_eq(&server.clients.table[&id].set, &server.lobby.set);
+    assert!(!is_in_lobby(&server));
+    let message = Builder::signal("/", "a.B", "C").build(2).unwrap();
+    let pieces: Vec<&[u8]> = message.chunks(8).collect();
+    for (count, piece) in (1..).zip(&pieces) {
+        (&theirs).write_all(piece).unwrap();
+        server.clients.note(id, EventFlags::IN);
+        server.serve();
+        let expected = count >= PIECES && (count as usize) < pieces.len();
+        assert_eq!(is_in_lobby(&server), expected, "behind {count} of {} pieces", pieces.len());
+    }
+    assert_eq!(server.bus.counters.accepted, 2);
+}
+
+#[test]
+fn while_the_lobby_is_closed_those_in_it_wake_nobody() {
+    let mut server = session().unwrap();
+    let wakes = |server: &Server| {
+        let mut events = Vec::with_capacity(EVENTS);
+        epoll::wait(&server.epoll, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::default()))
+            .unwrap();
+        events.iter().map(Token::of).collect::<Vec<_>>()
+    };
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    server.now = Instant::now();
+    server.admit(ours.into());
+    (&theirs).write_all(b"\0").unwrap();
+    assert_eq!(wakes(&server), [Token::Lobby]);
+    server.serve_lobby();
+    assert_eq!((wakes(&server), server.clients.ready.len()), (vec![Token::Lobby], 1));
+    server.bus.counters.accepted += 1_000_000;
+    server.serve_lobby();
+    assert_eq!(wakes(&server), []);
+    server.now = server.lobby.closed_until.unwrap();
+    server.open_lobby();
+    assert_eq!(wakes(&server), [Token::Lobby]);
 }

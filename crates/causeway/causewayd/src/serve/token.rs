@@ -20,6 +20,8 @@ pub enum Token {
     Stop,
     /// Metrics are wanted.
     Metrics,
+    /// Sockets that are looked at less often.
+    Lobby,
     /// A thread has read or started something.
     Blocking,
 }
@@ -27,15 +29,17 @@ pub enum Token {
 impl Token {
     /// For the kernel.
     pub fn data(self) -> EventData {
+        // What there is one of is told apart by its number.
         let (kind, number) = match self {
             Token::Listener(index) => (0, index as u64),
-            Token::Signal => (1, 0),
-            Token::Member(number) => (2, number),
-            Token::Child(number) => (3, number),
-            Token::Native => (4, 0),
-            Token::Stop => (5, 0),
-            Token::Metrics => (6, 0),
-            Token::Blocking => (7, 0),
+            Token::Member(number) => (1, number),
+            Token::Child(number) => (2, number),
+            Token::Signal => (3, 0),
+            Token::Native => (3, 1),
+            Token::Stop => (3, 2),
+            Token::Metrics => (3, 3),
+            Token::Blocking => (3, 4),
+            Token::Lobby => (3, 5),
         };
         epoll::Token::new(kind, number).data()
     }
@@ -46,16 +50,17 @@ impl Token {
     /// The event has other data than one of [`Token::data`].
     pub fn of(event: &Event) -> Token {
         let epoll::Token { kind, number } = epoll::Token::of(event);
-        match kind {
-            0 => Token::Listener(number as usize),
-            1 => Token::Signal,
-            2 => Token::Member(number),
-            3 => Token::Child(number),
-            4 => Token::Native,
-            5 => Token::Stop,
-            6 => Token::Metrics,
-            7 => Token::Blocking,
-            other => unreachable!("no event has kind {other}"),
+        match (kind, number) {
+            (0, index) => Token::Listener(index as usize),
+            (1, number) => Token::Member(number),
+            (2, number) => Token::Child(number),
+            (3, 0) => Token::Signal,
+            (3, 1) => Token::Native,
+            (3, 2) => Token::Stop,
+            (3, 3) => Token::Metrics,
+            (3, 4) => Token::Blocking,
+            (3, 5) => Token::Lobby,
+            other => unreachable!("no event is about {other:?}"),
         }
     }
 }

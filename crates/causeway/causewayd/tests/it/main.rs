@@ -21,6 +21,7 @@ mod clocks;
 mod configuration;
 mod day;
 mod death;
+mod divided;
 #[cfg(feature = "zbus")]
 mod examples;
 #[cfg(target_arch = "x86_64")]

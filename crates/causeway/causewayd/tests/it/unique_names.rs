@@ -91,6 +91,21 @@ fn what_follows_hello_in_one_write_has_the_new_name_as_its_sender() {
     }
 }
 
+/// The bus remembers headers with the sender that it has filled in.
+#[test]
+fn a_header_that_was_sent_before_hello_too_has_the_new_name_as_its_sender() {
+    let bus = Broker::start();
+    let mut watching = bus.client();
+    watching.become_monitor().unwrap();
+    let mut late = bus.socket();
+    authenticate(&mut late);
+    let said = ["GetId", "Hello", "GetId"].map(|member| {
+        ask_on(&mut late, member);
+        header(&wait_for_member(&mut watching, member)).sender.map(str::to_owned)
+    });
+    assert_eq!(said.map(Option::unwrap), [UNNAMED, UNNAMED, ":1.1"]);
+}
+
 /// What everybody is told of names, from the first connection on, and what those are told that have them.
 fn told_of_names(mut open: impl FnMut() -> Client) -> Vec<String> {
     const NAME: &str = "com.example.Name";
