@@ -7,8 +7,7 @@
 //! suffice to estimate their own correlation: the estimate has a deviation of 0.3.
 
 use crate::interval::Interval;
-use crate::order::assert_finite;
-use crate::ranks::midranks;
+use crate::order::{assert_finite, midranks};
 
 /// Estimates are capped here: beyond, a session of any length is one observation.
 pub const MOST: f64 = 0.9;

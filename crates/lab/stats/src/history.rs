@@ -8,6 +8,9 @@ use crate::random::Random;
 /// Fewest points on each side of a change.
 pub const SHORTEST: usize = 3;
 
+/// Fewest points on each side of a change whose ratio has an interval.
+const FEWEST_FOR_INTERVAL: usize = 4;
+
 /// Permutations behind each p value: multiples of 1/1000.
 const PERMUTATIONS: usize = 999;
 
@@ -33,7 +36,7 @@ pub struct ChangePoint {
     pub at: usize,
     /// Medians of the segments before and after.
     pub levels: [f64; 2],
-    /// New level over old one: the median of all quotients.
+    /// New level over old one ([`Evidence`]).
     pub ratio: f64,
     /// Its interval at 95 % from the points of both segments; `None` for fewer than four on a side.
     pub interval: Option<Interval>,
@@ -116,7 +119,7 @@ fn change(points: &[Point], from: usize, at: usize, to: usize, p: f64) -> Change
         at,
         levels: [median(&before), median(&after)],
         ratio: evidence.ratio().expect("segments with points"),
-        interval: evidence.interval(0.95),
+        interval: evidence.interval(0.95).filter(|_| evidence.units() >= FEWEST_FOR_INTERVAL),
         p,
     }
 }

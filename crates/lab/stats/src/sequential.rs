@@ -4,10 +4,7 @@
 //! the looks, little at first: each look has its own, larger confidence, and the interval there is valid whenever one stops
 //! (repeated confidence intervals; Jennison and Turnbull 1989).
 
-use crate::evidence::Evidence;
-use crate::interval::Interval;
-use crate::normal::{two_sided_p, two_sided_t, two_sided_z};
-use crate::order::{mean, standard_deviation};
+use crate::normal::{two_sided_p, two_sided_z};
 
 /// Two-sided error over all looks together.
 pub const ALPHA: f64 = 0.05;
@@ -165,22 +162,6 @@ pub enum Look {
     },
 }
 
-/// The interval of the ratio at this confidence, also where ranks cannot give it: the first two looks ask for so much that
-/// eight or twelve pairs have no signed-rank interval, and without one a change by half could not stop before eighteen sets.
-/// There it is Student's (1908) on the log ratios, mean ± t·s/√n, which is wide enough for values with heavier tails than
-/// normal ones (Benjamini 1983). `None` with fewer than two pairs; groups have rank intervals only.
-pub fn interval_at(evidence: &Evidence, confidence: f64) -> Option<Interval> {
-    evidence.interval(confidence).or_else(|| match evidence {
-        Evidence::Paired(logs) if logs.len() >= 2 => {
-            let n = logs.len();
-            let arm = two_sided_t(1.0 - confidence, n - 1) * standard_deviation(logs) / (n as f64).sqrt();
-            let middle = mean(logs);
-            Some(Interval { low: (middle - arm).exp(), high: (middle + arm).exp(), confidence })
-        }
-        _ => None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,15 +213,5 @@ mod tests {
         assert!((0.9499..0.953).contains(&ended.confidence_at(150)), "{ended:?}");
         assert!((ended.confidence_at(90) - planned.confidence_at(90)).abs() < 1e-3, "{ended:?}");
         assert!((Looks::default().ended_at(5).confidence_at(5) - 0.95).abs() < 1e-3);
-    }
-
-    #[test]
-    fn where_ranks_have_no_interval_students_serves() {
-        let logs: Vec<f64> = (0..8).map(|i| 0.5 + 0.01 * f64::from(i)).collect();
-        let first = interval_at(&Evidence::Paired(logs.clone()), Looks::default().confidence_at(8)).unwrap();
-        assert!(first.low > 1.0 && first.contains(0.535_f64.exp()), "{first:?}");
-        let evidence = Evidence::Paired(logs);
-        assert_eq!(interval_at(&evidence, 0.95), evidence.interval(0.95));
-        assert_eq!(interval_at(&Evidence::Paired(vec![0.1]), 0.95), None);
     }
 }

@@ -135,8 +135,7 @@ fn bootstrap_over_runs(runs: &[Vec<(f64, u64)>], p: f64, value: f64) -> Option<I
     if carrying < LEAST_CARRYING {
         return None;
     }
-    let expanded =
-        (carrying / (carrying - 1.0)).sqrt() * two_sided_t(1.0 - CONFIDENCE, carrying as usize - 1);
+    let expanded = (carrying / (carrying - 1.0)).sqrt() * two_sided_t(1.0 - CONFIDENCE, carrying - 1.0);
     let outside = (upper_tail(expanded) * RESAMPLES as f64) as usize;
     Some(Interval { low: values[outside], high: values[RESAMPLES - 1 - outside], confidence: CONFIDENCE })
 }

@@ -18,6 +18,9 @@ pub const WIDEST_MARGIN: f64 = 0.1;
 /// void by chance.
 pub const CONTROL_CONFIDENCE: f64 = 0.99;
 
+/// Fewest sets with a control that tell what the machine resolves.
+const FEWEST_CONTROLS: usize = 6;
+
 /// How large a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
@@ -78,9 +81,9 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// From the control's log ratios; `None` with fewer than six, which have no interval.
+    /// From the control's log ratios; `None` with fewer than six.
     pub fn of(control: &Evidence) -> Option<Resolution> {
-        let interval = control.log_interval(0.95)?;
+        let interval = control.log_interval(0.95).filter(|_| control.units() >= FEWEST_CONTROLS)?;
         let surely = control.log_interval(CONTROL_CONFIDENCE);
         Some(Resolution {
             half_width: (interval.high - interval.low) / 2.0,
@@ -256,7 +259,7 @@ mod tests {
     #[test]
     fn the_resolution_comes_from_a_against_itself() {
         let control = |middle: f64| -> Evidence {
-            Evidence::Paired((0..12).map(|i| middle + 0.004 * (f64::from(i * 5 % 12) - 5.5)).collect())
+            Evidence::paired((0..12).map(|i| middle + 0.004 * (f64::from(i * 5 % 12) - 5.5)).collect())
         };
         let still = Resolution::of(&control(0.0)).unwrap();
         assert!((0.007..0.013).contains(&still.half_width) && !still.has_moved, "{still:?}");
@@ -266,7 +269,7 @@ mod tests {
         assert_eq!((restless.margin(0.02, 12), restless.margin(0.3, 12)), (WIDEST_MARGIN, 0.3));
         assert!((still.with_sets(48) - still.half_width / 2.0).abs() < 1e-12);
         assert!(Resolution::of(&control(0.05)).unwrap().has_moved);
-        assert_eq!(Resolution::of(&Evidence::Paired(vec![0.0; 5])), None);
+        assert_eq!(Resolution::of(&Evidence::paired(vec![0.0; 5])), None);
         let needed = [0.2, 0.02, 0.01, 0.002].map(|margin| still.sets_needed(margin, &Looks::default()));
         assert_eq!(needed[0], Some(8));
         assert!(needed[1] > needed[0] && needed[3].is_none(), "{needed:?}");

@@ -94,7 +94,7 @@ pub(super) fn doubled_slices<'a>(cases: impl Iterator<Item = &'a Open>) -> Optio
         let (usual, doubled) = (open.log_ratios(false), open.log_ratios(true));
         (!usual.is_empty() && !doubled.is_empty()).then(|| stats::median(&doubled) - stats::median(&usual))
     };
-    let evidence = Evidence::Paired(cases.filter_map(difference).collect());
+    let evidence = Evidence::paired(cases.filter_map(difference).collect());
     Some(record::DoubledSlices {
         factor: evidence.ratio()?,
         ci95: ends(evidence.interval(0.95)),
@@ -142,10 +142,8 @@ fn through_hubs(
         let evidence = duet::apart(&base, &of_case);
         return Some((evidence.ratio()?, evidence.interval(0.95), evidence.units()));
     }
-    let cost = duet::through(&of_case, &cross_check.path(from, to)?, &base)?;
-    let inverse =
-        |interval: Interval| Interval { low: 1.0 / interval.high, high: 1.0 / interval.low, ..interval };
-    Some((1.0 / cost.ratio, cost.interval.map(inverse), cost.units))
+    let cost = duet::through(&of_case, &cross_check.path(from, to)?, &base).reversed();
+    Some((cost.ratio()?, cost.interval(0.95), cost.units()))
 }
 
 fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {

@@ -219,15 +219,15 @@ impl<'a> Costs<'a> {
     fn over(&self, other: &Costs<'_>) -> Evidence {
         let has_common_hub = self.hub.is_some() && self.hub == other.hub;
         if has_common_hub && !self.to_hub.is_empty() && !other.to_hub.is_empty() {
-            return Evidence::Independent { candidate: self.to_hub.clone(), baseline: other.to_hub.clone() };
+            return Evidence::independent(&self.to_hub, &other.to_hub);
         }
         let pair = |(round, cost): (&u32, &f64)| Some(cost - other.by_round.get(round)?);
         let pairs: Vec<f64> = self.by_round.iter().filter_map(pair).collect();
         if !pairs.is_empty() {
-            return Evidence::Paired(pairs);
+            return Evidence::paired(pairs);
         }
-        let all = |of: &Costs<'_>| of.by_round.values().copied().collect();
-        Evidence::Independent { candidate: all(self), baseline: all(other) }
+        let all = |of: &Costs<'_>| of.by_round.values().copied().collect::<Vec<_>>();
+        Evidence::independent(&all(self), &all(other))
     }
 }
 

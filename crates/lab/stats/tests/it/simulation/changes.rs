@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use weighbridge_stats::history::{Point, change_points};
-use weighbridge_stats::sequential::{Look, Looks, USUAL_MOST, interval_at};
+use weighbridge_stats::sequential::{Look, Looks, USUAL_MOST};
 use weighbridge_stats::verdict::{Resolution, Verdict, shape_changed, verdict};
 use weighbridge_stats::{Evidence, Size};
 
@@ -34,8 +34,7 @@ fn compare(
                 }
             }
             Look::At { confidence, next } => {
-                let found =
-                    verdict(interval_at(&Evidence::Paired(logs.clone()), confidence), margin, logs.len());
+                let found = verdict(Evidence::paired(logs.clone()).interval(confidence), margin, logs.len());
                 match (found, next) {
                     (Verdict::Inconclusive { .. }, Some(next)) => {
                         logs.extend((logs.len()..next).map(|_| truth + scatter * noise(random)));
@@ -115,7 +114,7 @@ fn what_is_foretold_of_the_number_of_sets_comes_true() {
     let looks = Looks::default();
     let mut right = 0;
     for _ in 0..200 {
-        let control = Evidence::Paired((0..40).map(|_| 0.01 * normal(&mut random)).collect());
+        let control = Evidence::paired((0..40).map(|_| 0.01 * normal(&mut random)).collect());
         let needed = Resolution::of(&control).unwrap().sets_needed(0.015, &looks).unwrap_or(USUAL_MOST);
         let (found, sets) = compare((0.0, 0.01), 0.015, normal, &looks, &mut random);
         right += usize::from(found == Verdict::Equivalent && sets <= needed);
@@ -128,7 +127,7 @@ fn the_control_is_void_and_the_shape_changed_seldom_by_chance() {
     let mut random = Rng::with_seed(73);
     let (mut void, mut shape, mut both, mut seldom) = (0, 0, 0, 0);
     for _ in 0..1000 {
-        let control = Evidence::Paired((0..12).map(|_| 0.01 * normal(&mut random)).collect());
+        let control = Evidence::paired((0..12).map(|_| 0.01 * normal(&mut random)).collect());
         void += usize::from(Resolution::of(&control).unwrap().has_moved);
         let side = |random: &mut Rng| (0..18).map(|_| log_normal(random, 0.02)).collect::<Vec<_>>();
         shape += usize::from(shape_changed(&side(&mut random), &side(&mut random), 0.02, 0.05).is_some());
