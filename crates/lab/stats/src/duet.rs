@@ -7,8 +7,7 @@
 //! | question | function |
 //! |---|---|
 //! | how many times the hub's cost is the case's | [`to_hub`] |
-//! | which of two cases costs less | [`apart`] |
-//! | the same, for cases of different hubs | [`through`] |
+//! | which of two cases costs less | [`through`] |
 //! | what is the cost in nanoseconds | [`HubSession::absolute`] |
 //! | how noisy was the session | [`hub_session`] |
 //! | what is the best state, how much time is slow | [`States`] |
@@ -122,13 +121,9 @@ pub fn to_hub<S: AsRef<[Slice]>>(sets: &[S], case: usize) -> Option<ToHub> {
     Some(ToHub { ratio: evidence.ratio()?, interval: evidence.interval(0.95), log_ratios })
 }
 
-/// Evidence on the cost of `candidate` over that of `baseline`, each measured in sets of its own against the same hub.
-pub fn apart(candidate: &ToHub, baseline: &ToHub) -> Evidence {
-    through(candidate, &[], baseline)
-}
-
-/// The same through sets in which their hubs met: each of `meetings` holds the logarithms of the cost of the hub nearer to the
-/// candidate over that of the next one, one for each set in which the two met.
+/// Evidence on the cost of `candidate` over that of `baseline`, each measured in sets of its own against a hub: the same one, or hubs that
+/// met. Each of `meetings` holds the logarithms of the cost of the hub nearer to the candidate over that of the next one, one for each
+/// set in which the two met.
 pub fn through(candidate: &ToHub, meetings: &[Vec<f64>], baseline: &ToHub) -> Evidence {
     Evidence::chain(&candidate.log_ratios, meetings, &baseline.log_ratios)
 }
@@ -189,7 +184,7 @@ mod tests {
         assert!((direct.exp() - 1.25).abs() < 1e-3);
         let (a, b) = (to_hub(&sets, 0).unwrap(), to_hub(&sets, 1).unwrap());
         assert!((a.ratio - 4.0).abs() < 1e-2 && a.interval.unwrap().contains(4.0), "{a:?}");
-        assert!((apart(&b, &a).ratio().unwrap() - 1.25).abs() < 1e-3);
+        assert!((through(&b, &[], &a).ratio().unwrap() - 1.25).abs() < 1e-3);
         assert_eq!(to_hub(&sets, 7), None);
     }
 

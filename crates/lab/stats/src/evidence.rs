@@ -3,6 +3,7 @@
 //! One type for all ways to compare, so that contests, reports and verdicts need not know which it was: pairs, two groups,
 //! and cases of different hubs that are compared through sets in which the hubs met.
 
+use crate::correlation::widening;
 use crate::interval::Interval;
 use crate::normal::{two_sided_p, two_sided_student_p, two_sided_t, two_sided_z};
 use crate::order::sorted;
@@ -32,12 +33,13 @@ const WORTH_RANKING: f64 = 0.05;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
     parts: Vec<Vec<f64>>,
+    correlation: f64,
 }
 
 impl Evidence {
     /// Both sides were measured in the same units: the logarithms of candidate over baseline.
     pub fn paired(logs: Vec<f64>) -> Evidence {
-        Evidence { parts: vec![logs] }
+        Evidence { parts: vec![logs], correlation: 0.0 }
     }
 
     /// Each side was measured in units of its own: the logarithms of both, each against the same yardstick or none.
@@ -48,9 +50,8 @@ impl Evidence {
     /// The candidate over a first yardstick, each of `links` a yardstick over the next one, and the baseline over the last.
     pub fn chain(candidate: &[f64], links: &[Vec<f64>], baseline: &[f64]) -> Evidence {
         let of_baseline = baseline.iter().map(|log| -log).collect();
-        Evidence {
-            parts: [candidate.to_vec(), of_baseline].into_iter().chain(links.iter().cloned()).collect(),
-        }
+        let parts = [candidate.to_vec(), of_baseline].into_iter().chain(links.iter().cloned()).collect();
+        Evidence { parts, correlation: 0.0 }
     }
 
     /// Pairs (baseline, candidate) of positive values.
@@ -74,7 +75,18 @@ impl Evidence {
     #[must_use]
     pub fn reversed(&self) -> Evidence {
         let negative = |part: &Vec<f64>| part.iter().map(|log| -log).collect();
-        Evidence { parts: self.parts.iter().map(negative).collect() }
+        Evidence { parts: self.parts.iter().map(negative).collect(), ..*self }
+    }
+
+    /// The same from units whose neighbors, in the order in which they were measured, have this correlation
+    /// ([`pooled_lag1`](crate::correlation::pooled_lag1)): intervals are wider and p values larger by what [`widening`] says.
+    ///
+    /// # Panics
+    /// If the correlation is outside 0 … 1, 1 excluded.
+    #[must_use]
+    pub fn correlated(self, correlation: f64) -> Evidence {
+        assert!((0.0..1.0).contains(&correlation), "a correlation of {correlation}");
+        Evidence { correlation, ..self }
     }
 
     /// Units of the part that has fewest.
@@ -84,7 +96,7 @@ impl Evidence {
 
     /// The logarithm of the ratio candidate over baseline. `None` without values.
     pub fn log_ratio(&self) -> Option<f64> {
-        (self.units() > 0).then(|| self.parts.iter().map(|part| Middle::of(part).value).sum())
+        (self.units() > 0).then(|| self.parts.iter().map(|part| self.part(part).value).sum())
     }
 
     /// The ratio candidate over baseline.
@@ -95,12 +107,13 @@ impl Evidence {
     /// Interval of [`log_ratio`](Self::log_ratio); `None` with fewer than [`FEWEST`] units.
     pub fn log_interval(&self, confidence: f64) -> Option<Interval> {
         assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
-        let Middle { value, variance, freedom } = self.middle()?;
+        let Middle { value, variance, freedom, wider } = self.middle()?;
         let miss = 1.0 - confidence;
         let arm = if variance > 0.0 { two_sided_t(miss, freedom) * variance.sqrt() } else { 0.0 };
         let (low, high) = (value - arm, value + arm);
-        let by_ranks = self.groups().map_or([low, high], |groups| groups.interval(miss));
-        Some(Interval { low: low.min(by_ranks[0]), high: high.max(by_ranks[1]), confidence })
+        let by_ranks = self.groups().map_or([value; 2], |groups| groups.interval(miss));
+        let [lowest, highest] = by_ranks.map(|end| value + wider * (end - value));
+        Some(Interval { low: low.min(lowest), high: high.max(highest), confidence })
     }
 
     /// Interval of [`ratio`](Self::ratio).
@@ -110,13 +123,12 @@ impl Evidence {
 
     /// Two-sided p value of a ratio of 1: the interval excludes 1 at each confidence below 1 − p. 1 with too few units.
     pub fn p(&self) -> f64 {
-        let Some(Middle { value, variance, freedom }) = self.middle().filter(|middle| middle.value != 0.0)
-        else {
-            return 1.0;
-        };
+        let middle = self.middle().filter(|middle| middle.value != 0.0);
+        let Some(Middle { value, variance, freedom, wider }) = middle else { return 1.0 };
         let p = two_sided_student_p(value / variance.sqrt(), freedom);
         // What is not significant does not become so by ranks, and ranks of many pairs take their time.
-        let by_ranks = self.groups().filter(|_| p < WORTH_RANKING).map_or(0.0, |groups| groups.p());
+        let by_ranks =
+            self.groups().filter(|_| p < WORTH_RANKING).map_or(0.0, |groups| groups.p(value - value / wider));
         p.max(by_ranks)
     }
 
@@ -130,11 +142,22 @@ impl Evidence {
         if self.units() < FEWEST {
             return None;
         }
-        let parts: Vec<Middle> = self.parts.iter().map(|part| Middle::of(part)).collect();
+        let parts: Vec<Middle> = self.parts.iter().map(|part| self.part(part)).collect();
         let sum = |of: &dyn Fn(&Middle) -> f64| parts.iter().map(of).sum::<f64>();
         let variance = sum(&|part| part.variance);
         let freedom = variance.powi(2) / sum(&|part| part.variance.powi(2) / part.freedom);
-        Some(Middle { value: sum(&|part| part.value), variance, freedom })
+        let independent = sum(&|part| part.variance / part.wider.powi(2));
+        let wider = if independent > 0.0 { (variance / independent).sqrt() } else { 1.0 };
+        Some(Middle { value: sum(&|part| part.value), variance, freedom, wider })
+    }
+
+    fn part(&self, logs: &[f64]) -> Middle {
+        let Middle { value, variance, freedom, .. } = Middle::of(logs);
+        let wider = widening(logs.len(), self.correlation);
+        // What correlated values say of their own scatter is worth fewer of them as well (Bartlett 1946).
+        let squared = self.correlation.powi(2);
+        let freedom = freedom * (1.0 - squared) / (1.0 + squared);
+        Middle { value, variance: variance * wider.powi(2), freedom, wider }
     }
 }
 
@@ -156,11 +179,12 @@ impl Groups<'_> {
         (one * other / 2.0, (one * other * (one + other + 1.0) / 12.0).sqrt())
     }
 
-    /// By the normal approximation, which is too large far out. 0 where no value of one group lies among the other's.
-    fn p(&self) -> f64 {
+    /// The p value of a difference of `shift`, by the normal approximation, which is too large far out. 0 where all differences are on
+    /// one side of it.
+    fn p(&self, shift: f64) -> f64 {
         let differences = self.differences();
-        let above = differences.iter().filter(|difference| **difference > 0.0).count();
-        let ties = differences.iter().filter(|difference| **difference == 0.0).count();
+        let above = differences.iter().filter(|difference| **difference > shift).count();
+        let ties = differences.iter().filter(|difference| **difference == shift).count();
         if ties == 0 && (above == 0 || above == differences.len()) {
             return 0.0;
         }
@@ -183,6 +207,8 @@ struct Middle {
     /// That of `value`, not of the units.
     variance: f64,
     freedom: f64,
+    /// By how much correlation makes the interval wider.
+    wider: f64,
 }
 
 impl Middle {
@@ -204,6 +230,7 @@ impl Middle {
             value: mean(&mut kept.iter().copied(), kept.len()),
             variance: squares / (count * (count - 1.0)),
             freedom: count - 1.0,
+            wider: 1.0,
         }
     }
 }
@@ -244,13 +271,28 @@ mod tests {
         // Hollander and Wolfe (1999), example 4.1: permeability of membranes, rank sum 30 of the five, exactly 0.2544.
         let term = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
         let early = [1.15, 0.88, 0.90, 0.74, 1.21].map(|value: f64| -value);
-        let by_ranks = Groups { candidate: &term, baseline: &early }.p();
+        let by_ranks = Groups { candidate: &term, baseline: &early }.p(0.0);
         assert!((by_ranks - 0.2544).abs() < 0.01, "{by_ranks}");
         // Twelve values of which one at each end is left out: ten remain, and the scatter is that of the winsorized ones.
         let wild = |far: f64| {
             Evidence::paired((0..12).map(|i| if i == 7 { far } else { 0.01 * f64::from(i) }).collect())
         };
         assert_eq!(wild(0.2).interval(0.95), wild(50.0).interval(0.95));
+    }
+
+    #[test]
+    fn correlation_makes_intervals_wider_and_p_values_larger_alike() {
+        let logs = |level: f64| (0..12).map(|i| level + 0.01 * f64::from(i * 5 % 12)).collect::<Vec<_>>();
+        for evidence in [Evidence::paired(logs(-0.1)), Evidence::independent(&logs(0.07), &logs(0.0))] {
+            let width =
+                |of: &Evidence| of.log_interval(0.95).map(|interval| interval.high - interval.low).unwrap();
+            let wide = evidence.clone().correlated(0.3);
+            assert!(width(&wide) > widening(12, 0.3) * width(&evidence), "{wide:?}");
+            let p = wide.p();
+            assert!(p > evidence.p() && p < WORTH_RANKING);
+            let excludes = |confidence: f64| !wide.log_interval(confidence).unwrap().contains(0.0);
+            assert!(excludes(1.0 - 1.001 * p) && !excludes(1.0 - 0.5 * p), "{p}");
+        }
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl Judged {
         unit: String,
         sets: &[ComparedSet],
         failed_sets: usize,
+        correlation: f64,
         mut remarks: Vec<String>,
     ) -> Judged {
         let of_side = |side: usize| sets.iter().map(move |set| if side == 0 { &set.a } else { &set.b });
@@ -78,9 +79,11 @@ impl Judged {
             case,
             labels,
             unit,
-            evidence: Evidence::paired(sets.iter().map(|set| set.log_ratio).collect()),
+            evidence: Evidence::paired(sets.iter().map(|set| set.log_ratio).collect())
+                .correlated(correlation),
             confidence: Looks::default().confidence_at(sets.len()),
-            control: Evidence::paired(sets.iter().filter_map(|set| set.control_log_ratio).collect()),
+            control: Evidence::paired(sets.iter().filter_map(|set| set.control_log_ratio).collect())
+                .correlated(correlation),
             values: [0, 1].map(|side| of_side(side).map(|of| of.value).collect()),
             per_op: [0, 1].map(per_op),
             system_calls: [None, None],

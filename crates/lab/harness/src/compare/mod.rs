@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use weighbridge_record::{self as record, CaseId, CaseVerdict, ComparedSet, Line, MadeOf, Price};
+use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::sequential::Looks;
 
 use crate::contract::Prepared;
@@ -190,9 +191,17 @@ impl<'a> Comparison<'a> {
         true
     }
 
+    /// That of neighboring sets, over all cases.
+    fn correlation(&self) -> f64 {
+        let of_case = |open: &Open| open.sets.iter().map(|set| set.log_ratio).collect::<Vec<_>>();
+        pooled_lag1(&self.cases.iter().map(of_case).collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
     fn conclude(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
-        let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides, &self.looks)).collect();
+        let correlation = self.correlation();
+        let judged: Vec<Judged> =
+            attempted.map(|open| judged(open, &self.sides, &self.looks, correlation)).collect();
         let (verdicts, mut claims) = judge(&judged, self.settings.rules);
         for mut verdict in verdicts {
             match made_of(&verdict, &self.settings.prices) {
@@ -248,12 +257,14 @@ impl InRounds for Comparison<'_> {
                 sink.line(Line::ComparedSet(Box::new(set.clone())))?;
                 open.sets.push(set);
                 let (sets, range) = (open.sets.len(), &self.settings.sets);
-                let judged = judged(open, &self.sides, &self.looks);
+                let correlation = self.correlation();
+                let judged = judged(&self.cases[index], &self.sides, &self.looks, correlation);
                 let is_clear = sets >= *range.start()
                     && judge::is_clear(&judged, self.settings.rules, &self.looks, count);
-                open.is_open = sets < *range.end() && !is_clear;
+                self.cases[index].is_open = sets < *range.end() && !is_clear;
             }
         }
+        let open = &mut self.cases[index];
         open.cost = open.cost.max(Some(began.elapsed()));
         match open.sets.len() {
             1 if open.is_open => Ok(self.count_calls(index)),
@@ -306,7 +317,7 @@ fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Result<Vec<MadeOf>, Strin
     weighbridge_analysis::explain::difference(&verdict.case, a, b, prices)
 }
 
-fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
+fn judged(open: &Open, sides: &[Side; 2], looks: &Looks, correlation: f64) -> Judged {
     let in_turn = if sides.iter().all(|side| side.sysctls.is_empty()) {
         set::slice_ns(&open.pair)
     } else {
@@ -319,7 +330,8 @@ fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
     let remarks = [apart, failures, uncounted].into_iter().flatten().collect();
     let unit = open.pair.a.pattern.unit.name(open.pair.case.payload_bytes);
     let labels = sides.each_ref().map(|side| side.label.clone());
-    let judged = Judged::of_sets(open.pair.case.clone(), labels, unit, &open.sets, failed, remarks);
+    let judged =
+        Judged::of_sets(open.pair.case.clone(), labels, unit, &open.sets, failed, correlation, remarks);
     let sets = open.sets.len();
     let confidence = if open.is_out_of_time && sets > 0 {
         looks.ended_at(sets).confidence_at(sets)

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use weighbridge_record::{self as record, CaseId, StoppedBy};
-use weighbridge_stats::correlation::{widened, widening};
 use weighbridge_stats::duet::{Party, Slice};
 use weighbridge_stats::regime::{self, CaseRegime};
 use weighbridge_stats::stopping::printed_interval;
-use weighbridge_stats::{self as stats, Evidence, Interval, duet};
+use weighbridge_stats::{self as stats, Evidence, duet};
 
 use super::cross_check::HubCrossCheck;
 use super::hubs::{self, Hubs};
@@ -119,31 +118,28 @@ pub(super) fn compare(
 ) -> Option<record::Comparison> {
     let (a, b) = (&baseline.case.params.id, &candidate.case.params.id);
     if let (Ok(from), Ok(to)) = (&candidate.hub, &baseline.hub)
-        && let Some((speedup, interval, units)) = through_hubs(baseline, candidate, cross_check, (*from, *to))
+        && let Some(evidence) = through_hubs(baseline, candidate, cross_check, (*from, *to))
+        && let Some(speedup) = evidence.ratio()
     {
-        let ci95 = ends(interval.map(|of| widened(of, speedup, widening(units, correlation))));
+        let ci95 = ends(evidence.clone().correlated(correlation).interval(0.95));
         let (case, baseline) = (b.clone(), a.clone());
-        return Some(record::Comparison { case, baseline, speedup, ci95, pairs: units as u32 });
+        return Some(record::Comparison { case, baseline, speedup, ci95, pairs: evidence.units() as u32 });
     }
     let pairs = pairs(baseline, candidate);
     let higher_is_better = candidate.case.pattern.unit.higher_is_better();
     (!pairs.is_empty()).then(|| record::derive::comparison(a, b, &pairs, higher_is_better))
 }
 
-/// The baseline's cost over the candidate's, its interval, and the number of sets behind it.
+/// The baseline's cost over the candidate's; nothing where their hubs did not meet.
 fn through_hubs(
     baseline: &Open,
     candidate: &Open,
     cross_check: &HubCrossCheck,
     (from, to): (usize, usize),
-) -> Option<(f64, Option<Interval>, usize)> {
+) -> Option<Evidence> {
     let (base, of_case) = (duet::to_hub(&baseline.sets, 0)?, duet::to_hub(&candidate.sets, 0)?);
-    if from == to {
-        let evidence = duet::apart(&base, &of_case);
-        return Some((evidence.ratio()?, evidence.interval(0.95), evidence.units()));
-    }
-    let cost = duet::through(&of_case, &cross_check.path(from, to)?, &base).reversed();
-    Some((cost.ratio()?, cost.interval(0.95), cost.units()))
+    let meetings = if from == to { Vec::new() } else { cross_check.path(from, to)? };
+    Some(duet::through(&of_case, &meetings, &base).reversed())
 }
 
 fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {

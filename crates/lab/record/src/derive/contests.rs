@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weighbridge_stats::contest;
+use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::discovery;
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 use weighbridge_stats::evidence::Evidence;
@@ -73,10 +74,11 @@ pub fn log_ratio_to_hub(slices: &Slices) -> Option<f64> {
 /// cases can be compared.
 pub fn contests(entries: &[Entry<'_>]) -> (Vec<Contest>, Option<Findings>) {
     let groups: Vec<Vec<Costs<'_>>> = grouped(entries);
-    let found: Vec<contest::Contest> = groups
-        .iter()
-        .map(|group| contest::Contest::new(group.len(), |i, j| group[j].over(&group[i])))
-        .collect();
+    let correlations = Correlations::of(&groups);
+    let contest = |group: &Vec<Costs<'_>>| {
+        contest::Contest::new(group.len(), |i, j| group[j].over(&group[i], correlations))
+    };
+    let found: Vec<contest::Contest> = groups.iter().map(contest).collect();
     if found.is_empty() {
         return (Vec::new(), None);
     }
@@ -158,7 +160,7 @@ fn line(group: &[Costs<'_>], found: &contest::Contest, is_chosen: bool, confiden
         let times_first = if index == first {
             1.0
         } else {
-            group[index].over(&group[first]).ratio().expect("both were measured")
+            group[index].over(&group[first], Correlations::default()).ratio().expect("both were measured")
         };
         Contestant {
             case: group[index].case.clone(),
@@ -182,6 +184,27 @@ fn line(group: &[Costs<'_>], found: &contest::Contest, is_chosen: bool, confiden
             .map(|order| SureOrder { ahead: ids(&order.ahead), behind: ids(&order.behind) })
             .collect(),
         confidence,
+    }
+}
+
+/// The correlation of neighboring sets, over all cases: of ratios to hubs, and of values of cases that were measured alone.
+#[derive(Clone, Copy, Default)]
+struct Correlations {
+    to_hub: f64,
+    of_values: f64,
+}
+
+impl Correlations {
+    fn of(groups: &[Vec<Costs<'_>>]) -> Correlations {
+        let all = || groups.iter().flatten();
+        let to_hub: Vec<&[f64]> = all().map(|costs| &costs.to_hub[..]).collect();
+        let alone = all().filter(|costs| costs.to_hub.is_empty());
+        let of_values: Vec<Vec<f64>> =
+            alone.map(|costs| costs.by_round.values().copied().collect()).collect();
+        Correlations {
+            to_hub: pooled_lag1(&to_hub).unwrap_or(0.0),
+            of_values: pooled_lag1(&of_values).unwrap_or(0.0),
+        }
     }
 }
 
@@ -216,18 +239,18 @@ impl<'a> Costs<'a> {
 
     /// Evidence on the cost of this case over that of another one: through their common hub, by the runs of the rounds that both
     /// have, or by all runs.
-    fn over(&self, other: &Costs<'_>) -> Evidence {
+    fn over(&self, other: &Costs<'_>, correlations: Correlations) -> Evidence {
         let has_common_hub = self.hub.is_some() && self.hub == other.hub;
         if has_common_hub && !self.to_hub.is_empty() && !other.to_hub.is_empty() {
-            return Evidence::independent(&self.to_hub, &other.to_hub);
+            return Evidence::independent(&self.to_hub, &other.to_hub).correlated(correlations.to_hub);
         }
         let pair = |(round, cost): (&u32, &f64)| Some(cost - other.by_round.get(round)?);
         let pairs: Vec<f64> = self.by_round.iter().filter_map(pair).collect();
         if !pairs.is_empty() {
-            return Evidence::paired(pairs);
+            return Evidence::paired(pairs).correlated(correlations.of_values);
         }
         let all = |of: &Costs<'_>| of.by_round.values().copied().collect::<Vec<_>>();
-        Evidence::independent(&all(self), &all(other))
+        Evidence::independent(&all(self), &all(other)).correlated(correlations.of_values)
     }
 }
 
