@@ -7,12 +7,16 @@ use crate::correlation::widening;
 use crate::interval::Interval;
 use crate::normal::{two_sided_p, two_sided_student_p, two_sided_t, two_sided_z};
 use crate::order::sorted;
+use crate::sequential::Stage;
 
 /// Fewest units of each part with which there is an interval and a p value.
 pub const FEWEST: usize = 3;
 
 /// One in so many units is left out at each end of a part: of ten to nineteen one, of fewer none.
 const TRIMMED_ONE_IN: usize = 10;
+
+/// An arm that long, on logarithms, is none: few values that resemble each other very much leave no degree of freedom.
+const SAYS_NOTHING: f64 = 100.0;
 
 /// Groups with a larger p value by their means are not compared by ranks as well.
 const WORTH_RANKING: f64 = 0.05;
@@ -34,12 +38,13 @@ const WORTH_RANKING: f64 = 0.05;
 pub struct Evidence {
     parts: Vec<Vec<f64>>,
     correlation: f64,
+    stage: Stage,
 }
 
 impl Evidence {
     /// Both sides were measured in the same units: the logarithms of candidate over baseline.
     pub fn paired(logs: Vec<f64>) -> Evidence {
-        Evidence { parts: vec![logs], correlation: 0.0 }
+        Evidence { parts: vec![logs], correlation: 0.0, stage: Stage::ONLY }
     }
 
     /// Each side was measured in units of its own: the logarithms of both, each against the same yardstick or none.
@@ -51,7 +56,7 @@ impl Evidence {
     pub fn chain(candidate: &[f64], links: &[Vec<f64>], baseline: &[f64]) -> Evidence {
         let of_baseline = baseline.iter().map(|log| -log).collect();
         let parts = [candidate.to_vec(), of_baseline].into_iter().chain(links.iter().cloned()).collect();
-        Evidence { parts, correlation: 0.0 }
+        Evidence { parts, correlation: 0.0, stage: Stage::ONLY }
     }
 
     /// Pairs (baseline, candidate) of positive values.
@@ -89,6 +94,13 @@ impl Evidence {
         Evidence { correlation, ..self }
     }
 
+    /// The same as it is seen at one of several looks: intervals are wider and p values larger, so that they hold at whatever look one
+    /// stops.
+    #[must_use]
+    pub fn looked_at(self, stage: Stage) -> Evidence {
+        Evidence { stage, ..self }
+    }
+
     /// Units of the part that has fewest.
     pub fn units(&self) -> usize {
         self.parts.iter().map(Vec::len).min().unwrap_or(0)
@@ -104,12 +116,16 @@ impl Evidence {
         self.log_ratio().map(f64::exp)
     }
 
-    /// Interval of [`log_ratio`](Self::log_ratio); `None` with fewer than [`FEWEST`] units.
+    /// Interval of [`log_ratio`](Self::log_ratio); `None` with fewer than [`FEWEST`] units, and where it
+    /// would reach from next to nothing to next to infinity.
     pub fn log_interval(&self, confidence: f64) -> Option<Interval> {
         assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
         let Middle { value, variance, freedom, wider } = self.middle()?;
-        let miss = 1.0 - confidence;
+        let miss = self.stage.share(1.0 - confidence);
         let arm = if variance > 0.0 { two_sided_t(miss, freedom) * variance.sqrt() } else { 0.0 };
+        if arm > SAYS_NOTHING {
+            return None;
+        }
         let (low, high) = (value - arm, value + arm);
         let by_ranks = self.groups().map_or([value; 2], |groups| groups.interval(miss));
         let [lowest, highest] = by_ranks.map(|end| value + wider * (end - value));
@@ -121,6 +137,15 @@ impl Evidence {
         self.log_interval(confidence).map(|interval| interval.map(f64::exp))
     }
 
+    /// The least true ratio above 1 that would be found in eight of ten comparisons like this one, where at this confidence the interval
+    /// must exclude 1; `None` with fewer than [`FEWEST`] units.
+    pub fn detectable(&self, confidence: f64) -> Option<f64> {
+        let interval = self.log_interval(confidence)?;
+        let Middle { variance, freedom, .. } = self.middle()?;
+        let power = if variance > 0.0 { two_sided_t(0.4, freedom) * variance.sqrt() } else { 0.0 };
+        Some(((interval.high - interval.low) / 2.0 + power).exp())
+    }
+
     /// Two-sided p value of a ratio of 1: the interval excludes 1 at each confidence below 1 − p. 1 with too few units.
     pub fn p(&self) -> f64 {
         let middle = self.middle().filter(|middle| middle.value != 0.0);
@@ -129,7 +154,7 @@ impl Evidence {
         // What is not significant does not become so by ranks, and ranks of many pairs take their time.
         let by_ranks =
             self.groups().filter(|_| p < WORTH_RANKING).map_or(0.0, |groups| groups.p(value - value / wider));
-        p.max(by_ranks)
+        self.stage.p(p.max(by_ranks))
     }
 
     /// Where there are two and nothing between them.
@@ -290,6 +315,8 @@ mod tests {
             assert!(width(&wide) > widening(12, 0.3) * width(&evidence), "{wide:?}");
             let p = wide.p();
             assert!(p > evidence.p() && p < WORTH_RANKING);
+            let detectable = wide.detectable(0.95).unwrap().ln();
+            assert!(detectable > width(&wide) / 2.0 && detectable < width(&wide), "{detectable}");
             let excludes = |confidence: f64| !wide.log_interval(confidence).unwrap().contains(0.0);
             assert!(excludes(1.0 - 1.001 * p) && !excludes(1.0 - 0.5 * p), "{p}");
         }

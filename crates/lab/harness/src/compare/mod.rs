@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use weighbridge_record::{self as record, CaseId, CaseVerdict, ComparedSet, Line, MadeOf, Price};
 use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::sequential::Looks;
+use weighbridge_stats::verdict::FEWEST_SETS;
 
 use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Counted, PeerStart};
@@ -74,8 +75,8 @@ pub struct Settings {
     pub prices: Vec<Price>,
 }
 
-/// The control is in each of the first sets, so that a first look has one, and then in one of so many.
-const CONTROL_FIRST: usize = 6;
+/// The control is in each of the first sets, so that a verdict at the first look can be void, and then in one of so many.
+const CONTROL_FIRST: usize = FEWEST_SETS;
 const CONTROL_EVERY: usize = 3;
 
 /// Has this set of a case, counted from 0, a second A?
@@ -333,12 +334,10 @@ fn judged(open: &Open, sides: &[Side; 2], looks: &Looks, correlation: f64) -> Ju
     let judged =
         Judged::of_sets(open.pair.case.clone(), labels, unit, &open.sets, failed, correlation, remarks);
     let sets = open.sets.len();
-    let confidence = if open.is_out_of_time && sets > 0 {
-        looks.ended_at(sets).confidence_at(sets)
-    } else {
-        looks.confidence_at(sets)
-    };
-    Judged { confidence, system_calls: open.system_calls.clone(), ..judged }
+    let ended = (open.is_out_of_time && sets > 0).then(|| looks.ended_at(sets));
+    let stage = ended.as_ref().unwrap_or(looks).stage(sets);
+    let evidence = judged.evidence.looked_at(stage);
+    Judged { evidence, system_calls: open.system_calls.clone(), ..judged }
 }
 
 #[cfg(test)]
@@ -346,8 +345,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_look_has_a_control_with_an_interval() {
+    fn every_look_has_a_control_that_can_void() {
         let pairs = |(sets, _)| (0..sets).filter(|set| has_control(*set)).count();
-        assert_eq!(Looks::default().iter().map(pairs).collect::<Vec<_>>(), [7, 8, 10, 13, 18]);
+        assert_eq!(Looks::default().iter().map(pairs).collect::<Vec<_>>(), [10, 11, 14, 20]);
     }
 }

@@ -17,6 +17,8 @@ mod intervals;
 mod many;
 mod peers;
 mod regimes;
+mod sequential;
 mod sets;
 mod surely;
 mod tails;
+mod verdicts;

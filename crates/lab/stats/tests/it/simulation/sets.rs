@@ -52,4 +52,10 @@ impl Shape {
         };
         (0..count).map(|_| next()).collect()
     }
+
+    /// The log ratios of two sides that are alike.
+    pub fn ratios(self, count: usize, scatter: f64, random: &mut Rng) -> Vec<f64> {
+        let [one, other] = [(); 2].map(|()| self.sets(count, scatter, random));
+        one.iter().zip(&other).map(|(one, other)| one - other).collect()
+    }
 }
