@@ -13,8 +13,15 @@ use super::hubs::{self, Hubs};
 use super::open::Open;
 use crate::summary::{self, ends};
 
-pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlation: f64) -> record::Summary {
-    let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
+/// With the correlation of neighboring runs, and whether it is known or rests on a few runs.
+pub(super) fn summary(
+    open: &Open,
+    stopped_by: StoppedBy,
+    hubs: &Hubs,
+    (correlation, is_known): (f64, bool),
+) -> record::Summary {
+    let known = is_known.then_some(correlation);
+    let mut line = summary::summary_line(&open.case, &open.runs, stopped_by, known);
     let interval = printed_interval(&open.evidence, stopped_by == StoppedBy::Precision, correlation);
     let ci95 = ends(interval);
     match open.hub {
@@ -181,7 +188,7 @@ mod tests {
         for (number, slices) in sets.into_iter().enumerate() {
             open.keep(run(number as u32), Some(Turns { slices, is_doubled: number % 8 == 7 }));
         }
-        summary(&open, StoppedBy::Precision, &hubs, 0.0)
+        summary(&open, StoppedBy::Precision, &hubs, (0.0, true))
     }
 
     #[test]
@@ -224,7 +231,7 @@ mod tests {
         }
         let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), Vec::new());
         let [narrow, wide] = [0.0, 0.6].map(|correlation| {
-            let [low, high] = summary(&open, StoppedBy::Budget, &hubs, correlation).ci95.unwrap();
+            let [low, high] = summary(&open, StoppedBy::Budget, &hubs, (correlation, true)).ci95.unwrap();
             high - low
         });
         assert!(wide > 1.5 * narrow, "{wide} {narrow}");
