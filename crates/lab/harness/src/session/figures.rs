@@ -33,6 +33,7 @@ pub(super) fn summary(
     let half_width = line.ci95.map_or(0.0, |[low, high]| (high / low).ln().abs() / 2.0);
     line.regimes = regimes(open, hubs, half_width).into_iter().map(record::Regime::from).collect();
     line.anomalies.extend(moved_by_doubled_slices(open, half_width));
+    line.not_checked = not_checked(open);
     line
 }
 
@@ -81,6 +82,22 @@ fn regimes(open: &Open, hubs: &Hubs, half_width: f64) -> Vec<CaseRegime> {
             regime::against_hub(&sets, half_width)
         }
     }
+}
+
+/// Checks that too few sets did not allow.
+fn not_checked(open: &Open) -> Vec<String> {
+    if open.is_harness() {
+        return Vec::new();
+    }
+    let (runs, doubled) = (open.evidence.len(), open.log_ratios(true).len());
+    let checks = [
+        ("trend within runs", runs, regime::FEWEST_SETS, "runs"),
+        ("two modes among runs", runs, regime::FEWEST, "runs"),
+        ("doubled slices", doubled, stats::evidence::FEWEST, "runs with slices of twice the length"),
+    ];
+    let applies = |(name, ..): &(&str, usize, usize, &str)| open.hub.is_ok() || *name != "doubled slices";
+    let too_few = checks.into_iter().filter(applies).filter(|(_, made, needed, _)| made < needed);
+    too_few.map(|(name, _, needed, of)| format!("{name}: fewer than {needed} {of}")).collect()
 }
 
 /// Does the ratio to the hub move with the length of the slices, by more than the printed interval leaves open?
@@ -203,6 +220,22 @@ mod tests {
         let [low, high] = line.ci95.unwrap();
         assert!(low < line.median && line.median < high, "{low} {} {high}", line.median);
         assert!(line.anomalies.iter().all(|why| !why.contains("slices")), "{:?}", line.anomalies);
+    }
+
+    #[test]
+    fn checks_that_too_few_runs_did_not_allow_are_named() {
+        let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), Vec::new());
+        let named = |runs: u32| -> Vec<String> {
+            let of = case("roundtrip/unix-stream/64/same-cpu", &[0, 0]);
+            let mut open = Open::new(of, Err("alone".into()), Duration::ZERO);
+            (0..runs).for_each(|number| open.keep(run(number), None));
+            summary(&open, StoppedBy::Budget, &hubs, (0.0, true)).not_checked
+        };
+        let modes = "two modes among runs: fewer than 10 runs";
+        assert_eq!(named(6), ["trend within runs: fewer than 8 runs", modes]);
+        assert_eq!(named(9), [modes]);
+        assert_eq!(named(10), [""; 0]);
+        assert_eq!(summarized(|_, _| 1000.0, |_, _| 2000.0).not_checked, [""; 0]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ const NEARLY_INDEPENDENT: f64 = 0.2;
 const FEWEST_BLOCKS: usize = 9;
 
 /// Fewest sets of which something is said.
-const FEWEST_SETS: usize = 8;
+pub const FEWEST_SETS: usize = 8;
 
 /// A trend of its own within sets, or two modes of its own, of a case against its hub: `sets` are the log ratios of the blocks
 /// of each set, in order of time ([`block_log_ratios`](crate::duet::block_log_ratios)), plus any constant that puts them into another
