@@ -2,6 +2,7 @@
 //!
 //! Every parser returns a sentence that says what the text is not, and how it is written.
 
+use causeway_waiting::duration;
 use clap::ValueEnum;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -121,14 +122,10 @@ pub fn units(text: &str) -> Result<RangeInclusive<usize>, String> {
     }
 }
 
-/// A time: `90s`, `2m`, `1h30m`.
+/// A time that is more than none: `90s`, `2m`, `1h30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let form = "write a time with its unit, as in 500ms, 90s, 2m or 1h30m";
-    let time: jiff::SignedDuration = text.parse().map_err(|_| format!("`{text}` is not a time; {form}"))?;
-    Duration::try_from(time)
-        .ok()
-        .filter(|time| !time.is_zero())
-        .ok_or_else(|| format!("`{text}` is not more than zero; {form}"))
+    let time = duration::parse(text, None)?;
+    if time.is_zero() { Err(format!("`{text}` is not more than zero; {}", duration::FORM)) } else { Ok(time) }
 }
 
 /// A file name, or `none`.
@@ -271,6 +268,7 @@ mod tests {
         assert_eq!([precision("2%"), precision("0.5 %"), precision("0.02")], [Ok(0.02), Ok(0.005), Ok(0.02)]);
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!((units("12..40"), units("8")), (Ok(12..=40), Ok(8..=8)));
         let set = axis_values("touch=none,all,none").unwrap();
         assert_eq!((set.axis.as_str(), set.values), ("touch", vec!["none".to_owned(), "all".to_owned()]));

@@ -8,6 +8,120 @@ use std::fmt::Write;
 const DOCTYPE: &str = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n\
     \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n";
 
+/// A property, as the description of its object says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Property<'a> {
+    /// The interface.
+    pub interface: &'a str,
+    /// Its name there.
+    pub name: &'a str,
+    /// Its type.
+    pub types: &'a str,
+    /// May others read it?
+    pub is_readable: bool,
+    /// May others set it?
+    pub is_writable: bool,
+    /// What its changes are said to be.
+    pub changes: Changes,
+}
+
+/// What is said when a property changes: `org.freedesktop.DBus.Property.EmitsChangedSignal`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Changes {
+    /// The new value.
+    #[default]
+    Value,
+    /// That it is another one (`invalidates`).
+    Invalidated,
+    /// Nothing (`false`), or it has none (`const`).
+    Silent,
+}
+
+/// The properties in elements `<interface>`, in their order.
+pub fn properties(interfaces: &str) -> Vec<Property<'_>> {
+    let (mut found, mut interface, mut of_interface, mut is_in_property) =
+        (Vec::new(), "", Changes::default(), false);
+    for tag in tags(interfaces) {
+        let is = |name: &str| {
+            tag.strip_prefix(name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+        };
+        let text = |name| attribute(tag, name).unwrap_or_default();
+        if is("interface") {
+            (interface, of_interface) = (text("name"), Changes::default());
+        } else if is("property") {
+            let access = text("access");
+            is_in_property = !tag.ends_with('/');
+            found.push(Property {
+                interface,
+                name: text("name"),
+                types: text("type"),
+                is_readable: access.starts_with("read"),
+                is_writable: access.ends_with("write"),
+                changes: of_interface,
+            });
+        } else if is("/property") {
+            is_in_property = false;
+        } else if is("annotation") && text("name") == "org.freedesktop.DBus.Property.EmitsChangedSignal" {
+            let changes = match text("value") {
+                "invalidates" => Changes::Invalidated,
+                "false" | "const" => Changes::Silent,
+                _ => Changes::Value,
+            };
+            match found.last_mut().filter(|_| is_in_property) {
+                Some(property) => property.changes = changes,
+                None => of_interface = changes,
+            }
+        }
+    }
+    found
+}
+
+/// What stands between `<` and `>`, comments left out.
+fn tags(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let begin = rest.find('<')?;
+            rest = &rest[begin + 1..];
+            if let Some(comment) = rest.strip_prefix("!--") {
+                rest = &comment[comment.find("-->")? + 3..];
+                continue;
+            }
+            let mut quote = None;
+            let end = rest.find(|c: char| match (quote, c) {
+                (None, '>') => true,
+                (None, '"' | '\'') => {
+                    quote = Some(c);
+                    false
+                }
+                (Some(open), c) if open == c => {
+                    quote = None;
+                    false
+                }
+                _ => false,
+            })?;
+            let tag = &rest[..end];
+            rest = &rest[end + 1..];
+            return Some(tag);
+        }
+    })
+}
+
+/// The value of an attribute in a tag.
+fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = tag;
+    loop {
+        let (before, after) = rest.split_once('=')?;
+        let value = after.trim_start();
+        let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        let (value, behind) = value[1..].split_once(quote)?;
+        if before.split_whitespace().last() == Some(name) {
+            return Some(value);
+        }
+        rest = behind;
+    }
+}
+
 /// Objects by their paths, each with its interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Objects(BTreeMap<String, String>);
@@ -82,6 +196,35 @@ mod tests {
         assert_eq!(seen("/a/b/c"), expected(&["all", "x.a.b.c"], &[]));
         for nowhere in ["/b", "/a/b/c/d", "/a/b/", "/z0"] {
             assert_eq!(seen(nowhere), None, "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn properties_are_found_with_their_access_and_what_is_said_of_their_changes() {
+        let emits = "org.freedesktop.DBus.Property.EmitsChangedSignal";
+        let text = format!(
+            r#"<interface name="a.B"><!-- <property name="No" type="s" access="read"/> -->
+                <method name="property"/>
+                <property name='One' access = "readwrite" type="a{{sv}}"/>
+                <property name="Two" type="d" access="read"><annotation name="{emits}" value="invalidates"/></property>
+                <annotation name="{emits}" value="false"/>
+                <property name="Three" type="s" access="write"><annotation name="doc" value="a > b"/></property>
+            </interface>
+            <interface name="a.C"><properties name="No"/><property name="Four" type="u" access="read"/></interface>"#
+        );
+        let found = properties(&text);
+        let shown = found
+            .iter()
+            .map(|it| (it.interface, it.name, it.types, it.is_readable, it.is_writable, it.changes));
+        let expected = [
+            ("a.B", "One", "a{sv}", true, true, Changes::Value),
+            ("a.B", "Two", "d", true, false, Changes::Invalidated),
+            ("a.B", "Three", "s", false, true, Changes::Silent),
+            ("a.C", "Four", "u", true, false, Changes::Value),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+        for cut in 0..text.len() {
+            let _ = properties(&text[..cut]);
         }
     }
 

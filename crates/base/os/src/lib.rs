@@ -11,6 +11,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("causeway-os speaks to Linux and to nothing else");
 
+pub mod bell;
 pub mod clock;
 pub mod epoll;
 mod error;

@@ -4,6 +4,8 @@
 //! * [`rerun`]: this test program once more, as another process that runs one test.
 //! * [`Peer`]: this test program once more, in a role. [`Traced`]: a process under ptrace.
 //! * [`Running`]: a process that is killed and reaped with its test.
+//! * [`at_another_time`]: a process whose clocks differ.
+//! * [`Freezer`]: processes that stand still together.
 //! * [`temp_dir`]: a folder that ends with its test.
 //! * [`proc`]: what the kernel says of a process.
 //! * [`skipped`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
@@ -12,6 +14,7 @@
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
+mod frozen;
 mod peer;
 pub mod proc;
 mod process;
@@ -21,8 +24,9 @@ use std::fmt::{Debug, Display};
 use std::time::{Duration, Instant};
 
 pub use fastrand::Rng;
+pub use frozen::{ControlGroup, Freezer};
 pub use peer::{Peer, Role, play, setting};
-pub use process::{Running, assert_ran, rerun};
+pub use process::{Running, assert_ran, at_another_time, rerun};
 pub use tempfile::TempDir;
 pub use traced::{Call, Traced};
 

@@ -7,7 +7,7 @@ use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 
 use tempfile::NamedTempFile;
 
-use crate::{Running, rerun};
+use crate::{Running, at_another_time, rerun};
 
 /// What a process of a test does, with the socket of a group and a number.
 pub type Role = fn(&Path, u64);
@@ -32,10 +32,19 @@ impl Peer {
         Peer::spawn(role, socket, number, Stdio::null())
     }
 
+    /// As [`Peer::start`], with clocks that are so many seconds ahead; nothing where that is not possible.
+    pub fn start_at_another_time(role: &str, socket: &Path, number: u64, seconds: i64) -> Option<Peer> {
+        let command = at_another_time(&Peer::command(role, socket, number), seconds)?;
+        Some(Peer::run(role, command, Stdio::null()))
+    }
+
     fn spawn(role: &str, socket: &Path, number: u64, input: Stdio) -> Peer {
+        Peer::run(role, Peer::command(role, socket, number), input)
+    }
+
+    fn run(role: &str, mut command: Command, input: Stdio) -> Peer {
         let proof = NamedTempFile::new().unwrap();
-        let running =
-            Running::start(Peer::command(role, socket, number).env(PROOF, proof.path()).stdin(input));
+        let running = Running::start(command.env(PROOF, proof.path()).stdin(input).stdout(Stdio::null()));
         Peer { running, role: role.to_owned(), proof }
     }
 
@@ -48,12 +57,7 @@ impl Peer {
 
     fn command(role: &str, socket: &Path, number: u64) -> Command {
         let mut command = rerun("it", "role");
-        command
-            .arg("--quiet")
-            .env(ROLE, role)
-            .env(SOCKET, socket)
-            .env(NUMBER, number.to_string())
-            .stdout(Stdio::null());
+        command.arg("--quiet").env(ROLE, role).env(SOCKET, socket).env(NUMBER, number.to_string());
         command
     }
 

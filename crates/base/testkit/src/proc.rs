@@ -20,6 +20,25 @@ pub fn thread_states(pid: u32) -> Vec<char> {
     threads.filter_map(|thread| stat(thread.path().join("stat").to_str()?)?[0].chars().next()).collect()
 }
 
+/// The state of one of its threads.
+pub fn thread_state(pid: u32, thread: u32) -> Option<char> {
+    stat(&format!("/proc/{pid}/task/{thread}/stat"))?[0].chars().next()
+}
+
+/// How often its threads of this name have gone to sleep: more, once one has been awake and sleeps again.
+pub fn sleeps_of(pid: u32, name: &str) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_name = threads.filter(|thread| {
+        fs::read_to_string(thread.path().join("comm")).is_ok_and(|text| text.trim_end() == name)
+    });
+    let sleeps = of_name.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("status")).ok()?;
+        text.lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+    });
+    sleeps.sum()
+}
+
 /// Its parent.
 pub fn parent(pid: u32) -> Option<u32> {
     stat(&format!("/proc/{pid}/stat"))?[1].parse().ok()

@@ -1,11 +1,12 @@
 //! Processes that tests start.
 
+use std::ffi::OsStr;
 use std::io;
 use std::process::{Child, Command, ExitStatus, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{eventually, eventually_some, proc};
+use crate::{eventually, eventually_some, proc, skipped};
 
 /// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test `role` of the same module.
 /// What the test does there, it reads from variables of the environment; without them it returns.
@@ -27,6 +28,35 @@ pub fn assert_ran(output: &Output) {
     let text = String::from_utf8_lossy(&output.stdout);
     let says = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}\n{says}", output.status);
+}
+
+/// The command of a process whose clocks, but that of the day, are so many seconds ahead of those here: with a time namespace of its own. Its
+/// program, arguments and environment are those of `command`. Nothing, and a sentence, where that is not possible or not allowed.
+pub fn at_another_time(command: &Command, seconds: i64) -> Option<Command> {
+    let unshared = |program: &OsStr| {
+        let (mut unshare, seconds) = (Command::new("unshare"), seconds.to_string());
+        unshare.args(["--time", "--monotonic", &seconds, "--boottime", &seconds, "--"]).arg(program);
+        unshare
+    };
+    let uptime = |text: &str| text.split(' ').next().and_then(|seconds| seconds.parse::<f64>().ok());
+    let here = uptime(&std::fs::read_to_string("/proc/uptime").ok()?)?;
+    let there = unshared("cat".as_ref()).arg("/proc/uptime").output();
+    let there = there.ok().and_then(|output| uptime(&String::from_utf8_lossy(&output.stdout)));
+    if there.is_none_or(|there| ((there - here) - seconds as f64).abs() > seconds.abs() as f64 / 2.0) {
+        skipped(
+            "a time namespace cannot be made here: that needs root, Linux 5.6, and unshare of util-linux",
+        );
+        return None;
+    }
+    let mut shifted = unshared(command.get_program());
+    shifted.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shifted.env(name, value),
+            None => shifted.env_remove(name),
+        };
+    }
+    Some(shifted)
 }
 
 /// A process that is killed and reaped when it is dropped.

@@ -25,6 +25,8 @@ pub struct Traced {
     process: Pid,
     /// Whether the tracer has seen its end.
     gone: Cell<bool>,
+    /// Whether a step has not ended, because the thread sleeps in the kernel.
+    asleep: Cell<bool>,
 }
 
 /// A system call that was made.
@@ -81,7 +83,8 @@ impl Traced {
     fn seize(pid: i32, thread: i32) -> Traced {
         let thread = Pid::from_raw(thread);
         ptrace::seize(thread, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
-        let traced = Traced { thread, process: Pid::from_raw(pid), gone: Cell::new(false) };
+        let traced =
+            Traced { thread, process: Pid::from_raw(pid), gone: Cell::new(false), asleep: Cell::new(false) };
         match traced.wait() {
             WaitStatus::PtraceEvent(_, Signal::SIGSTOP, _) => {}
             other => panic!("seized, it is {other:?}"),
@@ -100,6 +103,13 @@ impl Traced {
 
     /// Lets it run until it stops itself again; its exit code if it ends before.
     pub fn run(&self) -> Option<i32> {
+        if self.asleep.take() {
+            // The step that put it to sleep ends with what wakes it.
+            match self.wait() {
+                WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
+                other => panic!("after its sleep: {other:?}"),
+            }
+        }
         loop {
             ptrace::cont(self.thread, None).unwrap();
             match self.wait() {
@@ -123,6 +133,61 @@ impl Traced {
             }
         }
         true
+    }
+
+    /// Executes instructions until the next one is a system call, which is not made. Returns how many were executed; nothing if it has stopped
+    /// itself before.
+    pub fn step_to_call(&self) -> Option<u64> {
+        (0..).find(|_| self.is_at_call() || !self.step(1)).filter(|_| self.is_at_call())
+    }
+
+    /// Is the next instruction a system call?
+    fn is_at_call(&self) -> bool {
+        const CALL: &[u8] = if cfg!(target_arch = "x86_64") { &[0x0f, 0x05] } else { &[1, 0, 0, 0xd4] };
+        // For one that is stopped outside of a call: -1, its stack and where it is.
+        let path = format!("/proc/{}/task/{}/syscall", self.process, self.thread);
+        let text = std::fs::read_to_string(path).unwrap();
+        let at = text.split_whitespace().nth(2).filter(|_| text.starts_with("-1 "));
+        let at = at.and_then(|at| usize::from_str_radix(at.strip_prefix("0x")?, 16).ok());
+        at.is_some_and(|at| {
+            let word = ptrace::read(self.thread, at as ptrace::AddressType).unwrap();
+            word.to_ne_bytes().starts_with(CALL)
+        })
+    }
+
+    /// Executes up to `most` instructions, but none after the thread has fallen asleep in the kernel, or has stopped itself. Returns how many were
+    /// executed: fewer than `most` if it was either. One that sleeps goes on with [`Traced::run`].
+    pub fn step_awake(&self, most: u64) -> u64 {
+        for executed in 0..most {
+            ptrace::step(self.thread, None).unwrap();
+            let mut looks = 0_u32;
+            let status = loop {
+                match waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)).unwrap() {
+                    WaitStatus::StillAlive if looks > 200 && self.sleeps() => {
+                        self.asleep.set(true);
+                        return executed;
+                    }
+                    WaitStatus::StillAlive => {
+                        looks += 1;
+                        // Tracer and traced may share a CPU.
+                        std::thread::yield_now();
+                    }
+                    status => break status,
+                }
+            };
+            match status {
+                WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return executed,
+                other => panic!("after {executed} instructions: {other:?}"),
+            }
+        }
+        most
+    }
+
+    /// Does the thread wait in the kernel, and not for its tracer?
+    fn sleeps(&self) -> bool {
+        let (process, thread) = (self.process, self.thread);
+        crate::proc::thread_state(process.as_raw() as u32, thread.as_raw() as u32) == Some('S')
     }
 
     /// Lets it run until it stops itself again, and notes every system call on the way.

@@ -1,7 +1,7 @@
 //! A client: asks `com.example.Clock` and then prints who comes and goes. `clock_client SOCKET`, or with `CAUSEWAY_BUS` set.
 #![allow(clippy::print_stdout, reason = "this is a command")]
 
-use causeway_bus::wire::{Arg, Body};
+use causeway_bus::wire::Body;
 use causeway_bus::{Connection, Error, Incoming};
 
 const CLOCK: &str = "com.example.Clock";
@@ -13,16 +13,14 @@ fn main() -> Result<(), Error> {
     };
     bus.add_match("interface='org.freedesktop.DBus',member='NameOwnerChanged'")?;
     let reply = bus.call(CLOCK, "/", CLOCK, "Seconds", Body::default())?;
-    match reply.args()[..] {
-        [Arg::U32(seconds)] => println!("seconds: {seconds}"),
-        ref other => println!("no number of seconds, but {other:?}"),
-    }
+    println!("seconds: {}", reply.args::<u32>()?);
     while let Some(incoming) = bus.next(None)? {
         match incoming {
-            Incoming::Signal(signal) => match signal.args()[..] {
-                [Arg::Text(name), _, Arg::Text("")] => println!("{name} leaves"),
-                [Arg::Text(name), _, Arg::Text(owner)] => println!("{name} is {owner}"),
-                _ => {}
+            // Other signals are for this program alone, such as `NameAcquired`.
+            Incoming::Signal(signal) => match signal.args::<(&str, &str, &str)>() {
+                Ok((name, _, "")) => println!("{name} leaves"),
+                Ok((name, _, owner)) => println!("{name} is {owner}"),
+                Err(_) => {}
             },
             Incoming::AuthorityGone => break,
             _ => {}

@@ -3,8 +3,8 @@
 //! `cargo run -p causeway-bus --features tokio --example clock_client_tokio -- SOCKET`
 #![allow(clippy::print_stdout, reason = "this is a command")]
 
-use causeway_bus::wire::{Arg, Body};
-use causeway_bus::{AsyncConnection, Error, Message};
+use causeway_bus::wire::Body;
+use causeway_bus::{AsyncConnection, Error};
 
 const CLOCK: &str = "com.example.Clock";
 
@@ -16,18 +16,14 @@ async fn main() -> Result<(), Error> {
     };
     let ask = |member| bus.call(CLOCK, "/", CLOCK, member, Body::default());
     let (one, other, wrong) = tokio::join!(ask("Seconds"), ask("Seconds"), ask("Minutes"));
-    println!("seconds: {} {}", seconds(&one?), seconds(&other?));
-    println!("minutes: {}", wrong.map_or_else(|error| error.to_string(), |reply| seconds(&reply)));
+    println!("seconds: {} {}", one?.args::<u32>()?, other?.args::<u32>()?);
+    println!(
+        "minutes: {}",
+        wrong.map_or_else(|error| error.to_string(), |reply| format!("{:?}", reply.values()))
+    );
     let mut ticks = bus.add_match(&format!("type='signal',sender='{CLOCK}',member='Tick'")).await?;
     while let Some(tick) = ticks.next().await {
-        println!("tick: {}", seconds(&tick?));
+        println!("tick: {}", tick?.args::<u32>()?);
     }
     Ok(())
-}
-
-fn seconds(message: &Message) -> String {
-    match message.args()[..] {
-        [Arg::U32(seconds)] => seconds.to_string(),
-        ref other => format!("no number, but {other:?}"),
-    }
 }

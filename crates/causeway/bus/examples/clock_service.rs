@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use causeway_bus::wire::Body;
-use causeway_bus::{Connection, DO_NOT_QUEUE, Error, NameReply, name};
+use causeway_bus::{Connection, DO_NOT_QUEUE, Error, NameReply, Refusal, name};
 
 const CLOCK: &str = "com.example.Clock";
 /// What tools such as `causeway bus tree` and `busctl introspect` show.
@@ -25,8 +25,8 @@ fn main() -> Result<(), Error> {
     }
     println!("{} is {CLOCK}", bus.unique_name());
     let (start, never) = (Instant::now(), AtomicBool::new(false));
-    bus.serve(&never, |call| match call.header().member {
-        Some("Seconds") => Ok(Body::default().u32(start.elapsed().as_secs() as u32)),
-        _ => Err((name::UNKNOWN_METHOD.into(), "the clock has one method: Seconds".into())),
+    bus.serve(&never, |_, call| match call.header().member {
+        Some("Seconds") => Ok(Body::of(&(start.elapsed().as_secs() as u32))?),
+        _ => Err(Refusal::new(name::UNKNOWN_METHOD, "the clock has one method: Seconds")),
     })
 }

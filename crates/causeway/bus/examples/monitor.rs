@@ -27,7 +27,8 @@ fn run() -> Result<(), Error> {
                 let header = message.header();
                 let [from, to, member] =
                     [header.sender, header.destination, header.member].map(Option::unwrap_or_default);
-                println!("{} {from} > {to} {member} {:?}", header.kind.word(), message.args());
+                let values = message.values().unwrap_or_default();
+                println!("{} {from} > {to} {member} {values:?}", header.kind.word());
             }
             Observed::Lost { messages } => println!("messages lost: {messages}"),
         }

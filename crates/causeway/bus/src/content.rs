@@ -1,5 +1,6 @@
 //! What a message carries: bytes, which were copied or are mapped, and descriptors.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,9 +38,36 @@ impl From<Body> for Payload {
     }
 }
 
+thread_local! {
+    /// The memory of the message that this thread has dropped last.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// More bytes than a message of usual length has are given back to the allocator.
+const SPARE_BYTES: usize = 4096;
+
+/// Memory for the next message that is read: that of the last one, where this thread has dropped it.
+#[inline]
+pub fn spare_buffer() -> Vec<u8> {
+    SPARE.try_with(Cell::take).unwrap_or_default()
+}
+
 /// The bytes of a message. Those of a long one are mapped, and its clones share them.
 #[derive(Clone, Debug)]
 pub struct Bytes(Place);
+
+impl Drop for Bytes {
+    #[inline]
+    fn drop(&mut self) {
+        if let Place::Copied(bytes) = &mut self.0
+            && (1..=SPARE_BYTES).contains(&bytes.capacity())
+        {
+            let bytes = std::mem::take(bytes);
+            // At the end of a thread there is no place for it any more.
+            let _ = SPARE.try_with(|spare| spare.set(bytes));
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Place {
@@ -135,6 +163,15 @@ mod tests {
         assert_eq!(clone.take().len(), 2);
         assert_eq!((descriptors.count(), descriptors.take().len()), (0, 0));
         assert_eq!(FileDescriptors::from(Vec::new()), FileDescriptors::default());
+    }
+
+    #[test]
+    fn the_memory_of_a_message_serves_the_next_one_unless_it_is_long() {
+        let bytes = |capacity| Bytes::from(Vec::with_capacity(capacity));
+        drop(bytes(100));
+        drop(bytes(SPARE_BYTES + 1));
+        assert_eq!(spare_buffer().capacity(), 100);
+        assert_eq!(spare_buffer().capacity(), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use causeway_dbus_wire::wire::Fault;
+use causeway_dbus_wire::wire::{Fault, Unreadable};
 use rustix::io::Errno;
 
 /// The result of a call on a bus.
@@ -24,6 +24,10 @@ pub mod name {
     pub const FAILED: &str = "org.freedesktop.DBus.Error.Failed";
     /// The object has no such method.
     pub const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
+    /// The object has no such property.
+    pub const UNKNOWN_PROPERTY: &str = "org.freedesktop.DBus.Error.UnknownProperty";
+    /// The property cannot be set.
+    pub const PROPERTY_READ_ONLY: &str = "org.freedesktop.DBus.Error.PropertyReadOnly";
     /// The text is not a match rule.
     pub const MATCH_RULE_INVALID: &str = "org.freedesktop.DBus.Error.MatchRuleInvalid";
     /// There is no such rule to remove.
@@ -37,6 +41,13 @@ impl From<Fault> for Error {
     }
 }
 
+/// What was received has other arguments than those that were asked for.
+impl From<Unreadable> for Error {
+    fn from(why: Unreadable) -> Error {
+        Error::Arguments(why)
+    }
+}
+
 /// A call on a bus failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -47,6 +58,8 @@ pub enum Error {
     Refused(String),
     /// An argument is not possible.
     Invalid(String),
+    /// The arguments of a message, or a value, have other types than those that were asked for, or break the specification.
+    Arguments(Unreadable),
     /// A call was answered with an error, by its callee or by this library ([`name::NO_REPLY`], [`name::SERVICE_UNKNOWN`]).
     Method {
         /// Name of the error.
@@ -100,6 +113,7 @@ impl fmt::Display for Error {
         match self {
             Error::Os(error) => error.fmt(f),
             Error::Refused(why) | Error::Invalid(why) => f.write_str(why),
+            Error::Arguments(why) => write!(f, "unexpected arguments: {why}"),
             Error::Method { name, message } => write!(f, "{name}: {message}"),
             Error::TooLong { bytes, most } => write!(
                 f,
@@ -120,6 +134,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Os(error) => Some(error),
+            Error::Arguments(why) => Some(why),
             _ => None,
         }
     }

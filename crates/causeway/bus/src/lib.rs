@@ -50,7 +50,7 @@ pub use {
         ReleaseReply, Ticket, TransferLimits, TransferRef, Unread,
     },
     causeway_dbus_wire::{rule::MatchRule, wire},
-    connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply},
+    connection::{Answer, Call, Connection, ConnectionOptions, Context, Incoming, Message, Refusal, Reply},
     content::{Bytes, FileDescriptors, Payload},
     error::{Error, Result, name},
     monitor::{Monitor, Observed},
@@ -59,4 +59,5 @@ pub use {
     share::Share,
     shared::body::MessageFile,
     shared::statistics::Statistics,
+    shared::unique_name::name_of,
 };

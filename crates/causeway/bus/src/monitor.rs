@@ -1,11 +1,14 @@
 //! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses and counts. While
 //! there is one, what clients send goes through the order log, too.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::rule::{MatchRule, Owners};
+use causeway_dbus_wire::wire::Arg;
 use causeway_os::memory::Access;
 
 use crate::authority::{name_of, unique_name};
@@ -19,6 +22,7 @@ use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::{ForeignOutbox, Found};
 use crate::shared::ring::{self, BROADCAST, Cells, Entry};
 use crate::shared::statistics::Statistics;
+use crate::shared::unique_name::unique_number;
 
 /// A monitor that has nothing to read looks again after this time: nobody wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -47,6 +51,7 @@ pub struct Monitor {
     outboxes: Vec<Option<(u64, ForeignOutbox)>>,
     /// With none, everything is wanted.
     rules: Vec<MatchRule>,
+    owners: OwnersByLog,
     lost: u64,
 }
 
@@ -57,7 +62,8 @@ impl Monitor {
         let [order, directory] = descriptors(fds)?;
         let (order, directory) = (OrderLog::open(&order, Access::ReadOnly)?, Directory::open(&directory)?);
         let outboxes = (0..order.slots()).map(|_| None).collect();
-        let mut monitor = Monitor { link, cursor: 0, order, directory, outboxes, rules: Vec::new(), lost: 0 };
+        let (rules, owners) = (Vec::new(), OwnersByLog::default());
+        let mut monitor = Monitor { link, cursor: 0, order, directory, outboxes, rules, owners, lost: 0 };
         monitor.cursor = monitor.messages();
         Ok(monitor)
     }
@@ -69,6 +75,9 @@ impl Monitor {
 
     /// Reads only what this match rule matches, or another one that was given before.
     pub fn filter(mut self, rule: MatchRule) -> Monitor {
+        let names = [&rule.sender, &rule.destination].into_iter().flatten();
+        self.owners.0.extend(names.map(|name| (name.clone(), None)));
+        self.owners.catch_up(&self.directory);
         self.rules.push(rule);
         self
     }
@@ -130,6 +139,7 @@ impl Monitor {
         }
         self.lost += hint - self.cursor;
         self.cursor = hint;
+        self.owners.catch_up(&self.directory);
         Ok(())
     }
 
@@ -149,15 +159,22 @@ impl Monitor {
         let message =
             found.filter(|(header, _)| self.is_plausible(entry, header)).and_then(|(header, bytes)| {
                 let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
-                Message::checked(Received { position, slot, header, bytes, descriptors })
+                Message::of(Received { position, slot, header, bytes, descriptors })
             });
         let Some(message) = message else {
             self.lost += 1;
+            // It may have said who has a name.
+            if slot == AUTHORITY {
+                self.owners.catch_up(&self.directory);
+            }
             return Ok(None);
         };
+        if slot == AUTHORITY {
+            self.owners.follow(&message);
+        }
         let is_wanted = self.rules.is_empty() || {
-            let (header, args, owners) = (message.header(), message.args(), ByDirectory(&self.directory));
-            self.rules.iter().any(|rule| rule.matches(&header, &args, &owners))
+            let (header, args) = (message.header(), message.rule_args());
+            self.rules.iter().any(|rule| rule.matches(&header, &args, &self.owners))
         };
         Ok(is_wanted.then_some(Observed::Message(message)))
     }
@@ -185,7 +202,7 @@ impl Monitor {
             let opened = self.link.outbox(slot, id)?.map(|fd| ForeignOutbox::open(&fd)).transpose()?;
             *known = opened.map(|outbox| (id, outbox));
         }
-        match known.as_ref().map(|(_, outbox)| outbox.read(entry.place)) {
+        match known.as_ref().map(|(_, outbox)| outbox.read(entry.place, Vec::new())) {
             Some(Found::Message(header, bytes)) => Ok(Some((header, bytes))),
             _ => Ok(None),
         }
@@ -214,10 +231,32 @@ impl Monitor {
     }
 }
 
-struct ByDirectory<'a>(&'a Directory);
+/// Who has the names in the rules, as the log says up to here: what is read now may have been sent when another had them.
+#[derive(Debug, Default)]
+struct OwnersByLog(BTreeMap<String, Option<u64>>);
 
-impl Owners for ByDirectory<'_> {
+impl OwnersByLog {
+    /// Goes on with what the directory says, which may be ahead of the log.
+    fn catch_up(&mut self, directory: &Directory) {
+        for (name, owner) in &mut self.0 {
+            *owner = directory.owner(name).map(|owner| owner.id);
+        }
+    }
+
+    /// Another may have one of the names now.
+    fn follow(&mut self, message: &Message) {
+        let header = message.header();
+        if (header.sender, header.member) == (Some(DRIVER), Some("NameOwnerChanged"))
+            && let [Arg::Text(name), Arg::Text(_), Arg::Text(new)] = message.rule_args()[..]
+            && let Some(owner) = self.0.get_mut(name)
+        {
+            *owner = unique_number(new);
+        }
+    }
+}
+
+impl Owners for OwnersByLog {
     fn owns(&self, connection: &str, name: &str) -> bool {
-        self.0.owner(name).is_some_and(|owner| unique_name(owner.id) == connection)
+        self.0.get(name).is_some_and(|owner| owner.is_some_and(|id| unique_name(id) == connection))
     }
 }

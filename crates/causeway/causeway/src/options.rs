@@ -24,7 +24,7 @@ use crate::trust::Trust;
 /// A deadline is one on how long a publisher was kept waiting by this subscriber, and no step of its own renews it: what counts is the time in
 /// which it kept the log full, less 0.1 ms for each message and 1 ns for each byte of log that it has passed since, and not the time in which
 /// the publisher itself was stopped. A publisher that polls ([`Publisher::try_publish`](crate::Publisher::try_publish)) has waited from one try
-/// to the next, 5 ms at most. A deadline does not bound the lag; [`Policy::LagAtMost`] does.
+/// to the next, 5 ms at most. It is kept in milliseconds, rounded up. A deadline does not bound the lag; [`Policy::LagAtMost`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {

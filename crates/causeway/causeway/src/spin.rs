@@ -1,34 +1,26 @@
-//! How long to poll before sleeping.
+//! Whether to poll before sleeping, and when to take the first look.
 //!
-//! A wake-up costs the sleeper and the waker some microseconds, on an idle CPU of a virtual machine tens. Polling for that
-//! long before sleeping costs at worst twice what an oracle would, and mostly saves the sleep. It never pays where the
-//! publisher needs the CPU that polls. See `docs/decisions/spin.md`.
-//!
-//! Publishers store the CPU from which they last woke a subscriber, so that is known after the first sleep. Before it, a
-//! thread that may run on one CPU only does not poll: the publisher may have been given the same one.
+//! How long is decided by [`Polling`]. It never pays where the publisher needs the CPU that polls: publishers store the CPU from which
+//! they last woke a subscriber, so that is known after the first sleep. Before it, a thread that may run on one CPU only does not poll:
+//! the publisher may have been given the same one. See `docs/decisions/spin.md`.
 
 use std::time::Duration;
+
+use causeway_os::clock;
+use causeway_waiting::polling::{self, Polling, Waits};
+
+use crate::error::Error;
 
 /// The longest time to poll: about what a wake-up of an idle CPU costs.
 const LONGEST: Duration = Duration::from_micros(50);
 
-/// A sleep of up to this many times [`LONGEST`] is ambiguous: it may have been a short wait and a slow wake-up.
-const AMBIGUOUS: u32 = 3;
-/// Of this many ambiguous sleeps in a row …
-const ROUND: u32 = 32;
-/// … the first few restore the full budget once more.
-const RETRIES: u32 = 4;
-
 /// What a subscriber has learned from its waits.
 #[derive(Debug)]
 pub struct Spin {
-    budget: Duration,
-    longest: Duration,
-    /// Sleeps since polling last succeeded.
-    sleeps: u32,
+    polling: Polling,
     /// Whether this thread may run on one CPU only. Asked once: the system call costs as much as a sleep.
     single_cpu: bool,
-    /// What the last call of [`Spin::budget`] found.
+    /// What the last call of [`Spin::look_where`] found.
     may_poll: bool,
 }
 
@@ -41,20 +33,20 @@ impl Default for Spin {
 impl Spin {
     /// Polls at most for `longest`; zero never polls.
     pub fn up_to(longest: Duration) -> Spin {
+        let polling = Polling::up_to(longest);
         let cpus = || causeway_os::sched::allowed_cpus().map_or(1, |cpus| cpus.len());
-        let single_cpu = !longest.is_zero() && cpus() == 1;
-        Spin { budget: longest, longest, sleeps: 0, single_cpu, may_poll: false }
+        Spin { polling, single_cpu: polling.is_on() && cpus() == 1, may_poll: false }
     }
 
-    /// How long to poll this time; `None` where polling is out of the question, so that nothing is learned from this wait and no
-    /// clock is needed. `last_cpu` is the CPU + 1 from which publishers last woke a subscriber, 0 if unknown.
-    pub fn budget(&mut self, last_cpu: u32) -> Option<Duration> {
+    /// Whether polling is possible this time; where it is out of the question, nothing is learned from the wait and no clock is
+    /// needed. `last_cpu` is the CPU + 1 from which publishers last woke a subscriber, 0 if unknown.
+    pub fn look_where(&mut self, last_cpu: u32) -> bool {
         let shares_cpu = || match last_cpu {
             0 => self.single_cpu,
             last_cpu => last_cpu == causeway_os::sched::current_cpu() + 1,
         };
-        self.may_poll = !self.longest.is_zero() && !shares_cpu();
-        self.may_poll.then_some(self.budget)
+        self.may_poll = self.polling.is_on() && !shares_cpu();
+        self.may_poll
     }
 
     #[inline(always)]
@@ -62,19 +54,23 @@ impl Spin {
         self.may_poll
     }
 
-    /// Learns from a wait that ended while polling.
-    #[inline]
-    pub fn polling_succeeded(&mut self) {
-        (self.budget, self.sleeps) = (self.longest, 0);
+    #[inline(always)]
+    pub fn polling(&mut self) -> &mut Polling {
+        &mut self.polling
     }
+}
 
-    /// Learns from a wait that took `waited` and ended in a sleep. Halves the budget, unless the wait was so short that most
-    /// of it may have been the wake-up itself.
-    pub fn slept(&mut self, waited: Duration) {
-        let retry = waited <= self.longest * AMBIGUOUS && self.sleeps % ROUND < RETRIES;
-        self.budget = if retry { self.longest } else { self.budget / 2 };
-        self.sleeps = self.sleeps.wrapping_add(1);
-    }
+/// Polls for a while from `start_ns` on, at most until `end_ns`, both of `CLOCK_MONOTONIC`. Returns whether the wait is over; if not, a sleep
+/// follows, and then [`slept`].
+#[inline]
+pub fn poll<W: Waits<Error = Error>>(one: &mut W, start_ns: u64, end_ns: u64) -> Result<bool, Error> {
+    polling::poll(one, (start_ns, end_ns), clock::monotonic_ns)
+}
+
+/// The wait that began at `start_ns` has ended in a sleep.
+pub fn slept(one: &mut impl Waits, start_ns: u64) {
+    let waited_ns = clock::monotonic_ns().saturating_sub(start_ns);
+    one.polling().slept(waited_ns);
 }
 
 /// When to poll first for a message that is due.
@@ -115,45 +111,28 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn spin(budget: Duration, single_cpu: bool) -> Spin {
-        Spin { budget, single_cpu, ..Spin::up_to(LONGEST) }
-    }
-
-    #[test]
-    fn long_waits_end_the_polling_and_a_short_one_restores_it() {
-        let mut spin = spin(LONGEST, false);
-        for _ in 0..20 {
-            spin.slept(Duration::from_secs(1));
-        }
-        assert_eq!(spin.budget(0), Some(Duration::ZERO));
-        spin.polling_succeeded();
-        assert_eq!(spin.budget(0), Some(LONGEST));
-    }
-
-    #[test]
-    fn ambiguous_sleeps_are_followed_by_few_retries() {
-        let mut spin = spin(Duration::ZERO, false);
-        let mut retries = 0;
-        for _ in 0..10 * ROUND {
-            spin.slept(LONGEST * 2);
-            retries += u32::from(spin.budget == LONGEST);
-        }
-        assert_eq!(retries, 10 * RETRIES);
+    fn spin(single_cpu: bool) -> Spin {
+        Spin { single_cpu, ..Spin::default() }
     }
 
     #[test]
     fn no_subscriber_polls_on_the_cpu_that_the_publisher_needs() {
-        let mut spin = spin(LONGEST, false);
+        let mut spin = spin(false);
         // This thread may move between the two calls; on one of a few tries it does not.
-        let stayed = |_| spin.budget(causeway_os::sched::current_cpu() + 1).is_none();
+        let stayed = |_| !spin.look_where(causeway_os::sched::current_cpu() + 1);
         assert!((0..1000).any(stayed));
     }
 
     #[test]
     fn a_thread_with_one_cpu_polls_once_the_publisher_is_known_to_run_elsewhere() {
-        let mut spin = spin(LONGEST, true);
-        assert_eq!((spin.budget(0), spin.may_poll()), (None, false));
-        assert_eq!(spin.budget(u32::MAX), Some(LONGEST), "no thread runs on that CPU");
+        let mut spin = spin(true);
+        assert_eq!((spin.look_where(0), spin.may_poll()), (false, false));
+        assert!(spin.look_where(u32::MAX), "no thread runs on that CPU");
+    }
+
+    #[test]
+    fn one_that_must_not_poll_never_does() {
+        assert!(!Spin::up_to(Duration::ZERO).look_where(u32::MAX));
     }
 
     /// How many of `waits` first polls came without a pause, where `comes` says whether a message is there already.

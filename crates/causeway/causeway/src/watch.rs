@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use causeway_os::epoll::Token;
@@ -17,6 +16,7 @@ use rustix::time::Timespec;
 
 use crate::error::Result;
 use crate::lock::lock;
+use crate::log::ends::Ends;
 use crate::log::pages::SubscriberPage;
 use crate::log::wake_word::WakeWord;
 
@@ -29,9 +29,6 @@ pub enum End {
     AllPeers = 2,
 }
 
-/// In the word that says what a subscriber knew when it fell asleep: it sleeps.
-const ASLEEP: u32 = 4;
-
 /// How long after a wake-up the thread wakes a subscriber again that still sleeps.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 
@@ -40,36 +37,37 @@ const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 pub struct Watched {
     wake_word: WakeWord,
     page: Arc<SubscriberPage>,
-    gone: AtomicU32,
-    /// [`ASLEEP`] and what of `gone` the subscriber knew when it fell asleep; 0 while it is awake.
-    sleep: AtomicU32,
+    /// Bits of [`End`].
+    ends: Ends,
 }
 
 impl Watched {
     #[inline]
     pub fn server_is_gone(&self) -> bool {
-        self.gone.load(Ordering::SeqCst) != 0
+        self.ends.known() != 0
     }
 
     #[inline]
     pub fn all_peers_gone(&self) -> bool {
-        self.gone.load(Ordering::SeqCst) & End::AllPeers as u32 != 0
+        self.ends.known() & End::AllPeers as u32 != 0
     }
 
     /// What the thread has learned, as a number that changes when it learns more.
     pub fn gone(&self) -> u32 {
-        self.gone.load(Ordering::SeqCst)
+        self.ends.known()
     }
 
-    /// Lets a subscriber that knows `seen` sleep: whatever else the thread learns ends the sleep. It does not begin if the thread
-    /// has learned more already.
+    /// What this thread and the subscriber tell each other before it sleeps.
+    #[inline]
+    pub fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// Lets a subscriber that has announced it ([`Ends::announce`]) sleep: whatever the thread learns beyond `seen` ends the sleep. It does
+    /// not begin if the thread has learned more already.
     #[inline]
     pub fn sleep<T>(&self, seen: u32, sleep: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<()> {
-        self.sleep.store(ASLEEP | seen, Ordering::SeqCst);
-        let slept = if self.gone() == seen { sleep().map(drop) } else { Ok(()) };
-        // Relaxed: a thread that sees it late wakes a subscriber that does not sleep.
-        self.sleep.store(0, Ordering::Relaxed);
-        slept
+        self.ends.sleep(seen, sleep).map_or(Ok(()), |slept| slept.map(drop))
     }
 }
 
@@ -99,8 +97,7 @@ impl Watch {
         page: Arc<SubscriberPage>,
     ) -> Result<Watch> {
         let watcher = Watcher::get()?;
-        let (gone, sleep) = (AtomicU32::new(0), AtomicU32::new(0));
-        let watched = Arc::new(Watched { wake_word, page, gone, sleep });
+        let watched = Arc::new(Watched { wake_word, page, ends: Ends::default() });
         let mut list = lock(&watcher.list);
         list.0 += 1;
         let token = list.0;
@@ -166,7 +163,7 @@ impl Watcher {
             for Token { kind: gone, number } in events.iter().map(Token::of) {
                 let watched = lock(&self.list).1.get(&number).cloned();
                 if let Some(watched) = watched {
-                    watched.gone.fetch_or(gone.into(), Ordering::SeqCst);
+                    watched.ends.learn(gone.into());
                     told.push(watched);
                 }
             }
@@ -178,12 +175,11 @@ impl Watched {
     /// Wakes the subscriber if it sleeps. Returns whether it must be woken again later, unless it stores that it is awake
     /// meanwhile: a subscriber's process cannot change the word that the kernel compares.
     fn wake(&self) -> bool {
-        let sleep = self.sleep.load(Ordering::SeqCst);
-        let sleeping = sleep != 0 && sleep & !ASLEEP != self.gone();
-        if sleeping {
+        let must_wake = self.ends.must_wake();
+        if must_wake {
             self.wake_word.wake(u32::MAX);
             let _ = futex::wake(&self.page.words().arm, u32::MAX);
         }
-        sleeping
+        must_wake
     }
 }

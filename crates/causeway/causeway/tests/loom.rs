@@ -7,6 +7,8 @@
 #[expect(dead_code, unused_imports, reason = "the model does not need all of it")]
 #[path = "../src/log/mod.rs"]
 mod log;
+#[path = "loom/sleep.rs"]
+mod sleep;
 
 use log::atomic::{AtomicU32, Ordering};
 use log::layout::SubscriberWords;
@@ -21,9 +23,56 @@ struct Shared {
     subscribers: [SubscriberWords; 2],
     /// Subscribers that hold space.
     gating: usize,
-    /// The kernel's side of a futex: one queue is enough for a model.
-    queue: Mutex<()>,
+    kernel: Kernel,
+}
+
+/// What the kernel does for threads that sleep: it compares the words and queues the thread under one lock, under which others wake. A bit
+/// stands for each of them, so that a wake-up for one ends no sleep of another. A thread that nobody wakes is a deadlock, which the model
+/// reports.
+#[derive(Default)]
+struct Kernel {
+    /// The queued threads, and the doorbells that are readable, by their subscribers.
+    state: Mutex<(u32, u32)>,
     woken: Condvar,
+}
+
+/// The thread of a publisher that waits for space; those of subscribers have the bits of their slots.
+const PUBLISHER: u32 = 16;
+
+impl Kernel {
+    /// FUTEX_WAIT: sleeps if the words still have their values.
+    fn wait(&self, still: impl Fn() -> bool, bit: u32) {
+        let mut state = self.state.lock().unwrap();
+        if !still() {
+            return;
+        }
+        state.0 |= 1 << bit;
+        while state.0 & 1 << bit != 0 {
+            state = self.woken.wait(state).unwrap();
+        }
+    }
+
+    fn wake(&self, bits: u32) {
+        self.state.lock().unwrap().0 &= !bits;
+        self.woken.notify_all();
+    }
+
+    fn ring(&self, slot: usize) {
+        self.state.lock().unwrap().1 |= 1 << slot;
+        self.woken.notify_all();
+    }
+
+    /// Waits until a doorbell is readable.
+    fn poll(&self, slot: usize) {
+        let mut state = self.state.lock().unwrap();
+        while state.1 & 1 << slot == 0 {
+            state = self.woken.wait(state).unwrap();
+        }
+    }
+
+    fn drain(&self, slot: usize) {
+        self.state.lock().unwrap().1 &= !(1 << slot);
+    }
 }
 
 impl Shared {
@@ -32,24 +81,28 @@ impl Shared {
             memory: HeapMemory::new(capacity, single),
             subscribers: Default::default(),
             gating,
-            queue: Mutex::new(()),
-            woken: Condvar::new(),
+            kernel: Kernel::default(),
         })
     }
 
-    /// FUTEX_WAIT: sleeps if the word still has the value, checked with the queue locked.
-    fn futex_wait(&self, still: impl Fn() -> bool) {
-        let guard = self.queue.lock().unwrap();
-        if still() {
-            drop(self.woken.wait(guard).unwrap());
-        }
+    /// Wakes those of the first `readers` subscribers that wait, as one who has committed, or the server.
+    fn wake(&self, wake_seq: &AtomicU32, readers: usize) {
+        let mut sleeping: Vec<Sleeping<'_>> =
+            (0..readers).map(|slot| Sleeping { slot, shared: self, notes: Notes::default() }).collect();
+        wait::wake_waiters(wake_seq, &mut sleeping, None, |_| self.wake_shared());
     }
 
-    fn futex_wake(&self) {
-        drop(self.queue.lock().unwrap());
-        self.woken.notify_all();
+    /// Wakes those on the word that all share.
+    fn wake_shared(&self) -> bool {
+        self.kernel.wake(SHARED_FUTEX);
+        true
     }
 }
+
+/// Where the subscribers in these slots sleep.
+const TARGETS: [WaitTarget; 2] = [WaitTarget::SharedFutex, WaitTarget::OwnFutex];
+/// The bits of those that sleep on the word of all.
+const SHARED_FUTEX: u32 = 1;
 
 struct Sleeping<'a> {
     slot: usize,
@@ -62,10 +115,11 @@ impl WaitingSubscriber for Sleeping<'_> {
         &self.shared.subscribers[self.slot]
     }
     fn ring_doorbell(&mut self) -> bool {
-        unreachable!("the model sleeps on futexes only");
+        self.shared.kernel.ring(self.slot);
+        true
     }
     fn wake_own_futex(&mut self) -> bool {
-        self.shared.futex_wake();
+        self.shared.kernel.wake(1 << self.slot);
         true
     }
     fn notes(&mut self) -> &mut Notes {
@@ -100,7 +154,8 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
         match shared.claim(writer) {
             Claimed::At(claim) => break claim,
             Claimed::Full if waiting => {
-                shared.futex_wait(|| shared.subscribers[0].cursor.load(Ordering::Acquire) == cursor);
+                let still = || shared.subscribers[0].cursor.load(Ordering::Acquire) == cursor;
+                shared.kernel.wait(still, PUBLISHER);
             }
             Claimed::Full => {
                 wait::await_space(tail, writer.owner());
@@ -115,50 +170,69 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
     }
     shared.memory.write_payload(claim.position, &value.to_le_bytes());
     writer.commit(claim, Label::default()).unwrap();
-    let mut sleeping: Vec<Sleeping<'_>> =
-        (0..readers).map(|slot| Sleeping { slot, shared, notes: Notes::default() }).collect();
-    wait::wake_waiters(&tail.wake_seq, &mut sleeping, None, |_| {
-        shared.futex_wake();
-        true
-    });
+    shared.wake(&tail.wake_seq, readers);
 }
 
 /// Receives `count` messages, sleeping whenever there is none. Returns positions and values.
 fn receive(shared: &Shared, slot: usize, count: usize) -> Vec<(u64, u64)> {
+    let mut seen = Vec::new();
+    receive_on(shared, slot, TARGETS[slot], |message| {
+        seen.extend(message);
+        seen.len() < count
+    });
+    seen
+}
+
+/// Takes messages for as long as `goes_on` says, and tells it of each, and of the end of the log. Sleeps whenever there is none.
+fn receive_on(
+    shared: &Shared,
+    slot: usize,
+    target: WaitTarget,
+    mut goes_on: impl FnMut(Option<(u64, u64)>) -> bool,
+) {
     let (tail, mine) = (shared.memory.tail(), &shared.subscribers[slot]);
     let mut reader = Reader::join(&shared.memory).unwrap();
     let mut sleeper = Waiter::new();
-    let mut seen = Vec::new();
-    while seen.len() < count {
+    loop {
         match reader.peek().unwrap() {
             Peek::Frame(frame) => {
                 sleeper.disarm(mine);
                 let mut word = [0; 8];
                 assert!(reader.copy(&frame, &mut word), "a subscriber that holds space was overtaken");
-                seen.push((frame.position, u64::from_le_bytes(word)));
                 reader.advance(&frame);
                 let capacity = shared.memory.capacity_bytes();
                 if wait::advance_cursor(tail, mine, capacity, (frame.position, frame.end), || {}) {
-                    shared.futex_wake();
+                    shared.kernel.wake(1 << PUBLISHER);
+                }
+                if !goes_on(Some((frame.position, u64::from_le_bytes(word)))) {
+                    return;
                 }
             }
-            Peek::Empty(_) if sleeper.is_armed() => unreachable!("armed only around a sleep"),
-            Peek::Empty(_) => {
-                // Of two subscribers, one sleeps on the word of all and one on its own; the kernel compares both words.
-                let target = [WaitTarget::SharedFutex, WaitTarget::OwnFutex][slot];
-                let armed = sleeper.arm(&tail.wake_seq, mine, target);
+            Peek::Empty(_) if target == WaitTarget::Doorbell => {
+                // As in an event loop: what was rung before is taken away before the wait is announced, never after.
+                shared.kernel.drain(slot);
+                let _ = sleeper.arm(&tail.wake_seq, mine, target);
                 if matches!(reader.peek().unwrap(), Peek::Empty(_)) {
-                    shared.futex_wait(|| {
-                        mine.arm.load(Ordering::Relaxed) == armed.arm
-                            && tail.wake_seq.load(Ordering::Acquire) == armed.wake_seq
-                    });
+                    shared.kernel.poll(slot);
                 }
                 sleeper.disarm(mine);
             }
+            Peek::Empty(_) => {
+                // Of two subscribers, one sleeps on the word of all and one on its own; the kernel compares both words.
+                let armed = sleeper.arm(&tail.wake_seq, mine, target);
+                if matches!(reader.peek().unwrap(), Peek::Empty(_)) {
+                    let still = || {
+                        (target == WaitTarget::SharedFutex || mine.arm.load(Ordering::Relaxed) == armed.arm)
+                            && tail.wake_seq.load(Ordering::Acquire) == armed.wake_seq
+                    };
+                    shared.kernel.wait(still, slot as u32);
+                }
+                sleeper.disarm(mine);
+            }
+            Peek::Sealed if !goes_on(None) => return,
             other => unreachable!("{other:?}"),
         }
     }
-    seen
 }
 
 fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
@@ -185,42 +259,6 @@ fn two_publishers_and_two_sleeping_subscribers_agree_on_one_order() {
         other.join().unwrap();
         assert_eq!(subscriber.join().unwrap(), mine);
         assert_eq!(mine.iter().map(|seen| seen.0).collect::<Vec<_>>(), [0, 64]);
-    });
-}
-
-/// A subscriber that uses a slot after another one, which left armed with the very word that its successor arms first.
-#[test]
-fn the_successor_of_a_subscriber_that_left_armed_is_woken() {
-    model(2, || {
-        let shared = Shared::new(256, true, 0);
-        let generation = Arc::new(AtomicU32::new(0));
-        let successor = {
-            let generation = Arc::clone(&generation);
-            spawn(&shared, move |shared| {
-                generation.store(1, Ordering::SeqCst);
-                let mut first = Waiter::new();
-                let _ =
-                    first.arm(&shared.memory.tail().wake_seq, &shared.subscribers[0], WaitTarget::OwnFutex);
-                // Both have a page of their own; publishers know them by slot and generation.
-                generation.store(2, Ordering::SeqCst);
-                receive(shared, 1, 2)
-            })
-        };
-        let (mut writer, mut known) = (Writer::new(&shared.memory, Kind::Single, 0), Vec::new());
-        for value in 0..2u64 {
-            let Claimed::At(claim) = shared.claim(&mut writer) else { unreachable!() };
-            shared.memory.write_payload(claim.position, &value.to_le_bytes());
-            writer.commit(claim, Label::default()).unwrap();
-            let present = generation.load(Ordering::Acquire) as usize;
-            if present > 0 && known.first().is_none_or(|one: &Sleeping<'_>| one.slot != present - 1) {
-                known = vec![Sleeping { slot: present - 1, shared: &shared, notes: Notes::default() }];
-            }
-            wait::wake_waiters(&shared.memory.tail().wake_seq, &mut known, None, |_| {
-                shared.futex_wake();
-                true
-            });
-        }
-        assert_eq!(successor.join().unwrap(), [(0, 0), (64, 1)]);
     });
 }
 

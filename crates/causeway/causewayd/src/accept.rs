@@ -14,11 +14,12 @@ use crate::member::{MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 
 impl Bus {
-    /// A member has sent a message.
-    pub fn accept(&mut self, from: MemberId, incoming: Incoming<'_>, now: Instant) {
+    /// A member has sent a message. If that was Hello, it has another number from now on.
+    pub fn accept(&mut self, from: MemberId, incoming: Incoming<'_>, now: Instant) -> Option<MemberId> {
         self.now = now;
         self.pass(from, incoming);
         self.settle();
+        self.said_hello.take()
     }
 
     fn pass(&mut self, from: MemberId, incoming: Incoming<'_>) {
@@ -69,7 +70,7 @@ impl Bus {
         let args = LazyArgs::new(header, message.bytes());
         let routed = RoutedMessage::of(from, header, &args, message);
         self.open_entry(routed);
-        self.capture(routed);
+        self.show_first(from, routed);
         match header.destination {
             Some(DRIVER) => driver::handle(self, from, routed),
             Some(_) => self.route(from, routed),

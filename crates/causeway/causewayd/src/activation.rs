@@ -1,5 +1,7 @@
-//! Services that are being started, and what waits for them. No processes: the caller starts them and says what became of them.
+//! Services that are looked up or being started, and what waits for them. No files, no processes: the caller reads and starts them, and
+//! says what became of them.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -8,12 +10,67 @@ use rustc_hash::FxHashMap;
 use crate::member::MemberId;
 use crate::message::Message;
 
+/// What a message that waits is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// The service is to get it.
+    Delivery,
+    /// It is a call of `StartServiceByName`.
+    Start,
+    /// It is a call of `ListActivatableNames`, which waits under [`ALL`].
+    Names,
+}
+
+/// The answer to `StartServiceByName` where the service was started.
+pub const STARTED: u32 = 1;
+/// The answer to it where the service is there already.
+pub const ALREADY_RUNNING: u32 = 2;
+
+impl Wants {
+    /// Why nothing that wants this can have a service of this name, which no file provides.
+    pub fn without(self, name: &str) -> String {
+        if self == Wants::Start {
+            format!("no .service file with an Exec= provides the name {name}")
+        } else if name.starts_with(':') {
+            // Connections alone have these names, and never the same one twice.
+            format!("there is no connection {name}")
+        } else {
+            format!("the name {name} has no owner, and no .service file with an Exec= provides it")
+        }
+    }
+}
+
+/// In place of a name, for those who wait for all of them.
+pub const ALL: &str = "";
+
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    pub sender: MemberId,
-    /// A call of `StartServiceByName`, or a message to the service itself.
+    /// Nobody is the bus itself.
+    pub sender: Option<MemberId>,
     pub message: Rc<Message>,
-    pub asks_to_start: bool,
+    pub wants: Wants,
+    /// Have monitors seen it?
+    pub is_shown: bool,
+}
+
+impl Waiting {
+    /// A message of a member, or of the bus itself, which monitors have seen.
+    pub fn of(sender: Option<MemberId>, message: &Rc<Message>, wants: Wants) -> Waiting {
+        Waiting { sender, message: Rc::clone(message), wants, is_shown: true }
+    }
+}
+
+/// How far a start is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It is not known yet which file provides the name.
+    LookedUp,
+    /// A program was started.
+    Program,
+    /// systemd was asked for this unit.
+    Unit(String),
+    /// Nobody starts it: it comes of itself.
+    Expected,
 }
 
 #[derive(Debug)]
@@ -21,21 +78,37 @@ struct Start {
     number: u64,
     begun: Instant,
     deadline: Instant,
+    phase: Phase,
     waiting: Vec<Waiting>,
 }
 
 #[derive(Debug, Default)]
 pub struct Starts {
     by_name: FxHashMap<Rc<str>, Start>,
+    by_number: FxHashMap<u64, Rc<str>>,
+    by_deadline: BTreeSet<(Instant, u64)>,
+    /// Of those, the services that a program or systemd is starting.
+    running: usize,
     count: u64,
 }
 
+impl Phase {
+    fn is_running(&self) -> bool {
+        matches!(self, Phase::Program | Phase::Unit(_))
+    }
+}
+
 impl Starts {
+    /// Services that a program or systemd is starting now.
     pub fn len(&self) -> usize {
-        self.by_name.len()
+        self.running
     }
 
-    /// Lets a message wait for a service that is being started; gives it back if it is not.
+    pub fn phase(&self, name: &str) -> Option<&Phase> {
+        self.by_name.get(name).map(|start| &start.phase)
+    }
+
+    /// Lets a message wait for a service that is looked up or being started; gives it back if it is not.
     pub fn join(&mut self, name: &str, waiting: Waiting) -> Result<(), Waiting> {
         match self.by_name.get_mut(name) {
             Some(start) => {
@@ -46,12 +119,33 @@ impl Starts {
         }
     }
 
-    /// A service is being started now; returns the number of this start.
-    pub fn begin(&mut self, name: &str, begun: Instant, limit: Duration, waiting: Waiting) -> u64 {
+    /// Something waits for a service from now on, until its deadline; returns the number of this start.
+    pub fn begin(
+        &mut self,
+        name: &str,
+        phase: Phase,
+        begun: Instant,
+        limit: Duration,
+        waiting: Waiting,
+    ) -> u64 {
         self.count += 1;
-        let start = Start { number: self.count, begun, deadline: begun + limit, waiting: vec![waiting] };
-        self.by_name.insert(name.into(), start);
-        self.count
+        let (number, name): (u64, Rc<str>) = (self.count, name.into());
+        self.running += usize::from(phase.is_running());
+        let deadline = begun + limit;
+        let start = Start { number, begun, deadline, phase, waiting: vec![waiting] };
+        self.by_deadline.insert((deadline, number));
+        self.by_number.insert(number, Rc::clone(&name));
+        self.by_name.insert(name, start);
+        number
+    }
+
+    /// A service that was looked up is being started in this way; returns the number of its start.
+    pub fn advance(&mut self, name: &str, phase: Phase) -> Option<u64> {
+        let start = self.by_name.get_mut(name)?;
+        self.running += usize::from(phase.is_running());
+        self.running -= usize::from(start.phase.is_running());
+        start.phase = phase;
+        Some(start.number)
     }
 
     /// How long ago the start of this service began; nothing if it is not being started.
@@ -59,29 +153,59 @@ impl Starts {
         self.by_name.get(name).map(|start| now.saturating_duration_since(start.begun))
     }
 
+    /// What waits for a service.
+    pub fn waiting(&mut self, name: &str) -> &mut [Waiting] {
+        self.by_name.get_mut(name).map_or(&mut [], |start| &mut start.waiting)
+    }
+
     /// The service is there, or will not come: what has waited for it, in order.
     pub fn end(&mut self, name: &str) -> Vec<Waiting> {
-        self.by_name.remove(name).map(|start| start.waiting).unwrap_or_default()
+        let Some(start) = self.by_name.remove(name) else { return Vec::new() };
+        self.running -= usize::from(start.phase.is_running());
+        self.by_number.remove(&start.number);
+        self.by_deadline.remove(&(start.deadline, start.number));
+        start.waiting
+    }
+
+    /// The service is there: what has waited for it, in order. What asks for its file goes on waiting for that.
+    pub fn came(&mut self, name: &str) -> Vec<Waiting> {
+        match self.by_name.get_mut(name) {
+            Some(Start { phase: Phase::LookedUp, waiting, .. }) => {
+                let came = waiting.extract_if(.., |waiting| waiting.wants == Wants::Delivery).collect();
+                if waiting.is_empty() {
+                    self.end(name);
+                }
+                came
+            }
+            _ => self.end(name),
+        }
     }
 
     /// The name that a start is for, unless it has ended.
     pub fn name_of(&self, number: u64) -> Option<Rc<str>> {
-        self.by_name.iter().find(|(_, start)| start.number == number).map(|(name, _)| Rc::clone(name))
+        self.by_number.get(&number).cloned()
+    }
+
+    /// The names that this unit of systemd is to provide.
+    pub fn of_unit(&self, unit: &str) -> Vec<Rc<str>> {
+        let is_of = |start: &Start| matches!(&start.phase, Phase::Unit(other) if other == unit);
+        self.by_name.iter().filter(|(_, start)| is_of(start)).map(|(name, _)| Rc::clone(name)).collect()
     }
 
     /// A member is gone: what it sent waits no longer. Returns that.
     pub fn remove(&mut self, member: MemberId) -> Vec<Waiting> {
         let starts = self.by_name.values_mut();
-        starts.flat_map(|start| start.waiting.extract_if(.., |waiting| waiting.sender == member)).collect()
+        starts.flat_map(|start| start.waiting.extract_if(.., |one| one.sender == Some(member))).collect()
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.by_name.values().map(|start| start.deadline).min()
+        self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
 
     /// A service whose time is over.
     pub fn expired(&self, now: Instant) -> Option<Rc<str>> {
-        self.by_name.iter().find(|(_, start)| start.deadline <= now).map(|(name, _)| Rc::clone(name))
+        let (deadline, number) = self.by_deadline.first()?;
+        (*deadline <= now).then(|| Rc::clone(&self.by_number[number]))
     }
 }
 
@@ -91,10 +215,14 @@ mod tests {
     use crate::descriptors::Descriptors;
     use causeway_dbus_wire::wire::Builder;
 
-    fn waiting(sender: u64) -> Waiting {
+    fn waiting(sender: u64, wants: Wants) -> Waiting {
         let bytes = Builder::call("/", "M").build(1).unwrap();
         let message = Rc::new(Message::new(bytes, Descriptors::default()));
-        Waiting { sender: MemberId(sender), message, asks_to_start: false }
+        Waiting { sender: Some(MemberId(sender)), message, wants, is_shown: true }
+    }
+
+    fn senders(waiting: &[Waiting]) -> Vec<u64> {
+        waiting.iter().map(|waiting| waiting.sender.unwrap().0).collect()
     }
 
     #[test]
@@ -102,18 +230,32 @@ mod tests {
         let (mut starts, now) = (Starts::default(), Instant::now());
         let limit = Duration::from_secs(1);
         let later = now + limit;
-        let first = starts.join("a.B", waiting(1)).unwrap_err();
-        let number = starts.begin("a.B", now, limit, first);
+        let first = starts.join("a.B", waiting(1, Wants::Delivery)).unwrap_err();
+        let number = starts.begin("a.B", Phase::LookedUp, now, limit, first);
         for sender in [2, 3, 2] {
-            starts.join("a.B", waiting(sender)).unwrap();
+            starts.join("a.B", waiting(sender, Wants::Delivery)).unwrap();
         }
+        assert_eq!(starts.len(), 0);
+        assert_eq!(starts.advance("a.B", Phase::Unit("b.service".into())), Some(number));
+        assert_eq!((starts.len(), starts.of_unit("b.service").len(), starts.of_unit("b").len()), (1, 1, 0));
         assert_eq!(starts.name_of(number).as_deref(), Some("a.B"));
         assert_eq!((starts.expired(now), starts.next_deadline()), (None, Some(later)));
         assert_eq!(starts.expired(later).as_deref(), Some("a.B"));
         assert_eq!((starts.age("a.B", later), starts.age("a.C", later)), (Some(limit), None));
         assert_eq!(starts.remove(MemberId(2)).len(), 2);
-        let senders: Vec<u64> = starts.end("a.B").iter().map(|waiting| waiting.sender.0).collect();
-        assert_eq!(senders, [1, 3]);
-        assert_eq!((starts.name_of(number), starts.len()), (None, 0));
+        assert_eq!(senders(&starts.end("a.B")), [1, 3]);
+        assert_eq!((starts.name_of(number), starts.len(), starts.next_deadline()), (None, 0, None));
+    }
+
+    #[test]
+    fn who_asks_for_a_file_waits_for_it_although_the_service_has_come() {
+        let (mut starts, now) = (Starts::default(), Instant::now());
+        starts.begin("a.B", Phase::LookedUp, now, Duration::from_secs(1), waiting(1, Wants::Start));
+        starts.join("a.B", waiting(2, Wants::Delivery)).unwrap();
+        assert_eq!(senders(&starts.came("a.B")), [2]);
+        assert_eq!(starts.phase("a.B"), Some(&Phase::LookedUp));
+        starts.advance("a.B", Phase::Program);
+        assert_eq!(senders(&starts.came("a.B")), [1]);
+        assert_eq!((starts.phase("a.B"), starts.len()), (None, 0));
     }
 }

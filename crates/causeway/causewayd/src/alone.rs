@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use causeway_bus::AuthorityOptions;
 
@@ -30,7 +31,7 @@ pub fn serve_alone(
 
 /// A bus that nobody can reach yet.
 pub(crate) fn session() -> Result<Server, String> {
-    let load = Box::new(|| Ok(Config::session()));
+    let load = Arc::new(|| Ok(Config::session()));
     let bus = Bus::new(Config::session(), load, listen::new_guid(), String::new());
     let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
     Server::new(bus, Vec::new(), children)

@@ -1,7 +1,9 @@
 //! The command line, which is that of dbus-daemon as far as it makes sense here: of switches that are repeated or contradict each other the last counts.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use causeway_waiting::duration;
 use clap::{CommandFactory, Parser};
 
 const NAME: &str = "causewayd";
@@ -35,9 +37,9 @@ pub struct Args {
     /// Let processes of this user join as native members, over shared memory, at a socket with this path; --session does so next to its D-Bus socket
     #[arg(long, value_name = "PATH")]
     pub native: Option<PathBuf>,
-    /// Evict a native member that blocks others for this many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = milliseconds, allow_hyphen_values = true)]
-    pub laggard_deadline: u64,
+    /// Evict a native member that has kept others waiting for this long, such as 250ms or 2s; a number alone counts milliseconds
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = deadline, allow_hyphen_values = true)]
+    pub laggard_deadline: Duration,
     /// Print the path of the native socket to this file descriptor [default: standard output]; services that causewayd starts find it in CAUSEWAY_BUS
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_native: Option<i32>,
@@ -65,7 +67,7 @@ pub struct Args {
     /// Log to the system log only
     #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub syslog_only: bool,
-    /// Accepted for programs that start dbus-daemon with it; services are started by their Exec= line all the same
+    /// Have systemd start the services whose files name a unit in SystemdService=, instead of their Exec= line
     #[arg(long, overrides_with = "systemd_activation")]
     pub systemd_activation: bool,
     /// Print the introspection data of org.freedesktop.DBus, and exit
@@ -96,9 +98,13 @@ pub fn completions(shell: clap_complete::Shell) -> Result<String, String> {
     String::from_utf8(script).map_err(|error| error.to_string())
 }
 
-fn milliseconds(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| "write a whole number of milliseconds, at least 1".to_owned())
+/// Members are told it in milliseconds.
+fn deadline(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text, Some("ms"))?;
+    if time < Duration::from_millis(1) {
+        return Err(format!("`{text}` is less than a millisecond; {}", duration::FORM));
+    }
+    Ok(Duration::from_millis(time.as_nanos().div_ceil(1_000_000) as u64))
 }
 
 #[cfg(test)]
@@ -119,5 +125,21 @@ mod tests {
         assert!(parse(&repeated).is_ok_and(|args| args.nopidfile && args.systemd_activation));
         // Of two values none is taken for the other.
         assert!(parse(&["--address", "unix:path=/a", "--address", "unix:path=/b"]).is_err());
+    }
+
+    #[test]
+    fn a_deadline_has_a_unit_and_a_number_alone_counts_milliseconds() {
+        let parse = |text: &str| {
+            let args = Args::try_parse_from(["causewayd", "--session", "--laggard-deadline", text]);
+            args.map(|args| args.laggard_deadline).map_err(|error| error.to_string())
+        };
+        for (text, millis) in [("300", 300), ("250ms", 250), ("1.5s", 1500), ("2m", 120_000), ("1500us", 2)] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for (text, why) in
+            [("0", "less than a millisecond"), ("-1", "is not a time"), ("soon", "as in 500ms, 1.5s")]
+        {
+            assert!(parse(text).unwrap_err().contains(why), "{text}: {:?}", parse(text));
+        }
     }
 }

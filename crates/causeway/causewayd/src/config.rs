@@ -1,5 +1,6 @@
 //! What a bus is told: where to listen, whom to let in, what to start, how much to allow. Plain data and its defaults.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -167,10 +168,25 @@ impl Config {
     }
 }
 
+/// Makes the folder of services that come and go with a session, as dbus-daemon does, if it is among those of the configuration: who
+/// writes one there need not make it.
+pub fn make_transient_service_dir(config: &Config) {
+    let Some(folder) = transient_service_dir().filter(|folder| config.service_dirs.contains(folder)) else {
+        return;
+    };
+    // Who cannot make it there has no such services.
+    let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+}
+
+fn transient_service_dir() -> Option<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty())?;
+    Some(PathBuf::from(runtime).join("dbus-1/services"))
+}
+
 /// Where the session's `.service` files are. Source: D-Bus Specification, "Standard session service directories".
 pub fn session_service_dirs() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let runtime = variable("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("dbus-1/services"));
+    let runtime = transient_service_dir();
     let home = variable("XDG_DATA_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/share")));

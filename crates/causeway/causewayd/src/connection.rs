@@ -1,7 +1,6 @@
 //! One socket: bytes and descriptors in, messages out, and the other way round. It knows no names and no other connection.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,17 +17,16 @@ use rustix::net::{
 };
 
 use crate::descriptors::{Descriptors, close_socket};
+use crate::end::End;
 use crate::limit::Reached;
-use crate::long::{LONG_BYTES, Long};
-use crate::message::Message;
+use crate::long::{CHECKED_STEPS, Long};
+use crate::message::{LONG_BYTES, Message};
 use crate::report::Traffic;
 
 /// What is read at once, so that no connection keeps the others waiting.
 pub const READ_BYTES: usize = 64 << 10;
 /// Of a long message, so often as much.
 const LONG_READS: usize = 4;
-/// Steps in which a body is checked before others have had their turn: far below a millisecond.
-pub const CHECKED_STEPS: usize = 1 << 15;
 /// Most bytes of a header, which is read at once: as many as those of a native member have at most.
 const MOST_HEADER_BYTES: usize = 64 << 10;
 /// Messages that one system call writes.
@@ -39,47 +37,6 @@ const MOST_WRITES: usize = 8;
 const MOST_WAITING_FDS: usize = 2 * MAX_FDS;
 /// An empty buffer of this size or more is given back.
 const KEPT_BYTES: usize = 4 << 10;
-
-/// Why a connection must end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The client closed it, or the kernel did.
-    Closed,
-    /// It is not accepted, for this reason.
-    NotAuthenticated(&'static str),
-    Invalid(Fault),
-    /// Its descriptors are not those that its messages say.
-    Descriptors(&'static str),
-    /// The bus cannot keep what it sends.
-    Kept(&'static str),
-    /// It has more than the bus allows.
-    Limit(Reached),
-}
-
-impl End {
-    /// What it is counted under.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            End::Closed => "closed",
-            End::NotAuthenticated(_) => "authentication",
-            End::Invalid(_) => "invalid-message",
-            End::Descriptors(_) => "descriptors",
-            End::Kept(_) => "out-of-memory",
-            End::Limit(limit) => limit.name,
-        }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            End::Closed => f.write_str("its connection is closed"),
-            End::NotAuthenticated(why) | End::Descriptors(why) | End::Kept(why) => f.write_str(why),
-            End::Invalid(fault) => write!(f, "it sent an invalid message: {fault}"),
-            End::Limit(limit) => limit.fmt(f),
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
@@ -145,7 +102,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connected socket that does not block, of a process of this user, which has this unique name. Messages above `most_message_bytes`
+    /// A connected socket that does not block, of a process of this user, whose messages have this sender. Messages above `most_message_bytes`
     /// end it.
     pub fn new(socket: OwnedFd, uid: u32, name: Rc<str>, most_message_bytes: usize) -> Connection {
         Connection {
@@ -164,6 +121,11 @@ impl Connection {
             sent: 0,
             traffic: Traffic::default(),
         }
+    }
+
+    /// Its messages have this sender from now on.
+    pub fn set_name(&mut self, name: Rc<str>) {
+        self.name = name;
     }
 
     pub fn passes_descriptors(&self) -> bool {

@@ -7,19 +7,18 @@
 //!
 //! `SO_LINGER` stays as it is: it belongs to the socket, and others may hold it too.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::pool::Pool;
 
 /// Most threads that close for one user: as many closings may hang at once before others of this user wait for them.
 const MOST_CLOSERS: usize = 16;
 /// A closer needs no stack to speak of.
 const STACK_BYTES: usize = 64 << 10;
-/// How long a closer waits for more to close.
-const IDLE: Duration = Duration::from_secs(1);
 /// Descriptors of one user that wait to be closed: a client that sends one more is disconnected. It is above what all clients of a user
 /// hold by default, which may be let go at once.
 const MOST_PENDING: usize = 1 << 15;
@@ -41,7 +40,7 @@ impl Descriptors {
 
     /// Are more of this user still to be closed than a user may have?
     pub fn are_too_many_pending(&self) -> bool {
-        Closer::of(self.user).lock().pending > MOST_PENDING
+        Closer::of(self.user).pending() > MOST_PENDING
     }
 
     pub fn extend(&mut self, more: impl IntoIterator<Item = OwnedFd>) {
@@ -86,88 +85,48 @@ pub fn close_socket(user: u32, socket: OwnedFd) {
     }
 }
 
-#[derive(Default)]
+/// The threads of one user, and how many descriptors they have still to close, those that are being closed included.
 struct Closer {
-    state: Mutex<State>,
-    has_more: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    queue: VecDeque<Vec<OwnedFd>>,
-    /// Descriptors in the queue and those that are being closed.
-    pending: usize,
-    threads: usize,
-    idle: usize,
+    pool: Arc<Pool>,
+    pending: AtomicUsize,
 }
 
 impl Closer {
     fn of(user: User) -> Arc<Closer> {
         static CLOSERS: Mutex<BTreeMap<User, Arc<Closer>>> = Mutex::new(BTreeMap::new());
         let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(closers.entry(user).or_default())
+        let new = || {
+            let pool = Arc::new(Pool::new("closer", MOST_CLOSERS, STACK_BYTES));
+            Arc::new(Closer { pool, pending: AtomicUsize::new(0) })
+        };
+        Arc::clone(closers.entry(user).or_insert_with(new))
     }
 
-    /// Held for a few instructions, and never while something is closed.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> usize {
+        // Relaxed: a count that orders nothing else.
+        self.pending.load(Relaxed)
     }
 
-    /// Hands descriptors to a thread. Where none can be started they are closed here: better late than never.
     fn close(self: Arc<Closer>, descriptors: Vec<OwnedFd>) {
-        let mut state = self.lock();
-        state.pending += descriptors.len();
-        state.queue.push_back(descriptors);
-        if state.queue.len() <= state.idle || state.threads == MOST_CLOSERS {
-            return self.has_more.notify_one();
-        }
-        state.threads += 1;
-        drop(state);
+        let count = descriptors.len();
+        // Relaxed, here and where it is done: see above.
+        self.pending.fetch_add(count, Relaxed);
         let closer = Arc::clone(&self);
-        let thread = thread::Builder::new().name("closer".into()).stack_size(STACK_BYTES);
-        let started = causeway_os::process::without_signals(|| thread.spawn(move || closer.work()));
-        if started.is_err() {
-            let mut state = self.lock();
-            state.threads -= 1;
-            // The threads that there are take it, if there are any.
-            if state.threads == 0 {
-                let left = std::mem::take(&mut state.queue);
-                state.pending = 0;
-                drop(state);
-                drop(left);
-            }
-        }
-    }
-
-    fn work(&self) {
-        let mut state = self.lock();
-        loop {
-            if let Some(descriptors) = state.queue.pop_front() {
-                drop(state);
-                let count = descriptors.len();
-                drop(descriptors);
-                state = self.lock();
-                state.pending -= count;
-                continue;
-            }
-            state.idle += 1;
-            let waited = self.has_more.wait_timeout(state, IDLE);
-            let outcome;
-            (state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
-            if outcome.timed_out() && state.queue.is_empty() {
-                state.threads -= 1;
-                return;
-            }
-        }
+        self.pool.run(Box::new(move || {
+            drop(descriptors);
+            closer.pending.fetch_sub(count, Relaxed);
+        }));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use causeway_testkit::eventually_seen;
     use std::io::Read;
+    use std::time::Duration;
+
+    use causeway_testkit::eventually_seen;
+
+    use super::*;
 
     #[test]
     fn closings_that_hang_are_counted_and_keep_no_other_user_waiting() {
@@ -186,23 +145,19 @@ mod tests {
         let (mut read, write) = std::io::pipe().unwrap();
         close_elsewhere(other, vec![write.into()]);
         assert_eq!(read.read(&mut [0]).unwrap(), 0);
-        {
-            let closer = Closer::of(hostile);
-            let state = closer.lock();
-            assert_eq!((state.pending, state.threads), (HANGING, MOST_CLOSERS));
-        }
+        let closer = Closer::of(hostile);
+        assert_eq!((closer.pending(), closer.pool.threads()), (HANGING, MOST_CLOSERS));
         let mut descriptors = Descriptors::of(hostile);
         assert!(!descriptors.are_too_many_pending());
         let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         descriptors.extend((0..100).map(|_| null.try_clone().unwrap()));
-        let closer = Closer::of(hostile);
-        closer.lock().pending += MOST_PENDING;
+        closer.pending.fetch_add(MOST_PENDING, Relaxed);
         assert!(descriptors.are_too_many_pending() && !Descriptors::of(other).are_too_many_pending());
-        closer.lock().pending -= MOST_PENDING;
+        closer.pending.fetch_sub(MOST_PENDING, Relaxed);
         // The peers go, and with them what the closings wait for.
         drop(peers);
         drop(descriptors);
-        eventually_seen("some wait", || closer.lock().pending, |pending| *pending == 0);
+        eventually_seen("some wait", || closer.pending(), |pending| *pending == 0);
     }
 
     #[test]

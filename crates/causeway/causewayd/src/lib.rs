@@ -14,6 +14,7 @@
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
 //! | `accept` | a message of a client, from its connection to the driver or the bus |
 //! | `children` | programs that were started |
+//! | `pool`, `blocking` | threads for what may wait: files that are read, programs that are started |
 //! | `metrics` | OpenMetrics, by a thread of their own |
 //! | `serve` | the loop that joins all, clients and native members |
 //! | [`args`], `config`, [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
@@ -24,6 +25,7 @@ mod activation;
 mod alone;
 pub mod args;
 pub mod background;
+mod blocking;
 mod bus;
 mod calls;
 mod children;
@@ -32,6 +34,7 @@ pub mod config_file;
 mod connection;
 mod descriptors;
 pub mod driver;
+mod end;
 mod error;
 mod limit;
 mod listen;
@@ -45,6 +48,7 @@ mod names;
 pub mod native_path;
 mod policy;
 mod policy_file;
+mod pool;
 mod quota;
 mod report;
 mod serve;
@@ -55,7 +59,7 @@ mod users;
 pub use alone::serve_alone;
 pub use bus::Bus;
 pub use children::Children;
-pub use config::Config;
+pub use config::{Config, make_transient_service_dir};
 pub use listen::{Listener, NativePlace, new_guid};
 pub use metrics::Place as MetricsPlace;
 pub use serve::Server;

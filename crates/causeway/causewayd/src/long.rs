@@ -5,20 +5,16 @@
 //! check that stop after so many bytes need none.
 
 use std::os::fd::OwnedFd;
-use std::sync::{LazyLock, mpsc};
-use std::thread;
 
 use causeway_bus::{Bytes, MessageFile};
 use causeway_dbus_wire::wire::{Checker, Fault, Header, stamped_header};
 
-use crate::connection::{CHECKED_STEPS, End};
 use crate::descriptors::Descriptors;
+use crate::end::End;
 use crate::message::Message;
 
-/// Messages with more bytes are long.
-pub const LONG_BYTES: usize = 1 << 20;
-/// Messages that wait to be given back. The next is given back at once.
-const MOST_GIVEN_BACK: usize = 256;
+/// Steps in which a body is checked before others have had their turn: far below a millisecond.
+pub const CHECKED_STEPS: usize = 1 << 15;
 
 const NO_FILE: End = End::Kept("the bus has no descriptor or memory left for a long message");
 
@@ -85,24 +81,12 @@ impl Long {
     }
 }
 
-/// Gives the memory of a long message back in another thread: for 128 MiB that takes the kernel milliseconds.
-pub fn give_back(bytes: Bytes) {
-    static GIVEN_BACK: LazyLock<mpsc::SyncSender<Bytes>> = LazyLock::new(|| {
-        let (sender, receiver) = mpsc::sync_channel(MOST_GIVEN_BACK);
-        let thread = thread::Builder::new().name("giver-back".into()).stack_size(64 << 10);
-        // Where there is no thread, sending fails.
-        let _ =
-            causeway_os::process::without_signals(|| thread.spawn(move || receiver.iter().for_each(drop)));
-        sender
-    });
-    drop(GIVEN_BACK.try_send(bytes));
-}
-
 #[cfg(test)]
 mod tests {
     use causeway_dbus_wire::wire::{Builder, Marshal};
 
     use super::*;
+    use crate::message::LONG_BYTES;
 
     /// A message of many small structs, which is more work than one turn may be.
     fn message() -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
 
 use clap::Parser;
 
@@ -52,6 +52,7 @@ fn run(args: &Args) -> Result<(), String> {
     if (args.fork || config.fork) && !args.nofork {
         return background::start_again();
     }
+    causewayd::make_transient_service_dir(&config);
     // The limit on descriptors is what limits connections; a bus that may raise it should.
     let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
     let _ = causeway_os::limits::raise_nofile();
@@ -60,7 +61,8 @@ fn run(args: &Args) -> Result<(), String> {
     let address = listeners.iter().map(|listener| listener.address.as_str()).collect::<Vec<_>>().join(";");
     let pid_file = config.pid_file.clone().filter(|_| !args.nopidfile).map(PidFile::write).transpose()?;
     let native = native_place(args, handed, &listeners, &guid)?;
-    let bus = Bus::new(config, Box::new(load), guid, address.clone());
+    let mut bus = Bus::new(config, Arc::new(load), guid, address.clone());
+    bus.set_systemd_activation(args.systemd_activation);
     bus.log_warnings();
     let mut server = Server::new(bus, listeners, children)?;
     let native = serve_natively(args, &mut server, native)?.map(|path| path.display().to_string());
@@ -173,7 +175,7 @@ fn serve_natively(
     };
     let path = place.path.clone();
     let must_serve = args.native.is_some() || place.socket.is_some();
-    let laggard_deadline = Duration::from_millis(args.laggard_deadline);
+    let laggard_deadline = args.laggard_deadline;
     let options =
         AuthorityOptions { clients: 3072, names: 8192, laggard_deadline, ..AuthorityOptions::default() };
     match server.serve_natively(place, options) {

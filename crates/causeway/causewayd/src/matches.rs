@@ -29,8 +29,10 @@ struct Added {
 pub struct Matches {
     buckets: FxHashMap<u64, Vec<Entry>>,
     of_member: FxHashMap<MemberId, FxHashMap<Rc<MatchRule>, Added>>,
-    /// How many rules ask for messages to others.
-    eavesdropping: usize,
+    /// How many rules of whom ask for messages to others.
+    eavesdropping: FxHashMap<MemberId, usize>,
+    /// How often that was another set of members.
+    eavesdropping_changes: u64,
 }
 
 /// The first argument of a message, looked at only if a rule asks for arguments.
@@ -81,7 +83,11 @@ impl Matches {
         let rule = Rc::new(rule);
         let bucket = self.buckets.entry(Key::of(&rule).bucket()).or_default();
         rules.insert(Rc::clone(&rule), Added { count: 1, at: bucket.len() });
-        self.eavesdropping += usize::from(rule.eavesdrop);
+        if rule.eavesdrop {
+            let count = self.eavesdropping.entry(member).or_default();
+            *count += 1;
+            self.eavesdropping_changes += u64::from(*count == 1);
+        }
         bucket.push(Entry { member, rule });
     }
 
@@ -108,7 +114,15 @@ impl Matches {
         if rules.is_empty() {
             self.of_member.remove(&member);
         }
-        self.eavesdropping -= usize::from(rule.eavesdrop);
+        if rule.eavesdrop
+            && let std::collections::hash_map::Entry::Occupied(mut count) = self.eavesdropping.entry(member)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+                self.eavesdropping_changes += 1;
+            }
+        }
         let key = Key::of(rule).bucket();
         let bucket = self.buckets.get_mut(&key).expect("a rule stands in its bucket");
         bucket.swap_remove(at);
@@ -131,7 +145,7 @@ impl Matches {
     ) -> Vec<MemberId> {
         let is_unicast = header.destination.is_some();
         let mut found = Vec::new();
-        if self.buckets.is_empty() || (is_unicast && self.eavesdropping == 0) {
+        if self.buckets.is_empty() || (is_unicast && self.eavesdropping.is_empty()) {
             return found;
         }
         let mut look = |key: Key<'_>| {
@@ -165,8 +179,14 @@ impl Matches {
         self.of_member.iter().filter(move |(_, rules)| names(rules)).map(|(member, _)| *member)
     }
 
-    pub fn has_eavesdroppers(&self) -> bool {
-        self.eavesdropping > 0
+    /// The members with a rule for messages to others, in no order.
+    pub fn eavesdroppers(&self) -> impl Iterator<Item = MemberId> {
+        self.eavesdropping.keys().copied()
+    }
+
+    /// A number that is another one when these members are.
+    pub fn eavesdropping_changes(&self) -> u64 {
+        self.eavesdropping_changes
     }
 
     /// The rules of a member with the number of their additions, in no order.
@@ -257,6 +277,6 @@ mod tests {
         let call = Builder::call("/", "M").destination(":1.5");
         assert_eq!(recipients(&matches, &call), [1]);
         matches.remove_all(MemberId(1));
-        assert_eq!(matches.eavesdropping, 0);
+        assert_eq!((matches.eavesdroppers().count(), matches.eavesdropping_changes()), (0, 2));
     }
 }

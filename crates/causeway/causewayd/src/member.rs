@@ -2,18 +2,39 @@
 
 use std::rc::Rc;
 
-use causeway_bus::shared::filter::unique_number;
+use causeway_bus::shared::unique_name::{FIRST_ID, FIRST_UNNAMED_ID, unique_name, unique_number};
 use causeway_os::socket::Credentials;
 
 use crate::policy::Rules;
 
-/// The number of a member, which is never used again. It is the last part of the unique name.
+/// The number of a member, as in shared memory; never used again. One that has not said Hello has another one, and no unique name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub u64);
 
 impl MemberId {
+    /// The first that says Hello.
+    pub const FIRST: MemberId = MemberId(FIRST_ID);
+    /// The first that has not.
+    pub const FIRST_UNNAMED: MemberId = MemberId(FIRST_UNNAMED_ID);
+
+    pub fn is_named(self) -> bool {
+        self < MemberId::FIRST_UNNAMED
+    }
+
+    /// Takes this number, and leaves the next one.
+    pub fn take_next(&mut self) -> MemberId {
+        std::mem::replace(self, MemberId(self.0 + 1))
+    }
+
+    /// Its unique name, or what stands in its place before Hello.
     pub fn unique_name(self) -> Rc<str> {
-        format!(":1.{}", self.0).into()
+        unique_name(self.0).into()
+    }
+
+    /// What tells it from all others, where it may not have said Hello.
+    pub fn label(self) -> String {
+        let name = unique_name(self.0);
+        if self.is_named() { name } else { format!("{name}.{}", self.0 - FIRST_UNNAMED_ID) }
     }
 
     pub fn from_unique_name(name: &str) -> Option<MemberId> {
@@ -82,8 +103,17 @@ mod tests {
 
     #[test]
     fn only_the_name_that_was_given_is_that_of_the_member() {
-        assert_eq!(MemberId::from_unique_name(&MemberId(7).unique_name()), Some(MemberId(7)));
-        for other in [":1.07", ":1.+7", ":1.", ":2.7", ":1.7.1", "1.7", ":1.99999999999999999999"] {
+        let mut next = MemberId::FIRST;
+        for name in [":1.0", ":1.1"] {
+            let id = next.take_next();
+            assert_eq!((&*id.unique_name(), &*id.label()), (name, name));
+            assert_eq!(MemberId::from_unique_name(name), Some(id));
+        }
+        let mut next = MemberId::FIRST_UNNAMED;
+        let [one, two] = [next.take_next(), next.take_next()];
+        assert_eq!((&*one.unique_name(), one.label()), (":not.active.yet", ":not.active.yet.0".into()));
+        assert_ne!(one.label(), two.label());
+        for other in [&*one.unique_name(), &one.label(), &two.label()] {
             assert_eq!(MemberId::from_unique_name(other), None, "{other}");
         }
     }

@@ -2,12 +2,18 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::os::fd::OwnedFd;
+use std::sync::{LazyLock, mpsc};
+use std::thread;
 
 use causeway_bus::Bytes;
 use causeway_dbus_wire::wire::{Arg, Args, Header};
 
 use crate::descriptors::Descriptors;
-use crate::long::{self, LONG_BYTES};
+
+/// Messages with more bytes are long: nothing in proportion to their bytes is done at once.
+pub const LONG_BYTES: usize = 1 << 20;
+/// Messages that wait to be given back. The next is given back at once.
+const MOST_GIVEN_BACK: usize = 256;
 
 /// Bytes of one valid message, and the descriptors that travel with it.
 #[derive(Debug)]
@@ -44,9 +50,22 @@ impl Drop for Message {
         if self.bytes.len() > LONG_BYTES {
             // The mapping goes last, and the memory with it.
             self.file.take();
-            long::give_back(std::mem::replace(&mut self.bytes, Vec::new().into()));
+            give_back(std::mem::replace(&mut self.bytes, Vec::new().into()));
         }
     }
+}
+
+/// Gives the memory of a long message back in another thread: for 128 MiB that takes the kernel milliseconds.
+fn give_back(bytes: Bytes) {
+    static GIVEN_BACK: LazyLock<mpsc::SyncSender<Bytes>> = LazyLock::new(|| {
+        let (sender, receiver) = mpsc::sync_channel(MOST_GIVEN_BACK);
+        let thread = thread::Builder::new().name("giver-back".into()).stack_size(64 << 10);
+        // Where there is no thread, sending fails.
+        let _ =
+            causeway_os::process::without_signals(|| thread.spawn(move || receiver.iter().for_each(drop)));
+        sender
+    });
+    drop(GIVEN_BACK.try_send(bytes));
 }
 
 /// The arguments of a message, read when they are asked for and not before.

@@ -92,6 +92,11 @@ impl Rules {
         self.may(&self.receive, message, peer_has)
     }
 
+    /// Is there any message for another one that the member may receive? If not, it need not be looked for.
+    pub fn may_eavesdrop(&self) -> bool {
+        self.is_open || self.receive.iter().any(|(allows, filter)| *allows && filter.eavesdrop)
+    }
+
     fn may(
         &self,
         rules: &[(bool, Filter)],
@@ -233,6 +238,20 @@ mod tests {
             ..Policy::default()
         };
         assert!(may_send(&any, &reply, false));
+    }
+
+    #[test]
+    fn who_eavesdrops_needs_a_rule_that_allows_just_that() {
+        let receive = |allows, eavesdrop| Rule {
+            allows,
+            subject: Subject::Receive(Filter { eavesdrop, ..Filter::any(allows) }),
+        };
+        let may = |rules: Vec<Rule>| {
+            Policy { default: rules, ..Policy::default() }.rules_for(0, &[]).may_eavesdrop()
+        };
+        assert!(!may(vec![]) && !may(vec![receive(true, false), receive(false, true)]));
+        assert!(may(vec![receive(true, true)]));
+        assert!(Policy { is_open: true, ..Policy::default() }.rules_for(0, &[]).may_eavesdrop());
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Quota {
         if !may {
             let ((name, what), most) = (NAMES[index], share.most(own, user));
             let of_user = (most < share.limit).then_some((uid, user, budget));
-            let whose = member.unique_name().to_string();
+            let whose = member.label();
             return Err(Reached { name, whose, what, has: own, more: amount, most, of_user });
         }
         self.of_member.entry(member).or_default().take(index, amount);
@@ -142,6 +142,13 @@ impl Quota {
         for held in [own, self.of_user.get_mut(&uid), Some(&mut self.of_all.now)] {
             let held = &mut held.expect("it was charged")[index];
             *held = held.checked_sub(amount).expect("no more is released than was charged");
+        }
+    }
+
+    /// A member has another number from now on, which holds nothing yet.
+    pub fn rename(&mut self, from: MemberId, to: MemberId) {
+        if let Some(holding) = self.of_member.remove(&from) {
+            self.of_member.insert(to, holding);
         }
     }
 
@@ -256,10 +263,10 @@ mod tests {
             (Incoming, "max_incoming_bytes"),
         ] {
             let mut quota = quota(8);
-            assert_eq!(fill(&mut quota, 1, resource), 8);
-            let own = quota.charge(MemberId(1), 7, resource, 3).unwrap_err().to_string();
+            assert_eq!(fill(&mut quota, 7, resource), 8);
+            let own = quota.charge(MemberId(7), 7, resource, 3).unwrap_err().to_string();
             assert!(
-                own.starts_with(":1.1 has 8 ") && own.contains(" and wants 3 more, of at most 8; "),
+                own.starts_with(":1.5 has 8 ") && own.contains(" and wants 3 more, of at most 8; "),
                 "{own}"
             );
             // All but a rest of its user's budget is gone: that is said, too.

@@ -18,7 +18,7 @@ pub struct Traffic {
 /// One connection.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The number in its unique name.
+    /// Its number.
     pub id: u64,
     /// The well-known names that it owns.
     pub names: Vec<String>,

@@ -1,19 +1,19 @@
 //! The loop: one thread, one epoll, all sockets.
 //!
-//! No system call here waits but `epoll_wait`. One turn reads sockets that are ready, one after another, lets the bus pass what has
+//! No system call here waits but `epoll_wait`; what may wait is left to threads (modules `blocking`, `descriptors`, `metrics`). One turn reads sockets that are ready, one after another, lets the bus pass what has
 //! arrived, and then writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
 //! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
 //! that was delivered has been offered to its sockets.
 
 mod clients;
 mod native;
+mod outcomes;
 mod report;
 #[cfg(test)]
 mod tests;
 mod token;
 mod turn;
 
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -24,15 +24,17 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use crate::bus::{Action, Bus, Ended, Eviction};
+use crate::blocking::Blocking;
+use crate::bus::{Action, Bus, Eviction};
 use crate::children::Children;
-use crate::connection::{Connection, End, READ_BYTES};
+use crate::connection::{Connection, READ_BYTES};
 use crate::descriptors;
+use crate::end::End;
 use crate::listen::Listener;
 use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
 use clients::Clients;
-use native::Native;
+use native::{Native, Unserved};
 use report::Collector;
 use token::Token;
 use turn::{Slice, Turns};
@@ -48,6 +50,15 @@ const MOST_MESSAGES: usize = 32;
 const SIGNALS: [i32; 3] = [15, 2, 1];
 const HANGUP: i32 = 1;
 
+/// What came of reading a client.
+enum Read {
+    /// There is more in its buffer.
+    More,
+    Done,
+    /// It has said Hello, has this number now, and what it has sent behind that waits.
+    SaidHello(MemberId),
+}
+
 /// A bus with its sockets.
 pub struct Server {
     epoll: OwnedFd,
@@ -62,8 +73,11 @@ pub struct Server {
     is_behind: bool,
     turns: Turns,
     children: Children,
+    blocking: Blocking,
     /// Native members and the order log, if they can join here.
     native: Option<Native>,
+    /// They could once, and this is to be so again.
+    unserved: Option<Unserved>,
     metrics: Option<Collector>,
     bus: Bus,
     scratch: Vec<u8>,
@@ -82,6 +96,9 @@ impl Server {
         let signals = block_signals(&SIGNALS).map_err(|error| error.to_string())?;
         epoll::add(&epoll, &signals, Token::Signal.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
+        let blocking = Blocking::new().map_err(|error| error.to_string())?;
+        epoll::add(&epoll, &blocking, Token::Blocking.data(), EventFlags::IN)
+            .map_err(|error| error.to_string())?;
         let mut server = Server {
             epoll,
             signals,
@@ -92,7 +109,9 @@ impl Server {
             is_behind: false,
             turns: Turns::default(),
             children,
+            blocking,
             native: None,
+            unserved: None,
             metrics: None,
             bus,
             scratch: vec![0; READ_BYTES],
@@ -115,6 +134,8 @@ impl Server {
     pub fn run(&mut self) -> Result<(), String> {
         let mut events = Vec::with_capacity(EVENTS);
         self.now = Instant::now();
+        self.bus.read_services();
+        self.act();
         loop {
             events.clear();
             let may_sleep = self.clients.are_idle() && !self.is_collecting() && self.may_sleep();
@@ -132,12 +153,15 @@ impl Server {
                     Token::Listener(index) => self.accept(index),
                     Token::Member(number) => self.clients.note(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
+                    Token::Blocking => self.take_outcomes(),
                     Token::Native => self.serve_members(),
                     Token::Metrics => self.begin_collecting(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
-                        // What is wrong was logged.
-                        Ok(Some(HANGUP)) => drop(self.bus.reload()),
+                        Ok(Some(HANGUP)) => {
+                            self.bus.reload(None);
+                            self.act();
+                        }
                         Ok(Some(_)) => return Ok(()),
                         _ => {}
                     },
@@ -265,24 +289,33 @@ impl Server {
             return self.clients.pause(id, &self.epoll);
         }
         match self.read(id, slice) {
-            Ok(true) => self.clients.make_ready(id),
-            Ok(false) => {}
+            Ok(Read::More) => self.clients.make_ready(id),
+            Ok(Read::Done) => {}
+            Ok(Read::SaidHello(number)) => self.name(id, number),
             Err(end) => self.end(id, end),
         }
         self.act();
     }
 
-    /// Passes what a client has sent, up to the limit; true if there is more of it in the buffer.
-    fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<bool, End> {
-        let Some(client) = self.clients.get_mut(id) else { return Ok(false) };
+    /// A client has said Hello, and has this number from now on. What it has sent meanwhile is read next.
+    fn name(&mut self, id: MemberId, number: MemberId) {
+        self.clients.rename(id, number, &self.epoll);
+        self.clients.make_ready(number);
+    }
+
+    /// Passes what a client has sent, up to the limit.
+    fn read(&mut self, id: MemberId, slice: &mut Slice) -> Result<Read, End> {
+        let Some(client) = self.clients.get_mut(id) else { return Ok(Read::Done) };
         let connection = &mut client.connection;
-        let was_active = self.bus.is_active(id);
         let (mut count, mut may_read) = (0, true);
         loop {
             if let Some(incoming) = connection.next_message(&mut self.checker)? {
-                self.bus.accept(id, incoming, self.now);
+                if let Some(number) = self.bus.accept(id, incoming, self.now) {
+                    return Ok(Read::SaidHello(number));
+                }
                 count += 1;
-                if count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
+                // What is said to one without a number must reach it before it has one.
+                if !id.is_named() || count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
                     break;
                 }
             } else if !connection.has_message() && std::mem::take(&mut may_read) {
@@ -301,18 +334,15 @@ impl Server {
         if until != client.half_until {
             self.clients.await_rest(id, until);
         }
-        if !was_active && self.bus.is_active(id) {
-            self.clients.has_said_hello(id);
-        }
         self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
         // Behind a whole message no more than two reads have brought.
         if has_message {
-            return Ok(true);
+            return Ok(Read::More);
         }
         // What one read brings is not counted: every message may be cut there.
         let counted = if incomplete > READ_BYTES { incomplete as u64 } else { 0 };
         self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
-        Ok(false)
+        Ok(Read::Done)
     }
 
     /// Does what the bus has left to be done.
@@ -342,25 +372,11 @@ impl Server {
                 self.evict(id, &eviction.why);
             }
             Action::Report(call) => self.report(call),
-            Action::Start { number, command, environment } => self.start(number, &command, environment),
-        }
-    }
-
-    fn start(&mut self, number: u64, command: &[String], environment: Vec<(OsString, OsString)>) {
-        let started = self.children.start(number, command, environment).and_then(|pidfd| {
-            let added = epoll::add(&self.epoll, pidfd, Token::Child(number).data(), EventFlags::IN);
-            added.map_err(|error| error.to_string())
-        });
-        if let Err(why) = started {
-            self.children.abandon(number);
-            self.bus.service_ended(number, &Ended::NotStarted(why));
-        }
-    }
-
-    fn reap(&mut self, number: u64) {
-        if let Some(ended) = self.children.reap(number) {
-            self.bus.service_ended(number, &ended);
-            self.act();
+            Action::LookUp(look_up) => self.blocking.look_up(look_up),
+            Action::Reload => self.blocking.configure(self.bus.load()),
+            Action::Start { number, command, environment } => {
+                self.blocking.launch(number, command, environment, self.children.descriptors());
+            }
         }
     }
 
@@ -382,6 +398,7 @@ impl Server {
         }
         self.bus.tick(self.now);
         self.act();
+        self.retry_natively();
         log::tell_omitted();
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;

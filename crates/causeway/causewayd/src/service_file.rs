@@ -1,21 +1,32 @@
 //! `.service` files: which program provides which name.
 //!
+//! Reading them may wait for a disk or a network: the loop leaves it to a thread, and looks names up in what that has found.
+//!
 //! Source: D-Bus Specification, section "Message Bus Starting Services (Activation)".
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_dbus_wire::wire::names;
 
+use crate::users;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Program and arguments, the first of which is not empty.
     pub command: Vec<String>,
-    /// `User`: as which user it is to run on the bus of the system.
-    pub user: Option<String>,
+    /// `User`: as which user it is to run on the bus of the system, with the number that this had when the file was read.
+    pub user: Option<(String, Option<u32>)>,
+    /// `SystemdService`: the unit that provides the name where systemd starts services.
+    pub unit: Option<String>,
 }
+
+/// The longest file; the others are no file of a service.
+const MOST_BYTES: u64 = 64 << 10;
 
 /// What tells one state of a file or folder from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +56,8 @@ pub struct Services {
     folders: Vec<Seen>,
     files: Vec<Seen>,
     read_at: SystemTime,
+    /// Something could not be read that may be there the next time, such as for lack of descriptors.
+    is_incomplete: bool,
     /// Until when a name without a file has none.
     quiet_until: Option<Instant>,
     /// Each with the index of its file.
@@ -54,18 +67,32 @@ pub struct Services {
 }
 
 impl Services {
-    /// Reads all files of these folders; those that do not exist have none.
-    pub fn read(folders: &[PathBuf]) -> Services {
-        let mut services = Services {
-            folders: folders.iter().map(|folder| Seen::now(folder.clone())).collect(),
+    /// Those of these folders, of which nothing was read yet.
+    pub fn unread(folders: &[PathBuf]) -> Services {
+        Services {
+            folders: folders.iter().map(|folder| Seen { path: folder.clone(), stamp: None }).collect(),
             files: Vec::new(),
             read_at: SystemTime::now(),
+            is_incomplete: true,
             quiet_until: None,
             by_name: BTreeMap::new(),
             warnings: Vec::new(),
-        };
+        }
+    }
+
+    /// Reads all files of these folders; those that do not exist have none.
+    pub fn read(folders: &[PathBuf]) -> Services {
+        let mut services = Services::unread(folders);
+        services.is_incomplete = false;
+        services.folders.iter_mut().for_each(|folder| folder.stamp = stamp(&folder.path));
         for folder in folders {
-            let Ok(entries) = std::fs::read_dir(folder) else { continue };
+            let entries = match std::fs::read_dir(folder) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    services.is_incomplete |= may_pass(&error);
+                    continue;
+                }
+            };
             let mut files: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
             files.retain(|file| file.extension().is_some_and(|end| end == "service"));
             files.sort();
@@ -77,14 +104,28 @@ impl Services {
     fn add(&mut self, file: PathBuf) {
         // Before its text is read: a later change shows.
         let seen = Seen::now(file);
-        let text = std::fs::read_to_string(&seen.path).map_err(|error| error.to_string());
-        match text.and_then(|text| parse(&text)) {
+        let text = read_text(&seen.path).inspect_err(|error| self.is_incomplete |= may_pass(error));
+        match text.map_err(|error| error.to_string()).and_then(|text| parse(&text)) {
             Ok((name, service)) => {
                 self.by_name.entry(name).or_insert((service, self.files.len()));
             }
             Err(why) => self.warnings.push(format!("{}: {why}", seen.path.display())),
         }
         self.files.push(seen);
+    }
+
+    /// Sees to it that these names can be looked up; without any, all can. Returns the warnings that are new.
+    #[must_use]
+    pub fn look_up(&mut self, names: &[String]) -> Vec<String> {
+        if names.iter().any(String::is_empty) || names.is_empty() {
+            return self.refresh();
+        }
+        names.iter().flat_map(|name| self.refresh_for(name)).collect()
+    }
+
+    /// Does surely no file provide this name? It is not asked for again so soon after a look that has found none.
+    pub fn is_known_to_lack(&self, name: &str, now: Instant) -> bool {
+        !self.by_name.contains_key(name) && self.quiet_until.is_some_and(|until| now < until)
     }
 
     /// Reads all files again if the answer about this name may have changed: a folder, the file that has it, or, if none has, any file.
@@ -95,7 +136,7 @@ impl Services {
             return if self.are_as_read(&self.files[*file..=*file]) { Vec::new() } else { self.read_again() };
         }
         let now = Instant::now();
-        if self.quiet_until.is_some_and(|until| now < until) {
+        if self.is_known_to_lack(name, now) {
             return Vec::new();
         }
         let warnings = self.refresh();
@@ -113,7 +154,7 @@ impl Services {
 
     /// Are all folders and these files as they were when they were read?
     fn are_as_read(&self, files: &[Seen]) -> bool {
-        self.folders.iter().chain(files).all(|seen| seen.is_unchanged(self.read_at))
+        !self.is_incomplete && self.folders.iter().chain(files).all(|seen| seen.is_unchanged(self.read_at))
     }
 
     fn read_again(&mut self) -> Vec<String> {
@@ -151,9 +192,29 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some(Stamp { modified: data.modified().ok()?, inode: data.ino(), bytes: data.len() })
 }
 
+/// The text of a file that is one: a pipe, which may be opened without end, is not.
+fn read_text(path: &Path) -> io::Result<String> {
+    let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(invalid("it is not a regular file".to_owned()));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(invalid(format!("it has more than {MOST_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
+/// May it be read the next time, although nothing has changed?
+fn may_pass(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, NotADirectory, NotFound, PermissionDenied};
+    !matches!(error.kind(), InvalidData | NotADirectory | NotFound | PermissionDenied)
+}
+
 /// Name and program of one file.
 fn parse(text: &str) -> Result<(String, Service), String> {
-    let (mut is_ours, mut name, mut exec, mut user) = (false, None, None, None);
+    let (mut is_ours, mut name, mut exec, mut user, mut unit) = (false, None, None, None, None);
     for line in text.lines().map(str::trim) {
         if let Some(group) = line.strip_prefix('[') {
             is_ours = group == "D-BUS Service]";
@@ -162,6 +223,7 @@ fn parse(text: &str) -> Result<(String, Service), String> {
                 "Name" => name = Some(value.trim_start()),
                 "Exec" => exec = Some(value.trim_start()),
                 "User" => user = Some(value.trim_start().to_owned()),
+                "SystemdService" => unit = Some(value.trim_start().to_owned()),
                 _ => {}
             }
         }
@@ -175,7 +237,12 @@ fn parse(text: &str) -> Result<(String, Service), String> {
     if command.first().is_none_or(String::is_empty) {
         return Err("its Exec= is empty".into());
     }
-    Ok((name.into(), Service { command, user }))
+    let unit = unit.filter(|unit| !unit.is_empty());
+    let user = user.map(|user| {
+        let uid = users::uid(&user);
+        (user, uid)
+    });
+    Ok((name.into(), Service { command, user, unit }))
 }
 
 /// Words as a shell splits them, without its substitutions: blanks, both kinds of quotes, backslashes.
@@ -238,15 +305,34 @@ mod tests {
         let write = |folder: usize, file: &str, text: &str| {
             std::fs::write(folders[folder].path().join(file), text).unwrap();
         };
-        write(0, "a.service", "# one\n[D-BUS Service]\nName=a.B\nExec=/bin/first 'x y'\n[Other]\nName=c.D\n");
+        let first = "# one\n[D-BUS Service]\nName=a.B\nExec=/bin/first 'x y'\nSystemdService=a.service\n";
+        write(0, "a.service", &format!("{first}[Other]\nName=c.D\n"));
         write(1, "c.service", "[D-BUS Service]\nName=c.C\n");
         for (file, name) in [("a.service", "a.B"), ("b.service", "b"), ("d.txt", "d.D")] {
             write_service(&folders[1].path().join(file), name, "/bin/second");
         }
         let services = Services::read(&folders.each_ref().map(|folder| folder.path().into()));
         assert_eq!(services.names().collect::<Vec<_>>(), ["a.B"]);
-        assert_eq!(services.get("a.B").unwrap().command, ["/bin/first", "x y"]);
+        let found = services.get("a.B").unwrap();
+        assert_eq!(found.command, ["/bin/first", "x y"]);
+        assert_eq!(found.unit.as_deref(), Some("a.service"));
         assert_eq!(services.warnings.len(), 2, "{:?}", services.warnings);
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_service_keeps_nobody_waiting_and_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe.service"), rustix::fs::Mode::RUSR).unwrap();
+        std::fs::create_dir(path("folder.service")).unwrap();
+        std::fs::write(path("long.service"), "#".repeat(MOST_BYTES as usize + 1)).unwrap();
+        write_service(&path("a.service"), "a.B", "/bin/1");
+        let mut services = Services::unread(&[folder.path().into()]);
+        assert_eq!(services.look_up(&[]).len(), 3, "{:?}", services.warnings);
+        assert!(services.names().eq(["a.B"]));
+        assert!(services.look_up(&["a.C".into()]).is_empty());
+        let now = Instant::now();
+        assert!(services.is_known_to_lack("a.C", now) && !services.is_known_to_lack("a.B", now));
     }
 
     #[test]

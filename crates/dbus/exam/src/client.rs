@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use causeway_bus::client::{self, Error};
+use causeway_bus::client::{self, Error, native_path};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::random::Random;
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Endian, Header, Kind};
@@ -136,6 +136,18 @@ impl Client {
         Ok(Client(connection))
     }
 
+    /// A connection by a socket, also where experiments are native members: of such a bus the address has both.
+    pub fn by_socket(bus: &Bus<'_>) -> Result<Client, Error> {
+        let entries = bus.address.split(';').filter(|entry| native_path(entry).is_none());
+        let address = entries.collect::<Vec<_>>().join(";");
+        // One that was given by its native address alone may serve no others.
+        if address.contains(':') {
+            Client::open(&Bus { address: &address, ..*bus })
+        } else {
+            Client::open(bus)
+        }
+    }
+
     pub fn several<const N: usize>(bus: &Bus<'_>) -> Result<[Client; N], Error> {
         let clients: Vec<Client> = (0..N).map(|_| Client::open(bus)).collect::<Result<_, _>>()?;
         Ok(clients.try_into().expect("so many were opened"))
@@ -144,8 +156,13 @@ impl Client {
     /// A new connection that gets the broadcasts of experiments from all of `senders`.
     pub fn listening(bus: &Bus<'_>, senders: &[&str]) -> Result<Client, Error> {
         let mut client = Client::open(bus)?;
-        senders.iter().try_for_each(|sender| client.add_rule(&rule(sender)))?;
+        client.listen_to(senders)?;
         Ok(client)
+    }
+
+    /// From now on it gets the broadcasts of experiments from all of `senders`.
+    pub fn listen_to(&mut self, senders: &[&str]) -> Result<(), Error> {
+        senders.iter().try_for_each(|sender| self.add_rule(&rule(sender)))
     }
 
     pub fn name(&self) -> String {

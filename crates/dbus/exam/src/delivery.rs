@@ -30,7 +30,7 @@ pub const PROPERTIES: &[Property] = &[
         .specification("Message Bus Message Routing"),
 ];
 
-const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, messages: 800 };
+const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, is_mixed: false, messages: 800 };
 
 fn loss(bus: &Bus<'_>) -> Answer {
     let runs = FLOOD.run(bus)?;

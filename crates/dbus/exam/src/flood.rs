@@ -18,6 +18,9 @@ pub struct Flood {
     pub receivers: usize,
     /// The last receiver is a monitor.
     pub has_monitor: bool,
+    /// Every second one of either is connected by a socket, also on a bus of native members, and of receivers the last of each kind stop for
+    /// moments.
+    pub is_mixed: bool,
     pub messages: u32,
 }
 
@@ -45,6 +48,10 @@ pub struct Arrivals {
 }
 
 const STEP: Duration = Duration::from_millis(20);
+/// How long a receiver stops: far shorter than what a bus takes for the end of it.
+const STOP: Duration = Duration::from_millis(30);
+/// After so many messages it stops again.
+const STOPS_EVERY: usize = 300;
 
 impl Flood {
     /// In every mode that the bus allows.
@@ -64,26 +71,30 @@ impl Flood {
     }
 
     fn once(&self, bus: &Bus<'_>, mode: Mode) -> Result<Arrivals, Error> {
-        let senders: Vec<Client> = (0..self.senders).map(|_| Client::open(bus)).collect::<Result<_, _>>()?;
+        let open = |at: usize| {
+            if self.is_mixed && at % 2 == 1 { Client::by_socket(bus) } else { Client::open(bus) }
+        };
+        let senders: Vec<Client> = (0..self.senders).map(open).collect::<Result<_, _>>()?;
         let names: Vec<String> = senders.iter().map(Client::name).collect();
         let of: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut receivers = Vec::new();
         for at in 0..self.receivers {
             let is_monitor = self.has_monitor && at + 1 == self.receivers;
-            let mut client = Client::listening(bus, if is_monitor { &[] } else { &of })?;
+            let mut client = open(at)?;
+            client.listen_to(if is_monitor { &[] } else { &of })?;
             if is_monitor && refusal(client.become_monitor())?.is_some() {
                 return Err(Error::Authentication("the bus makes no connection a monitor".into()));
             }
-            receivers.push((client, is_monitor));
+            receivers.push((client, is_monitor, self.is_mixed && at + 2 >= self.receivers));
         }
         let disturbed = Disturbed::begin(bus, mode);
         let sending = AtomicUsize::new(senders.len());
         let by_receiver = thread::scope(|scope| {
             let (sending, names) = (&sending, &names);
-            let receive = |(client, is_monitor)| {
+            let receive = |(client, is_monitor, stops)| {
                 scope.spawn(move || {
                     join_cpu(mode);
-                    self.receive(client, is_monitor, names, sending, bus.quiet)
+                    self.receive(client, [is_monitor, stops], names, sending, bus.quiet)
                 })
             };
             let send = |(client, index)| {
@@ -120,7 +131,7 @@ impl Flood {
     fn receive(
         &self,
         mut client: Client,
-        is_monitor: bool,
+        [is_monitor, stops]: [bool; 2],
         names: &[String],
         sending: &AtomicUsize,
         quiet: Duration,
@@ -129,7 +140,12 @@ impl Flood {
         let mut arrived = Vec::with_capacity(expected);
         let mut last = Instant::now();
         let mut has_asked = false;
+        let mut stops_at = if stops { 0 } else { expected };
         loop {
+            if arrived.len() >= stops_at && arrived.len() < expected {
+                std::thread::sleep(STOP);
+                stops_at += STOPS_EVERY;
+            }
             match client.next(STEP)? {
                 Some(message) if message.is_ours() => {
                     let (Some(sender), Some(number)) = (message.number(0), message.number(1)) else {

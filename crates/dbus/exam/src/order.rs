@@ -20,6 +20,9 @@ pub const PROPERTIES: &[Property] = &[
     Property::new(GROUP, "order-of-all", of_all)
         .asks("Do all receivers get the broadcasts of several senders in one order?")
         .practice("dbus-daemon has one order for all, and programs that share state over signals rely on it"),
+    Property::new(GROUP, "order-across-stops", across_stops)
+        .asks("Do receivers that stop for moments get the broadcasts of several senders in the order of those that do not, members and clients mixed?")
+        .practice("a program that was stopped goes on with the state that the others have"),
     Property::new(GROUP, "order-at-a-monitor", at_a_monitor)
         .asks("Does a monitor see broadcasts in the order in which receivers get them?")
         .practice("a recording that shows another order misleads"),
@@ -37,7 +40,7 @@ pub const PROPERTIES: &[Property] = &[
         .practice("programs send a signal and exit"),
 ];
 
-const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, messages: 800 };
+const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, is_mixed: false, messages: 800 };
 
 fn of_one_sender(bus: &Bus<'_>) -> Answer {
     let runs = FLOOD.run(bus)?;
@@ -70,6 +73,15 @@ fn of_all(bus: &Bus<'_>) -> Answer {
         words = FLOOD.words(&runs);
     }
     Ok(Seen::fine("kept", format!("{TIMES} times {words}")))
+}
+
+/// Of receivers the third and the fourth stop: on a bus of native members the one is a member, and the other a client.
+fn across_stops(bus: &Bus<'_>) -> Answer {
+    let flood = Flood { is_mixed: true, ..FLOOD };
+    let runs = flood.run(bus)?;
+    let kinds = if bus.is_native() { "members and clients in turn" } else { "clients" };
+    let words = format!("{kinds}, two receivers that stop: {}", flood.words(&runs));
+    Ok(Seen::unless(runs.iter().find_map(two_orders), words))
 }
 
 fn at_a_monitor(bus: &Bus<'_>) -> Answer {

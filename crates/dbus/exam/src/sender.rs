@@ -25,7 +25,7 @@ pub const PROPERTIES: &[Property] = &[
 ];
 
 fn true_sender(bus: &Bus<'_>) -> Answer {
-    let flood = Flood { senders: 3, receivers: 2, has_monitor: false, messages: 300 };
+    let flood = Flood { senders: 3, receivers: 2, has_monitor: false, is_mixed: false, messages: 300 };
     let runs = flood.run(bus)?;
     let all = runs.iter().flat_map(|run| &run.by_receiver).flatten();
     let wrong = all.filter(|arrival| !arrival.has_true_sender).count();

@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | [`Ctx::lead`], [`Ctx::lead_noting`] | [`Ctx::follow`] | a batch of operations, planned one batch ahead | `pingpong`, `fan-out` |
 //! | [`Ctx::lead_batches`], [`Ctx::end_leading`] | [`Ctx::follow_batches`], [`Ctx::end_following`] | the same, with something to do after the last batch | `roundtrip` |
-//! | [`Ctx::lead_each`], [`Ctx::end_leading`] | as above | a batch in which each operation is timed by itself, if it is long enough | `roundtrip` without `time=batch` |
+//! | [`Ctx::lead_each`], [`Ctx::end_leading`] | as above | a batch in which each operation is timed by itself, if it is long enough | `roundtrip` without `time=batch`, `fan-out` with `rate` |
 //! | [`Ctx::lead`] without expectations | [`Ctx::follow_nothing`] | a batch of the harness itself | `noop` |
 //! | [`Ctx::lead_alone`] | – | a batch, the cost of the loop taken off | `solo` |
 //! | [`Ctx::drain`] (the receiver, which is role 1), [`Ctx::end_leading`] | [`Ctx::feed`] (the sender), [`Ctx::end_following`] | a window of whole chunks; windows follow each other without a gap | `stream` |
@@ -22,7 +22,7 @@
 //! | `ctx.rs` | twice a batch | the clock itself, and its readings around the work of a batch (`Ctx::sample`) |
 //! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
 //! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of an auxiliary process, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
-//! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation, or the readings are at most 0.5 % of it |
+//! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation or for a rate, or the readings are at most 0.5 % of it |
 //! | `ctx/windows.rs` | once a window, with the role's switches and CPU time; the sender's CPU time before and after its part of a slice | windows follow each other without a gap, so a reading cannot stand outside of them |
 //! | `ctx/fixed_time.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |

@@ -16,7 +16,7 @@ use crate::markdown::{
     OPTIONAL, case_ids, commands, excerpt, headings, is_placeholder, links, marks, named_files, shell_words,
     split_code,
 };
-use crate::workspace::{crates, packages};
+use crate::workspace::{Package, crates, packages};
 
 /// No line is longer, tables and addresses apart.
 const COLUMNS: usize = 120;
@@ -47,6 +47,7 @@ const RULES: &[(&str, Rule, &str)] = &[
     ("files", |all| each(all, missing_files), "causeway/src/no_such_file.rs"),
     ("packages", |all| each(all, missing_programs), "no package no-such-package"),
     ("programs", |all| each(all, missing_programs), "causeway has no --test no_such_test"),
+    ("features", |all| each(all, wrong_dependencies), "causeway-bus has no feature no-such-feature"),
     ("rows", contradicting_rows, "disagree"),
     ("width", |all| each(all, long_lines), "line 3"),
     ("spelling", |all| each(all, british_words), "neighbours"),
@@ -227,6 +228,30 @@ fn missing_files(document: &Document) -> Vec<String> {
     let is_there = |name: &str| FILES.iter().any(|file| file.ends_with(&format!("/{name}")));
     let missing = |name: &String| !is_there(name) && !document.folder().join(name).exists();
     named_files(&document.text).into_iter().filter(missing).map(|name| format!("no file {name}")).collect()
+}
+
+/// `PACKAGE = { path = "…/FOLDER", features = ["FEATURE"] }`, as a line of `Cargo.toml` for a program that uses one of our packages.
+fn wrong_dependencies(document: &Document) -> Vec<String> {
+    static PACKAGES: LazyLock<Vec<Package>> = LazyLock::new(packages);
+    let mut wrong = Vec::new();
+    let code = split_code(&document.text).1.into_iter();
+    for line in code.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()) {
+        let Some((name, rest)) = line.split_once(" = { path = \"") else { continue };
+        let Some(package) = PACKAGES.iter().find(|package| package.name == name.trim()) else {
+            wrong.push(format!("no package {name}"));
+            continue;
+        };
+        let mut quoted = rest.split('"').step_by(2);
+        let folder = Path::new("crates").join(&package.folder);
+        if !quoted.next().is_some_and(|path| Path::new(path).ends_with(&folder)) {
+            wrong.push(format!("{name} is in {}", folder.display()));
+        }
+        let unknown = quoted.filter(|feature| {
+            !feature.contains(['}', ']']) && !package.features.iter().any(|known| known == feature)
+        });
+        wrong.extend(unknown.map(|feature| format!("{name} has no feature {feature}")));
+    }
+    wrong
 }
 
 /// `cargo … -p PACKAGE --test NAME`, and the same of `--example`.

@@ -2,8 +2,9 @@
 //! as well: who works on a product needs nothing of what stands above it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
-use crate::workspace::{Dependency, Package, packages};
+use crate::workspace::{Dependency, Package, crates, packages};
 
 /// Every product, and those that its packages may need. None is listed before what it needs.
 const PRODUCTS: &[(&str, &[&str])] = &[
@@ -32,6 +33,11 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ("causeway", &["clap"], "a program that uses the log gets no command line with it"),
     ("causeway-bus", &["causeway"], "a bus needs no log"),
     ("causeway-bus", &["clap"], "a program that uses the bus gets no command line with it"),
+    (
+        "causeway-bus",
+        &["serde", "serde_json", "hdrhistogram"],
+        "a member compiles what it needs, and nothing else",
+    ),
     ("causewayd", &["causeway", "causeway-cli"], "a broker needs no log, and nothing to look at it"),
     ("lab/", &["causeway-bus", "causewayd", "causeway-cli"], "brokers are measured from dbus"),
     ("lab/", &["clap"], "only the program has a command line"),
@@ -97,6 +103,40 @@ fn every_arrow_that_must_never_be_is_refused_where_it_is_added() {
     }
 }
 
+/// All that a member compiles, with what its dependencies need; whoever adds to it says so here.
+const OF_A_MEMBER: &[&str] = &[
+    "bitflags",
+    "causeway-bus",
+    "causeway-dbus-wire",
+    "causeway-os",
+    "causeway-waiting",
+    "cfg-if",
+    "cfg_aliases",
+    "libc",
+    "linux-raw-sys",
+    "nix",
+    "rustc-hash",
+    "rustix",
+];
+
+#[test]
+fn a_member_compiles_these_packages_and_no_others() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "tree",
+        "--offline",
+        "--package=causeway-bus",
+        "--edges=normal,build",
+        "--prefix=none",
+        "--format={p}",
+    ]);
+    let output = cargo.current_dir(crates()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let compiled: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(compiled.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>(), OF_A_MEMBER);
+}
+
 #[test]
 fn what_does_not_point_down_is_refused() {
     type More = &'static [(&'static str, &'static [&'static str])];
@@ -143,7 +183,8 @@ fn fixture((folder, dependencies): &(&str, &[&str])) -> Package {
         Dependency { name: named(name), is_dev }
     };
     let name = named(folder.rsplit('/').next().unwrap());
-    Package { name, folder: folder.into(), dependencies: dependencies.iter().map(dependency).collect() }
+    let dependencies = dependencies.iter().map(dependency).collect();
+    Package { name, folder: folder.into(), dependencies, features: Vec::new() }
 }
 
 /// Is a row of [`NEVER`] about this package?

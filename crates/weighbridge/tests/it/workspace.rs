@@ -13,6 +13,7 @@ pub struct Package {
     pub folder: PathBuf,
     /// What it depends on: itself, its tests and its build.
     pub dependencies: Vec<Dependency>,
+    pub features: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ pub fn packages() -> Vec<Package> {
             name: text(&package["name"]),
             folder: folder.expect("all packages are below `crates`").to_owned(),
             dependencies: package["dependencies"].as_array().unwrap().iter().map(dependency).collect(),
+            features: package["features"].as_object().unwrap().keys().cloned().collect(),
         }
     };
     metadata["packages"].as_array().unwrap().iter().map(package).collect()

@@ -72,6 +72,15 @@ impl Owners for () {
 impl MatchRule {
     /// Does a message satisfy all conditions? Whom it is for is the bus's matter, and that of `eavesdrop`.
     pub fn matches(&self, header: &Header<'_>, args: &[Arg<'_>], owners: &dyn Owners) -> bool {
+        self.matches_header(header, owners)
+            && self
+                .args
+                .iter()
+                .all(|(index, arg)| args.get(usize::from(*index)).is_some_and(|is| arg.matches(*is)))
+    }
+
+    /// Does the header of a message satisfy all conditions but those on its arguments?
+    pub fn matches_header(&self, header: &Header<'_>, owners: &dyn Owners) -> bool {
         let same = |wanted: &Option<String>, is: Option<&str>| wanted.is_none() || wanted.as_deref() == is;
         let names = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| {
@@ -82,10 +91,6 @@ impl MatchRule {
             && same(&self.member, header.member)
             && same(&self.interface, header.interface)
             && self.path.as_ref().is_none_or(|path| header.path.is_some_and(|is| path.matches(is)))
-            && self
-                .args
-                .iter()
-                .all(|(index, arg)| args.get(usize::from(*index)).is_some_and(|is| arg.matches(*is)))
             && names(&self.sender, header.sender)
             && names(&self.destination, header.destination)
     }

@@ -292,6 +292,7 @@ pub struct Body {
 }
 
 impl Default for Body {
+    #[inline]
     fn default() -> Body {
         Body::in_order(Endian::NATIVE)
     }
@@ -299,6 +300,7 @@ impl Default for Body {
 
 impl Body {
     /// No arguments yet, in this byte order.
+    #[inline]
     pub fn in_order(endian: Endian) -> Body {
         Body { endian, signature: Cow::Borrowed(""), bytes: Vec::new() }
     }

@@ -1,6 +1,6 @@
 //! A position in marshalled bytes: alignment, byte order, and the three kinds of text.
 
-use super::{Fault, signature};
+use super::{Fault, names, signature};
 
 /// The order of bytes in a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,7 @@ impl Endian {
     }
 
     /// A number of four bytes.
+    #[inline]
     pub const fn u32(self, bytes: [u8; 4]) -> u32 {
         match self {
             Endian::Little => u32::from_le_bytes(bytes),
@@ -57,6 +58,7 @@ impl Endian {
     }
 
     /// The four bytes of a number.
+    #[inline]
     pub const fn bytes(self, number: u32) -> [u8; 4] {
         match self {
             Endian::Little => number.to_le_bytes(),
@@ -121,9 +123,25 @@ impl<'a> Cursor<'a> {
         self.aligned().map(|bytes| self.endian.u64(bytes))
     }
 
-    fn aligned<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Fault> {
+    /// A number of so many bytes.
+    #[inline]
+    pub fn aligned<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Fault> {
         self.align(BYTES)?;
         self.take(BYTES).map(|bytes| bytes.try_into().expect("as many bytes as were taken"))
+    }
+
+    pub fn bool(&mut self) -> Result<bool, Fault> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Fault::Invalid("a boolean is neither 0 nor 1")),
+        }
+    }
+
+    /// An object path, checked.
+    pub fn path(&mut self) -> Result<&'a str, Fault> {
+        let path = self.text()?;
+        if names::is_path(path) { Ok(path) } else { Err(Fault::Invalid("an argument is not an object path")) }
     }
 
     /// A string or an object path.

@@ -25,6 +25,7 @@ pub enum Kind {
 
 impl Kind {
     /// The number in a message.
+    #[inline]
     pub const fn number(self) -> u8 {
         match self {
             Kind::MethodCall => 1,

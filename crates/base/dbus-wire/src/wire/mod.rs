@@ -14,6 +14,7 @@ pub mod signature;
 mod stamp;
 mod template;
 pub mod text;
+mod types;
 mod value;
 
 pub use body::{Arg, Args, Leaf, walk};
@@ -27,6 +28,10 @@ pub use layout::{Layout, Numbers};
 pub use marshal::Marshal;
 pub use stamp::{stamped, stamped_header};
 pub use template::{Templates, Unbuildable};
+pub use types::{
+    Basic, Decode, DescriptorIndex, Dict, Encode, Mistyped, ObjectPath, Signature, Type, TypeSignature,
+    Unmarshal, Unreadable, Variant, arguments, arguments_of,
+};
 pub use value::{Value, values};
 
 use std::fmt;

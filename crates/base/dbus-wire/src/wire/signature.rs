@@ -3,7 +3,7 @@
 /// Most bytes of a signature.
 pub const MAX_SIGNATURE_BYTES: usize = 255;
 /// Most arrays inside each other, and most structs inside each other.
-const MAX_NESTING: u32 = 32;
+pub(super) const MAX_NESTING: u32 = 32;
 
 /// Checks a signature of any number of complete types. The error says which rule it breaks.
 pub fn check(signature: &str) -> Result<(), &'static str> {

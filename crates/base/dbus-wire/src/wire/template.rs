@@ -20,7 +20,12 @@ const PLACES: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Templates(Vec<Option<Template>>);
+pub struct Templates {
+    /// One in each place.
+    headers: Vec<Option<Template>>,
+    /// Where the header lies that was built last.
+    last: usize,
+}
 
 /// Why a message cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,17 +46,43 @@ impl Templates {
         message: &Builder<'_>,
         serial: u32,
         out: &mut Vec<u8>,
-    ) -> Result<Layout, Unbuildable> {
-        if self.0.is_empty() {
-            self.0.resize_with(PLACES, || None);
+    ) -> Result<&Layout, Unbuildable> {
+        if !self.headers.get(self.last).is_some_and(|last| last.as_ref().is_some_and(|it| it.is_for(message)))
+        {
+            self.find(message)?;
         }
-        let place = &mut self.0[place_of(message)];
-        let template = match place {
-            Some(known) if known.is_for(message) => known,
-            _ => place.insert(Template::new(message)?),
-        };
-        template.write(message, serial, out).map_err(Unbuildable::TooLong)?;
-        Ok(template.layout)
+        match &self.headers[self.last] {
+            Some(template) => {
+                template.write(message, serial, out).map_err(Unbuildable::TooLong)?;
+                Ok(&template.layout)
+            }
+            None => unreachable!("it was found or made"),
+        }
+    }
+
+    /// The layout of the header that was built last.
+    ///
+    /// # Panics
+    /// None was.
+    #[inline]
+    pub fn last(&self) -> &Layout {
+        match self.headers.get(self.last) {
+            Some(Some(template)) => &template.layout,
+            _ => panic!("no message was built"),
+        }
+    }
+
+    /// Makes the header of a message the last one, from those that are remembered or anew.
+    fn find(&mut self, message: &Builder<'_>) -> Result<(), Unbuildable> {
+        if self.headers.is_empty() {
+            self.headers.resize_with(PLACES, || None);
+        }
+        let at = place_of(message);
+        if !self.headers[at].as_ref().is_some_and(|known| known.is_for(message)) {
+            self.headers[at] = Some(Template::new(message)?);
+        }
+        self.last = at;
+        Ok(())
     }
 }
 
@@ -92,9 +123,9 @@ impl Template {
     /// Does the header of a message differ from this one in numbers only?
     fn is_for(&self, message: &Builder<'_>) -> bool {
         let Layout { endian, kind, reply_serial_at, unix_fds, texts, .. } = self.layout;
-        let is = |index: usize, text: Option<&str>| match (texts[index], text) {
-            ((at, _), None) => at == 0,
-            ((at, bytes), Some(text)) => {
+        let is = |(at, bytes): (u32, u32), text: Option<&str>| match text {
+            None => at == 0,
+            Some(text) => {
                 at != 0
                     && bytes as usize == text.len()
                     && self.header[at as usize..].starts_with(text.as_bytes())
@@ -105,8 +136,8 @@ impl Template {
         (endian, kind, unix_fds) == (body.endian, message.kind, message.unix_fds)
             && (reply_serial_at != 0) == message.reply_serial.is_some()
             && message.reply_serial != Some(0)
-            && (0..6).all(|index| is(index, message.texts()[index]))
-            && is(SIGNATURE, signature)
+            && message.texts().into_iter().zip(texts).all(|(text, is_at)| is(is_at, text))
+            && is(texts[SIGNATURE], signature)
             && (signature.is_some() || body.bytes.is_empty())
     }
 
@@ -156,7 +187,7 @@ mod tests {
                     Builder::reply(8 + round).destination(":1.12").body(body("")).unix_fds(round),
                     Builder::error(u32::MAX - round, "a.b").sender(":1.0"),
                 ] {
-                    let layout = templates.build(&message, round, &mut bytes).unwrap();
+                    let layout = *templates.build(&message, round, &mut bytes).unwrap();
                     assert_eq!(bytes, message.build(round).unwrap());
                     let header = Header::parse(&bytes).unwrap();
                     assert_eq!((layout.header(&bytes), layout), (header, Layout::of(&header, &bytes)));

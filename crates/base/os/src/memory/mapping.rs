@@ -259,14 +259,15 @@ impl Mapping {
         unsafe { self.words(offset, count, self.len) }.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// A copy of `bytes` bytes from `offset` on, loaded as words of 8 bytes, so torn between words at most. Not zeroed before.
+    /// Replaces what is in `copy` by `bytes` bytes from `offset` on, loaded as words of 8 bytes, so torn between words at most.
     #[inline]
     #[track_caller]
-    pub fn copy(&self, offset: usize, bytes: usize) -> Vec<u8> {
+    pub fn copy(&self, offset: usize, bytes: usize, copy: &mut Vec<u8>) {
         // SAFETY: inside and aligned (checked), alive as long as the reference, and nothing stores through it here.
         let words = unsafe { self.words(offset, bytes.div_ceil(8), self.len) };
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_ne_bytes().map(MaybeUninit::new);
-        let mut copy = Vec::with_capacity(bytes);
+        copy.clear();
+        copy.reserve(bytes);
         let (whole, rest) = copy.spare_capacity_mut()[..bytes].as_chunks_mut::<8>();
         whole.iter_mut().zip(words).for_each(|(chunk, word)| *chunk = load(word));
         if let Some(word) = words.get(whole.len()) {
@@ -274,7 +275,6 @@ impl Mapping {
         }
         // SAFETY: there is a word for each chunk, and one for the rest if there is any, so all these bytes were written.
         unsafe { copy.set_len(bytes) };
-        copy
     }
 
     /// The words from byte `offset` on, inside the first `end` bytes: [`Mapping::len`], or less.

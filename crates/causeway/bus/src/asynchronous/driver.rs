@@ -106,7 +106,7 @@ impl<W: Waiting> Shared<W> {
                 Ok(false) => tokio::time::sleep(SPACE_POLL).await,
                 Ok(true) => unsent.message = None,
                 Err(error) => {
-                    self.state().drop_message(message.serial);
+                    self.state().drop_message(message.serial());
                     unsent.message = None;
                     return Err(error);
                 }
@@ -135,7 +135,7 @@ impl<W: Waiting> Drop for Unsent<'_, W> {
     fn drop(&mut self) {
         match self.message.take() {
             Some(message) if message.is_staged() => self.shared.state().defer(message),
-            Some(message) => self.shared.state().drop_message(message.serial),
+            Some(message) => self.shared.state().drop_message(message.serial()),
             None => {}
         }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::{Body, FLAG_NO_REPLY_EXPECTED};
+use causeway_dbus_wire::wire::{Body, Decode, Encode, FLAG_NO_REPLY_EXPECTED};
 
 use crate::authority::{NameReply, ReleaseReply};
 use crate::connection::{Call, Callee, Connection, Outgoing, Reply, Statistics, name_reply, release_reply};
@@ -38,10 +38,12 @@ use state::{InFlight, Waiters};
 /// let bus = AsyncConnection::session().await?;
 /// let ask = |member| bus.call("com.example.Clock", "/", "com.example.Clock", member, Body::default());
 /// let (seconds, start) = tokio::try_join!(ask("Seconds"), ask("Start"))?;
-/// println!("{:?} {:?}", seconds.args(), start.args());
+/// println!("{} s since {}", seconds.args::<u32>()?, start.args::<&str>()?);
 /// let mut changes = bus.add_match("member='NameOwnerChanged'").await?;
 /// while let Some(change) = changes.next().await {
-///     println!("{:?}", change?.args());
+///     let change = change?;
+///     let (name, _, owner): (&str, &str, &str) = change.args()?;
+///     println!("{name} is {owner}");
 /// }
 /// # Ok(())
 /// # }
@@ -128,7 +130,7 @@ impl AsyncConnection {
 
     /// The calls of others to this connection, as a stream; several streams share them. While there is none, calls are answered
     /// with the error `UnknownMethod`. Those of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were
-    /// [described](AsyncConnection::describe), are answered by this library.
+    /// [described](AsyncConnection::describe), and properties that have a [value](AsyncConnection::set_property), are answered by this library.
     pub fn calls(&self) -> Calls {
         Calls::new(self.clone())
     }
@@ -138,10 +140,33 @@ impl AsyncConnection {
         self.0.driven.state().open()?.describe(path, interfaces)
     }
 
+    /// Says the value of a property, as [`Connection::set_property`].
+    pub async fn set_property<T: Encode + ?Sized>(
+        &self,
+        path: &str,
+        interface: &str,
+        name: &str,
+        value: &T,
+    ) -> Result<()> {
+        self.send(|connection| connection.prepare_property(path, interface, name, value)).await
+    }
+
+    /// The value of a property, as [`Connection::property`].
+    pub fn property<T: for<'a> Decode<'a>>(&self, path: &str, interface: &str, name: &str) -> Result<T> {
+        self.0.driven.state().open()?.property(path, interface, name)
+    }
+
     /// Answers a call.
     pub async fn reply(&self, call: &Call, body: impl Into<Payload>) -> Result<()> {
         let payload = body.into();
-        self.send(|connection| connection.prepare_answer(call, Ok(payload))).await
+        let prepare = |connection: &mut Connection| {
+            Ok((connection.accept(call)?, connection.prepare_answer(call, Ok(payload))?))
+        };
+        let (changed, answer) = self.0.driven.state().open().and_then(prepare)?;
+        for message in changed.into_iter().chain(answer) {
+            self.0.driven.send(message).await?;
+        }
+        Ok(())
     }
 
     /// Answers a call with an error, or as [`Connection::reply_error`] does.

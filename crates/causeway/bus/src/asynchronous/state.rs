@@ -112,8 +112,10 @@ impl Waiting for Waiters {
 impl State {
     fn deliver_call(&mut self, call: Call) {
         let Some(connection) = &mut self.connection else { return };
-        let answer = match connection.standard_answer(&call.header()) {
-            Some(answer) => answer.map(Payload::from),
+        let standard = connection.standard_answer(&call);
+        let answer = match &standard {
+            Some(Ok(body)) => Ok(Payload::from(body.clone())),
+            Some(Err((name, text))) => Err((*name, &**text)),
             None if self.waiting.servers > 0 => {
                 self.queued_bytes += call.bytes().len();
                 return self.waiting.incoming.push(Ok(call));
@@ -208,11 +210,11 @@ impl InFlight {
         let call = {
             let mut state = shared.state();
             let call = state.open()?.prepare_call(0, callee, payload)?;
-            state.waiting.calls.insert(call.serial, PendingReply::default());
+            state.waiting.calls.insert(call.serial(), PendingReply::default());
             call
         };
-        let in_flight = InFlight { shared, serial: call.serial, timeout, deadline };
-        in_flight.shared.state().open()?.check_callee(call.to)?;
+        let in_flight = InFlight { shared, serial: call.serial(), timeout, deadline };
+        in_flight.shared.state().open()?.check_callee(call.to())?;
         match timeout_at(deadline, in_flight.shared.send(call)).await {
             Ok(sent) => sent.map(|()| in_flight),
             Err(_) => Err(in_flight.no_reply()),

@@ -46,6 +46,11 @@ impl Listener {
         Ok(Listener { socket, _path: None })
     }
 
+    /// The socket, for one who closes it: connections that were not accepted are closed with it, and what is in them. Its file goes now.
+    pub fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+
     pub fn accept(&self) -> rustix::io::Result<Option<OwnedFd>> {
         match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Ok(Some(socket)),

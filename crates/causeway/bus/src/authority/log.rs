@@ -1,8 +1,10 @@
 //! What the authority reads from the order log, and what it appends to it.
 
+use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 
 use causeway_dbus_wire::wire::Header;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Authority, PeerId};
 use crate::content::Bytes;
@@ -132,7 +134,7 @@ impl Authority {
 
     /// Takes the rings of the doorbell, and counts the first after a sleep: the mark tells nothing, its member may be stopped.
     pub(super) fn take_rings(&mut self) {
-        let was_rung = rustix::io::read(&self.doorbell, &mut [0; 8]).is_ok();
+        let was_rung = take_ring(&self.doorbell);
         if was_rung && std::mem::take(&mut self.is_asleep) {
             self.port.order().count(AUTHORITY, Statistic::Wakes, 1);
             self.was_woken = true;
@@ -151,5 +153,16 @@ impl Authority {
         if was_woken && (before.received, before.evictions) == (now.received, now.evictions) {
             self.port.count_idle_wake(before.cursor);
         }
+    }
+}
+
+/// Takes what was rung, without waiting: members have this doorbell, and each of them can make it block, or take what another one rang.
+fn take_ring(doorbell: &OwnedFd) -> bool {
+    let mut count = [0; 8];
+    let at_once = ReadWriteFlags::NOWAIT;
+    match rustix::io::preadv2(doorbell, &mut [IoSliceMut::new(&mut count)], u64::MAX, at_once) {
+        // Before Linux 5.8.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => rustix::io::read(doorbell, &mut count).is_ok(),
+        outcome => outcome.is_ok(),
     }
 }

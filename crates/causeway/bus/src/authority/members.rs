@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,8 @@ use rustix::io::Errno;
 
 use super::foreign::ForeignDescriptors;
 use super::{
-    ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, Leaving, Link, MONITORS_MAX, PROCESS, PeerId,
-    Process, Ticket, UNJOINED_MAX, watch,
+    ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, Link, MONITORS_MAX, PROCESS, PeerId, Process,
+    Ticket, UNJOINED_MAX, watch,
 };
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result};
@@ -23,11 +22,6 @@ use crate::port::AUTHORITY;
 use crate::shared::ABI;
 use crate::shared::directory::State;
 use crate::shared::outbox::ForeignOutbox;
-
-/// After so long, those who sleep are woken to read past the end of a member that left.
-const LEAVING: Duration = Duration::from_secs(1);
-/// So long the messages of a member that left stay for monitors.
-const SHOWN: Duration = Duration::from_millis(500);
 
 impl Authority {
     pub(super) fn accept(&mut self, events: &mut Vec<Event>) {
@@ -226,14 +220,30 @@ impl Authority {
         control::send(&link.socket, &Packet::new(Kind::Welcome, [0; 4]), &fds)
     }
 
-    /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it. Fails
-    /// if all slots are in use, or the process is gone: it was told, and is not a member.
+    /// Lets a process join under a number that was never used on this bus. From now on it has a place: announce it, and then call
+    /// [`Authority::welcome`]. Fails if all slots are in use, or the process is gone: it was told, and is not a member.
     pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
         let joined = self.join(ticket.0, id);
         if let Err(error) = &joined {
             self.refuse(ticket, &error.to_string());
         }
         joined
+    }
+
+    /// Tells a process that it has joined. What it asks for comes behind its announcement: a rule of its own does not bring that.
+    pub fn welcome(&mut self, id: PeerId) {
+        let Some(&Connection { index: slot, link: Some(link), .. }) = self.connections.get(&id) else {
+            return;
+        };
+        let Some(link) = self.links.get(&link) else { return };
+        let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
+        let words = [u64::from(slot), id, cursor, u64::from(self.port.next_place(slot))];
+        // Rounded up: a deadline below a millisecond must not become none at all.
+        let deadline = self.options.laggard_deadline.as_nanos().div_ceil(1_000_000).to_string();
+        let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
+        let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
+        // One that does not take it is gone, and its end comes as that of a member.
+        let _ = control::send(&link.socket, &welcome, &fds);
     }
 
     /// Does not let a process join, and tells it why.
@@ -299,89 +309,11 @@ impl Authority {
         self.fds.outboxes.insert(slot, (id, outbox));
         self.fds.doorbells.remove(&slot);
         self.connections.insert(id, Connection { index: slot, link: Some(link), wants_signals: false });
-        let place = self.port.next_place(slot);
         if let Some(link) = self.links.get_mut(&link) {
             (link.member, link.has_joined) = (Some(id), true);
             self.readers += 1;
-            let words = [u64::from(slot), id, cursor, u64::from(place)];
-            let deadline = self.options.laggard_deadline.as_millis().to_string();
-            let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
-            let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
-            // One that does not take it is gone, and its end comes as that of a member.
-            let _ = control::send(&link.socket, &welcome, &fds);
         }
         Ok(())
-    }
-
-    /// A process waits for a place: wakes members that must read first, and evicts those that have not for the deadline.
-    pub(super) fn demand_place(&mut self) {
-        self.ring_behind();
-        let now = Instant::now();
-        // Who wants to join tries again every few milliseconds, or has given up.
-        let is_same_wait = |(_, last): &(Instant, Instant)| now - *last < self.options.laggard_deadline;
-        let since = self.place_wanted.filter(is_same_wait).map_or(now, |(first, _)| first);
-        self.place_wanted = Some((since, now));
-        let Some(end) = self.leaving.iter().filter_map(|one| one.end).min() else { return };
-        if since.elapsed() < self.options.laggard_deadline {
-            return;
-        }
-        for slot in self.before(end).into_iter().filter(|slot| *slot != AUTHORITY) {
-            self.port.evict(&mut self.fds, slot);
-        }
-    }
-
-    /// Wakes those who sleep before the end of a member whose place is needed.
-    pub(super) fn ring_behind(&mut self) {
-        if let Some(end) = self.leaving.iter().filter_map(|one| one.end).max() {
-            self.ring(self.before(end));
-        }
-    }
-
-    /// Slots of the members that have not read up to this position.
-    pub(super) fn before(&self, end: u64) -> Vec<u16> {
-        let is_before = |slot: &u16| self.port.order().cursor(*slot).load(Ordering::Acquire) < end;
-        self.port.directory().present().filter(is_before).collect()
-    }
-
-    /// When to wake those who sleep before the end of a member that left. Reading does not free a slot whose process may write its line.
-    pub(super) fn leaving_timeout(&self) -> Option<Duration> {
-        let is_awaited = self.leaving.iter().any(|one| one.end.is_some());
-        is_awaited.then(|| LEAVING.saturating_sub(self.leaving_since.elapsed()))
-    }
-
-    /// What a member that left had open stays for [`LEAVING`] at most, although others sleep.
-    pub(super) fn wake_for_leaving(&mut self) {
-        if self.leaving_timeout() == Some(Duration::ZERO) {
-            self.leaving_since = Instant::now();
-            self.ring_behind();
-        }
-    }
-
-    fn monitors(&self) -> usize {
-        let is_monitor = |link: &&Link| link.has_joined && link.member.is_none() && link.holds.is_none();
-        self.links.values().filter(is_monitor).count()
-    }
-
-    /// Frees the places of those who left, once all members have read what they sent. Monitors, which nobody waits for, have a moment.
-    pub(super) fn free_slots(&mut self) {
-        if self.leaving.is_empty() {
-            return;
-        }
-        let (lowest, _) = self.port.lowest_cursor();
-        let directory = Arc::clone(self.port.directory());
-        let held: Vec<u16> = self.links.values().filter_map(|link| link.holds).collect();
-        let shows = self.place_wanted.is_none() && self.monitors() > 0;
-        self.leaving.retain_mut(|Leaving { index, end, since }| {
-            *end = end.filter(|end| lowest < *end || shows && since.elapsed() < SHOWN);
-            if end.is_some() || held.contains(index) {
-                return true;
-            }
-            directory.set_state(*index, State::Free);
-            self.fds.outboxes.remove(index);
-            self.fds.doorbells.remove(index);
-            self.port.forget(*index);
-            false
-        });
     }
 
     /// Ends the members that were evicted, by a sender or here.
@@ -432,7 +364,7 @@ impl Authority {
     }
 
     /// Ends a connection whose socket may hold descriptors that were never received.
-    fn discard(&self, socket: OwnedFd) {
+    pub(super) fn discard(&self, socket: OwnedFd) {
         // Its peer sees the end now, whenever it is closed.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
         (self.options.close)(vec![socket]);
@@ -458,62 +390,4 @@ impl Authority {
 
 fn out_of_descriptors() -> Packet {
     Packet::refused(Refusal::Limit, "the bus process is out of file descriptors")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-
-    use super::*;
-    use crate::authority::AuthorityOptions;
-    use crate::shared::outbox::Outbox;
-
-    fn event(authority: &mut Authority) -> Event {
-        let start = Instant::now();
-        loop {
-            if let Some(event) = authority.dispatch().unwrap().pop() {
-                return event;
-            }
-            assert!(start.elapsed() < Duration::from_secs(60), "nothing happens");
-            std::thread::sleep(Duration::from_micros(500));
-        }
-    }
-
-    fn join(authority: &mut Authority, path: &Path, id: PeerId) -> (OwnedFd, Result<()>) {
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-        let (outbox, _) = Outbox::create(4096).unwrap();
-        let request = Packet::new(Kind::Join, [u64::from(ABI), 0, 0, 0]);
-        control::send(&socket, &request, &[outbox.as_fd()]).unwrap();
-        let Event::Joining(ticket, _) = event(authority) else { panic!("it does not ask to join") };
-        (socket, authority.admit(ticket, id))
-    }
-
-    #[test]
-    fn nobody_is_woken_for_a_slot_that_only_its_process_can_free() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bus");
-        let options = AuthorityOptions { members: 2, ..AuthorityOptions::default() };
-        let mut authority = Authority::create(options, 1).unwrap();
-        authority.serve_at(&path).unwrap();
-        let (socket, joined) = join(&mut authority, &path, 2);
-        joined.unwrap();
-        // It gives up, and lives.
-        rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
-        assert_eq!(event(&mut authority), Event::Left { peer: 2, why: None });
-        authority.remove(2);
-        authority.dispatch().unwrap();
-        assert_eq!(authority.timeout(), None);
-        assert!(join(&mut authority, &path, 3).1.is_err(), "its slot is given away");
-        drop(socket);
-        let start = Instant::now();
-        while !authority.leaving.is_empty() {
-            authority.dispatch().unwrap();
-            assert!(start.elapsed() < Duration::from_secs(60), "its slot is not free");
-        }
-        join(&mut authority, &path, 4).1.unwrap();
-    }
 }

@@ -16,6 +16,7 @@ mod foreign;
 mod listener;
 mod log;
 mod members;
+mod places;
 mod report;
 mod staging;
 mod transfer;
@@ -37,6 +38,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::Context;
+use causeway_os::bell::Bell;
 use causeway_os::epoll::Token;
 use causeway_os::socket::Credentials;
 use rustix::event::epoll;
@@ -47,6 +49,7 @@ use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Port};
 use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
+pub(crate) use crate::shared::unique_name::{name_of, unique_name};
 use listener::Listener;
 use staging::StagingArea;
 
@@ -60,16 +63,7 @@ pub const PASSED_ON: &str = "PassedOn";
 /// nobody has any more, and has skipped a message. It will skip all others, too.
 pub(crate) const UNREAD: &str = "Unread";
 
-pub fn unique_name(id: u64) -> String {
-    format!(":1.{id}")
-}
-
-/// The name by which messages name a sender: the bus itself has its well-known name only.
-pub fn name_of(id: u64) -> String {
-    if id == AUTHORITY_ID { DRIVER.into() } else { unique_name(id) }
-}
-
-/// Number of a connection in its unique name; never used again.
+/// Number of a connection: that of its unique name and two, because 0 is nobody and 1 the bus. Never used again.
 pub type PeerId = u64;
 
 /// Settings of a bus.
@@ -85,7 +79,8 @@ pub struct AuthorityOptions {
     pub clients: usize,
     /// Names at most that the directory shows; calls to others go through the host.
     pub names: usize,
-    /// A member that blocks others for this long is evicted.
+    /// A member that has kept another one waiting for so long in all is evicted, in milliseconds, rounded up: no step of its own renews that,
+    /// each entry that it passes takes 0.1 ms off. Also how long a process that finds no place waits for members that must read first.
     pub laggard_deadline: Duration,
     /// A process that connects and has not asked for anything for so long is sent away.
     pub join_deadline: Duration,
@@ -181,6 +176,7 @@ struct Connection {
 struct Fds {
     outboxes: HashMap<u16, (u64, OwnedFd)>,
     doorbells: HashMap<u16, (u64, OwnedFd)>,
+    bell: Bell,
 }
 
 fn copy_of(table: &HashMap<u16, (u64, OwnedFd)>, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
@@ -195,6 +191,9 @@ impl Descriptors for Fds {
     }
     fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
         copy_of(&self.doorbells, slot, id)
+    }
+    fn ring(&mut self, doorbell: BorrowedFd<'_>) {
+        self.bell.ring(doorbell);
     }
 }
 
@@ -231,8 +230,8 @@ pub struct Authority {
     was_woken: bool,
     /// How far the authority was when it announced its last sleep.
     asleep: log::Asleep,
-    /// Since when a process waits for a place, and when it last asked.
-    place_wanted: Option<(Instant, Instant)>,
+    /// A process waits for a place.
+    place_wanted: Option<places::PlaceWanted>,
     next_link: u64,
     /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
     unjoined: VecDeque<(u64, Instant)>,
@@ -393,6 +392,17 @@ impl Authority {
     fn ring(&mut self, slots: Vec<u16>) {
         for slot in slots {
             self.port.ring(&mut self.fds, slot);
+        }
+    }
+}
+
+impl Drop for Authority {
+    /// What processes have sent to sockets and nobody has received may be closed by nobody who must not wait.
+    fn drop(&mut self) {
+        let links = std::mem::take(&mut self.links);
+        links.into_values().for_each(|link| self.discard(link.socket));
+        if let Some(listener) = self.listener.take() {
+            (self.options.close)(vec![listener.into_socket()]);
         }
     }
 }

@@ -6,11 +6,12 @@
 //!
 //! ```no_run
 //! use causeway_bus::client::{Bus, session};
-//! use causeway_bus::wire::Body;
+//! use causeway_bus::wire::{Body, arguments_of};
 //!
 //! let mut bus = Bus::open(&session()?)?;
 //! let reply = bus.ask_driver("ListNames", Body::default())?;
-//! println!("{} answers with {} bytes", bus.unique_name(), reply.len());
+//! let names: Vec<&str> = arguments_of(&reply)?;
+//! println!("{} is one of {} names", bus.unique_name(), names.len());
 //! # Ok::<(), causeway_bus::client::Error>(())
 //! ```
 
@@ -24,6 +25,8 @@ pub use bus::{Bus, Layer, Observer, Seen, TIMEOUT};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+
+use crate::wire::Unreadable;
 
 /// Why a connection does not do what it was asked.
 #[derive(Debug)]
@@ -54,6 +57,8 @@ pub enum Error {
     TimedOut,
     /// What came is not a D-Bus message.
     Protocol(crate::wire::Fault),
+    /// The arguments of a message are not those that were asked for.
+    Arguments(Unreadable),
     /// The reply is an error.
     Refused {
         /// Its name.
@@ -76,6 +81,7 @@ impl fmt::Display for Error {
             Error::Closed => f.write_str("the bus closed the connection"),
             Error::TimedOut => f.write_str("the bus did not reply in time"),
             Error::Protocol(fault) => write!(f, "the bus sent an invalid message: {fault}"),
+            Error::Arguments(why) => write!(f, "unexpected arguments: {why}"),
             Error::Refused { name, message } if message.is_empty() => f.write_str(name),
             Error::Refused { name, message } => write!(f, "{name}: {message}"),
         }
@@ -93,9 +99,19 @@ impl From<io::Error> for Error {
     }
 }
 
+impl From<Unreadable> for Error {
+    fn from(why: Unreadable) -> Error {
+        match why {
+            Unreadable::Fault(fault) => Error::Protocol(fault),
+            mistyped => Error::Arguments(mistyped),
+        }
+    }
+}
+
 impl From<crate::Error> for Error {
     fn from(error: crate::Error) -> Error {
         match error {
+            crate::Error::Arguments(why) => why.into(),
             crate::Error::Method { name, message } => Error::Refused { name, message },
             crate::Error::TooLong { .. } => {
                 Error::Refused { name: crate::name::LIMITS_EXCEEDED.into(), message: error.to_string() }

@@ -1,5 +1,6 @@
 //! Calls and replies.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -7,15 +8,17 @@ use causeway_dbus_wire::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_R
 use causeway_os::clock;
 
 use super::pending::Pending;
-use super::sending::{Outgoing, check};
+#[cfg(feature = "tokio")]
+use super::sending::Outgoing;
+use super::sending::{Built, check};
 use super::sleep::{end_after, has_passed};
 use super::{Call, Connection, Message, Reply};
 use crate::authority::{DRIVER, DRIVER_PATH};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, To};
-use crate::shared::filter::unique_number;
 use crate::shared::order::Statistic;
+use crate::shared::unique_name::unique_number;
 
 /// What a call goes to.
 #[derive(Clone, Copy, Debug)]
@@ -84,25 +87,41 @@ impl Connection {
         self.send_call(FLAG_NO_REPLY_EXPECTED, &callee, body.into()).map(drop)
     }
 
-    fn send_call(&mut self, flags: u8, callee: &Callee<'_>, payload: Payload) -> Result<u32> {
-        let call = self.prepare_call(flags, callee, payload)?;
-        let serial = call.serial;
-        if let Err(error) = self.send(call) {
-            self.drop_call(serial);
+    fn send_call(
+        &mut self,
+        flags: u8,
+        callee: &Callee<'_>,
+        Payload { body, descriptors }: Payload,
+    ) -> Result<u32> {
+        let call = self.build_call(flags, callee, body, descriptors.len())?;
+        if let Err(error) = self.send_built(call, descriptors) {
+            self.drop_call(call.serial);
             return Err(error);
         }
         // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
-        Ok(serial)
+        Ok(call.serial)
     }
 
     /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
-    #[inline]
+    #[cfg(feature = "tokio")]
     pub(crate) fn prepare_call(
         &mut self,
         flags: u8,
-        &Callee { destination, path, interface, member }: &Callee<'_>,
+        callee: &Callee<'_>,
         Payload { body, descriptors }: Payload,
     ) -> Result<Outgoing> {
+        let call = self.build_call(flags, callee, body, descriptors.len())?;
+        Ok(self.writer.take(call, descriptors))
+    }
+
+    #[inline]
+    fn build_call(
+        &mut self,
+        flags: u8,
+        &Callee { destination, path, interface, member }: &Callee<'_>,
+        body: Body,
+        descriptors: usize,
+    ) -> Result<Built> {
         let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
         let to = self.resolve_call(destination, flags)?;
         let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
@@ -111,8 +130,8 @@ impl Connection {
         }
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
-        let call = call.sender(&self.name).unix_fds(descriptors.len() as u32).body(body);
-        let call = self.writer.prepare(to, &call, descriptors, serial)?;
+        let call = call.sender(&self.name).unix_fds(descriptors as u32).body(body);
+        let call = self.writer.build(to, &call, serial)?;
         if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
             self.expect_reply(serial, to, destination);
@@ -197,8 +216,12 @@ impl Connection {
         self.publish_pending();
     }
 
-    /// Answers a call. A caller that is gone is not an error.
+    /// Answers a call. A caller that is gone is not an error. The answer to a `Set` of a property that the library keeps
+    /// ([`Connection::set_property`]) changes that property.
     pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
+        if let Some(changed) = self.accept(call)? {
+            self.send(changed)?;
+        }
         self.answer(call, Ok(body.into()))
     }
 
@@ -210,15 +233,21 @@ impl Connection {
 
     #[inline]
     fn answer(&mut self, call: &Call, answer: Answer<'_>) -> Result<()> {
-        match self.prepare_answer(call, answer)? {
-            Some(answer) => self.send(answer),
+        match self.build_answer(call, answer)? {
+            Some((answer, descriptors)) => self.send_built(answer, descriptors),
             None => Ok(()),
         }
     }
 
     /// An answer, ready to be sent; `None` if the caller wants none or is gone.
-    #[inline]
+    #[cfg(feature = "tokio")]
     pub(crate) fn prepare_answer(&mut self, call: &Call, answer: Answer<'_>) -> Result<Option<Outgoing>> {
+        let built = self.build_answer(call, answer)?;
+        Ok(built.map(|(answer, descriptors)| self.writer.take(answer, descriptors)))
+    }
+
+    #[inline]
+    fn build_answer(&mut self, call: &Call, answer: Answer<'_>) -> Result<Option<(Built, Vec<OwnedFd>)>> {
         if let Err((error, _)) = answer {
             check(error, names::is_interface, "error name")?;
         }
@@ -233,15 +262,15 @@ impl Connection {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
             Err((error, text)) => {
                 let is_unknown = error == name::UNKNOWN_METHOD;
-                let reply = match is_unknown.then(|| self.answer_to_refused(&call.header())).flatten() {
+                let reply = match is_unknown.then(|| self.answer_to_refused(call)).flatten() {
                     Some(body) => Builder::reply(answered).body(body),
                     None => Builder::error(answered, error).body(Body::default().text(text)),
                 };
                 (reply, Vec::new())
             }
         };
-        let reply = reply.destination(caller).sender(&self.name);
-        self.writer.prepare(to, &reply.unix_fds(descriptors.len() as u32), descriptors, serial).map(Some)
+        let reply = reply.destination(caller).sender(&self.name).unix_fds(descriptors.len() as u32);
+        self.writer.build(to, &reply, serial).map(|built| Some((built, descriptors)))
     }
 
     /// Shows the authority whose end ends a call of this connection.
@@ -284,7 +313,7 @@ impl Connection {
 
     /// The bus says to which member it passes a call on, before that member gets it.
     pub(super) fn follow_call(&mut self, message: &Message) {
-        let [Arg::U32(serial), Arg::Text(callee)] = message.args()[..] else { return };
+        let [Arg::U32(serial), Arg::Text(callee)] = message.rule_args()[..] else { return };
         if let (Some(_), Some(callee)) = (self.pending.get(serial), unique_number(callee)) {
             self.pending.insert(serial, Pending { callee, is_passed_on: false });
             self.publish_pending();

@@ -127,7 +127,8 @@ impl Connection {
             let Some(to) = self.find(&destination) else { continue };
             let word = Builder::signal(DRIVER_PATH, BUS_INTERFACE, UNREAD).destination(&destination);
             let own = self.next_serial();
-            return self.writer.prepare(to, &word.sender(&self.name), Vec::new(), own).map(Some);
+            let built = self.writer.build(to, &word.sender(&self.name), own)?;
+            return Ok(Some(self.writer.take(built, Vec::new())));
         }
         let Some(Undeliverable { caller, serial, why }) = self.undeliverable.pop() else { return Ok(None) };
         let (destination, own) = (name_of(caller), self.next_serial());
@@ -136,6 +137,7 @@ impl Connection {
         let text = Body::default().text(&format!("the callee could not receive the call: {why}"));
         let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
         let answer = answer.destination(&destination).sender(&self.name);
-        self.writer.prepare(to, &answer, Vec::new(), own).map(Some)
+        let built = self.writer.build(to, &answer, own)?;
+        Ok(Some(self.writer.take(built, Vec::new())))
     }
 }

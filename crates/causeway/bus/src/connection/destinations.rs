@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::port::To;
 use crate::shared::directory::{Directory, OwnerRead};
-use crate::shared::filter::unique_number;
+use crate::shared::unique_name::unique_number;
 
 /// Places for destinations; a power of two.
 const PLACES: usize = 64;
@@ -83,23 +83,23 @@ mod tests {
         };
         let mut destinations = Destinations::default();
         let mut ask = |name: &str| [(); 2].map(|()| destinations.resolve(name, &directory));
-        assert_eq!((ask(NAME), ask(":1.7"), ask(":1.07")), ([None; 2], [None; 2], [None; 2]));
+        assert_eq!((ask(NAME), ask(":1.5"), ask(":1.07")), ([None; 2], [None; 2], [None; 2]));
         set(1, 7, 1);
         own(1, 7);
-        assert_eq!((ask(NAME), ask(":1.7")), ([to(1, 7); 2], [to(1, 7); 2]));
+        assert_eq!((ask(NAME), ask(":1.5")), ([to(1, 7); 2], [to(1, 7); 2]));
         // A client is reached through its carrier.
         set(6, 8, 0);
         own(6, 8);
-        assert_eq!((ask(NAME), ask(":1.8"), ask(":1.7")), ([to(0, 8); 2], [to(0, 8); 2], [to(1, 7); 2]));
+        assert_eq!((ask(NAME), ask(":1.6"), ask(":1.5")), ([to(0, 8); 2], [to(0, 8); 2], [to(1, 7); 2]));
         directory.set_state(6, State::Leaving);
-        assert_eq!((ask(NAME), ask(":1.8")), ([None; 2], [None; 2]));
+        assert_eq!((ask(NAME), ask(":1.6")), ([None; 2], [None; 2]));
         own(1, 7);
         assert_eq!(ask(NAME), [to(1, 7); 2]);
         assert!(directory.set_owner(NAME, None));
-        assert_eq!((ask(NAME), ask(":1.7")), ([None; 2], [to(1, 7); 2]));
+        assert_eq!((ask(NAME), ask(":1.5")), ([None; 2], [to(1, 7); 2]));
         // The slot has another member, and so has the name.
         set(1, 9, 1);
         own(1, 9);
-        assert_eq!((ask(NAME), ask(":1.7"), ask(":1.9")), ([to(1, 9); 2], [None; 2], [to(1, 9); 2]));
+        assert_eq!((ask(NAME), ask(":1.5"), ask(":1.7")), ([to(1, 9); 2], [None; 2], [to(1, 9); 2]));
     }
 }

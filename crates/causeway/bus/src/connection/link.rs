@@ -18,6 +18,8 @@ use crate::shared::ABI;
 const CONNECT: &str = "connect to the bus at";
 /// How long the authority may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The most of that which counts at once.
+const SLICE: Duration = Duration::from_millis(250);
 /// How long a bus may be full before a process that wants to join gives up.
 const JOIN_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -104,11 +106,18 @@ impl Link {
     }
 
     fn answer(&mut self) -> Result<(Packet, Vec<OwnedFd>)> {
-        let deadline = Instant::now() + PATIENCE;
+        let mut left = PATIENCE;
         let mut was_reset = false;
         loop {
-            let is_there = causeway_os::process::wait_readable(self.socket.as_fd(), Some(deadline));
+            let slice = left.min(SLICE);
+            let until = Instant::now() + slice;
+            let is_there = causeway_os::process::wait_readable(self.socket.as_fd(), Some(until));
             if !is_there.inspect_err(|_| self.is_gone = true)? {
+                // A slice counts once, however long this process, and perhaps the authority with it, was stopped in it.
+                left -= slice;
+                if !left.is_zero() {
+                    continue;
+                }
                 // A late answer would be taken for the next one.
                 self.is_gone = true;
                 // Both sides learn it: the program that the authority is gone, the authority that this member is. The socket is

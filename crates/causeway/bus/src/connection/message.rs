@@ -1,16 +1,22 @@
 //! Messages as programs see them.
 
+use std::cell::Cell;
+use std::fmt;
 use std::os::fd::OwnedFd;
 
-use causeway_dbus_wire::wire::{Arg, Args, Endian, Header, Layout};
+use causeway_dbus_wire::wire::{
+    Arg, Args, Decode, Endian, Header, Layout, Unreadable, Value, arguments, values,
+};
 
 use crate::authority::name_of;
+use crate::content::FileDescriptors;
+use crate::error::Result;
 use crate::port::Received;
 use crate::shared::header::BusHeader;
 
 /// A message that was received. Its header was checked; its body is checked when it is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message(Box<Checked>);
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message(Option<Box<Checked>>);
 
 /// It is moved from hand to hand until the program has it, and it is not small.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,19 +25,46 @@ struct Checked {
     layout: Layout,
 }
 
+thread_local! {
+    /// The memory of the message that this thread has dropped last.
+    static SPARE: Cell<Option<Box<Checked>>> = const { Cell::new(None) };
+}
+
+impl Drop for Message {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut checked) = self.0.take() else { return };
+        // Bytes and descriptors end here; only the place for the next message stays.
+        checked.received.bytes = Vec::new().into();
+        checked.received.descriptors = FileDescriptors::default();
+        // At the end of a thread there is no place for it any more.
+        let _ = SPARE.try_with(|spare| spare.set(Some(checked)));
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Message").field(self.checked()).finish()
+    }
+}
+
 impl Message {
     /// A message of this sender; `None` if its header breaks the D-Bus specification or names another sender.
-    pub(crate) fn checked(received: Received) -> Option<Message> {
+    pub(crate) fn of(received: Received) -> Option<Message> {
         let layout = layout_of(&received)?;
         Message::agreed(received, layout)
     }
 
-    /// As [`Message::checked`]; a header that is like one that was checked before is not parsed again.
+    /// As [`Message::of`]; a header that is like one that was checked before is not parsed again. Returns also where such headers are
+    /// remembered.
     #[inline]
-    pub(super) fn checked_with(known: &mut KnownHeaders, received: Received) -> Option<Message> {
-        let layout = known.layout(&received)?;
+    pub(super) fn checked_with(known: &mut KnownHeaders, received: Received) -> Option<(Message, Place)> {
+        let place = known.place_of(&received.header);
+        let layout = known.layout(place, &received)?;
         // Descriptors come under a token. A monitor shows messages between clients without theirs.
-        (received.header.token != 0 || layout.unix_fds() == 0).then(|| Message::agreed(received, layout))?
+        let message = (received.header.token != 0 || layout.unix_fds() == 0)
+            .then(|| Message::agreed(received, layout))?;
+        Some((message?, place))
     }
 
     /// What stands before the message must agree with its header, which was checked.
@@ -44,17 +77,40 @@ impl Message {
         let of = &received.header;
         let agrees = (is.serial, is.kind.number(), is.flags) == (of.serial, of.kind, of.flags)
             && is.reply_serial.unwrap_or(0) == of.reply_serial;
-        (is_whole && agrees).then(|| Message(Box::new(Checked { received, layout })))
+        if !is_whole || !agrees {
+            return None;
+        }
+        let checked = Checked { received, layout };
+        Some(Message(Some(match SPARE.try_with(Cell::take) {
+            Ok(Some(mut spare)) => {
+                *spare = checked;
+                spare
+            }
+            _ => Box::new(checked),
+        })))
+    }
+
+    #[inline]
+    fn checked(&self) -> &Checked {
+        match &self.0 {
+            Some(checked) => checked,
+            None => unreachable!("only drop takes it"),
+        }
+    }
+
+    #[inline]
+    fn received(&self) -> &Received {
+        &self.checked().received
     }
 
     /// Its header.
     pub fn header(&self) -> Header<'_> {
-        self.0.layout.header(&self.0.received.bytes)
+        self.checked().layout.header(&self.received().bytes)
     }
 
     /// Its arguments, marshalled.
     pub fn body(&self) -> &[u8] {
-        &self.0.received.bytes[self.0.layout.header_bytes()..]
+        &self.received().bytes[self.checked().layout.header_bytes()..]
     }
 
     /// The byte order of its arguments.
@@ -62,10 +118,35 @@ impl Message {
         self.header().endian
     }
 
-    /// Its arguments as far as they are strings, object paths and unsigned numbers; up to the first that is not valid.
-    pub fn args(&self) -> Vec<Arg<'_>> {
+    /// Its arguments, whose types must be these: a tuple of as many, or one. What is read as `&str` or `&[u8]` is not copied.
+    ///
+    /// ```no_run
+    /// # fn read(message: &causeway_bus::Message) -> Result<(), causeway_bus::Error> {
+    /// use std::collections::HashMap;
+    ///
+    /// use causeway_bus::wire::Value;
+    ///
+    /// let (celsius, place) = message.args::<(f64, String)>()?;
+    /// let settings: HashMap<&str, Value<'_>> = message.args()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Arguments`](crate::Error::Arguments), which says which types were expected and found, or what of the message breaks the specification.
+    pub fn args<'a, T: Decode<'a>>(&'a self) -> Result<T> {
+        Ok(arguments(&self.header(), self.body())?)
+    }
+
+    /// Its arguments as a tree of values, whatever their types are.
+    pub fn values(&self) -> Result<Vec<Value<'_>>> {
+        Ok(values(&self.header(), self.body()).map_err(Unreadable::from)?)
+    }
+
+    /// Its arguments as match rules see them: strings, object paths and unsigned numbers; up to the first that is not valid.
+    pub fn rule_args(&self) -> Vec<Arg<'_>> {
         let header = self.header();
-        Args::new(&header, &self.0.received.bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
+        Args::new(&header, &self.received().bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
     }
 
     /// Its first argument, if that is a string.
@@ -76,48 +157,48 @@ impl Message {
     /// Takes the descriptors that came with it, in the order in which arguments of type `h` count them. Clones of the message share
     /// them: they are taken once. Those that are not taken are closed with the message.
     pub fn take_descriptors(&self) -> Vec<OwnedFd> {
-        self.0.received.descriptors.take()
+        self.received().descriptors.take()
     }
 
     /// Are its arguments out of reach? Only a [`Monitor`](crate::Monitor) gets such messages: those that are too long for an outbox.
-    /// [`Message::body`] and [`Message::args`] are empty then; [`Header::message_bytes`] says how long it is.
+    /// [`Message::body`] is empty then, and nothing can be read; [`Header::message_bytes`] says how long it is.
     pub fn is_header_only(&self) -> bool {
-        self.0.received.is_header_only()
+        self.received().is_header_only()
     }
 
     /// All its bytes. Those of a message that was too long for an outbox lie where its sender has put them: they are mapped, not copied.
     pub fn bytes(&self) -> &[u8] {
-        &self.0.received.bytes
+        &self.received().bytes
     }
 
     /// Its position in the one order of the bus.
     pub fn position(&self) -> u64 {
-        self.0.received.position
+        self.received().position
     }
 
     /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
     pub fn sent_ns(&self) -> u64 {
-        self.0.received.header.sent_ns
+        self.received().header.sent_ns
     }
 
     /// What precedes it in the outbox of its sender; it agrees with the header, which is longer to read.
     pub(crate) fn bus_header(&self) -> &BusHeader {
-        &self.0.received.header
+        &self.received().header
     }
 
     /// The unique name of the sender, or the name of the bus.
     pub(super) fn sender_name(&self) -> &str {
-        self.0.layout.sender(&self.0.received.bytes).unwrap_or_default()
+        self.checked().layout.sender(&self.received().bytes).unwrap_or_default()
     }
 
     /// The slot that inbound it, and the number of its sender. The slot is the sender's own, or the authority's.
     pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
-        (self.0.received.slot, self.0.received.header.sender)
+        (self.received().slot, self.received().header.sender)
     }
 
-    /// Number of the sender in its unique name.
+    /// Number of the sender.
     pub(crate) fn sender_id(&self) -> u64 {
-        self.0.received.header.sender
+        self.received().header.sender
     }
 }
 
@@ -183,39 +264,70 @@ const LONGEST: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct KnownHeaders(Vec<Option<Box<Known>>>);
 
+/// Where a header is remembered, if it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(usize);
+
 #[derive(Debug)]
 struct Known {
     sender: u64,
     bytes: Vec<u8>,
     layout: Layout,
+    /// What the rules of the connection say of signals with this header, by the number of their last change.
+    wanted: Option<(u64, bool)>,
 }
 
 impl KnownHeaders {
+    #[inline]
+    fn place_of(&self, of: &BusHeader) -> Place {
+        let mixed = of.sender.wrapping_mul(31) + u64::from(of.kind) * 7 + u64::from(of.body_offset / 8);
+        Place(mixed as usize % PLACES)
+    }
+
     /// The layout of the header of a message; `None` if the header breaks the D-Bus specification or names another sender.
-    pub fn layout(&mut self, received: &Received) -> Option<Layout> {
+    #[inline]
+    fn layout(&mut self, Place(place): Place, received: &Received) -> Option<Layout> {
+        match self.0.get(place) {
+            Some(Some(known))
+                if known.sender == received.header.sender
+                    && known.layout.is_of(&known.bytes, &received.bytes) =>
+            {
+                Some(known.layout)
+            }
+            _ => self.learn(place, received),
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, place: usize, received: &Received) -> Option<Layout> {
         if self.0.is_empty() {
             self.0.resize_with(PLACES, || None);
         }
-        let of = &received.header;
-        let mixed = of.sender.wrapping_mul(31) + u64::from(of.kind) * 7 + u64::from(of.body_offset / 8);
-        let place = &mut self.0[mixed as usize % PLACES];
-        match place {
-            Some(known) if known.sender == of.sender && known.layout.is_of(&known.bytes, &received.bytes) => {
-                Some(known.layout)
-            }
-            _ => {
-                let layout = layout_of(received)?;
-                if layout.header_bytes() <= LONGEST {
-                    let bytes = received.bytes[..layout.header_bytes()].to_vec();
-                    *place = Some(Box::new(Known { sender: of.sender, bytes, layout }));
-                }
-                Some(layout)
-            }
+        let layout = layout_of(received)?;
+        self.0[place] = (layout.header_bytes() <= LONGEST).then(|| {
+            let bytes = received.bytes[..layout.header_bytes()].to_vec();
+            Box::new(Known { sender: received.header.sender, bytes, layout, wanted: None })
+        });
+        Some(layout)
+    }
+
+    /// What is remembered of the header that was looked up last at a place, as of this change of the rules.
+    #[inline]
+    pub fn wanted(&self, Place(place): Place, change: u64) -> Option<bool> {
+        let known = self.0.get(place)?.as_ref()?;
+        known.wanted.filter(|(of, _)| *of == change).map(|(_, wanted)| wanted)
+    }
+
+    /// Remembers it.
+    pub fn set_wanted(&mut self, Place(place): Place, change: u64, wanted: bool) {
+        if let Some(Some(known)) = self.0.get_mut(place) {
+            known.wanted = Some((change, wanted));
         }
     }
 }
 
-/// As [`KnownHeaders::layout`], of a message whose like does not come again.
+/// The layout of the header of a message whose like does not come again; `None` if the header breaks the D-Bus specification or names
+/// another sender.
 fn layout_of(received: &Received) -> Option<Layout> {
     let header = Header::parse(&received.bytes).ok()?;
     let sender = name_of(received.header.sender);

@@ -9,10 +9,12 @@ mod message;
 mod names;
 mod options;
 mod pending;
+mod properties;
 mod raw;
 mod receiving;
 mod rules;
 mod sending;
+mod serving;
 mod sleep;
 mod standard;
 mod watcher;
@@ -20,13 +22,15 @@ mod watcher;
 pub use crate::shared::statistics::Statistics;
 pub use message::{Call, Incoming, Message, Reply};
 pub use options::ConnectionOptions;
+pub use serving::{Answer, Context, Refusal};
 
+pub(crate) use calls::outcome;
 pub(crate) use link::{Link, descriptors};
 #[cfg(feature = "zbus")]
 pub(crate) use raw::is_for_driver;
 #[cfg(feature = "tokio")]
 pub(crate) use {
-    calls::{Callee, outcome},
+    calls::Callee,
     names::{name_reply, release_reply},
     receiving::Taken,
     sending::Outgoing,
@@ -41,6 +45,7 @@ use std::time::Duration;
 use causeway_dbus_wire::introspection::Objects;
 use causeway_os::memory::Access;
 use causeway_os::sched;
+use causeway_waiting::polling::Polling;
 
 use crate::authority::unique_name;
 use crate::error::Result;
@@ -53,18 +58,20 @@ use descriptors::Undeliverable;
 use destinations::Destinations;
 use message::KnownHeaders;
 use pending::PendingCalls;
-use rules::Rule;
+use properties::Properties;
+use rules::Rules;
 use sending::Writer;
 use watcher::Watched;
 
 /// A member of a bus. What it is asked to do fails when the bus or this connection has ended.
 ///
 /// ```no_run
-/// use causeway_bus::{Connection, Incoming, wire::Body};
+/// use causeway_bus::{Connection, wire::Body};
 ///
 /// let mut bus = Connection::session()?;
 /// let reply = bus.call("com.example.Clock", "/clock", "com.example.Clock", "Now", Body::default())?;
-/// println!("{:?}", reply.args());
+/// let (seconds, zone): (f64, &str) = reply.args()?;
+/// println!("{seconds} {zone}");
 /// # Ok::<(), causeway_bus::Error>(())
 /// ```
 #[derive(Debug)]
@@ -73,19 +80,19 @@ pub struct Connection {
     link: Link,
     watched: Arc<Watched>,
     options: ConnectionOptions,
-    /// A member that blocks a message for this long is evicted.
+    /// A member that has kept this one waiting for so long is evicted.
     laggard_deadline: Duration,
     name: Arc<str>,
     writer: Writer,
-    rules: Vec<Rule>,
+    rules: Rules,
     /// The end of a callee may have been overwritten before it was read.
     may_miss_ends: bool,
-    next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     headers: KnownHeaders,
     /// What the program has said of its objects.
     objects: Objects,
+    properties: Properties,
     pending: PendingCalls,
     /// Of these, calls whose replies the program takes as messages.
     raw: BySerial<raw::RawCall>,
@@ -106,8 +113,7 @@ pub struct Connection {
     has_told_end: bool,
     /// Counts what the program gets: messages, replies, ends of calls.
     delivered: u64,
-    spin: Duration,
-    sleeps: u32,
+    polling: Polling,
     /// The process that joined.
     process: u32,
 }
@@ -146,13 +152,13 @@ impl Connection {
             options: ConnectionOptions { spin, ..options },
             name: unique_name(id).into(),
             writer: Writer::default(),
-            rules: Vec::new(),
-            next_rule: 0,
+            rules: Rules::default(),
             may_miss_ends: false,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             headers: KnownHeaders::default(),
             objects: Objects::default(),
+            properties: Properties::default(),
             pending: PendingCalls::default(),
             raw: BySerial::default(),
             replies: BySerial::default(),
@@ -166,8 +172,7 @@ impl Connection {
             has_noticed_end: false,
             has_told_end: false,
             delivered: 0,
-            spin,
-            sleeps: 0,
+            polling: Polling::up_to(spin),
             process: std::process::id(),
         })
     }
@@ -193,9 +198,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        watcher::forget(self.link.socket(), &self.watched);
-        // A child that this process has forked may have the socket, too; it is no member, and in it nothing ends.
+        // A child that this process has forked has the socket and the list of the watcher, too; it is no member, and in it nothing ends.
         if self.process == std::process::id() {
+            watcher::forget(self.link.socket(), &self.watched);
             let _ = rustix::net::shutdown(self.link.socket(), rustix::net::Shutdown::Both);
         }
     }

@@ -1,15 +1,15 @@
 //! Names: asked for, given up, listed, and where messages for them go.
 
-use causeway_dbus_wire::wire::{Arg, Body, FLAG_NO_AUTO_START, names};
+use causeway_dbus_wire::wire::{Body, FLAG_NO_AUTO_START, names};
 
 use super::calls::Callee;
 use super::sending::check;
 use super::{Connection, Message, Reply};
 use crate::authority::{DRIVER, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
+use crate::port::{AUTHORITY, TO_BUS, To};
 use crate::shared::directory::State;
-use crate::shared::filter::unique_number;
+use crate::shared::unique_name::unique_number;
 
 impl Connection {
     /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
@@ -39,8 +39,6 @@ impl Connection {
     pub fn name_owner(&self, name: &str) -> Option<String> {
         let directory = self.port.directory();
         match unique_number(name) {
-            // The number of the bus itself is not the name of a connection.
-            Some(AUTHORITY_ID) => None,
             Some(id) => directory.find(id).map(|_| name.to_owned()),
             None if name == DRIVER => Some(DRIVER.to_owned()),
             None => directory.owner(name).map(|owner| unique_name(owner.id)),
@@ -97,18 +95,18 @@ impl Connection {
 }
 
 pub(crate) fn name_reply(reply: &Reply) -> NameReply {
-    match reply.args().first() {
-        Some(Arg::U32(1)) => NameReply::PrimaryOwner,
-        Some(Arg::U32(2)) => NameReply::InQueue,
-        Some(Arg::U32(4)) => NameReply::AlreadyOwner,
+    match reply.args() {
+        Ok(1u32) => NameReply::PrimaryOwner,
+        Ok(2) => NameReply::InQueue,
+        Ok(4) => NameReply::AlreadyOwner,
         _ => NameReply::Exists,
     }
 }
 
 pub(crate) fn release_reply(reply: &Reply) -> ReleaseReply {
-    match reply.args().first() {
-        Some(Arg::U32(1)) => ReleaseReply::Released,
-        Some(Arg::U32(2)) => ReleaseReply::NonExistent,
+    match reply.args() {
+        Ok(1u32) => ReleaseReply::Released,
+        Ok(2) => ReleaseReply::NonExistent,
         _ => ReleaseReply::NotOwner,
     }
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 pub struct ConnectionOptions {
     /// Bytes of the outbox, a power of two. A message above a quarter goes into a file of its own.
     pub outbox_bytes: u64,
-    /// How long a call waits for its reply.
+    /// How long a call waits for its reply: from when it was sent, and with `AsyncConnection` from when it was made, so that
+    /// waiting for space counts there, too. [`Connection::finish_call`](crate::Connection::finish_call) has a time of its own.
     pub call_timeout: Duration,
-    /// A member that blocks a message for this long is evicted; `None` is the deadline of the bus.
+    /// A member for which messages of this connection have waited for so long in all is evicted; `None` is the deadline of the bus. No step of
+    /// its own renews that: each entry that it passes takes 0.1 ms off. Time in which this process was stopped does not count.
     pub laggard_deadline: Option<Duration>,
     /// How long to poll before sleeping, at most. Nothing on a machine or a process with one CPU.
     pub spin: Duration,

@@ -8,7 +8,7 @@ use causeway_dbus_wire::wire::{
     Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, Layout, stamped,
 };
 
-use super::sending::Outgoing;
+use super::sending::{Built, Outgoing};
 use super::{Call, Connection, Incoming, Message};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result, name};
@@ -128,7 +128,7 @@ impl Connection {
             self.raw.insert(serial, RawCall { change, is_reply_wanted: expects_reply });
             self.expect_reply(serial, to, destination);
         }
-        Ok(Some(Outgoing::parsed(to, layout, bytes, descriptors, serial)))
+        Ok(Some(Outgoing::parsed(Built { to, serial }, layout, bytes, descriptors)))
     }
 
     /// A whole message was not sent after all.
@@ -179,7 +179,7 @@ impl Connection {
             flags: FLAG_NO_REPLY_EXPECTED,
             ..BusHeader::default()
         };
-        match Message::checked(Received {
+        match Message::of(Received {
             position,
             slot: AUTHORITY,
             header,

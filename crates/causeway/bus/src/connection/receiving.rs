@@ -1,9 +1,8 @@
 //! What comes: read from the bus, sorted into replies, calls and signals, and handed to the program.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::{Body, Kind};
+use causeway_dbus_wire::wire::Kind;
 use causeway_os::clock;
 
 use super::sleep::end_after;
@@ -79,33 +78,6 @@ impl Connection {
         }
     }
 
-    /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message.
-    /// Signals are discarded. Calls of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were
-    /// [described](Connection::describe), are answered here; of a program that has described none, `Introspect` is
-    /// answered where `handle` does not know it ([`Connection::reply_error`]). An error of `handle` is the caller's
-    /// reply.
-    pub fn serve(
-        &mut self,
-        stop: &AtomicBool,
-        mut handle: impl FnMut(&Call) -> std::result::Result<Body, (String, String)>,
-    ) -> Result<()> {
-        while !stop.load(Ordering::Relaxed) {
-            match self.next(None)? {
-                Some(Incoming::Call(call)) => {
-                    let standard = self.standard_answer(&call.header());
-                    let own = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
-                    match standard.map_or_else(|| handle(&call), |answer| answer.map_err(own)) {
-                        Ok(body) => self.reply(&call, body)?,
-                        Err((name, text)) => self.reply_error(&call, &name, &text)?,
-                    }
-                }
-                Some(Incoming::AuthorityGone) => return Err(Error::AuthorityGone),
-                Some(Incoming::Signal(_) | Incoming::Reply(_)) | None => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Takes what is there: some hundred messages at most, and none while `ahead_bytes` wait for the program. Returns how many.
     pub(super) fn drain(&mut self, ahead_bytes: usize) -> Result<usize> {
         let mut count = 0;
@@ -158,7 +130,7 @@ impl Connection {
             _ => self.complete(received),
         };
         let message = received.and_then(|received| Message::checked_with(&mut self.headers, received));
-        let Some(message) = message else { return };
+        let Some((message, place)) = message else { return };
         const CALL: u8 = Kind::MethodCall.number();
         const RETURN: u8 = Kind::MethodReturn.number();
         const ERROR: u8 = Kind::Error.number();
@@ -168,25 +140,37 @@ impl Connection {
             CALL if to_us => self.put(Incoming::Call(Call(message))),
             SIGNAL => {
                 let is_of_bus = message.sender_id() == AUTHORITY_ID;
-                let header = message.header();
-                if to_us && header.interface == Some(BUS_INTERFACE) {
-                    match (header.member, is_of_bus) {
-                        (Some(PASSED_ON), true) => return self.follow_call(&message),
-                        (Some(UNREAD), false) => {
-                            return self.end_unread_calls(message.sender_id(), message.position());
-                        }
-                        _ => {}
-                    }
+                if (to_us || is_of_bus) && self.follow(&message, to_us, is_of_bus) {
+                    return;
                 }
-                if is_of_bus && header.member == Some("NameOwnerChanged") {
-                    self.follow_owner(&message);
-                }
-                if to_us || self.wants(&message) {
+                if to_us || self.wants(&message, place) {
                     self.put(Incoming::Signal(message));
                 }
             }
             _ => {}
         }
+    }
+
+    /// Follows what a signal says of the bus. Is it for this library alone?
+    fn follow(&mut self, signal: &Message, to_us: bool, is_of_bus: bool) -> bool {
+        let header = signal.header();
+        if to_us && header.interface == Some(BUS_INTERFACE) {
+            match (header.member, is_of_bus) {
+                (Some(PASSED_ON), true) => {
+                    self.follow_call(signal);
+                    return true;
+                }
+                (Some(UNREAD), false) => {
+                    self.end_unread_calls(signal.sender_id(), signal.position());
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        if is_of_bus && header.member == Some("NameOwnerChanged") {
+            self.follow_owner(signal);
+        }
+        false
     }
 
     pub(super) fn put(&mut self, incoming: Incoming) {

@@ -3,12 +3,13 @@
 use causeway_dbus_wire::rule::{MatchRule, Owners};
 use causeway_dbus_wire::wire::{Arg, Body, Header};
 
+use super::message::Place;
 use super::{Connection, Message};
 use crate::authority::{DRIVER, unique_name};
 use crate::error::{Error, Result, name};
 use crate::port::AUTHORITY_ID;
 use crate::shared::directory::Directory;
-use crate::shared::filter::unique_number;
+use crate::shared::unique_name::unique_number;
 
 /// Why a call ends without a reply.
 const CALLEE_GONE: &str = "the callee disconnected without replying";
@@ -31,12 +32,41 @@ impl Owners for Rule {
     }
 }
 
+/// The rules of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    all: Vec<Rule>,
+    next_key: u64,
+    /// Counts changes of rules and of the owners of their senders.
+    change: u64,
+    /// From this position on, all of them hold.
+    all_from: u64,
+}
+
+impl Rules {
+    /// The rules that were there when this position was taken.
+    fn at(&self, position: u64) -> impl Iterator<Item = &Rule> {
+        self.all.iter().filter(move |rule| rule.from <= position)
+    }
+
+    fn change(&mut self) -> &mut Vec<Rule> {
+        self.change += 1;
+        &mut self.all
+    }
+}
+
 impl Rule {
     fn matches(&self, header: &Header<'_>, args: &[Arg<'_>]) -> bool {
-        // The bus itself owns its name, whatever the directory says.
-        let is_of_driver =
-            || self.rule.sender.as_deref() == Some(DRIVER) && self.rule.matches(header, args, &());
-        self.rule.matches(header, args, self) || is_of_driver()
+        self.rule.matches(header, args, self) || self.is_of_driver() && self.rule.matches(header, args, &())
+    }
+
+    fn matches_header(&self, header: &Header<'_>) -> bool {
+        self.rule.matches_header(header, self) || self.is_of_driver() && self.rule.matches_header(header, &())
+    }
+
+    /// The bus itself owns its name, whatever the directory says.
+    fn is_of_driver(&self) -> bool {
+        self.rule.sender.as_deref() == Some(DRIVER)
     }
 }
 
@@ -81,23 +111,24 @@ impl Connection {
     /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender is what the directory says now.
     pub(super) fn keep_rule(&mut self, rule: MatchRule) -> u64 {
         let owner = owner_of(&rule, self.port.directory());
-        let key = self.next_rule;
-        self.next_rule += 1;
+        let key = self.rules.next_key;
+        self.rules.next_key += 1;
         let from = self.port.find_end();
-        self.rules.push(Rule { key, rule, owner, from });
+        self.rules.all_from = from;
+        self.rules.change().push(Rule { key, rule, owner, from });
         self.port.wants_signals = true;
         key
     }
 
     /// Removes a rule from those that this connection matches itself.
     pub(crate) fn remove_rule(&mut self, key: u64) {
-        self.rules.retain(|rule| rule.key != key);
-        self.port.wants_signals = !self.rules.is_empty();
+        self.rules.change().retain(|rule| rule.key != key);
+        self.port.wants_signals = !self.rules.all.is_empty();
     }
 
     /// The same for one that is equal; others that are equal stay.
     pub(super) fn remove_equal_rule(&mut self, rule: &MatchRule) {
-        if let Some(Rule { key, .. }) = self.rules.iter().find(|known| known.rule == *rule) {
+        if let Some(Rule { key, .. }) = self.rules.all.iter().find(|known| known.rule == *rule) {
             self.remove_rule(*key);
         }
     }
@@ -105,24 +136,41 @@ impl Connection {
     /// Keys of the rules that a signal matches which was taken just now.
     #[cfg(feature = "tokio")]
     pub(crate) fn matching_rules(&self, signal: &Message) -> Vec<u64> {
-        let (header, args) = (signal.header(), signal.args());
-        let rules = self.rules_at(signal.position());
+        let (header, args) = (signal.header(), signal.rule_args());
+        let rules = self.rules.at(signal.position());
         rules.filter(|rule| rule.matches(&header, &args)).map(|rule| rule.key).collect()
     }
 
-    pub(super) fn wants(&self, message: &Message) -> bool {
-        let (header, args) = (message.header(), message.args());
-        self.rules_at(message.position()).any(|rule| rule.matches(&header, &args))
+    /// Does a rule want a signal, of whose header more may be remembered at this place?
+    #[inline]
+    pub(super) fn wants(&mut self, signal: &Message, place: Place) -> bool {
+        let has_all = signal.position() >= self.rules.all_from;
+        match self.headers.wanted(place, self.rules.change) {
+            Some(wanted) if has_all => wanted,
+            _ => self.find_wanted(signal, place, has_all),
+        }
     }
 
-    /// The rules that were there when this position was taken.
-    fn rules_at(&self, position: u64) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(move |rule| rule.from <= position)
+    /// As [`Connection::wants`]; remembers what the header alone decides.
+    fn find_wanted(&mut self, signal: &Message, place: Place, has_all: bool) -> bool {
+        let header = signal.header();
+        let by_header = self.rules.at(signal.position()).filter(|rule| rule.matches_header(&header));
+        let (on_args, on_header): (Vec<&Rule>, Vec<&Rule>) =
+            by_header.partition(|rule| !rule.rule.args.is_empty());
+        if on_header.is_empty() && !on_args.is_empty() {
+            let args = signal.rule_args();
+            return on_args.iter().any(|rule| rule.matches(&header, &args));
+        }
+        let wanted = !on_header.is_empty();
+        if has_all {
+            self.headers.set_wanted(place, self.rules.change, wanted);
+        }
+        wanted
     }
 
     /// As [`Connection::wants`], as far as the header tells, without its sender.
     pub(super) fn may_want(&self, header: &Header<'_>, position: u64) -> bool {
-        self.rules_at(position).any(|Rule { rule, .. }| {
+        self.rules.at(position).any(|Rule { rule, .. }| {
             let coarse = MatchRule { sender: None, args: Vec::new(), ..rule.clone() };
             coarse.matches(header, &[], &())
         })
@@ -133,7 +181,7 @@ impl Connection {
     pub(super) fn catch_up(&mut self) {
         self.port.has_missed_bus = false;
         let directory = self.port.directory();
-        for rule in &mut self.rules {
+        for rule in self.rules.change() {
             rule.owner = owner_of(&rule.rule, directory);
         }
         self.may_miss_ends = true;
@@ -159,10 +207,11 @@ impl Connection {
 
     /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
     pub(super) fn follow_owner(&mut self, message: &Message) {
-        let args = message.args();
+        let args = message.rule_args();
         let [Arg::Text(name), _, Arg::Text(new)] = args[..] else { return };
-        for rule in &mut self.rules {
-            if rule.rule.sender.as_deref() == Some(name) {
+        let of_name = |rule: &Rule| rule.rule.sender.as_deref() == Some(name);
+        if self.rules.all.iter().any(of_name) {
+            for rule in self.rules.change().iter_mut().filter(|rule| of_name(rule)) {
                 rule.owner = unique_number(new);
             }
         }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::{Builder, Layout, Templates, Unbuildable};
+use causeway_dbus_wire::wire::{Body, Builder, Layout, Templates, Unbuildable};
 
 use super::Connection;
 use crate::content::Payload;
@@ -13,11 +13,17 @@ use crate::port::{NotSent, Outbound, To, TransferRef};
 /// A buffer of more bytes is given back after its message.
 const BUFFER_BYTES_KEPT: usize = 1 << 16;
 
+/// The message that was built last: for whom it is, and its serial.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Built {
+    pub to: To,
+    pub serial: u32,
+}
+
 /// A message that is ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    pub to: To,
-    pub serial: u32,
+    built: Built,
     bytes: Vec<u8>,
     /// Where in `bytes` the fields of its header lie.
     layout: Layout,
@@ -31,19 +37,28 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// A message whose header was parsed from its bytes.
     pub(super) fn parsed(
-        to: To,
+        built: Built,
         layout: Layout,
         bytes: Vec<u8>,
         descriptors: Vec<OwnedFd>,
-        serial: u32,
     ) -> Outgoing {
-        Outgoing { to, serial, bytes, layout, descriptors, transfer: None, is_blocked: false }
+        Outgoing { built, layout, bytes, descriptors, transfer: None, is_blocked: false }
     }
 
     /// Does the authority hold a part of it already? Then it has to be sent.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_staged(&self) -> bool {
         self.transfer.is_some_and(|transfer| transfer.token != 0)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn to(&self) -> To {
+        self.built.to
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn serial(&self) -> u32 {
+        self.built.serial
     }
 }
 
@@ -52,6 +67,7 @@ impl Outgoing {
 pub(super) struct Writer {
     serial: u32,
     templates: Templates,
+    /// The message that was built last.
     buffer: Vec<u8>,
 }
 
@@ -61,20 +77,21 @@ impl Writer {
         self.serial
     }
 
+    /// Builds a message in the buffer.
     #[inline]
-    pub(super) fn prepare(
-        &mut self,
-        to: To,
-        message: &Builder<'_>,
-        descriptors: Vec<OwnedFd>,
-        serial: u32,
-    ) -> Result<Outgoing> {
-        let mut bytes = std::mem::take(&mut self.buffer);
-        let layout = self.templates.build(message, serial, &mut bytes).map_err(|why| match why {
-            Unbuildable::TooLong(too_long) => Error::method(name::LIMITS_EXCEEDED, too_long.to_string()),
-            Unbuildable::Invalid(why) => Error::Invalid(why),
-        })?;
-        Ok(Outgoing::parsed(to, layout, bytes, descriptors, serial))
+    pub(super) fn build(&mut self, to: To, message: &Builder<'_>, serial: u32) -> Result<Built> {
+        match self.templates.build(message, serial, &mut self.buffer) {
+            Ok(_) => Ok(Built { to, serial }),
+            Err(Unbuildable::TooLong(too_long)) => {
+                Err(Error::method(name::LIMITS_EXCEEDED, too_long.to_string()))
+            }
+            Err(Unbuildable::Invalid(why)) => Err(Error::Invalid(why)),
+        }
+    }
+
+    /// Takes the message that was built last out of the buffer.
+    pub(super) fn take(&mut self, built: Built, descriptors: Vec<OwnedFd>) -> Outgoing {
+        Outgoing::parsed(built, *self.templates.last(), std::mem::take(&mut self.buffer), descriptors)
     }
 
     /// Keeps the buffer of a message that was sent.
@@ -98,8 +115,9 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let signal = self.prepare_signal(path, interface, member, body.into())?;
-        self.send(signal)
+        let Payload { body, descriptors } = body.into();
+        let signal = self.build_signal(path, interface, member, body, descriptors.len())?;
+        self.send_built(signal, descriptors)
     }
 
     pub(crate) fn prepare_signal(
@@ -109,10 +127,43 @@ impl Connection {
         member: &str,
         Payload { body, descriptors }: Payload,
     ) -> Result<Outgoing> {
+        let signal = self.build_signal(path, interface, member, body, descriptors.len())?;
+        Ok(self.writer.take(signal, descriptors))
+    }
+
+    #[inline]
+    fn build_signal(
+        &mut self,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: Body,
+        descriptors: usize,
+    ) -> Result<Built> {
         let serial = self.next_serial();
-        let signal = Builder::signal(path, interface, member).unix_fds(descriptors.len() as u32);
-        let signal = signal.sender(&self.name).body(body);
-        self.writer.prepare(To::All, &signal, descriptors, serial)
+        let signal = Builder::signal(path, interface, member).unix_fds(descriptors as u32);
+        self.writer.build(To::All, &signal.sender(&self.name).body(body), serial)
+    }
+
+    /// Sends the message that was built last, out of the buffer where it lies; where that is not possible at once, as [`Connection::send`].
+    #[inline]
+    pub(super) fn send_built(&mut self, built: Built, descriptors: Vec<OwnedFd>) -> Result<()> {
+        let bytes = &self.writer.buffer;
+        if descriptors.is_empty() && bytes.len() <= self.port.longest_message() {
+            let outbound = Outbound::of_layout(built.to, self.port.id(), self.writer.templates.last(), bytes);
+            match self.port.send(&mut self.link, &outbound, TransferRef::default()) {
+                Ok(_) => {
+                    if self.writer.buffer.capacity() > BUFFER_BYTES_KEPT {
+                        self.writer.buffer = Vec::new();
+                    }
+                    return Ok(());
+                }
+                Err(NotSent::Failed(error)) => return Err(error),
+                Err(NotSent::Full(_)) => {}
+            }
+        }
+        let message = self.writer.take(built, descriptors);
+        self.send(message)
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two that send to each other get on.
@@ -129,7 +180,7 @@ impl Connection {
 
     /// Sends if there is space. Otherwise wakes those that block it, and evicts them after the deadline; drain, and try again.
     pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
-        let Outgoing { to, bytes, layout, descriptors, transfer, .. } = message;
+        let Outgoing { built: Built { to, .. }, bytes, layout, descriptors, transfer, .. } = message;
         let to = *to;
         let transfer = match *transfer {
             Some(transfer) => transfer,

@@ -1,11 +1,13 @@
 //! Sleeping until something comes, on a futex or on a descriptor.
 
+use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_os::Context;
 use causeway_os::{clock, futex};
+use causeway_waiting::polling::{self, Polling, Waits};
 
 use super::Connection;
 use crate::control::{self, Packet};
@@ -93,8 +95,13 @@ impl Connection {
             self.has_noticed_end = true;
             return Ok(true);
         }
-        if self.spin_a_while() {
-            return Ok(!has_passed(end_ns));
+        let start_ns = self.polling.is_on().then(clock::monotonic_ns);
+        if let Some(start_ns) = start_ns {
+            let Ok(is_ready) =
+                polling::poll(self, (start_ns, end_ns.unwrap_or(u64::MAX)), clock::monotonic_ns);
+            if is_ready {
+                return Ok(!has_passed(end_ns));
+            }
         }
         let before = ring::before_sleep(self.port.order().group(self.port.slot()));
         self.arm(Sleep::Futex);
@@ -102,6 +109,9 @@ impl Connection {
         let sleep = || futex::wait_until(order.group(slot), before, end_ns, group_bit(slot));
         let outcome = if self.is_ready() { None } else { Some(sleep()) };
         ring::disarm(order.armed(slot));
+        if let Some(start_ns) = start_ns {
+            self.polling.slept(clock::monotonic_ns().saturating_sub(start_ns));
+        }
         let Some(outcome) = outcome else { return Ok(!has_passed(end_ns)) };
         match outcome.context("sleep", || "on the bus")? {
             futex::Outcome::Woken => self.note_woken(),
@@ -111,28 +121,18 @@ impl Connection {
         }
         Ok(true)
     }
+}
 
-    /// Polls for a short time. What finds nothing halves that time; what finds something restores it, as every 32nd sleep does.
-    pub(super) fn spin_a_while(&mut self) -> bool {
-        self.sleeps = self.sleeps.wrapping_add(1);
-        if self.sleeps.is_multiple_of(32) {
-            self.spin = self.options.spin;
-        }
-        if self.spin < Duration::from_micros(1) {
-            return false;
-        }
-        let start = Instant::now();
-        while start.elapsed() < self.spin {
-            for _ in 0..32 {
-                if self.is_ready() {
-                    self.spin = self.options.spin;
-                    return true;
-                }
-                std::hint::spin_loop();
-            }
-        }
-        self.spin /= 2;
-        false
+impl Waits for Connection {
+    type Error = Infallible;
+
+    fn polling(&mut self) -> &mut Polling {
+        &mut self.polling
+    }
+
+    #[inline]
+    fn is_over(&mut self) -> std::result::Result<bool, Infallible> {
+        Ok(self.is_ready())
     }
 }
 

@@ -45,6 +45,8 @@ impl Watched {
 
 #[derive(Debug)]
 struct Watcher {
+    /// The process whose thread it is: a forked child has no such thread, and shares the epoll instance of its parent.
+    process: u32,
     epoll: OwnedFd,
     /// By keys of which none is used twice: the number of a descriptor is another one's once it is closed.
     watched: Mutex<HashMap<u64, Arc<Watched>>>,
@@ -60,11 +62,12 @@ pub fn watch(socket: &OwnedFd, order: Arc<OrderLog>, slot: u16) -> Result<Arc<Wa
     let watched = Watched { key, order, slot, has_ended: AtomicBool::new(false), doorbell: OnceLock::new() };
     let watched = Arc::new(watched);
     let mut global = lock(&WATCHER);
-    let watcher = match &*global {
+    let process = std::process::id();
+    let watcher = match global.as_ref().filter(|watcher| watcher.process == process) {
         Some(watcher) => Arc::clone(watcher),
         None => {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("make", || "an epoll instance")?;
-            let watcher = Arc::new(Watcher { epoll, watched: Mutex::default() });
+            let watcher = Arc::new(Watcher { process, epoll, watched: Mutex::default() });
             let theirs = Arc::clone(&watcher);
             causeway_os::process::without_signals(|| {
                 std::thread::Builder::new().name("causeway-bus".into()).spawn(move || run(&theirs))
@@ -98,11 +101,16 @@ fn run(watcher: &Watcher) {
             Err(rustix::io::Errno::INTR) => continue,
             Err(_) => return,
         };
-        for event in &ready[..count] {
-            // Under the lock: after `forget` the slot may be another's, and its line is not touched any more.
-            if let Some(ended) = lock(&watcher.watched).get(&event.data.u64()) {
-                ended.end();
-            }
+        ready[..count].iter().for_each(|event| watcher.end(event.data.u64()));
+    }
+}
+
+impl Watcher {
+    /// Ends the connection of this key, if it is still watched.
+    fn end(&self, key: u64) {
+        // Under the lock: after `forget` the slot may be another's, and its line is not touched any more.
+        if let Some(ended) = lock(&self.watched).get(&key) {
+            ended.end();
         }
     }
 }
@@ -110,4 +118,38 @@ fn run(watcher: &Watcher) {
 /// The data is whole whatever a thread that panicked was doing: each change is one insertion or removal.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// The end of one that is forgotten may be on its way to the thread already, when its number is another one's.
+    #[test]
+    fn an_end_that_comes_late_does_not_end_the_next_connection_with_this_number() {
+        let (_fd, order) = OrderLog::create(64, 3).unwrap();
+        let order = Arc::new(order);
+        let (other, _peer) = UnixStream::pair().unwrap();
+        let (first, next) = loop {
+            let (socket, _peer) = UnixStream::pair().unwrap();
+            let socket = OwnedFd::from(socket);
+            let (first, number) = (watch(&socket, Arc::clone(&order), 1).unwrap(), socket.as_raw_fd());
+            forget(&socket, &first);
+            drop(socket);
+            // Another test may take the number.
+            let next = rustix::io::fcntl_dupfd_cloexec(&other, number).unwrap();
+            if next.as_raw_fd() == number {
+                break (first, next);
+            }
+        };
+        let second = watch(&next, order, 1).unwrap();
+        let watcher = lock(&WATCHER).clone().unwrap();
+        watcher.end(first.key);
+        assert!(!second.has_ended.load(Ordering::SeqCst));
+        watcher.end(second.key);
+        assert!(second.has_ended.load(Ordering::SeqCst));
+    }
 }

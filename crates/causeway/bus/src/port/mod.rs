@@ -10,17 +10,19 @@ mod subscribers;
 mod wake;
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::content::{Bytes, FileDescriptors};
 use crate::error::{Error, Result};
+pub use crate::shared::AUTHORITY_ID;
 use crate::shared::directory::Directory;
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
+use crate::shared::unique_name::unique_name;
 use others::Other;
 pub use send::Outbound;
 use send::Outstanding;
@@ -30,8 +32,6 @@ use wake::Waits;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
-/// Number of the authority.
-pub const AUTHORITY_ID: u64 = 1;
 
 /// Where a port gets descriptors that it lacks.
 pub trait Descriptors {
@@ -39,6 +39,11 @@ pub trait Descriptors {
     fn outbox(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
     /// The doorbell of a member; `None` if it is gone or has none.
     fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
+    /// Rings the doorbell of another member. What is full has been rung. A member that makes its own one block, which all can who have
+    /// it, keeps other members waiting, which have the same user; the authority must not wait.
+    fn ring(&mut self, doorbell: BorrowedFd<'_>) {
+        let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+    }
 }
 
 /// For whom a message is.
@@ -203,7 +208,7 @@ impl Port {
 /// The error of a bus that has ended because of an entry.
 pub(crate) fn broken_by(directory: &Directory, broken: Broken) -> Error {
     let member = match broken.slot.map(|slot| (slot, directory.peer(slot))) {
-        Some((_, Some(peer))) => format!(":1.{} (process {})", peer.id, peer.pid),
+        Some((_, Some(peer))) => format!("{} (process {})", unique_name(peer.id), peer.pid),
         Some((slot, None)) => format!("an unknown member in slot {slot}"),
         None => "an unknown member".to_owned(),
     };

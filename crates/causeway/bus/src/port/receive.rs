@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{AUTHORITY, Descriptors, Port, Received};
-use crate::content::FileDescriptors;
+use crate::content::{self, FileDescriptors};
 use crate::error::{Error, Result};
 use crate::shared::header::BusHeader;
 use crate::shared::order::Statistic;
@@ -106,17 +106,11 @@ impl Port {
             return Err(self.broken(Some(slot), position));
         }
         let before = last.replace(place);
-        let is_signal = destination == BROADCAST;
-        let is_wanted = if is_signal {
-            slot == AUTHORITY || self.wants_signals
-        } else {
-            destination == self.slot || self.wants_everything
-        };
-        if !is_wanted || self.skips_own && slot == self.slot {
+        if !self.wants(entry) {
             return Ok(None);
         }
         let found = match self.open_outbox(fds, slot) {
-            Ok(Some(outbox)) => outbox.read(place),
+            Ok(Some(outbox)) => outbox.read(place, content::spare_buffer()),
             Ok(None) => Found::Damaged("there is no such member"),
             Err(Error::AuthorityGone) => {
                 // Nobody has the descriptor of the outbox any more: this message cannot be read, others can.
@@ -147,6 +141,26 @@ impl Port {
                 self.check()?;
                 Err(self.broken(Some(slot), position))
             }
+        }
+    }
+
+    /// May the message of an entry concern this member?
+    #[inline]
+    fn wants(&self, Entry { sender, destination, .. }: Entry) -> bool {
+        let is_wanted = if destination == BROADCAST {
+            sender == AUTHORITY || self.wants_signals
+        } else {
+            destination == self.slot || self.wants_everything
+        };
+        is_wanted && !(self.skips_own && sender == self.slot)
+    }
+
+    /// Passes an own entry that this member need not read, if it has read all before it.
+    #[inline]
+    pub(super) fn pass_own(&mut self, position: u64, entry: Entry) {
+        if position == self.cursor && !self.wants(entry) {
+            self.places[usize::from(self.slot)] = Some(entry.place);
+            self.cursor = position + 1;
         }
     }
 

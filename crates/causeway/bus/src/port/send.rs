@@ -129,7 +129,8 @@ impl Port {
             inline,
         );
         self.order.sending(self.slot).store(1, Ordering::Release);
-        let sent = self.append(Entry { sender: self.slot, destination, place });
+        let entry = Entry { sender: self.slot, destination, place };
+        let sent = self.append(entry);
         if let Ok(position) = sent {
             self.outbox.advance(inline.len());
             self.waits.end();
@@ -151,6 +152,7 @@ impl Port {
             if ring::is_one_in(position, self.order.capacity() / 2) {
                 self.ring_laggards(fds, position);
             }
+            self.pass_own(position, entry);
             self.order.count(self.slot, Statistic::Sent, 1);
             self.order.count(self.slot, Statistic::SentBytes, bytes.len() as u64);
         }

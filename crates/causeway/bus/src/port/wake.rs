@@ -1,5 +1,6 @@
 //! Waking members that sleep, and evicting those that block others.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -181,8 +182,7 @@ impl Port {
             other.doorbell = fds.doorbell(slot, id).ok().flatten();
         }
         let Some(doorbell) = &self.others[usize::from(slot)].doorbell else { return false };
-        // A counter that is full has been rung.
-        let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+        fds.ring(doorbell.as_fd());
         true
     }
 
@@ -197,6 +197,7 @@ impl Port {
         let (id, _) = self.directory.id_and_state(slot);
         self.order.evicted(slot).store(id, Ordering::SeqCst);
         self.order.evictions().fetch_add(1, Ordering::SeqCst);
+        ring::fence_after_append(); // PAIR bus-armed
         self.ring(fds, slot);
         self.ring(fds, AUTHORITY);
     }

@@ -67,7 +67,7 @@ pub enum State {
 /// Somebody on the bus: a member, or a D-Bus client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Number in its unique name, never used again.
+    /// Its number, never used again.
     pub id: u64,
     /// Slot whose outbox has its messages: its own, or that of the authority.
     pub carrier: u16,

@@ -11,7 +11,8 @@ use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::rule::{ArgMatch, MatchRule, PathMatch};
 use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, names};
 
-use crate::port::AUTHORITY_ID;
+use super::AUTHORITY_ID;
+use super::unique_name::unique_number;
 
 /// Rules that are kept one by one.
 pub const EXACT_RULES: usize = 16;
@@ -212,16 +213,6 @@ fn best_key(rule: &MatchRule, sender: Option<u64>) -> Option<(usize, u32)> {
 /// From this bit of the first word on: which of [`KEYS`] the set has.
 const KEYS_USED: u32 = 33;
 
-/// The number in a unique name of this bus.
-pub fn unique_number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix(":1.")?;
-    let number: u64 = digits.parse().ok()?;
-    // As it is written on the bus: without a sign, or zeros before it.
-    let is_plain =
-        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
-    is_plain.then_some(number)
-}
-
 fn rule_words(rule: &MatchRule, sender: Option<u64>) -> [u64; RULE_WORDS] {
     let (mut flags, mut path, mut arg0) = (0, "", "");
     match &rule.path {
@@ -309,7 +300,7 @@ mod tests {
 
     fn decide(filter: &Filter, message: &[u8]) -> bool {
         let header = Header::parse(message).unwrap();
-        let keys = SignalKeys::new(7, &header, &message[header.header_bytes..]);
+        let keys = SignalKeys::new(9, &header, &message[header.header_bytes..]);
         says_yes(|index| filter.words()[index], &keys)
     }
 
@@ -335,7 +326,7 @@ mod tests {
         let rule: MatchRule = "sender='com.example'".parse().unwrap();
         let message = signal("/", "a.b", "M", "");
         assert!(!decide(&Filter::new([&rule], |_| None), &message));
-        assert!(decide(&Filter::new([&rule], |_| Some(7)), &message));
+        assert!(decide(&Filter::new([&rule], |_| Some(9)), &message));
         assert!(Filter::new([&"type='method_call'".parse().unwrap()], |_| None).is_empty());
     }
 
@@ -373,7 +364,7 @@ mod tests {
             let header = Header::parse(&message).unwrap();
             let args: Vec<_> = Args::new(&header, &message[header.header_bytes..]).map_while(|arg| arg.ok()).collect();
             let matches = rules.iter().any(|rule| rule.matches(&header, &args, &Owns));
-            let filter = Filter::new(&rules, |name| (name == "com.example").then_some(7));
+            let filter = Filter::new(&rules, |name| (name == "com.example").then_some(9));
             prop_assert!(!matches || decide(&filter, &message));
             if rules.len() <= EXACT_RULES && !rules.iter().any(|rule| rule.args.first().is_some_and(|(index, _)| *index > 0)) {
                 prop_assert_eq!(matches, decide(&filter, &message));
@@ -384,7 +375,7 @@ mod tests {
         fn any_words_are_a_filter(words in prop::collection::vec(any::<u64>(), FILTER_WORDS)) {
             let message = signal("/é".trim_end_matches('é'), "a.b", "M", "ééé");
             let header = Header::parse(&message).unwrap();
-            let _ = says_yes(|index| words[index], &SignalKeys::new(7, &header, &message[header.header_bytes..]));
+            let _ = says_yes(|index| words[index], &SignalKeys::new(9, &header, &message[header.header_bytes..]));
         }
     }
 }

@@ -7,7 +7,7 @@ use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
 pub struct BusHeader {
     /// Position of this header in the sender's outbox, in bytes since its beginning.
     pub position: u64,
-    /// Number of the sender in its unique name.
+    /// Number of the sender.
     pub sender: u64,
     /// Number of the destination, 0 for a signal to all.
     pub destination: u64,

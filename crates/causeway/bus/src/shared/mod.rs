@@ -7,6 +7,8 @@
 //! | [`body`] | one message that is too long for an outbox | its sender, before it is sealed |
 //! | [`directory`], [`filter`] | who is there, who has which name, who wants which signals | the authority |
 //!
+//! [`unique_name`] says which name a connection has by its number.
+//!
 //! Internal, and no part of the public interface: reachable so that models, fuzzers and measurements run the code that ships.
 
 pub mod atomic;
@@ -27,6 +29,11 @@ pub mod outbox;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod statistics;
+#[cfg(not(loom))]
+pub mod unique_name;
 
 /// Changes whenever the meaning of any shared byte changes. A process that finds another number refuses the bus.
-pub const ABI: u32 = 5;
+pub const ABI: u32 = 6;
+
+/// Number of the authority. 0 is nobody's: of a destination it means all.
+pub const AUTHORITY_ID: u64 = 1;

@@ -284,10 +284,12 @@ impl OrderLog {
         ring::rouse(group, || wake(group, bit), std::iter::once((self.armed(slot), value))) == 1
     }
 
-    /// Ends the bus, unless it is broken already; returns what broke it first.
+    /// Ends the bus, unless it is broken already; returns what broke it first. Who sleeps is to be woken then, and found by [`ring::asleep`].
     pub fn set_broken(&self, broken: Broken) -> Broken {
         let word = self.memory.atomic_u64(BROKEN);
-        match word.compare_exchange(0, broken.word(), Ordering::AcqRel, Ordering::Acquire) {
+        let exchange = word.compare_exchange(0, broken.word(), Ordering::AcqRel, Ordering::Acquire);
+        ring::fence_after_append(); // PAIR bus-armed
+        match exchange {
             Ok(_) => broken,
             Err(before) => Broken::of(before).unwrap_or(broken),
         }

@@ -4,13 +4,13 @@
 //! copy.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use causeway_os::memory::{Access, Mapping, add_seals};
 
 use super::header::{BusHeader, HEADER_BYTES, INLINE};
 use super::memory::invalid;
-use super::ring::PLACES;
+use super::ring::{self, PLACES};
 use super::{ABI, memory};
 use crate::error::{Error, Result};
 
@@ -84,8 +84,7 @@ impl Outbox {
     pub fn raise_floor(&mut self, floor: u64) {
         debug_assert!(floor >= self.floor && floor <= self.head);
         self.floor = floor;
-        self.words.atomic_u64(FLOOR).store(floor, Ordering::Release);
-        fence(Ordering::Release); // PAIR outbox-floor
+        ring::raise_floor(self.words.atomic_u64(FLOOR), floor);
     }
 
     /// Writes a message at the head, which stays where it is; returns the place for the entry. `header.position` is filled in, and
@@ -158,12 +157,13 @@ impl ForeignOutbox {
     }
 
     /// Reads the message at a place. The bytes are input from another process: the length is checked, nothing else is.
-    pub fn read(&self, place: u32) -> Found {
+    /// They are put into `message`, and come with what was found.
+    pub fn read(&self, place: u32, mut message: Vec<u8>) -> Found {
         let (at, header) = self.load_header(place);
         let fits = u64::from(header.inline_bytes()) <= self.capacity - HEADER_BYTES as u64;
         let is_ours = place_of(header.position) == place;
         let bytes = if fits && is_ours { header.inline_bytes() as usize } else { 0 };
-        let message = self.ring.copy(at + HEADER_BYTES, bytes);
+        self.ring.copy(at + HEADER_BYTES, bytes, &mut message);
         if self.was_overwritten(place) {
             return Found::Gone;
         }
@@ -189,10 +189,9 @@ impl ForeignOutbox {
         (at, BusHeader::of(words))
     }
 
-    /// May what was read at a place before be of a later message?
+    /// May what was read at a place before be of a later message? If so, a reader that was evicted finds that afterwards.
     fn was_overwritten(&self, place: u32) -> bool {
-        fence(Ordering::Acquire); // PAIR outbox-floor
-        let floor = self.words.load_u64(FLOOR).load(Ordering::Relaxed);
+        let floor = ring::floor_after_copy(|ordering| self.words.load_u64(FLOOR).load(ordering));
         // Its position in full follows from the floor: messages that are there lie less than a capacity above it.
         let behind = place.wrapping_sub(place_of(floor)) & (PLACES - 1);
         u64::from(behind) >= self.capacity / GRANULE_BYTES
@@ -217,7 +216,9 @@ mod tests {
             outbox.raise_floor(outbox.head());
             let place = outbox.write(BusHeader { serial: round, ..BusHeader::default() }, &message);
             outbox.advance(message.len());
-            let Found::Message(header, back) = foreign.read(place) else { panic!("round {round}") };
+            let Found::Message(header, back) = foreign.read(place, vec![7; 90]) else {
+                panic!("round {round}")
+            };
             assert_eq!((header.serial, back), (round, message));
         }
     }
@@ -228,9 +229,9 @@ mod tests {
         let first = outbox.write(BusHeader::default(), &[7; 100]);
         outbox.advance(100);
         outbox.raise_floor(outbox.head());
-        assert_eq!(foreign.read(first), Found::Gone);
+        assert_eq!(foreign.read(first, Vec::new()), Found::Gone);
         let wrong = outbox.write(BusHeader::default(), &[]) + 1;
-        assert!(matches!(foreign.read(wrong), Found::Damaged(_)));
+        assert!(matches!(foreign.read(wrong, Vec::new()), Found::Damaged(_)));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! * B2 no entry that a present member has not passed is overwritten (`limit` is at most the lowest cursor plus the capacity);
 //! * B3 a member that sleeps has looked at the log after it announced that, or a sender saw the announcement.
 
-use super::atomic::{AtomicU32, AtomicU64, Ordering, fence_after_exchange, full_fence};
+use super::atomic::{AtomicU32, AtomicU64, Ordering, fence, fence_after_exchange, full_fence};
 
 const PLACE_BITS: u32 = 26;
 const SLOT_BITS: u32 = 11;
@@ -216,7 +216,8 @@ pub fn asleep(armed: &AtomicU32) -> Option<(u32, Sleep)> {
     }
 }
 
-/// Orders the entry before the loads of armed words. To be called after an [`append`] that has succeeded, whose exchange is half of it.
+/// Orders the entry before the loads of armed words. To be called after an [`append`] that has succeeded, whose exchange is half of it; or
+/// after another exchange that tells members something beside the log.
 #[inline]
 pub fn fence_after_append() {
     fence_after_exchange(); // PAIR bus-armed
@@ -257,6 +258,22 @@ pub fn rouse<'a>(
 #[inline]
 pub fn mark_awake(armed: &AtomicU32, value: u32) -> bool {
     armed.compare_exchange(value, value & !3, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// Lets positions of an outbox below `to` be overwritten, whose readers have passed them or were evicted.
+#[inline]
+pub fn raise_floor(floor: &AtomicU64, to: u64) {
+    // PAIR outbox-out: that a reader was evicted, which this thread has loaded, comes before.
+    floor.store(to, Ordering::Release);
+    fence(Ordering::Release); // PAIR outbox-floor
+}
+
+/// The floor of an outbox, now that bytes of it were copied: what lies below may have been overwritten meanwhile. One who finds that asks
+/// afterwards whether it was evicted, so the load acquires.
+#[inline]
+pub fn floor_after_copy(load: impl FnOnce(Ordering) -> u64) -> u64 {
+    fence(Ordering::Acquire); // PAIR outbox-floor
+    load(Ordering::Acquire) // PAIR outbox-out
 }
 
 /// An order log on the heap, for models and tests.

@@ -4,10 +4,11 @@
 use causeway_bus::shared::atomic::{AtomicU32, AtomicU64, Ordering};
 use causeway_bus::shared::ring::{
     self, BROADCAST, Cell, Entry, Heap, NotAppended, Sleep, append, arm, asleep, before_sleep,
-    fence_after_append, look, raise_limit, rouse,
+    fence_after_append, floor_after_copy, look, raise_floor, raise_limit, rouse,
 };
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use std::cell::Cell as StdCell;
 
 struct Member {
     log: Heap,
@@ -104,6 +105,9 @@ struct Futex {
     /// Bits of the threads in the queue.
     queued: Mutex<u32>,
     woken: Condvar,
+    /// A doorbell, and whether it is readable.
+    is_rung: Mutex<bool>,
+    rung: Condvar,
 }
 
 impl Futex {
@@ -121,6 +125,22 @@ impl Futex {
     fn wake(&self, bits: u32) {
         *self.queued.lock().unwrap() &= !bits;
         self.woken.notify_all();
+    }
+
+    fn ring(&self) {
+        *self.is_rung.lock().unwrap() = true;
+        self.rung.notify_all();
+    }
+
+    fn drain(&self) {
+        *self.is_rung.lock().unwrap() = false;
+    }
+
+    fn poll(&self) {
+        let mut is_rung = self.is_rung.lock().unwrap();
+        while !*is_rung {
+            is_rung = self.rung.wait(is_rung).unwrap();
+        }
     }
 }
 
@@ -165,6 +185,16 @@ impl Sleeper {
         }
     }
 
+    /// As [`Sleeper::rouse`], of a member in an event loop.
+    fn ring(&self, dies_before_its_mark: bool) {
+        if let Some((value, _)) = asleep(&self.member.armed) {
+            self.futex.ring();
+            if !dies_before_its_mark {
+                ring::mark_awake(&self.member.armed, value);
+            }
+        }
+    }
+
     fn append(&self) {
         append(&self.member.log, &mut 0, entry(1, 0), || false).unwrap();
         fence_after_append();
@@ -203,7 +233,7 @@ fn no_end_is_slept_through() {
 }
 
 /// A sender that is killed before its wake-up, or between that and its mark, leaves the member announced, and the authority, which sees its
-/// death, wakes it.
+/// death, wakes it. It does what a sender does, and is dead from a moment of its wake-up on: what comes after that has no effect.
 #[test]
 fn a_sender_that_dies_before_its_mark_leaves_nobody_asleep() {
     for has_woken in [false, true] {
@@ -212,24 +242,106 @@ fn a_sender_that_dies_before_its_mark_leaves_nobody_asleep() {
             let (other, authority) = (sleeper.share(), sleeper.share());
             let sender = thread::spawn(move || {
                 other.append();
-                if asleep(&other.member.armed).is_some() {
+                let is_dead = StdCell::new(false);
+                if let Some((value, _)) = asleep(&other.member.armed) {
                     let wake = || {
                         if has_woken {
-                            other.futex.wake(1)
+                            other.futex.wake(1);
                         }
+                        is_dead.set(true);
                     };
-                    rouse(&other.group, wake, std::iter::empty());
+                    let marks = std::iter::once((&other.member.armed, value)).filter(|_| !is_dead.get());
+                    rouse(&other.group, wake, marks);
                 }
             });
             let authority = thread::spawn(move || {
                 sender.join().unwrap();
-                ring::fence_after_append();
+                fence_after_append();
                 authority.rouse();
             });
             sleeper.sleep_until_ready();
             authority.join().unwrap();
         });
     }
+}
+
+/// A member in an event loop: the sender rings, then marks. It may be stopped in between, and die there; the next one rings again.
+#[test]
+fn one_that_waits_for_its_doorbell_is_rung() {
+    for dies_before_its_mark in [false, true] {
+        loom::model(move || {
+            let sleeper = Sleeper::new();
+            let (other, authority) = (sleeper.share(), sleeper.share());
+            let sender = thread::spawn(move || {
+                other.append();
+                other.ring(dies_before_its_mark);
+            });
+            let authority = thread::spawn(move || {
+                sender.join().unwrap();
+                fence_after_append();
+                authority.ring(false);
+            });
+            while !sleeper.is_ready() {
+                // As `prepare_to_wait`: what was rung before is taken away before the sleep is announced, never after.
+                sleeper.futex.drain();
+                ring::disarm(&sleeper.member.armed);
+                arm(&sleeper.member.armed, Sleep::Doorbell);
+                if !sleeper.is_ready() {
+                    sleeper.futex.poll();
+                }
+                ring::disarm(&sleeper.member.armed);
+            }
+            authority.join().unwrap();
+        });
+    }
+}
+
+/// Two members find at once that the bus is broken: the first one says so, and all who sleep learn it.
+#[test]
+fn nobody_sleeps_through_the_end_of_a_broken_bus() {
+    let mut model = loom::model::Builder::new();
+    // Three threads: all schedules would take hours.
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let sleeper = Sleeper::new();
+        let threads = [1, 2].map(|_| {
+            let other = sleeper.share();
+            thread::spawn(move || {
+                let exchange = other.has_ended.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+                fence_after_append();
+                other.rouse();
+                exchange.is_ok()
+            })
+        });
+        sleeper.sleep_until_ready();
+        let firsts = threads.map(|thread| thread.join().unwrap());
+        assert_eq!(firsts.into_iter().filter(|is_first| *is_first).count(), 1);
+    });
+}
+
+/// A message was overwritten although it was for this reader: then the reader knows that it was evicted, and not that the bus is broken.
+#[test]
+fn who_finds_its_message_overwritten_knows_that_it_was_evicted() {
+    loom::model(|| {
+        let heap = Member::new(2);
+        let (evictor, sender) = (Arc::clone(&heap), Arc::clone(&heap));
+        // The armed word stands for the word of evictions, the cursor for the floor.
+        let evictor = thread::spawn(move || evictor.armed.store(1, Ordering::SeqCst));
+        let sender = thread::spawn(move || {
+            if sender.armed.load(Ordering::Relaxed) == 1 {
+                raise_floor(&sender.cursor, 1);
+                sender.payload[0].store(7, Ordering::Relaxed);
+            }
+        });
+        let copied = heap.payload[0].load(Ordering::Relaxed);
+        let floor = floor_after_copy(|ordering| heap.cursor.load(ordering));
+        assert!(copied == 0 || floor == 1, "a later message passes for this one");
+        if floor == 1 {
+            assert_eq!(heap.armed.load(Ordering::Relaxed), 1, "the bus is taken for broken");
+        }
+        evictor.join().unwrap();
+        sender.join().unwrap();
+    });
 }
 
 /// A member that was evicted adds no entry behind the announcement of its end.

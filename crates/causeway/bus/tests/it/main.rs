@@ -4,3 +4,5 @@
 mod document;
 #[cfg(loom)]
 mod loom;
+#[cfg(not(loom))]
+mod types;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_os::futex;
 use causeway_os::process::poll;
+use causeway_os::{clock, futex};
+use causeway_waiting::polling::{Polling, Waits};
 use rustix::event::epoll::EventFlags;
 use rustix::net::RecvFlags;
 
@@ -17,7 +18,7 @@ use crate::log::pages::SubscriberPage;
 use crate::log::wait::{WaitTarget, Waiter, advance_cursor};
 use crate::log::wake_word::WakeWord;
 use crate::log::{Frame, Memory, Peek, Reader};
-use crate::spin::Spin;
+use crate::spin::{self, Spin};
 use crate::watch::{End, Watch};
 
 /// Reads of a doorbell in a row: what a hostile process leaves in it makes one wait end early.
@@ -176,26 +177,17 @@ impl Incoming {
         if self.is_ready() {
             return Ok(Wait::Ready);
         }
-        let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
-        let Some(mut budget) = budget else { return self.sleep_until(deadline) };
-        let start = Instant::now();
-        if let Some(deadline) = deadline {
-            budget = budget.min(deadline.saturating_duration_since(start));
+        if !self.spin.look_where(self.log.tail().last_cpu.load(Ordering::Relaxed)) {
+            return self.sleep_until(deadline);
         }
-        while !budget.is_zero() {
-            for _ in 0..32 {
-                if self.is_ready() {
-                    self.spin.polling_succeeded();
-                    return Ok(Wait::Ready);
-                }
-                std::hint::spin_loop();
-            }
-            if start.elapsed() >= budget {
-                break;
-            }
+        let start_ns = clock::monotonic_ns();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left_ns = left.map_or(u64::MAX, |left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+        if spin::poll(self, start_ns, start_ns.saturating_add(left_ns))? {
+            return Ok(Wait::Ready);
         }
         let waited = self.sleep_until(deadline);
-        self.spin.slept(start.elapsed());
+        spin::slept(self, start_ns);
         waited
     }
 
@@ -209,13 +201,17 @@ impl Incoming {
         }
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            self.watch.iter().for_each(|watch| watch.watched().ends().announce(0));
             let armed = self.waiter.arm(&self.wake_word, self.page.words(), target);
             // After arming, and the log after that: what the process wrote before it died is received.
             let is_gone = self.is_gone();
             let is_ready = self.is_ready();
             let is_late = left.is_some_and(|left| left.is_zero());
             let slept = match &self.watch {
-                _ if is_ready || is_gone || is_late => Ok(()),
+                watch if is_ready || is_gone || is_late => {
+                    watch.iter().for_each(|watch| watch.watched().ends().awake());
+                    Ok(())
+                }
                 Some(watch) => watch
                     .watched()
                     .sleep(0, || futex::wait(&self.wake_word, armed.wake_seq, left))
@@ -291,5 +287,19 @@ impl Incoming {
     /// Whether the connection has something to be read at this moment.
     pub fn socket_is_readable(&self) -> Result<bool> {
         Ok(poll(&[self.peer.socket.as_fd()], Some(Duration::ZERO))?[0])
+    }
+}
+
+impl Waits for Incoming {
+    type Error = Error;
+
+    #[inline(always)]
+    fn polling(&mut self) -> &mut Polling {
+        self.spin.polling()
+    }
+
+    #[inline(always)]
+    fn is_over(&mut self) -> Result<bool> {
+        Ok(self.is_ready())
     }
 }

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::clock;
+use causeway_waiting::patience::{Clock, Owed};
+
 use crate::error::{Error, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::layout::Tail;
@@ -11,6 +14,7 @@ use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::{WaitingSubscriber, await_space, note_cpu, stop_awaiting_space, wake_waiters};
 use crate::log::wake_word::WakeWord;
+use crate::log::word::GRANULE_BYTES;
 use crate::log::{Claim, Claimed, Kind, Label, Memory, Writer};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
@@ -31,6 +35,16 @@ pub struct Outgoing {
     wake_word: WakeWord,
     /// The frame that is being written in place.
     loaned: Option<Claim>,
+    waits: Waits,
+}
+
+/// How long the reader has kept this end waiting.
+#[derive(Debug, Default)]
+struct Waits {
+    clock: Clock,
+    owed: Owed,
+    /// What it had received when that was last counted.
+    received: u64,
 }
 
 impl Outgoing {
@@ -43,7 +57,7 @@ impl Outgoing {
     ) -> Outgoing {
         let reader = SubscriberHandle::new(0, 1, Policy::Reliable, Arc::new(page), Some(doorbell), None);
         let writer = Writer::new(Arc::clone(&log), Kind::Single, OWNER);
-        Outgoing { log, writer, reader, wake_word, loaned: None }
+        Outgoing { log, writer, reader, wake_word, loaned: None, waits: Waits::default() }
     }
 
     pub fn payload_bytes_max(&self) -> usize {
@@ -133,6 +147,25 @@ impl Outgoing {
         };
         stop_awaiting_space(tail, OWNER);
         slept.map_err(|error| Error::os("wait for", "space in a log", error))
+    }
+
+    /// There is no space: a wait for the reader begins.
+    pub fn begin_wait(&mut self) {
+        self.count_wait();
+    }
+
+    /// Counts what was waited since it was last counted, and what the reader has received since: how long it has kept this end waiting in all.
+    pub fn count_wait(&mut self) -> Owed {
+        let received = self.received_up_to();
+        let passed = received - std::mem::replace(&mut self.waits.received, received);
+        self.waits.owed.wait(self.waits.clock.look(clock::monotonic_ns()));
+        self.waits.owed.pass(passed / GRANULE_BYTES, passed);
+        self.waits.owed
+    }
+
+    /// There is space, or nobody waits any longer.
+    pub fn end_wait(&mut self) {
+        self.waits.clock.stop();
     }
 
     /// What a writer waits for that finds no space.

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use causeway_waiting::patience::LOOK;
+
 use super::connection::{reply, send_descriptors, topic};
 use super::error::ReplyError;
 use super::outgoing::Outgoing;
@@ -73,7 +75,8 @@ impl Replies {
         }
     }
 
-    /// Does `work` until it returns true, while the client has not read enough, for the patience at most since it last read.
+    /// Does `work` until it returns true, while the client has not read enough, and does not owe more than the patience: the time of all waits for
+    /// it counts, as for a subscriber, and no step of its own renews it.
     fn until_sent(
         &self,
         outgoing: &mut Outgoing,
@@ -85,21 +88,28 @@ impl Replies {
         if work(outgoing)? {
             return Ok(());
         }
-        let mut deadline = Instant::now().checked_add(self.patience);
-        let mut received = outgoing.received_up_to();
+        outgoing.begin_wait();
+        let sent = self.wait_and_send(outgoing, work);
+        outgoing.end_wait();
+        sent
+    }
+
+    fn wait_and_send(
+        &self,
+        outgoing: &mut Outgoing,
+        mut work: impl FnMut(&mut Outgoing) -> crate::Result<bool>,
+    ) -> Result<(), ReplyError> {
         loop {
             // A client that died is noticed by the thread of its connection, which ends it.
             if has_ended(&*self.socket, None) {
                 return Err(ReplyError::ClientGone);
             }
-            outgoing.wait_for_space(deadline)?;
+            outgoing.wait_for_space(Instant::now().checked_add(LOOK))?;
+            let owed = outgoing.count_wait();
             if work(outgoing)? {
                 return Ok(());
             }
-            let now = outgoing.received_up_to();
-            if now > received {
-                (received, deadline) = (now, Instant::now().checked_add(self.patience));
-            } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if owed.exceeds(self.patience) {
                 let _ = Message::refusal(Refusal::NotReading).send(&*self.socket, &[]);
                 self.disconnect();
                 return Err(ReplyError::ClientNotReading);

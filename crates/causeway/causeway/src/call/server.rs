@@ -74,7 +74,8 @@ impl ServeOptions {
         self
     }
 
-    /// Sets how long a reply waits for a client that does not read. Then its connection ends. One second by default.
+    /// Sets how long a reply waits for a client that does not read; nothing that the client takes renews that. Then its connection ends. One
+    /// second by default.
     pub fn patience(mut self, patience: Duration) -> ServeOptions {
         self.patience = patience;
         self

@@ -18,6 +18,7 @@
 pub mod atomic;
 #[cfg(not(loom))]
 pub(crate) mod copy;
+pub mod ends;
 pub mod layout;
 #[cfg(not(loom))]
 pub(crate) mod mapped;

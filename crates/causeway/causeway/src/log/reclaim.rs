@@ -119,7 +119,10 @@ pub fn advance_floor<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> R
             break walked.0;
         }
     };
-    tail.hint.fetch_max(raised, Ordering::Release);
+    // It only grows, so that one which is there already stays there.
+    if tail.hint.load(Ordering::Relaxed) < raised {
+        tail.hint.fetch_max(raised, Ordering::Release);
+    }
     tail.floor.store(raised, Ordering::Release);
     Ok(raised)
 }

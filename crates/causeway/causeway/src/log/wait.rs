@@ -54,7 +54,7 @@ impl Waiter {
         self.armed = true;
         let arm = self.count | target as u32;
         own.arm.store(arm, Ordering::Relaxed);
-        full_fence(); // PAIR log-armed: the fence after the commit in `Writer`
+        full_fence(); // PAIR log-armed: the fence after the commit in `Writer`. PAIR watched-ends: that in `Ends::learn`
         Armed { wake_seq, arm }
     }
 

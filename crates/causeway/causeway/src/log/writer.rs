@@ -311,10 +311,15 @@ impl<M: Memory> Writer<M> {
             self.own_words().published.store(self.published, Ordering::Relaxed);
         }
         if end >> self.hint_shift != claim.position >> self.hint_shift {
-            if self.kind == Kind::Single {
-                self.own_words().published.store(self.published, Ordering::Relaxed);
+            let hint = &self.memory.tail().hint;
+            match self.kind {
+                Kind::Single => {
+                    self.own_words().published.store(self.published, Ordering::Relaxed);
+                    // Nobody else writes it, and it was never further on.
+                    hint.store(end, Ordering::Release);
+                }
+                Kind::Shared => _ = hint.fetch_max(end, Ordering::Release),
             }
-            self.memory.tail().hint.fetch_max(end, Ordering::Release);
         }
         Ok(())
     }

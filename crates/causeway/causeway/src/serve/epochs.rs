@@ -31,6 +31,10 @@ fn map_time(capacity_bytes: u64) -> Duration {
     Duration::from_secs(1) + Duration::from_secs(3).mul_f64(capacity_bytes as f64 / (1u64 << 30) as f64)
 }
 
+/// A publisher that joins has that time, too. So often at most, or those that come one after the other and do not answer would hold up a roll for
+/// ever.
+const ROLL_TIMES: u32 = 3;
+
 /// The most logs that are kept for subscribers which have not come so far, and for unfinished messages.
 const ENDED_MAX: usize = 8;
 
@@ -90,7 +94,7 @@ impl State {
         });
         if granted.is_ok() {
             next.awaited.insert(token);
-            next.deadline = Instant::now() + map_time(next.log.capacity_bytes());
+            next.deadline = next.latest.min(Instant::now() + map_time(next.log.capacity_bytes()));
         } else {
             connection.role = Role::Client;
             self.logs.joiners.retain(|(joiner, _)| *joiner != token);
@@ -141,8 +145,9 @@ impl State {
             self.logs.wanted = Some(capacity_bytes);
             return Ok(());
         }
-        let (log, deadline) = (Arc::new(log), Instant::now() + map_time(capacity_bytes));
-        self.logs.next = Some(Next { log, fd, awaited: BTreeSet::new(), deadline });
+        let (now, time) = (Instant::now(), map_time(capacity_bytes));
+        let (log, deadline, latest) = (Arc::new(log), now + time, now + time * ROLL_TIMES);
+        self.logs.next = Some(Next { log, fd, awaited: BTreeSet::new(), deadline, latest });
         if self.is_ended_by_its_publisher() {
             self.announce_epoch(epoch);
             return Ok(());

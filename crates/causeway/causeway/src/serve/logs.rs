@@ -73,6 +73,8 @@ pub struct Next {
     /// The connections whose publishers map it.
     pub awaited: BTreeSet<u64>,
     pub deadline: Instant,
+    /// The deadline is never later, however many publishers come meanwhile.
+    pub latest: Instant,
 }
 
 /// Logs of this size are freed by a thread of their own: the kernel takes long, and others wait for the server.

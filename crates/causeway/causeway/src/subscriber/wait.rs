@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_os::process::poll;
-use causeway_os::{Context, futex};
+use causeway_os::{Context, clock, futex};
+use causeway_waiting::polling::{Polling, Waits};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 
 use super::Subscriber;
 use crate::error::{Error, Result};
 use crate::log::Memory;
 use crate::log::wait::{Armed, WaitTarget};
-use crate::spin::Spin;
+use crate::spin::{self, Spin};
 use crate::trust::Trust;
 
 /// How a wait ended. Both are expected.
@@ -74,20 +75,20 @@ impl Subscriber {
         if self.first_poll()? {
             return Ok(Waited::Ready);
         }
-        let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
-        let Some(budget) = budget else {
+        if !self.spin.look_where(self.log.tail().last_cpu.load(Ordering::Relaxed)) {
             let now = |timeout| Instant::now().checked_add(timeout);
             return self.sleep_until(timeout.and_then(now));
-        };
-        let start = Instant::now();
-        let deadline = timeout.and_then(|timeout| start.checked_add(timeout));
-        let budget = timeout.map_or(budget, |timeout| budget.min(timeout));
-        if self.poll_for(start, budget)? {
-            self.spin.polling_succeeded();
+        }
+        let start_ns = clock::monotonic_ns();
+        let timeout_ns =
+            timeout.map_or(u64::MAX, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        if spin::poll(self, start_ns, start_ns.saturating_add(timeout_ns))? {
             return Ok(Waited::Ready);
         }
+        let polled = Duration::from_nanos(clock::monotonic_ns().saturating_sub(start_ns));
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout.saturating_sub(polled)));
         let waited = self.sleep_until(deadline);
-        self.spin.slept(start.elapsed());
+        spin::slept(self, start_ns);
         waited
     }
 
@@ -109,24 +110,6 @@ impl Subscriber {
         Ok(found)
     }
 
-    /// Polls until `budget` has passed since `start`.
-    fn poll_for(&mut self, start: Instant, budget: Duration) -> Result<bool> {
-        if budget.is_zero() {
-            return Ok(false);
-        }
-        loop {
-            for _ in 0..32 {
-                if self.poll_ready()? {
-                    return Ok(true);
-                }
-                std::hint::spin_loop();
-            }
-            if start.elapsed() >= budget {
-                return Ok(false);
-            }
-        }
-    }
-
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
         loop {
             self.check_deadline()?;
@@ -137,7 +120,14 @@ impl Subscriber {
                 self.start_watch()?;
             }
             // Before the log is checked, which takes account of it.
-            let seen = self.watch.as_ref().map_or(0, |watch| watch.watched().gone());
+            let seen = match &self.watch {
+                Some(watch) if target != WaitTarget::Doorbell => {
+                    let seen = watch.watched().gone();
+                    watch.watched().ends().announce(seen);
+                    seen
+                }
+                _ => 0,
+            };
             let epoch = self.log.epoch();
             let armed = self.waiter.arm(&self.wake_word, self.page.words(), target);
             let ready = self.poll_ready();
@@ -148,7 +138,10 @@ impl Subscriber {
                 Ok(false) if may_sleep && left.is_none_or(|left| !left.is_zero()) => {
                     self.sleep(target, armed, left, seen)
                 }
-                _ => Ok(()),
+                _ => {
+                    self.watch.iter().for_each(|watch| watch.watched().ends().awake());
+                    Ok(())
+                }
             };
             self.waiter.disarm(self.page.words());
             slept?;
@@ -269,7 +262,8 @@ impl Subscriber {
     }
 
     /// Sets how long [`Subscriber::wait`] and [`Subscriber::recv`] poll before they sleep, at most. Zero sleeps at once; the
-    /// default is 50 µs.
+    /// default is 50 µs. They poll for less where that finds nothing, and the time in which others have the CPU does not count,
+    /// up to three times as long in all.
     pub fn spin_at_most(&mut self, longest: Duration) {
         self.spin = Spin::up_to(longest);
     }
@@ -278,6 +272,20 @@ impl Subscriber {
     /// see [`Trust`](crate::Trust)): for measurements, and for sandboxes that forbid futexes on shared memory.
     pub fn sleep_on_descriptor(&mut self, own: bool) {
         self.wait_target = if own { WaitTarget::Doorbell } else { futex_of(self.trust) };
+    }
+}
+
+impl Waits for Subscriber {
+    type Error = Error;
+
+    #[inline(always)]
+    fn polling(&mut self) -> &mut Polling {
+        self.spin.polling()
+    }
+
+    #[inline(always)]
+    fn is_over(&mut self) -> Result<bool> {
+        self.poll_ready()
     }
 }
 

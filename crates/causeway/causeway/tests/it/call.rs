@@ -263,6 +263,22 @@ fn a_client_that_never_reads_its_replies_is_disconnected_and_delays_no_other() {
     assert_eq!(outcomes[7], Err(CallError::RepliesNotRead.to_string()), "{outcomes:?}");
 }
 
+/// Before, each reply that it took gave it all the time again.
+#[test]
+fn a_client_that_takes_a_reply_now_and_then_does_not_keep_the_server_waiting() {
+    let (_folder, socket) = place();
+    let options = ServeOptions::new().capacity_bytes(4096).patience(Duration::from_millis(50));
+    let server = options.serve(&socket, |request| _ = request.responder.reply(&[7; 1000]));
+    let _server = server.unwrap();
+    let mut slow = connect(&socket);
+    let begun: Vec<_> = (0..50).map(|_| slow.begin(b"x", None).unwrap()).collect();
+    let outcome = begun.into_iter().try_for_each(|call| {
+        std::thread::sleep(Duration::from_millis(20));
+        slow.wait(call).map(drop).map_err(|error| error.to_string())
+    });
+    assert_eq!(outcome, Err(CallError::RepliesNotRead.to_string()));
+}
+
 #[test]
 fn a_handler_without_a_reply_one_that_panics_and_one_that_replies_too_much_are_told_apart() {
     let (_folder, socket) = place();

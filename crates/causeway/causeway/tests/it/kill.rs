@@ -18,6 +18,8 @@
 //! the only other thread is that of the test harness, which waits for this one.
 #![allow(unsafe_code)]
 
+pub mod asleep;
+
 use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::ChildStdin;

@@ -9,6 +9,7 @@ mod asynchronous;
 mod call;
 #[cfg(feature = "tokio")]
 mod call_async;
+mod clocks;
 mod common;
 mod damage;
 mod death;
@@ -39,12 +40,14 @@ fn role() {
     let Some((role, socket, number)) = causeway_testkit::play() else { return };
     let roles = [
         call::ROLES,
+        clocks::ROLES,
         death::ROLES,
         epochs::ROLES,
         errors::ROLES,
         exhaustion::ROLES,
         idle::ROLES,
         kill::ROLES,
+        kill::asleep::ROLES,
         large::ROLES,
         many::ROLES,
         neighbors::ROLES,

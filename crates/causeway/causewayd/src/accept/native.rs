@@ -48,7 +48,7 @@ impl Bus {
         self.counters.accepted += 1;
         let args = LazyArgs::new(&header, message.bytes());
         let routed = RoutedMessage::of(from, &header, &args, &message);
-        self.capture(routed);
+        self.show_first(from, routed);
         let is_for_driver = is_for_bus && header.destination.is_none_or(|name| name == DRIVER);
         // What a member sends to the bus for another one must be put into the log once more, for that one.
         if is_for_driver || !is_for_bus {

@@ -4,13 +4,17 @@
 //! native members are there, these name the messages that must be put into the order log first: see [`native`].
 
 pub mod native;
+mod reload;
 mod report;
 mod route;
+mod services;
 mod start;
+mod systemd;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::rule::Owners;
@@ -28,12 +32,11 @@ use crate::member::{Carrier, Identity, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::names::{Change, Names};
 use crate::quota::{Quota, Resource};
-use crate::service_file::Services;
-use crate::systemd;
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
 pub use report::{About, Eviction, StatisticsCall, program};
+pub use services::LookUp;
 pub use start::Ended;
 
 /// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
@@ -57,6 +60,10 @@ pub enum Action {
     Disconnect(MemberId, Eviction, String),
     /// Answer a question about connections, with [`Bus::answer_statistics`].
     Report(StatisticsCall),
+    /// Have files of services read, and say what was found with [`Bus::looked_up`].
+    LookUp(LookUp),
+    /// Have the configuration read with [`Bus::load`], and say what it is with [`Bus::reloaded`].
+    Reload,
     /// Start a program that provides a name, in this environment alone, and say what becomes of it under this number.
     Start {
         number: u64,
@@ -107,8 +114,8 @@ pub struct Counters {
     pub longest_turn_cpu: Duration,
 }
 
-/// Reads the configuration, the first time and again; a sentence says why it cannot be used.
-pub type Load = Box<dyn Fn() -> Result<Config, String>>;
+/// Reads the configuration, the first time and again; a sentence says why it cannot be used. A thread does it.
+pub type Load = Arc<dyn Fn() -> Result<Config, String> + Send + Sync>;
 
 /// Everything that the bus knows.
 pub struct Bus {
@@ -120,8 +127,13 @@ pub struct Bus {
     pub(crate) address: String,
     /// Its user.
     pub(crate) uid: u32,
+    /// That of its machine, as it was at the start.
+    pub(crate) machine_id: Option<String>,
     pub(crate) members: BTreeMap<MemberId, Member>,
-    last_member: u64,
+    next_member: MemberId,
+    next_unnamed: MemberId,
+    /// The one that has said Hello in the message that is being passed, with the number that it has now.
+    pub(crate) said_hello: Option<MemberId>,
     pub(crate) members_of_user: FxHashMap<u32, usize>,
     pub(crate) names: Names,
     pub(crate) matches: Matches,
@@ -130,8 +142,12 @@ pub struct Bus {
     pub(crate) monitor_count: usize,
     calls: Calls,
     pub(crate) quota: Quota,
-    pub(crate) services: Services,
+    known: services::Known,
     pub(crate) starts: Starts,
+    reloading: reload::Reload,
+    /// How often members got other rules of the policy.
+    policy_changes: u64,
+    pub(crate) has_systemd_activation: bool,
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
     /// That of the driver's last message.
@@ -159,18 +175,20 @@ impl Bus {
     /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
     pub fn new(config: Config, load: Load, guid: String, address: String) -> Bus {
         let quota = Quota::new(config.limits.per_member);
-        let services = Services::read(&config.service_dirs);
+        let known = services::Known::unread(&config.service_dirs);
         Bus {
             quota,
-            services,
+            known,
             config,
             load,
             guid,
             address,
             uid: rustix::process::geteuid().as_raw(),
+            machine_id: causeway_os::machine_id::machine_id(),
             members: BTreeMap::new(),
-            // That number is the bus's own in the order log.
-            last_member: causeway_bus::AUTHORITY_ID,
+            next_member: MemberId::FIRST,
+            next_unnamed: MemberId::FIRST_UNNAMED,
+            said_hello: None,
             members_of_user: FxHashMap::default(),
             names: Names::default(),
             matches: Matches::default(),
@@ -178,8 +196,11 @@ impl Bus {
             monitor_count: 0,
             calls: Calls::default(),
             starts: Starts::default(),
+            reloading: reload::Reload::default(),
+            policy_changes: 0,
+            has_systemd_activation: false,
             environment: std::env::vars_os()
-                .filter(|(name, _)| !systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
+                .filter(|(name, _)| !crate::systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
                 .collect(),
             serial: 0,
             now: Instant::now(),
@@ -190,9 +211,14 @@ impl Bus {
         }
     }
 
-    /// Says what of the configuration is not done, and which files of services cannot be used.
+    /// Says what of the configuration is not done.
     pub fn log_warnings(&self) {
-        self.config.warnings.iter().chain(&self.services.warnings).for_each(|warning| log(warning));
+        self.config.warnings.iter().for_each(|warning| log(warning));
+    }
+
+    /// What reads the configuration.
+    pub fn load(&self) -> Load {
+        Arc::clone(&self.load)
     }
 
     /// A client asks to become a member. `None` if policy or limits do not let it.
@@ -201,13 +227,27 @@ impl Bus {
         if !self.config.policy.may_connect(uid, identity.all_groups(), self.uid) {
             return None;
         }
-        self.last_member += 1;
-        let id = MemberId(self.last_member);
+        let id = self.next_unnamed.take_next();
         let rules = self.config.policy.rules_for(uid, identity.all_groups());
         let (name, takes_descriptors) = (id.unique_name(), carrier == Carrier::Log);
         let member = Member { name, identity, takes_descriptors, stage: Stage::New, rules, carrier };
         self.members.insert(id, member);
         Some(id)
+    }
+
+    /// Which number the next one gets that takes part.
+    pub fn next_member(&self) -> MemberId {
+        self.next_member
+    }
+
+    /// Gives one that has its place the number, and so the unique name, that it has from now on.
+    pub fn give_number(&mut self, unnamed: MemberId) -> MemberId {
+        let id = self.next_member.take_next();
+        let mut member = self.members.remove(&unnamed).expect("it was admitted");
+        member.name = id.unique_name();
+        self.members.insert(id, member);
+        self.quota.rename(unnamed, id);
+        id
     }
 
     /// Gives a new member what every active one holds, if limits let it.
@@ -253,9 +293,10 @@ impl Bus {
         }
     }
 
-    /// Has a member said Hello?
-    pub fn is_active(&self, id: MemberId) -> bool {
-        self.members.get(&id).is_some_and(|member| member.stage != Stage::New)
+    /// Is a member of root, or of the user of the bus?
+    pub(crate) fn is_privileged(&self, id: MemberId) -> bool {
+        let uid = self.members.get(&id).map(|member| member.identity.credentials.uid);
+        uid.is_some_and(|uid| uid == self.uid || uid == 0)
     }
 
     /// Takes what is to be done.
@@ -270,12 +311,14 @@ impl Bus {
             self.no_reply(call, NO_REPLY_IN_TIME);
         }
         self.expire_starts();
+        self.answer_lookups();
         self.settle();
     }
 
     /// When [`tick`](Bus::tick) must be called at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.calls.next_deadline(), self.starts.next_deadline()].into_iter().flatten().min()
+        let answers = self.known.has_found().then_some(self.now);
+        [self.calls.next_deadline(), self.starts.next_deadline(), answers].into_iter().flatten().min()
     }
 
     /// A member's connection is gone.
@@ -320,32 +363,6 @@ impl Bus {
         self.release(id, Resource::Descriptors, descriptors);
     }
 
-    /// Reads the configuration again.
-    ///
-    /// # Errors
-    /// In a sentence, which is logged too: it cannot be used, and the bus goes on with the one before.
-    pub fn reload(&mut self) -> Result<(), String> {
-        let config = (self.load)().map_err(|why| {
-            let why = format!("the configuration was not reloaded: {why}");
-            log(&why);
-            why
-        })?;
-        self.reconfigure(config);
-        self.log_warnings();
-        Ok(())
-    }
-
-    /// From now on the bus works with these settings; members keep what they have.
-    fn reconfigure(&mut self, config: Config) {
-        self.services = Services::read(&config.service_dirs);
-        self.quota.set_limits(config.limits.per_member);
-        self.config = config;
-        for member in self.members.values_mut() {
-            let uid = member.identity.credentials.uid;
-            member.rules = self.config.policy.rules_for(uid, member.identity.all_groups());
-        }
-    }
-
     /// Ends a member once the message that is being passed has arrived everywhere.
     pub(crate) fn disconnect(&mut self, id: MemberId, eviction: Eviction) {
         if !self.leaving.iter().any(|(leaving, _)| *leaving == id) {
@@ -370,7 +387,8 @@ impl Bus {
         let uid = member.identity.credentials.uid;
         self.matches.remove_all(id);
         self.monitors.remove_all(id);
-        self.starts.remove(id);
+        self.starts.remove(id).iter().for_each(|waiting| self.show(waiting));
+        self.reloading.remove(id);
         self.quota.remove(id, uid);
         match member.stage {
             Stage::New => return,
@@ -449,8 +467,8 @@ impl Bus {
         self.monitor_count += 1;
         self.release(id, Resource::Matches, self.quota.held(id, Resource::Matches));
         self.matches.remove_all(id);
-        for waiting in self.starts.remove(id) {
-            self.release_message(id, &waiting.message);
+        for waiting in self.starts.remove(id).into_iter().chain(self.reloading.remove(id)) {
+            self.waits_no_more(&waiting);
         }
         self.update_directory(DirectoryUpdate::Leaving(id));
         self.give_up_names(id);

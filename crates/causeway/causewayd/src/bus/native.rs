@@ -65,6 +65,8 @@ pub struct Native {
     /// Does anybody read the log?
     is_read: bool,
     entry: Entry,
+    /// Does a client want to see messages between members, and of which rules and policy is that known?
+    is_watched: Option<((u64, u64), bool)>,
 }
 
 impl Bus {
@@ -101,12 +103,26 @@ impl Bus {
     }
 
     /// Must messages between native members be read here, because a client wants to see them?
-    pub fn watches_native_members(&self) -> bool {
-        self.monitor_count > 0 || self.matches.has_eavesdroppers()
+    pub fn watches_native_members(&mut self) -> bool {
+        if self.monitor_count > 0 {
+            return true;
+        }
+        let now = (self.matches.eavesdropping_changes(), self.policy_changes);
+        match self.native.is_watched {
+            Some((then, is_watched)) if then == now => is_watched,
+            _ => {
+                // Rules of members are for themselves, and what the policy lets nobody see is not looked for.
+                let may_see =
+                    |id: MemberId| self.members.get(&id).is_some_and(|member| member.rules.may_eavesdrop());
+                let is_watched = self.matches.eavesdroppers().any(|id| !self.is_native(id) && may_see(id));
+                self.native.is_watched = Some((now, is_watched));
+                is_watched
+            }
+        }
     }
 
     /// A native member that was admitted has been given its place in the log. Tells everybody.
-    pub fn welcome_native(&mut self, id: MemberId) {
+    pub fn announce_native(&mut self, id: MemberId) {
         let Some(member) = self.members.get(&id) else { return };
         let name = Rc::clone(&member.name);
         self.activate(id);

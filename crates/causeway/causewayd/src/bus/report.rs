@@ -50,8 +50,8 @@ impl From<Reached> for Eviction {
 impl Bus {
     /// A member by its names, user, process and program, for the log.
     pub(crate) fn described(&self, id: MemberId) -> String {
-        let unique = id.unique_name();
-        let Some(member) = self.members.get(&id) else { return unique.to_string() };
+        let unique = id.label();
+        let Some(member) = self.members.get(&id) else { return unique };
         let Credentials { pid, uid, .. } = member.identity.credentials;
         let names: Vec<&str> = self.names.of(id).iter().take(MOST_NAMES).map(|name| &**name).collect();
         let names = if names.is_empty() { String::new() } else { format!("{}; ", names.join(", ")) };

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
 use super::{Action, Bus, DRIVER, Eviction, Receiver, RoutedMessage, View};
+use crate::activation::Wants;
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
 use crate::error;
@@ -33,7 +34,7 @@ impl Bus {
                 self.refuse(from, routed.header, error::NAME_HAS_NO_OWNER, &why);
             }
             None if !self.may_send(from, None, routed) => self.deny(from, routed),
-            None => self.wait_for_service(from, name, routed, false),
+            None => self.wait_for_service(from, name, routed, Wants::Delivery),
         }
     }
 
@@ -197,34 +198,41 @@ impl Bus {
     pub(crate) fn send(&mut self, to: MemberId, message: Builder<'_>) {
         let Some(member) = self.members.get(&to) else { return };
         let name = Rc::clone(&member.name);
-        self.send_as_driver(Some(to), message.destination(&name));
+        // One that has not said Hello has no name.
+        self.send_as_driver(Some(to), if to.is_named() { message.destination(&name) } else { message });
     }
 
     /// A message of the driver to a member, or to everybody with a rule for it.
     pub(super) fn send_as_driver(&mut self, to: Option<MemberId>, message: Builder<'_>) {
         let message = self.made_by_driver(message);
+        self.hand_out(to, &message, true);
+    }
+
+    /// Hands out a message of the driver, which monitors see now unless they have seen it.
+    pub(super) fn hand_out(&mut self, to: Option<MemberId>, message: &Rc<Message>, is_shown: bool) {
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
         let is_requested_reply = header.reply_serial.is_some();
-        let routed =
-            RoutedMessage { from: None, header: &header, args: &args, message: &message, is_requested_reply };
+        let routed = RoutedMessage { from: None, header: &header, args: &args, message, is_requested_reply };
         let is_allowed = to.is_none_or(|to| self.may_receive(to, routed, false));
         if is_allowed {
             self.append_routed(routed, to.map_or(Receiver::All, Receiver::One));
         }
-        self.capture(routed);
+        if is_shown {
+            self.capture(routed);
+        }
         if let Some(to) = to {
             if !is_allowed {
                 return self.show_denial(routed);
             }
-            if let Err(limit) = self.deliver(to, &message) {
+            if let Err(limit) = self.deliver(to, message) {
                 self.end_stalled(to, limit);
             }
         }
         self.eavesdrop(routed, to);
     }
 
-    fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
+    pub(super) fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
         self.serial = self.serial.checked_add(1).unwrap_or(1);
         let message = message.sender(DRIVER).flags(FLAG_NO_REPLY_EXPECTED);
         let bytes = message.build(self.serial).unwrap_or_else(|_| self.too_long(message));

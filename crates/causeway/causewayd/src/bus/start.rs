@@ -1,19 +1,17 @@
 //! Messages to names that nobody has yet, and the programs that will.
 
 use std::ffi::{OsStr, OsString};
-use std::rc::Rc;
 
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
+use causeway_dbus_wire::wire::Body;
 
 use super::{Action, Bus, RoutedMessage};
-use crate::activation::Waiting;
+use crate::activation::{ALL, Phase, STARTED, Waiting, Wants};
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
 use crate::member::MemberId;
 use crate::message::LazyArgs;
 use crate::service_file::Service;
-use crate::users;
 
 /// How a program that was started has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,84 +22,114 @@ pub enum Ended {
     Signaled(i32),
 }
 
-/// The answer to `StartServiceByName` where a program was started.
-const STARTED: u32 = 1;
+/// Starts whose time is over that are ended in one turn of the loop.
+const MOST_EXPIRED: usize = 64;
 
 impl Bus {
-    /// Does a file provide a program for this name?
-    pub(crate) fn is_service(&mut self, name: &str) -> bool {
-        self.service(name).is_some()
-    }
-
-    /// All names that files provide programs for now.
-    pub(crate) fn service_names(&mut self) -> impl Iterator<Item = &str> {
-        self.services.refresh().iter().for_each(|warning| log(warning));
-        self.services.names()
-    }
-
-    /// The service with this name, from files that are read again if they have changed.
-    fn service(&mut self, name: &str) -> Option<&Service> {
-        self.services.refresh_for(name).iter().for_each(|warning| log(warning));
-        self.services.get(name)
-    }
-
     /// Lets a message wait for the service that provides its destination, or for the start that it asks for.
     pub(crate) fn wait_for_service(
         &mut self,
         from: MemberId,
         name: &str,
         routed: RoutedMessage<'_>,
-        asks_to_start: bool,
+        wants: Wants,
     ) {
-        let message = routed.message;
-        if let Err(limit) = self.charge_message(from, message) {
+        let is_shown = !self.is_shown_late(from, routed);
+        let waiting = Waiting { is_shown, ..Waiting::of(Some(from), routed.message, wants) };
+        if let Err(limit) = self.charge_message(from, routed.message) {
             let why = format!("{name} is being started, and messages for it wait: {limit}");
+            self.show(&waiting);
             return self.refuse(from, routed.header, error::LIMITS_EXCEEDED, &why);
         }
-        let waiting = Waiting { sender: from, message: Rc::clone(message), asks_to_start };
         let Err(waiting) = self.starts.join(name, waiting) else { return };
-        if let Err((error, why)) = self.begin_start(name, waiting) {
-            if error != error::SERVICE_UNKNOWN {
-                log(&format!("cannot start {name} for {}: {why}", self.described(from)));
-            }
-            self.release_message(from, message);
-            self.refuse(from, routed.header, error, &why);
+        if self.is_started_by_systemd(name) {
+            return self.wait_for_systemd(waiting);
+        }
+        if name.starts_with(':') || self.is_known_to_lack(name) {
+            self.waits_no_more(&waiting);
+            let why = wants.without(name);
+            return self.refuse(from, routed.header, error::SERVICE_UNKNOWN, &why);
+        }
+        self.ask_for(name, waiting);
+    }
+
+    /// Lets a call wait that asks for something that files say.
+    ///
+    /// # Errors
+    /// The caller has no bytes left for that.
+    pub(crate) fn hold_call(
+        &mut self,
+        from: MemberId,
+        routed: RoutedMessage<'_>,
+    ) -> Result<Waiting, Reached> {
+        self.charge_message(from, routed.message)?;
+        Ok(Waiting::of(Some(from), routed.message, Wants::Names))
+    }
+
+    /// What has waited has come to its end: it is not charged any more, and monitors have seen it.
+    pub(super) fn waits_no_more(&mut self, waiting: &Waiting) {
+        self.show(waiting);
+        if let Some(sender) = waiting.sender {
+            self.release_message(sender, &waiting.message);
         }
     }
 
-    /// Starts the program that provides a name, for the first message that waits for it.
-    fn begin_start(&mut self, name: &str, waiting: Waiting) -> Result<(), (&'static str, String)> {
-        let Some(service) = self.service(name) else {
-            let why = if waiting.asks_to_start {
-                format!("no .service file with an Exec= provides the name {name}")
-            } else if name.starts_with(':') {
-                // Connections alone have these names, and never the same one twice.
-                format!("there is no connection {name}")
-            } else {
-                format!("the name {name} has no owner, and no .service file with an Exec= provides it")
-            };
-            return Err((error::SERVICE_UNKNOWN, why));
-        };
-        let Service { command, user } = service.clone();
-        // Sessions have one user, and their files are read for the program alone, as by dbus-daemon.
-        let is_of_session = self.config.bus_type.as_deref() == Some("session");
-        if let Some(user) = user.filter(|user| !is_of_session && users::uid(user) != Some(self.uid)) {
-            let why = format!(
-                "the program that provides {name} must run as user {user}, but this bus starts programs as its own user, {}",
-                self.uid
-            );
-            return Err((error::SPAWN_PERMISSIONS_INVALID, why));
+    /// Shows a message that has waited to monitors, if they have not seen it.
+    pub(super) fn show(&mut self, waiting: &Waiting) {
+        if let (Some(sender), false) = (waiting.sender, waiting.is_shown) {
+            let header = waiting.message.header();
+            let args = LazyArgs::new(&header, waiting.message.bytes());
+            self.capture(RoutedMessage::of(sender, &header, &args, &waiting.message));
         }
+    }
+
+    /// Shows what waits for a service to monitors that have not seen it.
+    pub(super) fn show_waiting(&mut self, name: &str) {
+        let mark = |waiting: &mut Waiting| {
+            let before = waiting.clone();
+            waiting.is_shown = true;
+            before
+        };
+        let waiting: Vec<Waiting> = self.starts.waiting(name).iter_mut().map(mark).collect();
+        waiting.iter().for_each(|waiting| self.show(waiting));
+    }
+
+    /// Has a service started whose file was found, for the first that waits for it.
+    pub(super) fn begin_start(&mut self, name: &str, service: Service) {
+        let first = self.starts.waiting(name).first().and_then(|waiting| waiting.sender);
+        let whom = first.map_or_else(|| "one that has left".into(), |sender| self.described(sender));
+        if let Err((error, why)) = self.start(name, service, &whom) {
+            self.fail_start(name, error, &format!("cannot start {name} for {whom}: {why}"), &why);
+        }
+    }
+
+    fn start(&mut self, name: &str, service: Service, whom: &str) -> Result<(), (&'static str, String)> {
+        let Service { command, user, unit } = service;
         let (has, most) = (self.starts.len(), self.config.limits.service_starts);
         if has >= most {
             let what = "services that are being started";
             let limit = Reached::by_one("max_pending_service_starts", "the bus".into(), what, has, most);
             return Err((error::LIMITS_EXCEEDED, limit.to_string()));
         }
-        log(&format!("starting {name} for {}: {}", self.described(waiting.sender), command[0]));
-        let number = self.starts.begin(name, self.now, self.config.limits.service_start, waiting);
+        if let Some(unit) = unit.filter(|_| self.has_systemd_activation) {
+            self.starts.advance(name, Phase::Unit(unit.clone()));
+            return self.request_unit(name, &unit, whom);
+        }
+        // Sessions have one user, and their files are read for the program alone, as by dbus-daemon.
+        let is_of_session = self.config.bus_type.as_deref() == Some("session");
+        if let Some((user, _)) = user.filter(|(_, uid)| !is_of_session && *uid != Some(self.uid)) {
+            let why = format!(
+                "the program that provides {name} must run as user {user}, but this bus starts programs as its own user, {}",
+                self.uid
+            );
+            return Err((error::SPAWN_PERMISSIONS_INVALID, why));
+        }
+        log(&format!("starting {name} for {whom}: {}", command[0]));
         let environment = self.starter_environment();
-        self.actions.push(Action::Start { number, command, environment });
+        if let Some(number) = self.starts.advance(name, Phase::Program) {
+            self.actions.push(Action::Start { number, command, environment });
+        }
+        self.show_waiting(name);
         Ok(())
     }
 
@@ -135,25 +163,36 @@ impl Bus {
             }
         };
         let why = format!("the program that provides {name} {how}");
-        self.fail_start(&name, error, &why);
+        self.fail_start(&name, error, &why, &why);
         self.settle();
     }
 
     pub(super) fn expire_starts(&mut self) {
-        while let Some(name) = self.starts.expired(self.now) {
-            let time = self.config.limits.service_start.as_millis();
-            let why = format!(
-                "the program that provides {name} has not acquired this name within {time} ms (service_start_timeout)"
-            );
-            self.fail_start(&name, error::TIMED_OUT, &why);
+        for _ in 0..MOST_EXPIRED {
+            let Some(name) = self.starts.expired(self.now) else { return };
+            let (time, phase) = (self.config.limits.service_start.as_millis(), self.starts.phase(&name));
+            let what = match phase {
+                Some(Phase::LookedUp) if *name == *ALL => "the files of services have not been read".into(),
+                Some(Phase::LookedUp) => format!("no file has been found yet that provides {name}"),
+                Some(Phase::Unit(unit)) => {
+                    format!("the unit {unit} of systemd, which provides {name}, has not acquired this name")
+                }
+                Some(Phase::Expected) => format!("{name} has not connected"),
+                _ => format!("the program that provides {name} has not acquired this name"),
+            };
+            let why = format!("{what} within {time} ms (service_start_timeout)");
+            self.fail_start(&name, error::TIMED_OUT, &why, &why);
         }
     }
 
-    fn fail_start(&mut self, name: &str, error: &str, why: &str) {
-        log(why);
+    /// Ends a start with an error for all that wait for it, and another text for the log.
+    pub(super) fn fail_start(&mut self, name: &str, error: &str, logged: &str, why: &str) {
+        log(logged);
         for waiting in self.starts.end(name) {
-            self.release_message(waiting.sender, &waiting.message);
-            self.refuse(waiting.sender, &waiting.message.header(), error, why);
+            self.waits_no_more(&waiting);
+            if let Some(sender) = waiting.sender {
+                self.refuse(sender, &waiting.message.header(), error, why);
+            }
         }
     }
 
@@ -163,21 +202,22 @@ impl Bus {
             let (owner, after) = (self.described(owner), after.as_millis());
             log(&format!("{owner} has acquired the name {name} {after} ms after its start"));
         }
-        for waiting in self.starts.end(name) {
-            self.release_message(waiting.sender, &waiting.message);
-            let header = waiting.message.header();
-            if !self.members.contains_key(&waiting.sender) {
+        for waiting in self.starts.came(name) {
+            self.waits_no_more(&waiting);
+            let Some(sender) = waiting.sender else {
+                self.hand_out(Some(owner), &waiting.message, false);
+                continue;
+            };
+            if !self.members.contains_key(&sender) {
                 continue;
             }
-            if waiting.asks_to_start {
-                if header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-                    let reply = Builder::reply(header.serial).body(Body::default().u32(STARTED));
-                    self.send(waiting.sender, reply);
-                }
+            if waiting.wants == Wants::Start {
+                self.answer(&waiting, Body::default().u32(STARTED));
             } else {
+                let header = waiting.message.header();
                 let args = LazyArgs::new(&header, waiting.message.bytes());
-                let routed = RoutedMessage::of(waiting.sender, &header, &args, &waiting.message);
-                self.unicast(waiting.sender, owner, routed);
+                let routed = RoutedMessage::of(sender, &header, &args, &waiting.message);
+                self.unicast(sender, owner, routed);
             }
         }
     }

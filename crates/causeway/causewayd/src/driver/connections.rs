@@ -75,9 +75,9 @@ pub fn id(bus: &mut Bus, _: Request<'_>) -> Answer {
     Ok(Some(Body::default().text(&bus.guid)))
 }
 
-pub fn machine_id(_: &mut Bus, _: Request<'_>) -> Answer {
-    match machine_id::machine_id() {
-        Some(id) => Ok(Some(Body::default().text(&id))),
+pub fn machine_id(bus: &mut Bus, _: Request<'_>) -> Answer {
+    match &bus.machine_id {
+        Some(id) => Ok(Some(Body::default().text(id))),
         None => refused(
             error::FAILED,
             format!("this machine has no machine ID in {}", machine_id::FILES.join(" and ")),

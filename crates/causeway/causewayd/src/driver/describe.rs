@@ -14,7 +14,17 @@ const SIGNALS: &[(&str, &str)] = &[("NameOwnerChanged", "sss"), ("NameLost", "s"
 
 /// All properties of the interface `org.freedesktop.DBus`, each an `as`: what this bus does beyond the oldest specification, and
 /// interfaces of the driver beyond those of every bus.
-const ALL: &[(&str, &[&str])] = &[("Features", &["HeaderFiltering"]), ("Interfaces", &[MONITORING, STATS])];
+const ALL: &[(&str, &[&str])] =
+    &[("Features", &["HeaderFiltering", SYSTEMD_ACTIVATION]), ("Interfaces", &[MONITORING, STATS])];
+
+/// A feature of a bus that was told so.
+const SYSTEMD_ACTIVATION: &str = "SystemdActivation";
+
+/// Those of these values that this bus has.
+fn here<'a>(bus: &Bus, values: &'a [&'static str]) -> impl Iterator<Item = &'static str> + use<'a> {
+    let has_systemd_activation = bus.has_systemd_activation;
+    values.iter().copied().filter(move |value| has_systemd_activation || *value != SYSTEMD_ACTIVATION)
+}
 
 pub fn introspect(_: &mut Bus, request: Request<'_>) -> Answer {
     Ok(Some(Body::default().text(&at(request.routed.header.path.unwrap_or("/")))))
@@ -86,20 +96,20 @@ fn one(interface: &str, name: &str) -> Result<&'static [&'static str], Refusal> 
     }
 }
 
-pub fn get(_: &mut Bus, request: Request<'_>) -> Answer {
+pub fn get(bus: &mut Bus, request: Request<'_>) -> Answer {
     let value = one(request.text(0), request.text(1))?;
     let mut out = Marshal::default();
     out.signature("as");
-    out.texts(value.iter().copied());
+    out.texts(here(bus, value));
     Ok(Some(out.into_body("v")))
 }
 
-pub fn get_all(_: &mut Bus, request: Request<'_>) -> Answer {
+pub fn get_all(bus: &mut Bus, request: Request<'_>) -> Answer {
     let all = of_interface(request.text(0))?;
     let mut out = Marshal::default();
     out.array(8, |out| {
         for (name, value) in all {
-            out.entry(name, "as", |out| out.texts(value.iter().copied()));
+            out.entry(name, "as", |out| out.texts(here(bus, value)));
         }
     });
     Ok(Some(out.into_body("a{sv}")))

@@ -98,7 +98,10 @@ const MOST_BYTES: usize = 256 << 10;
 pub fn handle(bus: &mut Bus, from: MemberId, routed: RoutedMessage<'_>) {
     let header = routed.header;
     bus.append_routed(routed, Receiver::Bus);
-    // Replies and signals to the driver say nothing that it asked for.
+    // Replies and other signals to the driver say nothing that it asked for.
+    if header.kind == Kind::Signal {
+        bus.take_failure(from, routed);
+    }
     if header.kind == Kind::MethodCall {
         let is_to_nobody = header.destination.is_none();
         if is_to_nobody && header.interface != Some(PEER) {
@@ -121,7 +124,6 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     let header = request.routed.header;
     let (interface, member) = (header.interface, header.member.unwrap_or_default());
     let caller = &bus.members[&request.from];
-    let uid = caller.identity.credentials.uid;
     let is_hello = member == "Hello" && interface.is_none_or(|interface| interface == DRIVER);
     if caller.stage == Stage::New && !is_hello {
         return refused(error::ACCESS_DENIED, "the first message of a connection must be Hello");
@@ -139,7 +141,7 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
         let error = if method.interface == DRIVER { error::ACCESS_DENIED } else { error::UNKNOWN_INTERFACE };
         return refused(error, why);
     }
-    if method.access == Privileged && uid != bus.uid && uid != 0 {
+    if method.access == Privileged && !bus.is_privileged(request.from) {
         return refused(error::ACCESS_DENIED, format!("{member} is reserved to the user of this bus"));
     }
     if header.body_bytes > MOST_BYTES {

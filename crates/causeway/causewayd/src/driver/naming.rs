@@ -12,18 +12,19 @@ use crate::member::{MemberId, Stage};
 use crate::quota::Resource;
 
 pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
-    let member = &bus.members[&request.from];
-    if member.stage != Stage::New {
+    if bus.members[&request.from].stage != Stage::New {
         return refused(error::FAILED, "this connection has already called Hello");
     }
-    let name = Rc::clone(&member.name);
     if let Err(limit) = bus.claim_place(request.from) {
         return refused(error::LIMITS_EXCEEDED, limit.to_string());
     }
-    bus.activate(request.from);
+    let id = bus.give_number(request.from);
+    bus.said_hello = Some(id);
+    bus.activate(id);
+    let name = id.unique_name();
     // The answer comes first: a client learns its name before it is told that it has it.
-    reply(bus, request, Body::default().text(&name));
-    bus.publish(&crate::names::Change { name, old: None, new: Some(request.from) });
+    reply(bus, Request { from: id, ..request }, Body::default().text(&name));
+    bus.publish(&crate::names::Change { name, old: None, new: Some(id) });
     Ok(None)
 }
 

@@ -23,6 +23,9 @@ fn charge(bus: &mut Bus, request: Request<'_>, rules: u64) -> Result<(), Refusal
 
 pub fn add_match(bus: &mut Bus, request: Request<'_>) -> Answer {
     let rule = rule(request.text(0))?;
+    if rule.eavesdrop && !bus.is_privileged(request.from) {
+        return refused(error::ACCESS_DENIED, "messages to others are reserved to the user of this bus");
+    }
     charge(bus, request, 1)?;
     bus.matches.add(request.from, rule);
     bus.update_directory(DirectoryUpdate::Rules(request.from));

@@ -2,25 +2,19 @@
 
 use causeway_dbus_wire::wire::Body;
 
-use super::request::{Answer, Request, refused};
-use crate::bus::{Bus, DRIVER};
+use super::request::{Answer, Refusal, Request, refused};
+use crate::activation::{Waiting, Wants};
+use crate::bus::Bus;
 use crate::error;
 
-/// The answer where the service is there already.
-const ALREADY_RUNNING: u32 = 2;
-
-pub fn list_activatable_names(bus: &mut Bus, _: Request<'_>) -> Answer {
-    let names: Vec<&str> = std::iter::once(DRIVER).chain(bus.service_names()).collect();
-    Ok(Some(Body::default().texts(&names)))
+pub fn list_activatable_names(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let waiting = hold(bus, request)?;
+    bus.list_services(waiting);
+    Ok(None)
 }
 
 pub fn start_service_by_name(bus: &mut Bus, request: Request<'_>) -> Answer {
-    let name = request.text(0);
-    // Only a name that a file provides is a service's, even if a connection owns it.
-    if bus.resolve(name).is_some() && bus.is_service(name) {
-        return Ok(Some(Body::default().u32(ALREADY_RUNNING)));
-    }
-    bus.wait_for_service(request.from, name, request.routed, true);
+    bus.wait_for_service(request.from, request.text(0), request.routed, Wants::Start);
     Ok(None)
 }
 
@@ -30,13 +24,22 @@ pub fn update_environment(bus: &mut Bus, request: Request<'_>) -> Answer {
     if let Some((name, _)) = pairs.iter().find(|(name, _)| name.is_empty() || name.contains('=')) {
         return refused(error::INVALID_ARGS, format!("invalid variable name `{name}`"));
     }
-    bus.environment.extend(pairs.into_iter().map(|(name, value)| (name.into(), value.into())));
+    bus.environment.extend(pairs.iter().map(|(name, value)| (name.into(), value.into())));
+    let told = bus.tell_systemd_environment(&pairs);
+    told.map_err(|limit| Refusal(error::LIMITS_EXCEEDED, limit.to_string()))?;
     Ok(Some(Body::default()))
 }
 
-pub fn reload_config(bus: &mut Bus, _: Request<'_>) -> Answer {
-    match bus.reload() {
-        Ok(()) => Ok(Some(Body::default())),
-        Err(why) => refused(error::FAILED, why),
-    }
+/// Open to all whom the policy lets call it, as with dbus-daemon, whose files restrict nobody: whatever reads its files again has the
+/// same settings as before. What that costs is bounded: a thread reads, once for all who ask meanwhile.
+pub fn reload_config(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let waiting = hold(bus, request)?;
+    bus.reload(Some(waiting));
+    Ok(None)
+}
+
+/// Lets a call wait for files to be read.
+fn hold(bus: &mut Bus, request: Request<'_>) -> Result<Waiting, Refusal> {
+    let held = bus.hold_call(request.from, request.routed);
+    held.map_err(|limit| Refusal(error::LIMITS_EXCEEDED, limit.to_string()))
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use causeway_bus::AUTHORITY_ID;
+use causeway_bus::name_of;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Marshal};
 
 use super::request::{Answer, Request, no_owner};
-use crate::bus::{About, Action, Bus, DRIVER, StatisticsCall};
+use crate::bus::{About, Action, Bus, StatisticsCall};
 use crate::error;
 use crate::member::{MemberId, Stage};
 use crate::quota::{RESOURCES, Resource};
@@ -111,7 +111,7 @@ impl Bus {
                 out.array(8, |out| {
                     for line in lines {
                         out.align(8);
-                        out.text(&MemberId(line.id).unique_name());
+                        out.text(&MemberId(line.id).label());
                         out.array(8, |out| facts(out, line));
                     }
                 });
@@ -124,7 +124,7 @@ impl Bus {
 }
 
 fn facts(out: &mut Marshal, line: &Line) {
-    out.entry("UniqueName", "s", |out| out.text(&MemberId(line.id).unique_name()));
+    out.entry("UniqueName", "s", |out| out.text(&MemberId(line.id).label()));
     out.entry("WellKnownNames", "as", |out| out.texts(line.names.iter().map(String::as_str)));
     entry(out, "ProcessID", line.pid.into());
     entry(out, "UnixUserID", line.uid.into());
@@ -139,10 +139,7 @@ fn facts(out: &mut Marshal, line: &Line) {
         }
     }
     if let Some(unread) = line.member.and_then(|member| member.unread) {
-        let sender = match unread.sender {
-            AUTHORITY_ID => DRIVER.into(),
-            id => MemberId(id).unique_name(),
-        };
+        let sender = name_of(unread.sender);
         out.entry("OldestSender", "s", |out| out.text(&sender));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::{Display, Write};
 
 use super::Snapshot;
 use crate::bus::program;
+use crate::member::MemberId;
 use crate::report::{FACTS, Fact, Kind, Line};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -169,7 +170,7 @@ fn of_connections(text: &mut Text, lines: &[&Line], identities: &Identities) {
 }
 
 fn unique(line: &Line) -> String {
-    format!(":1.{}", line.id)
+    MemberId(line.id).label()
 }
 
 #[derive(Default)]
@@ -242,7 +243,7 @@ mod tests {
             let name = format!("causeway_{of}_outgoing_bytes{{");
             assert_eq!(text.matches(&name).count(), MOST_SERIES, "{of}");
         }
-        assert!(!text.contains("connection=\":1.9936\"") && text.contains("connection=\":1.9937\""));
+        assert!(!text.contains("connection=\":1.9934\"") && text.contains("connection=\":1.9935\""));
         // Those that have gone are forgotten.
         snapshot.lines.truncate(1);
         render(&snapshot, &mut identities);

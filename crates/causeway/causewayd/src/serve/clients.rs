@@ -85,10 +85,26 @@ impl Clients {
         }
     }
 
-    pub fn has_said_hello(&mut self, id: MemberId) {
-        if let Some(&Client { user, deadline, .. }) = self.table.get(&id) {
-            self.is_complete(user, deadline, id);
+    /// A client has said Hello, and has another number from now on.
+    pub fn rename(&mut self, from: MemberId, to: MemberId, epoll: &OwnedFd) {
+        let Some(mut client) = self.table.remove(&from) else { return };
+        self.is_complete(client.user, client.deadline, from);
+        client.connection.set_name(to.unique_name());
+        if let Some(until) = client.half_until.filter(|until| self.half.remove(&(*until, from))) {
+            self.half.insert((until, to));
         }
+        // It stands in few of these queues, if in any: what it was told before Hello waits.
+        let queues = [
+            (client.is_ready, &mut self.ready),
+            (client.connection.has_output(), &mut self.dirty),
+            (client.is_writable, &mut self.writable),
+        ];
+        for (_, queue) in queues.into_iter().filter(|(is_there, _)| *is_there) {
+            queue.iter_mut().filter(|id| **id == from).for_each(|id| *id = to);
+        }
+        self.paused.iter_mut().filter(|id| **id == from).for_each(|id| *id = to);
+        client.watch_again(to, epoll);
+        self.table.insert(to, client);
     }
 
     fn is_complete(&mut self, user: u32, deadline: Instant, id: MemberId) {
@@ -232,6 +248,7 @@ mod tests {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let insert = |clients: &mut Clients, id, user| {
             let (socket, _) = causeway_os::socket::stream_pair().unwrap();
+            epoll::add(&epoll, &socket, Token::Member(id).data(), EventFlags::IN).unwrap();
             let deadline = now + Duration::from_secs(id);
             clients.insert(MemberId(id), user, Connection::new(socket, user, ":1.5".into(), 100), deadline);
         };
@@ -244,7 +261,7 @@ mod tests {
             assert_eq!(clients.first_to_go(), Some(MemberId(id)));
             clients.remove(MemberId(id), &epoll);
         }
-        clients.has_said_hello(MemberId(1));
+        clients.rename(MemberId(1), MemberId(100), &epoll);
         assert_eq!((clients.first_to_go(), clients.incomplete_count()), (Some(MemberId(9)), 1));
         clients.remove(MemberId(9), &epoll);
         assert_eq!((clients.first_to_go(), clients.next_hello()), (None, None));

@@ -24,6 +24,9 @@ use crate::message::Message;
 /// How often a queue that waits for space is looked at.
 const RETRY: Duration = Duration::from_millis(2);
 
+/// How long after it has failed it is tried again to let members join.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// What waits for the log.
 enum Step {
     /// To be done, once the log has space where it appends something.
@@ -55,16 +58,31 @@ pub struct Native {
     transfer: Option<TransferRef>,
 }
 
+/// Where members cannot join now, and when that is tried again.
+pub struct Unserved {
+    place: NativePlace,
+    options: AuthorityOptions,
+    again: Instant,
+    why: String,
+}
+
 impl Server {
     /// Lets processes of this user join natively.
     ///
     /// # Errors
     /// In a sentence: another process serves there, the path cannot be used, or the kernel lacks memory, descriptors or a feature.
     pub fn serve_natively(&mut self, place: NativePlace, options: AuthorityOptions) -> Result<(), String> {
-        let said = |error: Error| format!("cannot serve native members at {}: {error}", place.path.display());
-        let guid = u128::from_str_radix(&self.bus.guid, 16).expect("a GUID has 32 hexadecimal digits");
         let join_deadline = self.bus.config.limits.authentication;
         let options = AuthorityOptions { close: |fds| close_elsewhere(None, fds), join_deadline, ..options };
+        let authority = self.new_authority(&place, &options)?;
+        self.carry_members(authority, place, options);
+        Ok(())
+    }
+
+    /// An order log that members can join.
+    fn new_authority(&self, place: &NativePlace, options: &AuthorityOptions) -> Result<Authority, String> {
+        let said = |error: Error| format!("cannot serve native members at {}: {error}", place.path.display());
+        let guid = u128::from_str_radix(&self.bus.guid, 16).expect("a GUID has 32 hexadecimal digits");
         let mut authority = Authority::create(options.clone(), guid).map_err(said)?;
         match &place.socket {
             None => authority.serve_at(&place.path).map_err(said)?,
@@ -76,11 +94,35 @@ impl Server {
         }
         epoll::add(&self.epoll, &authority, Token::Native.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
+        Ok(authority)
+    }
+
+    fn carry_members(&mut self, authority: Authority, place: NativePlace, options: AuthorityOptions) {
         self.bus.serve_natively(&place.path);
         let (queue, slice) = (VecDeque::new(), Slice::default());
         self.native = Some(Native { authority, place, options, queue, slice, transfer: None });
         self.act();
-        Ok(())
+    }
+
+    /// Lets members join a new order log; where that fails, it is tried again later. The reason is said when it is another one than
+    /// `before`.
+    fn serve_natively_again(&mut self, place: NativePlace, options: AuthorityOptions, before: &str) {
+        match self.new_authority(&place, &options) {
+            Ok(authority) => self.carry_members(authority, place, options),
+            Err(why) => {
+                if why != before {
+                    log(&format!("{why}; this is tried again"));
+                }
+                self.unserved = Some(Unserved { place, options, again: self.now + AGAIN, why });
+            }
+        }
+    }
+
+    /// Lets members join where that has failed, once it is time to try again.
+    pub(super) fn retry_natively(&mut self) {
+        if let Some(unserved) = self.unserved.take_if(|unserved| unserved.again <= self.now) {
+            self.serve_natively_again(unserved.place, unserved.options, &unserved.why);
+        }
     }
 
     pub(super) fn is_read_natively(&self) -> bool {
@@ -93,7 +135,9 @@ impl Server {
     }
 
     pub(super) fn native_deadline(&self, now: Instant) -> Option<Instant> {
-        let native = self.native.as_ref()?;
+        let Some(native) = &self.native else {
+            return self.unserved.as_ref().map(|unserved| unserved.again);
+        };
         let retry = (!native.queue.is_empty()).then_some(RETRY);
         let wait = [retry, native.authority.timeout()].into_iter().flatten().min()?;
         Some(now + wait)
@@ -148,12 +192,17 @@ impl Server {
         if let Err(why) = &claimed {
             native.authority.refuse(ticket, &why.to_string());
         }
-        if claimed.is_err() || native.authority.admit(ticket, id.0).is_err() {
+        let number = self.bus.next_member();
+        if claimed.is_err() || native.authority.admit(ticket, number.0).is_err() {
             return self.bus.leave(id);
         }
+        let id = self.bus.give_number(id);
         self.follow_readers();
-        self.bus.welcome_native(id);
+        self.bus.announce_native(id);
         self.act();
+        if let Some(native) = &mut self.native {
+            native.authority.welcome(id.0);
+        }
     }
 
     /// A member is gone. What it has sent comes before its end.
@@ -359,9 +408,7 @@ impl Server {
             }
         }
         self.act();
-        if let Err(why) = self.serve_natively(place, options) {
-            log(&why);
-        }
+        self.serve_natively_again(place, options, "");
     }
 
     /// Writes what the bus has decided where native members read it.

@@ -9,7 +9,7 @@ use causeway_dbus_wire::wire::Builder;
 use super::*;
 use crate::alone::session;
 
-/// A client whose first bytes are these, after its authentication and Hello.
+/// A client whose first bytes are these, after its authentication and Hello, which was answered.
 fn client(server: &mut Server, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) -> (MemberId, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
@@ -24,7 +24,10 @@ fn client(server: &mut Server, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]
         [] => (&theirs).write_all(&all).unwrap(),
         fds => causeway_os::socket::send_with_fds(&theirs, &all, fds).unwrap(),
     }
-    (id, theirs)
+    let number = server.bus.next_member();
+    server.clients.note(id, EventFlags::IN);
+    server.serve();
+    (number, theirs)
 }
 
 #[test]
@@ -37,7 +40,6 @@ fn descriptors_of_a_half_message_behind_whole_ones_are_charged() {
     bytes.extend(&half[..20]);
     let file = std::fs::File::open("/dev/null").unwrap();
     let (id, _theirs) = client(&mut server, &bytes, &[file.as_fd(); FDS]);
-    server.clients.note(id, EventFlags::IN);
     server.serve();
     let client = &server.clients.table[&id];
     assert!(client.is_ready && client.connection.has_message(), "all of it was taken in one turn");
@@ -50,9 +52,6 @@ fn a_client_whose_socket_takes_more_is_queued_once_and_keeps_no_other_unread() {
     let mut server = session().unwrap();
     let (slow, _slow) = client(&mut server, &[], &[]);
     let (other, _other) = client(&mut server, &[], &[]);
-    for id in [slow, other] {
-        server.clients.note(id, EventFlags::IN);
-    }
     server.serve();
     server.flush();
     let text = vec![7; 1 << 20];

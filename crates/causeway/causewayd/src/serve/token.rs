@@ -20,6 +20,8 @@ pub enum Token {
     Stop,
     /// Metrics are wanted.
     Metrics,
+    /// A thread has read or started something.
+    Blocking,
 }
 
 impl Token {
@@ -33,6 +35,7 @@ impl Token {
             Token::Native => (4, 0),
             Token::Stop => (5, 0),
             Token::Metrics => (6, 0),
+            Token::Blocking => (7, 0),
         };
         epoll::Token::new(kind, number).data()
     }
@@ -51,6 +54,7 @@ impl Token {
             4 => Token::Native,
             5 => Token::Stop,
             6 => Token::Metrics,
+            7 => Token::Blocking,
             other => unreachable!("no event has kind {other}"),
         }
     }

@@ -137,7 +137,7 @@ async fn each_stream_has_the_signals_of_its_rule_in_the_order_of_the_bus() {
         let member = if number.is_multiple_of(2) { "Even" } else { "Odd" };
         sender.emit(PATH, INTERFACE, member, Body::default().u32(number)).await.unwrap();
     }
-    let number = |message: &Message| match message.args()[..] {
+    let number = |message: &Message| match message.rule_args()[..] {
         [Arg::U32(number)] => number,
         _ => panic!("{message:?}"),
     };
@@ -340,7 +340,7 @@ async fn a_member_leaves_the_bus_with_its_last_handle_and_stream() {
     assert!(watcher.name_owner(ECHO).is_some());
     drop(calls);
     // Its arrival may come first.
-    while !matches!(next(&mut changes).await.args()[..], [_, Arg::Text(_), Arg::Text("")]) {}
+    while !matches!(next(&mut changes).await.rule_args()[..], [_, Arg::Text(_), Arg::Text("")]) {}
 }
 
 /// Neither an idle member nor one whose bus has ended keeps the thread busy.

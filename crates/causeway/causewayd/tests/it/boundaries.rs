@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use causeway_dbus_wire::wire::{Body, Builder, Endian, MAX_MESSAGE_BYTES};
+use causeway_dbus_wire::wire::{Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, MAX_MESSAGE_BYTES};
 
 use crate::support::*;
 
@@ -32,6 +32,36 @@ fn a_name_has_at_most_255_bytes() {
     let fields = [(1, b'o', "/"), (2, b's', "a.B"), (3, b's', &"m".repeat(256))];
     assert!(is_closed(&mut bus.socket_after_hello(&signal_of(&fields))));
     sync(&mut caller);
+}
+
+/// The bus fills the sender in, and the header gets longer: for a service to be started, and for members.
+#[test]
+fn a_header_with_no_room_for_its_sender_costs_nobody_else_anything() {
+    let folder = temp_dir("boundaries");
+    let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/false\n";
+    std::fs::write(folder.path().join("a.Service.service"), service).unwrap();
+    let config = configuration(&folder, &format!("<servicedir>{}</servicedir>", folder.path().display()));
+    let bus = Broker::native_with(&["--config-file", &config]);
+    let (mut witness, mut member) = (bus.client(), bus.member());
+    member.add_match("interface='a.B'").unwrap();
+    let (mut passed, mut ended) = (0, 0);
+    for bytes in ((64 << 10) - 160..(64 << 10) + 64).step_by(8) {
+        let path = format!("/{}", "a".repeat(bytes));
+        let call = Builder::call(&path, "M").destination("a.Service").flags(FLAG_NO_REPLY_EXPECTED);
+        for message in [Builder::signal(&path, "a.B", "C"), call] {
+            let mut client = bus.client();
+            client.send(&message).unwrap();
+            match client.ask_driver("GetId", Body::default()) {
+                Ok(_) => passed += 1,
+                Err(_) => ended += 1,
+            }
+            sync(&mut witness);
+        }
+    }
+    assert!(passed > 0 && ended > 0, "{passed} have passed, {ended} clients were ended");
+    let sent = signal(&mut member);
+    assert!(sent.header().sender.is_some());
+    ask_bus(&mut member);
 }
 
 /// A signal with serial 2 and no body whose header has these fields, each a code and a string of a type, unchecked.

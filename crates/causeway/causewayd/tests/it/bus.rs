@@ -82,7 +82,7 @@ fn the_bus_answers_questions_about_itself() {
     let own = client.unique_name().to_owned();
     let mut ask = |member: &str, body: Body| client.call(DRIVER, DRIVER_PATH, DRIVER, member, body);
     let pid = ask("GetConnectionUnixProcessID", text(&own)).unwrap();
-    assert_eq!(pid.args(), [Arg::U32(std::process::id())]);
+    assert_eq!(pid.rule_args(), [Arg::U32(std::process::id())]);
     assert_eq!(ask("GetNameOwner", text(DRIVER)).unwrap().text(), Some(DRIVER));
     assert_eq!(ask("GetId", Body::default()).unwrap().text().unwrap().len(), 32);
     for (member, body, error) in [
@@ -160,7 +160,7 @@ fn a_small_inbox_ends_no_member_that_reads() {
         sender.emit(PATH, INTERFACE, "Work", Body::default().u32(round).blob(&[1; 300])).unwrap();
     }
     for round in 0..100 {
-        assert_eq!(signal(&mut slow).args()[0], Arg::U32(round));
+        assert_eq!(signal(&mut slow).rule_args()[0], Arg::U32(round));
     }
 }
 
@@ -358,7 +358,7 @@ fn a_member_in_an_event_loop_is_woken_through_its_descriptor() {
         while seen < SIGNALS {
             while let Some(incoming) = member.next_now().unwrap() {
                 let Incoming::Signal(message) = incoming else { panic!("{incoming:?}") };
-                assert_eq!(message.args(), [Arg::U32(seen)]);
+                assert_eq!(message.rule_args(), [Arg::U32(seen)]);
                 seen += 1;
             }
             if seen < SIGNALS && member.prepare_to_wait() {

@@ -150,7 +150,7 @@ fn a_stopped_member_is_evicted_and_announced_while_members_go_on() {
         });
         let mut gone = Vec::new();
         while gone.len() < 2 {
-            if let [Arg::Text(name), _, Arg::Text("")] = signal(&mut watcher).args()[..] {
+            if let [Arg::Text(name), _, Arg::Text("")] = signal(&mut watcher).rule_args()[..] {
                 gone.push(name.to_owned());
             }
         }

@@ -1,5 +1,6 @@
 //! The examples are programs that others begin with: each is compiled and run here.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,13 +8,21 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use causeway_bus::wire::Body;
+use causeway_bus::wire::{Body, Builder, Decode, Value, Variant, arguments_of};
+use causeway_bus::{Connection, Incoming, Message, name};
 
 use crate::support::*;
 
 /// Those in Rust.
-const EXAMPLES: &[&str] =
-    &["clock_client", "clock_client_tokio", "clock_service", "clock_service_tokio", "monitor", "zbus_clock"];
+const EXAMPLES: &[&str] = &[
+    "clock_client",
+    "clock_client_tokio",
+    "clock_service",
+    "clock_service_tokio",
+    "monitor",
+    "thermostat",
+    "zbus_clock",
+];
 const IN_PYTHON: &str = "clock_client.py";
 const IS_SERVED: &str = "is com.example.Clock";
 
@@ -120,6 +129,112 @@ fn clients_ask_the_clock_and_hear_it_which_says_what_it_has() {
         for name in describes {
             let document = reply.text().unwrap();
             assert!(document.contains(&format!("name=\"{name}\"")), "{name}: {document}");
+        }
+    }
+}
+
+/// The next signal of the thermostat with this name.
+fn heard<'a, T: Decode<'a>>(member: &mut Connection, name: &str, kept: &'a mut Option<Message>) -> T {
+    *kept = loop {
+        match member.next(Some(PATIENCE)).unwrap() {
+            Some(Incoming::Signal(signal)) if signal.header().member == Some(name) => break Some(signal),
+            Some(_) => {}
+            None => panic!("no signal {name}"),
+        }
+    };
+    kept.as_ref().unwrap().args().unwrap()
+}
+
+#[test]
+fn a_thermostat_has_a_property_an_array_and_a_variant_and_a_method_of_it_emits_a_signal() {
+    const THERMOSTAT: &str = "com.example.Thermostat";
+    let bus = Bus::start();
+    let service = Example::named("thermostat", &[bus.path().to_str().unwrap()]);
+    service.says("is com.example.Thermostat");
+    let mut member = bus.member();
+    member.add_match("type='signal',sender='com.example.Thermostat'").unwrap();
+    let tools = Tools::watch(&bus.address, THERMOSTAT);
+    let (mut kept, mut ask) = (None, bus.member());
+    let mut of_thermostat = |method, body| ask.call(THERMOSTAT, "/", THERMOSTAT, method, body).unwrap();
+    assert!(of_thermostat("Measure", Body::of(&19.5).unwrap()).args::<bool>().unwrap());
+    assert_eq!(heard::<(bool, f64)>(&mut member, "Switched", &mut kept), (true, 19.5));
+    assert!(of_thermostat("Measure", Body::of(&18.5).unwrap()).args::<bool>().unwrap());
+    assert_eq!(of_thermostat("History", Body::default()).args::<Vec<f64>>().unwrap(), [19.5, 18.5]);
+    let about = of_thermostat("About", Body::default());
+    let about: HashMap<&str, Value<'_>> = about.args().unwrap();
+    assert_eq!(
+        (about["place"].to::<String>().unwrap(), about["last"].to::<Vec<f64>>().unwrap()),
+        ("hall".to_owned(), vec![18.5])
+    );
+    let refused = ask.call(THERMOSTAT, "/", THERMOSTAT, "Measure", Body::of("warm").unwrap()).unwrap_err();
+    assert_eq!(refused.to_string(), format!("{}: expected \"d\", found \"s\"", name::INVALID_ARGS));
+
+    const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+    let mut set = |value: &Value<'_>| {
+        let body = Body::of(&(THERMOSTAT, "Target", value)).unwrap();
+        ask.call(THERMOSTAT, "/", PROPERTIES, "Set", body).map(drop).map_err(|error| error.to_string())
+    };
+    let invalid = |why: &str| Err(format!("{}: {why}", name::INVALID_ARGS));
+    assert_eq!(set(&Value::F64(31.0)), invalid("a target is between 5 and 30 °C"));
+    assert_eq!(set(&Value::U32(10)), invalid("expected \"d\", found \"u\""));
+    assert_eq!(set(&Value::F64(10.0)), Ok(()));
+    let changed: (&str, HashMap<&str, Variant<f64>>, Vec<&str>) =
+        heard(&mut member, "PropertiesChanged", &mut kept);
+    assert_eq!(changed, (THERMOSTAT, HashMap::from([("Target", Variant(10.0))]), vec![]));
+    // Clients of the socket see the same.
+    let get = Builder::call("/", "Get").interface(PROPERTIES).destination(THERMOSTAT);
+    let get = get.body(Body::of(&(THERMOSTAT, "Target")).unwrap());
+    assert_eq!(arguments_of(&bus.client().call(&get, PATIENCE).unwrap()), Ok(Variant(10.0)));
+    tools.see("Switched", "PropertiesChanged");
+}
+
+/// What programs of others see of a service at the socket of D-Bus.
+struct Tools {
+    address: String,
+    service: &'static str,
+    gdbus: Option<Example>,
+}
+
+impl Tools {
+    fn watch(address: &str, service: &'static str) -> Tools {
+        let mut command = Command::new("gdbus");
+        command.args(["monitor", "--session", "--dest", service]).env("DBUS_SESSION_BUS_ADDRESS", address);
+        let is_there =
+            Command::new("gdbus").arg("help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+        let gdbus = is_there.then(|| Example::start(&mut command));
+        match &gdbus {
+            // It says so once it listens.
+            Some(gdbus) => drop((gdbus.says("Monitoring signals"), gdbus.says("is owned by"))),
+            None => skipped("gdbus is not installed; install libglib2.0-bin"),
+        }
+        Tools { address: address.to_owned(), service, gdbus }
+    }
+
+    /// The signals came in this order, and the property is there.
+    fn see(self, first: &str, second: &str) {
+        if let Some(gdbus) = self.gdbus {
+            gdbus.says(first);
+            gdbus.says(second);
+        }
+        let busctl = |args: &[&str]| {
+            let mut command = Command::new("busctl");
+            command.args([&format!("--address={}", self.address), "--no-pager", "--full"]).args(args);
+            let output = command.stdin(Stdio::null()).output().ok()?;
+            assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+            Some(String::from_utf8(output.stdout).unwrap())
+        };
+        match busctl(&["introspect", self.service, "/"]) {
+            Some(all) => {
+                let property =
+                    all.lines().find(|line| line.starts_with(".Target")).unwrap_or_else(|| panic!("{all}"));
+                assert!(
+                    property.contains("property") && property.contains("10") && property.contains("writable"),
+                    "{property}"
+                );
+                let got = busctl(&["get-property", self.service, "/", self.service, "Target"]);
+                assert_eq!(got.as_deref(), Some("d 10\n"));
+            }
+            None => skipped("busctl is not installed"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use causeway_bus::wire::{Body, Builder};
-use causeway_bus::{Call, Connection, Error, name};
+use causeway_bus::{Call, Connection, Error, Refusal, name};
 
 use crate::support::*;
 
@@ -15,10 +15,10 @@ const DESCRIPTION: &str = "<interface name=\"com.example.Clock\"><method name=\"
     <arg type=\"u\" direction=\"out\"/></method></interface>";
 const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
 
-type Answer = Result<Body, (String, String)>;
+type Answer = Result<Body, Refusal>;
 
 fn refuse(_: &Call) -> Answer {
-    Err((name::UNKNOWN_METHOD.into(), "the program does not know it".into()))
+    Err(Refusal::new(name::UNKNOWN_METHOD, "the program does not know it"))
 }
 
 /// Serves in a thread until the bus ends. The service has described these objects.
@@ -29,7 +29,7 @@ fn serve(bus: &Bus, objects: &[&str], handle: fn(&Call) -> Answer) -> JoinHandle
     }
     service.request_name(CLOCK, 0).unwrap();
     std::thread::spawn(move || {
-        let result = service.serve(&AtomicBool::new(false), handle);
+        let result = service.serve(&AtomicBool::new(false), |_, call| handle(call));
         assert!(matches!(result, Err(Error::AuthorityGone)), "{result:?}");
     })
 }

@@ -6,8 +6,12 @@
 //!
 //! `CAUSEWAY_KILL_EVERY` is the step from one k to the next, 1 for all; without it some twenty are taken.
 
+mod asleep;
+mod frozen;
+
 use std::time::Duration;
 
+use causeway_bus::shared::order::Statistic;
 use causeway_bus::wire::Body;
 use causeway_bus::{AuthorityOptions, Connection, Error, Monitor, Payload};
 use nix::sys::signal::{Signal, raise};
@@ -42,8 +46,13 @@ struct Scene {
     monitor: Monitor,
     survivor: Connection,
     listeners: Vec<std::thread::JoinHandle<Vec<String>>>,
+    /// Messages that each listener had when it fell asleep.
+    received: [u64; 2],
     _bus: Bus,
 }
+
+/// Slots of the listeners, behind the authority and the survivor.
+const LISTENERS: [u16; 2] = [2, 3];
 
 impl Scene {
     /// The signal of the victim has so many descriptors.
@@ -71,12 +80,24 @@ impl Scene {
         let peer = start_role(module_path!(), "victim", &bus.path(), descriptors);
         let victim = Traced::seize_stopped(peer.pid() as i32);
         assert_eq!(victim.run(), None);
-        let scene = Scene { victim, _peer: peer, monitor, survivor, listeners, _bus: bus };
-        // Both listeners sleep: slots 2 and 3, behind the authority and the survivor.
+        let mut scene =
+            Scene { victim, _peer: peer, monitor, survivor, listeners, received: [0; 2], _bus: bus };
         eventually("the listeners do not fall asleep", || {
-            (2..4).all(|slot| sleeps(scene.survivor.order_log(), slot))
+            LISTENERS.iter().all(|slot| sleeps(scene.survivor.order_log(), *slot))
         });
+        scene.received = scene.received();
         scene
+    }
+
+    fn received(&self) -> [u64; 2] {
+        let order = self.survivor.order_log();
+        LISTENERS.map(|slot| order.statistic(slot, Statistic::Received))
+    }
+
+    /// Both listeners get so many messages in all, although nothing else comes.
+    fn both_have(&self, count: u64, k: u64) {
+        let has = |now: [u64; 2]| (0..2).all(|listener| now[listener] >= self.received[listener] + count);
+        eventually(&format!("a listener was left asleep after {k} instructions"), || has(self.received()));
     }
 
     /// What both listeners saw.
@@ -123,39 +144,76 @@ fn a_member_killed_while_it_sends_descriptors_leaves_all_or_nothing_too_and_no_d
 
 fn kill_at_every_instruction(descriptors: u64) {
     own_process!();
-    let mut sent = 0;
     let moments = moments(descriptors);
-    for k in &moments {
-        let mut scene = Scene::new(AuthorityOptions::default(), descriptors);
-        scene.victim.step(*k);
-        scene.victim.kill();
-        // Up to the end of the victim in the log: is its signal there?
-        let mut is_there = false;
-        loop {
-            let message = observed(&mut scene.monitor);
-            match message.header().member {
-                Some("Victim") => is_there = true,
-                Some("NameOwnerChanged") if message.args()[2] == causeway_bus::wire::Arg::Text("") => break,
-                _ => {}
-            }
-        }
-        if is_there {
-            // No further message comes: those asleep are woken because the victim is dead.
-            sent += 1;
-            eventually("a listener was left asleep", || {
-                (2..4).all(|slot| {
-                    let order = scene.survivor.order_log();
-                    order.statistic(slot, causeway_bus::shared::order::Statistic::Received) > 0
-                        && order.cursor(slot).load(std::sync::atomic::Ordering::Relaxed) > 0
-                })
-            });
-        }
-        scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
-        let expected: &[&str] = if is_there { &["Victim", "End"] } else { &["End"] };
-        assert_eq!(scene.seen(), expected, "killed after {k} instructions");
-        scene.ends_without_descriptors(*k);
-    }
+    let sent = moments.iter().filter(|k| is_sent_when_killed(**k, descriptors)).count();
     assert!(sent > 0 && sent < moments.len(), "{sent} of {}", moments.len());
+}
+
+/// Kills the victim after `k` instructions. Was its signal sent? Then both listeners get it, although nothing else comes.
+fn is_sent_when_killed(k: u64, descriptors: u64) -> bool {
+    let mut scene = Scene::new(AuthorityOptions::default(), descriptors);
+    scene.victim.step(k);
+    scene.victim.kill();
+    // Up to the end of the victim in the log: is its signal there?
+    let mut is_there = false;
+    loop {
+        let message = observed(&mut scene.monitor);
+        match message.header().member {
+            Some("Victim") => is_there = true,
+            Some("NameOwnerChanged") if message.rule_args()[2] == causeway_bus::wire::Arg::Text("") => break,
+            _ => {}
+        }
+    }
+    if is_there {
+        // No further message comes: those asleep are woken because the victim is dead.
+        scene.both_have(1, k);
+    }
+    scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
+    let expected: &[&str] = if is_there { &["Victim", "End"] } else { &["End"] };
+    assert_eq!(scene.seen(), expected, "killed after {k} instructions");
+    scene.ends_without_descriptors(k);
+    is_there
+}
+
+/// The numbers of instructions of a send after which it is about to wake, wakes, and marks.
+fn moments_of_the_wake_up() -> Vec<u64> {
+    const AROUND: u64 = 120;
+    let mut scene = Scene::new(AuthorityOptions::default(), 0);
+    let call = scene.victim.step_to_call().expect("it wakes those that sleep");
+    assert_eq!(scene.victim.run(), None);
+    assert_eq!(scene.victim.run(), Some(SENT));
+    scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
+    assert_eq!(scene.seen(), ["Victim", "End"]);
+    let every = setting("CAUSEWAY_KILL_EVERY", 1_500).div_ceil(100);
+    (call.saturating_sub(AROUND)..call + AROUND).step_by(every as usize).collect()
+}
+
+#[test]
+fn a_member_killed_between_its_entry_and_its_mark_leaves_nobody_asleep() {
+    own_process!();
+    let moments = moments_of_the_wake_up();
+    let sent = moments.into_iter().filter(|k| is_sent_when_killed(*k, 0)).count();
+    assert!(sent > 0, "none was sent");
+}
+
+/// Stopped there, it may mark a sleep that is over, and those that sleep anew are woken all the same.
+#[test]
+fn a_member_stopped_between_its_entry_and_its_mark_leaves_those_it_has_woken_to_others() {
+    own_process!();
+    for k in moments_of_the_wake_up() {
+        let mut scene = Scene::new(AuthorityOptions::default(), 0);
+        scene.victim.step(k);
+        // While it is stopped, the next one wakes all, and when it goes on, the one after that.
+        scene.survivor.emit(PATH, INTERFACE, "First", Body::default()).unwrap();
+        scene.both_have(1, k);
+        let code = scene.victim.run().or_else(|| scene.victim.run());
+        assert_eq!(code, Some(SENT), "stopped after {k} instructions");
+        scene.both_have(2, k);
+        scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
+        let mut seen = scene.seen();
+        seen.sort();
+        assert_eq!(seen, ["End", "First", "Victim"], "stopped after {k} instructions");
+    }
 }
 
 #[test]

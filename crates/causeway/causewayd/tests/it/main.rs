@@ -14,8 +14,10 @@ mod allocations;
 #[cfg(feature = "zbus")]
 mod asynchronous;
 mod beyond;
+mod blocking;
 mod boundaries;
 mod bus;
+mod clocks;
 mod configuration;
 mod day;
 mod death;
@@ -23,6 +25,7 @@ mod death;
 mod examples;
 #[cfg(target_arch = "x86_64")]
 mod failing;
+mod forked;
 mod hostile;
 mod introspection;
 mod kill;
@@ -38,10 +41,13 @@ mod owners;
 mod program;
 mod scarce;
 mod services;
+mod serving;
 mod session;
 mod systemd;
+mod systemd_activation;
 mod transfer;
 mod transfer_death;
+mod unique_names;
 mod watching;
 mod wild;
 #[cfg(feature = "zbus")]

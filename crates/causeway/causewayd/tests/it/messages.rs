@@ -46,7 +46,7 @@ fn replies_come_among_the_other_messages_in_the_order_of_the_bus() {
     let called = next(&mut callee);
     let header = called.header();
     assert_eq!((header.kind, header.sender, header.serial), (Kind::MethodCall, Some(&*caller_name), serial));
-    assert_eq!((called.endian(), called.args()), (Endian::Big, vec![Arg::U32(7)]));
+    assert_eq!((called.endian(), called.rule_args()), (Endian::Big, vec![Arg::U32(7)]));
     callee.send_message(&signal("Before")).unwrap();
     callee
         .send_message(&Builder::reply(serial).destination(&caller_name).sender("com.example.Forged"))

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use causeway_bus::shared::ABI;
 use causeway_bus::shared::outbox::Outbox;
-use causeway_bus::wire::{Arg, Body};
+use causeway_bus::wire::{Arg, Body, Builder};
 use causeway_bus::{AuthorityOptions, Connection as Member};
 use causeway_os::socket;
 use causeway_testkit::Rng;
 
 use crate::support::raw::{
-    JOIN, OUTBOX, REFUSED, SET_DOORBELL, STAGE, WELCOME, answer, connect, join, packet, tell,
+    JOIN, OUTBOX, REFUSED, Raw, SET_DOORBELL, STAGE, WELCOME, answer, connect, join, packet, tell,
 };
 use crate::support::*;
 
@@ -218,6 +218,13 @@ fn members_are_told_how_long_they_wait_for_one_that_does_not_read() {
     join(&socket);
     assert_eq!(said(&socket), Some((WELCOME, "1234".into())));
     bus.member().request_name("a.Name", 0).unwrap();
+    // One below a millisecond is not none: members would evict each other at once.
+    let brief =
+        AuthorityOptions { laggard_deadline: Duration::from_micros(300), ..AuthorityOptions::default() };
+    let bus = Bus::start_with(brief);
+    let socket = connect(&bus.path()).unwrap();
+    join(&socket);
+    assert_eq!(said(&socket), Some((WELCOME, "1".into())));
 }
 
 #[test]
@@ -255,6 +262,52 @@ fn a_doorbell_that_could_block_ends_the_member_that_has_it() {
     assert_eq!(said(&socket).map(|(kind, _)| kind), Some(REFUSED));
     assert!(answer(&socket).is_none(), "it stays connected");
     bus.member().request_name("a.Name", 0).unwrap();
+}
+
+/// What all who have a doorbell share says whether it blocks: its owner makes it block once it was looked at, and fills it.
+#[test]
+fn a_doorbell_that_is_made_to_block_later_keeps_the_bus_from_nothing() {
+    let bus = Broker::native();
+    let (mut client, mut witness) = (bus.client(), bus.member());
+    let hostile = Raw::join(&bus.path());
+    let flags = rustix::event::EventfdFlags::NONBLOCK | rustix::event::EventfdFlags::CLOEXEC;
+    let doorbell = rustix::event::eventfd(0, flags).unwrap();
+    let answer = hostile.ask([SET_DOORBELL, 0, 0, 0, 0], &[doorbell.as_fd()]).unwrap();
+    assert_ne!(answer.words[0], REFUSED, "{}", answer.text);
+    rustix::io::ioctl_fionbio(&doorbell, false).unwrap();
+    rustix::io::write(&doorbell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    hostile.sleep_on_doorbell();
+    client.send(&Builder::signal(PATH, INTERFACE, "Ring").destination(&hostile.name())).unwrap();
+    // It is rung, and the bus goes on.
+    sync(&mut client);
+    ask_bus(&mut witness);
+    eventually("it is not rung", || !hostile.is_asleep());
+}
+
+/// Members have the doorbell of the bus: they can make it block whoever reads it, and take what was rung before the bus does.
+#[test]
+fn the_doorbell_of_the_bus_that_is_made_to_block_keeps_it_from_nothing() {
+    let bus = Broker::native();
+    let (mut client, mut witness) = (bus.client(), bus.member());
+    let hostile = Raw::join(&bus.path());
+    rustix::io::ioctl_fionbio(&hostile.doorbell, false).unwrap();
+    let has_ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !has_ended.load(std::sync::atomic::Ordering::Relaxed) {
+                rustix::io::write(&hostile.doorbell, &1u64.to_ne_bytes()).unwrap();
+                let mut count = [0; 8];
+                let buffers = &mut [std::io::IoSliceMut::new(&mut count)];
+                let at_once = rustix::io::ReadWriteFlags::NOWAIT;
+                let _ = rustix::io::preadv2(&hostile.doorbell, buffers, u64::MAX, at_once);
+            }
+        });
+        // It is looked at once more after the other one has ended: a bus that waits would wait for that.
+        let outcome = (0..3_000).try_for_each(|_| client.ask_driver("GetId", Body::default()).map(drop));
+        has_ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        outcome.unwrap();
+    });
+    ask_bus(&mut witness);
 }
 
 /// How a process becomes a member no more, while it lives and its socket is open.
@@ -300,7 +353,7 @@ fn a_slot_is_not_given_away_while_a_process_lives_that_may_write_its_line() {
                 tell(&socket, [OUTBOX, 0, 1, 0, 0], &[]);
             }
         }
-        while !matches!(signal_of(&mut witness, DRIVER).args()[..], [_, _, Arg::Text("")]) {}
+        while !matches!(signal_of(&mut witness, DRIVER).rule_args()[..], [_, _, Arg::Text("")]) {}
         // The witness has passed its end, and tells that.
         while witness.next(Some(Duration::ZERO)).unwrap().is_some() {}
         for _ in 0..20 {

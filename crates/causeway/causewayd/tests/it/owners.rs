@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway_bus::client::Bus as Client;
-use causeway_bus::wire::{Arg, Body, Builder};
+use causeway_bus::wire::{Arg, Args, Body, Builder};
 use causeway_bus::{Connection as Member, ConnectionOptions, Incoming};
 
 use crate::support::*;
@@ -38,7 +38,16 @@ fn traffic(client: &mut Client, awake: &mut Member) {
 fn tick(member: &mut Member, round: u32) {
     let incoming = member.next(Some(PATIENCE)).unwrap();
     let Some(Incoming::Signal(signal)) = incoming else { panic!("deaf in round {round}: {incoming:?}") };
-    assert_eq!(signal.args(), [Arg::U32(round)]);
+    assert_eq!(signal.rule_args(), [Arg::U32(round)]);
+}
+
+/// Ends the threads of a test, also of one that fails.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A service restarts while others talk: who had asked for the signals of its name hears the new one.
@@ -58,24 +67,32 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 if let Some(Incoming::Signal(signal)) = asleep.next(Some(Duration::from_secs(1))).unwrap() {
-                    let _ = heard.send(signal.args().first().copied() == Some(Arg::U32(u32::MAX)));
+                    let [Arg::U32(round)] = signal.rule_args()[..] else {
+                        panic!("{:?}", signal.rule_args())
+                    };
+                    let _ = heard.send(round);
                 }
             }
         });
+        let _over = OnDrop(is_over);
         for round in 0..rounds() {
-            let mut service = bus.member();
-            service.request_name(NAME, 0).unwrap();
+            // A member and a client in turn.
+            let join = || Client::join(&bus.path(), ConnectionOptions::default()).unwrap();
+            let mut service = if round.is_multiple_of(2) { join() } else { bus.client() };
+            service.ask_driver("RequestName", text(NAME).u32(0)).unwrap();
             traffic(&mut noisy, &mut awake);
-            service.emit(PATH, INTERFACE, "Tick", Body::default().u32(round)).unwrap();
+            let signal = Builder::signal(PATH, INTERFACE, "Tick").body(Body::default().u32(round));
+            service.send(&signal).unwrap();
             tick(&mut awake, round);
-            assert!(ticks.recv_timeout(PATIENCE).is_ok(), "the one that sleeps is deaf in round {round}");
-            wait_for_member(&mut client, "Tick");
+            let heard = ticks.recv_timeout(PATIENCE);
+            assert_eq!(heard, Ok(round), "the one that sleeps is deaf");
+            let heard = wait_for_member(&mut client, "Tick");
+            assert_eq!(Args::of(&heard).first_u32(), Some(round), "the client is deaf");
             drop(service);
             eventually("the name stays", || noisy.name_owner(NAME).unwrap().is_none());
             // Behind the end of the old one, too.
             traffic(&mut noisy, &mut awake);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
 
@@ -99,7 +116,9 @@ fn candidate(mut member: Member, stop: &AtomicBool) {
 /// The new owner that the next change of the name announces.
 fn new_owner(member: &mut Member) -> String {
     let signal = signal_of(member, "org.freedesktop.DBus");
-    let [Arg::Text(NAME), _, Arg::Text(new)] = signal.args()[..] else { panic!("{:?}", signal.args()) };
+    let [Arg::Text(NAME), _, Arg::Text(new)] = signal.rule_args()[..] else {
+        panic!("{:?}", signal.rule_args())
+    };
     new.to_owned()
 }
 
@@ -108,7 +127,9 @@ fn who_has_seen_a_change_of_owner_finds_the_new_owner_everywhere() {
     let bus = Bus::start();
     let options = ConnectionOptions { auto_start: false, ..ConnectionOptions::default() };
     let mut observer = bus.member_with(options);
+    let mut client = bus.client();
     observer.add_match(&format!("member='NameOwnerChanged',arg0='{NAME}'")).unwrap();
+    client.add_match(&format!("member='NameOwnerChanged',arg0='{NAME}'")).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let names = [(); 2].map(|()| {
@@ -117,6 +138,7 @@ fn who_has_seen_a_change_of_owner_finds_the_new_owner_everywhere() {
             scope.spawn(|| candidate(member, &stop));
             name
         });
+        let _over = OnDrop(&stop);
         for round in 0..rounds() as usize * 10 {
             let next = &names[round % 2];
             let tell = |observer: &mut Member, to: &str, what| {
@@ -131,13 +153,24 @@ fn who_has_seen_a_change_of_owner_finds_the_new_owner_everywhere() {
             );
             let who = observer.call(NAME, PATH, INTERFACE, "Who", Body::default());
             assert_eq!(who.unwrap().text(), Some(&**next), "round {round}: the call went to the old owner");
+            // The same of a client that has seen it.
+            let seen = wait_for_member(&mut client, "NameOwnerChanged");
+            assert_eq!(texts(&seen).last(), Some(next), "round {round}");
+            let serial =
+                client.send(&Builder::call(PATH, "Who").interface(INTERFACE).destination(NAME)).unwrap();
+            let answer = wait_for_reply(&mut client, serial);
+            assert_eq!(
+                texts(&answer),
+                [next.as_str()],
+                "round {round}: the call of the client went to the old owner"
+            );
             if round % 3 == 2 {
                 tell(&mut observer, next, "Leave");
                 assert_eq!(new_owner(&mut observer), "");
                 assert_eq!(observer.name_owner(NAME), None, "round {round}: it still has an owner");
+                wait_for_member(&mut client, "NameOwnerChanged");
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
@@ -160,7 +193,7 @@ fn a_call_to_one_whose_end_was_announced_ends_at_once() {
         };
         loop {
             let signal = signal_of(&mut observer, "org.freedesktop.DBus");
-            if signal.args()[0] == Arg::Text(&name) {
+            if signal.rule_args()[0] == Arg::Text(&name) {
                 break;
             }
         }
@@ -172,4 +205,71 @@ fn a_call_to_one_whose_end_was_announced_ends_at_once() {
         assert!(!why.contains("within") && !why.contains("timeout"), "round {round}: {why}");
         drop(other);
     }
+}
+
+/// The arguments of the signals that come, of two of each of these members, each sent twice.
+fn heard(listener: &mut Member, emitters: &mut [&mut Member]) -> Vec<String> {
+    for (index, emitter) in emitters.iter_mut().enumerate() {
+        for argument in ["x", "y", "x", "y"] {
+            emitter.emit(PATH, INTERFACE, "M", Body::default().text(&format!("{argument}{index}"))).unwrap();
+        }
+    }
+    let mut heard = Vec::new();
+    while let Some(incoming) = listener.next_now().unwrap() {
+        match incoming {
+            Incoming::Signal(signal) if signal.header().member == Some("M") => {
+                heard.push(signal.text().unwrap().to_owned());
+            }
+            _ => {}
+        }
+    }
+    heard
+}
+
+/// What the rules say of a header is remembered, and each change of a rule or of the owner of its sender counts at once.
+#[test]
+fn a_signal_like_those_before_is_matched_by_the_rules_and_owners_of_now() {
+    let bus = Bus::start();
+    let (mut listener, mut first, mut second) = (bus.member(), bus.member(), bus.member());
+    let of_first = ["x0", "y0", "x0", "y0"];
+    let of_second = ["x1", "y1", "x1", "y1"];
+    listener.add_match("member='Other'").unwrap();
+    assert!(heard(&mut listener, &mut [&mut first, &mut second]).is_empty());
+    listener.add_match("member='M',arg0='x0'").unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), ["x0", "x0"]);
+    listener.add_match(&rule()).unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), ["x0", "x0"]);
+    first.request_name(NAME, IN_TURN).unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), of_first);
+    second.request_name(NAME, IN_TURN).unwrap();
+    assert_eq!(
+        heard(&mut listener, &mut [&mut first, &mut second]),
+        [&["x0", "x0"], &of_second[..]].concat()
+    );
+    listener.remove_match(&rule()).unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), ["x0", "x0"]);
+    listener.remove_match("member='M',arg0='x0'").unwrap();
+    assert!(heard(&mut listener, &mut [&mut first, &mut second]).is_empty());
+    listener.add_match("member='M'").unwrap();
+    assert_eq!(heard(&mut listener, &mut [&mut first, &mut second]), [of_first, of_second].concat());
+}
+
+/// A monitor is behind: what it reads was sent when another had the name.
+#[test]
+fn a_monitor_shows_the_messages_of_a_name_by_who_had_it_when_they_were_sent() {
+    let bus = Bus::start();
+    let rule = rule().parse().unwrap();
+    let mut monitor = causeway_bus::Monitor::open(bus.path()).unwrap().filter(rule);
+    let mut members = [bus.member(), bus.member(), bus.member()];
+    for (round, member) in (0..).zip(&mut members) {
+        member.request_name(NAME, IN_TURN).unwrap();
+        member.emit(PATH, INTERFACE, "Tick", Body::default().u32(round)).unwrap();
+    }
+    for round in 0..3 {
+        assert_eq!(observed(&mut monitor).rule_args(), [Arg::U32(round)]);
+    }
+    // Of one that has the name no more, nothing is shown.
+    members[0].emit(PATH, INTERFACE, "Tick", Body::default().u32(7)).unwrap();
+    members[2].emit(PATH, INTERFACE, "Tick", Body::default().u32(3)).unwrap();
+    assert_eq!(observed(&mut monitor).rule_args(), [Arg::U32(3)]);
 }

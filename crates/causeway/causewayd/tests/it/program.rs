@@ -1,6 +1,6 @@
 //! The program from outside: options, descriptors, files, signals, what is not there when it is needed, and programs of others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use causeway_bus::client::{Bus as Client, Error};
-use causeway_dbus_wire::wire::{Body, Header, Value, values};
+use causeway_dbus_wire::wire::{Body, Value, arguments_of};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::*;
@@ -263,14 +263,8 @@ fn statistics_have_what_is_held_and_its_peaks_and_the_longest_turn_of_the_loop()
     for name in ["MatchRules", "BusNames", "IncomingBytes", "OutgoingBytes", "OutgoingFDs"] {
         assert!(contains(&of_client, name) && contains(&of_client, &format!("Peak{name}")), "{name}");
     }
-    let header = Header::parse(&of_bus).unwrap();
-    let values = values(&header, &of_bus[header.header_bytes..]).unwrap();
-    let [Value::Dictionary(entries)] = &values[..] else { panic!("{values:?}") };
-    let number = |name| {
-        let entry = entries.iter().find(|(key, _)| *key == Value::Text(name));
-        let Some((_, Value::Variant(_, value))) = entry else { panic!("{name} is {entry:?}") };
-        if let Value::U32(number) = **value { number } else { panic!("{name} is {value:?}") }
-    };
+    let facts: HashMap<&str, Value<'_>> = arguments_of(&of_bus).unwrap();
+    let number = |name| facts[name].to::<u32>().unwrap();
     let (turn, cpu) = (number("PeakTurnMicroseconds"), number("PeakTurnCPUMicroseconds"));
     assert!(turn > 0 && cpu <= turn, "{turn} µs, of them {cpu} µs of CPU time");
 }
@@ -308,9 +302,10 @@ fn a_configuration_that_is_read_again_holds_for_new_requests() {
 /// Tools and libraries of others succeed where they do so with dbus-daemon.
 #[test]
 fn programs_of_others_that_are_installed_talk_to_the_bus() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/clients.sh");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/all.sh");
     let mut compared = Command::new("timeout");
-    let output = compared.arg("120").arg(script).arg(env!("CARGO_BIN_EXE_causewayd")).output().unwrap();
+    compared.arg("120").arg(script).arg("clients").env("CAUSEWAYD", env!("CARGO_BIN_EXE_causewayd"));
+    let output = compared.output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     match output.status.code() {

@@ -271,7 +271,7 @@ fn a_monitor_sees_the_header_and_the_length_of_a_long_message() {
     let (long, short) = (observed(&mut monitor), observed(&mut monitor));
     assert_eq!((long.header().member, long.header().unix_fds), (Some("Long"), 1));
     assert!(long.is_header_only() && long.header().message_bytes() > 1 << 20);
-    assert!(long.body().is_empty() && long.args().is_empty() && long.take_descriptors().is_empty());
+    assert!(long.body().is_empty() && long.rule_args().is_empty() && long.take_descriptors().is_empty());
     assert_eq!((short.is_header_only(), short.text()), (false, Some("first")));
 }
 

@@ -101,7 +101,7 @@ fn without_descriptors_the_receiver_or_the_bus_refuses_a_message_and_goes_on() {
             let error = client.call(NAME, PATH, INTERFACE, "Take", files(too_many)).unwrap_err();
             assert_eq!(error.name(), Some(name::LIMITS_EXCEEDED), "{role}, round {round}: {error}");
             let reply = client.call(NAME, PATH, INTERFACE, "Take", files(fits)).unwrap();
-            assert_eq!(reply.args(), [Arg::U32(fits as u32)], "{role}, round {round}");
+            assert_eq!(reply.rule_args(), [Arg::U32(fits as u32)], "{role}, round {round}");
         }
         served.holds_nothing();
     }
@@ -114,7 +114,7 @@ fn a_member_that_could_not_open_an_outbox_reads_on_once_it_has_descriptors() {
     let _exhausted = served.peer("exhausted");
     wait_for_name(&mut client);
     let reply = client.call(NAME, PATH, INTERFACE, "Take", files(2)).unwrap();
-    assert_eq!(reply.args(), [Arg::U32(2)]);
+    assert_eq!(reply.rule_args(), [Arg::U32(2)]);
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::os::fd::AsFd;
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 use causeway_bus::{Monitor, Payload};
 
+use causeway_testkit::proc;
+
 use crate::support::*;
 
 #[test]
@@ -111,4 +113,38 @@ fn a_rule_that_went_while_no_process_read_the_log_does_not_make_the_bus_read_sig
     ask_bus(&mut member);
     let more = received() - before;
     assert!((1..SIGNALS).contains(&more), "{more} messages");
+}
+
+/// Each message between members would wake the bus for nothing.
+#[test]
+fn a_rule_for_messages_to_others_wakes_the_bus_only_where_the_policy_lets_its_client_have_some() {
+    const EXCHANGES: u64 = 200;
+    for (policy, is_seen) in [("<deny receive_type='error'/>", true), ("<deny eavesdrop='true'/>", false)] {
+        let folder = temp_dir("watching");
+        let settings = format!("<policy context='mandatory'>{policy}</policy>");
+        // Without the policy of the other tests, which lets everybody eavesdrop.
+        let eavesdrops = if is_seen { " eavesdrop='true'" } else { "" };
+        let text = format!(
+            "<busconfig><listen>unix:tmpdir=/tmp</listen><policy context='default'><allow user='*'/><allow own='*'/>\
+             <allow send_destination='*'/><allow receive_sender='*'{eavesdrops}/></policy>{settings}</busconfig>"
+        );
+        let file = folder.path().join("bus.conf");
+        std::fs::write(&file, text).unwrap();
+        let bus = Broker::native_with(&["--config-file", file.to_str().unwrap()]);
+        let mut client = bus.client();
+        let (mut one, mut two) = (bus.member(), bus.member());
+        client.add_match("eavesdrop='true',member='Ask'").unwrap();
+        ask_bus(&mut one);
+        let sleeps = || proc::status_number(bus.child.pid(), "voluntary_ctxt_switches").unwrap();
+        let before = sleeps();
+        for _ in 0..EXCHANGES {
+            exchange(&mut one, &mut two);
+        }
+        let woken = sleeps() - before;
+        if is_seen {
+            wait_for_member(&mut client, "Ask");
+        } else {
+            assert!(woken < EXCHANGES / 4, "it was woken {woken} times by {EXCHANGES} exchanges");
+        }
+    }
 }

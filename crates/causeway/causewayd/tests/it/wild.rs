@@ -6,21 +6,13 @@ use std::time::Duration;
 
 use causeway_bus::shared::body;
 use causeway_bus::shared::header::{BODY_IN_FILE, BusHeader};
-use causeway_bus::shared::ring::{self, Cell, Cells, Entry};
+use causeway_bus::shared::ring::{Cells, Entry};
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, Monitor, Observed, name};
 use causeway_testkit::Rng;
 
 use crate::support::raw::{self, Raw};
 use crate::support::*;
-
-/// Puts an entry into the log that no member sent.
-fn forge(connection: &Connection, entry: Entry) {
-    let order = connection.order_log();
-    let is_free = |position: &u64| !matches!(ring::look(&**order, *position), Cell::Present(_));
-    let position = (order.load_hint()..).find(is_free).unwrap();
-    order.entry(position).store(entry.word(ring::lap(&**order, position)), Ordering::Release);
-}
 
 #[test]
 fn an_entry_that_refers_to_no_message_ends_the_bus_for_all_and_names_the_member() {
@@ -294,4 +286,45 @@ fn a_member_that_announces_descriptors_and_has_none_is_evicted() {
     let call = driver_call("GetId").sender(&name).unix_fds(1).build(1).unwrap();
     raw.send(raw.header(causeway_bus::AUTHORITY_ID, &call), Some(0), &call);
     assert_eq!(signal(&mut watcher).text(), Some(name.as_str()));
+}
+
+/// Its folder has gone for a while.
+#[test]
+fn a_bus_that_cannot_serve_members_again_tries_until_it_can() {
+    let bus = Bus::start();
+    let (accused, mut client) = (bus.member(), bus.client());
+    let folder = bus.path().parent().unwrap().to_owned();
+    let elsewhere = folder.with_extension("elsewhere");
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    forge(&accused, Entry { sender: 1, destination: 2, place: 1000 });
+    // The bus has found out, and has tried in the same turn.
+    let name = accused.unique_name().to_owned();
+    eventually("the bus has not ended", || {
+        let _ = client.ask_driver("GetId", Body::default());
+        client.name_owner(&name).unwrap().is_none()
+    });
+    drop(accused);
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    bus.is_new_again();
+}
+
+/// A socket that lingers, in a packet that was not received when the bus ended: it is not the bus that waits for its closing.
+#[test]
+fn what_nobody_has_received_when_the_bus_ends_keeps_nobody_waiting() {
+    let bus = Broker::native();
+    let (accused, mut client) = (bus.member(), bus.client());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (lingering, _peer) = lingering(&listener);
+    let hostile = Raw::join(&bus.path());
+    bus.stopped(|| {
+        // One packet of each is received before the log is read.
+        assert!(raw::tell(&hostile.socket, [raw::OUTBOX, 0, 0, 0, 0], &[]));
+        assert!(raw::tell(&hostile.socket, [raw::OUTBOX, 0, 0, 0, 0], &[lingering.as_fd()]));
+        drop(lingering);
+        forge(&accused, Entry { sender: 1, destination: 2, place: 1000 });
+    });
+    let name = accused.unique_name().to_owned();
+    eventually("the bus has not ended", || client.name_owner(&name).unwrap().is_none());
+    (0..10).for_each(|_| sync(&mut client));
+    eventually("a new bus comes up", || Connection::open(bus.path()).is_ok());
 }

@@ -248,7 +248,7 @@ async fn a_program_of_zbus_and_a_member_without_it_talk_in_both_byte_orders() {
         let reply = member.call(NAME, PATH, NAME, "Add", Body::default().u32(3)).unwrap();
         member.add_match("member='Turned'").unwrap();
         member.call(NAME, PATH, PEER, "Ping", Body::default()).unwrap();
-        (format!("{:?}", reply.args()), member)
+        (format!("{:?}", reply.rule_args()), member)
     });
     let (sum, mut member) = soon("no reply", sum).await.unwrap();
     assert_eq!(sum, "[U32(3)]");
@@ -257,7 +257,7 @@ async fn a_program_of_zbus_and_a_member_without_it_talk_in_both_byte_orders() {
     let signal = crate::support::signal(&mut member);
     assert_ne!(signal.endian(), Endian::NATIVE);
     assert_eq!(signal.header().sender, service.unique_name().map(|name| name.as_str()));
-    assert_eq!(signal.args(), [wire::Arg::U32(7)]);
+    assert_eq!(signal.rule_args(), [wire::Arg::U32(7)]);
 }
 
 #[tokio::test]
@@ -381,7 +381,7 @@ async fn a_message_whose_future_is_dropped_is_sent_if_the_bus_holds_its_descript
     let read = tokio::task::spawn_blocking(move || {
         for number in 0..sent {
             let signal = signal(&mut receiver);
-            assert_eq!(signal.args()[0], wire::Arg::U32(number));
+            assert_eq!(signal.rule_args()[0], wire::Arg::U32(number));
             assert_eq!(signal.take_descriptors().len(), 1, "signal {number}");
         }
     });

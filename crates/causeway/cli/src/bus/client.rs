@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus, Error};
 use causeway_bus::name::UNKNOWN_METHOD;
-use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, Value, names, values};
+use causeway_bus::wire::{
+    Body, Builder, Dict, FLAG_NO_REPLY_EXPECTED, Header, Kind, Value, arguments_of, names,
+};
 pub use causeway_dbus_wire::driver::DRIVER;
 use serde_json::Map;
 
@@ -42,21 +44,11 @@ fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<(), Failu
     if is_valid(text) { Ok(()) } else { Err(Failure::Usage(format!("{text:?} is not {what}"))) }
 }
 
-/// The first argument of a reply.
-pub fn first_value(reply: &[u8]) -> Result<Option<Value<'_>>, Failure> {
-    let header = Header::parse(reply).map_err(Error::Protocol)?;
-    Ok(values(&header, &reply[header.header_bytes..]).map_err(Error::Protocol)?.into_iter().next())
-}
-
 /// The entries of a reply of type `a{sv}`, without texts.
 pub fn numbers(reply: &[u8]) -> Result<Map<String, serde_json::Value>, Failure> {
-    let Some(Value::Dictionary(entries)) = first_value(reply)? else { return Ok(Map::new()) };
-    let numbers = entries.iter().filter_map(|(key, value)| match (key, value) {
-        (Value::Text(_), Value::Variant(_, value)) if matches!(**value, Value::Text(_)) => None,
-        (Value::Text(key), Value::Variant(_, value)) => Some(((*key).to_owned(), show::as_json(value))),
-        _ => None,
-    });
-    Ok(numbers.collect())
+    let entries: Dict<String, Value<'_>> = arguments_of(reply).map_err(Error::from)?;
+    let numbers = entries.0.into_iter().filter(|(_, value)| !matches!(value, Value::Text(_)));
+    Ok(numbers.map(|(key, value)| (key, show::as_json(&value))).collect())
 }
 
 /// The next signal; `None` when the time is over. Calls of this connection are answered with an error.

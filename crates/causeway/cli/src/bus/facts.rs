@@ -1,7 +1,9 @@
 //! What the bus says of its connections, with what the kernel says of their processes.
 
+use std::collections::HashMap;
+
 use causeway_bus::client::{Bus, Error, TIMEOUT};
-use causeway_bus::wire::{Body, Builder, Header, Value, values};
+use causeway_bus::wire::{Body, Builder, Dict, Value, arguments_of};
 use serde_json::{Map, json};
 
 use super::{list, show};
@@ -45,19 +47,13 @@ pub fn of_connections(bus: &mut Bus, most: u32) -> Result<Option<Vec<Facts>>, Fa
         Err(Error::Refused { name, .. }) if name.contains(".Unknown") => return Ok(None),
         reply => reply?,
     };
-    let header = Header::parse(&reply).map_err(Error::Protocol)?;
-    let found = values(&header, &reply[header.header_bytes..]).map_err(Error::Protocol)?;
-    let Some(Value::Dictionary(all)) = found.first() else { return Ok(Some(Vec::new())) };
-    let others = all.iter().filter(|(unique, _)| *unique != Value::Text(bus.unique_name()));
-    Ok(Some(others.filter_map(|(unique, of)| facts(unique, of)).collect()))
+    let all: Dict<String, HashMap<String, Value<'_>>> = arguments_of(&reply).map_err(Error::from)?;
+    let others = all.0.into_iter().filter(|(unique, _)| unique != bus.unique_name());
+    Ok(Some(others.map(|(unique, of)| facts(unique, of)).collect()))
 }
 
-fn facts(unique: &Value<'_>, of: &Value<'_>) -> Option<Facts> {
-    let (Value::Text(unique), Value::Dictionary(entries)) = (unique, of) else { return None };
-    let entries = entries.iter().filter_map(|(key, value)| match (key, value) {
-        (Value::Text(key), Value::Variant(_, value)) => Some(((*key).to_owned(), show::as_json(value))),
-        _ => None,
-    });
+fn facts(unique: String, of: HashMap<String, Value<'_>>) -> Facts {
+    let entries = of.into_iter().map(|(key, value)| (key, show::as_json(&value)));
     let mut statistics: Map<String, serde_json::Value> = entries.collect();
     statistics.remove("UniqueName");
     let names = statistics.remove("WellKnownNames").unwrap_or_default();
@@ -66,15 +62,7 @@ fn facts(unique: &Value<'_>, of: &Value<'_>) -> Option<Facts> {
     // A process of another namespace has no number here.
     let (pid, uid) = (number("ProcessID").filter(|pid| *pid > 0), number("UnixUserID"));
     let (program, cgroup) = (pid.and_then(list::program), pid.and_then(cgroup));
-    Some(Facts {
-        unique: (*unique).to_owned(),
-        names: names.collect(),
-        pid,
-        uid,
-        program,
-        cgroup,
-        statistics,
-    })
+    Facts { unique, names: names.collect(), pid, uid, program, cgroup, statistics }
 }
 
 fn cgroup(pid: u32) -> Option<String> {

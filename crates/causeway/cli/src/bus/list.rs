@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use causeway_bus::client::{Bus, Error};
-use causeway_bus::wire::{Body, Value, names};
-use causeway_bus::{AUTHORITY_ID, Monitor, PeerId};
+use causeway_bus::wire::{Body, arguments_of, names};
+use causeway_bus::{Monitor, name_of};
 use serde_json::json;
 
-use super::client::{DRIVER, first_value, numbers};
+use super::client::numbers;
 use super::show;
 use super::which::{Place, connect, monitor};
 use crate::failure::Failure;
@@ -59,15 +59,10 @@ pub fn list(place: &Place, json: bool) -> Result<(), Failure> {
     Ok(show::table(&mut out, &["NAME", "OWNER", "PID", "UID", "PROGRAM"], &rows)?)
 }
 
-/// The unique name of a connection with this number; the bus itself has its well-known name only.
-pub fn connection_name(id: PeerId) -> String {
-    if id == AUTHORITY_ID { DRIVER.into() } else { format!(":1.{id}") }
-}
-
 fn of_native(monitor: &Monitor) -> Vec<Peer> {
     let members = monitor.members().into_iter();
     let peers = members.map(|(peer, names, _)| Peer {
-        unique: connection_name(peer.id),
+        unique: name_of(peer.id),
         names,
         // A process of another namespace has no number here.
         pid: Some(peer.pid).filter(|pid| *pid > 0),
@@ -80,10 +75,9 @@ fn of_native(monitor: &Monitor) -> Vec<Peer> {
 pub fn of_dbus(connection: &mut Bus) -> Result<Vec<Peer>, Failure> {
     let own = connection.unique_name().to_owned();
     let names = connection.ask_driver("ListNames", Body::default())?;
-    let Some(Value::Array(names)) = first_value(&names)? else { return Ok(Vec::new()) };
+    let names: Vec<&str> = arguments_of(&names).map_err(Error::from)?;
     let mut peers: Vec<Peer> = Vec::new();
     for name in names {
-        let Value::Text(name) = name else { continue };
         let is_unique = names::is_unique(name);
         // It may have lost its owner meanwhile.
         let owner = if is_unique { Some(name.to_owned()) } else { connection.name_owner(name)? };

@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use causeway_bus::wire::{Body, text};
+use causeway_waiting::duration;
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
@@ -100,8 +101,8 @@ enum BusCommand {
         /// Print JSON: path and interfaces of each object
         #[arg(long)]
         json: bool,
-        /// Seconds to wait for each reply
-        #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds, allow_hyphen_values = true)]
+        /// How long to wait for each reply, such as 500ms or 2m; a number alone counts seconds
+        #[arg(long, value_name = "TIME", default_value = "25s", value_parser = time, allow_hyphen_values = true)]
         timeout: Duration,
     },
     /// Call a method and print the reply, one argument in a line
@@ -117,8 +118,8 @@ enum BusCommand {
         member: String,
         #[command(flatten)]
         arguments: MessageArguments,
-        /// Seconds to wait for the reply
-        #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds, allow_hyphen_values = true)]
+        /// How long to wait for the reply, such as 500ms or 2m; a number alone counts seconds
+        #[arg(long, value_name = "TIME", default_value = "25s", value_parser = time, allow_hyphen_values = true)]
         timeout: Duration,
         /// Print JSON
         #[arg(long)]
@@ -168,8 +169,8 @@ enum BusCommand {
         /// End after this number of signals
         #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
         limit: Option<u64>,
-        /// End after this number of seconds
-        #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
+        /// End after this time, such as 500ms or 2m; a number alone counts seconds
+        #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
         timeout: Option<Duration>,
     },
     /// Show what each connection has done and what it waits for
@@ -187,8 +188,8 @@ enum BusCommand {
         /// By what connections are sorted
         #[arg(long, value_enum, default_value_t = top::Sort::Held)]
         sort: top::Sort,
-        /// Seconds between two looks
-        #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_hyphen_values = true)]
+        /// The time between two looks, such as 500ms; a number alone counts seconds
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, allow_hyphen_values = true)]
         interval: Duration,
         /// Connections to show
         #[arg(long, value_name = "N", default_value_t = 20)]
@@ -206,8 +207,8 @@ enum BusCommand {
     Wait {
         /// The name
         name: String,
-        /// Seconds to wait at most
-        #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
+        /// How long to wait at most, such as 500ms or 2m; a number alone counts seconds
+        #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
         timeout: Option<Duration>,
     },
 }
@@ -251,14 +252,8 @@ At a D-Bus socket: what the bus counts of itself, and of each connection. With
 --json also at a native socket: names, user, program and control group, and
 under `statistics` what the bus counts.";
 
-/// Most seconds of a time limit: times of all clocks hold it.
-const MOST_SECONDS: f64 = 1e9;
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=MOST_SECONDS).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("write a number of seconds from 0 to 1000000000".to_owned()),
-    }
+fn time(text: &str) -> Result<Duration, String> {
+    duration::parse(text, Some("s"))
 }
 
 fn count(text: &str) -> Result<u64, String> {

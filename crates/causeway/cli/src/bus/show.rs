@@ -48,15 +48,15 @@ pub fn as_json(value: &Value<'_>) -> serde_json::Value {
         Value::F64(number) => json!(number),
         Value::Text(text) | Value::Path(text) | Value::Signature(text) => json!(text),
         Value::Bytes(bytes) => json!(bytes),
-        Value::Array(elements) | Value::Struct(elements) => elements.iter().map(as_json).collect(),
-        Value::Dictionary(entries) => {
+        Value::Array(_, elements) | Value::Struct(elements) => elements.iter().map(as_json).collect(),
+        Value::Dictionary(_, entries) => {
             let key = |key: &Value<'_>| match as_json(key) {
                 serde_json::Value::String(text) => text,
                 other => other.to_string(),
             };
             entries.iter().map(|(name, value)| (key(name), as_json(value))).collect::<Map<_, _>>().into()
         }
-        Value::Variant(types, value) => json!({ "type": types, "data": as_json(value) }),
+        Value::Variant(value) => json!({ "type": value.signature(), "data": as_json(value) }),
     }
 }
 

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 use causeway_bus::client::{Bus, Error, TIMEOUT};
 use causeway_bus::wire::Body;
-use causeway_bus::{Monitor, Statistics};
+use causeway_bus::{Monitor, Statistics, name_of};
 use serde_json::{Value, json};
 
 use super::client::{DRIVER, numbers};
 use super::facts::{self, Facts, question};
-use super::list::{Peer, connection_name, of_dbus, program};
+use super::list::{Peer, of_dbus, program};
 use super::show;
 use super::which::{Place, connect, monitor};
 use crate::failure::Failure;
@@ -47,7 +47,7 @@ fn of_native(place: &Place, monitor: &Monitor, json: bool) -> Result<(), Failure
         let asked = place.open().and_then(|mut bus| facts::of_connections(&mut bus, u32::MAX));
         let known = asked.ok().flatten().unwrap_or_default();
         let rows = members.iter().map(|(peer, _, statistics)| {
-            let unique = connection_name(peer.id);
+            let unique = name_of(peer.id);
             let facts = known.iter().find(|facts| facts.unique == unique);
             let mut row = facts.map_or_else(|| json!({ "unique": unique }), Facts::json);
             row["pid"] = peer.pid.into();
@@ -63,7 +63,7 @@ fn of_native(place: &Place, monitor: &Monitor, json: bool) -> Result<(), Failure
     writeln!(out, "{} messages so far; the order log holds {}", monitor.messages(), monitor.order_entries())?;
     let rows = members.iter().map(|(peer, _, statistics)| {
         let numbers = COLUMNS.iter().map(|(_, _, of)| of(statistics).to_string());
-        [connection_name(peer.id), peer.pid.to_string()].into_iter().chain(numbers).collect()
+        [name_of(peer.id), peer.pid.to_string()].into_iter().chain(numbers).collect()
     });
     let headings = COLUMNS.iter().map(|(heading, ..)| *heading);
     let headings: Vec<&str> = ["CONNECTION", "PID"].into_iter().chain(headings).collect();

@@ -126,7 +126,7 @@ pub fn top(place: &Place, sort: Sort, interval: Duration, rows: usize, limit: u6
         let of_bus = |key: &str| of_bus.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
         writeln!(
             text,
-            "{} connections, {} bytes wait, {} messages accepted, longest turn {:.1} ms",
+            "connections: {}, bytes that wait: {}, messages accepted: {}, longest turn: {:.1} ms",
             of_bus("ActiveConnections"),
             of_bus("OutgoingBytes"),
             of_bus("MessagesAccepted"),

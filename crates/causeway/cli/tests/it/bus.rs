@@ -162,7 +162,6 @@ fn everything_works(bus: &Bus) {
     // The bus itself has no unique name.
     let of_bus: Vec<_> = rows.iter().filter(|row| row["owner"] == "org.freedesktop.DBus").collect();
     assert!(of_bus.len() == 1 && of_bus[0]["name"] == "org.freedesktop.DBus", "{list}");
-    assert!(rows.iter().all(|row| row["name"] != ":1.1"), "{list}");
 
     assert_eq!(bus.says(&["tree", ECHO]), "/\n├─ /a\n│  └─ /a/b\n└─ /c\n");
     let tree = bus.json(&["tree", ECHO, "--json"]);
@@ -193,12 +192,12 @@ fn everything_works(bus: &Bus) {
     // On a machine that is busy the time may be over before the bus has answered at all.
     for (arguments, code, said) in [
         (&["wait", "com.example.Nobody"][..], 1, "nobody has the name com.example.Nobody"),
-        (&["wait", ":1.1"], 1, "nobody has the name :1.1"),
+        (&["wait", ":1.4711"], 1, "nobody has the name :1.4711"),
         (&["match", "member='Never'", "--limit", "1"], 1, ""),
         (&["match", "member='Never'"], 0, ""),
     ] {
         eventually(&format!("{arguments:?} does not end as it should"), || {
-            let output = bus.output(&[arguments, &["--timeout", "0.2"]].concat());
+            let output = bus.output(&[arguments, &["--timeout", "200ms"]].concat());
             assert_eq!(output.stdout.len(), 0, "{arguments:?}");
             output.status.code() == Some(code) && String::from_utf8_lossy(&output.stderr).contains(said)
         });
@@ -218,11 +217,11 @@ fn everything_works(bus: &Bus) {
         (&["match", "type='method_call'"], "matches no signals"),
         (&["tree", "com.example.Nobody"], "ServiceUnknown"),
         (&["wait", "x"], "\"x\" is not the name"),
-        (&["wait", "a.b", "--timeout=-1"], "from 0 to 1000000000"),
-        (&["wait", "a.b", "--timeout", "-1"], "from 0 to 1000000000"),
-        (&["wait", "a.b", "--timeout", "inf"], "from 0 to 1000000000"),
+        (&["wait", "a.b", "--timeout=-1"], "is not a time; write a time"),
+        (&["wait", "a.b", "--timeout", "-1"], "is not a time; write a time"),
+        (&["wait", "a.b", "--timeout", "inf"], "is not a time; write a time"),
         (&["monitor", "--limit", "-1"], "whole number that is not negative"),
-        (&["call", ":1.1", "/", "a.b", "M"], "there is no connection :1.1"),
+        (&["call", ":1.4711", "/", "a.b", "M"], "there is no connection :1.4711"),
         (&["call", ECHO, "/", "com.example.Test", "Quit"], "it ends"),
     ] {
         let error = complaint(bus.output(arguments));
@@ -301,7 +300,7 @@ fn a_bus_that_is_stopped_does_not_hold_up_commands_with_a_time_limit() {
             (2, &["tree", "a.b"]),
         ] {
             let mut command = causeway(&["bus"]);
-            let output = command.args(option).args(arguments).args(["--timeout", "0.1"]).output().unwrap();
+            let output = command.args(option).args(arguments).args(["--timeout", "100ms"]).output().unwrap();
             let why = String::from_utf8(output.stderr).unwrap();
             assert_eq!((output.status.code(), output.stdout.len()), (Some(code), 0), "{arguments:?}: {why}");
             assert_eq!(why, "causeway: the bus does not answer within 100ms\n", "{arguments:?}");

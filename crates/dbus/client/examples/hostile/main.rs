@@ -7,13 +7,14 @@
 
 mod attack;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus, Error};
-use causeway_dbus_wire::wire::{Body, Builder, Header, Value, values};
+use causeway_dbus_wire::wire::{Body, Builder, Value, arguments_of};
 use causeway_os::sched;
 use weighbridge_dbus_client::brokers::{Broker, Limits, Program};
 
@@ -159,16 +160,8 @@ fn longest_turn(client: &mut Bus, name: &str) -> Result<Option<f64>, Error> {
         Err(Error::Refused { .. }) => return Ok(None),
         Err(other) => return Err(other),
     };
-    let header = Header::parse(&answer).map_err(Error::Protocol)?;
-    let values = values(&header, &answer[header.header_bytes..]).map_err(Error::Protocol)?;
-    let Some(Value::Dictionary(entries)) = values.first() else { return Ok(None) };
-    Ok(entries.iter().find_map(|entry| match entry {
-        (Value::Text(key), Value::Variant(_, value)) if *key == name => match **value {
-            Value::U32(microseconds) => Some(f64::from(microseconds) / 1e3),
-            _ => None,
-        },
-        _ => None,
-    }))
+    let facts: HashMap<&str, Value<'_>> = arguments_of(&answer).map_err(Error::from)?;
+    Ok(facts.get(name).and_then(|value| value.to::<u32>().ok()).map(|us| f64::from(us) / 1e3))
 }
 
 fn sorted(mut values: Vec<f64>) -> Vec<f64> {

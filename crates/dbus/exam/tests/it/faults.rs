@@ -84,6 +84,7 @@ fn a_fault_is_not_blamed_on_another_property() {
         (link::Fault::Duplicates, "order-of-all"),
         (link::Fault::Drops, "duplication"),
         (link::Fault::Drops, "order-of-all"),
+        (link::Fault::Drops, "order-across-stops"),
         (link::Fault::ForgesSender, "loss"),
     ];
     for_each(&of_links, |fault, id| {

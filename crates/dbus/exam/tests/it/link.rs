@@ -41,6 +41,7 @@ pub enum Fault {
 pub const FOUND_BY: &[(Fault, &str)] = &[
     (Fault::Reorders, "order-of-one-sender"),
     (Fault::ReordersBetweenSenders, "order-of-all"),
+    (Fault::ReordersBetweenSenders, "order-across-stops"),
     (Fault::ReordersBetweenSenders, "order-at-a-monitor"),
     (Fault::ReordersBetweenSenders, "order-of-causes"),
     (Fault::ReplyOvertakes, "signal-before-reply"),

@@ -1,8 +1,8 @@
 //! Native members of a replay. All of them are in one thread: it reads with each of them before so much is unread that one would have to
 //! wait for another.
 
-use causeway_bus::Monitor;
 use causeway_bus::client::native_path;
+use causeway_bus::{Monitor, name_of};
 
 use super::Player;
 use crate::Error;
@@ -91,7 +91,7 @@ impl Player<'_> {
         };
         let members = self.natives.directory.insert(directory).members();
         let is_there =
-            |id: &usize| members.iter().any(|(peer, ..)| format!(":1.{}", peer.id) == self.ends[*id].unique);
+            |id: &usize| members.iter().any(|(peer, ..)| name_of(peer.id) == self.ends[*id].unique);
         let (leaving, gone): (Vec<usize>, Vec<usize>) =
             self.natives.leaving.iter().partition(|id| is_there(id));
         self.natives.leaving = leaving;

@@ -74,7 +74,7 @@ impl Stopwatch {
     fn new(params: &CaseParams, time: Time) -> io::Result<Stopwatch> {
         let mut histogram = Histogram::new_with_bounds(1, MOST_NS, DIGITS)
             .map_err(|error| io::Error::other(error.to_string()))?;
-        let unit = params.choice::<TimedUnit>();
+        let unit = params.choice_if_declared().unwrap_or(TimedUnit::Each);
         let rate = params.number(RATE.name);
         // Writes to all of it, and to all of `pending`, so that no page of it is touched for the first time between two operations.
         histogram.reset();
@@ -196,14 +196,29 @@ impl Ctx<'_> {
     /// May operations of this run be timed by themselves?
     pub fn times_each(&self) -> bool {
         self.params.choice_if_declared::<TimedUnit>().is_some_and(|unit| unit != TimedUnit::Batch)
-            || self.params.number(RATE.name).is_some()
+            || self.has_rate()
+    }
+
+    /// Do operations of this run come at a rate of their own (open loop)?
+    pub fn has_rate(&self) -> bool {
+        self.params.number(RATE.name).is_some()
     }
 
     /// As [`Ctx::lead_batches`], with each operation timed by itself, or as many as the case says: `op` does the one with the given sequence number.
     pub fn lead_each(
         &mut self,
+        op: impl FnMut(u64, &mut Tally) -> io::Result<()>,
+        expect: impl Expect,
+    ) -> io::Result<()> {
+        self.lead_each_noting(op, expect, |_| Ok(()))
+    }
+
+    /// As [`Ctx::lead_each`], and calls `also` after each batch, outside of what is timed.
+    pub fn lead_each_noting(
+        &mut self,
         mut op: impl FnMut(u64, &mut Tally) -> io::Result<()>,
         expect: impl Expect,
+        mut also: impl FnMut(Noted) -> io::Result<()>,
     ) -> io::Result<()> {
         let stopwatch = RefCell::new(Stopwatch::new(self.params, self.time)?);
         let work = |batch: Batch| {
@@ -222,7 +237,11 @@ impl Ctx<'_> {
             }
             Ok(tally)
         };
-        self.lead_batches(work, expect, |noted| stopwatch.borrow_mut().note(noted))?;
+        let note = |noted| {
+            also(noted)?;
+            stopwatch.borrow_mut().note(noted)
+        };
+        self.lead_batches(work, expect, note)?;
         self.counted.latencies = stopwatch.into_inner().latencies();
         Ok(())
     }

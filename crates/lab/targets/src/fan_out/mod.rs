@@ -3,7 +3,8 @@
 //! Measures what it takes until the last of many receivers has a message: a burst is sent to all, and the next one when
 //! every receiver has acknowledged it. The acknowledgement is one atomic addition for each receiver and one wake-up of the
 //! sender for each burst; it is part of the time, and `noop` shows what of it is not the wake-up. Two looks at the clock a
-//! burst tell the sender's share. It cannot show the throughput of senders that do not wait.
+//! burst tell the sender's share. It cannot show the throughput of senders that do not wait. With `rate` bursts are due at
+//! fixed moments, as those of a source that does not wait for its receivers, and are timed from then on.
 //!
 //! With `burst=10` and the sender's nice value (`nice=-15:0`) these are the experiments of a D-Bus daemon that sends one
 //! signal to ten recipients: 12 context switches a signal with its client, 22 where the daemon is preempted after each.
@@ -22,6 +23,7 @@ mod tee;
 mod udp;
 mod unicast;
 
+use weighbridge_harness::ctx::RATE;
 use weighbridge_record::PerOp;
 
 use crate::descriptors;
@@ -71,7 +73,7 @@ const FAN_OUT: PatternInfo = PatternInfo {
     roles: |params| {
         std::iter::once("sender").chain(std::iter::repeat_n("receiver", receivers(params))).collect()
     },
-    axes: &[RECEIVERS, BURST],
+    axes: &[RECEIVERS, BURST, RATE],
     unit: Unit::NanosPer("message"),
     is_symmetric: false,
 };

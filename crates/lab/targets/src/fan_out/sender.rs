@@ -98,28 +98,28 @@ fn lead(
     let burst = burst(cx.params);
     cx.set_ops_each(burst);
     let sender_ns = Cell::new(0);
-    let work = |batch: Batch| {
-        for turn in batch.sequences() {
-            let first = VERIFIED + turn * burst;
-            acks.expect(first + burst);
-            let began_ns = clock::now_ns();
-            for sequence in first..first + burst {
-                send(sequence)?;
-            }
-            sender_ns.set(sender_ns.get() + clock::now_ns() - began_ns);
-            wait(acks, first + burst)?;
+    let mut turn = |turn: u64| {
+        let first = VERIFIED + turn * burst;
+        acks.expect(first + burst);
+        let began_ns = clock::now_ns();
+        for sequence in first..first + burst {
+            send(sequence)?;
         }
-        Ok(Tally::default())
+        sender_ns.set(sender_ns.get() + clock::now_ns() - began_ns);
+        wait(acks, first + burst)
     };
     let beside = cx.auxiliary_counters()?;
     let mut notes =
         Notes { counters, receivers: receivers(cx.params), beside, batches: Vec::with_capacity(1024) };
     notes.take(0, 0, false)?;
-    let note = |noted: Noted| {
-        notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample)?;
-        Ok(noted.elapsed_ns)
-    };
-    cx.lead_noting(work, |_| None, note)?;
+    let mut note = |noted: Noted| notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
+    if cx.has_rate() {
+        cx.lead_each_noting(|sequence, _| turn(sequence), |_| None, note)?;
+        cx.end_leading()?;
+    } else {
+        let work = |batch: Batch| batch.sequences().try_for_each(&mut turn).map(|()| Tally::default());
+        cx.lead_noting(work, |_| None, |noted| note(noted).map(|()| noted.elapsed_ns))?;
+    }
     notes.tell(cx);
     Ok(())
 }

@@ -28,6 +28,7 @@ fn reaches_all(host: &Host, target: &'static Target) {
         of(100, "free", &[("peers", "thread"), ("burst", "3"), ("touch", "none")]),
         of(16_384, "free", &[("touch", "lines")]),
         of(64, "two-cpus", &[("receivers", "1")]),
+        of(64, "free", &[("burst", "2"), ("rate", "2000")]),
         // More than the buffers hold: the sender waits for room while the receivers read.
         of(4096, "same-cpu", &[("burst", "300"), ("touch", "none")]),
     ];

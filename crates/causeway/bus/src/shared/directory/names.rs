@@ -27,7 +27,7 @@ pub fn cells(names: usize) -> usize {
 pub struct Owner {
     /// Entry of the owner.
     pub peer: u16,
-    /// Number in its unique name.
+    /// Its number.
     pub id: u64,
     /// Numbers of those who wait for the name, of which [`QUEUE_SHOWN`] are shown.
     pub queue: Vec<u64>,
@@ -38,7 +38,7 @@ pub struct Owner {
 pub struct OwnerRead {
     /// Entry of the owner.
     pub peer: u16,
-    /// Number in its unique name.
+    /// Its number.
     pub id: u64,
     /// Offset of the entry, and its sequence number.
     state: (usize, u64),
@@ -84,7 +84,9 @@ impl Directory {
             let at = |offset| self.name_at(entry, offset);
             let text = self.read(at(0), || {
                 let bytes = (self.load(at(16)) as u32 as usize).min(NAME_BYTES - TEXT_AT);
-                self.memory.copy(at(TEXT_AT), bytes)
+                let mut text = Vec::new();
+                self.memory.copy(at(TEXT_AT), bytes, &mut text);
+                text
             })?;
             (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
         };

@@ -6,8 +6,10 @@
 //! had published. And a report listed subscribers that had not found their place yet, so that a publisher that waited for
 //! them lost its first messages to them without a word.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway::{Group, Policy, RecvTimeoutError, SubscribeOptions, TryPublishError};
@@ -16,8 +18,8 @@ use rustix::process::Resource;
 
 use super::public_group;
 use crate::common::limits::limited;
-use crate::common::wire::message;
-use crate::common::{LONG, Peer, drain, eventually, group, join, next, small, subscribers, tally};
+use crate::common::wire::{connect, message};
+use crate::common::{LONG, Peer, drain, eventually, group, join, next, served, small, subscribers, tally};
 
 /// More joins than the socket of a publisher ever held notices of.
 const JOINS: usize = 600;
@@ -147,4 +149,34 @@ fn subscribers_join_while_a_publisher_dies_that_never_read_its_notices() {
             }
         });
     }
+}
+
+/// Before, each of them gave the roll all its time again.
+#[test]
+fn publishers_that_ask_to_join_and_do_not_answer_hold_up_no_other_for_ever() {
+    let (_dir, path, group) = served(small().several_publishers().late_publishers());
+    let _subscriber = group.subscribe(Policy::Lossy).unwrap();
+    let is_over = AtomicBool::new(false);
+    let begun = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // One of them is always awaited.
+            let mut asking = VecDeque::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let socket = connect(&path);
+                let _ = send_with_fds(&socket, &message(1, &[0, 0]), &[]);
+                asking.push_back(socket);
+                asking.drain(..asking.len().saturating_sub(3));
+                begun.store(asking.len() == 3, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let joined = std::panic::catch_unwind(|| {
+            eventually("nobody asks", || begun.load(Ordering::Relaxed));
+            // One that has answered is refused only if it came at the very end of the time.
+            eventually("it cannot join", || join(&path).publisher().is_ok());
+        });
+        is_over.store(true, Ordering::Relaxed);
+        joined.unwrap();
+    });
 }

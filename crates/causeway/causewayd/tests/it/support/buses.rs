@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use causeway_bus::client::Bus as Client;
@@ -20,10 +21,12 @@ const OPEN_POLICY: &str = "<policy context='default'><allow send_destination='*'
 /// D-Bus clients find a bus there that is given no other place.
 const SOMEWHERE: [&str; 2] = ["--address", "unix:tmpdir=/tmp"];
 
-/// causewayd with these arguments, its errors unseen.
+/// causewayd with these arguments. What it says of others is unseen, unless CAUSEWAYD_TEST_LOG is set.
 pub fn causewayd(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
-    command.args(args).stdin(Stdio::null()).stderr(Stdio::null());
+    let is_seen = std::env::var_os("CAUSEWAYD_TEST_LOG").is_some();
+    command.args(args).stdin(Stdio::null());
+    command.stderr(if is_seen { Stdio::inherit() } else { Stdio::null() });
     command
 }
 
@@ -71,10 +74,16 @@ impl Broker {
     }
 
     pub fn native_with(args: &[&str]) -> Broker {
+        Broker::native_as(args, Some).expect("the command is there")
+    }
+
+    /// With what this makes of its command, if it makes one.
+    pub fn native_as(args: &[&str], make: impl FnOnce(Command) -> Option<Command>) -> Option<Broker> {
         let folder = temp_dir("causewayd");
-        let path = folder.path().join("native");
-        let broker = Broker::spawn(causewayd(args).arg("--native").arg(path));
-        Broker { folder: Some(folder), ..broker }
+        let mut command = causewayd(args);
+        command.arg("--native").arg(folder.path().join("native"));
+        let broker = Broker::spawn(make(command)?.stdin(Stdio::null()).stderr(Stdio::null()));
+        Some(Broker { folder: Some(folder), ..broker })
     }
 
     /// causewayd as this command says, in the foreground.
@@ -176,7 +185,7 @@ impl Bus {
         let (is_ready, ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
-            let bus = Core::new(config(), Box::new(move || Ok(config())), guid, of_bus);
+            let bus = Core::new(config(), Arc::new(move || Ok(config())), guid, of_bus);
             let mut server = Server::new(bus, vec![listener], children)?;
             server.serve_natively(NativePlace { path, socket: None }, options)?;
             server.stop_with(&stopped)?;

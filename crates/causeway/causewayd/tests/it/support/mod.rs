@@ -1,6 +1,7 @@
 //! What the tests share: buses with their members and clients, messages, roles of other processes, and descriptors that are counted.
 
 mod buses;
+pub mod lease;
 pub mod raw;
 
 use std::io::{BufRead, BufReader, Write};
@@ -9,23 +10,26 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::{Bus as Client, Error};
 use causeway_bus::shared::order::OrderLog;
-use causeway_bus::shared::ring;
+use causeway_bus::shared::ring::{self, Cell, Cells, Entry};
+use causeway_bus::shared::unique_name::unique_number;
 use causeway_bus::{
     Call, Connection as Member, Error as BusError, Incoming, Message, Monitor, Observed, Statistics,
 };
 use causeway_dbus_wire::wire::{Args, Body, Builder, Header};
-use causeway_testkit::{Rng, assert_ran, proc, rerun};
+use causeway_testkit::{Rng, assert_ran, rerun};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use buses::{Broker, Bus, Served, at, causewayd, configuration, serve_alone, small};
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
-    PATIENCE, Running, TempDir, Traced, eventually, eventually_seen, setting, skipped, temp_dir,
+    ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually, eventually_seen,
+    proc, setting, skipped, temp_dir,
 };
 
 pub const PATH: &str = "/com/example";
@@ -313,9 +317,17 @@ pub fn sleeps(order: &OrderLog, slot: u16) -> bool {
     ring::asleep(order.armed(slot)).is_some()
 }
 
-/// The number in a unique name.
+/// Puts an entry into the log that no member sent.
+pub fn forge(connection: &Member, entry: Entry) {
+    let order = connection.order_log();
+    let is_free = |position: &u64| !matches!(ring::look(&**order, *position), Cell::Present(_));
+    let position = (order.load_hint()..).find(is_free).unwrap();
+    order.entry(position).store(entry.word(ring::lap(&**order, position)), Ordering::Release);
+}
+
+/// The number of the connection with a unique name.
 pub fn number_of(unique: &str) -> u64 {
-    unique[3..].parse().unwrap()
+    unique_number(unique).unwrap()
 }
 
 /// Answers calls in a thread until the bus ends or `Quit` is called: `Echo` with its text, `Fail` with an error.
@@ -324,13 +336,13 @@ pub fn echo(path: &Path, name: &'static str) -> JoinHandle<()> {
     service.request_name(name, 0).unwrap();
     std::thread::spawn(move || {
         let stop = std::sync::atomic::AtomicBool::new(false);
-        let result = service.serve(&stop, |call| match call.header().member {
+        let result = service.serve(&stop, |_, call| match call.header().member {
             Some("Echo") => Ok(text(call.text().unwrap_or_default())),
             Some("Quit") => {
                 stop.store(true, std::sync::atomic::Ordering::Relaxed);
                 Ok(Body::default())
             }
-            _ => Err(("com.example.Error.Fail".into(), "as you wish".into())),
+            _ => Err(("com.example.Error.Fail", "as you wish").into()),
         });
         assert!(matches!(result, Ok(()) | Err(BusError::AuthorityGone)), "{result:?}");
     })

@@ -8,6 +8,7 @@ use causeway_bus::shared::header::BusHeader;
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::outbox::Outbox;
 use causeway_bus::shared::ring::{self, BROADCAST, Entry, Sleep};
+use causeway_bus::shared::unique_name::unique_name;
 use causeway_bus::wire::Header;
 use causeway_os::memory::Access;
 use causeway_os::socket;
@@ -33,7 +34,8 @@ pub struct Raw {
     pub id: u64,
     order: OrderLog,
     outbox: Outbox,
-    doorbell: OwnedFd,
+    /// That of the bus.
+    pub doorbell: OwnedFd,
     end: u64,
 }
 
@@ -91,7 +93,16 @@ impl Raw {
     }
 
     pub fn name(&self) -> String {
-        format!(":1.{}", self.id)
+        unique_name(self.id)
+    }
+
+    /// Says that it sleeps until its doorbell rings.
+    pub fn sleep_on_doorbell(&self) {
+        ring::arm(self.order.armed(self.slot), Sleep::Doorbell);
+    }
+
+    pub fn is_asleep(&self) -> bool {
+        ring::asleep(self.order.armed(self.slot)).is_some()
     }
 
     /// Asks, and returns the answer; `None` if the connection has ended.

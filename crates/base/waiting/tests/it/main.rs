@@ -1,0 +1,4 @@
+//! The tests of this crate that need more than one file.
+
+mod machine;
+mod polling;

@@ -1,0 +1,123 @@
+//! What may wait for a disk, a network or another process, and does so in a thread of its own: its outcome comes to the loop as an event.
+//!
+//! The numbers of threads are limited. A file system that does not answer keeps waiting who asked for something on it; once it keeps
+//! all threads of a kind, also who asks for more of that kind.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::Rlimit;
+
+use crate::bus::{Load, LookUp};
+use crate::children::{Started, launch};
+use crate::config::Config;
+use crate::pool::{Job, Pool};
+use crate::service_file::Services;
+
+/// Threads that read files: one reads those of services, one the configuration, and one more of each may hang on those of a
+/// configuration that was replaced.
+const MOST_READERS: usize = 4;
+/// Threads that start programs.
+const MOST_LAUNCHERS: usize = 16;
+/// An XML document is parsed on it.
+const STACK_BYTES: usize = 1 << 20;
+
+/// What has come of something.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Files of services were read.
+    LookedUp(LookUp),
+    /// A configuration, and the services of its folders; or why it cannot be used.
+    Configured(Result<(Config, Services), String>),
+    /// The start with this number has its program, or why it has none.
+    Launched(u64, Result<Started, String>),
+}
+
+#[derive(Debug)]
+pub struct Blocking {
+    readers: Arc<Pool>,
+    launchers: Arc<Pool>,
+    outcomes: Arc<Outcomes>,
+}
+
+#[derive(Debug)]
+struct Outcomes {
+    list: Mutex<Vec<Outcome>>,
+    /// Readable when there are some.
+    ready: OwnedFd,
+}
+
+impl Outcomes {
+    fn lock(&self) -> MutexGuard<'_, Vec<Outcome>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Blocking {
+    /// # Errors
+    /// The kernel has no descriptor left.
+    pub fn new() -> rustix::io::Result<Blocking> {
+        let ready = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Blocking {
+            readers: Arc::new(Pool::new("reader", MOST_READERS, STACK_BYTES)),
+            launchers: Arc::new(Pool::new("launcher", MOST_LAUNCHERS, STACK_BYTES)),
+            outcomes: Arc::new(Outcomes { list: Mutex::default(), ready }),
+        })
+    }
+
+    /// Takes what has come since this was last asked.
+    pub fn take(&self) -> Vec<Outcome> {
+        let _ = rustix::io::read(&self.outcomes.ready, &mut [0; 8]);
+        std::mem::take(&mut *self.outcomes.lock())
+    }
+
+    /// Reads files of services, as far as they may have changed.
+    pub fn look_up(&self, look_up: LookUp) {
+        self.readers.run(self.job(|| Outcome::LookedUp(look_up.done())));
+    }
+
+    /// Reads the configuration and the files of its services.
+    pub fn configure(&self, load: Load) {
+        let read = move || {
+            let config = load()?;
+            let services = Services::read(&config.service_dirs);
+            Ok((config, services))
+        };
+        self.readers.run(self.job(move || Outcome::Configured(read())));
+    }
+
+    /// Starts a program.
+    pub fn launch(
+        &self,
+        number: u64,
+        command: Vec<String>,
+        environment: Vec<(OsString, OsString)>,
+        descriptors: Rlimit,
+    ) {
+        let launch = move || Outcome::Launched(number, launch(&command, environment, descriptors));
+        self.launchers.run(self.job(launch));
+    }
+
+    /// Ends a program, and waits for that.
+    pub fn end(&self, started: Started) {
+        self.launchers.run(Box::new(move || drop(started)));
+    }
+
+    fn job(&self, work: impl FnOnce() -> Outcome + Send + 'static) -> Job {
+        let outcomes = Arc::clone(&self.outcomes);
+        Box::new(move || {
+            let outcome = work();
+            outcomes.lock().push(outcome);
+            let _ = rustix::io::write(&outcomes.ready, &1u64.to_ne_bytes());
+        })
+    }
+}
+
+impl AsFd for Blocking {
+    /// Readable when there is something to [`take`](Blocking::take).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.outcomes.ready.as_fd()
+    }
+}
