@@ -73,6 +73,11 @@ impl Message {
         self.header().interface == Some(INTERFACE)
     }
 
+    /// Was it sent by the connection with this name?
+    pub fn is_of(&self, name: &str) -> bool {
+        self.header().sender == Some(name)
+    }
+
     pub fn is_call(&self) -> bool {
         self.header().kind == Kind::MethodCall
     }

@@ -147,6 +147,8 @@ impl Flood {
                 stops_at += STOPS_EVERY;
             }
             match client.next(STEP)? {
+                // A monitor sees what others send, who may be examined on the same bus.
+                Some(message) if is_monitor && !names.iter().any(|name| message.is_of(name)) => {}
                 Some(message) if message.is_ours() => {
                     let (Some(sender), Some(number)) = (message.number(0), message.number(1)) else {
                         continue;

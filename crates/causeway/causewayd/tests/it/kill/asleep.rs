@@ -82,8 +82,11 @@ impl Scene {
         let victim = Traced::seize_stopped(process.pid() as i32);
         assert_eq!(victim.run(), None);
         let mut scene = Scene { victim, process, sender, bus };
-        // What is done once is done.
-        (0..2).for_each(|_| _ = scene.is_heard(u64::MAX, "at first"));
+        // What is done once is done, and not step by step.
+        for _ in 0..2 {
+            scene.sender.emit(PATH, INTERFACE, "Tell", Body::default()).unwrap();
+            assert_eq!(scene.victim.run(), None, "deaf at first");
+        }
         scene
     }
 
