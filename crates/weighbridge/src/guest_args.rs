@@ -163,6 +163,9 @@ pub struct Compare {
     /// Costs that differ by no more than this share are the same
     #[arg(long, value_name = "SHARE", default_value = "0.2%", value_parser = values::precision, help_heading = "Precision and time")]
     pub margin: f64,
+    /// Claim any difference that is sure, also one that may be smaller than the margin
+    #[arg(long, help_heading = "Precision and time")]
+    pub any_difference: bool,
     /// Largest share of the claimed differences that may be chance
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::precision, help_heading = "Precision and time")]
     pub fdr: f64,

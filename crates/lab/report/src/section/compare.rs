@@ -86,7 +86,7 @@ pub fn verdict_in_words(of: &CaseVerdict) -> String {
         _ if of.verdict == "equivalent" => {
             let slow = of
                 .slow_starts_not_excluded
-                .map(|share| format!(", but for up to {} slow starts", percent(share)));
+                .map(|share| format!(", but up to {} of B's starts may be slow", percent(share)));
             format!("equivalent within {}{}", percent(of.margin), slow.unwrap_or_default())
         }
         _ => of.verdict.clone(),

@@ -29,7 +29,7 @@ impl DoubledSlices {
 }
 
 /// Compares the sets' log ratios to the hub with slices of the usual length and of twice that. One set in eight is doubled, so
-/// a case alone seldom has enough; over a session, take [`Evidence::Paired`] of the differences case by case. `None` where
+/// a case alone seldom has enough; over a session, take [`Evidence::paired`] of the differences case by case. `None` where
 /// one side has no set.
 pub fn doubled_slices(usual: &[f64], doubled: &[f64]) -> Option<DoubledSlices> {
     let evidence = Evidence::independent(doubled, usual);

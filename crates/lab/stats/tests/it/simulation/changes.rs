@@ -192,3 +192,15 @@ fn a_history_without_change_has_none_and_a_change_of_three_deviations_is_found_w
     assert!(false_alarms <= 18, "{false_alarms} of 200");
     assert!(found >= 180, "{found} of 200");
 }
+
+/// What keeps neighbors together must not hide what is plain: a factor of two, five records after it came.
+#[test]
+fn a_doubled_level_is_found_with_its_fifth_record() {
+    let mut random = Rng::with_seed(77);
+    for count in 15..=60 {
+        let before = count - 5;
+        let points = history(|i| if i < before { 100.0 } else { 200.0 }, count, &mut random);
+        let found: Vec<usize> = change_points(&points).iter().map(|change| change.at).collect();
+        assert!(found.contains(&before), "{count} records: changes at {found:?}");
+    }
+}
