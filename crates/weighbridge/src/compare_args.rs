@@ -23,8 +23,8 @@ one after the other. With --with, the words before it are the old records.
 
 A set is fresh peers of A and B that take turns in slices of some milliseconds, in some sets beside a second A: A against \
 itself is what this machine cannot tell apart. The margin that counts is at least twice that. Sets are looked at when there \
-are 8, 12, 18, 27 and 40 of them, and a case ends when its verdict is clear. Of records, the boot is the unit: one boot a side \
-is always inconclusive, four allow a verdict, six an interval.
+are 10, 15, 22 and 40 of them, and a case ends when its verdict is clear. Regressed is what surely costs more by more than the \
+margin. Of records, the boot is the unit: one boot a side is always inconclusive, four allow a verdict.
 
 Exit code: 0 no case regressed, 1 a case regressed or changed its shape, 2 a usage mistake, nothing measured, or half of the \
 sets of a case failed, 3 a case is inconclusive and --strict was given, 4 A against itself differed, so the verdict is void, \
@@ -59,6 +59,9 @@ pub struct CompareArgs {
     /// Costs that differ by no more than this share are the same
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = values::precision, help_heading = "Precision and time")]
     pub margin: f64,
+    /// Claim any difference that is sure, also one that may be smaller than the margin
+    #[arg(long, help_heading = "Precision and time")]
+    pub any_difference: bool,
     /// Largest share of the claimed differences that may be chance
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::precision, help_heading = "Precision and time")]
     pub fdr: f64,

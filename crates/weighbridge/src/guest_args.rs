@@ -41,8 +41,8 @@ Answers whether a case needs more instructions on B. In which functions, `weighb
 this kernel, `weighbridge compare`.
 
 A side is a KERNEL, then its own modules, then what is added to the kernel's command line: KERNEL,module=DIR,append=PARAMETERS. A side \
-without a KERNEL has that of the other. Each side is booted as often as --boots says, in random order, and the boot is the unit: four a side allow a verdict, six an \
-interval, without which nothing is equivalent. `--format markdown` is a report for a mailing list.
+without a KERNEL has that of the other. Each side is booted as often as --boots says, in random order, and the boot is the unit: four a side allow a \
+verdict. `--format markdown` is a report for a mailing list.
 
 Exit code: 0 no case regressed, 1 a case regressed, 2 a mistake, or no record came from a guest, 3 a case is inconclusive and \
 --strict was given, 130 interrupted.
@@ -163,6 +163,9 @@ pub struct Compare {
     /// Costs that differ by no more than this share are the same
     #[arg(long, value_name = "SHARE", default_value = "0.2%", value_parser = values::precision, help_heading = "Precision and time")]
     pub margin: f64,
+    /// Claim any difference that is sure, also one that may be smaller than the margin
+    #[arg(long, help_heading = "Precision and time")]
+    pub any_difference: bool,
     /// Largest share of the claimed differences that may be chance
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::precision, help_heading = "Precision and time")]
     pub fdr: f64,

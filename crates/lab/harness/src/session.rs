@@ -207,9 +207,18 @@ impl<'a> Session<'a> {
     /// The correlation of neighboring runs of a case: of ratios to hubs, or of values of cases that are measured alone. Over the
     /// whole session, as the runs of one case do not tell it.
     fn correlation(&self, in_turn: bool) -> f64 {
-        let is_alike = |open: &&Open| open.hub.is_ok() == in_turn && !open.is_harness();
-        let series: Vec<&[f64]> = self.cases.iter().filter(is_alike).map(|open| &open.evidence[..]).collect();
-        pooled_lag1(&series).unwrap_or(0.0)
+        pooled_lag1(&self.series(in_turn).collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
+    /// Does it rest on enough runs to widen intervals that have nothing else to rely on?
+    fn knows_correlation(&self, in_turn: bool) -> bool {
+        const MANY: usize = 60;
+        self.series(in_turn).map(<[f64]>::len).sum::<usize>() >= MANY
+    }
+
+    fn series(&self, in_turn: bool) -> impl Iterator<Item = &[f64]> {
+        let is_alike = move |open: &&Open| open.hub.is_ok() == in_turn && !open.is_harness();
+        self.cases.iter().filter(is_alike).map(|open| &open.evidence[..])
     }
 
     /// Counts the system calls of a case. Where that is refused at once, it will be for all cases, and is said once. `false` when the user
@@ -267,6 +276,7 @@ impl<'a> Session<'a> {
                 unreachable!("a measured case has stopped")
             };
             let correlation = self.correlation(open.hub.is_ok());
+            let correlation = (correlation, self.knows_correlation(open.hub.is_ok()));
             let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
             line.attempts = Some(open.attempts);
             line.system_calls.clone_from(&open.system_calls);

@@ -123,8 +123,13 @@ fn value_of(unit: Unit, sample: &Sample) -> f64 {
     }
 }
 
-/// The line of a case's end.
-pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Summary {
+/// The line of a case's end, whose neighboring runs have this correlation, where it is known.
+pub fn summary_line(
+    case: &Prepared,
+    runs: &[Run],
+    stopped_by: StoppedBy,
+    correlation: Option<f64>,
+) -> Summary {
     let samples: Vec<&[f64]> = runs.iter().map(|run| &run.samples[..]).collect();
     let summary = stats::summarize(&samples);
     let per_op = median(&runs.iter().map(|run| &run.per_op).collect::<Vec<_>>());
@@ -143,7 +148,7 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         per_op,
         series: median_series(runs),
         series_ci95: record::derive::series_intervals(runs),
-        distribution: if timed.len() == runs.len() { Distribution::of(&timed) } else { None },
+        distribution: if timed.len() == runs.len() { Distribution::of(&timed, correlation) } else { None },
         anomalies: shape,
         regimes: summary.regimes.into_iter().map(Regime::from).collect(),
         ..Summary::new(

@@ -72,9 +72,16 @@ pub struct CaseVerdict {
     /// Of an inconclusive case: about how many sets would settle it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_by: Option<u32>,
-    /// The margin that counted: the one asked for, or twice the resolution where that is more.
+    /// The margin that counted: the one asked for, or what A against itself shows where that is more.
     pub margin: f64,
-    /// Two-sided p value of a ratio of 1, of this case alone.
+    /// The least cost of B above that of A, as a share, that would be called regressed in eight of ten comparisons like this one; absent with
+    /// too few sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_detectable_effect: Option<f64>,
+    /// The share of starts in which B may be slow without having been seen often enough (95 %); absent where no sets were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_starts_not_excluded: Option<f64>,
+    /// Two-sided p value of a ratio of 1, of this case alone and for all looks at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
     /// A against itself in the same sets.

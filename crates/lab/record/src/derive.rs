@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 pub use contests::{Entry, FALSE_DISCOVERY_RATE, contests, log_ratio_to_hub};
 use weighbridge_stats::compare::CONFIDENCE;
+use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::curve::{Both, Meeting, meeting};
 use weighbridge_stats::{Evidence, median, median_interval, paired_ratio, run_value};
 
@@ -127,7 +128,8 @@ pub fn ratio(baseline: Side<'_>, case: Side<'_>, figure: &str) -> Option<Ratio> 
     } else {
         let of = |side: Vec<(u32, f64)>| side.into_iter().map(|(_, value)| value).collect::<Vec<_>>();
         let (base, own) = (of(base), of(own));
-        let found = Evidence::of_groups(&base, &own);
+        let correlation = pooled_lag1(&[&base, &own]).unwrap_or(0.0);
+        let found = Evidence::of_groups(&base, &own).correlated(correlation);
         (found.ratio()?, found.interval(CONFIDENCE), 0)
     };
     if !ratio.is_finite() || ratio <= 0.0 {

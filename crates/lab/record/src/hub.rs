@@ -43,7 +43,7 @@ pub struct Hub {
 pub struct HubMeeting {
     /// The other hub.
     pub with: CaseId,
-    /// Cost of this hub over cost of the other one: the Hodges–Lehmann estimate over the sets.
+    /// Cost of this hub over cost of the other one: the trimmed mean over the sets.
     pub ratio: f64,
     /// Its interval at 95 %, with the set as the unit; absent below six sets.
     pub ci95: Option<[f64; 2]>,

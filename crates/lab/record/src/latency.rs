@@ -39,15 +39,16 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// How what the runs of a case timed is distributed; nothing where no run timed single operations.
-    pub fn of(timed: &[&Latencies]) -> Option<Distribution> {
+    /// How what the runs of a case timed is distributed; nothing where no run timed single operations. `correlation` is that of neighboring
+    /// runs, where a session knows it.
+    pub fn of(timed: &[&Latencies], correlation: Option<f64>) -> Option<Distribution> {
         let max_ns = timed.iter().map(|latencies| latencies.max_ns).max()?;
         let counts: Vec<Vec<(f64, u64)>> = timed
             .iter()
             .map(|latencies| latencies.counts.iter().map(|&(ns, count)| (ns as f64, count)).collect())
             .collect();
         Some(Distribution {
-            percentiles: case_percentiles(&counts).into_iter().map(Percentile::from).collect(),
+            percentiles: case_percentiles(&counts, correlation).into_iter().map(Percentile::from).collect(),
             observations: counts.iter().flatten().map(|(_, count)| count).sum(),
             max_ns,
         })
@@ -73,10 +74,10 @@ mod tests {
     fn the_operations_of_all_runs_are_counted_and_the_longest_is_the_longest_of_all() {
         let run = |ns: u64, max_ns: u64| Latencies { counts: vec![(ns, 400)], max_ns, clock_read_ns: 20.0 };
         let runs = [run(100, 900), run(120, 700), run(110, 800)];
-        let found = Distribution::of(&runs.iter().collect::<Vec<_>>()).unwrap();
+        let found = Distribution::of(&runs.iter().collect::<Vec<_>>(), Some(0.0)).unwrap();
         assert_eq!((found.observations, found.max_ns), (1200, 900));
         let middle = found.percentiles.iter().find(|percentile| percentile.p == 0.5).unwrap();
         assert_eq!((middle.ns, middle.pooled), (110.0, false), "the median over the runs");
-        assert_eq!(Distribution::of(&[]), None);
+        assert_eq!(Distribution::of(&[], None), None);
     }
 }

@@ -123,6 +123,9 @@ pub struct Summary {
     pub anomalies: Vec<String>,
     /// Departures from one steady state.
     pub regimes: Vec<Regime>,
+    /// Checks of the case that too few sets did not allow: the name of each, a colon, and what it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_checked: Vec<String>,
 }
 
 impl Summary {

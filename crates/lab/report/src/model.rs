@@ -299,6 +299,7 @@ impl Report {
                 Line::End(end) => from.end = Some(end),
             }
         }
+        let hubs = from.hubs.clone();
         self.sources.push(from);
         let own = &mut self.cases[first..];
         own.sort_by_key(|measured| planned.get(&measured.id).copied().unwrap_or(usize::MAX));
@@ -314,7 +315,7 @@ impl Report {
             }
         }
         if !self.findings.iter().any(|findings| findings.source == source) {
-            let (contests, findings) = contests(&self.cases[first..]);
+            let (contests, findings) = contests(&self.cases[first..], &hubs);
             self.contests.retain(|contest| contest.source != source);
             self.contests.extend(contests.into_iter().map(|what| Sourced { source, what }));
             self.findings.extend(findings.map(|what| Sourced { source, what }));
@@ -331,7 +332,7 @@ impl Report {
 }
 
 /// What follows from the runs of one record.
-fn contests(cases: &[Measured]) -> (Vec<Contest>, Option<Findings>) {
+fn contests(cases: &[Measured], hubs: &[Hub]) -> (Vec<Contest>, Option<Findings>) {
     let measured = cases.iter().filter(|case| case.summary.is_some());
     let entries: Vec<derive::Entry<'_>> = measured
         .filter_map(|case| {
@@ -347,7 +348,7 @@ fn contests(cases: &[Measured]) -> (Vec<Contest>, Option<Findings>) {
             })
         })
         .collect();
-    derive::contests(&entries)
+    derive::contests(&entries, hubs)
 }
 
 fn ratios(base: &Measured, case: &Measured, record: Option<&str>) -> Vec<Ratio> {

@@ -37,7 +37,7 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
 fn distribution(runs: &[&Run]) -> Option<Distribution> {
     let timed = runs.iter().filter_map(|run| run.latencies.as_ref());
     let sound = timed.filter(|latencies| latencies.counts.is_sorted() && is_countable(latencies));
-    Distribution::of(&sound.collect::<Vec<_>>())
+    Distribution::of(&sound.collect::<Vec<_>>(), None)
 }
 
 /// More operations than any run has; a record may come from anywhere, and sums of its numbers must not overflow.

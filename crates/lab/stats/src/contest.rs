@@ -8,6 +8,9 @@
 use crate::evidence::Evidence;
 use crate::interval::Interval;
 
+/// Fewest sets of each of two contestants of which an order may be said.
+pub const FEWEST_SETS: usize = 6;
+
 /// What is known of each pair of contestants.
 #[derive(Clone, Debug)]
 pub struct Contest {
@@ -78,7 +81,7 @@ impl Contest {
         let mut bounds = vec![vec![None; self.count]; self.count];
         let all = (0..self.count).flat_map(|i| (i + 1..self.count).map(move |j| (i, j)));
         for ((i, j), evidence) in all.zip(&self.pairs) {
-            if let Some(interval) = evidence.log_interval(1.0 - 2.0 * miss) {
+            if let Some(interval) = enough(evidence).and_then(|of| of.log_interval(1.0 - 2.0 * miss)) {
                 bounds[i][j] = Some(interval.high);
                 bounds[j][i] = Some(-interval.low);
             }
@@ -89,7 +92,7 @@ impl Contest {
     /// The p value of "no contestant differs from another": the smallest of all pairs times their number (Bonferroni), so that it
     /// is at most α where [`tiers`](Self::tiers) at 1 − α finds an order.
     pub fn p(&self) -> f64 {
-        let smallest = self.pairs.iter().map(Evidence::p).fold(1.0, f64::min);
+        let smallest = self.pairs.iter().filter_map(enough).map(Evidence::p).fold(1.0, f64::min);
         (smallest * self.pairs.len() as f64).min(1.0)
     }
 
@@ -97,7 +100,7 @@ impl Contest {
     /// the best of the others, all of them together at `confidence`.
     ///
     /// Hsu's proof needs k − 1 one-sided bounds only, those of the unknown best against each other contestant; they are the
-    /// ends of signed-rank or U-test intervals at one-sided error (1 − confidence)/(k − 1) (Bonferroni; with correlated
+    /// ends of intervals ([`Evidence`]) at one-sided error (1 − confidence)/(k − 1) (Bonferroni; with correlated
     /// differences Dunnett's constant would be 1 to 2 % smaller). Ends are capped at "no difference", the price of which is nothing: that
     /// is what makes these intervals shorter than those of all pairs.
     pub fn against_best(&self, confidence: f64) -> Vec<AgainstBest> {
@@ -126,7 +129,9 @@ impl Contest {
         assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
         let each = 1.0 - (1.0 - confidence) / self.pairs.len() as f64;
         let all = (0..self.count).flat_map(|i| (i + 1..self.count).map(move |j| (i, j)));
-        all.zip(&self.pairs).map(|((i, j), evidence)| (i, j, evidence.interval(each))).collect()
+        all.zip(&self.pairs)
+            .map(|((i, j), evidence)| (i, j, enough(evidence).and_then(|of| of.interval(each))))
+            .collect()
     }
 
     /// The order as far as it is sure: one contestant is surely ahead of another where the simultaneous interval of their ratio
@@ -160,6 +165,11 @@ impl Contest {
     }
 }
 
+/// A pair of which something may be said.
+fn enough(evidence: &Evidence) -> Option<&Evidence> {
+    (evidence.units() >= FEWEST_SETS).then_some(evidence)
+}
+
 impl Tiers {
     /// All that is sure, in as few sentences as share their second half: contestants that are surely ahead of the same others
     /// stand together. Empty where nothing is sure.
@@ -190,15 +200,12 @@ pub(crate) mod tests {
 
     fn of_common_sets(costs: &[Vec<f64>]) -> Contest {
         let difference = |i: usize, j: usize| costs[j].iter().zip(&costs[i]).map(|(j, i)| j - i).collect();
-        Contest::new(costs.len(), |i, j| Evidence::Paired(difference(i, j)))
+        Contest::new(costs.len(), |i, j| Evidence::paired(difference(i, j)))
     }
 
     pub(crate) fn of_own_sets(levels: &[f64]) -> Contest {
         let costs = costs(levels);
-        Contest::new(levels.len(), |i, j| Evidence::Independent {
-            candidate: costs[j].clone(),
-            baseline: costs[i].clone(),
-        })
+        Contest::new(levels.len(), |i, j| Evidence::independent(&costs[j], &costs[i]))
     }
 
     #[test]

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_report_holds_what_is_sure_and_widens_its_interval() {
         let around = |middle: f64| -> Evidence {
-            Evidence::Paired((0..12).map(|i| middle + 0.01 * (f64::from(i * 5 % 12) - 5.5)).collect())
+            Evidence::paired((0..12).map(|i| middle + 0.01 * (f64::from(i * 5 % 12) - 5.5)).collect())
         };
         let mut report = vec![around(0.2)];
         report.extend((0..9).map(|i| around(0.001 * f64::from(i - 4))));

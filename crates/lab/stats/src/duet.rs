@@ -7,8 +7,7 @@
 //! | question | function |
 //! |---|---|
 //! | how many times the hub's cost is the case's | [`to_hub`] |
-//! | which of two cases costs less | [`apart`] |
-//! | the same, for cases of different hubs | [`through()`] |
+//! | which of two cases costs less | [`through`] |
 //! | what is the cost in nanoseconds | [`HubSession::absolute`] |
 //! | how noisy was the session | [`hub_session`] |
 //! | what is the best state, how much time is slow | [`States`] |
@@ -18,12 +17,10 @@
 mod control;
 mod length;
 mod states;
-mod through;
 
 pub use control::{DoubledSlices, doubled_slices};
 pub use length::best_blocks;
 pub use states::{HubSession, STATES_APART, States, hub_session, states};
-pub use through::{Through, through};
 
 use crate::evidence::Evidence;
 use crate::interval::Interval;
@@ -107,9 +104,9 @@ pub fn set_log_ratio(slices: &[Slice], of: Party, against: Party) -> Option<f64>
 /// A case against its hub.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToHub {
-    /// Cost of the case over cost of the hub: the Hodges–Lehmann estimate over sets.
+    /// Cost of the case over cost of the hub: [`Evidence`] over sets.
     pub ratio: f64,
-    /// Its interval over sets at 95 %; `None` below six sets.
+    /// Its interval over sets at 95 %; `None` below three sets.
     pub interval: Option<Interval>,
     /// The sets' log ratios, in order of time.
     pub log_ratios: Vec<f64>,
@@ -120,13 +117,15 @@ pub struct ToHub {
 pub fn to_hub<S: AsRef<[Slice]>>(sets: &[S], case: usize) -> Option<ToHub> {
     let of_set = |set: &S| set_log_ratio(set.as_ref(), Party::Case(case), Party::Hub);
     let log_ratios: Vec<f64> = sets.iter().filter_map(of_set).collect();
-    let evidence = Evidence::Paired(log_ratios.clone());
+    let evidence = Evidence::paired(log_ratios.clone());
     Some(ToHub { ratio: evidence.ratio()?, interval: evidence.interval(0.95), log_ratios })
 }
 
-/// Evidence on the cost of `candidate` over that of `baseline`, each measured in sets of its own against the same hub.
-pub fn apart(candidate: &ToHub, baseline: &ToHub) -> Evidence {
-    Evidence::Independent { candidate: candidate.log_ratios.clone(), baseline: baseline.log_ratios.clone() }
+/// Evidence on the cost of `candidate` over that of `baseline`, each measured in sets of its own against a hub: the same one, or hubs that
+/// met. Each of `meetings` holds the logarithms of the cost of the hub nearer to the candidate over that of the next one, one for each
+/// set in which the two met.
+pub fn through(candidate: &ToHub, meetings: &[Vec<f64>], baseline: &ToHub) -> Evidence {
+    Evidence::chain(&candidate.log_ratios, meetings, &baseline.log_ratios)
 }
 
 #[cfg(test)]
@@ -185,7 +184,7 @@ mod tests {
         assert!((direct.exp() - 1.25).abs() < 1e-3);
         let (a, b) = (to_hub(&sets, 0).unwrap(), to_hub(&sets, 1).unwrap());
         assert!((a.ratio - 4.0).abs() < 1e-2 && a.interval.unwrap().contains(4.0), "{a:?}");
-        assert!((apart(&b, &a).ratio().unwrap() - 1.25).abs() < 1e-3);
+        assert!((through(&b, &[], &a).ratio().unwrap() - 1.25).abs() < 1e-3);
         assert_eq!(to_hub(&sets, 7), None);
     }
 

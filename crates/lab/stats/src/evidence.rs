@@ -1,35 +1,70 @@
 //! What is known of the ratio of two costs: its value, its interval at any confidence, its p value.
 //!
-//! One type for both ways to compare, so that contests, reports and verdicts need not know which it was.
+//! One type for all ways to compare, so that contests, reports and verdicts need not know which it was: pairs, two groups,
+//! and cases of different hubs that are compared through sets in which the hubs met.
 
-use crate::interval::{Interval, interpolated_median_interval};
-use crate::ranks::{mann_whitney, shift};
-use crate::signed_rank::{hodges_lehmann, signed_rank_test, walsh_interval};
+use crate::correlation::widening;
+use crate::interval::Interval;
+use crate::normal::{two_sided_p, two_sided_student_p, two_sided_t, two_sided_z};
+use crate::order::sorted;
+use crate::sequential::Stage;
 
-/// Fewest pairs whose interval is that of the Walsh averages; with fewer it is that of the median.
-pub const FEWEST_FOR_WALSH: usize = 7;
+/// Fewest units of each part with which there is an interval and a p value.
+pub const FEWEST: usize = 3;
 
-/// Natural logarithms of costs or of ratios of costs, one for each independent unit: a set, a round, a boot.
+/// One in so many units is left out at each end of a part: of ten to nineteen one, of fewer none.
+const TRIMMED_ONE_IN: usize = 10;
+
+/// An arm that long, on logarithms, is none: few values that resemble each other very much leave no degree of freedom.
+const SAYS_NOTHING: f64 = 100.0;
+
+/// Groups with a larger p value by their means are not compared by ranks as well.
+const WORTH_RANKING: f64 = 0.05;
+
+/// Natural logarithms of costs or of ratios of costs, one for each independent unit (a set, a round, a boot), in parts that
+/// were measured independently of each other. The logarithm of the ratio is the sum of the parts' middles.
+///
+/// The middle of a part is its mean without the tenth of the values at each end, and how sure it is follows from the
+/// winsorized variance (Tukey and McLaughlin 1963). Parts are put together as Welch (1947) and Yuen (1974) do: variances add
+/// up, and Student's distribution has the degrees of freedom that Satterthwaite (1946) gives. So nothing is assumed of the
+/// scatter of one side relative to the other.
+///
+/// Where two groups overlap, the test of Mann and Whitney (1947) must agree, and intervals are at least those that invert it
+/// (Moses 1965; Hollander and Wolfe 1999, §4.3): six sets that happened to miss a slow mode know nothing of their scatter, and
+/// ranks do not need it. Alone they err by a factor of sixty where six scattered sets are compared with forty others, and six
+/// sets each cannot differ at the level of one of two hundred pairs, whatever the factor. Where no value of one group lies
+/// among those of the other, ranks have said all that they can.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Evidence {
-    /// Both sides were measured in the same unit: the logarithms of candidate over baseline.
-    Paired(Vec<f64>),
-    /// Each side was measured in units of its own: the logarithms of both, each against the same yardstick or none.
-    Independent {
-        /// Of the candidate.
-        candidate: Vec<f64>,
-        /// Of the baseline.
-        baseline: Vec<f64>,
-    },
+pub struct Evidence {
+    parts: Vec<Vec<f64>>,
+    correlation: f64,
+    stage: Stage,
 }
 
 impl Evidence {
+    /// Both sides were measured in the same units: the logarithms of candidate over baseline.
+    pub fn paired(logs: Vec<f64>) -> Evidence {
+        Evidence { parts: vec![logs], correlation: 0.0, stage: Stage::ONLY }
+    }
+
+    /// Each side was measured in units of its own: the logarithms of both, each against the same yardstick or none.
+    pub fn independent(candidate: &[f64], baseline: &[f64]) -> Evidence {
+        Evidence::chain(candidate, &[], baseline)
+    }
+
+    /// The candidate over a first yardstick, each of `links` a yardstick over the next one, and the baseline over the last.
+    pub fn chain(candidate: &[f64], links: &[Vec<f64>], baseline: &[f64]) -> Evidence {
+        let of_baseline = baseline.iter().map(|log| -log).collect();
+        let parts = [candidate.to_vec(), of_baseline].into_iter().chain(links.iter().cloned()).collect();
+        Evidence { parts, correlation: 0.0, stage: Stage::ONLY }
+    }
+
     /// Pairs (baseline, candidate) of positive values.
     ///
     /// # Panics
     /// If a value is not positive.
     pub fn of_pairs(pairs: &[(f64, f64)]) -> Evidence {
-        Evidence::Paired(pairs.iter().map(|&(baseline, candidate)| log(candidate) - log(baseline)).collect())
+        Evidence::paired(pairs.iter().map(|&(baseline, candidate)| log(candidate) - log(baseline)).collect())
     }
 
     /// Positive values of each side.
@@ -37,37 +72,43 @@ impl Evidence {
     /// # Panics
     /// If a value is not positive.
     pub fn of_groups(baseline: &[f64], candidate: &[f64]) -> Evidence {
-        let logs = |values: &[f64]| values.iter().map(|value| log(*value)).collect();
-        Evidence::Independent { candidate: logs(candidate), baseline: logs(baseline) }
+        let logs = |values: &[f64]| values.iter().map(|value| log(*value)).collect::<Vec<_>>();
+        Evidence::independent(&logs(candidate), &logs(baseline))
     }
 
     /// The same with the sides exchanged.
     #[must_use]
     pub fn reversed(&self) -> Evidence {
-        match self {
-            Evidence::Paired(logs) => Evidence::Paired(logs.iter().map(|log| -log).collect()),
-            Evidence::Independent { candidate, baseline } => {
-                Evidence::Independent { candidate: baseline.clone(), baseline: candidate.clone() }
-            }
-        }
+        let negative = |part: &Vec<f64>| part.iter().map(|log| -log).collect();
+        Evidence { parts: self.parts.iter().map(negative).collect(), ..*self }
     }
 
-    /// Units on the side that has fewer.
+    /// The same from units whose neighbors, in the order in which they were measured, have this correlation
+    /// ([`pooled_lag1`](crate::correlation::pooled_lag1)): intervals are wider and p values larger by what [`widening`] says.
+    ///
+    /// # Panics
+    /// If the correlation is outside 0 … 1, 1 excluded.
+    #[must_use]
+    pub fn correlated(self, correlation: f64) -> Evidence {
+        assert!((0.0..1.0).contains(&correlation), "a correlation of {correlation}");
+        Evidence { correlation, ..self }
+    }
+
+    /// The same as it is seen at one of several looks: intervals are wider and p values larger, so that they hold at whatever look one
+    /// stops.
+    #[must_use]
+    pub fn looked_at(self, stage: Stage) -> Evidence {
+        Evidence { stage, ..self }
+    }
+
+    /// Units of the part that has fewest.
     pub fn units(&self) -> usize {
-        match self {
-            Evidence::Paired(logs) => logs.len(),
-            Evidence::Independent { candidate, baseline } => candidate.len().min(baseline.len()),
-        }
+        self.parts.iter().map(Vec::len).min().unwrap_or(0)
     }
 
-    /// The logarithm of the ratio candidate over baseline: the Hodges–Lehmann estimate (1963), of one sample or of two.
-    /// `None` without values.
+    /// The logarithm of the ratio candidate over baseline. `None` without values.
     pub fn log_ratio(&self) -> Option<f64> {
-        match self {
-            _ if self.units() == 0 => None,
-            Evidence::Paired(logs) => Some(hodges_lehmann(logs)),
-            Evidence::Independent { candidate, baseline } => Some(shift(baseline, candidate, None).0),
-        }
+        (self.units() > 0).then(|| self.parts.iter().map(|part| self.part(part).value).sum())
     }
 
     /// The ratio candidate over baseline.
@@ -75,18 +116,20 @@ impl Evidence {
         self.log_ratio().map(f64::exp)
     }
 
-    /// Interval of [`log_ratio`](Self::log_ratio): of pairs the one of the Walsh averages from [`FEWEST_FOR_WALSH`] on and
-    /// below that the interpolated one of the median; of groups the one that inverts the U test. `None` with too few units
-    /// for this confidence.
+    /// Interval of [`log_ratio`](Self::log_ratio); `None` with fewer than [`FEWEST`] units, and where it
+    /// would reach from next to nothing to next to infinity.
     pub fn log_interval(&self, confidence: f64) -> Option<Interval> {
-        match self {
-            Evidence::Paired(logs) if logs.len() < FEWEST_FOR_WALSH => {
-                interpolated_median_interval(logs, confidence)
-            }
-            Evidence::Paired(logs) => walsh_interval(logs, confidence),
-            Evidence::Independent { .. } if self.units() == 0 => None,
-            Evidence::Independent { candidate, baseline } => shift(baseline, candidate, Some(confidence)).1,
+        assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
+        let Middle { value, variance, freedom, wider } = self.middle()?;
+        let miss = self.stage.share(1.0 - confidence);
+        let arm = if variance > 0.0 { two_sided_t(miss, freedom) * variance.sqrt() } else { 0.0 };
+        if arm > SAYS_NOTHING {
+            return None;
         }
+        let (low, high) = (value - arm, value + arm);
+        let by_ranks = self.groups().map_or([value; 2], |groups| groups.interval(miss));
+        let [lowest, highest] = by_ranks.map(|end| value + wider * (end - value));
+        Some(Interval { low: low.min(lowest), high: high.max(highest), confidence })
     }
 
     /// Interval of [`ratio`](Self::ratio).
@@ -94,13 +137,125 @@ impl Evidence {
         self.log_interval(confidence).map(|interval| interval.map(f64::exp))
     }
 
-    /// Two-sided p value of a ratio of 1: signed-rank test or U test; 1 without values.
+    /// The least true ratio above 1 that would be found in eight of ten comparisons like this one, where at this confidence the interval
+    /// must exclude 1; `None` with fewer than [`FEWEST`] units.
+    pub fn detectable(&self, confidence: f64) -> Option<f64> {
+        let interval = self.log_interval(confidence)?;
+        let Middle { variance, freedom, .. } = self.middle()?;
+        let power = if variance > 0.0 { two_sided_t(0.4, freedom) * variance.sqrt() } else { 0.0 };
+        Some(((interval.high - interval.low) / 2.0 + power).exp())
+    }
+
+    /// Two-sided p value of a ratio of 1: the interval excludes 1 at each confidence below 1 − p. 1 with too few units.
     pub fn p(&self) -> f64 {
-        match self {
-            Evidence::Paired(logs) => signed_rank_test(logs),
-            Evidence::Independent { candidate, baseline } => {
-                mann_whitney(baseline, candidate).map_or(1.0, |test| test.p.min(1.0))
-            }
+        let middle = self.middle().filter(|middle| middle.value != 0.0);
+        let Some(Middle { value, variance, freedom, wider }) = middle else { return 1.0 };
+        let p = two_sided_student_p(value / variance.sqrt(), freedom);
+        // What is not significant does not become so by ranks, and ranks of many pairs take their time.
+        let by_ranks =
+            self.groups().filter(|_| p < WORTH_RANKING).map_or(0.0, |groups| groups.p(value - value / wider));
+        self.stage.p(p.max(by_ranks))
+    }
+
+    /// Where there are two and nothing between them.
+    fn groups(&self) -> Option<Groups<'_>> {
+        let [candidate, baseline] = &self.parts[..] else { return None };
+        Some(Groups { candidate, baseline })
+    }
+
+    fn middle(&self) -> Option<Middle> {
+        if self.units() < FEWEST {
+            return None;
+        }
+        let parts: Vec<Middle> = self.parts.iter().map(|part| self.part(part)).collect();
+        let sum = |of: &dyn Fn(&Middle) -> f64| parts.iter().map(of).sum::<f64>();
+        let variance = sum(&|part| part.variance);
+        let freedom = variance.powi(2) / sum(&|part| part.variance.powi(2) / part.freedom);
+        let independent = sum(&|part| part.variance / part.wider.powi(2));
+        let wider = if independent > 0.0 { (variance / independent).sqrt() } else { 1.0 };
+        Some(Middle { value: sum(&|part| part.value), variance, freedom, wider })
+    }
+
+    fn part(&self, logs: &[f64]) -> Middle {
+        let Middle { value, variance, freedom, .. } = Middle::of(logs);
+        let wider = widening(logs.len(), self.correlation);
+        // What correlated values say of their own scatter is worth fewer of them as well (Bartlett 1946).
+        let squared = self.correlation.powi(2);
+        let freedom = freedom * (1.0 - squared) / (1.0 + squared);
+        Middle { value, variance: variance * wider.powi(2), freedom, wider }
+    }
+}
+
+/// Two groups by their ranks; the values of the baseline have the other sign.
+struct Groups<'a> {
+    candidate: &'a [f64],
+    baseline: &'a [f64],
+}
+
+impl Groups<'_> {
+    /// All differences of a value of the one and a value of the other.
+    fn differences(&self) -> Vec<f64> {
+        self.candidate.iter().flat_map(|one| self.baseline.iter().map(move |other| one + other)).collect()
+    }
+
+    /// Mean and deviation of the number of differences above 0 where the groups are alike.
+    fn expected(&self) -> (f64, f64) {
+        let [one, other] = [self.candidate, self.baseline].map(|group| group.len() as f64);
+        (one * other / 2.0, (one * other * (one + other + 1.0) / 12.0).sqrt())
+    }
+
+    /// The p value of a difference of `shift`, by the normal approximation, which is too large far out. 0 where all differences are on
+    /// one side of it.
+    fn p(&self, shift: f64) -> f64 {
+        let differences = self.differences();
+        let above = differences.iter().filter(|difference| **difference > shift).count();
+        let ties = differences.iter().filter(|difference| **difference == shift).count();
+        if ties == 0 && (above == 0 || above == differences.len()) {
+            return 0.0;
+        }
+        let (mean, deviation) = self.expected();
+        two_sided_p(((above as f64 + ties as f64 / 2.0 - mean).abs() - 0.5).max(0.0) / deviation)
+    }
+
+    /// From the k-th lowest to the k-th highest difference; from the lowest to the highest where that is too little.
+    fn interval(&self, miss: f64) -> [f64; 2] {
+        let (mean, deviation) = self.expected();
+        let rank = (mean + 0.5 - two_sided_z(miss) * deviation).max(1.0) as usize;
+        let differences = sorted(&self.differences());
+        [differences[rank - 1], differences[differences.len() - rank]]
+    }
+}
+
+/// The middle of a part, or of all together.
+struct Middle {
+    value: f64,
+    /// That of `value`, not of the units.
+    variance: f64,
+    freedom: f64,
+    /// By how much correlation makes the interval wider.
+    wider: f64,
+}
+
+impl Middle {
+    /// Of one value at least; what is said of the variance of one or two is not to be used.
+    fn of(logs: &[f64]) -> Middle {
+        let ascending = sorted(logs);
+        let (n, trimmed) = (logs.len(), logs.len() / TRIMMED_ONE_IN);
+        let kept = &ascending[trimmed..n - trimmed];
+        let (lowest, highest) = (kept[0], kept[kept.len() - 1]);
+        // Relative to one of them, so that equal values have no scatter at all.
+        let mean = |values: &mut dyn Iterator<Item = f64>, count: usize| {
+            lowest + values.map(|value| value - lowest).sum::<f64>() / count as f64
+        };
+        let winsorized = || ascending.iter().map(|log| log.clamp(lowest, highest));
+        let middle = mean(&mut winsorized(), n);
+        let squares: f64 = winsorized().map(|log| (log - middle).powi(2)).sum();
+        let count = kept.len() as f64;
+        Middle {
+            value: mean(&mut kept.iter().copied(), kept.len()),
+            variance: squares / (count * (count - 1.0)),
+            freedom: count - 1.0,
+            wider: 1.0,
         }
     }
 }
@@ -122,18 +277,80 @@ mod tests {
         for evidence in [Evidence::of_pairs(&pairs), Evidence::of_groups(&baseline, &candidate)] {
             assert!((evidence.ratio().unwrap() - 1.25).abs() < 1e-3);
             assert!((evidence.reversed().ratio().unwrap() - 0.8).abs() < 1e-3);
-            let interval = evidence.interval(0.95).unwrap();
-            assert!(interval.contains(1.25) && interval.low > 1.2, "{interval:?}");
-            assert!(evidence.p() < 0.01);
+            let interval = evidence.log_interval(0.95).unwrap();
+            assert!(interval.low > 1.2_f64.ln() && interval.high < 1.3_f64.ln(), "{interval:?}");
+            assert!(evidence.p() < 1e-6);
         }
     }
 
     #[test]
-    fn nothing_is_no_evidence() {
-        for nothing in [Evidence::Paired(vec![]), Evidence::of_groups(&[], &[1.0])] {
+    fn two_groups_have_the_test_of_welch_and_outliers_are_left_out() {
+        // Nine values each, of which none is left out: means 2 and 3.4, variances of the means 7.5/9 and 30/9.
+        let one: Vec<f64> = (0..9).map(|i| f64::from(i) - 2.0).collect();
+        let other: Vec<f64> = one.iter().map(|value| 2.0 * value - 0.6).collect();
+        let found = Evidence::independent(&other, &one);
+        let t = 1.4 / (37.5_f64 / 9.0).sqrt();
+        let freedom = (37.5_f64 / 9.0).powi(2) / (((7.5_f64 / 9.0).powi(2) + (30.0_f64 / 9.0).powi(2)) / 8.0);
+        assert!((found.log_ratio().unwrap() - 1.4).abs() < 1e-12);
+        assert!((found.p() - two_sided_student_p(t, freedom)).abs() < 1e-12, "{}", found.p());
+        // Hollander and Wolfe (1999), example 4.1: permeability of membranes, rank sum 30 of the five, exactly 0.2544.
+        let term = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
+        let early = [1.15, 0.88, 0.90, 0.74, 1.21].map(|value: f64| -value);
+        let by_ranks = Groups { candidate: &term, baseline: &early }.p(0.0);
+        assert!((by_ranks - 0.2544).abs() < 0.01, "{by_ranks}");
+        // Twelve values of which one at each end is left out: ten remain, and the scatter is that of the winsorized ones.
+        let wild = |far: f64| {
+            Evidence::paired((0..12).map(|i| if i == 7 { far } else { 0.01 * f64::from(i) }).collect())
+        };
+        assert_eq!(wild(0.2).interval(0.95), wild(50.0).interval(0.95));
+    }
+
+    #[test]
+    fn correlation_makes_intervals_wider_and_p_values_larger_alike() {
+        let logs = |level: f64| (0..12).map(|i| level + 0.01 * f64::from(i * 5 % 12)).collect::<Vec<_>>();
+        for evidence in [Evidence::paired(logs(-0.1)), Evidence::independent(&logs(0.07), &logs(0.0))] {
+            let width =
+                |of: &Evidence| of.log_interval(0.95).map(|interval| interval.high - interval.low).unwrap();
+            let wide = evidence.clone().correlated(0.3);
+            assert!(width(&wide) > widening(12, 0.3) * width(&evidence), "{wide:?}");
+            let p = wide.p();
+            assert!(p > evidence.p() && p < WORTH_RANKING);
+            let detectable = wide.detectable(0.95).unwrap().ln();
+            assert!(detectable > width(&wide) / 2.0 && detectable < width(&wide), "{detectable}");
+            let excludes = |confidence: f64| !wide.log_interval(confidence).unwrap().contains(0.0);
+            assert!(excludes(1.0 - 1.001 * p) && !excludes(1.0 - 0.5 * p), "{p}");
+        }
+    }
+
+    #[test]
+    fn the_ratio_goes_from_case_to_hub_to_hub_to_case_and_every_part_makes_the_interval_wider() {
+        let logs = |ratio: f64, scatter: f64| -> Vec<f64> {
+            (0..9).map(|set| ratio.ln() + scatter * (f64::from(set * 7 % 9) / 8.0 - 0.5)).collect()
+        };
+        let width = |of_case, of_link, of_baseline| {
+            // The case costs 3 of a hub that costs half of the other hub, of which the baseline costs 2.
+            let found = Evidence::chain(&logs(3.0, of_case), &[logs(0.5, of_link)], &logs(2.0, of_baseline));
+            assert!((found.ratio().unwrap() - 0.75).abs() < 1e-9, "{found:?}");
+            let interval = found.log_interval(0.95).unwrap();
+            interval.high - interval.low
+        };
+        let one = width(0.1, 0.0, 0.0);
+        assert!((width(0.0, 0.1, 0.0) - one).abs() < 1e-9 && (width(0.0, 0.0, 0.1) - one).abs() < 1e-9);
+        let three = width(0.1, 0.1, 0.1);
+        assert!(three > 1.4 * one && three < 1.75 * one, "{three} {one}");
+        let few = Evidence::chain(&logs(3.0, 0.1), &[vec![0.1; 2]], &logs(2.0, 0.1));
+        assert_eq!((few.interval(0.95), few.p(), few.units()), (None, 1.0, 2));
+    }
+
+    #[test]
+    fn nothing_is_no_evidence_and_equal_values_have_no_scatter() {
+        for nothing in [Evidence::paired(vec![]), Evidence::of_groups(&[], &[1.0])] {
             assert_eq!((nothing.ratio(), nothing.interval(0.95), nothing.p()), (None, None, 1.0));
         }
-        assert_eq!(Evidence::Paired(vec![0.1; 5]).interval(0.95), None);
-        assert!(Evidence::Paired(vec![0.1; 6]).interval(0.95).is_some());
+        assert_eq!(Evidence::paired(vec![0.1; 2]).interval(0.95), None);
+        let equal = Evidence::paired(vec![0.1; 7]);
+        let interval = equal.log_interval(0.95).unwrap();
+        assert_eq!((interval.low, interval.high, equal.p()), (0.1, 0.1, 0.0));
+        assert_eq!(Evidence::paired(vec![0.0; 7]).p(), 1.0);
     }
 }

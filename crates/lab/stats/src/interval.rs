@@ -86,33 +86,6 @@ fn rank_from_each_end(n: usize, confidence: f64) -> Option<(usize, f64)> {
         .last()
 }
 
-/// Of a statistic that counts ranks: the largest rank for which twice the probability of all below it is at most 1 − `confidence`, and
-/// the confidence that it gives. `probabilities` are those of 0, 1, 2, …
-pub(crate) fn largest_rank(
-    probabilities: impl Iterator<Item = f64>,
-    confidence: f64,
-) -> Option<(usize, f64)> {
-    let mut below = 0.0;
-    let missed = probabilities.map(|probability| {
-        below += probability;
-        2.0 * below
-    });
-    let allowed = 1.0 - confidence + 1e-12;
-    let kept = missed.take_while(|missed| *missed <= allowed).enumerate();
-    kept.map(|(index, missed)| (index + 1, 1.0 - missed)).last()
-}
-
-/// The same where `missed` approximates what each rank from 1 to `most` misses.
-pub(crate) fn largest_rank_by(
-    most: usize,
-    confidence: f64,
-    missed: impl Fn(usize) -> f64,
-) -> Option<(usize, f64)> {
-    let allowed = 1.0 - confidence + 1e-12;
-    let rank = (1..=most).collect::<Vec<_>>().partition_point(|&rank| missed(rank) <= allowed);
-    (rank > 0).then(|| (rank, 1.0 - missed(rank)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,13 +6,13 @@
 //! | question | module |
 //! |---|---|
 //! | what is the middle, how wide is the rest | [`order`] |
-//! | how sure is the middle | [`interval`]; of differences of pairs [`signed_rank`] |
+//! | how sure is the middle | [`interval`] |
 //! | is the peer warm | [`warm_up`] |
 //! | are there enough runs | [`stopping`]; for runs that resemble each other [`correlation`] |
 //! | what does a case amount to | [`summary`] |
 //! | what is a case to its hub, and the hub to the session | [`duet`] |
 //! | is it one steady state at all | [`regime`] |
-//! | what is the ratio of two costs, how sure is it | [`evidence`], [`compare`], [`ranks`] |
+//! | what is the ratio of two costs, how sure is it | [`evidence`], [`compare`] |
 //! | does a change matter, and when may one stop looking | [`mod@verdict`], [`sequential`] |
 //! | which of several is the best, which order is sure | [`contest`] |
 //! | what holds in a whole report | [`discovery`] |
@@ -48,11 +48,9 @@ pub mod interval;
 pub mod nnls;
 pub mod order;
 pub mod random;
-pub mod ranks;
 pub mod regime;
 pub mod resample;
 pub mod sequential;
-pub mod signed_rank;
 pub mod stopping;
 pub mod summary;
 pub mod tail;

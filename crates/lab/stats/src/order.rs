@@ -83,6 +83,22 @@ pub(crate) fn relative(part: f64, whole: f64) -> f64 {
     if part == 0.0 { 0.0 } else { part / whole.abs() }
 }
 
+/// The ranks 1 … n, equal values sharing the mean of theirs.
+pub(crate) fn midranks(values: &[f64]) -> Vec<f64> {
+    assert_finite(values);
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_unstable_by(|&i, &j| values[i].total_cmp(&values[j]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut start = 0;
+    for tied in order.chunk_by(|&i, &j| values[i] == values[j]) {
+        // Ranks start+1 … start+len have this mean.
+        let rank = start as f64 + (tied.len() + 1) as f64 / 2.0;
+        tied.iter().for_each(|&i| ranks[i] = rank);
+        start += tied.len();
+    }
+    ranks
+}
+
 /// The sum, compensated (Neumaier 1974), so that a million small values beside a large one are not lost.
 pub fn sum(values: &[f64]) -> f64 {
     let (mut total, mut lost) = (0.0_f64, 0.0_f64);

@@ -23,7 +23,7 @@ mod split;
 
 pub use correlation::{Lag1, lag1_test};
 pub use gap::{Gap, gap_test};
-pub use hub::{against_hub, of_correlated};
+pub use hub::{FEWEST_SETS, against_hub, of_correlated};
 pub use slope::{Slope, slope_test};
 pub use split::{Split, split_test};
 

@@ -11,7 +11,7 @@ pub fn interval(estimate: f64, drawn: &[f64], units: usize) -> Option<[f64; 2]> 
         return None;
     }
     let n = units as f64;
-    let wider = (n / (n - 1.0)).sqrt() * two_sided_t(0.05, units - 1) / two_sided_z(0.05);
+    let wider = (n / (n - 1.0)).sqrt() * two_sided_t(0.05, n - 1.0) / two_sided_z(0.05);
     let end = |p: f64| estimate + (quantile(drawn, p) - estimate) * wider;
     let (low, high) = (end(0.025), end(0.975));
     Some([low.min(estimate), high.max(estimate)])

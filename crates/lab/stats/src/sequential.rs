@@ -1,13 +1,11 @@
 //! Looking at a comparison several times and stopping when it is clear, without claiming too often.
 //!
 //! A 95 % interval looked at five times misses 1 in the same comparison in up to 14 % of cases. Here the 5 % are spent over
-//! the looks, little at first: each look has its own, larger confidence, and the interval there is valid whenever one stops
-//! (repeated confidence intervals; Jennison and Turnbull 1989).
+//! the looks, little at first: each look has a share of its own, so the interval there is valid whenever and for whatever reason one stops
+//! (repeated confidence intervals; Jennison and Turnbull 1989), and so is the p value, which is the least error at which that
+//! interval excludes 1. Only such p values may be judged together with those of other comparisons.
 
-use crate::evidence::Evidence;
-use crate::interval::Interval;
-use crate::normal::{two_sided_p, two_sided_t, two_sided_z};
-use crate::order::{mean, standard_deviation};
+use crate::normal::{two_sided_p, two_sided_z};
 
 /// Two-sided error over all looks together.
 pub const ALPHA: f64 = 0.05;
@@ -23,62 +21,61 @@ pub fn spent(fraction: f64, alpha: f64) -> f64 {
     (2.0 * two_sided_p(two_sided_z(alpha / 2.0) / fraction.sqrt())).max(1e-4 * alpha * fraction)
 }
 
-/// The boundaries |z| at these fractions of the whole, ascending, such that a process of independent increments crosses up to each look
-/// with the probability that stands beside its fraction: by numerical integration over the values at which it has not
-/// yet crossed (Armitage, McPherson and Rowe 1969).
-///
-/// # Panics
-/// If fractions or probabilities do not ascend.
-pub fn boundaries(looks: &[(f64, f64)]) -> Vec<f64> {
-    assert!(looks.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "looks that do not ascend: {looks:?}");
-    const CELLS: usize = 400;
-    // The score S(t) = z·√t has variance t. `density` holds it on cells between −limit and limit.
-    let (mut density, mut limit, mut before, mut spent_before) = (vec![1.0], 0.0_f64, 0.0, 0.0);
-    let mut out = vec![];
-    for &(fraction, spent) in looks {
-        let spend = spent - spent_before;
-        let step = (fraction - before).sqrt();
-        let width = 2.0 * limit / density.len() as f64;
-        let from: Vec<(f64, f64)> =
-            density.iter().enumerate().map(|(i, mass)| (-limit + width * (i as f64 + 0.5), *mass)).collect();
-        // By symmetry both sides cross alike.
-        let crosses = |bound: f64| -> f64 {
-            from.iter().map(|(at, mass)| 2.0 * mass * crate::normal::upper_tail((bound - at) / step)).sum()
-        };
-        let (mut low, mut high) = (0.0, 12.0);
-        for _ in 0..50 {
-            let middle = f64::midpoint(low, high);
-            *(if crosses(middle) > spend { &mut low } else { &mut high }) = middle;
-        }
-        out.push(high / fraction.sqrt());
-        let cell = 2.0 * high / CELLS as f64;
-        let mass_at = |i: usize| {
-            let at = -high + cell * (i as f64 + 0.5);
-            let bell = |from: f64| (-((at - from) / step).powi(2) / 2.0).exp();
-            let scale = cell / (step * std::f64::consts::TAU.sqrt());
-            scale * from.iter().map(|(from, mass)| mass * bell(*from)).sum::<f64>()
-        };
-        density = (0..CELLS).map(mass_at).collect();
-        (limit, before, spent_before) = (high, fraction, spent);
+/// Where in its plan a comparison is looked at, as parts of all sets that are planned: at the look before, and now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    before: f64,
+    now: f64,
+}
+
+impl Stage {
+    /// The only look.
+    pub const ONLY: Stage = Stage { before: 0.0, now: 1.0 };
+
+    /// What this look may spend of an error of `alpha`: what is spent by now, less what was spent by the look before. That a comparison
+    /// which would be claimed now may have been claimed before is not made use of; at five looks the last has 0.037 of 0.05 instead of
+    /// 0.045.
+    pub fn share(self, alpha: f64) -> f64 {
+        let before = if self.before > 0.0 { spent(self.before, alpha) } else { 0.0 };
+        if self.now < 1.0 { spent(self.now, alpha) - before } else { alpha - before }
     }
-    out
+
+    /// The p value of a comparison that has this one at this look, as if it were the only one: the least error of which that much may
+    /// be spent here. 1 where that is more than a half.
+    pub fn p(self, p: f64) -> f64 {
+        if self == Stage::ONLY {
+            return p;
+        }
+        let (mut low, mut high) = (p, 0.5);
+        if low >= high || self.share(high) < p {
+            return 1.0;
+        }
+        while high > 1.000_1 * low {
+            let middle = (low.max(f64::MIN_POSITIVE) * high).sqrt();
+            *(if self.share(middle) < p { &mut low } else { &mut high }) = middle;
+            if high < 1e-12 {
+                break;
+            }
+        }
+        high
+    }
 }
 
 /// The most sets of a comparison that nobody has planned otherwise.
 pub const USUAL_MOST: usize = 40;
 
 /// The first look of a comparison.
-const FIRST: usize = 8;
+pub const FIRST: usize = 10;
 
-/// When a comparison of at most so many sets is looked at, and with which confidence.
+/// When a comparison of at most so many sets is looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Looks {
-    /// Sets and confidence of each look, in their order.
-    at: Vec<(usize, f64)>,
+    /// Sets and stage of each look, in their order.
+    at: Vec<(usize, Stage)>,
 }
 
 impl Looks {
-    /// Looks at 8 sets, then at about one and a half times as many each time, the last at `most`. The number has to be planned: what
+    /// Looks at 10 sets, then at about one and a half times as many each time, the last at `most`. The number has to be planned: what
     /// early looks may spend depends on how many sets there will be.
     ///
     /// # Panics
@@ -87,12 +84,8 @@ impl Looks {
         assert!(most > 0, "a comparison of no sets");
         let further = |sets: &usize| Some(sets * 3 / 2);
         // One so close to the last that it would add nothing is left out.
-        let mut sets: Vec<usize> =
-            std::iter::successors(Some(FIRST), further).take_while(|sets| sets * 5 <= most * 4).collect();
-        sets.push(most);
-        Looks::spending(
-            sets.into_iter().map(|sets| (sets, spent(sets as f64 / most as f64, ALPHA))).collect(),
-        )
+        let sets = std::iter::successors(Some(FIRST), further).take_while(|sets| sets * 5 <= most * 4);
+        Looks::planned(sets.chain([most]).collect(), most)
     }
 
     /// The plan of a comparison that came to its end with so many sets for a reason that has nothing to do with what they showed: its time
@@ -101,42 +94,42 @@ impl Looks {
     /// # Panics
     /// If `sets` is 0.
     pub fn ended_at(&self, sets: usize) -> Looks {
-        let most = self.at.last().map_or(sets, |(most, _)| *most) as f64;
-        let before = self.iter().map(|(at, _)| at).filter(|at| *at < sets);
-        let mut looks: Vec<(usize, f64)> = before.map(|at| (at, spent(at as f64 / most, ALPHA))).collect();
-        looks.push((sets, ALPHA));
-        Looks::spending(looks)
+        assert!(sets > 0, "a comparison of no sets");
+        let most = self.at.last().map_or(sets, |(most, _)| *most);
+        let before = self.at.iter().map(|(at, _)| *at).filter(|at| *at < sets);
+        let mut ended = Looks::planned(before.chain([sets]).collect(), most);
+        if let Some((_, stage)) = ended.at.last_mut() {
+            stage.now = 1.0;
+        }
+        ended
     }
 
-    /// Looks at so many sets, by each of which so much is spent.
-    fn spending(looks: Vec<(usize, f64)>) -> Looks {
-        let most = looks.last().map_or(1, |(sets, _)| *sets) as f64;
-        let fractions: Vec<(f64, f64)> =
-            looks.iter().map(|(sets, spent)| (*sets as f64 / most, *spent)).collect();
-        let confidence = |bound: f64| 1.0 - two_sided_p(bound);
-        let bounds = boundaries(&fractions).into_iter().map(confidence);
-        Looks { at: looks.into_iter().map(|(sets, _)| sets).zip(bounds).collect() }
+    /// Looks at these numbers of sets of `most`.
+    fn planned(sets: Vec<usize>, most: usize) -> Looks {
+        let fraction = |sets: usize| sets as f64 / most as f64;
+        let before = std::iter::once(0.0).chain(sets.iter().map(|sets| fraction(*sets)));
+        let stage = |(before, sets): (f64, &usize)| (*sets, Stage { before, now: fraction(*sets) });
+        Looks { at: before.zip(&sets).map(stage).collect() }
     }
 
-    /// Sets and confidence of each look.
+    /// Sets of each look, and the confidence of its interval where all looks together have 95 %.
     pub fn iter(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
-        self.at.iter().copied()
+        self.at.iter().map(|(sets, stage)| (*sets, 1.0 - stage.share(ALPHA)))
     }
 
     /// What this many sets are to the plan; beyond the last look they are the last.
     pub fn look(&self, sets: usize) -> Look {
         let next = self.at.iter().map(|(at, _)| *at).find(|at| *at > sets);
-        let here = self.at.iter().find(|(at, _)| *at == sets).or(self.at.last().filter(|_| next.is_none()));
-        match (here, next) {
-            (Some((_, confidence)), next) => Look::At { confidence: *confidence, next },
-            (None, Some(next)) => Look::GoOn { next },
-            (None, None) => unreachable!("beyond the last look it is the last one"),
+        let is_here = self.at.iter().any(|(at, _)| *at == sets) || next.is_none();
+        match (is_here, next) {
+            (true, next) => Look::At { stage: self.stage(sets), next },
+            (false, Some(next)) => Look::GoOn { next },
+            (false, None) => unreachable!("beyond the last look it is the last one"),
         }
     }
 
-    /// The confidence that an interval has at this number of sets: that of the last look there was, which holds between looks too,
-    /// because it is larger than that of the next; before the first that of the first.
-    pub fn confidence_at(&self, sets: usize) -> f64 {
+    /// The stage at this number of sets: that of the last look there was, before the first that of the first.
+    pub fn stage(&self, sets: usize) -> Stage {
         let passed = self.at.iter().take_while(|(at, _)| *at <= sets).count();
         self.at[passed.max(1) - 1].1
     }
@@ -156,29 +149,13 @@ pub enum Look {
         /// Sets at the next look.
         next: usize,
     },
-    /// A look, with the confidence of its interval.
+    /// A look.
     At {
-        /// Confidence at this look.
-        confidence: f64,
+        /// Which.
+        stage: Stage,
         /// Sets at the next look, `None` at the last.
         next: Option<usize>,
     },
-}
-
-/// The interval of the ratio at this confidence, also where ranks cannot give it: the first two looks ask for so much that
-/// eight or twelve pairs have no signed-rank interval, and without one a change by half could not stop before eighteen sets.
-/// There it is Student's (1908) on the log ratios, mean ± t·s/√n, which is wide enough for values with heavier tails than
-/// normal ones (Benjamini 1983). `None` with fewer than two pairs; groups have rank intervals only.
-pub fn interval_at(evidence: &Evidence, confidence: f64) -> Option<Interval> {
-    evidence.interval(confidence).or_else(|| match evidence {
-        Evidence::Paired(logs) if logs.len() >= 2 => {
-            let n = logs.len();
-            let arm = two_sided_t(1.0 - confidence, n - 1) * standard_deviation(logs) / (n as f64).sqrt();
-            let middle = mean(logs);
-            Some(Interval { low: (middle - arm).exp(), high: (middle + arm).exp(), confidence })
-        }
-        _ => None,
-    })
 }
 
 #[cfg(test)]
@@ -186,61 +163,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_equal_looks_have_the_published_boundaries() {
-        // Lan and DeMets (1983) with O'Brien–Fleming spending, two-sided 5 %, five looks (Jennison and Turnbull 2000, §7.2;
-        // Reboussin et al. 2000).
-        let found = boundaries(&[0.2, 0.4, 0.6, 0.8, 1.0].map(|fraction| (fraction, spent(fraction, 0.05))));
-        for (found, published) in found.iter().zip([4.8769, 3.3569, 2.6803, 2.2898, 2.0310]) {
-            assert!((found - published).abs() < 2e-3, "{found} against {published}");
+    fn looks_spend_all_of_the_error_and_no_more() {
+        assert_eq!((Stage::ONLY.share(0.05), Stage::ONLY.p(0.03)), (0.05, 0.03));
+        assert!((spent(1.0, 0.05) - 0.05).abs() < 1e-9);
+        assert!(spent(0.2, 0.05) < 2e-5);
+        for looks in [Looks::default(), Looks::up_to(300), Looks::default().ended_at(30)] {
+            let shares: f64 = looks.at.iter().map(|(_, stage)| stage.share(0.05)).sum();
+            assert!((shares - 0.05).abs() < 1e-9, "{looks:?}");
         }
     }
 
     #[test]
-    fn one_look_spends_all() {
-        assert!((boundaries(&[(1.0, 0.05)])[0] - 1.96).abs() < 1e-3);
-        assert!((spent(1.0, 0.05) - 0.05).abs() < 1e-9);
-        assert!(spent(0.2, 0.05) < 2e-5);
+    fn a_p_value_is_the_least_error_at_which_the_interval_excludes_1() {
+        for (_, stage) in Looks::default().at {
+            for p in [1e-9, 1e-5, 0.001, 0.01] {
+                let found = stage.p(p);
+                assert!(
+                    found >= p && (found == 1.0 || (stage.share(found) / p - 1.0).abs() < 1e-3),
+                    "{p}: {found}"
+                );
+            }
+            assert_eq!(stage.p(0.9), 1.0);
+            assert!(stage.p(0.0) < 1e-9);
+        }
     }
 
     #[test]
     fn looks_get_laxer_and_nothing_is_decided_between_them() {
         let looks = Looks::default();
         let (sets, confidences): (Vec<usize>, Vec<f64>) = looks.iter().unzip();
-        assert_eq!(sets, [8, 12, 18, 27, 40]);
+        assert_eq!(sets, [10, 15, 22, 40]);
         assert!(confidences.is_sorted_by(|a, b| a > b), "{confidences:?}");
-        assert!((0.95..0.96).contains(&confidences[4]), "{confidences:?}");
-        assert_eq!(looks.look(3), Look::GoOn { next: 8 });
-        assert_eq!(looks.look(13), Look::GoOn { next: 18 });
-        assert!(matches!(looks.look(12), Look::At { next: Some(18), .. }));
+        assert!((0.95..0.96).contains(&confidences[3]), "{confidences:?}");
+        assert_eq!(looks.look(3), Look::GoOn { next: 10 });
+        assert_eq!(looks.look(16), Look::GoOn { next: 22 });
+        assert!(matches!(looks.look(15), Look::At { next: Some(22), .. }));
         assert!(matches!(looks.look(40), Look::At { next: None, .. }) && looks.look(40) == looks.look(55));
-        assert_eq!([3, 13, 99].map(|sets| looks.confidence_at(sets)), [0, 1, 4].map(|at| confidences[at]));
+        assert_eq!([3, 16, 99].map(|sets| looks.stage(sets)), [0, 1, 3].map(|at| looks.at[at].1));
     }
 
     #[test]
     fn the_last_look_is_the_planned_number_of_sets_and_spends_what_is_left() {
         let sets = |most| Looks::up_to(most).iter().map(|(sets, _)| sets).collect::<Vec<_>>();
-        assert_eq!(sets(1), [1]);
-        assert_eq!(sets(14), [8, 14]);
-        assert_eq!(sets(300), [8, 12, 18, 27, 40, 60, 90, 135, 202, 300]);
-        for most in [1, 8, 14, 40, 300] {
-            let (_, confidence) = Looks::up_to(most).iter().last().unwrap();
-            assert!((0.9499..0.961).contains(&confidence), "{most}: {confidence}");
-        }
+        assert_eq!((sets(1), sets(14)), (vec![1], vec![10, 14]));
+        assert_eq!(sets(300), [10, 15, 22, 33, 49, 73, 109, 163, 300]);
+        let confidence = |looks: &Looks, sets| 1.0 - looks.stage(sets).share(0.05);
         let planned = Looks::up_to(300);
         let ended = planned.ended_at(150);
-        assert!(planned.confidence_at(150) > 0.99, "{planned:?}");
-        assert!((0.9499..0.953).contains(&ended.confidence_at(150)), "{ended:?}");
-        assert!((ended.confidence_at(90) - planned.confidence_at(90)).abs() < 1e-3, "{ended:?}");
-        assert!((Looks::default().ended_at(5).confidence_at(5) - 0.95).abs() < 1e-3);
-    }
-
-    #[test]
-    fn where_ranks_have_no_interval_students_serves() {
-        let logs: Vec<f64> = (0..8).map(|i| 0.5 + 0.01 * f64::from(i)).collect();
-        let first = interval_at(&Evidence::Paired(logs.clone()), Looks::default().confidence_at(8)).unwrap();
-        assert!(first.low > 1.0 && first.contains(0.535_f64.exp()), "{first:?}");
-        let evidence = Evidence::Paired(logs);
-        assert_eq!(interval_at(&evidence, 0.95), evidence.interval(0.95));
-        assert_eq!(interval_at(&Evidence::Paired(vec![0.1]), 0.95), None);
+        assert!(confidence(&planned, 150) > 0.99, "{planned:?}");
+        assert!((0.9499..0.953).contains(&confidence(&ended, 150)), "{ended:?}");
+        assert!((confidence(&ended, 90) - confidence(&planned, 90)).abs() < 1e-3, "{ended:?}");
+        assert!((confidence(&Looks::default().ended_at(5), 5) - 0.95).abs() < 1e-3);
     }
 }

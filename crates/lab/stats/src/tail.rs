@@ -1,5 +1,6 @@
 //! Percentiles of a distribution of single operations, only where there are enough of them.
 
+use crate::correlation::{widened, widening};
 use crate::interval::{Interval, interpolated_median_interval};
 use crate::normal::{two_sided_t, upper_tail};
 use crate::order::{assert_finite, median};
@@ -64,6 +65,9 @@ pub const FEWEST_RUNS: usize = 20;
 /// Fewest runs that must carry the tail, by [`runs_that_carry`].
 const LEAST_CARRYING: f64 = 8.0;
 
+/// Fewest runs, counted as if they were independent, whose median has an interval: nine at a correlation of 0.3 are five, at 0.6 two.
+const LEAST_INDEPENDENT: f64 = 4.0;
+
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
@@ -76,29 +80,40 @@ const CONFIDENCE: f64 = 0.95;
 /// its ends are at the normal probability of √(n/(n − 1))·t instead of 2.5 %, n being the number of runs that carry the tail:
 /// (Σb)²/Σb² of the runs' observations beyond (Kish 1965, §11.7). Below eight such runs there is none. The seed is fixed.
 ///
+/// Both are widened by the correlation of neighboring runs, and absent where so many correlated runs are worth less than four, or where
+/// the correlation is not known: a few runs do not tell their own.
+///
 /// # Panics
 /// If a value is not finite, or the values of a run are not in ascending order.
-pub fn case_percentiles(runs: &[Vec<(f64, u64)>]) -> Vec<CasePercentile> {
+pub fn case_percentiles(runs: &[Vec<(f64, u64)>], correlation: Option<f64>) -> Vec<CasePercentile> {
     let mut pool: Vec<(f64, u64)> = runs.concat();
     pool.sort_by(|a, b| a.0.total_cmp(&b.0));
     let of_case = |p: f64| {
         let of_runs: Option<Vec<f64>> = runs.iter().map(|run| percentile(run, p)).collect();
         match of_runs.filter(|values| !values.is_empty()) {
-            Some(values) => Some(CasePercentile {
-                p,
-                value: median(&values),
-                interval: interpolated_median_interval(&values, CONFIDENCE),
-                is_pooled: false,
-            }),
-            None => percentile(&pool, p).map(|value| CasePercentile {
-                p,
-                value,
-                interval: bootstrap_over_runs(runs, p, value),
-                is_pooled: true,
+            Some(values) => {
+                let value = median(&values);
+                let interval = interpolated_median_interval(&values, CONFIDENCE)
+                    .and_then(|of| of_correlated(of, value, runs.len(), correlation?));
+                Some(CasePercentile { p, value, interval, is_pooled: false })
+            }
+            None => percentile(&pool, p).map(|value| {
+                let interval = bootstrap_over_runs(runs, p, value)
+                    .and_then(|of| of_correlated(of, value, runs.len(), correlation?));
+                CasePercentile { p, value, interval, is_pooled: true }
             }),
         }
     };
     PERCENTILES.into_iter().filter_map(of_case).collect()
+}
+
+/// The interval over so many runs as it is where their neighbors have this correlation.
+fn of_correlated(interval: Interval, middle: f64, runs: usize, correlation: f64) -> Option<Interval> {
+    let (low, high) = (interval.low.min(middle), interval.high.max(middle));
+    let interval = Interval { low, high, ..interval };
+    let independent = runs as f64 * (1.0 - correlation) / (1.0 + correlation);
+    (independent >= LEAST_INDEPENDENT)
+        .then(|| widened(interval, middle, widening(runs, correlation).max(1.0)))
 }
 
 /// Resamples of the runs.
@@ -135,8 +150,7 @@ fn bootstrap_over_runs(runs: &[Vec<(f64, u64)>], p: f64, value: f64) -> Option<I
     if carrying < LEAST_CARRYING {
         return None;
     }
-    let expanded =
-        (carrying / (carrying - 1.0)).sqrt() * two_sided_t(1.0 - CONFIDENCE, carrying as usize - 1);
+    let expanded = (carrying / (carrying - 1.0)).sqrt() * two_sided_t(1.0 - CONFIDENCE, carrying - 1.0);
     let outside = (upper_tail(expanded) * RESAMPLES as f64) as usize;
     Some(Interval { low: values[outside], high: values[RESAMPLES - 1 - outside], confidence: CONFIDENCE })
 }
@@ -177,7 +191,7 @@ mod tests {
     fn a_percentile_of_a_case_is_the_middle_of_its_runs_where_each_has_enough() {
         let run = |scale: f64| (1..=1000).map(|i| (f64::from(i) * scale, 1)).collect::<Vec<_>>();
         let runs: Vec<_> = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 9.0].map(run).into();
-        let found = case_percentiles(&runs);
+        let found = case_percentiles(&runs, Some(0.0));
         let of = |p| found.iter().find(|found| found.p == p).copied();
         let p99 = of(0.99).unwrap();
         assert!((p99.value - 990.0 * 1.3).abs() < 1e-9 && !p99.is_pooled, "{p99:?}");
@@ -187,11 +201,11 @@ mod tests {
         // Seven thousand observations are enough for p99.8, not for p99.9; and no run has enough of that by itself.
         assert_eq!(of(0.999), None);
         let more: Vec<_> = (0..20).map(|_| run(1.0)).collect();
-        let p999 = case_percentiles(&more).into_iter().find(|found| found.p == 0.999).unwrap();
+        let p999 = case_percentiles(&more, Some(0.0)).into_iter().find(|found| found.p == 0.999).unwrap();
         assert!(p999.is_pooled && p999.value == 999.0, "{p999:?}");
         // Equal runs resample to the same value, whichever are drawn.
         assert_eq!(p999.interval.map(|interval| [interval.low, interval.high]), Some([999.0, 999.0]));
-        assert_eq!(case_percentiles(&[]), []);
+        assert_eq!(case_percentiles(&[], None), []);
     }
 
     #[test]

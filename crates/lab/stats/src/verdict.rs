@@ -2,9 +2,11 @@
 //!
 //! Everything is a ratio of costs, B over A: above 1 B is more expensive. Of rates, take the inverse.
 
+use crate::binomial::Binomial;
 use crate::evidence::Evidence;
 use crate::interval::Interval;
-use crate::normal::two_sided_z;
+use crate::normal::{two_sided_t, two_sided_z};
+use crate::order::median;
 use crate::regime::gap_test;
 use crate::sequential::Looks;
 
@@ -17,6 +19,13 @@ pub const WIDEST_MARGIN: f64 = 0.1;
 /// Confidence at which the A/A control must not exclude 1. Not 95 %: each comparison has its control, and one in twenty would be
 /// void by chance.
 pub const CONTROL_CONFIDENCE: f64 = 0.99;
+
+/// Fewest sets with a control that tell what the machine resolves.
+const FEWEST_CONTROLS: usize = 6;
+
+/// Fewest sets, and fewest with a control, on which a verdict rests: six pairs of A with itself cannot show at [`CONTROL_CONFIDENCE`] that
+/// they differ, and in fewer starts a mode that one in four is in goes unseen too often.
+pub const FEWEST_SETS: usize = 10;
 
 /// How large a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +62,19 @@ impl Verdict {
         matches!(self, Verdict::Regressed(_) | Verdict::ChangedShape)
     }
 
+    /// The same where only what is surely beyond the margin is called a change.
+    #[must_use]
+    pub fn beyond_margin(self, interval: Option<Interval>, margin: f64, sets: usize) -> Verdict {
+        let (Verdict::Regressed(Size::NotSettled) | Verdict::Improved(Size::NotSettled)) = self else {
+            return self;
+        };
+        let settled_by = interval.and_then(|Interval { low, high, .. }| {
+            let (middle, half_width) = ((low * high).sqrt().ln().abs(), (high / low).ln() / 2.0);
+            sets_for(half_width, (middle - margin.ln_1p()).abs(), sets)
+        });
+        Verdict::Inconclusive { settled_by }
+    }
+
     /// The word for a report.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,6 +93,8 @@ impl Verdict {
 pub struct Resolution {
     /// Half-width of the 95 % interval of the ratio A/A, on logarithms: 0.005 reads ± 0.5 %.
     pub half_width: f64,
+    /// By how much the second A differs from the first, on logarithms: it is as likely that a side of the comparison does.
+    pub displacement: f64,
     /// Pairs on which it rests.
     pub sets: usize,
     /// Does the control exclude 1 at [`CONTROL_CONFIDENCE`]? Then the verdict is [`Verdict::Void`].
@@ -78,15 +102,23 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// From the control's log ratios; `None` with fewer than six, which have no interval.
+    /// From the control's log ratios; `None` with fewer than six.
     pub fn of(control: &Evidence) -> Option<Resolution> {
-        let interval = control.log_interval(0.95)?;
+        let interval = control.log_interval(0.95).filter(|_| control.units() >= FEWEST_CONTROLS)?;
         let surely = control.log_interval(CONTROL_CONFIDENCE);
         Some(Resolution {
             half_width: (interval.high - interval.low) / 2.0,
+            displacement: control.log_ratio()?.abs(),
             sets: control.units(),
             has_moved: surely.is_some_and(|interval| !interval.contains(0.0)),
         })
+    }
+
+    /// Is the second A displaced by surely more than the margin that was asked for, on a machine that resolves that margin? Then the verdict is
+    /// [`Verdict::Void`] however many other cases there are.
+    pub fn is_displaced(self, asked: f64) -> bool {
+        let margin = asked.ln_1p();
+        self.half_width <= margin && self.displacement - self.half_width > margin
     }
 
     /// The half-width that `sets` pairs would have: it falls with the root of their number.
@@ -98,18 +130,20 @@ impl Resolution {
         self.half_width * (self.sets as f64 / sets as f64).sqrt()
     }
 
-    /// The margin that counts in a comparison of `sets` sets: the one asked for, or twice the resolution, as far as that is a margin
-    /// at all.
+    /// The margin that counts in a comparison of `sets` sets: the one asked for, or twice the resolution, or as far as A against itself
+    /// reaches from 1, as far as that is a margin at all.
     ///
     /// # Panics
     /// If `asked` is negative or `sets` is 0.
     pub fn margin(self, asked: f64, sets: usize) -> f64 {
         assert!(asked >= 0.0, "a margin of {asked}");
-        asked.max((2.0 * self.with_sets(sets).exp_m1()).min(WIDEST_MARGIN))
+        let half_width = self.with_sets(sets);
+        let reach = (2.0 * half_width.exp_m1()).max((self.displacement + half_width).exp_m1());
+        asked.max(reach.min(WIDEST_MARGIN))
     }
 
     /// At how many sets two equal sides will be called equivalent within `margin` with 80 % probability: the first of `looks`
-    /// at which z_look + z_0.9 standard errors fit into ln(1 + margin) (two one-sided tests at no difference; Phillips 1990).
+    /// at which t_look + t_0.9 standard errors fit into ln(1 + margin) (two one-sided tests at no difference; Phillips 1990).
     /// `None` where the last look does not suffice.
     ///
     /// # Panics
@@ -118,7 +152,8 @@ impl Resolution {
         assert!(margin > 0.0, "a margin of {margin}");
         let deviation = self.half_width / two_sided_z(0.05) * (self.sets as f64).sqrt();
         let fits = |(sets, confidence): (usize, f64)| {
-            let errors = two_sided_z(1.0 - confidence) + two_sided_z(0.2);
+            let freedom = (sets.max(3) - 1) as f64;
+            let errors = two_sided_t(1.0 - confidence, freedom) + two_sided_t(0.2, freedom);
             (errors * deviation <= margin.ln_1p() * (sets as f64).sqrt()).then_some(sets)
         };
         looks.iter().find_map(fits)
@@ -157,9 +192,52 @@ pub fn verdict(interval: Option<Interval>, margin: f64, sets: usize) -> Verdict 
 /// the margin; the larger of the two comes first, and half-widths fall with the root of the number of sets.
 fn settled_by(low: f64, high: f64, margin: f64, sets: usize) -> Option<usize> {
     let (middle, half_width) = (f64::midpoint(low, high).abs(), (high - low) / 2.0);
-    let suffices = middle.max(margin - middle);
+    sets_for(half_width, middle.max(margin - middle), sets)
+}
+
+/// How many sets have a half-width of `suffices`, where `sets` have this one.
+fn sets_for(half_width: f64, suffices: f64, sets: usize) -> Option<usize> {
     let needed = (sets as f64 * (half_width / suffices).powi(2) - 1e-9).ceil();
     needed.is_finite().then_some((needed as usize).max(sets + 1))
+}
+
+/// Starts of B in which it was slow, of those that were seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowStarts {
+    /// How many.
+    pub seen: usize,
+    /// The share of all starts that is not excluded: with a probability of 95 % so many or more would have been seen (Clopper and Pearson
+    /// 1934). 3/n where none was seen (Hanley and Lippman-Hand 1983).
+    pub not_excluded: f64,
+}
+
+/// Of sets with these log ratios of costs, B over A, in how many was B slow: further above the middle than the margin, and than five times
+/// the scatter? `None` without sets.
+///
+/// # Panics
+/// If `margin` is negative.
+pub fn slow_starts(log_ratios: &[f64], margin: f64) -> Option<SlowStarts> {
+    assert!(margin >= 0.0, "a margin of {margin}");
+    let n = log_ratios.len();
+    if n == 0 {
+        return None;
+    }
+    let middle = median(log_ratios);
+    let scatter = median(&log_ratios.iter().map(|log| (log - middle).abs()).collect::<Vec<_>>());
+    let far = margin.ln_1p().max(5.0 * scatter);
+    let seen = log_ratios.iter().filter(|log| **log - middle > far).count();
+    let (mut low, mut high) = (0.0, 1.0);
+    while high - low > 1e-6 {
+        let share = f64::midpoint(low, high);
+        *(if Binomial::new(n, share).at_most(seen) > 0.05 { &mut low } else { &mut high }) = share;
+    }
+    Some(SlowStarts { seen, not_excluded: high })
+}
+
+/// Do the sets, by their log ratios, fall into two groups that are further apart than the margin? Then no single ratio describes them.
+pub fn has_two_groups(log_ratios: &[f64], margin: f64) -> bool {
+    let ratios: Vec<f64> = log_ratios.iter().map(|log| log.exp()).collect();
+    gap_test(&ratios).is_some_and(|gap| gap.levels[1] >= gap.levels[0] * (1.0 + margin))
 }
 
 /// Which side has two modes where the other has one.
@@ -256,7 +334,7 @@ mod tests {
     #[test]
     fn the_resolution_comes_from_a_against_itself() {
         let control = |middle: f64| -> Evidence {
-            Evidence::Paired((0..12).map(|i| middle + 0.004 * (f64::from(i * 5 % 12) - 5.5)).collect())
+            Evidence::paired((0..12).map(|i| middle + 0.004 * (f64::from(i * 5 % 12) - 5.5)).collect())
         };
         let still = Resolution::of(&control(0.0)).unwrap();
         assert!((0.007..0.013).contains(&still.half_width) && !still.has_moved, "{still:?}");
@@ -266,10 +344,46 @@ mod tests {
         assert_eq!((restless.margin(0.02, 12), restless.margin(0.3, 12)), (WIDEST_MARGIN, 0.3));
         assert!((still.with_sets(48) - still.half_width / 2.0).abs() < 1e-12);
         assert!(Resolution::of(&control(0.05)).unwrap().has_moved);
-        assert_eq!(Resolution::of(&Evidence::Paired(vec![0.0; 5])), None);
+        assert_eq!(Resolution::of(&Evidence::paired(vec![0.0; 5])), None);
+        let displaced = Resolution::of(&control(0.04)).unwrap();
+        assert!(displaced.is_displaced(0.02) && !displaced.is_displaced(0.04) && !still.is_displaced(0.02));
+        assert!(displaced.margin(0.02, 12) > 0.045 && displaced.margin(0.02, 12) < 0.06, "{displaced:?}");
         let needed = [0.2, 0.02, 0.01, 0.002].map(|margin| still.sets_needed(margin, &Looks::default()));
-        assert_eq!(needed[0], Some(8));
+        assert_eq!(needed[0], Some(10));
         assert!(needed[1] > needed[0] && needed[3].is_none(), "{needed:?}");
+    }
+
+    #[test]
+    fn what_may_be_below_the_margin_is_no_change_where_that_is_asked_for() {
+        for (interval, expected) in [
+            (at(1.05, 1.20), Verdict::Regressed(Size::BeyondMargin)),
+            (at(0.80, 0.97), Verdict::Improved(Size::BeyondMargin)),
+            (at(0.995, 1.005), Verdict::Equivalent),
+            // 1.04 ± 3 % lies beyond 2 % once it is ± 2 %.
+            (at(1.04 / 1.03, 1.04 * 1.03), Verdict::Inconclusive { settled_by: Some(28) }),
+        ] {
+            assert_eq!(
+                verdict(interval, 0.02, 12).beyond_margin(interval, 0.02, 12),
+                expected,
+                "{interval:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn slow_starts_are_counted_and_bounded_by_the_rule_of_three() {
+        let logs: Vec<f64> = (0..30).map(|i| 0.001 * f64::from(i * 7 % 30)).collect();
+        let none = slow_starts(&logs, 0.02).unwrap();
+        assert!(none.seen == 0 && (none.not_excluded - 0.095).abs() < 0.001, "{none:?}");
+        let mut some = logs.clone();
+        (some[4], some[19]) = (0.4, 0.41);
+        let some = slow_starts(&some, 0.02).unwrap();
+        assert!(some.seen == 2 && (some.not_excluded - 0.1953).abs() < 0.001, "{some:?}");
+        assert_eq!(slow_starts(&[], 0.02), None);
+        assert!(!has_two_groups(&logs, 0.02));
+        let groups: Vec<f64> =
+            logs.iter().enumerate().map(|(i, log)| log + if i % 5 == 0 { 0.4 } else { 0.0 }).collect();
+        assert!(has_two_groups(&groups, 0.02));
     }
 
     #[test]

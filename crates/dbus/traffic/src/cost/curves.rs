@@ -348,7 +348,7 @@ fn price(summary: &Summary, runs: &[&PerOp]) -> Option<Price> {
     let quantity = |of: fn(&PerOp) -> f64| {
         let value = of(middle);
         let logs: Vec<f64> = runs.iter().map(|run| of(run)).filter(|of| *of > 0.0).map(f64::ln).collect();
-        let ends = Evidence::Paired(logs).interval(0.95).map(|interval| [interval.low, interval.high]);
+        let ends = Evidence::paired(logs).interval(0.95).map(|interval| [interval.low, interval.high]);
         let [low, high] = ends.unwrap_or([value; 2]);
         Quantity { value, low: low.min(value), high: high.max(value) }
     };

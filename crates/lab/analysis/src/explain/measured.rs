@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use weighbridge_record::CaseId;
+use weighbridge_stats::Evidence;
 use weighbridge_stats::order::median;
 use weighbridge_stats::random::Random;
-use weighbridge_stats::signed_rank::hodges_lehmann;
 
 /// Cases that were measured in the same sets.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub struct Measured {
 pub type Costs = BTreeMap<CaseId, f64>;
 
 impl Measured {
-    /// The costs: of each case the Hodges–Lehmann estimate of its ratio to the hub, times the median of the hub's sets. Cases without a
+    /// The costs: of each case the trimmed mean ([`Evidence`]) of its ratio to the hub, times the median of the hub's sets. Cases without a
     /// set have none.
     ///
     /// # Panics
@@ -64,7 +64,7 @@ impl Measured {
             let sets = sets(&group.sets);
             for (index, case) in group.cases.iter().enumerate() {
                 let logs: Vec<f64> = sets.iter().map(|set| set[index]).collect();
-                costs.insert(case.clone(), hub_ns * hodges_lehmann(&logs).exp());
+                costs.insert(case.clone(), hub_ns * Evidence::paired(logs).ratio().expect("a set at least"));
             }
         }
         costs

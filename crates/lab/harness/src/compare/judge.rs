@@ -1,17 +1,21 @@
 //! From the ratios of all sets to verdicts: pure, and the same for what was measured now and for records.
 
 use weighbridge_record::{CaseId, CaseVerdict, Claims, ComparedSet, Control, PerOp, SystemCalls};
+use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::discovery::{self, Claim, benjamini_hochberg};
 use weighbridge_stats::evidence::Evidence;
 use weighbridge_stats::interval::Interval;
-use weighbridge_stats::sequential::{Look, Looks, interval_at};
-use weighbridge_stats::verdict::{CONTROL_CONFIDENCE, Resolution, Size, Verdict, shape_changed, verdict};
+use weighbridge_stats::sequential::{Look, Looks};
+use weighbridge_stats::verdict::{
+    CONTROL_CONFIDENCE, FEWEST_SETS, Resolution, Size, Verdict, has_two_groups, shape_changed, slow_starts,
+    verdict,
+};
 use weighbridge_stats::{median, verdict::DEFAULT_MARGIN};
 
 use crate::summary::{self, ends};
 
-/// Below so many sets there is no verdict.
-const FEWEST_SETS: usize = 6;
+/// Below so many sets there is no interval; for a verdict there must be [`FEWEST_SETS`].
+const FEWEST_FOR_INTERVAL: usize = 6;
 
 /// What counts as a difference, and how many of those claimed may be chance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,11 +24,32 @@ pub struct Rules {
     pub margin: f64,
     /// Largest share of the claimed differences that may be chance, on average.
     pub fdr: f64,
+    /// Is a difference claimed that may be smaller than the margin?
+    pub any_difference: bool,
+}
+
+impl Rules {
+    /// The verdict as these rules have it.
+    pub(super) fn apply(
+        self,
+        found: Verdict,
+        interval: Option<Interval>,
+        margin: f64,
+        sets: usize,
+    ) -> Verdict {
+        if self.any_difference { found } else { found.beyond_margin(interval, margin, sets) }
+    }
+
+    /// The least cost of B above that of A, as a share, that would be claimed in eight of ten comparisons like this one.
+    pub(super) fn detectable(self, evidence: &Evidence, margin: f64) -> Option<f64> {
+        let from = if self.any_difference { 0.0 } else { margin };
+        Some((1.0 + from) * evidence.detectable(CONFIDENCE)? - 1.0)
+    }
 }
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { margin: DEFAULT_MARGIN, fdr: 0.05 }
+        Rules { margin: DEFAULT_MARGIN, fdr: 0.05, any_difference: false }
     }
 }
 
@@ -36,10 +61,10 @@ pub(super) struct Judged {
     /// What A and B are.
     pub(super) labels: [String; 2],
     pub(super) unit: String,
-    /// Of the cost of B over that of A.
+    /// Of the cost of B over that of A, at the look at which the case is.
     pub(super) evidence: Evidence,
-    /// Confidence of the interval of the ratio, which allows for having looked before.
-    pub(super) confidence: f64,
+    /// The logarithms of that ratio, one for each set.
+    pub(super) log_ratios: Vec<f64>,
     /// Of the cost of a second A over that of the first.
     pub(super) control: Evidence,
     /// The figures, one for each set.
@@ -60,6 +85,7 @@ impl Judged {
         unit: String,
         sets: &[ComparedSet],
         failed_sets: usize,
+        correlation: f64,
         mut remarks: Vec<String>,
     ) -> Judged {
         let of_side = |side: usize| sets.iter().map(move |set| if side == 0 { &set.a } else { &set.b });
@@ -74,13 +100,15 @@ impl Judged {
                 remarks.push(format!("{name}: in {} of {} sets: {last}", flagged.len(), sets.len()));
             }
         }
+        let log_ratios: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
         Judged {
             case,
             labels,
             unit,
-            evidence: Evidence::Paired(sets.iter().map(|set| set.log_ratio).collect()),
-            confidence: Looks::default().confidence_at(sets.len()),
-            control: Evidence::Paired(sets.iter().filter_map(|set| set.control_log_ratio).collect()),
+            evidence: Evidence::paired(log_ratios.clone()).correlated(correlation),
+            log_ratios,
+            control: Evidence::paired(sets.iter().filter_map(|set| set.control_log_ratio).collect())
+                .correlated(correlation),
             values: [0, 1].map(|side| of_side(side).map(|of| of.value).collect()),
             per_op: [0, 1].map(per_op),
             system_calls: [None, None],
@@ -93,6 +121,11 @@ impl Judged {
     fn resolution(&self) -> Option<f64> {
         let sets = Some(self.evidence.units()).filter(|sets| *sets > 0)?;
         Some(Resolution::of(&self.control)?.with_sets(sets))
+    }
+
+    /// Are there enough sets for a verdict, and enough with a second A to void it?
+    fn has_enough_sets(&self) -> bool {
+        self.evidence.units().min(self.control.units()) >= FEWEST_SETS
     }
 
     /// The margin that counts.
@@ -108,10 +141,13 @@ impl Judged {
 /// costs must be the same within the margin that was asked for.
 pub(super) fn is_clear(case: &Judged, rules: Rules, looks: &Looks, cases: usize) -> bool {
     let sets = case.evidence.units();
-    let Look::At { confidence, .. } = looks.look(sets) else { return false };
     let margin = case.margin(rules.margin);
-    match verdict(interval_at(&case.evidence, confidence), margin, sets) {
-        Verdict::Equivalent => margin <= rules.margin,
+    let interval = case.evidence.interval(CONFIDENCE);
+    if !matches!(looks.look(sets), Look::At { .. }) || !case.has_enough_sets() {
+        return false;
+    }
+    match rules.apply(verdict(interval, margin, sets), interval, margin, sets) {
+        Verdict::Equivalent => margin <= rules.margin && !has_two_groups(&case.log_ratios, margin),
         Verdict::Regressed(_) | Verdict::Improved(_) => case.evidence.p() <= rules.fdr / cases as f64,
         _ => false,
     }
@@ -130,6 +166,9 @@ pub(super) fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims
     // A control that moves by chance must not become likelier with the number of cases.
     let control_p: Vec<f64> = measured.iter().map(|case| case.control.p()).collect();
     let moved = benjamini_hochberg(&control_p, 1.0 - CONTROL_CONFIDENCE);
+    let is_displaced =
+        |case: &&Judged| Resolution::of(&case.control).is_some_and(|of| of.is_displaced(rules.margin));
+    let moved = moved.into_iter().zip(&measured).map(|(moved, case)| moved || is_displaced(case));
     let mut of_measured = claims.claims.iter().zip(moved);
     let verdicts: Vec<CaseVerdict> = cases
         .iter()
@@ -171,6 +210,15 @@ pub(super) fn unless_by_chance(found: Verdict, holds: bool, remarks: &mut Vec<St
     Verdict::Inconclusive { settled_by: None }
 }
 
+/// What the rules make of a verdict; where that is less than what was found, it is said why.
+pub(super) fn said(by_rules: Verdict, found: Verdict, remarks: &mut Vec<String>) -> Verdict {
+    if by_rules != found {
+        let more = if matches!(found, Verdict::Regressed(_)) { "more" } else { "less" };
+        remarks.push(format!("B costs {more}; whether by more than the margin is not settled (--any-difference claims it all the same)"));
+    }
+    by_rules
+}
+
 /// The line of a verdict on so many sets, with nothing in it that only one way of comparing knows.
 pub(super) fn line(
     case: &CaseId,
@@ -208,7 +256,7 @@ fn case_verdict(
     let sets = case.evidence.units();
     let margin = case.margin(rules.margin);
     let mut remarks = case.remarks.clone();
-    let looked = (sets >= FEWEST_SETS).then(|| interval_at(&case.evidence, case.confidence)).flatten();
+    let looked = (sets >= FEWEST_FOR_INTERVAL).then(|| case.evidence.interval(CONFIDENCE)).flatten();
     let holds = claim.is_some_and(|claim| claim.holds);
     let interval = match claim.and_then(|claim| claim.interval) {
         Some(widened) if holds => looked.map(|looked| Interval {
@@ -227,6 +275,11 @@ fn case_verdict(
         (found, _) => found,
     };
     found = unless_by_chance(found, holds, &mut remarks);
+    found = said(rules.apply(found, interval, margin, sets), found, &mut remarks);
+    if found == Verdict::Equivalent && has_two_groups(&case.log_ratios, margin) {
+        remarks.push("the sets fall into two groups that are further apart than the margin, so the sides are not called equivalent".into());
+        found = Verdict::Inconclusive { settled_by: None };
+    }
     if let [a, b] = &case.values
         && a.iter().chain(b).all(|value| *value > 0.0)
         && let Some(change) = shape_changed(a, b, margin, rules.fdr / cases as f64)
@@ -234,6 +287,13 @@ fn case_verdict(
         let ([low, high], name) = (change.levels, if change.is_in_b { "B" } else { "A" });
         remarks.push(format!("{name} alone has two modes: {low:.4} and {high:.4} {}", case.unit));
         found = Verdict::ChangedShape;
+    }
+    if sets > 0 && !case.has_enough_sets() {
+        let controls = case.control.units();
+        remarks.push(format!(
+            "{sets} sets, {controls} of them with a second A: a verdict needs {FEWEST_SETS} of either"
+        ));
+        found = Verdict::Inconclusive { settled_by: Some(FEWEST_SETS).filter(|needed| *needed > sets) };
     }
     if case.failed_sets > 0 && case.failed_sets >= sets {
         found = Verdict::Inconclusive { settled_by: None };
@@ -253,10 +313,12 @@ fn case_verdict(
         ratio: case.evidence.ratio(),
         failed_sets: case.failed_sets as u32,
         margin,
+        minimum_detectable_effect: rules.detectable(&case.evidence, margin),
+        slow_starts_not_excluded: slow_starts(&case.log_ratios, margin).map(|slow| slow.not_excluded),
         p: (sets > 0).then(|| case.evidence.p()),
         control: case.control.ratio().map(|ratio| Control {
             ratio,
-            ci95: ends(case.control.interval(0.95)),
+            ci95: ends(case.control.interval(CONFIDENCE)),
             pairs: case.control.units() as u32,
             has_moved: moved,
         }),
@@ -285,9 +347,10 @@ mod tests {
             case: CaseId::new("roundtrip", "pipe", 1, "same-cpu"),
             labels: ["a".into(), "b".into()],
             unit: "ns/roundtrip".into(),
-            evidence: Evidence::Paired((0..sets).map(|i| ratio.ln() + noise(i)).collect()),
-            confidence: Looks::default().confidence_at(sets),
-            control: Evidence::Paired((0..sets).map(|i| control.ln() + noise(i + 3)).collect()),
+            evidence: Evidence::paired((0..sets).map(|i| ratio.ln() + noise(i)).collect())
+                .looked_at(Looks::default().stage(sets)),
+            log_ratios: (0..sets).map(|i| ratio.ln() + noise(i)).collect(),
+            control: Evidence::paired((0..sets).map(|i| control.ln() + noise(i + 3)).collect()),
             values: [values(1.0), values(ratio)],
             per_op: [None, None],
             system_calls: [None, None],
@@ -314,7 +377,7 @@ mod tests {
     #[test]
     fn the_margin_is_at_least_twice_what_a_against_itself_shows() {
         let noisy = Judged {
-            control: Evidence::Paired((0..12).map(|i| 0.012 * (f64::from(i * 5 % 12) - 5.5)).collect()),
+            control: Evidence::paired((0..12).map(|i| 0.012 * (f64::from(i * 5 % 12) - 5.5)).collect()),
             ..case(1.03, 12, 1.0)
         };
         let found = verdict_of(noisy);
@@ -327,6 +390,7 @@ mod tests {
     fn few_sets_and_failed_sets_say_nothing() {
         for (sets, failed_sets, verdict, too_often) in [
             (5, 0, "inconclusive", false),
+            (9, 0, "inconclusive", false),
             (12, 12, "inconclusive", true),
             (12, 1, "regressed", false),
             (0, 0, "inconclusive", false),
@@ -340,15 +404,44 @@ mod tests {
     #[test]
     fn a_case_is_clear_at_a_look_only_and_among_many_only_if_it_holds_there() {
         for (ratio, sets, cases, clear) in [
-            (1.2, 12, 1, true),
-            (1.2, 13, 1, false),
-            (1.2, 8, 90, false),
-            (1.2, 18, 90, true),
+            (1.2, 15, 1, true),
+            (1.2, 16, 1, false),
+            (1.2, 9, 1, false),
+            (1.019, 15, 90, false),
+            (1.2, 22, 90, true),
             (1.0, 40, 1, true),
         ] {
             let found = is_clear(&case(ratio, sets, 1.0), Rules::default(), &Looks::default(), cases);
             assert_eq!(found, clear, "{ratio} in {sets} sets among {cases}");
         }
+    }
+
+    #[test]
+    fn a_difference_within_the_margin_is_regressed_only_where_any_is() {
+        let found = |any_difference| {
+            let rules = Rules { any_difference, ..Rules::default() };
+            judge(&[case(1.021, 40, 1.0)], rules).0.remove(0)
+        };
+        let (by_default, any) = (found(false), found(true));
+        assert!(by_default.is_inconclusive() && by_default.settled_by > Some(40), "{by_default:?}");
+        assert!(by_default.remarks[0].starts_with("B costs more; whether"), "{by_default:?}");
+        assert!(any.is_regression() && any.beyond_margin == Some(false), "{any:?}");
+        let [by_default, any] = [by_default, any].map(|of| of.minimum_detectable_effect.unwrap());
+        assert!(any > 0.0 && any < 0.01 && (by_default - any - 0.02).abs() < 1e-3, "{by_default} {any}");
+    }
+
+    #[test]
+    fn sets_in_two_groups_are_not_equivalent_and_what_was_not_seen_is_said() {
+        let mut of = case(1.0, 40, 1.0);
+        for set in [3, 17, 21, 38] {
+            of.log_ratios[set] += 0.4;
+        }
+        of.evidence = Evidence::paired(of.log_ratios.clone());
+        let found = verdict_of(of);
+        assert!(found.is_inconclusive() && found.remarks[0].contains("two groups"), "{found:?}");
+        let even = verdict_of(case(1.0, 40, 1.0));
+        assert_eq!(even.verdict, "equivalent");
+        assert!((even.slow_starts_not_excluded.unwrap() - 0.072).abs() < 0.001, "{even:?}");
     }
 
     #[test]

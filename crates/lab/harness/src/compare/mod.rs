@@ -14,7 +14,9 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use weighbridge_record::{self as record, CaseId, CaseVerdict, ComparedSet, Line, MadeOf, Price};
+use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::sequential::Looks;
+use weighbridge_stats::verdict::FEWEST_SETS;
 
 use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Counted, PeerStart};
@@ -73,8 +75,8 @@ pub struct Settings {
     pub prices: Vec<Price>,
 }
 
-/// The control is in each of the first sets, so that a first look has one, and then in one of so many.
-const CONTROL_FIRST: usize = 6;
+/// The control is in each of the first sets, so that a verdict at the first look can be void, and then in one of so many.
+const CONTROL_FIRST: usize = FEWEST_SETS;
 const CONTROL_EVERY: usize = 3;
 
 /// Has this set of a case, counted from 0, a second A?
@@ -190,9 +192,17 @@ impl<'a> Comparison<'a> {
         true
     }
 
+    /// That of neighboring sets, over all cases.
+    fn correlation(&self) -> f64 {
+        let of_case = |open: &Open| open.sets.iter().map(|set| set.log_ratio).collect::<Vec<_>>();
+        pooled_lag1(&self.cases.iter().map(of_case).collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
     fn conclude(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
-        let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides, &self.looks)).collect();
+        let correlation = self.correlation();
+        let judged: Vec<Judged> =
+            attempted.map(|open| judged(open, &self.sides, &self.looks, correlation)).collect();
         let (verdicts, mut claims) = judge(&judged, self.settings.rules);
         for mut verdict in verdicts {
             match made_of(&verdict, &self.settings.prices) {
@@ -248,12 +258,14 @@ impl InRounds for Comparison<'_> {
                 sink.line(Line::ComparedSet(Box::new(set.clone())))?;
                 open.sets.push(set);
                 let (sets, range) = (open.sets.len(), &self.settings.sets);
-                let judged = judged(open, &self.sides, &self.looks);
+                let correlation = self.correlation();
+                let judged = judged(&self.cases[index], &self.sides, &self.looks, correlation);
                 let is_clear = sets >= *range.start()
                     && judge::is_clear(&judged, self.settings.rules, &self.looks, count);
-                open.is_open = sets < *range.end() && !is_clear;
+                self.cases[index].is_open = sets < *range.end() && !is_clear;
             }
         }
+        let open = &mut self.cases[index];
         open.cost = open.cost.max(Some(began.elapsed()));
         match open.sets.len() {
             1 if open.is_open => Ok(self.count_calls(index)),
@@ -306,7 +318,7 @@ fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Result<Vec<MadeOf>, Strin
     weighbridge_analysis::explain::difference(&verdict.case, a, b, prices)
 }
 
-fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
+fn judged(open: &Open, sides: &[Side; 2], looks: &Looks, correlation: f64) -> Judged {
     let in_turn = if sides.iter().all(|side| side.sysctls.is_empty()) {
         set::slice_ns(&open.pair)
     } else {
@@ -319,14 +331,13 @@ fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
     let remarks = [apart, failures, uncounted].into_iter().flatten().collect();
     let unit = open.pair.a.pattern.unit.name(open.pair.case.payload_bytes);
     let labels = sides.each_ref().map(|side| side.label.clone());
-    let judged = Judged::of_sets(open.pair.case.clone(), labels, unit, &open.sets, failed, remarks);
+    let judged =
+        Judged::of_sets(open.pair.case.clone(), labels, unit, &open.sets, failed, correlation, remarks);
     let sets = open.sets.len();
-    let confidence = if open.is_out_of_time && sets > 0 {
-        looks.ended_at(sets).confidence_at(sets)
-    } else {
-        looks.confidence_at(sets)
-    };
-    Judged { confidence, system_calls: open.system_calls.clone(), ..judged }
+    let ended = (open.is_out_of_time && sets > 0).then(|| looks.ended_at(sets));
+    let stage = ended.as_ref().unwrap_or(looks).stage(sets);
+    let evidence = judged.evidence.looked_at(stage);
+    Judged { evidence, system_calls: open.system_calls.clone(), ..judged }
 }
 
 #[cfg(test)]
@@ -334,8 +345,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_look_has_a_control_with_an_interval() {
+    fn every_look_has_a_control_that_can_void() {
         let pairs = |(sets, _)| (0..sets).filter(|set| has_control(*set)).count();
-        assert_eq!(Looks::default().iter().map(pairs).collect::<Vec<_>>(), [7, 8, 10, 13, 18]);
+        assert_eq!(Looks::default().iter().map(pairs).collect::<Vec<_>>(), [10, 11, 14, 20]);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weighbridge_record::{Case, CaseId, CaseVerdict, Claims, Header, Line, Reading, SliceSeries, Slices};
-use weighbridge_stats::compare::{FEWEST_BOOTS, FEWEST_BOOTS_FOR_INTERVAL};
+use weighbridge_stats::compare::FEWEST_BOOTS;
 use weighbridge_stats::discovery;
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 use weighbridge_stats::evidence::Evidence;
@@ -186,13 +186,15 @@ impl OfCase {
         let boots = self.evidence.units();
         let mut remarks = vec![self.found.reason.clone()];
         let holds = claim.is_some_and(|claim| claim.holds);
-        let chosen = claim.filter(|_| holds && boots >= FEWEST_BOOTS_FOR_INTERVAL);
+        let chosen = claim.filter(|_| holds);
         let interval = chosen.and_then(|claim| claim.interval).or(self.found.interval);
         let found = match chosen {
             Some(_) => verdict(interval, rules.margin, boots),
             None => self.found.verdict,
         };
         let found = judge::unless_by_chance(found, holds, &mut remarks);
+        let by_rules = rules.apply(found, interval, rules.margin, boots);
+        let found = judge::said(by_rules, found, &mut remarks);
         if let Some(what) = foreign {
             remarks.push(format!("across machines: {what}"));
         }
@@ -209,6 +211,10 @@ impl OfCase {
         CaseVerdict {
             ratio: Some(self.found.ratio),
             margin: rules.margin,
+            minimum_detectable_effect: self
+                .found
+                .p
+                .and_then(|_| rules.detectable(&self.evidence, rules.margin)),
             p: self.found.p,
             raw_ratio: self.raw_ratio,
             unit: known.map_or(String::new(), |case| case.unit.clone()),
@@ -310,8 +316,7 @@ fn remarks(a: &Side, b: &Side, common: usize) -> Vec<String> {
     }
     let [of_a, of_b] = [a, b].map(|side| side.boots.len());
     if of_a.min(of_b) < FEWEST_BOOTS {
-        let needs = format!("a verdict needs {FEWEST_BOOTS} a side, an interval {FEWEST_BOOTS_FOR_INTERVAL}");
-        all.push(format!("{of_a} and {of_b} boots: {needs}"));
+        all.push(format!("{of_a} and {of_b} boots: a verdict needs {FEWEST_BOOTS} a side"));
     }
     all
 }

@@ -66,6 +66,14 @@ impl Planned<'_> {
         }
     }
 
+    /// Who starts first is drawn, so that what it does to a side is scatter and no difference: of A and B, and of both against the
+    /// second A.
+    fn order_of_starts(&self, parties: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..parties).collect();
+        Random::new(self.seed).shuffle(&mut order);
+        order
+    }
+
     fn in_turn(
         &self,
         members: &[Member<'_>],
@@ -76,13 +84,22 @@ impl Planned<'_> {
         let run_ns = set::set_ns(self.timing) / 2 * members.len() as u64;
         let slices = set::slice_timing(run_ns, members.len(), slice_ns, self.seed);
         let timing = Timing { run_ns, ..self.timing };
-        let mut set = set::in_turn(members, timing, slices, coordinator)?.checked(members)?;
+        let order = self.order_of_starts(members.len());
+        let started: Vec<Member<'_>> = order.iter().map(|party| members[*party]).collect();
+        let measured =
+            set::in_turn(&started, timing, slices, coordinator).and_then(|set| set.checked(&started));
+        let mut set = measured.map_err(|why| match why {
+            NoSet::Failed { party, step, why } => NoSet::Failed { party: order[party], step, why },
+            NoSet::Interrupted => NoSet::Interrupted,
+        })?;
         let ratio = |party| set_log_ratio(&set.slices, Party::Case(party), Party::Case(0));
         let too_few = || {
             NoSet::no_figure(1, format!("fewer than {LEAST_BLOCKS} slices of both sides stand side by side"))
         };
         let ratios = (ratio(1).ok_or_else(too_few)?, ratio(2));
-        let measured = std::mem::take(&mut set.measured);
+        let mut measured: Vec<_> = order.into_iter().zip(std::mem::take(&mut set.measured)).collect();
+        measured.sort_by_key(|(party, _)| *party);
+        let measured = measured.into_iter().map(|(_, measured)| measured);
         let side = |(member, measured): (&Member<'_>, Measured)| SideOfSet {
             slices: Some(set.series(member.party)),
             ..self.side(member.case, measured)
@@ -97,10 +114,11 @@ impl Planned<'_> {
         coordinator: &mut Coordinator<'_>,
         mut machine: Option<&mut MachineSettings>,
     ) -> Result<ComparedSet, NoSet> {
-        let mut order: Vec<usize> = (0..members.len()).collect();
-        if machine.is_none() {
-            Random::new(self.seed).shuffle(&mut order);
-        } else if !self.number.is_multiple_of(2) {
+        let mut order = self.order_of_starts(members.len());
+        if machine.is_some() {
+            order.sort_unstable();
+        }
+        if machine.is_some() && !self.number.is_multiple_of(2) {
             // A B, then B A: what drifts with time hits both sides alike, and fewer changes are needed.
             order.reverse();
         }

@@ -132,7 +132,7 @@ impl HubCrossCheck {
     /// What a hub costs as a multiple of the hubs that it met as the first of a pair.
     pub(super) fn lines(&self, hub: usize, hubs: &Hubs) -> Vec<record::HubMeeting> {
         let line = |pair: &Pair| {
-            let evidence = Evidence::Paired(pair.log_ratios.clone());
+            let evidence = Evidence::paired(pair.log_ratios.clone());
             Some(record::HubMeeting {
                 with: hubs.id(pair.hubs.1).clone(),
                 ratio: evidence.ratio()?,

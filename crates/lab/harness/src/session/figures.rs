@@ -3,19 +3,25 @@
 use std::collections::BTreeMap;
 
 use weighbridge_record::{self as record, CaseId, StoppedBy};
-use weighbridge_stats::correlation::{widened, widening};
 use weighbridge_stats::duet::{Party, Slice};
 use weighbridge_stats::regime::{self, CaseRegime};
 use weighbridge_stats::stopping::printed_interval;
-use weighbridge_stats::{self as stats, Evidence, Interval, duet};
+use weighbridge_stats::{self as stats, Evidence, duet};
 
 use super::cross_check::HubCrossCheck;
 use super::hubs::{self, Hubs};
 use super::open::Open;
 use crate::summary::{self, ends};
 
-pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlation: f64) -> record::Summary {
-    let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
+/// With the correlation of neighboring runs, and whether it is known or rests on a few runs.
+pub(super) fn summary(
+    open: &Open,
+    stopped_by: StoppedBy,
+    hubs: &Hubs,
+    (correlation, is_known): (f64, bool),
+) -> record::Summary {
+    let known = is_known.then_some(correlation);
+    let mut line = summary::summary_line(&open.case, &open.runs, stopped_by, known);
     let interval = printed_interval(&open.evidence, stopped_by == StoppedBy::Precision, correlation);
     let ci95 = ends(interval);
     match open.hub {
@@ -27,6 +33,7 @@ pub(super) fn summary(open: &Open, stopped_by: StoppedBy, hubs: &Hubs, correlati
     let half_width = line.ci95.map_or(0.0, |[low, high]| (high / low).ln().abs() / 2.0);
     line.regimes = regimes(open, hubs, half_width).into_iter().map(record::Regime::from).collect();
     line.anomalies.extend(moved_by_doubled_slices(open, half_width));
+    line.not_checked = not_checked(open);
     line
 }
 
@@ -77,6 +84,22 @@ fn regimes(open: &Open, hubs: &Hubs, half_width: f64) -> Vec<CaseRegime> {
     }
 }
 
+/// Checks that too few sets did not allow.
+fn not_checked(open: &Open) -> Vec<String> {
+    if open.is_harness() {
+        return Vec::new();
+    }
+    let (runs, doubled) = (open.evidence.len(), open.log_ratios(true).len());
+    let checks = [
+        ("trend within runs", runs, regime::FEWEST_SETS, "runs"),
+        ("two modes among runs", runs, regime::FEWEST, "runs"),
+        ("doubled slices", doubled, stats::evidence::FEWEST, "runs with slices of twice the length"),
+    ];
+    let applies = |(name, ..): &(&str, usize, usize, &str)| open.hub.is_ok() || *name != "doubled slices";
+    let too_few = checks.into_iter().filter(applies).filter(|(_, made, needed, _)| made < needed);
+    too_few.map(|(name, _, needed, of)| format!("{name}: fewer than {needed} {of}")).collect()
+}
+
 /// Does the ratio to the hub move with the length of the slices, by more than the printed interval leaves open?
 fn moved_by_doubled_slices(open: &Open, half_width: f64) -> Option<String> {
     let moved = duet::doubled_slices(&open.log_ratios(false), &open.log_ratios(true))?;
@@ -94,7 +117,7 @@ pub(super) fn doubled_slices<'a>(cases: impl Iterator<Item = &'a Open>) -> Optio
         let (usual, doubled) = (open.log_ratios(false), open.log_ratios(true));
         (!usual.is_empty() && !doubled.is_empty()).then(|| stats::median(&doubled) - stats::median(&usual))
     };
-    let evidence = Evidence::Paired(cases.filter_map(difference).collect());
+    let evidence = Evidence::paired(cases.filter_map(difference).collect());
     Some(record::DoubledSlices {
         factor: evidence.ratio()?,
         ci95: ends(evidence.interval(0.95)),
@@ -119,33 +142,28 @@ pub(super) fn compare(
 ) -> Option<record::Comparison> {
     let (a, b) = (&baseline.case.params.id, &candidate.case.params.id);
     if let (Ok(from), Ok(to)) = (&candidate.hub, &baseline.hub)
-        && let Some((speedup, interval, units)) = through_hubs(baseline, candidate, cross_check, (*from, *to))
+        && let Some(evidence) = through_hubs(baseline, candidate, cross_check, (*from, *to))
+        && let Some(speedup) = evidence.ratio()
     {
-        let ci95 = ends(interval.map(|of| widened(of, speedup, widening(units, correlation))));
+        let ci95 = ends(evidence.clone().correlated(correlation).interval(0.95));
         let (case, baseline) = (b.clone(), a.clone());
-        return Some(record::Comparison { case, baseline, speedup, ci95, pairs: units as u32 });
+        return Some(record::Comparison { case, baseline, speedup, ci95, pairs: evidence.units() as u32 });
     }
     let pairs = pairs(baseline, candidate);
     let higher_is_better = candidate.case.pattern.unit.higher_is_better();
     (!pairs.is_empty()).then(|| record::derive::comparison(a, b, &pairs, higher_is_better))
 }
 
-/// The baseline's cost over the candidate's, its interval, and the number of sets behind it.
+/// The baseline's cost over the candidate's; nothing where their hubs did not meet.
 fn through_hubs(
     baseline: &Open,
     candidate: &Open,
     cross_check: &HubCrossCheck,
     (from, to): (usize, usize),
-) -> Option<(f64, Option<Interval>, usize)> {
+) -> Option<Evidence> {
     let (base, of_case) = (duet::to_hub(&baseline.sets, 0)?, duet::to_hub(&candidate.sets, 0)?);
-    if from == to {
-        let evidence = duet::apart(&base, &of_case);
-        return Some((evidence.ratio()?, evidence.interval(0.95), evidence.units()));
-    }
-    let cost = duet::through(&of_case, &cross_check.path(from, to)?, &base)?;
-    let inverse =
-        |interval: Interval| Interval { low: 1.0 / interval.high, high: 1.0 / interval.low, ..interval };
-    Some((1.0 / cost.ratio, cost.interval.map(inverse), cost.units))
+    let meetings = if from == to { Vec::new() } else { cross_check.path(from, to)? };
+    Some(duet::through(&of_case, &meetings, &base).reversed())
 }
 
 fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
@@ -187,7 +205,7 @@ mod tests {
         for (number, slices) in sets.into_iter().enumerate() {
             open.keep(run(number as u32), Some(Turns { slices, is_doubled: number % 8 == 7 }));
         }
-        summary(&open, StoppedBy::Precision, &hubs, 0.0)
+        summary(&open, StoppedBy::Precision, &hubs, (0.0, true))
     }
 
     #[test]
@@ -202,6 +220,22 @@ mod tests {
         let [low, high] = line.ci95.unwrap();
         assert!(low < line.median && line.median < high, "{low} {} {high}", line.median);
         assert!(line.anomalies.iter().all(|why| !why.contains("slices")), "{:?}", line.anomalies);
+    }
+
+    #[test]
+    fn checks_that_too_few_runs_did_not_allow_are_named() {
+        let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), Vec::new());
+        let named = |runs: u32| -> Vec<String> {
+            let of = case("roundtrip/unix-stream/64/same-cpu", &[0, 0]);
+            let mut open = Open::new(of, Err("alone".into()), Duration::ZERO);
+            (0..runs).for_each(|number| open.keep(run(number), None));
+            summary(&open, StoppedBy::Budget, &hubs, (0.0, true)).not_checked
+        };
+        let modes = "two modes among runs: fewer than 10 runs";
+        assert_eq!(named(6), ["trend within runs: fewer than 8 runs", modes]);
+        assert_eq!(named(9), [modes]);
+        assert_eq!(named(10), [""; 0]);
+        assert_eq!(summarized(|_, _| 1000.0, |_, _| 2000.0).not_checked, [""; 0]);
     }
 
     #[test]
@@ -230,7 +264,7 @@ mod tests {
         }
         let hubs = Hubs::of_sets(case("roundtrip/pipe/1/same-cpu", &[0, 0]), Vec::new());
         let [narrow, wide] = [0.0, 0.6].map(|correlation| {
-            let [low, high] = summary(&open, StoppedBy::Budget, &hubs, correlation).ci95.unwrap();
+            let [low, high] = summary(&open, StoppedBy::Budget, &hubs, (correlation, true)).ci95.unwrap();
             high - low
         });
         assert!(wide > 1.5 * narrow, "{wide} {narrow}");

@@ -1,13 +1,14 @@
 //! Cases that differ only in the mechanism, compared with each other; all contests of a record judged together.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use weighbridge_stats::contest;
+use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::discovery;
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 use weighbridge_stats::evidence::Evidence;
 
-use crate::{CaseId, Contest, Contestant, Findings, Run, SliceSeries, Slices, SureOrder};
+use crate::{CaseId, Contest, Contestant, Findings, Hub, Run, SliceSeries, Slices, SureOrder};
 
 /// Largest share of the contests with a claim of which something wrong may be said, on average.
 pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
@@ -69,14 +70,14 @@ pub fn log_ratio_to_hub(slices: &Slices) -> Option<f64> {
     set_log_ratio(&all, Party::Case(0), Party::Hub)
 }
 
-/// All contests among the cases of one record, in the order of the cases, and what holds of all of them; nothing where no two
+/// All contests among the cases of one record with these hubs, in the order of the cases, and what holds of all of them; nothing where no two
 /// cases can be compared.
-pub fn contests(entries: &[Entry<'_>]) -> (Vec<Contest>, Option<Findings>) {
+pub fn contests(entries: &[Entry<'_>], hubs: &[Hub]) -> (Vec<Contest>, Option<Findings>) {
     let groups: Vec<Vec<Costs<'_>>> = grouped(entries);
-    let found: Vec<contest::Contest> = groups
-        .iter()
-        .map(|group| contest::Contest::new(group.len(), |i, j| group[j].over(&group[i])))
-        .collect();
+    let session = Session { hubs, ..Session::of(&groups) };
+    let contest =
+        |group: &Vec<Costs<'_>>| contest::Contest::new(group.len(), |i, j| group[j].over(&group[i], session));
+    let found: Vec<contest::Contest> = groups.iter().map(contest).collect();
     if found.is_empty() {
         return (Vec::new(), None);
     }
@@ -85,7 +86,7 @@ pub fn contests(entries: &[Entry<'_>]) -> (Vec<Contest>, Option<Findings>) {
         .iter()
         .zip(&found)
         .zip(&judged.chosen)
-        .map(|((group, found), chosen)| line(group, found, *chosen, judged.confidence))
+        .map(|((group, found), chosen)| line(group, found, *chosen, judged.confidence, session))
         .collect();
     let findings = Findings {
         contests: lines.len() as u32,
@@ -131,7 +132,13 @@ fn grouped<'a>(entries: &[Entry<'a>]) -> Vec<Vec<Costs<'a>>> {
     groups
 }
 
-fn line(group: &[Costs<'_>], found: &contest::Contest, is_chosen: bool, confidence: f64) -> Contest {
+fn line(
+    group: &[Costs<'_>],
+    found: &contest::Contest,
+    is_chosen: bool,
+    confidence: f64,
+    session: Session<'_>,
+) -> Contest {
     // Half of what may be wrong is for the order of pairs, half for which may be the best. Of two, one order says both.
     let is_pair = group.len() == 2;
     let each = if is_pair { confidence } else { 1.0 - (1.0 - confidence) / 2.0 };
@@ -158,7 +165,7 @@ fn line(group: &[Costs<'_>], found: &contest::Contest, is_chosen: bool, confiden
         let times_first = if index == first {
             1.0
         } else {
-            group[index].over(&group[first]).ratio().expect("both were measured")
+            group[index].over(&group[first], session).ratio().expect("both were measured")
         };
         Contestant {
             case: group[index].case.clone(),
@@ -182,6 +189,56 @@ fn line(group: &[Costs<'_>], found: &contest::Contest, is_chosen: bool, confiden
             .map(|order| SureOrder { ahead: ids(&order.ahead), behind: ids(&order.behind) })
             .collect(),
         confidence,
+    }
+}
+
+/// What is known of the sets of all cases together.
+#[derive(Clone, Copy, Default)]
+struct Session<'a> {
+    hubs: &'a [Hub],
+    /// Correlation of neighboring ratios to hubs.
+    of_ratios: f64,
+    /// The same of values, which have in them what the machine did.
+    of_values: f64,
+}
+
+impl<'a> Session<'a> {
+    fn of(groups: &[Vec<Costs<'_>>]) -> Session<'a> {
+        let all = || groups.iter().flatten();
+        let of_ratios: Vec<&[f64]> = all().map(|costs| &costs.to_hub[..]).collect();
+        let of_values: Vec<Vec<f64>> = all().map(Costs::values).collect();
+        Session {
+            hubs: &[],
+            of_ratios: pooled_lag1(&of_ratios).unwrap_or(0.0),
+            of_values: pooled_lag1(&of_values).unwrap_or(0.0),
+        }
+    }
+
+    /// From one hub to another over as few meetings as possible: of each the logarithms of the cost of the nearer one over that of the
+    /// next. `None` where none of the ways has enough sets.
+    fn path(&self, from: &CaseId, to: &CaseId) -> Option<Vec<Vec<f64>>> {
+        let mut ways = VecDeque::from([(from, Vec::new())]);
+        let mut seen = vec![from];
+        while let Some((here, way)) = ways.pop_front() {
+            if here == to {
+                return Some(way);
+            }
+            for (one, meeting) in
+                self.hubs.iter().flat_map(|hub| hub.meetings.iter().map(move |of| (&hub.case, of)))
+            {
+                let (next, sign) = match (one, &meeting.with) {
+                    (one, next) if one == here => (next, 1.0),
+                    (next, other) if other == here => (next, -1.0),
+                    _ => continue,
+                };
+                if meeting.ratios.len() >= contest::FEWEST_SETS && !seen.contains(&next) {
+                    seen.push(next);
+                    let logs: Vec<f64> = meeting.ratios.iter().map(|ratio| sign * ratio.ln()).collect();
+                    ways.push_back((next, [way.clone(), vec![logs]].concat()));
+                }
+            }
+        }
+        None
     }
 }
 
@@ -214,20 +271,28 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// Evidence on the cost of this case over that of another one: through their common hub, by the runs of the rounds that both
-    /// have, or by all runs.
-    fn over(&self, other: &Costs<'_>) -> Evidence {
-        let has_common_hub = self.hub.is_some() && self.hub == other.hub;
-        if has_common_hub && !self.to_hub.is_empty() && !other.to_hub.is_empty() {
-            return Evidence::Independent { candidate: self.to_hub.clone(), baseline: other.to_hub.clone() };
+    fn values(&self) -> Vec<f64> {
+        self.by_round.values().copied().collect()
+    }
+
+    /// Evidence on the cost of this case over that of another one: through their hub or hubs that met, by the runs of the rounds that both
+    /// have, or, where these are too few to prove anything, by all runs.
+    fn over(&self, other: &Costs<'_>, session: Session<'_>) -> Evidence {
+        if let Some((own, others)) = self.hub.zip(other.hub)
+            && !self.to_hub.is_empty()
+            && !other.to_hub.is_empty()
+            && let Some(path) = session.path(own, others)
+        {
+            return Evidence::chain(&self.to_hub, &path, &other.to_hub).correlated(session.of_ratios);
         }
         let pair = |(round, cost): (&u32, &f64)| Some(cost - other.by_round.get(round)?);
         let pairs: Vec<f64> = self.by_round.iter().filter_map(pair).collect();
-        if !pairs.is_empty() {
-            return Evidence::Paired(pairs);
-        }
-        let all = |of: &Costs<'_>| of.by_round.values().copied().collect();
-        Evidence::Independent { candidate: all(self), baseline: all(other) }
+        let evidence = if pairs.len() >= contest::FEWEST_SETS {
+            Evidence::paired(pairs)
+        } else {
+            Evidence::independent(&self.values(), &other.values())
+        };
+        evidence.correlated(session.of_values)
     }
 }
 
@@ -252,7 +317,7 @@ mod tests {
             cases.iter().enumerate().map(|(own, (id, level))| runs(id, *level, own)).collect();
         let entries: Vec<Entry<'_>> =
             cases.iter().zip(&runs).map(|((case, _), runs)| entry(case, unit, runs)).collect();
-        contests(&entries)
+        contests(&entries, &[])
     }
 
     fn entry<'a>(case: &'a CaseId, unit: &'a str, runs: &'a [Run]) -> Entry<'a> {
@@ -277,6 +342,62 @@ mod tests {
             assert_eq!((lines[0].sure[0].ahead.len(), lines[0].sure[0].behind.len()), (2, 1));
             let findings = findings.unwrap();
             assert_eq!((findings.contests, findings.claimed), (1, 1));
+        }
+    }
+
+    /// Runs of a case in turn with a hub, in rounds from this one on.
+    fn runs_with_hub(id: &CaseId, hub: &CaseId, times: f64, from: u32) -> Vec<Run> {
+        let with_slices = |run: Run| {
+            let drift = 1.0 + 0.02 * (f64::from(run.round * 7 % 5) - 2.0);
+            let series = |cost: f64, offset: u64| SliceSeries {
+                start_ns: (0..8).map(|slice| slice * 10_000_000 + offset).collect(),
+                elapsed_ns: vec![(cost * 1e6) as u64; 8],
+                ops: vec![1000; 8],
+            };
+            let slices = Slices {
+                hub: hub.clone(),
+                slice_ms: 2.0,
+                of_case: series(times * drift, 0),
+                of_hub: series(1.0, 5_000_000),
+            };
+            Run { round: run.round + from, slices: Some(slices), ..run }
+        };
+        runs(id, 1000.0 * times, 1).into_iter().take(6).map(with_slices).collect()
+    }
+
+    /// A table with a factor of 150 between two cases is no reason to say that no order is sure.
+    #[test]
+    fn cases_of_different_hubs_that_share_no_round_are_compared_through_hubs_that_met() {
+        let hub = |mechanism| CaseId::new("roundtrip", mechanism, 1, "same-cpu");
+        let (ring, pipe) = (case("ring"), case("pipe"));
+        let of_ring = runs_with_hub(&ring, &hub("spin"), 3.0, 0);
+        let of_pipe = runs_with_hub(&pipe, &hub("pipe"), 2.0, 50);
+        let entries = [entry(&ring, "ns/roundtrip", &of_ring), entry(&pipe, "ns/roundtrip", &of_pipe)];
+        let meeting = |ratio: f64, sets: usize| {
+            let ratios: Vec<f64> = (0..sets).map(|set| ratio * (1.0 + 0.01 * set as f64)).collect();
+            crate::HubMeeting { with: hub("spin"), ratio, ci95: None, ratios }
+        };
+        let hubs = |sets: usize| Hub {
+            case: hub("pipe"),
+            unit: "ns".into(),
+            median: 1000.0,
+            range: [900.0, 1100.0],
+            sets: 30,
+            doubled_slices: None,
+            meetings: vec![meeting(225.0, sets)],
+        };
+        let (lines, findings) = contests(&entries, &[hubs(8)]);
+        let [first, last] = &lines[0].contestants[..] else { panic!("{lines:?}") };
+        assert_eq!((first.case.mechanism.as_str(), last.tier), ("ring", 1), "{lines:?}");
+        assert!((last.times_first / 155.0 - 1.0).abs() < 0.05 && findings.unwrap().claimed == 1, "{lines:?}");
+        // Without meetings, all runs of both are compared: one costs two thirds of the other.
+        for hubs in [&[hubs(3)][..], &[]] {
+            let (lines, _) = contests(&entries, hubs);
+            assert_eq!(lines[0].contestants[0].case.mechanism, "pipe");
+            assert!(
+                (lines[0].contestants[1].times_first - 1.5).abs() < 0.05 && lines[0].sure.len() == 1,
+                "{lines:?}"
+            );
         }
     }
 
@@ -316,7 +437,7 @@ mod tests {
             .zip(cases)
             .map(|((case, runs), (_, alternative_to))| Entry { alternative_to, ..entry(case, "ns/op", runs) })
             .collect();
-        let (lines, findings) = contests(&entries);
+        let (lines, findings) = contests(&entries, &[]);
         let contestants: Vec<Vec<&str>> = lines
             .iter()
             .map(|line| line.contestants.iter().map(|one| one.case.mechanism.as_str()).collect())

@@ -298,7 +298,7 @@ fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
         spread_between: finite(summed.spread_between),
         spread_within: finite(summed.spread_within),
         per_op: PerOp { cpu_ns: median(&cpu_ns), ..PerOp::default() },
-        distribution: Distribution::of(&latencies).or_else(|| case.distribution.clone()),
+        distribution: Distribution::of(&latencies, None).or_else(|| case.distribution.clone()),
         anomalies: anomalies.into_iter().collect(),
         regimes: summed.regimes.into_iter().map(Regime::from).collect(),
         ..Summary::new(id.clone(), case.unit.clone(), runs.len() as u32, summed.median)

@@ -12,10 +12,11 @@ use crate::look::Look;
 use crate::units::{count, range, with_unit};
 use crate::words::{many, plain};
 
-const HEADS: [&str; 7] = ["case", "A", "B", "cost B/A", "interval", "verdict", "sets"];
+const HEADS: [&str; 8] = ["case", "A", "B", "cost B/A", "interval", "verdict", "detectable", "sets"];
 const ABOUT: &str = "Cost B/A is a ratio of costs, for times and for rates: above 1, B costs more. The verdict follows from the interval: equivalent \
-                     inside the margin, regressed above 1, improved below 1, otherwise inconclusive. Its confidence is at least 95 %, and \
-                     higher where the comparison had several looks or was selected from many cases.";
+                     inside the margin, regressed or improved beyond it (with --any-difference beyond 1), otherwise inconclusive. Its confidence \
+                     is at least 95 %, and higher where the comparison had several looks or was selected from many cases. Detectable is the \
+                     least additional cost of B that would be called regressed in eight of ten such comparisons.";
 
 /// None where nothing was compared.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
@@ -58,7 +59,7 @@ fn summary(claims: &Claims, verdicts: &[&CaseVerdict]) -> String {
     )
 }
 
-fn row(of: &CaseVerdict) -> [String; 7] {
+fn row(of: &CaseVerdict) -> [String; 8] {
     let value = |value: Option<f64>| value.map_or("–".into(), |value| with_unit(&of.unit, value));
     let sets = match of.failed_sets {
         0 => of.sets.to_string(),
@@ -71,6 +72,7 @@ fn row(of: &CaseVerdict) -> [String; 7] {
         of.ratio.map_or("–".into(), ratio),
         of.ci95.map_or("–".into(), |ends| range(ends, ratio)),
         verdict_in_words(of),
+        of.minimum_detectable_effect.map_or("–".into(), percent),
         sets,
     ]
 }
@@ -81,7 +83,12 @@ pub fn verdict_in_words(of: &CaseVerdict) -> String {
         (Some(true), _) => format!("{} beyond {}", of.verdict, percent(of.margin)),
         (Some(false), _) => format!("{}, size not settled", of.verdict),
         (None, Some(sets)) => format!("{}; about {sets} would settle it", of.verdict),
-        _ if of.verdict == "equivalent" => format!("equivalent within {}", percent(of.margin)),
+        _ if of.verdict == "equivalent" => {
+            let slow = of
+                .slow_starts_not_excluded
+                .map(|share| format!(", but up to {} of B's starts may be slow", percent(share)));
+            format!("equivalent within {}{}", percent(of.margin), slow.unwrap_or_default())
+        }
         _ => of.verdict.clone(),
     }
 }

@@ -31,6 +31,12 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
             regimes::notes(report, &cx.matrices),
         ),
         (
+            "not-checked",
+            "Checks that did not run",
+            "That nothing is said of these cases does not mean that there is nothing to say: they had too few runs.",
+            brief(not_checked(report)),
+        ),
+        (
             "stopped",
             "Ended before the precision asked for",
             "The intervals of these cases are wider than asked, or absent.",
@@ -75,6 +81,26 @@ fn anomalies(report: &Report) -> (Vec<Item>, Vec<Item>) {
     let cases = report.cases.iter().filter(|case| case.has_anomalies()).count();
     let why = format!("{} with a counter check that failed:", many(cases, "case"));
     (vec![Item::over(why, items)], full)
+}
+
+/// Each check with the number of cases that had too few runs for it.
+fn not_checked(report: &Report) -> Vec<Item> {
+    let all: Vec<&Measured> = report.cases.iter().filter(|case| case.summary.is_some()).collect();
+    let checks_of =
+        |case: &&Measured| case.summary.iter().flat_map(|of| of.not_checked.clone()).collect::<Vec<_>>();
+    let mut checks: Vec<String> = Vec::new();
+    for check in all.iter().flat_map(checks_of) {
+        if !checks.contains(&check) {
+            checks.push(check);
+        }
+    }
+    let item = |check: &String| {
+        let some: Vec<&Measured> =
+            all.iter().copied().filter(|case| checks_of(case).contains(check)).collect();
+        let why = format!("{} of {}: {check}", some.len(), many(all.len(), "case"));
+        Item::over(why, coverage::described(report, &some, &all))
+    };
+    checks.iter().map(item).collect()
 }
 
 fn stopped(report: &Report) -> Vec<Item> {
@@ -249,6 +275,20 @@ mod tests {
         assert_eq!(texts(skipped(&report)), ["no room"]);
         let missing = ["its system calls were not counted: no tracer (step: batches)"];
         assert_eq!(texts(reasons(&report, true)), missing);
+    }
+
+    #[test]
+    fn a_check_that_did_not_run_is_named_once_with_its_cases() {
+        let of = |bytes: u64, checks: &[&str]| {
+            let id = format!("roundtrip/pipe/{bytes}/free").parse().unwrap();
+            let not_checked = checks.iter().map(|check| (*check).to_owned()).collect();
+            Line::Summary(Summary { not_checked, ..Summary::new(id, "ns/roundtrip", 6, 1000.0) })
+        };
+        let (modes, trend) = ("two modes: fewer than 10 runs", "trend: fewer than 8 runs");
+        let lines = vec![of(1, &[modes, trend]), of(64, &[modes]), of(4096, &[])];
+        let report = Report::from_reading(Reading { lines, problems: Vec::new() });
+        let texts: Vec<String> = not_checked(&report).into_iter().map(|item| item.text).collect();
+        assert_eq!(texts, [format!("2 of 3 cases: {modes}"), format!("1 of 3 cases: {trend}")]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ const CONFIDENCE: f64 = 0.99;
 pub struct DoubledSlices {
     /// Ratio to the hub with doubled slices over that with slices of the usual length.
     pub factor: f64,
-    /// Its interval at 99 %; `None` with too few sets (1 doubled set needs 199 others, 2 need 19, 3 need 10).
+    /// Its interval at 99 %; `None` below three sets of either length.
     pub interval: Option<Interval>,
 }
 
@@ -29,10 +29,10 @@ impl DoubledSlices {
 }
 
 /// Compares the sets' log ratios to the hub with slices of the usual length and of twice that. One set in eight is doubled, so
-/// a case alone seldom has enough; over a session, take [`Evidence::Paired`] of the differences case by case. `None` where
+/// a case alone seldom has enough; over a session, take [`Evidence::paired`] of the differences case by case. `None` where
 /// one side has no set.
 pub fn doubled_slices(usual: &[f64], doubled: &[f64]) -> Option<DoubledSlices> {
-    let evidence = Evidence::Independent { candidate: doubled.to_vec(), baseline: usual.to_vec() };
+    let evidence = Evidence::independent(doubled, usual);
     Some(DoubledSlices { factor: evidence.ratio()?, interval: evidence.interval(CONFIDENCE) })
 }
 

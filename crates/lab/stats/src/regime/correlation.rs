@@ -2,7 +2,7 @@
 
 use super::null::{centered, lag1_correlation, lag1_statistic, null, p_value};
 use super::{FEWEST, Regime, RegimeKind, chance};
-use crate::ranks::midranks;
+use crate::order::midranks;
 
 /// Correlation of each value with the next.
 #[derive(Clone, Debug, PartialEq)]

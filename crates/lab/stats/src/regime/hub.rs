@@ -11,8 +11,8 @@ const NEARLY_INDEPENDENT: f64 = 0.2;
 /// Fewest blocks of a set that takes part.
 const FEWEST_BLOCKS: usize = 9;
 
-/// Fewest sets: eight signed ranks can reach a probability of 0.008.
-const FEWEST_SETS: usize = 8;
+/// Fewest sets of which something is said.
+pub const FEWEST_SETS: usize = 8;
 
 /// A trend of its own within sets, or two modes of its own, of a case against its hub: `sets` are the log ratios of the blocks
 /// of each set, in order of time ([`block_log_ratios`](crate::duet::block_log_ratios)), plus any constant that puts them into another
@@ -21,7 +21,7 @@ const FEWEST_SETS: usize = 8;
 ///
 /// Neighboring blocks may be correlated as they like; sets must be independent of each other. Nothing is said below eight sets.
 /// * Trend ([`RegimeKind::Slope`]): each set gives one number, the median of its last third less that of its first. Where the case has no
-///   trend of its own these are symmetric about 0, whatever the correlation within a set; the signed-rank test over the sets decides.
+///   trend of its own their middle is 0, whatever the correlation within a set; the p value over the sets ([`Evidence`]) decides.
 /// * Two modes ([`RegimeKind::TwoModes`], levels in the unit of the values): [`gap_test`] on the sets' medians, and if they have one mode,
 ///   on blocks that are so far apart that their correlation is at most 0.2, by the correlation pooled over the sets.
 ///
@@ -55,7 +55,7 @@ fn trend(groups: &[&[f64]], threshold: f64, [group, _, scaled]: [&str; 3]) -> Op
         let third = values.len() / 3;
         median(&values[values.len() - third..]) - median(&values[..third])
     };
-    let rises = Evidence::Paired(groups.iter().map(rise).collect());
+    let rises = Evidence::paired(groups.iter().map(rise).collect());
     // From the middle of the first third to that of the last are two thirds of a set.
     let (p, change) = (rises.p(), 1.5 * rises.log_ratio()?);
     if p > ALPHA || change.abs() < threshold.max(WORTH_SAYING) {

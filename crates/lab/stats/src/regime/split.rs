@@ -3,7 +3,7 @@
 use super::null::{centered, null, p_value, split_statistic};
 use super::{FEWEST, Regime, RegimeKind, chance, distance, figure};
 use crate::order::median;
-use crate::ranks::midranks;
+use crate::order::midranks;
 
 /// The best split of a series into two segments.
 #[derive(Clone, Debug, PartialEq)]

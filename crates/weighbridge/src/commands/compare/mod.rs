@@ -29,7 +29,7 @@ use crate::{Exit, Failure, output, scope};
 pub use program::{ARGUMENT as PROTOCOL_ARGUMENT, answer as protocol_answer};
 
 pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
-    let rules = Rules { margin: args.margin, fdr: args.fdr };
+    let rules = Rules { margin: args.margin, fdr: args.fdr, any_difference: args.any_difference };
     match (args.with.is_empty(), args.a.is_empty() && args.b.is_empty()) {
         (false, true) => records(args, rules),
         (false, false) => {

@@ -45,7 +45,8 @@ pub fn foretold<'a>(
 }
 
 fn sentence(kept: &Kept, margin: f64, looks: &Looks) -> String {
-    let resolution = Resolution { half_width: kept.half_width, sets: SETS, has_moved: false };
+    let resolution =
+        Resolution { half_width: kept.half_width, displacement: 0.0, sets: SETS, has_moved: false };
     let seconds = kept.seconds_a_set * SETS as f64;
     let shown = format!(
         "this machine resolves {:.2} % in {seconds:.1} s a case at {}",
@@ -73,7 +74,8 @@ pub fn keep(header: &Header, verdicts: &[&CaseVerdict], elapsed_s: f64) -> Resul
             .filter(|of| of.case.placement == *placement && of.sets > 0 && !of.is_void())
             .filter_map(|of| {
                 let half_width = of.resolution.filter(|width| *width > 0.0)?.ln_1p();
-                let of_case = Resolution { half_width, sets: of.sets as usize, has_moved: false };
+                let of_case =
+                    Resolution { half_width, displacement: 0.0, sets: of.sets as usize, has_moved: false };
                 Some(of_case.with_sets(SETS))
             })
             .collect();

@@ -20,8 +20,8 @@ use crate::dbus_args::{Replay, ReplayPlace, Target};
 use crate::destination::refuse_existing;
 use crate::{Exit, Failure, output};
 
-/// Rounds when brokers are compared: the fewest whose interval is that of the Walsh averages.
-const ROUNDS: u16 = weighbridge_stats::evidence::FEWEST_FOR_WALSH as u16;
+/// Rounds when brokers are compared.
+const ROUNDS: u16 = 7;
 const CONFIDENCE: f64 = 0.95;
 /// Well above what a busy machine delays a broker; it is in the time of a replay that loses broadcasts.
 const GIVE_UP: Duration = Duration::from_millis(500);

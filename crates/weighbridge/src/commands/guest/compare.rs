@@ -36,7 +36,7 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     };
     let labels = [a, b].map(|side| side.label());
-    let rules = Rules { margin: args.margin, fdr: args.fdr };
+    let rules = Rules { margin: args.margin, fdr: args.fdr, any_difference: args.any_difference };
     let (header, verdicts, claims) = compared(boots, &guests, labels, rules, seed)?;
     let (lines, report) = judged(header, &verdicts, &claims, began.elapsed().as_secs_f64());
     // What was measured is shown, also where it cannot be kept.

@@ -2,7 +2,6 @@
 
 use fastrand::Rng;
 use weighbridge_stats::compare::CONFIDENCE;
-use weighbridge_stats::ranks::mann_whitney;
 use weighbridge_stats::{BootComparison, Evidence, Verdict, compare_boots, paired_ratio};
 
 use super::peers::log_normal;
@@ -56,7 +55,7 @@ fn intervals_of_a_ratio_cover_it() {
         let evidence =
             |random: &mut Rng| Evidence::of_pairs(&pairs(count, 1.1, random)).interval(CONFIDENCE).unwrap();
         let covered = (0..experiments).filter(|_| evidence(&mut random).contains(1.1)).count();
-        assert!(covered as f64 >= 0.940 * experiments as f64, "{count} pairs by Walsh averages: {covered}");
+        assert!(covered as f64 >= 0.940 * experiments as f64, "{count} pairs as evidence: {covered}");
         let unpaired = |random: &mut Rng| {
             let group = |level: f64, random: &mut Rng| -> Vec<f64> {
                 (0..count).map(|_| level * log_normal(random, 0.05)).collect()
@@ -70,25 +69,5 @@ fn intervals_of_a_ratio_cover_it() {
             covered as f64 <= 0.985 * experiments as f64,
             "{count} and {count}: {covered}, needlessly wide"
         );
-    }
-}
-
-#[test]
-fn p_values_of_the_u_test_are_not_too_small_counted_or_approximated() {
-    let mut random = Rng::with_seed(13);
-    for (n_a, n_b) in [(4, 4), (6, 9), (40, 30)] {
-        for coarse in [false, true] {
-            let value = |random: &mut Rng| {
-                let value = 100.0 * log_normal(random, 0.02);
-                if coarse { value.round() } else { value }
-            };
-            let significant = |random: &mut Rng| {
-                let a: Vec<f64> = (0..n_a).map(|_| value(random)).collect();
-                let b: Vec<f64> = (0..n_b).map(|_| value(random)).collect();
-                mann_whitney(&a, &b).unwrap().p <= 0.05
-            };
-            let count = (0..10_000).filter(|_| significant(&mut random)).count();
-            assert!(count <= 550, "{n_a} and {n_b}, coarse {coarse}: {count} of 10000");
-        }
     }
 }

@@ -87,7 +87,7 @@ fn the_correlation_pooled_over_a_session_serves_as_well() {
         };
         let estimates: Vec<f64> = (0..500).map(|_| pooled()).collect();
         let mean = estimates.iter().sum::<f64>() / 500.0;
-        assert!((mean - correlation).abs() < 0.08, "{correlation}: {mean} on average");
+        assert!((-0.03..0.15).contains(&(mean - correlation)), "{correlation}: {mean} on average");
         let mut turn = 0;
         let series = |random: &mut Rng| correlated(40, 0.03, correlation, random);
         let mut session = 0.0;

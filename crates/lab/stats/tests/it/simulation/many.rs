@@ -64,7 +64,7 @@ fn a_report_of_ninety_equal_cases_claims_a_difference_in_at_most_one_of_twenty()
     let (mut before, mut after) = (0, 0);
     for _ in 0..500 {
         let report: Vec<Evidence> = (0..90)
-            .map(|_| Evidence::Paired((0..12).map(|_| 0.02 * normal(&mut random)).collect()))
+            .map(|_| Evidence::paired((0..12).map(|_| 0.02 * normal(&mut random)).collect()))
             .collect();
         let judged = claims(&report, 0.05);
         before += usize::from(judged.claims.iter().any(|claim| claim.p <= 0.05));
@@ -82,7 +82,7 @@ fn real_differences_are_found_and_their_intervals_cover_after_being_chosen() {
     for _ in 0..60 {
         let truth = |case: usize| if case < 20 { 0.04 } else { 0.0 };
         let case = |case: usize, random: &mut Rng| {
-            Evidence::Paired((0..12).map(|_| truth(case) + 0.02 * normal(random)).collect())
+            Evidence::paired((0..12).map(|_| truth(case) + 0.02 * normal(random)).collect())
         };
         let report: Vec<Evidence> = (0..80).map(|index| case(index, &mut random)).collect();
         let judged = claims(&report, 0.05);

@@ -3,6 +3,11 @@
 //! Every generator has a fixed seed, so a test passes or fails the same way everywhere. Bounds on counted rates leave
 //! room for the chance in that many experiments, and say how much.
 
+#![allow(
+    clippy::print_stdout,
+    reason = "the rates that were found are shown, not only that they are low enough"
+)]
+
 mod changes;
 mod comparisons;
 mod correlated;
@@ -12,4 +17,8 @@ mod intervals;
 mod many;
 mod peers;
 mod regimes;
+mod sequential;
+mod sets;
+mod surely;
 mod tails;
+mod verdicts;
