@@ -156,7 +156,8 @@ fn a_stopped_member_is_evicted_and_announced_while_members_go_on() {
         }
         assert_eq!(gone, [NAME.to_owned(), unique]);
         stop.store(true, Ordering::Relaxed);
-        assert!(sender.join().unwrap() >= 64);
+        // The log was full, and few of its entries are of the bus.
+        assert!(sender.join().unwrap() >= 32);
     });
     // Once it goes on, it is told.
     victim.resume();

@@ -29,7 +29,7 @@ pub use buses::{Broker, Bus, Served, at, causewayd, configuration, serve_alone, 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
     ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually, eventually_seen,
-    proc, setting, skipped, temp_dir,
+    eventually_some, proc, setting, skipped, temp_dir,
 };
 
 pub const PATH: &str = "/com/example";
