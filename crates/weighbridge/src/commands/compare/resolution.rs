@@ -139,7 +139,7 @@ mod tests {
         let looks = Looks::default();
         let said = sentence(&kept, 0.02, &looks);
         assert!(said.starts_with("this machine resolves 0.40 % in 3.6 s a case at same-cpu; "), "{said}");
-        assert!(said.ends_with("a margin of 2 % needs 8 sets"), "{said}");
+        assert!(said.ends_with("a margin of 2 % needs 15 sets"), "{said}");
         assert!(sentence(&kept, 0.0001, &looks).contains("more sets than"));
     }
 }
