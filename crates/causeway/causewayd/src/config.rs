@@ -1,7 +1,7 @@
 //! What a bus is told: where to listen, whom to let in, what to start, how much to allow. Plain data and its defaults.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
@@ -174,8 +174,10 @@ pub fn make_transient_service_dir(config: &Config) {
     let Some(folder) = transient_service_dir().filter(|folder| config.service_dirs.contains(folder)) else {
         return;
     };
-    // Who cannot make it there has no such services.
-    let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    // Who cannot make it there has no such services. The folder of the session itself is its manager's, and is not made here.
+    let make = |folder: &Path| std::fs::DirBuilder::new().mode(0o700).create(folder);
+    let _ = folder.parent().map(make);
+    let _ = make(&folder);
 }
 
 fn transient_service_dir() -> Option<PathBuf> {
