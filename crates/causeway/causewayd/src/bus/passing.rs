@@ -13,7 +13,7 @@ use crate::member::MemberId;
 use crate::message::{LazyArgs, Message};
 
 /// Steps of a turn.
-pub const TURN_STEPS: usize = 20_000;
+pub const TURN_STEPS: usize = 5_000;
 /// Steps of a copy that is delivered.
 const DELIVERY: usize = 8;
 

@@ -16,7 +16,7 @@ use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Marshal, V
 use crate::support::*;
 
 /// Those of a turn (`TURN_STEPS` of causewayd), and what its last part may add.
-const TURN: std::ops::Range<u32> = 20_000..20_200;
+const TURN: std::ops::Range<u32> = 5_000..5_200;
 
 fn statistic(client: &mut Client, name: &str) -> u32 {
     let stats = driver_call("GetStats").interface("org.freedesktop.DBus.Debug.Stats");
