@@ -25,7 +25,8 @@ const TRIAL_SHIFT: u32 = 19;
 const TRIES: u64 = 4;
 /// Polling that is shorter than this is none.
 const SHORTEST_NS: u64 = 1_000;
-/// Whoever gave up the CPU for this long has seen others run: to ask takes 170 ns, and one other thread that polls likewise 1,100.
+/// If `sched_yield` took longer than this, another thread ran meanwhile: it takes 170 ns when nobody else is runnable, and 1,100 ns beside one
+/// other thread that polls in this way (one virtual CPU of a Xeon; docs/decisions/spin.md).
 const OTHERS_RAN_NS: u64 = 700;
 /// A pause between two looks that is longer than this, without giving up the CPU, is one in which others ran.
 const PREEMPTED_NS: u64 = 20_000;
