@@ -9,7 +9,7 @@ use super::LEAST;
 use crate::contract::Prepared;
 
 /// Axes that the same mechanism to itself does not have.
-const NOT_TO_ITSELF: [&str; 5] = ["time", "rate", "warm", "idle", "peers"];
+const NOT_TO_ITSELF: [&str; 6] = ["time", "rate", "warm", "idle", "peers", "dose"];
 
 pub(in crate::explain) struct Counts {
     pub(in crate::explain) per_op: BTreeMap<CaseId, PerOp>,
