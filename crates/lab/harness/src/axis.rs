@@ -342,7 +342,12 @@ mod tests {
             (WAIT, &["poll", DEFAULT][..], &["sleep"][..], "block, poll, epoll"),
             (NICE, &["0:-5", "19"], &["0:20", "-21"], "from -20 to 19"),
             (SCHED, &["other:fifo-10"], &["fifo-100", "fifo"], "rr-1…99"),
-            (DOSE, &["none", "calls-4096", "lines-64"], &["calls", "calls-0", "lines-65", "sleeps-1"], "as in calls-4"),
+            (
+                DOSE,
+                &["none", "calls-4096", "lines-64"],
+                &["calls", "calls-0", "lines-65", "sleeps-1"],
+                "as in calls-4",
+            ),
             (axis(DEFAULT, Values::Count), &["1", DEFAULT], &["0", "-1"], "at least 1"),
             (axis("7", Values::AtLeast(0)), &["0"], &[DEFAULT, "-1"], "at least 0"),
         ] {

@@ -5,8 +5,8 @@
 use weighbridge_record::{CaseId, PerOp, RoleCalls, Run, SystemCalls};
 use weighbridge_stats::{self as stats, Interval};
 
-use crate::contract::{Caps, Prepared};
 use crate::axis::{DOSE, NO_DOSE};
+use crate::contract::{Caps, Prepared};
 use crate::params::{CaseParams, Touch, Wait};
 use crate::pattern::working_set;
 

@@ -79,7 +79,9 @@ impl<'a> Dose<'a> {
         let Some((kind, count)) = of(params) else { return Ok(None) };
         let len = if kind == DoseKind::Copies { params.payload_bytes } else { 0 };
         if kind == DoseKind::Copies && len == 0 {
-            return Err(io::Error::other("an empty payload cannot be copied; give the case one, or another dose"));
+            return Err(io::Error::other(
+                "an empty payload cannot be copied; give the case one, or another dose",
+            ));
         }
         let mut buffers = [Buffer::new(len.max(1))?, Buffer::new(len.max(1))?];
         for buffer in &mut buffers {
@@ -210,7 +212,8 @@ mod tests {
 
     #[test]
     fn one_role_alone_does_not_wait_for_the_other() {
-        for (value, is_one) in [("calls-1", true), ("none", true), ("lines-1", false), ("handoffs-1", false)] {
+        for (value, is_one) in [("calls-1", true), ("none", true), ("lines-1", false), ("handoffs-1", false)]
+        {
             assert_eq!(fits_one_role(&dosed(value)).is_ok(), is_one, "{value}");
         }
     }

@@ -172,12 +172,7 @@ impl Trip {
     }
 
     #[inline]
-    fn echo<E: Endpoint>(
-        &self,
-        end: &mut E,
-        dose: &mut Option<Dose<'_>>,
-        batch: Batch,
-    ) -> io::Result<Tally> {
+    fn echo<E: Endpoint>(&self, end: &mut E, dose: &mut Option<Dose<'_>>, batch: Batch) -> io::Result<Tally> {
         let mut tally = Tally::default();
         for sequence in batch.sequences() {
             if let Some(dose) = dose {
