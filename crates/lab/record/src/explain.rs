@@ -8,7 +8,7 @@ use crate::run::{PerOp, SystemCalls};
 /// One set of an explanation: cases that took turns with a hub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainedSet {
-    /// The hub; absent where the case ran alone because its time is virtual.
+    /// The hub; of dosed cases the case without a dose; absent where the case ran alone because its time is virtual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hub: Option<CaseId>,
     /// The cases, one or two.

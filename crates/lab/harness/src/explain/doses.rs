@@ -254,3 +254,106 @@ pub(super) fn for_all(why: &str) -> BTreeMap<&'static str, String> {
 pub(super) fn for_parts(dosing: &Dosing, why: &str) -> BTreeMap<&'static str, String> {
     parts(dosing.kind).iter().map(|name| (*name, why.to_owned())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use weighbridge_record::RoleCalls;
+
+    use super::*;
+
+    fn dosing(kind: DoseKind, each: u64) -> Dosing {
+        let case = CaseId::new("roundtrip", "pipe", 64, "same-cpu");
+        let steps = vec![(each, dosed(&case, kind, each)), (2 * each, dosed(&case, kind, 2 * each))];
+        Dosing { explained: case.clone(), case, kind, steps, roles: 2.0 }
+    }
+
+    /// Counts of the case, and of the same with so many more of a call in each role.
+    fn counts(dosing: &Dosing, name: &str, more: f64) -> Counts {
+        let calls = |more: f64| {
+            let role = |role: &str| RoleCalls {
+                role: role.into(),
+                ops: 100,
+                calls: [(name.to_owned(), 1.0 + more), ("read".to_owned(), 1.0)].into(),
+            };
+            SystemCalls { per_op: 4.0 + 2.0 * more, roles: vec![role("client"), role("server")] }
+        };
+        let with = dosing.counted().unwrap().clone();
+        Counts {
+            per_op: [
+                (dosing.case.clone(), PerOp { voluntary_switches: 2.0, ..PerOp::default() }),
+                (with.clone(), PerOp { voluntary_switches: 5.0, ..PerOp::default() }),
+            ]
+            .into(),
+            calls: [(dosing.case.clone(), calls(0.0)), (with, calls(more))].into(),
+            not_counted: BTreeMap::new(),
+            otherwise: "that was not asked for",
+        }
+    }
+
+    fn said(kind: DoseKind, name: &str, more: f64) -> Option<String> {
+        let dosing = dosing(kind, 4);
+        let measured: Vec<CaseId> = dosing.steps.iter().map(|(_, case)| case.clone()).collect();
+        dosing.dosed(&Subject::default(), &counts(&dosing, name, more), &measured).not_shown
+    }
+
+    #[test]
+    fn a_dose_that_was_not_executed_is_told_by_the_counts() {
+        assert_eq!(said(DoseKind::Calls, "getppid", 4.0), None);
+        // A harness that does nothing, half of it, or twice as much; and one that calls something else.
+        for (name, more) in [("getppid", 0.0), ("getppid", 2.0), ("getppid", 8.0), ("getpid", 4.0)] {
+            let why = said(DoseKind::Calls, name, more).unwrap_or_else(|| panic!("{name}, {more} more"));
+            assert!(why.contains("do not show the dose") && why.contains("where 8 were put in"), "{why}");
+        }
+        assert_eq!(said(DoseKind::Wakes, "futex", 4.0), None);
+        assert!(said(DoseKind::Wakes, "futex", 0.0).is_some());
+        // A handoff wakes and sleeps in each role, once or twice.
+        assert_eq!(said(DoseKind::Handoffs, "futex", 8.0), None);
+        assert!(said(DoseKind::Handoffs, "futex", 1.0).unwrap().contains("where 8 to 32 were put in"));
+    }
+
+    #[test]
+    fn without_a_tracer_the_dose_says_so_and_a_handoff_has_the_calls_that_it_must_make() {
+        let dosing = dosing(DoseKind::Handoffs, 1);
+        let counts = Counts { calls: BTreeMap::new(), ..counts(&dosing, "futex", 2.0) };
+        let found = dosing.dosed(&Subject::default(), &counts, &[dosing.steps[0].1.clone()]);
+        assert_eq!((found.not_shown, found.steps.len()), (None, 1));
+        assert!(found.remarks.iter().any(|said| said.contains("was not counted: that was not asked for")));
+        let count = |name: &str| found.direct.iter().find(|part| part.name == name).unwrap().count;
+        assert_eq!((count(names::FUTEX_CALLS), count(names::SWITCHES)), (4.0, 3.0));
+        assert_eq!(found.fitted[0].count, Count::Times(3.0));
+    }
+
+    #[test]
+    fn the_smaller_dose_is_a_quarter_of_the_cost_and_one_at_least() {
+        let call = CaseId::new("solo", "getppid", 0, "same-cpu");
+        let part = Direct {
+            name: names::SYSTEM_CALLS,
+            of: None,
+            about: String::new(),
+            count: 4.0,
+            price: Formula::of(call.clone()),
+        };
+        let subject = Subject { direct: vec![part], ..Subject::default() };
+        let costs = |ns| Costs::from([(call.clone(), ns)]);
+        for (kind, price_ns, wanted) in [
+            (DoseKind::Calls, 100.0, 10),
+            (DoseKind::Calls, 20_000.0, 1),
+            (DoseKind::Calls, 1e-9, MOST_OF_DOSE / 2),
+            (DoseKind::Lines, 0.01, 10),
+            (DoseKind::Handoffs, 100.0, 1),
+        ] {
+            assert_eq!(how_many(kind, &subject, 8_000.0, &costs(price_ns), 2.0), wanted, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn every_part_that_an_explanation_can_have_is_tried_or_says_why_not() {
+        let all = not_tried(&for_all("that was not asked for"));
+        for name in names::ALL {
+            assert!(all.contains_key(name), "{name}");
+        }
+        let why = &all[names::COPIES];
+        assert_eq!(why, "that was not asked for");
+        assert!(all[names::SWITCHES].starts_with("cannot be put in"));
+    }
+}
