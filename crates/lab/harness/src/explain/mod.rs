@@ -217,32 +217,9 @@ impl Session<'_, '_> {
             let case = self.plan.like(subject.id(), &has_cost);
             doses::wanted(subject, &case, &costs, host).into_iter()
         };
-        let mut of_cases: Vec<_> = asked().map(wanted).collect();
-        let slowest = self.groups.iter().map(|open| open.slowest).max().unwrap_or_default();
-        let each_s = slowest.as_secs_f64() * (self.request.sets - 1) as f64;
-        let mut left_s = self.request.budget.as_secs_f64() * DOSES_SHARE;
-        // The first dose of each case, then the second of each.
-        let mut planned = Vec::new();
-        loop {
-            let next: Vec<Wanted> = of_cases.iter_mut().filter_map(Iterator::next).collect();
-            if next.is_empty() {
-                break;
-            }
-            for wanted in next {
-                if left_s >= each_s {
-                    left_s -= each_s;
-                    planned.push(wanted);
-                } else {
-                    let why = "the budget holds no dose of it; raise it with --budget";
-                    self.not_tried
-                        .entry(wanted.dosing.explained.clone())
-                        .or_default()
-                        .extend(doses::for_parts(&wanted.dosing, why));
-                }
-            }
-        }
+        let of_cases: Vec<_> = asked().map(wanted).collect();
         let mut counted = Vec::new();
-        for Wanted { dosing, undosed, dosed } in planned {
+        for (Wanted { dosing, undosed, dosed }, slowest) in self.within_share(of_cases) {
             counted.extend(dosed.iter().find(|case| dosing.counted() == Some(&case.params.id)).cloned());
             let is_virtual = undosed.target.caps.has(Caps::VIRTUAL_TIME);
             let hub = (!is_virtual).then(|| dosing.case.clone());
@@ -250,6 +227,33 @@ impl Session<'_, '_> {
             self.groups.push(Open { dosing: Some(dosing), hub, cases: dosed, slowest, ..Open::default() });
         }
         if self.request.count_calls { self.count_calls(&counted) } else { Ok(true) }
+    }
+
+    /// As many doses as their share of the budget holds, and what a set of each takes: that of a case takes as many parties. The first dose of
+    /// each case goes before the second of any.
+    fn within_share(&mut self, mut of_cases: Vec<impl Iterator<Item = Wanted>>) -> Vec<(Wanted, Duration)> {
+        let mut left = self.request.budget.mul_f64(DOSES_SHARE);
+        let mut planned = Vec::new();
+        loop {
+            let next: Vec<Wanted> = of_cases.iter_mut().filter_map(Iterator::next).collect();
+            if next.is_empty() {
+                return planned;
+            }
+            for wanted in next {
+                let Dosing { case, explained, .. } = &wanted.dosing;
+                let is_its = |open: &&Open| open.cases.iter().any(|member| member.params.id == *case);
+                let slowest = self.groups.iter().find(is_its).map(|open| open.slowest).unwrap_or_default();
+                let needed = slowest * (self.request.sets - 1) as u32;
+                if needed <= left {
+                    left -= needed;
+                    planned.push((wanted, slowest));
+                } else {
+                    let why = "the budget holds no dose of it; raise it with --budget";
+                    let of_case = self.not_tried.entry(explained.clone()).or_default();
+                    of_case.extend(doses::for_parts(&wanted.dosing, why));
+                }
+            }
+        }
     }
 
     fn measured_so_far(&self) -> Measured {

@@ -201,7 +201,7 @@ fn the_verdict_stands_beside_the_null_model_and_its_skill() {
         "20.0 %",
         "18.0 to 22.0 %",
         "null model off",
-        "skill 0.75 (0.60–0.80)",
+        "skill 0.75 (0.60 to 0.80)",
         "is better than none",
     ] {
         assert!(shown.contains(wanted), "{wanted}:\n{shown}");
@@ -216,7 +216,7 @@ fn the_verdict_stands_beside_the_null_model_and_its_skill() {
 fn each_part_says_what_its_price_was_in_the_case_or_why_it_was_not_tried() {
     for shown in [markdown(&report(vec![judged()])), html(&report(vec![judged()]))] {
         for wanted in [
-            "not confirmed: price 100 ns measured alone, 150 ns (148 ns–152 ns) in the case",
+            "not confirmed: price 100 ns measured alone, 150 ns (148 ns to 152 ns) in the case",
             "confirmed: 3.50 µs",
             "(with switches, as handoffs)",
             "not tried: cannot be put in alone",

@@ -4,7 +4,7 @@ use weighbridge_record::{Dose, ExplainedPart, Explanation};
 
 use super::{interval, percent};
 use crate::document::{Block, Table};
-use crate::units::{count, range, with_unit};
+use crate::units::{count, with_unit};
 use crate::words::plain;
 
 const ABOUT: &str = "So many of what the row says were put into every operation of the case, in turns with the case as it is; what it cost more \
@@ -27,16 +27,18 @@ pub(super) fn confirmed(of: &Explanation, part: &ExplainedPart) -> String {
         dose.parts.iter().filter(|name| **name != part.name).map(String::as_str).collect();
     // Parts of the case itself only: a dose of trivial calls tries two names, of which most cases have one.
     let with = others.iter().filter(|name| of.parts.iter().any(|part| part.name == **name));
-    let with: Vec<String> = with.map(|name| plain(name)).collect();
-    let together = match (&with[..], dose.kind.as_str()) {
-        ([], _) | (_, "calls") => String::new(),
-        (with, kind) => format!(" (with {}, as {})", with.join(" and "), plain(kind)),
+    // Calls are of one price, whichever part they are in.
+    let with: Vec<String> = with.filter(|_| dose.kind != "calls").map(|name| plain(name)).collect();
+    let together = match &with[..] {
+        [] => String::new(),
+        with => format!(" (with {}, as {})", with.join(" and "), plain(&dose.kind)),
     };
     match dose.price_ns {
-        Some(price_ns) if dose.verdict == "not confirmed" => format!(
-            "not confirmed: price {} measured alone, {in_case} in the case{together}",
-            with_unit("ns", price_ns)
-        ),
+        Some(price_ns) if dose.verdict == "not confirmed" => {
+            let how = if with.is_empty() && !part.is_fitted { "measured alone" } else { "by the prices" };
+            let price = with_unit("ns", price_ns);
+            format!("not confirmed: price {price} {how}, {in_case} in the case{together}")
+        }
         _ => format!("{}: {in_case}{together}", plain(&dose.verdict)),
     }
 }
@@ -49,8 +51,8 @@ pub(super) fn table(all: &[&Explanation]) -> Vec<Block> {
     }
     let row = |(_, dose): (&&Explanation, &Dose)| {
         let amounts: Vec<String> = dose.per_op.iter().map(|per_op| count(*per_op)).collect();
-        let halves = dose.slope_of_halves_ns.map(|halves| range(halves, |ns| with_unit("ns", ns)));
-        let steps: Vec<String> = dose.steps_ns.iter().map(|ns| with_unit("ns", *ns)).collect();
+        let listed = |all: &[f64]| all.iter().map(|ns| with_unit("ns", *ns)).collect::<Vec<_>>().join(", ");
+        let halves = dose.slope_of_halves_ns.map(|halves| listed(&halves));
         [
             dose.case.to_string(),
             plain(&dose.about),
@@ -58,7 +60,7 @@ pub(super) fn table(all: &[&Explanation]) -> Vec<Block> {
             dose.price_ns.map_or("–".into(), |ns| within(ns, dose.price_ci95)),
             within(dose.slope_ns, dose.ci95),
             halves.unwrap_or("–".into()),
-            steps.join(", "),
+            listed(&dose.steps_ns),
             dose.slope_over_price.map_or("–".into(), |ratio| percent(ratio - 1.0)),
             plain(&dose.verdict),
         ]
