@@ -125,8 +125,9 @@ pub struct BeyondSelf {
     /// Interval of `ns` at 95 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
-    /// The unexplained part over `ns`.
-    pub unexplained_share: f64,
+    /// The unexplained part over `ns`; absent where `ns` is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexplained_share: Option<f64>,
     /// Interval of `unexplained_share`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unexplained_share_ci95: Option<[f64; 2]>,

@@ -453,7 +453,7 @@ fn the_verdict_is_about_what_is_beyond_the_mechanism_to_itself() {
     let beyond = found.beyond_self.as_ref().unwrap();
     assert!(found.unexplained_share < 0.03, "{found:?}");
     is_near(beyond.ns, 2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS) + 1_500.0, 150.0);
-    is_near(beyond.unexplained_share, 1_500.0 / beyond.ns, 0.05);
+    is_near(beyond.unexplained_share.unwrap(), 1_500.0 / beyond.ns, 0.05);
     assert_eq!(found.verdict, "not explained");
     // Without anything beyond the mechanism to itself there is nothing to be explained.
     mechanisms[2].3 = -2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS);

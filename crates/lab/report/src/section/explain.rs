@@ -111,18 +111,19 @@ fn overview(all: &[&Explanation], kinds: &[String]) -> Table {
     let row = |of: &&Explanation| {
         let beyond = of.beyond_self.as_ref();
         // Records from before there was one judge the whole cost.
-        let (share, ends) = beyond.map_or((of.unexplained_share, of.unexplained_share_ci95), |beyond| {
-            (beyond.unexplained_share, beyond.unexplained_share_ci95)
-        });
-        let null = beyond.and_then(|beyond| Some(percent(1.0 - beyond.null_ns? / beyond.ns)));
+        let (share, ends) = beyond
+            .map_or((Some(of.unexplained_share), of.unexplained_share_ci95), |beyond| {
+                (beyond.unexplained_share, beyond.unexplained_share_ci95)
+            });
+        let null = beyond.and_then(|beyond| Some(1.0 - beyond.null_ns? / beyond.ns));
         [
             of.case.to_string(),
             with_unit(&of.unit, of.ns),
             bar(of, kinds),
             beyond.map_or("–".into(), |beyond| with_unit("ns", beyond.ns)),
-            percent(share),
+            share.map_or("–".into(), percent),
             ends.map_or("–".into(), percents),
-            null.unwrap_or("–".into()),
+            null.filter(|off| off.is_finite()).map_or("–".into(), percent),
             plain(&of.verdict),
         ]
     };

@@ -153,7 +153,7 @@ fn judged() -> Explanation {
     of.beyond_self = Some(BeyondSelf {
         ns: 3000.0,
         ci95: Some([2900.0, 3100.0]),
-        unexplained_share: 0.2,
+        unexplained_share: Some(0.2),
         unexplained_share_ci95: Some([0.18, 0.22]),
         null_ns: Some(2400.0),
         skill: Some(Skill {

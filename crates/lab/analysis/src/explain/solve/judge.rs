@@ -58,8 +58,9 @@ impl Model<'_> {
         BeyondSelf {
             ns: here.beyond_self_ns,
             ci95: ends(&|parts| parts.beyond_self_ns),
-            unexplained_share: here.share_beyond_self(),
-            unexplained_share_ci95: ends(&Parts::share_beyond_self),
+            unexplained_share: Some(here.share_beyond_self()).filter(|share| share.is_finite()),
+            unexplained_share_ci95: ends(&Parts::share_beyond_self)
+                .filter(|_| here.share_beyond_self().is_finite()),
             null_ns: here.null_ns,
             skill: (errors.cases() >= FEWEST_CASES && skill.skill.is_finite()).then_some(skill),
         }
