@@ -29,6 +29,8 @@ const EVERY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request.
 const REQUEST_BYTES: usize = 8192;
+/// As much of an answer is written at once: the kernel waits anew for each buffer of a longer write, and so for ever for one who takes a little.
+const PIECE_BYTES: usize = 16 << 10;
 /// How long nobody is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -245,12 +247,125 @@ fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identiti
     let head = format!(
         "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n"
     );
-    // A slow reader makes each write short of all.
     let answer = [head.as_bytes(), text.as_bytes()].concat();
     let mut rest = &answer[..];
     while !rest.is_empty() && Instant::now() < deadline {
         stream.set_write_timeout(left())?;
-        rest = &rest[stream.write(rest)?..];
+        rest = &rest[stream.write(&rest[..rest.len().min(PIECE_BYTES)])?..];
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(60);
+    /// Between two steps of a reader that is slow: far shorter than any wait of the thread that answers.
+    const PAUSE: Duration = Duration::from_millis(1);
+    /// Makes an answer of so many bytes, which no socket holds.
+    static LONG: LazyLock<String> = LazyLock::new(|| "x".repeat(16 << 20));
+
+    fn connect(path: &Path) -> UnixStream {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream
+    }
+
+    fn ask(path: &Path) -> UnixStream {
+        let mut stream = connect(path);
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        stream
+    }
+
+    /// How many bytes of an answer come to a reader that takes some, does something else, and takes more.
+    fn taken(stream: &mut UnixStream) -> usize {
+        let mut buffer = [0; 4096];
+        let mut bytes = 0;
+        loop {
+            match stream.read(&mut buffer).expect("the answer neither goes on nor ends") {
+                0 => return bytes,
+                count => bytes += count,
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Ends the thread of a test, also of one that fails.
+    struct OnDrop<'a>(&'a AtomicBool);
+
+    impl Drop for OnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What the next in the queue gets, while those before it are in no hurry.
+    fn first_line_for_the_next(path: &Path, slow: Receiver<()>) {
+        slow.recv().unwrap();
+        let mut next = ask(path);
+        let mut start = [0; 15];
+        next.read_exact(&mut start).expect("the next reader is kept waiting");
+        assert_eq!(start, *b"HTTP/1.0 200 OK");
+    }
+
+    /// However many small steps they make, all of them together have their time, and then the next has its own.
+    #[test]
+    fn readers_that_send_or_take_little_at_a_time_or_nothing_are_left_after_their_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics");
+        let metrics = Metrics::serve(Place::Socket(path.clone())).unwrap();
+        let (is_over, path) = (AtomicBool::new(false), &path);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    process::poll(&[metrics.as_fd()], Some(PAUSE * 100)).unwrap();
+                    if metrics.is_wanted() {
+                        let evictions = BTreeMap::from([(LONG.as_str(), 1)]);
+                        metrics.give(Snapshot { lines: vec![], bus: vec![], evictions, fill: None });
+                    }
+                }
+            });
+            let _over = OnDrop(&is_over);
+            // The request comes byte by byte.
+            let (begins, has_begun) = channel();
+            let sending = scope.spawn(move || {
+                let mut stream = connect(path);
+                let mut request = std::iter::repeat_n(b'x', REQUEST_BYTES);
+                begins.send(()).unwrap();
+                while let Some(byte) = request.next()
+                    && stream.write_all(&[byte]).is_ok()
+                {
+                    thread::sleep(PAUSE);
+                }
+                let mut answer = String::new();
+                // Its last byte may not have been read when the thread left.
+                let _ = stream.read_to_string(&mut answer);
+                answer
+            });
+            first_line_for_the_next(path, has_begun);
+            let answer = sending.join().unwrap();
+            assert_eq!(answer, "", "it was waited for until its request was long enough");
+            // The answer is taken bit by bit.
+            let (begins, has_begun) = channel();
+            let taking = scope.spawn(move || {
+                let mut stream = ask(path);
+                begins.send(()).unwrap();
+                taken(&mut stream)
+            });
+            first_line_for_the_next(path, has_begun);
+            let bytes = taking.join().unwrap();
+            assert!((1..LONG.len()).contains(&bytes), "it was given {bytes} bytes of {}", LONG.len());
+            // It is not taken.
+            let silent = ask(path);
+            let (begins, has_begun) = channel();
+            begins.send(()).unwrap();
+            first_line_for_the_next(path, has_begun);
+            drop(silent);
+        });
+    }
 }
