@@ -330,6 +330,29 @@ mod tests {
         assert!(Filter::new([&"type='method_call'".parse().unwrap()], |_| None).is_empty());
     }
 
+    /// Without it, one who sleeps keeps the old owner once the announcement is overwritten.
+    #[test]
+    fn a_rule_for_the_messages_of_a_name_asks_for_the_changes_of_its_owner() {
+        let of_name: MatchRule = "sender='com.example',interface='a.b'".parse().unwrap();
+        let others: Vec<MatchRule> =
+            (0..40).map(|number| format!("sender='com.other.n{number}'").parse().unwrap()).collect();
+        let asks = |rules: &[&MatchRule], name: &str| {
+            let message = signal("/org/freedesktop/DBus", DRIVER, "NameOwnerChanged", name);
+            let header = Header::parse(&message).unwrap();
+            let keys = SignalKeys::new(AUTHORITY_ID, &header, &message[header.header_bytes..]);
+            let filter = Filter::new(rules.iter().copied(), |_| Some(9));
+            says_yes(|index| filter.words()[index], &keys)
+        };
+        assert!(asks(&[&of_name], "com.example"));
+        assert!(!asks(&[&of_name], "com.example2"));
+        // Also where it is one of many.
+        let all: Vec<&MatchRule> = others.iter().chain([&of_name]).collect();
+        assert!(asks(&all, "com.example") && asks(&all, "com.other.n7"));
+        let of_driver = format!("sender='{DRIVER}',member='NameAcquired'").parse().unwrap();
+        let of_member = "sender=':1.7'".parse().unwrap();
+        assert!(!asks(&[&of_driver, &of_member], DRIVER) && !asks(&[&of_member], ":1.7"));
+    }
+
     fn rules() -> impl Strategy<Value = Vec<MatchRule>> {
         let pick = |texts: &'static [&'static str]| prop::sample::select(texts);
         let rule = (
