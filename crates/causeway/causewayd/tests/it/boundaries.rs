@@ -2,9 +2,7 @@
 
 use std::io::{Read, Write};
 
-use causeway_dbus_wire::wire::{
-    Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, MAX_ARRAY_BYTES, MAX_MESSAGE_BYTES,
-};
+use causeway_dbus_wire::wire::{Body, Builder, Endian, MAX_ARRAY_BYTES, MAX_MESSAGE_BYTES};
 
 use crate::support::*;
 
