@@ -27,7 +27,9 @@ struct Ending {
     is_monitor: bool,
     /// Rules that are still there.
     rules: Vec<Rc<MatchRule>>,
-    /// Was told that its unique name is gone?
+    /// Does it have its unique name, of which others are to be told that it is gone?
+    is_named: bool,
+    /// Are all its names gone, and told?
     is_told: bool,
 }
 
@@ -80,7 +82,11 @@ impl Bus {
                 self.members_of_user.remove(&uid);
             }
         }
-        self.begin_end(id, false);
+        // One that goes while it is being made a monitor has its names, rules and calls taken once: what is left of them.
+        match self.endings.0.iter_mut().find(|ending| ending.id == id) {
+            Some(ending) => (ending.is_monitor, ending.is_told) = (false, false),
+            None => self.begin_end(id, false),
+        }
     }
 
     /// A member becomes a monitor: it has no names, rules and calls any more, and sees what these rules match.
@@ -98,7 +104,9 @@ impl Bus {
     fn begin_end(&mut self, id: MemberId, is_monitor: bool) {
         self.update_directory(DirectoryUpdate::Leaving(id));
         let rules = self.matches.all_of(id);
-        self.endings.0.push_back(Ending { id, is_monitor, rules, is_told: false });
+        // A monitor has lost its own when it was made one.
+        let is_named = is_monitor || self.members[&id].stage == Stage::Active;
+        self.endings.0.push_back(Ending { id, is_monitor, rules, is_named, is_told: false });
     }
 
     /// Goes on with the end of one member; false if none leaves, or nothing more can be done in this turn.
@@ -134,7 +142,7 @@ impl Bus {
             self.step(TOLD);
         } else if !ending.is_told {
             ending.is_told = true;
-            self.tell_end(id, ending.is_monitor);
+            self.tell_end(ending);
         } else if let Some(call) = self.calls.first_to(id) {
             self.end_unanswered(call);
         } else if let Some(call) = self.calls.first_of(id) {
@@ -159,19 +167,23 @@ impl Bus {
     }
 
     /// The names are gone: the unique one is the last.
-    fn tell_end(&mut self, id: MemberId, is_monitor: bool) {
+    fn tell_end(&mut self, ending: &mut Ending) {
+        let id = ending.id;
         let Some(member) = self.members.get(&id) else { return };
-        let (name, uid, stage) = (Rc::clone(&member.name), member.identity.credentials.uid, member.stage);
-        if is_monitor {
+        let (name, uid) = (Rc::clone(&member.name), member.identity.credentials.uid);
+        let was_named = std::mem::take(&mut ending.is_named);
+        if ending.is_monitor {
             self.settle_names(id);
             self.publish(&Change { name, old: Some(id), new: None });
-            return self.update_directory(DirectoryUpdate::Gone(id));
+        } else {
+            self.members.remove(&id);
+            self.monitors.remove_all(id);
+            self.quota.remove(id, uid);
+            if was_named {
+                self.publish_unique(&name, Some(id), None);
+            }
         }
-        self.members.remove(&id);
-        self.monitors.remove_all(id);
-        self.quota.remove(id, uid);
-        if stage == Stage::Active {
-            self.publish_unique(&name, Some(id), None);
+        if was_named {
             self.update_directory(DirectoryUpdate::Gone(id));
         }
     }

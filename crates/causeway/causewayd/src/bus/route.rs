@@ -115,7 +115,7 @@ impl Bus {
 
     /// Hands a message to one of those that it is not addressed to, if it may have it and can be passed the descriptors.
     pub(super) fn hand_copy(&mut self, id: MemberId, audience: Audience, routed: RoutedMessage<'_>) {
-        let Some(member) = self.members.get(&id) else { return };
+        let Some(member) = self.members.get(&id).filter(|member| !member.is_leaving) else { return };
         let takes = routed.header.unix_fds == 0 || member.takes_descriptors;
         if audience == Audience::Members {
             let is_eavesdropped = routed.header.destination.is_some();
@@ -160,10 +160,13 @@ impl Bus {
         self.disconnect(id, Eviction { reason: limit.name, why });
     }
 
-    /// Hands a message to a member, if its quota allows.
+    /// Hands a message to a member, if its quota allows. One that leaves gets nothing: it would be charged for what is dropped with its
+    /// connection, or give back what it was not charged for.
     fn deliver(&mut self, to: MemberId, message: &Rc<Message>) -> Result<(), Reached> {
-        self.charge_for(to, message)?;
-        self.hand_over(to, message);
+        if self.is_reachable(to) {
+            self.charge_for(to, message)?;
+            self.hand_over(to, message);
+        }
         Ok(())
     }
 
@@ -174,7 +177,7 @@ impl Bus {
 
     /// Charges the receiver of a message for it. What waits for a native member lies in the outbox of the sender.
     fn charge_for(&mut self, to: MemberId, message: &Message) -> Result<(), Reached> {
-        if self.is_native(to) || !self.is_reachable(to) { Ok(()) } else { self.charge_message(to, message) }
+        if self.is_native(to) { Ok(()) } else { self.charge_message(to, message) }
     }
 
     fn hand_over(&mut self, to: MemberId, message: &Rc<Message>) {
