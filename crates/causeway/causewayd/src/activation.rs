@@ -87,6 +87,8 @@ pub struct Starts {
     by_name: FxHashMap<Rc<str>, Start>,
     by_number: FxHashMap<u64, Rc<str>>,
     by_deadline: BTreeSet<(Instant, u64)>,
+    /// Those whose names are still to be looked up.
+    asked: BTreeSet<u64>,
     /// Of those, the services that a program or systemd is starting.
     running: usize,
     count: u64,
@@ -106,6 +108,11 @@ impl Starts {
 
     pub fn phase(&self, name: &str) -> Option<&Phase> {
         self.by_name.get(name).map(|start| &start.phase)
+    }
+
+    /// The number of a start for which a program was started.
+    pub fn program_of(&self, name: &str) -> Option<u64> {
+        self.by_name.get(name).filter(|start| start.phase == Phase::Program).map(|start| start.number)
     }
 
     /// Lets a message wait for a service that is looked up or being started; gives it back if it is not.
@@ -131,8 +138,12 @@ impl Starts {
         self.count += 1;
         let (number, name): (u64, Rc<str>) = (self.count, name.into());
         self.running += usize::from(phase.is_running());
+        let phase_is_asked = phase == Phase::LookedUp;
         let deadline = begun + limit;
         let start = Start { number, begun, deadline, phase, waiting: vec![waiting] };
+        if phase_is_asked {
+            self.asked.insert(number);
+        }
         self.by_deadline.insert((deadline, number));
         self.by_number.insert(number, Rc::clone(&name));
         self.by_name.insert(name, start);
@@ -146,6 +157,20 @@ impl Starts {
         self.running -= usize::from(start.phase.is_running());
         start.phase = phase;
         Some(start.number)
+    }
+
+    /// The next names to be looked up, at most so many.
+    pub fn take_asked(&mut self, most: usize) -> Vec<String> {
+        let numbers = std::iter::from_fn(|| self.asked.pop_first()).take(most);
+        numbers.filter_map(|number| self.by_number.get(&number)).map(|name| name.to_string()).collect()
+    }
+
+    /// These names were looked up in vain, and are to be once more, if that is still wanted.
+    pub fn ask_again(&mut self, names: impl IntoIterator<Item = String>) {
+        for name in names {
+            let start = self.by_name.get(name.as_str()).filter(|start| start.phase == Phase::LookedUp);
+            self.asked.extend(start.map(|start| start.number));
+        }
     }
 
     /// How long ago the start of this service began; nothing if it is not being started.
@@ -163,6 +188,7 @@ impl Starts {
         let Some(start) = self.by_name.remove(name) else { return Vec::new() };
         self.running -= usize::from(start.phase.is_running());
         self.by_number.remove(&start.number);
+        self.asked.remove(&start.number);
         self.by_deadline.remove(&(start.deadline, start.number));
         start.waiting
     }
@@ -192,10 +218,15 @@ impl Starts {
         self.by_name.iter().filter(|(_, start)| is_of(start)).map(|(name, _)| Rc::clone(name)).collect()
     }
 
-    /// A member is gone: what it sent waits no longer. Returns that.
+    /// A member is gone: what it sent waits no longer. Returns that. What nobody waits for any more is not looked up.
     pub fn remove(&mut self, member: MemberId) -> Vec<Waiting> {
         let starts = self.by_name.values_mut();
-        starts.flat_map(|start| start.waiting.extract_if(.., |one| one.sender == Some(member))).collect()
+        let waited =
+            starts.flat_map(|start| start.waiting.extract_if(.., |one| one.sender == Some(member))).collect();
+        let is_over = |start: &Start| start.waiting.is_empty() && start.phase == Phase::LookedUp;
+        let over = self.by_name.iter().filter(|(_, start)| is_over(start)).map(|(name, _)| Rc::clone(name));
+        over.collect::<Vec<_>>().into_iter().for_each(|name| drop(self.end(&name)));
+        waited
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -257,5 +288,33 @@ mod tests {
         starts.advance("a.B", Phase::Program);
         assert_eq!(senders(&starts.came("a.B")), [1]);
         assert_eq!((starts.phase("a.B"), starts.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_name_is_looked_up_once_and_only_while_somebody_waits_for_it() {
+        let (mut starts, now) = (Starts::default(), Instant::now());
+        let begin = |starts: &mut Starts, name, sender| {
+            starts.begin(name, Phase::LookedUp, now, Duration::from_secs(1), waiting(sender, Wants::Start));
+        };
+        ["a.B", "a.C", "a.D"].into_iter().for_each(|name| begin(&mut starts, name, 1));
+        assert_eq!(starts.take_asked(2), ["a.B", "a.C"]);
+        // The time of one is over, and it is asked for again, any number of times.
+        for _ in 0..3 {
+            starts.end("a.D");
+            begin(&mut starts, "a.D", 2);
+        }
+        starts.join("a.B", waiting(2, Wants::Delivery)).unwrap();
+        assert_eq!(starts.remove(MemberId(1)).len(), 2);
+        assert_eq!((starts.phase("a.B"), starts.phase("a.C")), (Some(&Phase::LookedUp), None));
+        starts.ask_again(["a.B", "a.C", "a.B"].map(str::to_owned));
+        assert_eq!(starts.take_asked(9), ["a.B", "a.D"]);
+        assert_eq!(starts.take_asked(9), [""; 0]);
+        assert_eq!(starts.remove(MemberId(2)).len(), 2);
+        assert!(starts.by_name.is_empty() && starts.next_deadline().is_none());
+        // A program that is being started is waited for.
+        begin(&mut starts, "a.B", 1);
+        starts.advance("a.B", Phase::Program);
+        starts.remove(MemberId(1));
+        assert_eq!(starts.phase("a.B"), Some(&Phase::Program));
     }
 }

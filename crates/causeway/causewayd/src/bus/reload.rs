@@ -48,7 +48,8 @@ impl Bus {
     pub fn reloaded(&mut self, read: Result<(Config, Services), String>) {
         let outcome = read.map(|(config, services)| {
             services.warnings.iter().for_each(|warning| log(warning));
-            self.known.replace(services);
+            let names = self.known.replace(services);
+            self.starts.ask_again(names);
             self.reconfigure(config);
             self.log_warnings();
             self.answer_lookups();

@@ -11,6 +11,8 @@ use crate::error;
 use crate::log::log;
 use crate::service_file::Services;
 
+/// Names that a thread looks up at once.
+const MOST_NAMES: usize = 1024;
 /// Names whose files have been read and that are answered in one turn of the loop.
 const MOST_ANSWERS: usize = 64;
 
@@ -37,8 +39,6 @@ impl LookUp {
 pub struct Known {
     /// Nothing while a thread looks names up in it.
     services: Option<Services>,
-    /// Names for the next look.
-    asked: Vec<String>,
     /// Names that were looked up, and whose answers are due.
     found: VecDeque<String>,
     /// How often other folders were set.
@@ -49,15 +49,14 @@ impl Known {
     /// Nothing yet of these folders.
     pub fn unread(folders: &[PathBuf]) -> Known {
         let services = Some(Services::unread(folders));
-        Known { services, asked: Vec::new(), found: VecDeque::new(), generation: 0 }
+        Known { services, found: VecDeque::new(), generation: 0 }
     }
 
-    /// From now on these are the services; what a thread still reads of others does not count.
-    pub fn replace(&mut self, services: Services) {
+    /// From now on these are the services; what a thread still reads of others does not count. Returns the names to be looked up in these.
+    pub fn replace(&mut self, services: Services) -> VecDeque<String> {
         self.generation += 1;
-        // They are looked up in the new ones.
-        self.asked.extend(self.found.drain(..));
         self.services = Some(services);
+        std::mem::take(&mut self.found)
     }
 
     /// Are answers due?
@@ -80,7 +79,6 @@ impl Bus {
     pub(super) fn ask_for(&mut self, name: &str, waiting: Waiting) {
         let limit = self.config.limits.service_start;
         self.starts.begin(name, Phase::LookedUp, self.now, limit, waiting);
-        self.known.asked.push(name.to_owned());
         self.look_up();
     }
 
@@ -92,11 +90,14 @@ impl Bus {
     /// Has names looked up that are asked for, if no thread does so now.
     fn look_up(&mut self) {
         // Answers come first: they are from the services as they were found for them.
-        if self.known.asked.is_empty() || self.known.has_found() {
+        if self.known.services.is_none() || self.known.has_found() {
             return;
         }
-        if let Some(services) = self.known.services.take() {
-            let (names, generation) = (std::mem::take(&mut self.known.asked), self.known.generation);
+        let names = self.starts.take_asked(MOST_NAMES);
+        if !names.is_empty()
+            && let Some(services) = self.known.services.take()
+        {
+            let generation = self.known.generation;
             self.act(Action::LookUp(LookUp { services, names, warnings: Vec::new(), generation }));
         }
     }
@@ -108,7 +109,7 @@ impl Bus {
             self.known.found.extend(names);
             warnings.iter().for_each(|warning| log(warning));
         } else {
-            self.known.asked.extend(names);
+            self.starts.ask_again(names);
         }
         self.answer_lookups();
         self.settle();
