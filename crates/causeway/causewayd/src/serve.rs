@@ -420,8 +420,10 @@ impl Server {
             Action::LookUp(look_up) => self.blocking.look_up(look_up),
             Action::Reload => self.blocking.configure(self.bus.load()),
             Action::Start { number, command, environment } => {
-                self.blocking.launch(number, command, environment, self.children.descriptors());
+                let launcher = self.children.begin(number);
+                self.blocking.launch(number, command, environment, launcher);
             }
+            Action::Kill(number) => self.children.kill(number),
         }
     }
 

@@ -72,6 +72,8 @@ pub enum Action {
         command: Vec<String>,
         environment: Vec<(OsString, OsString)>,
     },
+    /// End the program of the start with this number, whose time is over.
+    Kill(u64),
 }
 
 /// A message on its way through the bus.

@@ -180,6 +180,10 @@ impl Bus {
                 Some(Phase::Expected) => format!("{name} has not connected"),
                 _ => format!("the program that provides {name} has not acquired this name"),
             };
+            // One that hangs would stay beside the next that is started.
+            if let Some(number) = self.starts.program_of(&name) {
+                self.act(Action::Kill(number));
+            }
             let why = format!("{what} within {time} ms (service_start_timeout)");
             self.fail_start(&name, error::TIMED_OUT, &why, &why);
         }
