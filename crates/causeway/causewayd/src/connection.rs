@@ -16,6 +16,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
+use crate::bus::Output;
 use crate::descriptors::{Descriptors, close_socket};
 use crate::end::End;
 use crate::limit::Reached;
@@ -96,7 +97,7 @@ pub struct Connection {
     arrived: Arrived,
     most_message_bytes: usize,
     /// What waits, and since when.
-    output: VecDeque<(Rc<Message>, Instant)>,
+    output: Output,
     /// Bytes of the first message of `output` that were written.
     sent: usize,
     traffic: Traffic,
@@ -352,8 +353,10 @@ impl Connection {
     }
 
     /// Closes the socket, and the client sees this at once. What was not read of it may have descriptors whose closing waits.
-    pub fn close(self) {
+    /// Returns what waited for it.
+    pub fn close(self) -> Output {
         close_socket(self.uid, self.socket);
+        self.output
     }
 
     fn make_room(&mut self) {

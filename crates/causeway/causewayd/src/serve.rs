@@ -15,6 +15,7 @@ mod tests;
 mod token;
 mod turn;
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -35,10 +36,11 @@ use crate::end::End;
 use crate::listen::Listener;
 use crate::log::{self, log};
 use crate::member::{Carrier, Identity, MemberId};
+use crate::metrics::Metrics;
 use clients::Clients;
 use lobby::{Lobby, PIECE_BYTES, PIECES};
 use native::{Native, Unserved};
-use report::Collector;
+use report::Pass;
 use token::Token;
 use turn::{Slice, Turns};
 
@@ -86,7 +88,9 @@ pub struct Server {
     native: Option<Native>,
     /// They could once, and this is to be so again.
     unserved: Option<Unserved>,
-    metrics: Option<Collector>,
+    metrics: Option<Metrics>,
+    /// Over connections, some of them each turn.
+    passes: VecDeque<Pass>,
     bus: Bus,
     /// Empty, for the actions of the next message.
     emptied: Vec<Action>,
@@ -125,6 +129,7 @@ impl Server {
             native: None,
             unserved: None,
             metrics: None,
+            passes: VecDeque::new(),
             bus,
             emptied: Vec::new(),
             scratch: vec![0; READ_BYTES],
@@ -413,7 +418,7 @@ impl Server {
             Action::UpdateDirectory(update) => self.update_directory(&update),
             Action::Disconnect(id, eviction, who) => {
                 self.log_eviction(id, &who, &eviction);
-                self.clients.remove(id);
+                self.remove_client(id);
                 self.evict(id, &eviction.why);
             }
             Action::Report(call) => self.report(call),
@@ -494,7 +499,13 @@ impl Server {
             let eviction = Eviction { reason: end.reason(), why: end.to_string() };
             self.log_eviction(id, &self.bus.described(id), &eviction);
         }
-        self.clients.remove(id);
+        self.remove_client(id);
         self.bus.leave(id);
+    }
+
+    fn remove_client(&mut self, id: MemberId) {
+        if let Some(output) = self.clients.remove(id) {
+            self.bus.forget(output);
+        }
     }
 }

@@ -3,47 +3,29 @@
 //! Until the last part is done it is a member of which the bus has not told yet that it is gone: it has its names, what is sent to it goes
 //! nowhere, and calls to it fail when it is their turn. Parts are steps of a turn, as those of a broadcast.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use causeway_dbus_wire::rule::MatchRule;
-
+use super::work::{ENTRY, PARTS, TOLD, Work};
 use super::{Action, Bus, CALLEE_GONE, DirectoryUpdate};
 use crate::calls::Call;
 use crate::member::{MemberId, Stage};
 use crate::names::Change;
 use crate::quota::Resource;
 
-/// Parts of one end before that of the next has its turn.
-const PARTS: usize = 32;
-/// Steps of a rule that goes, and of a name or call whose end is told.
-const RULE: usize = 4;
-const TOLD: usize = 16;
-
+/// The end of a member, as far as it has been told.
 #[derive(Debug)]
-struct Ending {
+pub(super) struct Ending {
     id: MemberId,
     /// It stays connected as a monitor.
     is_monitor: bool,
-    /// Rules that are still there.
-    rules: Vec<Rc<MatchRule>>,
     /// Does it have its unique name, of which others are to be told that it is gone?
     is_named: bool,
     /// Are all its names gone, and told?
     is_told: bool,
 }
 
-/// Members that leave, in turn.
-#[derive(Debug, Default)]
-pub(super) struct Endings(VecDeque<Ending>);
-
 impl Bus {
-    /// Has something begun that goes on in the next turn?
-    pub fn has_work(&self) -> bool {
-        self.is_passing() || !self.endings.0.is_empty()
-    }
-
-    /// Ends those that must end.
+    /// Ends those that must end, and goes on with what is done beside messages.
     pub(crate) fn settle(&mut self) {
         loop {
             while let Some((id, eviction)) = self.leaving.pop() {
@@ -53,7 +35,7 @@ impl Bus {
                     self.remove(id);
                 }
             }
-            if self.is_passing() || !self.end_in_parts() {
+            if !self.go_on_beside() {
                 return;
             }
         }
@@ -65,8 +47,6 @@ impl Bus {
         let Some(member) = self.members.get_mut(&id).filter(|member| !member.is_leaving) else { return };
         let (stage, uid) = (member.stage, member.identity.credentials.uid);
         member.is_leaving = true;
-        self.starts.remove(id).iter().for_each(|waiting| self.show(waiting));
-        self.reloading.remove(id);
         match stage {
             Stage::New => {
                 self.members.remove(&id);
@@ -83,10 +63,18 @@ impl Bus {
             }
         }
         // One that goes while it is being made a monitor has its names, rules and calls taken once: what is left of them.
-        match self.endings.0.iter_mut().find(|ending| ending.id == id) {
+        let under_way = if stage == Stage::Monitor { self.ending_of(id) } else { None };
+        match under_way {
             Some(ending) => (ending.is_monitor, ending.is_told) = (false, false),
             None => self.begin_end(id, false),
         }
+    }
+
+    fn ending_of(&mut self, id: MemberId) -> Option<&mut Ending> {
+        self.work_beside().find_map(|work| match work {
+            Work::Ending(ending) if ending.id == id => Some(ending),
+            _ => None,
+        })
     }
 
     /// A member becomes a monitor: it has no names, rules and calls any more, and sees what these rules match.
@@ -95,44 +83,40 @@ impl Bus {
         member.stage = Stage::Monitor;
         self.monitor_count += 1;
         self.release(id, Resource::Matches, self.quota.held(id, Resource::Matches));
-        for waiting in self.starts.remove(id).into_iter().chain(self.reloading.remove(id)) {
-            self.waits_no_more(&waiting);
-        }
         self.begin_end(id, true);
     }
 
     fn begin_end(&mut self, id: MemberId, is_monitor: bool) {
+        self.native.wide.remove(&id);
         self.update_directory(DirectoryUpdate::Leaving(id));
-        let rules = self.matches.all_of(id);
         // A monitor has lost its own when it was made one.
         let is_named = is_monitor || self.members[&id].stage == Stage::Active;
-        self.endings.0.push_back(Ending { id, is_monitor, rules, is_named, is_told: false });
+        self.begin_beside(Work::Ending(Ending { id, is_monitor, is_named, is_told: false }));
     }
 
-    /// Goes on with the end of one member; false if none leaves, or nothing more can be done in this turn.
-    fn end_in_parts(&mut self) -> bool {
-        if !self.step(0) {
-            return false;
-        }
-        let Some(mut ending) = self.endings.0.pop_front() else { return false };
+    /// Goes on with the end of a member, until that of another one has its turn.
+    pub(super) fn end_on(&mut self, mut ending: Ending) -> Option<Ending> {
         for _ in 0..PARTS {
             if !self.end_part(&mut ending) {
-                return true;
+                return None;
             }
             if self.is_passing() || !self.step(0) {
                 break;
             }
         }
-        self.endings.0.push_back(ending);
-        true
+        Some(ending)
     }
 
     /// One part; false if there was none left.
     fn end_part(&mut self, ending: &mut Ending) -> bool {
         let id = ending.id;
-        if let Some(rule) = ending.rules.pop() {
-            self.matches.take_out(id, &rule);
-            self.step(RULE);
+        if let Some(waiting) = self.starts.take_last_of(id) {
+            self.waits_no_more(&waiting);
+            self.step(ENTRY);
+        } else if self.matches.take_last(id) {
+            self.step(ENTRY);
+        } else if !ending.is_monitor && self.monitors.take_last(id) {
+            self.step(ENTRY);
         } else if let Some((name, change)) = self.names.leave_last(id) {
             self.update_directory(DirectoryUpdate::Name(name));
             self.settle_names(id);
@@ -147,7 +131,7 @@ impl Bus {
             self.end_unanswered(call);
         } else if let Some(call) = self.calls.first_of(id) {
             self.calls.close(call);
-            self.step(RULE);
+            self.step(ENTRY);
         } else {
             if ending.is_monitor {
                 self.release(id, Resource::Calls, self.quota.held(id, Resource::Calls));
@@ -177,7 +161,6 @@ impl Bus {
             self.publish(&Change { name, old: Some(id), new: None });
         } else {
             self.members.remove(&id);
-            self.monitors.remove_all(id);
             self.quota.remove(id, uid);
             if was_named {
                 self.publish_unique(&name, Some(id), None);

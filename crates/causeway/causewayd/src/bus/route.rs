@@ -244,10 +244,16 @@ impl Bus {
     }
 
     pub(super) fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
-        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        let serial = self.next_serial();
         let message = message.sender(DRIVER).flags(FLAG_NO_REPLY_EXPECTED);
-        let bytes = message.build(self.serial).unwrap_or_else(|_| self.too_long(message));
+        let bytes = message.build(serial).unwrap_or_else(|_| self.too_long(message));
         Rc::new(Message::new(bytes, Descriptors::default()))
+    }
+
+    /// That of the driver's next message.
+    pub(super) fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        self.serial
     }
 
     /// In place of an answer that is too long because it repeats what its caller has sent, or lists too much.
@@ -281,7 +287,7 @@ impl Bus {
         let RoutedMessage { header, is_requested_reply, .. } = routed;
         let passing = Passing { header, is_requested_reply, is_eavesdropped: false };
         let destination = header.destination;
-        member.rules.may_send(passing, &|pattern| match to {
+        member.rules.borrow().may_send(passing, &|pattern| match to {
             Some(to) => self.has_name(to, pattern),
             None => destination.is_some_and(|name| pattern.has(name)),
         })
@@ -291,7 +297,7 @@ impl Bus {
         let Some(member) = self.members.get(&to) else { return false };
         let RoutedMessage { header, is_requested_reply, .. } = routed;
         let passing = Passing { header, is_requested_reply, is_eavesdropped };
-        member.rules.may_receive(passing, &|pattern| match routed.from {
+        member.rules.borrow().may_receive(passing, &|pattern| match routed.from {
             Some(from) => self.has_name(from, pattern),
             None => pattern.has(DRIVER),
         })

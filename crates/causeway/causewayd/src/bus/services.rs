@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
+use causeway_dbus_wire::wire::Body;
 
+use super::waiters::Outcome;
 use super::{Action, Bus, DRIVER};
 use crate::activation::{ALL, ALREADY_RUNNING, Phase, Waiting};
-use crate::error;
 use crate::log::log;
 use crate::service_file::Services;
 
@@ -146,30 +146,13 @@ impl Bus {
 
     /// Answers the calls that wait under a name.
     fn answer_all(&mut self, name: &str, body: Body) {
-        for waiting in self.starts.end(name) {
-            self.waits_no_more(&waiting);
-            self.answer(&waiting, body.clone());
-        }
-    }
-
-    /// Answers a call that has waited, if its sender is there and wants it.
-    pub(super) fn answer(&mut self, waiting: &Waiting, body: Body) {
-        let header = waiting.message.header();
-        if let Some(sender) = waiting.sender
-            && header.flags & FLAG_NO_REPLY_EXPECTED == 0
-        {
-            self.send(sender, Builder::reply(header.serial).body(body));
-        }
+        let waiting = self.starts.end(name);
+        self.tell_waiting(waiting, Outcome::Answer(body));
     }
 
     fn has_no_service(&mut self, name: &str) {
-        for waiting in self.starts.end(name) {
-            self.waits_no_more(&waiting);
-            if let Some(sender) = waiting.sender {
-                let why = waiting.wants.without(name);
-                self.refuse(sender, &waiting.message.header(), error::SERVICE_UNKNOWN, &why);
-            }
-        }
+        let waiting = self.starts.end(name);
+        self.tell_waiting(waiting, Outcome::NoService(name.into()));
     }
 
     /// A call asks for all names that files provide programs for now.

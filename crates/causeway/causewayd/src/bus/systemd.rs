@@ -106,7 +106,7 @@ impl Bus {
     /// Lets a message of the bus wait until systemd has connected. Monitors see it now.
     fn keep_for_systemd(&mut self, message: Builder<'_>) -> Result<(), Reached> {
         let of_bus = |waiting: &&mut Waiting| waiting.sender.is_none();
-        let has = self.starts.waiting(SYSTEMD).iter_mut().filter(of_bus).count();
+        let has = self.starts.waiting(SYSTEMD).filter(of_bus).count();
         let most = self.config.limits.service_starts;
         if has >= most {
             let what = "messages that wait for systemd";
