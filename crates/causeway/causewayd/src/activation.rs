@@ -98,6 +98,9 @@ fn waited(messages: BTreeMap<u64, Waiting>, calls: BTreeMap<u64, Waiting>) -> Wa
     messages.into_values().chain(calls.into_values())
 }
 
+/// Names that are looked up although nobody waits for them any more.
+const MOST_ALONE: usize = 64;
+
 #[derive(Debug, Default)]
 pub struct Starts {
     by_name: BTreeMap<Rc<str>, Start>,
@@ -105,6 +108,8 @@ pub struct Starts {
     by_deadline: BTreeSet<(Instant, u64)>,
     /// Those whose names are still to be looked up.
     asked: BTreeSet<u64>,
+    /// Those that are looked up, and for which nobody waits any more.
+    alone: BTreeSet<u64>,
     /// For what each member's messages and calls wait, by their places.
     of_sender: BTreeMap<(MemberId, u64), Rc<str>>,
     places: u64,
@@ -144,6 +149,7 @@ impl Starts {
             self.of_sender.insert((sender, self.places), Rc::clone(&name));
         }
         let start = self.by_name.get_mut(&name).expect("it is there");
+        self.alone.remove(&start.number);
         start.of(waiting.wants).insert(self.places, waiting);
         Ok(())
     }
@@ -164,9 +170,12 @@ impl Starts {
             // Its start may have ended, and it is being told.
             let Some(start) = self.by_name.get_mut(&name) else { continue };
             let taken = start.messages.remove(&key.1).or_else(|| start.calls.remove(&key.1));
-            // What nobody waits for any more is not looked up.
             if start.messages.is_empty() && start.calls.is_empty() && start.phase == Phase::LookedUp {
-                self.end(&name);
+                // Who says that a service is to be started need not wait for it. But nobody is charged for that any more.
+                self.alone.insert(start.number);
+                if self.alone.len() > MOST_ALONE {
+                    drop(self.end(&name));
+                }
             }
             if taken.is_some() {
                 return taken;
@@ -205,6 +214,7 @@ impl Starts {
         self.running += usize::from(phase.is_running());
         self.running -= usize::from(start.phase.is_running());
         start.phase = phase;
+        self.alone.remove(&start.number);
         Some(start.number)
     }
 
@@ -249,6 +259,7 @@ impl Starts {
         self.running -= usize::from(start.phase.is_running());
         self.by_number.remove(&start.number);
         self.asked.remove(&start.number);
+        self.alone.remove(&start.number);
         self.by_deadline.remove(&(start.deadline, start.number));
         waited(start.messages, start.calls)
     }
@@ -346,7 +357,7 @@ mod tests {
     #[test]
     fn a_name_is_looked_up_once_and_only_while_somebody_waits_for_it() {
         let (mut starts, now) = (Starts::default(), Instant::now());
-        let begin = |starts: &mut Starts, name, sender| {
+        let begin = |starts: &mut Starts, name: &str, sender| {
             starts.begin(name, Phase::LookedUp, now, Duration::from_secs(1), waiting(sender, Wants::Start));
         };
         ["a.B", "a.C", "a.D"].into_iter().for_each(|name| begin(&mut starts, name, 1));
@@ -362,16 +373,24 @@ mod tests {
             std::iter::from_fn(|| starts.take_last_of(MemberId(member))).count()
         };
         assert_eq!(leave(&mut starts, 1), 2);
-        assert_eq!((starts.phase("a.B"), starts.phase("a.C")), (Some(&Phase::LookedUp), None));
-        starts.ask_again(["a.B", "a.C", "a.B"].map(str::to_owned));
-        assert_eq!(starts.take_asked(9), ["a.B", "a.D"]);
+        // Nobody waits for its name, and its service is started all the same.
+        assert_eq!(starts.phase("a.C"), Some(&Phase::LookedUp));
+        starts.ask_again(["a.B", "a.C", "a.B", "a.X"].map(str::to_owned));
+        assert_eq!(starts.take_asked(9), ["a.B", "a.C", "a.D"]);
         assert_eq!(starts.take_asked(9), [""; 0]);
-        assert_eq!(leave(&mut starts, 2), 2);
-        assert!(starts.by_name.is_empty() && starts.next_deadline().is_none());
+        // But not of any number of names.
+        (0..MOST_ALONE).for_each(|number| begin(&mut starts, &format!("a.E{number}"), 3));
+        assert_eq!(leave(&mut starts, 3), MOST_ALONE);
+        assert_eq!((starts.alone.len(), starts.by_name.len()), (MOST_ALONE, MOST_ALONE + 2));
+        assert_eq!(starts.take_asked(MOST_ALONE).len(), MOST_ALONE - 1);
+        starts.join("a.C", waiting(2, Wants::Start)).unwrap();
+        assert!(!starts.alone.contains(&2));
+        assert_eq!(leave(&mut starts, 2), 3);
+        assert_eq!((starts.alone.len(), starts.by_name.len()), (MOST_ALONE, MOST_ALONE));
         // A program that is being started is waited for.
-        begin(&mut starts, "a.B", 1);
-        starts.advance("a.B", Phase::Program);
+        begin(&mut starts, "a.F", 1);
+        starts.advance("a.F", Phase::Program);
         assert_eq!(leave(&mut starts, 1), 1);
-        assert_eq!(starts.phase("a.B"), Some(&Phase::Program));
+        assert_eq!(starts.phase("a.F"), Some(&Phase::Program));
     }
 }

@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use causeway_os::limits::set_nofile_of;
 use causeway_os::process::reset_signals_of;
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::Rlimit;
 
 /// The first argument of a program that is to become a service. Two limits follow, the program and its arguments.
 const BECOME: &str = "__become";
@@ -26,6 +26,7 @@ const CANNOT_RUN: u8 = 127;
 /// What programs are started with.
 #[derive(Clone, Copy, Debug)]
 pub struct Launcher {
+    /// So many descriptors they may have.
     pub descriptors: Rlimit,
     /// This process runs the program of the bus, which can become another one.
     pub can_become: bool,
@@ -112,8 +113,10 @@ fn become_program(mut args: impl Iterator<Item = OsString>) -> io::Error {
     };
     let (Some(current), Some(maximum)) = (limit(), limit()) else { return Errno::INVAL.into() };
     let Some(program) = args.next() else { return Errno::INVAL.into() };
-    match setrlimit(Resource::Nofile, Rlimit { current, maximum }) {
-        Ok(()) => Command::new(program).args(args).exec(),
-        Err(error) => error.into(),
-    }
+    let mut service = Command::new(program);
+    service.args(args);
+    set_nofile_of(&mut service, Rlimit { current, maximum });
+    // Those of the thread that has started this program are blocked.
+    reset_signals_of(&mut service);
+    service.exec()
 }

@@ -5,6 +5,7 @@
 //! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
 //! that was delivered has been offered to its sockets.
 
+mod actions;
 mod clients;
 mod lobby;
 mod native;
@@ -390,46 +391,6 @@ impl Server {
             self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
         }
         Ok(if has_message { Read::More } else { Read::Done })
-    }
-
-    /// Does what the bus has left to be done.
-    fn act(&mut self) {
-        loop {
-            let mut actions = self.bus.take_actions(std::mem::take(&mut self.emptied));
-            if actions.is_empty() {
-                self.emptied = actions;
-                return;
-            }
-            if self.is_read_natively() {
-                self.enqueue(actions);
-                self.run_queue();
-            } else {
-                actions.drain(..).for_each(|action| self.do_now(action));
-                self.emptied = actions;
-                self.emptied.shrink_to(KEPT_ACTIONS);
-            }
-        }
-    }
-
-    fn do_now(&mut self, action: Action) {
-        match action {
-            Action::Deliver(id, message) => self.clients.deliver(id, message, self.now),
-            Action::Append { .. } => {}
-            Action::UpdateDirectory(update) => self.update_directory(&update),
-            Action::Disconnect(id, eviction, who) => {
-                self.log_eviction(id, &who, &eviction);
-                self.remove_client(id);
-                self.evict(id, &eviction.why);
-            }
-            Action::Report(call) => self.report(call),
-            Action::LookUp(look_up) => self.blocking.look_up(look_up),
-            Action::Reload => self.blocking.configure(self.bus.load()),
-            Action::Start { number, command, environment } => {
-                let launcher = self.children.begin(number);
-                self.blocking.launch(number, command, environment, launcher);
-            }
-            Action::Kill(number) => self.children.kill(number),
-        }
     }
 
     fn pass_time(&mut self) {
