@@ -1,8 +1,8 @@
 //! Services that are looked up or being started, and what waits for them. No files, no processes: the caller reads and starts them, and
 //! says what became of them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::collections::btree_map::IntoValues;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -208,7 +208,10 @@ impl Starts {
     /// Who waits for a service first.
     pub fn first_for(&self, name: &str) -> Option<MemberId> {
         let start = self.by_name.get(name)?;
-        let first = [&start.messages, &start.calls].into_iter().filter_map(BTreeMap::first_key_value).min_by_key(|(at, _)| **at);
+        let first = [&start.messages, &start.calls]
+            .into_iter()
+            .filter_map(BTreeMap::first_key_value)
+            .min_by_key(|(at, _)| **at);
         first?.1.sender
     }
 

@@ -22,6 +22,20 @@ pub(super) struct Ending {
     is_told: bool,
 }
 
+impl Work for Ending {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        for _ in 0..PARTS {
+            if !bus.end_part(self) {
+                return true;
+            }
+            if bus.is_passing() || !bus.step(0) {
+                break;
+            }
+        }
+        false
+    }
+}
+
 impl Bus {
     /// Ends those that must end, and goes on with what is done beside messages.
     pub(crate) fn settle(&mut self) {
@@ -75,20 +89,7 @@ impl Bus {
     fn begin_end(&mut self, id: MemberId, is_monitor: bool) {
         self.native.wide.remove(&id);
         self.update_directory(DirectoryUpdate::Leaving(id));
-        self.begin_beside(Work::Ending(Ending { id, is_monitor, is_told: false }));
-    }
-
-    /// Goes on with the end of a member, until that of another one has its turn.
-    pub(super) fn end_on(&mut self, mut ending: Ending) -> Option<Ending> {
-        for _ in 0..PARTS {
-            if !self.end_part(&mut ending) {
-                return None;
-            }
-            if self.is_passing() || !self.step(0) {
-                break;
-            }
-        }
-        Some(ending)
+        self.begin_beside(Ending { id, is_monitor, is_told: false });
     }
 
     /// One part; false if there was none left.

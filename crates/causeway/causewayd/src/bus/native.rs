@@ -121,8 +121,9 @@ impl Bus {
             Some((then, is_watched)) if then == now => is_watched,
             _ => {
                 // Rules of members are for themselves, and what the policy lets nobody see is not looked for.
-                let may_see =
-                    |id: MemberId| self.members.get(&id).is_some_and(|member| member.rules.borrow().may_eavesdrop());
+                let may_see = |id: MemberId| {
+                    self.members.get(&id).is_some_and(|member| member.rules.borrow().may_eavesdrop())
+                };
                 let is_watched = self.matches.eavesdroppers().any(|id| !self.is_native(id) && may_see(id));
                 self.native.is_watched = Some((now, is_watched));
                 is_watched

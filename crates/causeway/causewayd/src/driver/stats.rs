@@ -141,7 +141,11 @@ impl Bus {
     }
 
     /// Sends it.
-    pub fn finish_statistics(&mut self, call: StatisticsCall, StatisticsReply { reply, array }: StatisticsReply) {
+    pub fn finish_statistics(
+        &mut self,
+        call: StatisticsCall,
+        StatisticsReply { reply, array }: StatisticsReply,
+    ) {
         self.send_grown(call.caller, call.serial, reply, array);
         self.settle();
     }
