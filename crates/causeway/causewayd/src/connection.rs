@@ -16,12 +16,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-use crate::bus::Output;
 use crate::descriptors::{Descriptors, close_socket};
 use crate::end::End;
 use crate::limit::Reached;
 use crate::long::{CHECKED_STEPS, Long, TOO_LARGE};
-use crate::message::{LONG_BYTES, Message};
+use crate::message::{LONG_BYTES, Message, Output};
 use crate::report::Traffic;
 
 /// What is read at once, so that no connection keeps the others waiting.

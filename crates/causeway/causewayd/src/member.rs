@@ -95,6 +95,8 @@ pub struct Member {
     pub stage: Stage,
     /// Its connection is gone, and the others are being told.
     pub is_leaving: bool,
+    /// Its names, rules and calls are being taken, because it leaves or is made a monitor.
+    pub is_ending: bool,
     pub rules: SharedRules,
     pub carrier: Carrier,
 }

@@ -263,6 +263,22 @@ mod tests {
     }
 
     #[test]
+    fn a_new_policy_reaches_all_that_share_rules_and_those_of_nobody_are_forgotten() {
+        let (mut rules_of, closed) = (RulesOf::default(), Policy::default());
+        let [one, same] = [(); 2].map(|()| rules_of.get(&closed, 1, &[1, 2]));
+        let other = rules_of.get(&closed, 1, &[1]);
+        assert!(Rc::ptr_eq(&one, &same) && !Rc::ptr_eq(&one, &other));
+        assert!(!one.borrow().may_own("a.B"));
+        drop(other);
+        rules_of.renew(&Policy { is_open: true, ..Policy::default() });
+        assert!([&one, &same].iter().all(|rules| rules.borrow().may_own("a.B")));
+        assert_eq!(rules_of.shared.len(), 1);
+        // However many came and went.
+        (0..1_000).for_each(|uid| drop(rules_of.get(&closed, uid, &[])));
+        assert!(rules_of.shared.len() <= 32, "{}", rules_of.shared.len());
+    }
+
+    #[test]
     fn replies_need_a_request_unless_a_rule_says_otherwise() {
         let reply = Builder::reply(3);
         for policy in [

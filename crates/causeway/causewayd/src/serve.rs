@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::wire::Checker;
 use causeway_os::process::{block_signals, read_signal};
-use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
@@ -31,12 +30,11 @@ use rustix::time::Timespec;
 use crate::blocking::Blocking;
 use crate::bus::{Action, Bus, Eviction};
 use crate::children::Children;
-use crate::connection::{Connection, READ_BYTES};
-use crate::descriptors;
+use crate::connection::READ_BYTES;
 use crate::end::End;
 use crate::listen::Listener;
 use crate::log::{self, log};
-use crate::member::{Carrier, Identity, MemberId};
+use crate::member::MemberId;
 use crate::metrics::Metrics;
 use clients::Clients;
 use lobby::{Lobby, PIECE_BYTES, PIECES};
@@ -181,6 +179,7 @@ impl Server {
                     Token::Native => self.serve_members(),
                     Token::Metrics => self.begin_collecting(),
                     Token::Lobby => self.serve_lobby(),
+                    Token::LobbyOpens => self.open_lobby(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
                         Ok(Some(HANGUP)) => {
@@ -209,14 +208,7 @@ impl Server {
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
         let (clients, bus) = (self.clients.next_deadline(), self.bus.next_deadline());
-        let next = [
-            clients,
-            bus,
-            self.paused_until,
-            self.lobby.closed_until,
-            self.native_deadline(now),
-            log::omitted_until(),
-        ];
+        let next = [clients, bus, self.paused_until, self.native_deadline(now), log::omitted_until()];
         let next = next.into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
@@ -266,36 +258,6 @@ impl Server {
                     return self.listen(false);
                 }
             }
-        }
-    }
-
-    fn admit(&mut self, socket: OwnedFd) {
-        // A client that has gone already has no identity.
-        let Ok(credentials) = peer_credentials(&socket) else { return };
-        let groups = peer_groups(&socket).ok().flatten();
-        let identity = Identity::new(credentials, groups, peer_security_label(&socket).ok().flatten());
-        let Some(id) = self.bus.admit(identity, Carrier::Socket) else {
-            return descriptors::close_socket(credentials.uid, socket);
-        };
-        if epoll::add(&self.lobby.set, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
-            descriptors::close_socket(credentials.uid, socket);
-            return self.bus.leave(id);
-        }
-        let limits = &self.bus.config.limits;
-        let deadline = self.now + limits.authentication;
-        let connection = Connection::new(socket, credentials.uid, id.unique_name(), limits.message_bytes);
-        let most = limits.incomplete_connections;
-        self.clients.insert(id, credentials.uid, connection, deadline, Rc::clone(&self.lobby.set));
-        // A legitimate client says Hello within milliseconds: the oldest of a user's too many is not one.
-        while self.clients.incomplete_count() > most.max(1)
-            && let Some(oldest) = self.clients.first_to_go()
-        {
-            self.end(
-                oldest,
-                End::NotAuthenticated(
-                    "it has not called Hello, and others wait to connect (max_incomplete_connections)",
-                ),
-            );
         }
     }
 
@@ -417,7 +379,6 @@ impl Server {
             self.paused_until = None;
         }
         self.listen(self.paused_until.is_none());
-        self.open_lobby();
     }
 
     /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another one lasts.

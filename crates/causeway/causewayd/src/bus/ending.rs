@@ -24,6 +24,20 @@ pub(super) struct Ending {
     is_told: bool,
 }
 
+impl Work for Ending {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        for _ in 0..PARTS {
+            if !bus.end_part(self) {
+                return true;
+            }
+            if bus.is_passing() || !bus.step(0) {
+                break;
+            }
+        }
+        false
+    }
+}
+
 impl Bus {
     /// Ends those that must end, and goes on with what is done beside messages.
     pub(crate) fn settle(&mut self) {
@@ -45,7 +59,7 @@ impl Bus {
     /// will not answer.
     pub(super) fn remove(&mut self, id: MemberId) {
         let Some(member) = self.members.get_mut(&id).filter(|member| !member.is_leaving) else { return };
-        let (stage, uid) = (member.stage, member.identity.credentials.uid);
+        let (stage, uid, is_ending) = (member.stage, member.identity.credentials.uid, member.is_ending);
         member.is_leaving = true;
         match stage {
             Stage::New => {
@@ -63,18 +77,9 @@ impl Bus {
             }
         }
         // One that goes while it is being made a monitor has its names, rules and calls taken once: what is left of them.
-        let under_way = if stage == Stage::Monitor { self.ending_of(id) } else { None };
-        match under_way {
-            Some(ending) => (ending.is_monitor, ending.is_told) = (false, false),
-            None => self.begin_end(id, false),
+        if !is_ending {
+            self.begin_end(id, false);
         }
-    }
-
-    fn ending_of(&mut self, id: MemberId) -> Option<&mut Ending> {
-        self.work_beside().find_map(|work| match work {
-            Work::Ending(ending) if ending.id == id => Some(ending),
-            _ => None,
-        })
     }
 
     /// A member becomes a monitor: it has no names, rules and calls any more, and sees what these rules match.
@@ -89,27 +94,20 @@ impl Bus {
     fn begin_end(&mut self, id: MemberId, is_monitor: bool) {
         self.native.wide.remove(&id);
         self.update_directory(DirectoryUpdate::Leaving(id));
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.is_ending = true;
         // A monitor has lost its own when it was made one.
-        let is_named = is_monitor || self.members[&id].stage == Stage::Active;
-        self.begin_beside(Work::Ending(Ending { id, is_monitor, is_named, is_told: false }));
-    }
-
-    /// Goes on with the end of a member, until that of another one has its turn.
-    pub(super) fn end_on(&mut self, mut ending: Ending) -> Option<Ending> {
-        for _ in 0..PARTS {
-            if !self.end_part(&mut ending) {
-                return None;
-            }
-            if self.is_passing() || !self.step(0) {
-                break;
-            }
-        }
-        Some(ending)
+        let is_named = is_monitor || member.stage == Stage::Active;
+        self.begin_beside(Ending { id, is_monitor, is_named, is_told: false });
     }
 
     /// One part; false if there was none left.
     fn end_part(&mut self, ending: &mut Ending) -> bool {
         let id = ending.id;
+        if ending.is_monitor && !self.is_reachable(id) {
+            // It goes meanwhile.
+            (ending.is_monitor, ending.is_told) = (false, false);
+        }
         if let Some(waiting) = self.starts.take_last_of(id) {
             self.waits_no_more(&waiting);
             self.step(ENTRY);
@@ -135,6 +133,9 @@ impl Bus {
         } else {
             if ending.is_monitor {
                 self.release(id, Resource::Calls, self.quota.held(id, Resource::Calls));
+            }
+            if let Some(monitor) = self.members.get_mut(&id) {
+                monitor.is_ending = false;
             }
             return false;
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use causeway_bus::shared::filter::Filter;
 use causeway_dbus_wire::rule::MatchRule;
 
-use super::work::{PARTS, Work};
+use super::work::{Later, PARTS, Work};
 use super::{Action, Bus, DRIVER, DirectoryUpdate};
 use crate::member::MemberId;
 
@@ -93,7 +93,7 @@ impl Bus {
             if index < FEW_MEMBERS {
                 self.renew_filter(member);
             } else {
-                self.put(Work::Act(Action::UpdateDirectory(DirectoryUpdate::Everything(member))));
+                self.put(Later::act(Action::UpdateDirectory(DirectoryUpdate::Everything(member))));
                 self.narrow_again(member);
             }
         }
@@ -133,42 +133,46 @@ impl Bus {
         let wide = self.native.wide.entry(member).or_default();
         if !wide.is_narrowing {
             *wide = Wide { is_narrowing: true, ..Wide::default() };
-            self.begin_beside(Work::Narrowing(Narrowing { member, left, filter: Box::default() }));
+            self.begin_beside(Narrowing { member, left, filter: Box::default() });
         }
     }
+}
 
-    /// Goes on with making a filter.
-    pub(super) fn narrow_on(&mut self, mut narrowing: Narrowing) -> Option<Narrowing> {
-        let member = narrowing.member;
-        let is_wanted = self.is_reachable(member) && self.native.wide.contains_key(&member);
+impl Work for Narrowing {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        let (member, filter) = (self.member, &mut self.filter);
+        if !bus.is_reachable(member) || !bus.native.wide.contains_key(&member) {
+            bus.native.wide.remove(&member);
+            return true;
+        }
         for _ in 0..PARTS {
-            let filter = &mut narrowing.filter;
-            let late = self.native.wide.get_mut(&member).and_then(|wide| wide.added.pop());
-            if !is_wanted {
-                self.native.wide.remove(&member);
-                return None;
-            } else if let Some(rule) = late {
-                filter.add(&rule, |name| self.filter_owner(name));
-            } else if narrowing.left > 0 {
+            let late = bus.native.wide.get_mut(&member).and_then(|wide| wide.added.pop());
+            if let Some(rule) = late {
+                filter.add(&rule, |name| bus.filter_owner(name));
+            } else if self.left > 0 {
                 // From the last to the first: one that takes the place of another is not missed.
-                narrowing.left -= 1;
-                if let Some((rule, _)) = self.matches.at(member, narrowing.left) {
-                    filter.add(rule, |name| self.filter_owner(name));
+                self.left -= 1;
+                if let Some((rule, _)) = bus.matches.at(member, self.left) {
+                    filter.add(rule, |name| bus.filter_owner(name));
                 }
             } else {
-                let wide = self.native.wide.remove(&member).unwrap_or_default();
+                let wide = bus.native.wide.remove(&member).unwrap_or_default();
                 if wide.is_stale {
-                    self.narrow(member);
+                    bus.narrow(member);
                 } else {
                     let filter = std::mem::take(filter);
-                    self.update_directory(DirectoryUpdate::Filter(member, filter));
+                    bus.update_directory(DirectoryUpdate::Filter(member, filter));
                 }
-                return None;
+                return true;
             }
-            if !self.step(1) {
+            if !bus.step(1) {
                 break;
             }
         }
-        Some(narrowing)
+        false
+    }
+
+    fn is_of_log(&self) -> bool {
+        true
     }
 }

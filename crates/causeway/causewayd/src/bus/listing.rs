@@ -43,23 +43,45 @@ enum Cursor {
 pub(super) struct Listing {
     caller: MemberId,
     serial: u32,
-    reply: Growing,
-    array: OpenArray,
+    /// The answer and the array in it, until it is sent.
+    reply: Option<(Growing, OpenArray)>,
     cursor: Cursor,
+}
+
+impl Work for Listing {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        // Nobody may wait for it any more.
+        let Some((reply, _)) = self.reply.as_mut().filter(|_| bus.is_reachable(self.caller)) else {
+            return true;
+        };
+        for _ in 0..PARTS {
+            let steps = bus.list_part(&mut self.cursor, reply);
+            if matches!(self.cursor, Cursor::Done) || reply.is_too_long() {
+                if let Some((reply, array)) = self.reply.take() {
+                    bus.send_grown(self.caller, self.serial, reply, array);
+                }
+                return true;
+            }
+            if !bus.step(steps) {
+                break;
+            }
+        }
+        false
+    }
 }
 
 impl Bus {
     /// Answers a call with all names.
     pub(crate) fn list_names(&mut self, caller: MemberId, serial: u32) {
         let mut listing = self.listing(caller, serial, ("as", 4), Cursor::Members(MemberId(0)));
-        listing.reply.out().text(DRIVER);
-        self.begin(Work::Listing(listing));
+        listing.reply.iter_mut().for_each(|(reply, _)| reply.out().text(DRIVER));
+        self.begin(listing);
     }
 
     /// Answers a call with all match rules of all members.
     pub(crate) fn list_rules(&mut self, caller: MemberId, serial: u32) {
         let listing = self.listing(caller, serial, ("a{sas}", 8), Cursor::Rules(MemberId(0)));
-        self.begin_beside(Work::Listing(listing));
+        self.begin_beside(listing);
     }
 
     fn listing(
@@ -68,10 +90,10 @@ impl Bus {
         serial: u32,
         (types, alignment): (&str, usize),
         cursor: Cursor,
-    ) -> Box<Listing> {
+    ) -> Listing {
         let mut reply = self.growing_reply(caller, serial, types);
         let array = reply.begin_array(alignment);
-        Box::new(Listing { caller, serial, reply, array, cursor })
+        Listing { caller, serial, reply: Some((reply, array)), cursor }
     }
 
     /// An answer with arguments of these types, which are to be written.
@@ -80,33 +102,11 @@ impl Bus {
         Growing::new(reply.destination(&caller.unique_name()), types)
     }
 
-    /// Goes on with a list.
-    pub(super) fn list_on(&mut self, mut listing: Box<Listing>) -> Option<Box<Listing>> {
-        // Nobody waits for it any more, or it is too long already.
-        if !self.is_reachable(listing.caller) {
-            return None;
-        }
-        for _ in 0..PARTS {
-            let steps = self.list_part(&mut listing);
-            let is_done = matches!(listing.cursor, Cursor::Done) || listing.reply.is_too_long();
-            if is_done {
-                let Listing { caller, serial, reply, array, .. } = *listing;
-                self.send_grown(caller, serial, reply, array);
-                return None;
-            }
-            if !self.step(steps) {
-                break;
-            }
-        }
-        Some(listing)
-    }
-
     /// Writes some entries; returns the steps that were taken.
-    fn list_part(&self, listing: &mut Listing) -> usize {
-        let out = &mut listing.reply;
+    fn list_part(&self, cursor: &mut Cursor, out: &mut Growing) -> usize {
         let further = |after| (Bound::Excluded(after), Bound::Unbounded);
         let mut count = 0;
-        match &mut listing.cursor {
+        match cursor {
             Cursor::Members(after) => {
                 for (id, member) in self.members.range(further(*after)).take(PARTS) {
                     if member.stage == Stage::Active {
@@ -115,7 +115,7 @@ impl Bus {
                     (*after, count) = (*id, count + 1);
                 }
                 if count < PARTS {
-                    listing.cursor = Cursor::Names("".into());
+                    *cursor = Cursor::Names("".into());
                 }
                 1 + count * NAME
             }
@@ -125,7 +125,7 @@ impl Bus {
                     out.out().text(name);
                     (last, count) = (Some(name), count + 1);
                 }
-                listing.cursor = match last {
+                *cursor = match last {
                     Some(last) if count == PARTS => Cursor::Names(Rc::clone(last)),
                     _ => Cursor::Done,
                 };
@@ -134,7 +134,7 @@ impl Bus {
             Cursor::Rules(after) => {
                 let mut active =
                     self.members.range(further(*after)).filter(|(_, member)| member.stage == Stage::Active);
-                listing.cursor = match active.next() {
+                *cursor = match active.next() {
                     Some((&id, member)) => {
                         out.out().align(8);
                         out.out().text(&member.name);
@@ -146,10 +146,10 @@ impl Bus {
                 RULE
             }
             Cursor::RulesOf { left: 0, .. } => {
-                let of = std::mem::replace(&mut listing.cursor, Cursor::Done);
+                let of = std::mem::replace(cursor, Cursor::Done);
                 if let Cursor::RulesOf { member, array, .. } = of {
                     out.end_array(array);
-                    listing.cursor = Cursor::Rules(member);
+                    *cursor = Cursor::Rules(member);
                 }
                 1
             }

@@ -45,7 +45,6 @@ pub use native::{DirectoryUpdate, Receiver};
 pub use report::{About, Eviction, StatisticsCall, program};
 pub use services::LookUp;
 pub use start::Ended;
-pub use work::Output;
 use work::TOLD;
 
 /// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
@@ -253,6 +252,7 @@ impl Bus {
             takes_descriptors,
             stage: Stage::New,
             is_leaving: false,
+            is_ending: false,
             rules,
             carrier,
         };

@@ -79,18 +79,18 @@ pub(super) struct Broadcast {
     is_requested_reply: bool,
 }
 
-impl Bus {
-    /// Goes on with a broadcast, as far as the steps of this turn go.
-    pub(super) fn spread_on(&mut self, mut broadcast: Broadcast) -> Option<Broadcast> {
-        let Broadcast { progress, from, message, is_requested_reply } = &mut broadcast;
+impl Work for Broadcast {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        let Broadcast { progress, from, message, is_requested_reply } = self;
         let (from, is_requested_reply) = (*from, *is_requested_reply);
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
         let routed = RoutedMessage { from, header: &header, args: &args, message, is_requested_reply };
-        let is_done = self.pass_on(progress, routed);
-        (!is_done).then_some(broadcast)
+        bus.pass_on(progress, routed)
     }
+}
 
+impl Bus {
     /// Passes a message to those whose rules match, but to `except`, in this turn or behind what waits.
     pub(super) fn spread(&mut self, routed: RoutedMessage<'_>, audience: Audience, except: Option<MemberId>) {
         let rules = if audience == Audience::Members { &self.matches } else { &self.monitors };
@@ -104,7 +104,7 @@ impl Bus {
         }
         let RoutedMessage { from, is_requested_reply, .. } = routed;
         let message = Rc::clone(routed.message);
-        self.put(Work::Broadcast(Broadcast { progress, from, message, is_requested_reply }));
+        self.put(Broadcast { progress, from, message, is_requested_reply });
     }
 
     /// True if everybody has it.

@@ -38,6 +38,19 @@ impl std::fmt::Debug for Waiters {
     }
 }
 
+impl Work for Waiters {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        for _ in 0..PARTS {
+            let Some(waiting) = self.waiting.next() else { return true };
+            let steps = bus.tell(&waiting, &self.outcome);
+            if !bus.step(steps) || !bus.is_first() {
+                break;
+            }
+        }
+        false
+    }
+}
+
 impl Bus {
     /// Tells all of these what has become of what they wait for, before any further message is passed.
     pub(super) fn tell_waiting(
@@ -47,35 +60,30 @@ impl Bus {
     ) {
         let mut waiting = waiting.into_iter().peekable();
         if waiting.peek().is_some() {
-            self.begin(Work::Waiters(Waiters { waiting: Box::new(waiting), outcome }));
+            self.begin(Waiters { waiting: Box::new(waiting), outcome });
         }
     }
 
-    pub(super) fn serve_waiters(&mut self, mut waiters: Waiters) -> Option<Waiters> {
-        for _ in 0..PARTS {
-            let waiting = waiters.waiting.next()?;
-            self.waits_no_more(&waiting);
-            let mut steps = TOLD;
-            // One that has left, or is a monitor now, waits for nothing.
-            let is_active = |id| self.members.get(&id).is_some_and(|member| member.stage == Stage::Active);
-            match &waiters.outcome {
-                _ if !waiting.sender.is_none_or(is_active) => {}
-                Outcome::Owner(owner) => self.pass_to_service(*owner, &waiting),
-                Outcome::Answer(body) => {
-                    steps += body.bytes().len() / STEP_BYTES;
-                    self.answer(&waiting, body.clone());
-                }
-                Outcome::Refusal(error, why) => self.refuse_waiting(&waiting, error, why),
-                Outcome::NoService(name) => {
-                    let why = waiting.wants.without(name);
-                    self.refuse_waiting(&waiting, error::SERVICE_UNKNOWN, &why);
-                }
+    /// Tells one of them what they wait for; returns the steps that it took.
+    fn tell(&mut self, waiting: &Waiting, outcome: &Outcome) -> usize {
+        self.waits_no_more(waiting);
+        let mut steps = TOLD;
+        // One that has left, or is a monitor now, waits for nothing.
+        let is_active = |id| self.members.get(&id).is_some_and(|member| member.stage == Stage::Active);
+        match outcome {
+            _ if !waiting.sender.is_none_or(is_active) => {}
+            Outcome::Owner(owner) => self.pass_to_service(*owner, waiting),
+            Outcome::Answer(body) => {
+                steps += body.bytes().len() / STEP_BYTES;
+                self.answer(waiting, body.clone());
             }
-            if !self.step(steps) || !self.is_first() {
-                break;
+            Outcome::Refusal(error, why) => self.refuse_waiting(waiting, error, why),
+            Outcome::NoService(name) => {
+                let why = waiting.wants.without(name);
+                self.refuse_waiting(waiting, error::SERVICE_UNKNOWN, &why);
             }
         }
-        Some(waiters)
+        steps
     }
 
     /// Answers a call that has waited, if its sender is there and wants it.

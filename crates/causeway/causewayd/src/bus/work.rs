@@ -6,16 +6,10 @@
 //! behind it, and the loop passes no further messages. Work *beside* them goes on while messages pass, each a few parts at a time.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::time::Instant;
+use std::fmt;
 
-use super::ending::Ending;
-use super::filters::Narrowing;
-use super::listing::Listing;
-use super::passing::Broadcast;
-use super::waiters::Waiters;
 use super::{Action, Bus};
-use crate::message::Message;
+use crate::message::Output;
 
 /// Steps of a turn.
 pub const TURN_STEPS: usize = 5_000;
@@ -29,30 +23,61 @@ const FORGOTTEN: usize = 2;
 /// So many messages are forgotten at once.
 const FORGOTTEN_AT_ONCE: usize = 64;
 
-/// Messages that wait for a client.
-pub type Output = VecDeque<(Rc<Message>, Instant)>;
-
 /// Something that is done in parts.
+pub(super) trait Work: fmt::Debug {
+    /// Does a few parts; true when none is left.
+    fn go_on(&mut self, bus: &mut Bus) -> bool;
+
+    /// Is it for nothing when the order log has ended?
+    fn is_of_log(&self) -> bool {
+        false
+    }
+}
+
+/// To be done outside of the bus, behind what stands before it.
 #[derive(Debug)]
-pub(super) enum Work {
-    /// To be done outside of the bus, behind what stands before it.
-    Act(Action),
-    Broadcast(Broadcast),
-    Waiters(Waiters),
-    Listing(Box<Listing>),
-    Ending(Ending),
-    Narrowing(Narrowing),
-    /// Nobody gets these messages any more.
-    Forget(Output),
+pub(super) struct Later(Option<Action>);
+
+impl Later {
+    pub(super) fn act(action: Action) -> Later {
+        Later(Some(action))
+    }
+}
+
+impl Work for Later {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        bus.step(1);
+        bus.actions.extend(self.0.take());
+        true
+    }
+
+    fn is_of_log(&self) -> bool {
+        matches!(self.0, Some(Action::UpdateDirectory(_) | Action::Append { .. }))
+    }
+}
+
+/// Messages that nobody gets any more.
+#[derive(Debug)]
+struct Forgotten(Output);
+
+impl Work for Forgotten {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        for _ in 0..PARTS * PARTS {
+            if self.0.pop_front().is_none() || !bus.step(FORGOTTEN) {
+                break;
+            }
+        }
+        self.0.is_empty()
+    }
 }
 
 /// What is to be done, and the steps that are left in this turn.
 #[derive(Debug)]
 pub(super) struct Agenda {
-    ordered: VecDeque<Work>,
+    ordered: VecDeque<Box<dyn Work>>,
     /// Ordered work that what is done now has begun: it comes before all other.
-    begun: Vec<Work>,
-    beside: VecDeque<Work>,
+    begun: Vec<Box<dyn Work>>,
+    beside: VecDeque<Box<dyn Work>>,
     steps: usize,
     /// What is done now stood at the front of the ordered work.
     is_going_on: bool,
@@ -120,55 +145,51 @@ impl Bus {
         if self.is_first() {
             self.actions.push(action);
         } else {
-            self.put(Work::Act(action));
+            self.put(Later::act(action));
         }
     }
 
     /// Leaves ordered work for later, behind what there is.
-    pub(super) fn put(&mut self, work: Work) {
-        if self.agenda.is_going_on {
-            self.agenda.begun.push(work);
+    pub(super) fn put(&mut self, work: impl Work + 'static) {
+        let agenda = &mut self.agenda;
+        if agenda.is_going_on {
+            agenda.begun.push(Box::new(work));
         } else {
-            self.agenda.ordered.push_back(work);
+            agenda.ordered.push_back(Box::new(work));
         }
     }
 
     /// Does ordered work, in this turn as far as its steps go.
-    pub(super) fn begin(&mut self, work: Work) {
-        let mut rest = Some(work);
-        while let Some(work) = rest.take_if(|_| self.is_first() && self.agenda.steps > 0) {
-            rest = self.advance(work);
+    pub(super) fn begin(&mut self, mut work: impl Work + 'static) {
+        while self.is_first() && self.agenda.steps > 0 {
+            if work.go_on(self) {
+                return;
+            }
         }
-        rest.into_iter().for_each(|rest| self.put(rest));
+        self.put(work);
     }
 
     /// Has work done beside the messages.
-    pub(super) fn begin_beside(&mut self, work: Work) {
-        self.agenda.beside.push_back(work);
-    }
-
-    /// What is done beside the messages.
-    pub(super) fn work_beside(&mut self) -> impl Iterator<Item = &mut Work> {
-        self.agenda.beside.iter_mut()
+    pub(super) fn begin_beside(&mut self, work: impl Work + 'static) {
+        self.agenda.beside.push_back(Box::new(work));
     }
 
     /// The order log has ended: what was to be said in it is said nowhere, and a new one is shown everything as it is then.
     pub(super) fn forget_log(&mut self) {
-        let is_of_log =
-            |work: &Work| matches!(work, Work::Act(Action::UpdateDirectory(_) | Action::Append { .. }));
-        self.agenda.ordered.retain(|work| !is_of_log(work));
-        self.agenda.beside.retain(|work| !matches!(work, Work::Narrowing(_)));
+        self.agenda.ordered.retain(|work| !work.is_of_log());
+        self.agenda.beside.retain(|work| !work.is_of_log());
     }
 
     /// Goes on with ordered work, as far as the steps of this turn go. Then members that leave are to be settled.
     pub fn go_on(&mut self) {
         while self.agenda.steps > 0
-            && let Some(work) = self.agenda.ordered.pop_front()
+            && let Some(mut work) = self.agenda.ordered.pop_front()
         {
             self.agenda.is_going_on = true;
-            let rest = self.advance(work);
+            let is_done = work.go_on(self);
             self.agenda.is_going_on = false;
             let agenda = &mut self.agenda;
+            let rest = (!is_done).then_some(work);
             for work in agenda.begun.drain(..).chain(rest).rev() {
                 agenda.ordered.push_front(work);
             }
@@ -180,41 +201,17 @@ impl Bus {
         if self.is_passing() || self.agenda.steps == 0 {
             return false;
         }
-        let Some(work) = self.agenda.beside.pop_front() else { return false };
-        let rest = self.advance(work);
-        self.agenda.beside.extend(rest);
-        true
-    }
-
-    /// Does a few parts; what is left comes back.
-    fn advance(&mut self, work: Work) -> Option<Work> {
-        match work {
-            Work::Act(action) => {
-                self.step(1);
-                self.actions.push(action);
-                None
-            }
-            Work::Broadcast(broadcast) => self.spread_on(broadcast).map(Work::Broadcast),
-            Work::Waiters(waiters) => self.serve_waiters(waiters).map(Work::Waiters),
-            Work::Listing(listing) => self.list_on(listing).map(Work::Listing),
-            Work::Ending(ending) => self.end_on(ending).map(Work::Ending),
-            Work::Narrowing(narrowing) => self.narrow_on(narrowing).map(Work::Narrowing),
-            Work::Forget(mut output) => {
-                for _ in 0..PARTS * PARTS {
-                    output.pop_front()?;
-                    if !self.step(FORGOTTEN) {
-                        break;
-                    }
-                }
-                Some(Work::Forget(output))
-            }
+        let Some(mut work) = self.agenda.beside.pop_front() else { return false };
+        if !work.go_on(self) {
+            self.agenda.beside.push_back(work);
         }
+        true
     }
 
     /// A client has gone that was to get these messages.
     pub fn forget(&mut self, output: Output) {
         if output.len() > FORGOTTEN_AT_ONCE {
-            self.begin_beside(Work::Forget(output));
+            self.begin_beside(Forgotten(output));
         }
     }
 }

@@ -10,10 +10,9 @@ use rustc_hash::FxHashMap;
 use rustix::event::epoll::{self, EventFlags};
 
 use super::{Slice, Token};
-use crate::bus::Output;
 use crate::connection::Connection;
 use crate::member::MemberId;
-use crate::message::Message;
+use crate::message::{Message, Output};
 
 pub struct Client {
     pub connection: Connection,
