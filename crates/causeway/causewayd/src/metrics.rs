@@ -6,6 +6,7 @@
 mod text;
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,11 +15,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use causeway_dbus_wire::address::escaped;
 use causeway_os::process;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::listen::Listener;
+use crate::listen::{Listener, new_guid};
 use crate::log::log;
 use crate::report::Line;
 use text::Identities;
@@ -86,6 +86,8 @@ struct Exchange {
 struct State {
     snapshot: Option<Snapshot>,
     has_ended: bool,
+    /// Is the file gone that the thread has written?
+    is_removed: bool,
 }
 
 impl Exchange {
@@ -118,8 +120,8 @@ impl Metrics {
         let shared = Arc::clone(&exchange);
         let (work, listener): (Box<dyn FnOnce() + Send>, _) = match &place {
             Place::Socket(path) => {
-                let address = format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes()));
-                let listener = Listener::open(&address, "").map_err(|why| failed(&why))?;
+                // Nobody is asked who he is, and one reader keeps the next waiting.
+                let listener = Listener::for_owner(path).map_err(|why| failed(&why))?;
                 let copy = listener.as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
                 (Box::new(move || answer_all(&shared, &UnixListener::from(copy))), Some(listener))
             }
@@ -160,26 +162,28 @@ impl Drop for Metrics {
         self.exchange.changed.notify_all();
         match (&self.place, &self.listener) {
             (_, Some(listener)) => drop(rustix::net::shutdown(listener, rustix::net::Shutdown::Both)),
-            // Numbers of a bus that has ended would be taken for those of one that runs.
-            (Place::File(path), _) => drop(std::fs::remove_file(path)),
+            (Place::File(path), _) => {
+                // Its file system may not answer.
+                let is_there = |state: &mut State| !state.is_removed;
+                let waited =
+                    self.exchange.changed.wait_timeout_while(self.exchange.lock(), PATIENCE, is_there);
+                if !waited.unwrap_or_else(PoisonError::into_inner).0.is_removed {
+                    log(&format!("the metrics in {} may stay: it cannot be written now", path.display()));
+                }
+            }
             _ => {}
         }
     }
 }
 
-/// Writes the file, until the bus ends.
+/// Writes the file until the bus ends, and removes it then: numbers of a bus that has ended would be taken for those of one that runs.
+///
+/// Nothing is locked meanwhile, because writing may take as long as the file system does not answer.
 fn write_all(exchange: &Exchange, path: &Path) {
-    let (mut identities, mut has_failed) = (Identities::default(), false);
-    loop {
+    let (mut identities, mut has_failed, mut has_ended) = (Identities::default(), false, false);
+    while !has_ended {
         if let Some(snapshot) = exchange.ask() {
-            let text = text::render(&snapshot, &mut identities);
-            // Locked, so that no file comes after the one that was removed.
-            let state = exchange.lock();
-            if state.has_ended {
-                return;
-            }
-            let written = write_file(path, &text);
-            drop(state);
+            let written = write_file(path, &text::render(&snapshot, &mut identities));
             if let Err(error) = &written
                 && !has_failed
             {
@@ -189,18 +193,21 @@ fn write_all(exchange: &Exchange, path: &Path) {
         }
         let is_running = |state: &mut State| !state.has_ended;
         let waited = exchange.changed.wait_timeout_while(exchange.lock(), EVERY, is_running);
-        if waited.unwrap_or_else(PoisonError::into_inner).0.has_ended {
-            return;
-        }
+        has_ended = waited.unwrap_or_else(PoisonError::into_inner).0.has_ended;
     }
+    let _ = fs::remove_file(path);
+    exchange.lock().is_removed = true;
+    exchange.changed.notify_all();
 }
 
-/// Replaces a file: who reads it sees the old or the new one.
+/// Replaces a file: who reads it sees the old or the new one. The new one is made here, also in a folder into which others write: it has a name
+/// that nobody knows before, and leads nowhere.
 fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let mut next = path.as_os_str().to_owned();
-    next.push(format!(".{}", std::process::id()));
-    let replaced = std::fs::write(&next, text).and_then(|()| std::fs::rename(&next, path));
-    replaced.inspect_err(|_| drop(std::fs::remove_file(&next)))
+    next.push(format!(".{}", new_guid()));
+    let mut file = File::create_new(&next)?;
+    let replaced = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&next, path));
+    replaced.inspect_err(|_| drop(fs::remove_file(&next)))
 }
 
 /// Answers one reader after the other, until the bus ends.

@@ -314,6 +314,11 @@ impl Body {
         Body { endian, signature: signature.to_owned().into(), bytes: bytes.into() }
     }
 
+    /// The arguments as they are written so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Appends a string.
     pub fn text(mut self, text: &str) -> Body {
         self.add_type("s");

@@ -69,7 +69,7 @@ impl Port {
                 }
                 Cell::Foreign(word) => {
                     self.check()?;
-                    return Err(self.broken(Some(Entry::of(word).sender), position));
+                    return Err(self.broken(fds, Some(Entry::of(word).sender), position));
                 }
             };
             let received = self.take(fds, position, entry)?;
@@ -98,12 +98,12 @@ impl Port {
         let slots = self.order.slots() as u16;
         if slot >= slots || destination >= slots && destination != BROADCAST {
             self.check()?;
-            return Err(self.broken((slot < slots).then_some(slot), position));
+            return Err(self.broken(fds, (slot < slots).then_some(slot), position));
         }
         let last = &mut self.places[usize::from(slot)];
         if last.is_some_and(|last| !entry.follows(last)) {
             self.check()?;
-            return Err(self.broken(Some(slot), position));
+            return Err(self.broken(fds, Some(slot), position));
         }
         let before = last.replace(place);
         if !self.wants(entry) {
@@ -139,7 +139,7 @@ impl Port {
             }
             _ => {
                 self.check()?;
-                Err(self.broken(Some(slot), position))
+                Err(self.broken(fds, Some(slot), position))
             }
         }
     }
