@@ -315,6 +315,7 @@ impl Body {
     }
 
     /// Appends a string.
+    #[inline]
     pub fn text(mut self, text: &str) -> Body {
         self.add_type("s");
         self.push_text(text);
@@ -333,6 +334,7 @@ impl Body {
     }
 
     /// Appends a number.
+    #[inline]
     pub fn u32(mut self, number: u32) -> Body {
         self.add_type("u");
         self.push_u32(number);
@@ -360,6 +362,7 @@ impl Body {
     }
 
     /// Appends an array of bytes.
+    #[inline]
     pub fn blob(mut self, bytes: &[u8]) -> Body {
         self.add_type("ay");
         self.make_room(bytes.len() + 8);
@@ -376,6 +379,7 @@ impl Body {
         self
     }
 
+    #[inline]
     fn add_type(&mut self, types: &'static str) {
         match &mut self.signature {
             signature if signature.is_empty() => *signature = Cow::Borrowed(types),
@@ -384,6 +388,7 @@ impl Body {
     }
 
     /// Makes room for so many bytes more. Where there is none yet, that is a plain allocation: nothing has to grow.
+    #[inline]
     fn make_room(&mut self, bytes: usize) {
         match self.bytes.capacity() {
             0 => self.bytes = Vec::with_capacity(bytes),
@@ -391,11 +396,13 @@ impl Body {
         }
     }
 
+    #[inline]
     fn align(&mut self, to: usize) {
         let padding = self.bytes.len().next_multiple_of(to) - self.bytes.len();
         self.bytes.extend_from_slice(&[0; 8][..padding]);
     }
 
+    #[inline]
     fn push_u32(&mut self, number: u32) {
         self.align(4);
         self.bytes.extend_from_slice(&self.endian.bytes(number));

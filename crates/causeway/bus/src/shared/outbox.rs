@@ -92,6 +92,7 @@ impl Outbox {
     ///
     /// # Panics
     /// There is no space: see [`Outbox::used_bytes`].
+    #[inline]
     pub fn write(&mut self, mut header: BusHeader, message: &[u8]) -> u32 {
         assert!(
             self.used_bytes() + Outbox::frame_bytes(message.len()) <= self.capacity,
@@ -104,7 +105,7 @@ impl Outbox {
         let at = (self.head & (self.capacity - 1)) as usize;
         let words = self.ring.atomic_u64s(at, HEADER_BYTES / 8);
         words.iter().zip(header.words()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
-        memory::copy_in(&self.ring, at + HEADER_BYTES, message);
+        self.ring.copy_in(at + HEADER_BYTES, message);
         place_of(self.head)
     }
 
@@ -128,10 +129,10 @@ pub struct ForeignOutbox {
 }
 
 /// What is at a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A message.
-    Message(BusHeader, Vec<u8>),
+    /// A message, which was read.
+    Message,
     /// It was overwritten: it was not for the reader, or the reader was late.
     Gone,
     /// No message, although nothing was overwritten: damage.
@@ -156,14 +157,15 @@ impl ForeignOutbox {
         Ok(ForeignOutbox { words, ring, capacity })
     }
 
-    /// Reads the message at a place. The bytes are input from another process: the length is checked, nothing else is.
-    /// They are put into `message`, and come with what was found.
-    pub fn read(&self, place: u32, mut message: Vec<u8>) -> Found {
-        let (at, header) = self.load_header(place);
+    /// Reads the message at a place into `header` and `message`, which are of no message if none is found. The bytes are input from another
+    /// process: the length is checked, nothing else is.
+    #[inline]
+    pub fn read(&self, place: u32, header: &mut BusHeader, message: &mut Vec<u8>) -> Found {
+        let at = self.load_header(place, header);
         let fits = u64::from(header.inline_bytes()) <= self.capacity - HEADER_BYTES as u64;
         let is_ours = place_of(header.position) == place;
         let bytes = if fits && is_ours { header.inline_bytes() as usize } else { 0 };
-        self.ring.copy(at + HEADER_BYTES, bytes, &mut message);
+        self.ring.copy(at + HEADER_BYTES, bytes, message);
         if self.was_overwritten(place) {
             return Found::Gone;
         }
@@ -173,23 +175,28 @@ impl ForeignOutbox {
         if !fits {
             return Found::Damaged("the message is longer than the outbox");
         }
-        Found::Message(header, message)
+        Found::Message
     }
 
     /// The header of the message at a place, if it is still there; not more of it is checked.
     pub fn header(&self, place: u32) -> Option<BusHeader> {
-        let (_, header) = self.load_header(place);
+        let mut header = BusHeader::default();
+        self.load_header(place, &mut header);
         (!self.was_overwritten(place) && place_of(header.position) == place).then_some(header)
     }
 
-    fn load_header(&self, place: u32) -> (usize, BusHeader) {
+    /// Returns where in the ring it lies.
+    #[inline]
+    fn load_header(&self, place: u32, header: &mut BusHeader) -> usize {
         let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
         let mut words = [0; HEADER_BYTES / 8];
         words.iter_mut().zip(self.ring.load_u64s(at, HEADER_BYTES / 8)).for_each(|(copy, word)| *copy = word);
-        (at, BusHeader::of(words))
+        *header = BusHeader::of(words);
+        at
     }
 
     /// May what was read at a place before be of a later message? If so, a reader that was evicted finds that afterwards.
+    #[inline]
     fn was_overwritten(&self, place: u32) -> bool {
         let floor = ring::floor_after_copy(|ordering| self.words.load_u64(FLOOR).load(ordering));
         // Its position in full follows from the floor: messages that are there lie less than a capacity above it.
@@ -216,9 +223,8 @@ mod tests {
             outbox.raise_floor(outbox.head());
             let place = outbox.write(BusHeader { serial: round, ..BusHeader::default() }, &message);
             outbox.advance(message.len());
-            let Found::Message(header, back) = foreign.read(place, vec![7; 90]) else {
-                panic!("round {round}")
-            };
+            let (mut header, mut back) = (BusHeader::default(), vec![7; 90]);
+            assert_eq!(foreign.read(place, &mut header, &mut back), Found::Message, "round {round}");
             assert_eq!((header.serial, back), (round, message));
         }
     }
@@ -229,9 +235,10 @@ mod tests {
         let first = outbox.write(BusHeader::default(), &[7; 100]);
         outbox.advance(100);
         outbox.raise_floor(outbox.head());
-        assert_eq!(foreign.read(first, Vec::new()), Found::Gone);
+        let read = |place| foreign.read(place, &mut BusHeader::default(), &mut Vec::new());
+        assert_eq!(read(first), Found::Gone);
         let wrong = outbox.write(BusHeader::default(), &[]) + 1;
-        assert!(matches!(foreign.read(wrong, Vec::new()), Found::Damaged(_)));
+        assert!(matches!(read(wrong), Found::Damaged(_)));
     }
 
     #[test]
