@@ -168,12 +168,6 @@ impl Layout {
         }
     }
 
-    /// The sender that a message of this layout names.
-    #[inline]
-    pub fn sender<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
-        self.text(SENDER, message)
-    }
-
     #[inline]
     fn text<'a>(&self, index: usize, message: &'a [u8]) -> Option<&'a str> {
         let (at, length) = self.texts[index];

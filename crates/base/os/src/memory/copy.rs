@@ -91,8 +91,9 @@ unsafe fn copy_blocks(from: *const u8, to: *mut u8, length: usize) -> usize {
         // SAFETY: inside both ranges; the instructions take any alignment.
         unsafe {
             std::arch::asm!(
-                "movups {a}, [{from}]", "movups {b}, [{from} + 16]", "movups [{to}], {a}", "movups [{to} + 16], {b}",
-                from = in(reg) from.add(at), to = in(reg) to.add(at), a = out(xmm_reg) _, b = out(xmm_reg) _,
+                "movups {a}, [{from} + {at}]", "movups {b}, [{from} + {at} + 16]",
+                "movups [{to} + {at}], {a}", "movups [{to} + {at} + 16], {b}",
+                from = in(reg) from, to = in(reg) to, at = in(reg) at, a = out(xmm_reg) _, b = out(xmm_reg) _,
                 options(nostack, preserves_flags));
         }
         at += 32;

@@ -185,11 +185,6 @@ impl Message {
         &self.received().header
     }
 
-    /// The unique name of the sender, or the name of the bus.
-    pub(super) fn sender_name(&self) -> &str {
-        self.checked().layout.sender(&self.received().bytes).unwrap_or_default()
-    }
-
     /// The slot that inbound it, and the number of its sender. The slot is the sender's own, or the authority's.
     pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
         (self.received().slot, self.received().header.sender)
