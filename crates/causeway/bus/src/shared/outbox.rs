@@ -22,6 +22,9 @@ pub const PREFIX_BYTES: u64 = 4096;
 pub const GRANULE_BYTES: u64 = 64;
 /// Sizes of the ring, as powers of two: 4 KiB to 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
+/// Up to this size all pages are written once when an outbox is made. Else they would be as the messages come to them, and a reader would
+/// fault at each: the kernel maps the neighbors of a page with it only where they were written before.
+const PREFAULTED_BYTES_MAX: u64 = 1 << 20;
 /// Offset of the floor.
 pub const FLOOR: usize = 128;
 
@@ -47,6 +50,9 @@ impl Outbox {
         let words = memory::map(&fd, PREFIX_BYTES, Access::ReadWrite)?;
         let ring = Mapping::ring(&fd, PREFIX_BYTES, capacity_bytes as usize, Access::ReadWrite)?;
         ring.dont_fork()?;
+        if capacity_bytes <= PREFAULTED_BYTES_MAX {
+            ring.prefault()?;
+        }
         words.atomic_u64(0).store(MAGIC, Ordering::Relaxed);
         let log2 = u64::from(capacity_bytes.trailing_zeros());
         words.atomic_u64(8).store(u64::from(ABI) | log2 << 32, Ordering::Relaxed);
