@@ -247,6 +247,26 @@ mod tests {
         assert!(matches!(read(wrong), Found::Damaged(_)));
     }
 
+    /// Page faults of this thread that needed no disk.
+    fn minor_faults() -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, behind_name) = stat.rsplit_once(')').unwrap();
+        behind_name.split_ascii_whitespace().nth(7).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_reader_does_not_fault_at_every_page_of_an_outbox() {
+        const BYTES: u64 = 256 << 10;
+        let (_outbox, foreign) = pair(BYTES);
+        let pages = BYTES / 4096;
+        let before = minor_faults();
+        for page in 0..pages {
+            foreign.header((page * 4096 / GRANULE_BYTES) as u32);
+        }
+        let faults = minor_faults() - before;
+        assert!(faults <= pages / 2, "{faults} faults for {pages} pages");
+    }
+
     #[test]
     fn an_outbox_that_its_owner_did_not_seal_is_refused() {
         let fd = memory::create("test", PREFIX_BYTES + 4096).unwrap();
