@@ -21,6 +21,12 @@ pub struct OpenArray {
 }
 
 impl Marshal {
+    /// No values yet, to be written into this memory, in which nothing is.
+    #[inline]
+    pub(super) fn in_memory(bytes: Vec<u8>) -> Marshal {
+        Marshal { bytes, depth: 0 }
+    }
+
     /// The body whose types these values have.
     ///
     /// # Panics

@@ -70,7 +70,7 @@ impl From<Error> for NotSent {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     pub position: u64,
     /// Slot that inbound it.

@@ -55,7 +55,9 @@ pub struct SignalTexts<'a> {
 impl<'a> SignalTexts<'a> {
     /// The texts of a message.
     pub fn new(sender: u64, header: &Header<'a>, body: &'a [u8]) -> SignalTexts<'a> {
-        let arg0 = match Args::for_rules(header, body).next() {
+        // Others are not looked at, however long they are.
+        let is_text = header.signature.starts_with(['s', 'o']);
+        let arg0 = match is_text.then(|| Args::for_rules(header, body).next()).flatten() {
             Some(Arg::Text(text) | Arg::Path(text)) => Some(text),
             _ => None,
         };
