@@ -57,7 +57,8 @@ impl Ledger {
         } else {
             promises(rows)
         };
-        let blocks = about.chain([counted]).collect();
+        let counts = Block::Paragraph(format!("Counted over {records} of {machines}{beside}."));
+        let blocks = std::iter::once(counts).chain(about).chain([counted]).collect();
         let worst = if worst.is_empty() { Vec::new() } else { vec![self::worst(worst)] };
         Document {
             title: plain(&format!("Weighbridge coverage: {records} of {machines}{beside}")),
@@ -75,7 +76,7 @@ fn promises(rows: &[Row]) -> Block {
     let row = |of: &Row| {
         let place = of.placement.as_deref().unwrap_or("all");
         let load = match of.load {
-            None => "no change",
+            None => "unchanged",
             Some(Load::Idle) => "no",
             Some(Load::Loaded) => "yes",
             Some(Load::Changed) => "changed",
@@ -157,8 +158,8 @@ mod tests {
         let shown: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         for line in [
-            "| absolute, in another session | all | no change | 95.0 % | 92.5 % | 40 | 3 | 30 | 20 |",
-            "| absolute, within one session | all | no change | nothing | 25.0 % | 40 | – | 30 | 20 |",
+            "| absolute, in another session | all | unchanged | 95.0 % | 92.5 % | 40 | 3 | 30 | 20 |",
+            "| absolute, within one session | all | unchanged | nothing | 25.0 % | 40 | – | 30 | 20 |",
         ] {
             assert!(shown.iter().any(|row| row == line), "{text}");
         }

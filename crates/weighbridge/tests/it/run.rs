@@ -109,8 +109,8 @@ fn markdown_and_csv_have_the_same_figures_and_csv_a_line_for_every_case_and_skip
 
 | payload | mock | mock latency-ns=5000 |
 | --- | --: | --: |
-| 1 B | **1.00** [1.00 1.00] | 5.00 [5.00 5.00] |
-| 4 KiB | 1.00 [1.00 1.00] |  |
+| 1 B | **1.00** 1.00…1.00 | 5.00 5.00…5.00 |
+| 4 KiB | 1.00 1.00…1.00 |  |
 ...
 ## stream at free, GiB/s
 

@@ -115,7 +115,6 @@ fn where_simultaneous_intervals_do_not_touch_the_order_is_sure() {
                     continue;
                 };
                 pairs += 1;
-                let times = (low - high).exp();
                 assert!(
                     is_sure(contest, ahead, behind),
                     "{name}: {ahead}, {behind}: apart by {times}, not sure"
