@@ -13,7 +13,7 @@ const FEWEST_SETS: u32 = 6;
 /// Confidence of what is said of another session.
 const CONFIDENCE: f64 = 0.95;
 /// A share of the time.
-const WAITED_MOSTLY: f64 = 0.65;
+const WAITED_MOSTLY: f64 = 0.55;
 
 /// A yardstick in earlier sessions of the same machine: a hub, or a case that was measured alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -89,8 +89,8 @@ pub fn runs_of(record: &[Line]) -> impl Iterator<Item = &Run> {
 }
 
 /// Did something else use the CPUs during a session? Some task of the machine waited for a CPU most of the time, in three of four
-/// runs. Roles that share a CPU wait for it for half of the time themselves, and those of two CPUs for a sixth; beside a load it was nine
-/// tenths and eight. Not where the kernel does not count it.
+/// runs. Roles that share a CPU wait for it for up to half of the time themselves, and those of two CPUs for a sixth; beside a load it was six
+/// tenths and more. Not where the kernel does not count it.
 pub fn is_beside_a_load<'a>(runs: impl Iterator<Item = &'a Run>) -> bool {
     let pressures: Vec<f64> =
         runs.filter_map(|run| run.noise.cpu_pressure).filter(|of| of.is_finite()).collect();

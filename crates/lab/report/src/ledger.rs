@@ -3,7 +3,6 @@
 use weighbridge_record::coverage::{Coverage, Load, Promise, Row, Worst};
 
 use crate::document::{Block, Document, Section, Table};
-use crate::text::Style;
 use crate::units::significant;
 use crate::words::{many, plain};
 
@@ -23,21 +22,6 @@ const ABOUT: [&str; 3] = [
 ];
 
 impl Ledger {
-    /// For a terminal.
-    pub fn text(&self, style: Style) -> String {
-        self.document().text(style)
-    }
-
-    /// As Markdown.
-    pub fn markdown(&self) -> String {
-        self.document().markdown()
-    }
-
-    /// As a page.
-    pub fn html(&self) -> String {
-        self.document().html()
-    }
-
     /// For programs: [`Coverage`] as it is.
     ///
     /// # Panics
@@ -46,7 +30,8 @@ impl Ledger {
         serde_json::to_string_pretty(&self.0).expect("plain data") + "\n"
     }
 
-    fn document(&self) -> Document {
+    /// For people.
+    pub fn document(&self) -> Document {
         let Coverage { records, loaded, machines, rows, worst } = &self.0;
         let (records, machines) = (many(*records as usize, "record"), many(machines.len(), "machine"));
         let beside = if *loaded == 0 { String::new() } else { format!(", {loaded} of them beside a load") };
@@ -138,6 +123,7 @@ mod tests {
     use weighbridge_record::coverage::Count;
 
     use super::*;
+    use crate::text::Style;
 
     #[test]
     fn a_row_tells_what_was_promised_and_what_was_kept() {
@@ -153,7 +139,7 @@ mod tests {
         let rows =
             vec![row(Promise::Absolute, Some(0.95), 0.925), row(Promise::AbsoluteWithinSession, None, 0.25)];
         let ledger = Ledger(Coverage { records: 2, rows, machines: vec!["m".into()], ..Coverage::default() });
-        let text = ledger.markdown();
+        let text = ledger.document().markdown();
         assert!(text.contains("# Weighbridge coverage: 2 records of 1 machine\n"), "{text}");
         let shown: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
@@ -163,6 +149,8 @@ mod tests {
         ] {
             assert!(shown.iter().any(|row| row == line), "{text}");
         }
-        assert!(Ledger(Coverage::default()).text(Style::default()).contains("nothing can be said"));
+        assert!(
+            Ledger(Coverage::default()).document().text(Style::default()).contains("nothing can be said")
+        );
     }
 }

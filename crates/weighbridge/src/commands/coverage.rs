@@ -27,10 +27,10 @@ pub fn coverage(args: &args::History, entries: &[Entry], exit: Exit) -> Result<E
     let records: Vec<&[Line]> = records.iter().map(Vec::as_slice).collect();
     let ledger = Ledger(coverage::coverage(&records));
     args.answer.write(match args.answer.format {
-        PageFormat::Table => ledger.text(output::style()),
-        PageFormat::Markdown => ledger.markdown(),
+        PageFormat::Table => ledger.document().text(output::style()),
+        PageFormat::Markdown => ledger.document().markdown(),
         PageFormat::Json => ledger.json(),
-        PageFormat::Html => ledger.html(),
+        PageFormat::Html => ledger.document().html(),
     })?;
     Ok(exit)
 }

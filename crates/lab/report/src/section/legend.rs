@@ -11,7 +11,7 @@ const MARKS: [(&str, &str); 10] = [
     ),
     (
         "−3+8%:",
-        "of an absolute figure without a ±: how far below and above the machine was in this session, by 90 % of the slices of the hub, or the lowest and the highest run of a case measured alone; low…high are both ends. It promises nothing of another session: compare by ratios",
+        "of an absolute figure without a ±, or of all of a row: how far below and above the machine was in this session, by 90 % of the slices of the hub, or the lowest and the highest run of a case measured alone; low…high are both ends. It promises nothing of another session: compare by ratios",
     ),
     (
         "× hub:",

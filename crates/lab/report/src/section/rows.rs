@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use weighbridge_record::{CaseId, PerOp, Summary, ToHub};
 
 use crate::document::{Cell, Table};
-use crate::figure::Figure;
+use crate::figure::{Figure, Off};
 use crate::matrix::{self, Matrix};
 use crate::model::{Measured, Report};
 use crate::units::{Scale, Series, count, reach, significant, size};
@@ -63,13 +63,33 @@ fn sorted(matrix: &Matrix<'_>) -> Vec<usize> {
     order
 }
 
-/// A column for each payload.
+/// A column for each payload, and one for where the machine was.
 fn figures(matrix: &Matrix<'_>) -> Vec<Cells> {
     let column = |(row, bytes): (usize, &u64)| {
         let head = if matrix.has_sizes() { size(*bytes) } else { "median".into() };
-        (head, (0..matrix.columns.len()).map(|column| cell(matrix, row, column)).collect())
+        // What one hub did is the same for all payloads, and has a column of its own.
+        let brief = |cell: Cell, column: usize| match cell {
+            Cell::Figure(figure) if range_of_hub(matrix, row, column).is_some() => {
+                Cell::Figure(Figure { reach: String::new(), interval: String::new(), ..figure })
+            }
+            cell => cell,
+        };
+        let cells = (0..matrix.columns.len()).map(|column| brief(cell(matrix, row, column), column));
+        (head, cells.collect())
     };
-    matrix.sizes.iter().enumerate().map(column).collect()
+    let machine = |column: usize| {
+        let all = (0..matrix.sizes.len()).find_map(|row| range_of_hub(matrix, row, column));
+        Cell::from(all.unwrap_or_default())
+    };
+    let machine = ("machine in this session".into(), (0..matrix.columns.len()).map(machine).collect());
+    matrix.sizes.iter().enumerate().map(column).chain([machine]).collect()
+}
+
+/// How far the machine was from a figure that follows a hub and has no ±: `−3+8%`.
+fn range_of_hub(matrix: &Matrix<'_>, row: usize, column: usize) -> Option<String> {
+    let matrix::Cell::Value(_, summary) = matrix.cell(row, column) else { return None };
+    let off = Off::of(summary);
+    (summary.to_hub.is_some() && matches!(off, Off::Range(_))).then(|| off.brief(summary.median))
 }
 
 /// The figure of a case.
