@@ -118,15 +118,15 @@ Payload 4 KiB.
 
 | mechanism | median | [..]
 | --- | --: | [..]
-| mock | 3.81 [3.81 3.81] | [..]
+| mock | 3.81 3.81…3.81 | [..]
 ...
 "#]]);
     run("csv").shows(str![[r#"
 record,case,pattern,mechanism,payload_bytes,placement,[..]
-,roundtrip/mock/1/free,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,0,0,precision,false,[..]
-,roundtrip/mock/4096/free,roundtrip,mock,4096,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,0,0,precision,false,[..]
-,roundtrip/mock/1/free/latency-ns=5000,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,5000,5000,5000,5000,5000,0,0,precision,false,[..]
-,stream/mock/4096/free,stream,mock,4096,free,free,[..],bytes/s,true,6,4096000000,4096000000,4096000000,4096000000,4096000000,0,0,precision,false,[..]
+,roundtrip/mock/1/free,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,,,,,,,1000,1000,0,0,precision,false,[..]
+,roundtrip/mock/4096/free,roundtrip,mock,4096,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,,,,,,,1000,1000,0,0,precision,false,[..]
+,roundtrip/mock/1/free/latency-ns=5000,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,5000,5000,5000,5000,5000,,,,,,,5000,5000,0,0,precision,false,[..]
+,stream/mock/4096/free,stream,mock,4096,free,free,[..],bytes/s,true,6,4096000000,4096000000,4096000000,4096000000,4096000000,,,,,,,4096000000,4096000000,0,0,precision,false,[..]
 ,roundtrip/mock/64/free/fault=dies,roundtrip,mock,64,free,[..],attach,server ended: signal 6 (SIGABRT)
 
 "#]]);
