@@ -344,7 +344,7 @@ mod tests {
             earlier: None,
         };
         vec![
-            Line::Header(Box::new(Header::default())),
+            Line::Header(Box::default()),
             Line::Run(Run { case: id("tcp"), noise, ..Run::default() }),
             Line::Summary(summary),
             Line::Hub(hub),
