@@ -422,6 +422,13 @@ mod tests {
         for part in ["no mechanism could be told apart", "about 9.04 times as many sets", "--set idle=busy"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let unsure = contest(&[("a", 0, 1.0, None), ("b", 0, 1.03, Some([0.94, 1.13]))], &[], 64);
+        let sure = contest(&[("a", 0, 1.0, None), ("b", 1, 3.0, Some([2.9, 3.1]))], &[(&["a"], &["b"])], 64);
+        for (contests, is_said) in [(vec![unsure.clone()], true), (vec![unsure, sure], false)] {
+            let report = Report { contests, ..Report::default() };
+            let text = crate::text(&report, crate::Style { color: false, width: Some(300) });
+            assert_eq!(text.contains("no mechanism could be told apart"), is_said, "{text}");
+        }
         let text = said(&[("a", 0, 1.0, None), ("b", 0, 1.3, None)], "same-cpu");
         assert!(
             text.contains("a longer --budget: 1 case had fewer than 6 sets") && !text.contains("idle"),
