@@ -42,7 +42,7 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
 "#]])
         .says(str![[r#"
 ...
-round 1: 0 runs made, 0 of 5 cases done, 0 ms used, at most [..] to go
+round 1: 0 runs made, 0 of 5 cases done, [..] used, at most [..] to go
 ...
 record: [..]/.state/weighbridge/weighbridge-[..].jsonl
 page:   [..]/.state/weighbridge/weighbridge-[..].html
