@@ -15,8 +15,10 @@ use crate::values::{self, DocumentFormat};
 pub const AFTER_HELP: &str = "\
 The cost: a round trip is measured in turns with what it is made of: the same mechanism with both ends in one process, which never waits, trivial \
 system calls, copies, switches. Its cost is then a count times a price for each part, and what is left: the unexplained part, with its interval. \
-What cannot be measured alone (to block and to be woken) is fitted from other mechanisms, never from the one that is explained. A case whose \
-unexplained share is surely above 15 % is `not explained`.
+What cannot be measured alone (to block and to be woken) is fitted from other mechanisms, never from the one that is explained. The verdict is \
+about what the case costs beyond the mechanism to itself: `not explained` where surely more than 15 % of that are left. Beside it stands what a \
+model that knows no parts would say: the median of the other mechanisms. Prices are tried in the case itself: work of a known price is put into \
+each operation (the axis `dose`), and what the case costs more is the price there.
 
 The kernel: a case is observed in runs of its own. Events of the CPUs of its roles are counted, and their time is sampled. Each probe is used in a \
 run by itself, in turns with unobserved runs, so that the cost of looking is known. Figures of observed runs are no results. What \
@@ -104,6 +106,7 @@ impl ExplainArgs {
             ("--sets", cost.sets.is_some(), Question::Cost),
             ("--budget", cost.budget.is_some(), Question::Cost),
             ("--no-system-calls", cost.no_system_calls, Question::Cost),
+            ("--no-doses", cost.no_doses, Question::Cost),
             ("--a with --b", observation.a.is_some(), Question::Kernel),
             ("--rounds", observation.rounds.is_some(), Question::Kernel),
             ("--folded", observation.folded.is_some(), Question::Kernel),
@@ -141,6 +144,7 @@ impl ExplainArgs {
             ("sets", cost.sets().to_string()),
             ("budget", format!("{}s", cost.budget(costs).as_secs_f64())),
             ("no-system-calls", yes(cost.no_system_calls)),
+            ("no-doses", yes(cost.no_doses)),
             ("rounds", observation.rounds().to_string()),
             ("timeline", yes(timeline.timeline)),
         ]
@@ -167,6 +171,9 @@ pub struct CostArgs {
     /// Count no system calls, which takes one more run of each case, with a tracer (ptrace)
     #[arg(long, help_heading = "Precision and time")]
     pub no_system_calls: bool,
+    /// Try no price in the case itself, which takes further sets of it with some work put into its operations, at most a third of the budget
+    #[arg(long, help_heading = "Precision and time")]
+    pub no_doses: bool,
 }
 
 impl CostArgs {

@@ -31,6 +31,8 @@ pub enum Values {
     Nices,
     /// `other`, `batch`, `idle`, `fifo-N` or `rr-N` for every role, or one for each, separated by colons.
     Policies,
+    /// `none`, or what is put into each operation and how many times, as in `calls-4`.
+    Doses,
 }
 
 /// What an axis is set to where the target or the kernel decides.
@@ -125,6 +127,13 @@ impl Axis {
                 "other, batch, idle, fifo-1…99 or rr-1…99, one or one for each role, as in other:fifo-10"
                     .into(),
             ),
+            Values::Doses => (
+                value == NO_DOSE || parse_dose(value).is_some(),
+                format!(
+                    "{NO_DOSE}, or one of {} and how many of it, from 1 to {MOST_OF_DOSE} ({MOST_LINES} lines), as in calls-4",
+                    DoseKind::NAMES.join(", ")
+                ),
+            ),
         };
         if is_taken { Ok(()) } else { Err(format!("axis {} takes {takes}, not `{value}`", self.name)) }
     }
@@ -144,6 +153,14 @@ pub fn parse_policy(text: &str) -> Option<causeway_os::sched::Policy> {
             _ => None,
         },
     }
+}
+
+/// A dose as an axis spells it: what, and how many of it each role does in each operation.
+pub fn parse_dose(text: &str) -> Option<(DoseKind, u64)> {
+    let (kind, count) = text.split_once('-')?;
+    let kind = DoseKind::parse(kind)?;
+    let most = if kind == DoseKind::Lines { MOST_LINES } else { MOST_OF_DOSE };
+    count.parse().ok().filter(|count| (1..=most).contains(count)).map(|count| (kind, count))
 }
 
 /// The value of a role on an axis that is set for all roles or for each: the last one given holds for the rest.
@@ -275,6 +292,39 @@ choice! {
         spinner of the policy SCHED_IDLE, so that no figure has the halt of a virtual CPU in it"
 }
 
+words! {
+    /// What can be put into the operations of any case.
+    pub enum DoseKind {
+        /// Trivial system calls (getppid).
+        Calls = "calls",
+        /// Copies of the payload between two buffers of the role.
+        Copies = "copies",
+        /// Wake-ups of a futex on which no thread sleeps.
+        Wakes = "wakes",
+        /// Cache lines that the other role wrote last, written again.
+        Lines = "lines",
+        /// Real wake-ups: the leading role wakes the other by a futex and sleeps until that wakes it.
+        Handoffs = "handoffs",
+    }
+}
+
+/// Without a dose.
+pub const NO_DOSE: &str = "none";
+/// Most of a dose, in each role.
+pub const MOST_OF_DOSE: u64 = 4096;
+/// Most cache lines of a dose.
+pub const MOST_LINES: u64 = 64;
+
+/// What is put into each operation.
+pub const DOSE: Axis = Axis {
+    name: "dose",
+    default: NO_DOSE,
+    values: Values::Doses,
+    about: "what each role does in each operation besides, so many times: trivial system calls (calls-4), copies of the payload (copies-2), \
+            wake-ups of nobody (wakes-4), writes to cache lines that the other role wrote last (lines-8); or both together: waking each other \
+            by a futex (handoffs-1)",
+};
+
 /// Name of the axis that says how many roles there are, in patterns where all of them do the same.
 pub const ROLES: &str = "roles";
 
@@ -292,6 +342,12 @@ mod tests {
             (WAIT, &["poll", DEFAULT][..], &["sleep"][..], "block, poll, epoll"),
             (NICE, &["0:-5", "19"], &["0:20", "-21"], "from -20 to 19"),
             (SCHED, &["other:fifo-10"], &["fifo-100", "fifo"], "rr-1…99"),
+            (
+                DOSE,
+                &["none", "calls-4096", "lines-64"],
+                &["calls", "calls-0", "lines-65", "sleeps-1"],
+                "as in calls-4",
+            ),
             (axis(DEFAULT, Values::Count), &["1", DEFAULT], &["0", "-1"], "at least 1"),
             (axis("7", Values::AtLeast(0)), &["0"], &[DEFAULT, "-1"], "at least 0"),
         ] {

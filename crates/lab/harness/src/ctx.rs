@@ -70,6 +70,7 @@ use causeway_os::clock;
 use weighbridge_probe::counters::{EventSwitch, Events, ProcessCounters, TaskSwitches, ThreadMigrations};
 
 use crate::axis::Counters;
+use crate::dose::Dose;
 use crate::duet::turnstile::Turnstile;
 use crate::marks::{Marker, Numbered};
 use crate::params::CaseParams;
@@ -259,6 +260,12 @@ impl<'a> Ctx<'a> {
 
     pub(crate) fn into_counted(self) -> Counted {
         self.counted
+    }
+
+    /// What the case puts into each operation of this role. Before anything is timed.
+    pub(crate) fn dose(&self) -> io::Result<Option<Dose<'a>>> {
+        let is_virtual = self.time == Time::Virtual;
+        Dose::new(self.params, self.shared, self.role, is_virtual)
     }
 
     /// Notes a step of this role's life.

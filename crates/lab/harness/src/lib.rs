@@ -22,6 +22,7 @@ pub mod coordinator;
 pub mod counter_check;
 pub mod crossover;
 pub mod ctx;
+mod dose;
 pub mod duet;
 pub mod explain;
 pub mod host;

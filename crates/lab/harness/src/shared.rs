@@ -19,6 +19,8 @@ use std::time::Duration;
 use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
 
+use crate::axis::MOST_LINES;
+
 /// Most roles of a case.
 pub const MAX_ROLES: usize = 512;
 /// Most samples of a run.
@@ -44,7 +46,12 @@ const PARKED: usize = 0x680;
 const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
-const LEN: usize = SAMPLES + MAX_SAMPLES * COLUMNS * 8;
+/// Behind all that other builds know of, on lines of their own.
+const DOSE: usize = (SAMPLES + MAX_SAMPLES * COLUMNS * 8).next_multiple_of(0x1000);
+const LINE_BYTES: usize = 64;
+/// A word of each role for doses of wake-ups, two lines apart.
+const DOSE_WORDS: usize = DOSE + MOST_LINES as usize * LINE_BYTES;
+const LEN: usize = DOSE_WORDS + 0x1000;
 
 /// The shared words of one run.
 #[derive(Debug)]
@@ -189,6 +196,24 @@ impl Shared {
     /// Sleeps until the leading role begins the slice whose first batch is `index`.
     pub(crate) fn await_slice(&self, index: usize) -> io::Result<()> {
         self.await_told(SLICE, index as u32 + 1)
+    }
+
+    /// The word of cache line `index` of those that doses write to.
+    #[inline]
+    pub(crate) fn dose_line(&self, index: u64) -> &AtomicU64 {
+        self.u64(DOSE + (index % MOST_LINES) as usize * LINE_BYTES)
+    }
+
+    /// Wakes another role by its word of the dose, which it makes `count`.
+    #[inline]
+    pub(crate) fn hand_over(&self, role: usize, count: u32) -> io::Result<()> {
+        self.tell(DOSE_WORDS + role * 2 * LINE_BYTES, count)
+    }
+
+    /// Sleeps until the own word of the dose is `count`.
+    #[inline]
+    pub(crate) fn await_handed_over(&self, role: usize, count: u32) -> io::Result<()> {
+        self.await_told(DOSE_WORDS + role * 2 * LINE_BYTES, count)
     }
 
     /// A role that works for a time has seen that its slice is over, and is about to sleep until the next one.

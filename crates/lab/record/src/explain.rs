@@ -8,7 +8,7 @@ use crate::run::{PerOp, SystemCalls};
 /// One set of an explanation: cases that took turns with a hub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainedSet {
-    /// The hub; absent where the case ran alone because its time is virtual.
+    /// The hub; of dosed cases the case without a dose; absent where the case ran alone because its time is virtual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hub: Option<CaseId>,
     /// The cases, one or two.
@@ -66,11 +66,18 @@ pub struct Explanation {
     /// All parts over the cost; absent in records that were written before the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts_over_cost: Option<f64>,
-    /// `explained`, `not explained` or `not settled`.
+    /// What the case costs beyond the mechanism to itself; absent in records that were written before the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beyond_self: Option<BeyondSelf>,
+    /// Of `beyond_self`: `explained`, `not explained` or `not settled`; `self alone` where there is next to nothing of it. In records without
+    /// `beyond_self`, of the whole cost.
     pub verdict: String,
     /// The cases from whose costs prices were fitted, never this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_from: Vec<CaseId>,
+    /// What was put into the case to try prices in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doses: Vec<Dose>,
     /// What the case would cost otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what_if: Vec<WhatIf>,
@@ -102,6 +109,94 @@ pub struct ExplainedPart {
     /// Interval of `ns` at 95 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
+    /// The dose ([`Dose::kind`]) that tried its price in the case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dose: Option<String>,
+    /// Why none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_tried: Option<String>,
+}
+
+/// The part of a cost that the mechanism to itself does not have: what is explained, and what a model that knows nothing would say of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BeyondSelf {
+    /// The cost less that of the mechanism to itself (own work, its system calls and copies) and of the halts, in nanoseconds.
+    pub ns: f64,
+    /// Interval of `ns` at 95 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// The unexplained part over `ns`.
+    pub unexplained_share: f64,
+    /// Interval of `unexplained_share`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexplained_share_ci95: Option<[f64; 2]>,
+    /// What the null model says that `ns` is: the median of the other mechanisms in the same place. Absent with fewer than three.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub null_ns: Option<f64>,
+    /// How good the model and the null model are in this place, over all mechanisms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill: Option<Skill>,
+}
+
+/// The model beside the null model, over the cases of a place, the mechanism that is predicted held out of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skill {
+    /// The cases that were predicted.
+    pub cases: u32,
+    /// By how much the model misses `beyond_self` of a case, in nanoseconds: the median.
+    pub model_off_ns: f64,
+    /// The same of the null model.
+    pub null_off_ns: f64,
+    /// 1 less the ratio of the two: 1 misses nothing, 0 is no better than the null model, below 0 is worse.
+    pub skill: f64,
+    /// Interval of `skill` at 95 %, over sets; the cases are what they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// Something that was put into every operation of a case, and what the case cost more: a price as it is in the case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dose {
+    /// What, in the word of the axis `dose`: `calls`.
+    pub kind: String,
+    /// The same in a sentence.
+    pub about: String,
+    /// The names of the parts whose prices it tries; together where there are several.
+    pub parts: Vec<String>,
+    /// The case that it was put into.
+    pub case: CaseId,
+    /// How many there were in an operation of each dosed case, both roles together.
+    pub per_op: Vec<f64>,
+    /// What the case costs more for each, in nanoseconds.
+    pub slope_ns: f64,
+    /// Interval of `slope_ns` at 95 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// The slope by the first and by the second half of the sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slope_of_halves_ns: Option<[f64; 2]>,
+    /// The slope from each dose to the next larger one, the first from none.
+    pub steps_ns: Vec<f64>,
+    /// What one costs by the prices of the explanation; absent where they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_ns: Option<f64>,
+    /// Interval of `price_ns` at 95 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_ci95: Option<[f64; 2]>,
+    /// `slope_ns` over `price_ns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slope_over_price: Option<f64>,
+    /// Interval of `slope_over_price` at 95 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slope_over_price_ci95: Option<[f64; 2]>,
+    /// `confirmed`, `not confirmed` or `not settled`; `not shown` where the counts of the dosed case do not show the dose; `no price` where there is
+    /// none to be tried.
+    pub verdict: String,
+    /// Sets on which the slope rests.
+    pub sets: u32,
+    /// What else has to be said, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// What a case would cost if something were otherwise, by the same prices.
@@ -114,7 +209,13 @@ pub struct WhatIf {
     /// Interval of `ns` at 95 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
-    /// That cost over the present one.
+    /// What it did cost where the same session measured that, in nanoseconds; where this is absent, `ns` is a prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_ns: Option<f64>,
+    /// Interval of `measured_ns` at 95 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_ci95: Option<[f64; 2]>,
+    /// `ns` over the present cost.
     pub factor: f64,
     /// Interval of `factor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

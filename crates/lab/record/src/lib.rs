@@ -33,7 +33,7 @@ pub use check::{Check, Meaning, Turn};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
 pub use contest::{Contest, Contestant, Findings, SureOrder};
 pub use earlier::{Earlier, EarlierSessions};
-pub use explain::{ExplainedPart, ExplainedSet, Explanation, MadeOf, Price, WhatIf};
+pub use explain::{BeyondSelf, Dose, ExplainedPart, ExplainedSet, Explanation, MadeOf, Price, Skill, WhatIf};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use functions::{FunctionChange, FunctionCount, Functions, FunctionsCompared, StackCount};
 pub use header::{CLOCK_OF_INSTRUCTIONS, Cache, Clock, Cpu, Dram, Header, Machine, Node, Tool};

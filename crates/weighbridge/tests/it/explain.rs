@@ -44,7 +44,10 @@ fn an_injected_cost_is_the_remainder_of_its_case_and_nowhere_else() {
         };
         assert!((of.unexplained_ns - left_ns).abs() < 1e-6, "{id}: {} ns left", of.unexplained_ns);
         assert!((part(of, "own work") - own_ns).abs() < 1e-6, "{id}: {:?}", of.parts);
-        let verdict = if id == WITH_500 { "not explained" } else { "explained" };
+        // What a mock costs between two roles it costs in one, and where it does not, nothing is left of it.
+        let verdict = if id == WITH_500 { "not explained" } else { "self alone" };
+        let beyond = of.beyond_self.as_ref().unwrap();
+        assert!((beyond.ns - left_ns).abs() < 1e-6, "{beyond:?}");
         assert_eq!(of.verdict, verdict, "{id}");
         let answer = &of.what_if[0];
         assert!((answer.ns - (of.ns - own_ns / 2.0)).abs() < 1e-6, "{answer:?}");
@@ -52,6 +55,24 @@ fn an_injected_cost_is_the_remainder_of_its_case_and_nowhere_else() {
     assert!(stdout.contains("not explained") && stdout.contains("??????"), "{stdout}");
     assert!(text(folder.path().join("e.html")).contains("What the costs are made of"));
     assert!(shown(folder.path(), "report e.jsonl").contains("What the costs are made of"));
+}
+
+/// In virtual time one of a dose takes 100 ns, which is what the mock's case must cost more for it.
+#[test]
+fn the_slope_of_a_dose_with_a_known_cost_is_found() {
+    let folder = folder();
+    explain(folder.path(), &format!("{PLAIN} --sets 6 --out d.jsonl --html none --quiet")).with(0);
+    let [of] = &explanations(folder.path(), "d.jsonl")[..] else { panic!() };
+    let [dose] = &of.doses[..] else { panic!("{:?}", of.doses) };
+    assert!((dose.slope_ns - 100.0).abs() < 1e-6, "{dose:?}");
+    assert!(dose.slope_of_halves_ns.unwrap().iter().all(|ns| (ns - 100.0).abs() < 1e-6), "{dose:?}");
+    assert_eq!((dose.verdict.as_str(), dose.sets), ("no price", 5), "virtual time has no price of a call");
+    assert!(shown(folder.path(), "report d.jsonl").contains("Dose and response"));
+    explain(folder.path(), &format!("{PLAIN} --no-doses --sets 6 --out n.jsonl --html none --quiet")).with(0);
+    let [of] = &explanations(folder.path(), "n.jsonl")[..] else { panic!() };
+    assert!(of.doses.is_empty());
+    let why = of.parts.iter().find_map(|part| part.not_tried.clone()).unwrap();
+    assert!(why.contains("cannot be put in"), "{why}");
 }
 
 #[test]
@@ -109,6 +130,7 @@ fn an_option_of_a_question_that_is_not_answered_is_refused_with_the_question() {
         (format!("{pipe} --only kernel --what-if switches-1"), "--what-if has no effect"),
         (format!("{pipe} --only kernel --sets 6"), "--only cost"),
         (format!("{pipe} --only kernel --budget 9s"), "the question `cost`"),
+        (format!("{pipe} --only kernel --no-doses"), "--no-doses has no effect"),
         (format!("--only cost --a {pipe} --b roundtrip/fifo/1/free"), "--a with --b has no effect"),
         ("solo/getppid/0/same-cpu --what-if switches-1".into(), "none of the selected cases has an answer"),
         (format!("{PLAIN} --only timeline --timeline --trace-out t"), "--trace-out has no effect"),
@@ -145,6 +167,16 @@ fn a_real_round_trip_has_all_its_parts() {
     let has = |name: &str| of.parts.iter().any(|part| part.name == name);
     assert!(has("own work") && has("switches") && has("block and wake"), "{of:?}");
     assert!(of.fitted_from.iter().all(|case| case.mechanism != "ring-futex"), "{of:?}");
+    let dose = |kind: &str| of.doses.iter().find(|dose| dose.kind == kind);
+    let handoffs = dose("handoffs").unwrap_or_else(|| panic!("{:?}", of.doses));
+    assert!(handoffs.slope_ns > 0.0 && handoffs.price_ns.is_some(), "{handoffs:?}");
+    // What was put in was done: a tracer counts it.
+    for dose in &of.doses {
+        assert_ne!(dose.verdict, "not shown", "{dose:?}");
+    }
+    let part = |name: &str| of.parts.iter().find(|part| part.name == name).unwrap();
+    assert_eq!(part("switches").dose.as_deref(), Some("handoffs"));
+    assert!(part("own work").not_tried.as_ref().unwrap().contains("cannot be put in"), "{of:?}");
     match &of.system_calls {
         Some(_) => assert!(has("futex calls"), "{of:?}"),
         None => assert!(of.remarks.iter().any(|remark| remark.contains("system calls were not counted"))),

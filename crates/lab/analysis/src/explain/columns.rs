@@ -45,6 +45,11 @@ impl Columns {
         self.columns.iter().map(|names| names.join(" and ")).collect()
     }
 
+    /// The first name of each column.
+    pub(crate) fn first_names(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|names| names[0])
+    }
+
     /// The counts of a case; of columns that are one the first.
     pub(crate) fn counts(&self, subject: &Subject, costs: &Costs) -> Vec<f64> {
         self.columns.iter().map(|names| count(subject, names[0], costs)).collect()

@@ -18,6 +18,16 @@ pub struct Group {
     pub sets: Vec<Vec<f64>>,
 }
 
+impl Group {
+    /// The cost of each case, where its hub costs `hub_ns`, by these sets.
+    fn add_to(&self, costs: &mut Costs, hub_ns: f64, sets: &[&Vec<f64>]) {
+        for (index, case) in self.cases.iter().enumerate() {
+            let logs: Vec<f64> = sets.iter().map(|set| set[index]).collect();
+            costs.insert(case.clone(), hub_ns * Evidence::paired(logs).ratio().expect("a set at least"));
+        }
+    }
+}
+
 /// All sets of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
@@ -25,6 +35,8 @@ pub struct Measured {
     pub groups: Vec<Group>,
     /// What each hub cost in each of its sets, of all groups that took turns with it, in nanoseconds.
     pub hub_sets_ns: BTreeMap<CaseId, Vec<f64>>,
+    /// Dosed cases, which took turns with the same case without a dose: that is their hub.
+    pub doses: Vec<Group>,
 }
 
 /// Nanoseconds of an operation of each case.
@@ -39,6 +51,22 @@ impl Measured {
     pub fn costs(&self) -> Costs {
         let hub_ns = self.hub_sets_ns.iter().map(|(hub, sets)| (hub, median(sets))).collect();
         self.costs_of(&hub_ns, |sets| sets.iter().collect())
+    }
+
+    /// The costs where those of the dosed cases rest on the first or on the second half of their sets. Those of all others are as they are.
+    ///
+    /// # Panics
+    /// As [`costs`](Measured::costs).
+    pub(crate) fn costs_by_half(&self, costs: &Costs) -> [Costs; 2] {
+        let of_half = |is_first: bool| {
+            let mut costs = costs.clone();
+            self.add_doses(&mut costs, |sets: &[Vec<f64>]| {
+                let (first, second) = sets.split_at(sets.len() / 2);
+                if is_first { first.iter().collect() } else { second.iter().collect() }
+            });
+            costs
+        };
+        [of_half(true), of_half(false)]
     }
 
     /// The costs that other sets of the same kind would have given. The sets of the hubs are drawn too: a case and its parts may have taken turns
@@ -62,17 +90,25 @@ impl Measured {
         for group in self.groups.iter().filter(|group| !group.sets.is_empty()) {
             let hub_ns = group.hub.as_ref().map_or(1.0, |hub| hub_ns[hub]);
             let sets = sets(&group.sets);
-            for (index, case) in group.cases.iter().enumerate() {
-                let logs: Vec<f64> = sets.iter().map(|set| set[index]).collect();
-                costs.insert(case.clone(), hub_ns * Evidence::paired(logs).ratio().expect("a set at least"));
+            group.add_to(&mut costs, hub_ns, &sets);
+        }
+        self.add_doses(&mut costs, sets);
+        costs
+    }
+
+    fn add_doses<'a>(&'a self, costs: &mut Costs, mut sets: impl FnMut(&'a [Vec<f64>]) -> Vec<&'a Vec<f64>>) {
+        for group in self.doses.iter().filter(|group| !group.sets.is_empty()) {
+            let undosed_ns = group.hub.as_ref().map_or(Some(1.0), |case| costs.get(case).copied());
+            let sets = sets(&group.sets);
+            if let (Some(ns), false) = (undosed_ns, sets.is_empty()) {
+                group.add_to(costs, ns, &sets);
             }
         }
-        costs
     }
 
     /// How many sets a case has.
     pub fn sets_of(&self, case: &CaseId) -> usize {
-        let group = self.groups.iter().find(|group| group.cases.contains(case));
+        let group = self.groups.iter().chain(&self.doses).find(|group| group.cases.contains(case));
         group.map_or(0, |group| group.sets.len())
     }
 

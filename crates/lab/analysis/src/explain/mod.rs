@@ -4,22 +4,28 @@
 //! cost = Σ count × price + remainder. A [`Subject`] says which counts a case has and how each price is measured, as a difference or
 //! a multiple of [`Measured`] costs. What cannot be measured alone, as to block and to be woken, is fitted by non-negative least squares over
 //! the other mechanisms: [`explain`] leaves the mechanism out that it explains, so each explanation is also a prediction. The unit of every
-//! interval is the set; see `weighbridge_stats::resample`.
+//! interval is the set; see `weighbridge_stats::resample`. The verdict is about what the case costs beyond the mechanism to itself, and stands
+//! beside that of a null model; [`Dosed`] cases try prices in the case.
 //!
 //! Nothing here knows a process or a clock. What is solved here, the harness measures and counts (its module `explain`), a record holds
 //! (`weighbridge_record::explain`), a section of the report shows (`section::explain`), and the program asks for (`explain_args`).
 
+mod beyond;
 mod columns;
 mod difference;
+mod dose;
 mod measured;
 mod solve;
 mod subject;
+mod verdict;
 mod what_if;
 
 pub use difference::{Side, difference, place_of};
+pub use dose::Dosed;
 pub use measured::{Costs, Group, Measured};
-pub use solve::{MOST_UNEXPLAINED, Solution, explain};
+pub use solve::{Solution, explain};
 pub use subject::{Count, Direct, Fitted, Formula, Subject};
+pub use verdict::MOST_UNEXPLAINED;
 pub use what_if::{Asked, Change, part_named};
 
 /// Names of the parts that counts of both sides of a comparison are known of.

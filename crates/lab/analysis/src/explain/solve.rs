@@ -1,19 +1,23 @@
 //! From costs and counts to explanations: parts, remainder, prices, answers to what-if questions, each with its interval.
 
+mod judge;
+
 use std::collections::BTreeSet;
 
 use weighbridge_record::{CaseId, ExplainedPart, Explanation, Price, WhatIf};
 use weighbridge_stats::random::Random;
 use weighbridge_stats::resample;
 
+use crate::explain::beyond::{Beyond, Errors};
 use crate::explain::columns::Columns;
+use crate::explain::dose::{Dosed, Response};
 use crate::explain::measured::{Costs, Measured};
 use crate::explain::names;
 use crate::explain::subject::{Direct, Subject, total_ns};
+use crate::explain::verdict;
 use crate::explain::what_if::{Asked, Change, part_named};
+use judge::price_of;
 
-/// A case whose unexplained share is surely larger than this is not explained.
-pub const MOST_UNEXPLAINED: f64 = 0.15;
 /// Sessions drawn again for each interval.
 const DRAWN: usize = 300;
 
@@ -39,6 +43,9 @@ pub fn explain(measured: &Measured, subjects: &[Subject], changes: &[Change], se
     let mut random = Random::new(seed);
     let no_scatter: Vec<Vec<f64>> = changes.iter().map(|change| vec![0.0; change.prices.len()]).collect();
     let found = model.evaluate(&costs, &no_scatter).expect("the model was made for these costs");
+    let halves = measured
+        .costs_by_half(&costs)
+        .map(|costs| model.evaluate(&costs, &no_scatter).expect("only costs of dosed cases differ"));
     let drawn: Vec<Numbers> = (0..DRAWN)
         .filter_map(|_| {
             let costs = measured.drawn(&mut random);
@@ -49,20 +56,30 @@ pub fn explain(measured: &Measured, subjects: &[Subject], changes: &[Change], se
             model.evaluate(&costs, &scatter)
         })
         .collect();
-    let interval = |get: &dyn Fn(&Numbers) -> f64| {
-        let values: Vec<f64> = drawn.iter().map(get).filter(|value| value.is_finite()).collect();
-        resample::interval(get(&found), &values, measured.fewest_sets())
-    };
+    let interval = Intervals { found: &found, drawn: &drawn, sets: measured.fewest_sets() };
     let explanations = model
         .asked
         .iter()
         .enumerate()
-        .map(|(index, asked)| model.explanation(index, asked, &found, measured, &interval))
+        .map(|(index, asked)| model.explanation(index, asked, &found, &halves, measured, interval))
         .collect();
-    Solution { prices: model.prices(&found, &interval), explanations, unanswered: model.unanswered() }
+    Solution { prices: model.prices(&found, interval), explanations, unanswered: model.unanswered() }
 }
 
-type IntervalOf<'a> = &'a dyn Fn(&dyn Fn(&Numbers) -> f64) -> Option<[f64; 2]>;
+/// What sessions with other sets come to.
+#[derive(Clone, Copy)]
+struct Intervals<'a> {
+    found: &'a Numbers,
+    drawn: &'a [Numbers],
+    sets: usize,
+}
+
+impl Intervals<'_> {
+    fn of(&self, get: &dyn Fn(&Numbers) -> f64) -> Option<[f64; 2]> {
+        let values: Vec<f64> = self.drawn.iter().map(get).filter(|value| value.is_finite()).collect();
+        resample::interval(get(self.found), &values, self.sets)
+    }
+}
 
 /// Everything about the subjects that does not depend on chance.
 struct Model<'a> {
@@ -90,6 +107,8 @@ enum Priced<'a> {
 struct Numbers {
     asked: Vec<Parts>,
     prices: Vec<f64>,
+    /// How much the models miss, for the columns of each place.
+    errors: Vec<Errors>,
 }
 
 #[derive(Default)]
@@ -100,7 +119,23 @@ struct Parts {
     /// Price and nanoseconds of each part, those that are measured first. A price that could not be fitted is none, and its part 0.
     parts: Vec<(Option<f64>, f64)>,
     unexplained_ns: f64,
+    /// The cost beyond the mechanism to itself; all of it where that is not known.
+    beyond_self_ns: f64,
+    null_ns: Option<f64>,
+    responses: Vec<Option<Response>>,
     changed_ns: Vec<f64>,
+    /// The same where it was measured; else no number.
+    changed_measured_ns: Vec<f64>,
+}
+
+impl Parts {
+    fn share(&self) -> f64 {
+        self.unexplained_ns / self.ns
+    }
+
+    fn share_beyond_self(&self) -> f64 {
+        self.unexplained_ns / self.beyond_self_ns
+    }
 }
 
 impl<'a> Model<'a> {
@@ -163,18 +198,37 @@ impl<'a> Model<'a> {
 
     /// `None` where a drawn cost is not a number.
     fn evaluate(&self, costs: &Costs, scatter: &[Vec<f64>]) -> Option<Numbers> {
+        let beyond = Beyond::of(self.subjects, costs);
         let asked: Option<Vec<Parts>> =
-            self.asked.iter().map(|asked| self.parts(asked, costs, scatter)).collect();
+            self.asked.iter().map(|asked| self.parts(asked, costs, &beyond, scatter)).collect();
         let of_place: Vec<Vec<Option<f64>>> =
             self.columns.iter().map(|columns| columns.prices(self.subjects, None, costs)).collect();
         let price = |priced: &Priced<'_>| match priced {
             Priced::Direct(_, part) => part.price.ns(costs),
             Priced::Fitted { columns, column } => of_place[*columns][*column],
         };
-        Some(Numbers { asked: asked?, prices: self.prices.iter().map(price).collect::<Option<_>>()? })
+        let prices = self.prices.iter().map(price).collect::<Option<_>>()?;
+        let errors = |columns: &Columns| {
+            beyond.errors(&columns.place, |subject| self.unexplained_ns(subject, columns, costs))
+        };
+        Some(Numbers { asked: asked?, prices, errors: self.columns.iter().map(errors).collect() })
     }
 
-    fn parts(&self, asked: &Named<'_>, costs: &Costs, scatter: &[Vec<f64>]) -> Option<Parts> {
+    /// What is left of a case, its mechanism held out.
+    fn unexplained_ns(&self, subject: &Subject, columns: &Columns, costs: &Costs) -> Option<f64> {
+        let prices = columns.prices(self.subjects, Some(subject.id()), costs);
+        let fitted = prices.iter().zip(columns.counts(subject, costs));
+        let fitted_ns: f64 = fitted.map(|(price, count)| price.map_or(0.0, |price| count * price)).sum();
+        Some(costs.get(subject.id())? - subject.direct_ns(costs)? - fitted_ns)
+    }
+
+    fn parts(
+        &self,
+        asked: &Named<'_>,
+        costs: &Costs,
+        beyond: &Beyond<'_>,
+        scatter: &[Vec<f64>],
+    ) -> Option<Parts> {
         let Named { subject, columns } = asked;
         let columns = &self.columns[*columns];
         let ns = *costs.get(subject.id())?;
@@ -186,6 +240,9 @@ impl<'a> Model<'a> {
         let fitted = columns.prices(self.subjects, Some(subject.id()), costs);
         let counts: Vec<f64> =
             subject.direct.iter().map(|part| part.count).chain(columns.counts(subject, costs)).collect();
+        let response =
+            |dosed: &Dosed| dosed.response(costs, price_of(dosed, subject, columns, &fitted, costs));
+        let responses = subject.doses.iter().map(response).collect();
         for (price, count) in fitted.into_iter().zip(&counts[subject.direct.len()..]) {
             parts.push((price, price.map_or(0.0, |price| count * price)));
         }
@@ -214,7 +271,26 @@ impl<'a> Model<'a> {
             }
         };
         let changed_ns = self.changes.iter().zip(scatter).map(changed).collect();
-        Some(Parts { ns, counts, parts, unexplained_ns, changed_ns })
+        let beyond_self_ns = beyond.ns(subject.id()).unwrap_or(ns);
+        let null_ns = beyond.null_ns(subject).filter(|_| beyond.ns(subject.id()).is_some());
+        let measured = |change: &Change| match change.asked {
+            Asked::Payload(payload_bytes) => {
+                costs.get(&CaseId { payload_bytes, ..subject.id().clone() }).copied().unwrap_or(f64::NAN)
+            }
+            _ => f64::NAN,
+        };
+        let changed_measured_ns = self.changes.iter().map(measured).collect();
+        Some(Parts {
+            ns,
+            counts,
+            parts,
+            unexplained_ns,
+            beyond_self_ns,
+            null_ns,
+            responses,
+            changed_ns,
+            changed_measured_ns,
+        })
     }
 
     fn explanation(
@@ -222,18 +298,20 @@ impl<'a> Model<'a> {
         index: usize,
         asked: &Named<'_>,
         found: &Numbers,
+        halves: &[Numbers; 2],
         measured: &Measured,
-        interval: IntervalOf<'_>,
+        interval: Intervals<'_>,
     ) -> Explanation {
         let Named { subject, columns } = asked;
         let columns = &self.columns[*columns];
         let of = |numbers: &Numbers, get: &dyn Fn(&Parts) -> f64| get(&numbers.asked[index]);
-        let ends = |get: &dyn Fn(&Parts) -> f64| interval(&|numbers| of(numbers, get));
+        let ends = |get: &dyn Fn(&Parts) -> f64| interval.of(&|numbers| of(numbers, get));
         let here = &found.asked[index];
-        let share = |parts: &Parts| parts.unexplained_ns / parts.ns;
-        let share_ci95 = ends(&share);
+        let beyond_self = self.beyond_self(index, asked, found, interval);
         let mut remarks = subject.remarks.clone();
         let mut parts = Vec::new();
+        let direct_names = subject.direct.iter().map(|part| part.name);
+        let first_names: Vec<&str> = direct_names.chain(columns.first_names()).collect();
         for (at, (name, count)) in self.names(asked).into_iter().zip(here.counts.iter().copied()).enumerate()
         {
             let is_fitted = at >= subject.direct.len();
@@ -249,7 +327,14 @@ impl<'a> Model<'a> {
                 continue;
             }
             let ci95 = ends(&|parts| parts.parts[at].1);
-            parts.push(ExplainedPart { name, count, price_ns, is_fitted, ns, ci95 });
+            let first_name = first_names[at];
+            let dosed = subject.doses.iter().zip(&here.responses);
+            let tries = |(dosed, found): &(&Dosed, &Option<Response>)| {
+                found.is_some() && dosed.parts.contains(&first_name)
+            };
+            let dose = dosed.into_iter().find(tries).map(|(dosed, _)| dosed.kind.to_owned());
+            let not_tried = subject.not_tried.get(first_name).filter(|_| dose.is_none()).cloned();
+            parts.push(ExplainedPart { name, count, price_ns, is_fitted, ns, ci95, dose, not_tried });
         }
         let fitted_from: Vec<CaseId> = if parts.iter().any(|part| part.is_fitted) {
             columns
@@ -270,6 +355,8 @@ impl<'a> Model<'a> {
                 change: self.changes[change].text.clone(),
                 ns: here.changed_ns[change],
                 ci95: ends(&|parts| parts.changed_ns[change]),
+                measured_ns: Some(here.changed_measured_ns[change]).filter(|ns| ns.is_finite()),
+                measured_ci95: ends(&|parts| parts.changed_measured_ns[change]),
                 factor: here.changed_ns[change] / here.ns,
                 factor_ci95: ends(&|parts| parts.changed_ns[change] / parts.ns),
                 remarks: self.left_out(asked, here, &self.changes[change]),
@@ -283,11 +370,17 @@ impl<'a> Model<'a> {
             parts,
             unexplained_ns: here.unexplained_ns,
             unexplained_ns_ci95: ends(&|parts| parts.unexplained_ns),
-            unexplained_share: share(here),
-            unexplained_share_ci95: share_ci95,
-            parts_over_cost: Some(1.0 - share(here)),
-            verdict: verdict(share_ci95).into(),
+            unexplained_share: here.share(),
+            unexplained_share_ci95: ends(&Parts::share),
+            parts_over_cost: Some(1.0 - here.share()),
+            verdict: verdict::of_case(
+                ends(&|parts| parts.beyond_self_ns / parts.ns),
+                beyond_self.unexplained_share_ci95,
+            )
+            .into(),
+            beyond_self: Some(beyond_self),
             fitted_from,
+            doses: self.doses(index, asked, found, halves, measured, interval),
             what_if,
             sets: measured.sets_of(subject.id()) as u32,
             per_op: subject.per_op.clone(),
@@ -350,9 +443,9 @@ impl<'a> Model<'a> {
         }
     }
 
-    fn prices(&self, found: &Numbers, interval: IntervalOf<'_>) -> Vec<Price> {
+    fn prices(&self, found: &Numbers, interval: Intervals<'_>) -> Vec<Price> {
         let line = |(index, priced): (usize, &Priced<'_>)| {
-            let (ns, ci95) = (found.prices[index], interval(&|numbers| numbers.prices[index]));
+            let (ns, ci95) = (found.prices[index], interval.of(&|numbers| numbers.prices[index]));
             match priced {
                 Priced::Direct(subject, part) => Price {
                     name: part.name.into(),
@@ -393,12 +486,4 @@ fn foreign(change: &Change, scatter: &[f64], name: &str, of: Option<&String>, pl
     let (index, price) = change.prices.iter().enumerate().find(|(_, price)| is_meant(price))?;
     let error = price.ci95.map_or(0.0, |[low, high]| (high - low) / STANDARD_ERRORS);
     Some(price.ns + scatter.get(index)? * error)
-}
-
-fn verdict(share: Option<[f64; 2]>) -> &'static str {
-    match share {
-        Some([low, high]) if low > MOST_UNEXPLAINED || high < -MOST_UNEXPLAINED => "not explained",
-        Some([low, high]) if low >= -MOST_UNEXPLAINED && high <= MOST_UNEXPLAINED => "explained",
-        _ => "not settled",
-    }
 }

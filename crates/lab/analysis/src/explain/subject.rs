@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::{CaseId, PerOp, SystemCalls};
 
+use crate::explain::dose::Dosed;
 use crate::explain::measured::Costs;
 
 /// A price as a sum of multiples of measured costs: a switch is a hop of `spin-yield` less a `sched_yield` alone.
@@ -88,6 +89,10 @@ pub struct Subject {
     pub per_op: PerOp,
     /// System calls per operation, where they were counted.
     pub system_calls: Option<SystemCalls>,
+    /// What was put into the case.
+    pub doses: Vec<Dosed>,
+    /// Why the prices of parts were not tried by a dose.
+    pub not_tried: BTreeMap<&'static str, String>,
     /// What has to be said of the case.
     pub remarks: Vec<String>,
 }

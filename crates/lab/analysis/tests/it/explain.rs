@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use weighbridge_analysis::explain::{
-    Asked, Change, Count, Direct, Fitted, Formula, Group, Measured, Solution, Subject, explain, names,
+    Asked, Change, Count, Direct, Dosed, Fitted, Formula, Group, Measured, Solution, Subject, explain, names,
 };
-use weighbridge_record::{CaseId, Explanation, Price};
+use weighbridge_record::{CaseId, Dose, Explanation, Price};
 use weighbridge_stats::random::Random;
 
 const CALL_NS: f64 = 100.0;
@@ -100,7 +100,8 @@ fn session(mechanisms: &[Mechanism], seed: u64, noise: f64) -> Measured {
         groups.push(group(vec![(id("self", name, 65536), to_itself(20.0 * COPY_NS))]));
     }
     let sets = SETS * groups.len();
-    Measured { groups, hub_sets_ns: BTreeMap::from([(hub(), noisy(hub_ns, sets, noise, &mut random))]) }
+    let hub_sets_ns = BTreeMap::from([(hub(), noisy(hub_ns, sets, noise, &mut random))]);
+    Measured { groups, hub_sets_ns, ..Measured::default() }
 }
 
 /// What something costs in each set.
@@ -342,4 +343,159 @@ fn without_other_mechanisms_nothing_is_fitted_and_that_is_said() {
         found.what_if.is_empty() && found.remarks[1].contains("its price could not be fitted"),
         "{found:?}"
     );
+}
+
+/// A session in which work is put into the pipe's operations, that costs so much there for each: 8 and 16 of it, whose price is `priced`.
+fn dosed(of: Dosed, each_ns: f64, noise: f64) -> Solution {
+    let mut measured = session(&MECHANISMS, 11, noise);
+    let mut subjects = subjects(&MECHANISMS);
+    let case = subjects[0].id().clone();
+    let cases =
+        [8.0, 16.0].map(|per_op| (per_op, case.clone().with("dose", &format!("calls-{}", per_op / 2.0))));
+    let cost_ns = 4.0 * CALL_NS + 900.0 + 4.0 * COPY_NS + 2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS);
+    let mut random = Random::new(12);
+    measured.doses = vec![Group {
+        hub: Some(case.clone()),
+        sets: (0..SETS)
+            .map(|_| {
+                let log = |(per_op, _): &(f64, CaseId)| ((cost_ns + per_op * each_ns) / cost_ns).ln();
+                cases.iter().map(|case| log(case) + noise * random.normal()).collect()
+            })
+            .collect(),
+        cases: cases.iter().map(|(_, case)| case.clone()).collect(),
+    }];
+    let steps = cases.into();
+    subjects[0].doses =
+        vec![Dosed { kind: "calls", parts: vec![names::SYSTEM_CALLS], case: Some(case), steps, ..of }];
+    subjects[0].not_tried = BTreeMap::from([(names::OWN_WORK, "it is the mechanism".into())]);
+    explain(&measured, &subjects, &[], 13)
+}
+
+fn priced() -> Dosed {
+    Dosed {
+        direct: vec![direct(MECHANISMS[0], 4096).remove(0)]
+            .into_iter()
+            .map(|part| Direct { count: 1.0, ..part })
+            .collect(),
+        ..Dosed::default()
+    }
+}
+
+fn dose(solution: &Solution) -> &Dose {
+    &of(solution, "pipe").doses[0]
+}
+
+#[test]
+fn the_slope_of_a_dose_is_what_it_costs_in_the_case_and_confirms_a_price_that_is_right() {
+    let exact = dosed(priced(), CALL_NS, 0.0);
+    let found = dose(&exact);
+    is_near(found.slope_ns, CALL_NS, 1e-6);
+    found.steps_ns.iter().for_each(|ns| is_near(*ns, CALL_NS, 1e-6));
+    found.slope_of_halves_ns.unwrap().iter().for_each(|ns| is_near(*ns, CALL_NS, 1e-6));
+    assert_eq!((found.per_op.as_slice(), found.verdict.as_str()), (&[8.0, 16.0][..], "confirmed"));
+    let noisy = dosed(priced(), CALL_NS, 0.005);
+    let found = dose(&noisy);
+    let [low, high] = found.ci95.unwrap();
+    assert!(low <= CALL_NS && CALL_NS <= high && high - low < 20.0, "{found:?}");
+    assert_eq!((found.verdict.as_str(), found.sets), ("confirmed", SETS as u32), "{found:?}");
+    let parts = &of(&noisy, "pipe").parts;
+    let part = |name: &str| parts.iter().find(|part| part.name == name).unwrap();
+    assert_eq!(part(names::SYSTEM_CALLS).dose.as_deref(), Some("calls"));
+    assert_eq!(part(names::OWN_WORK).not_tried.as_deref(), Some("it is the mechanism"));
+    assert_eq!((&part(names::SWITCHES).dose, &part(names::SWITCHES).not_tried), (&None, &None));
+}
+
+#[test]
+fn a_price_that_is_wrong_in_the_case_is_told() {
+    for each_ns in [0.7 * CALL_NS, 1.4 * CALL_NS] {
+        let solution = dosed(priced(), each_ns, 0.005);
+        let found = dose(&solution);
+        assert_eq!(found.verdict, "not confirmed", "{found:?}");
+        is_near(found.slope_over_price.unwrap(), each_ns / CALL_NS, 0.08);
+        is_near(found.price_ns.unwrap(), CALL_NS, 5.0);
+    }
+    let open = dosed(priced(), 1.15 * CALL_NS, 0.02);
+    assert_eq!(dose(&open).verdict, "not settled", "{:?}", dose(&open));
+    let unpriced = dosed(Dosed::default(), CALL_NS, 0.0);
+    assert_eq!((dose(&unpriced).verdict.as_str(), dose(&unpriced).price_ns), ("no price", None));
+    is_near(dose(&unpriced).slope_ns, CALL_NS, 1e-6);
+}
+
+#[test]
+fn a_dose_that_the_counts_do_not_show_confirms_nothing() {
+    let not_shown = Some("the counts of the dosed case do not show the dose".into());
+    let solution = dosed(Dosed { not_shown, ..priced() }, CALL_NS, 0.0);
+    assert_eq!(dose(&solution).verdict, "not shown");
+    assert!(dose(&solution).remarks[0].contains("do not show the dose"), "{:?}", dose(&solution));
+}
+
+/// What is fitted is tried with the mechanism held out: a handoff is two waits and two switches.
+#[test]
+fn a_fitted_price_is_tried_too() {
+    let wait = Fitted { name: names::BLOCK_AND_WAKE, count: Count::Times(2.0) };
+    let switches = direct(MECHANISMS[0], 4096).remove(3);
+    let handoff = Dosed { direct: vec![switches], fitted: vec![wait], ..Dosed::default() };
+    let each_ns = 2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS);
+    let solution = dosed(handoff.clone(), each_ns, 0.0);
+    is_near(dose(&solution).price_ns.unwrap(), each_ns, 1e-2);
+    assert_eq!(dose(&solution).verdict, "confirmed");
+    assert_eq!(dose(&dosed(handoff, 1.3 * each_ns, 0.0)).verdict, "not confirmed");
+}
+
+/// A large cost of the mechanism itself does not hide that the rest is unexplained; the whole cost would have hidden it.
+#[test]
+fn the_verdict_is_about_what_is_beyond_the_mechanism_to_itself() {
+    let mut mechanisms = MECHANISMS;
+    mechanisms[2].2 = 60_000.0;
+    mechanisms[2].3 = 1_500.0;
+    let solution = solved(&mechanisms, 3, 0.0005, &[]);
+    let found = of(&solution, "unix-stream");
+    let beyond = found.beyond_self.as_ref().unwrap();
+    assert!(found.unexplained_share < 0.03, "{found:?}");
+    is_near(beyond.ns, 2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS) + 1_500.0, 150.0);
+    is_near(beyond.unexplained_share, 1_500.0 / beyond.ns, 0.05);
+    assert_eq!(found.verdict, "not explained");
+    // Without anything beyond the mechanism to itself there is nothing to be explained.
+    mechanisms[2].3 = -2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS);
+    assert_eq!(of(&solved(&mechanisms, 3, 0.0005, &[]), "unix-stream").verdict, "self alone");
+}
+
+/// Where all mechanisms wait equally often, the middle of the others says as much as the prices; where they do not, the prices say more.
+#[test]
+fn the_null_model_is_as_good_where_mechanisms_are_alike_and_worse_where_they_are_not() {
+    let alike = solved(&MECHANISMS, 3, 0.003, &[]);
+    let skill = of(&alike, "pipe").beyond_self.as_ref().unwrap().skill.clone().unwrap();
+    assert!(skill.skill < 0.5 && skill.ci95.unwrap()[0] < 0.0, "{skill:?}");
+    assert_eq!(skill.cases as usize, MECHANISMS.len());
+    let mut mechanisms = MECHANISMS;
+    let mut unalike = subjects(&MECHANISMS);
+    for (index, subject) in unalike.iter_mut().enumerate() {
+        // So many switches and waits more.
+        let more = index as f64 * 0.5;
+        mechanisms[index].3 = more * (SWITCH_NS + BLOCK_AND_WAKE_NS);
+        subject.direct[3].count += more;
+        subject.fitted[0].count = Count::Times(2.0 + more);
+    }
+    let solution = explain(&session(&mechanisms, 3, 0.003), &unalike, &[], 3);
+    let beyond = of(&solution, "pipe").beyond_self.clone().unwrap();
+    let skill = beyond.skill.unwrap();
+    assert!(skill.skill > 0.9 && skill.ci95.unwrap()[0] > 0.5, "{skill:?}");
+    // The pipe has the least; the middle of the other six has 1.75 more.
+    is_near(beyond.null_ns.unwrap() - beyond.ns, 1.75 * (SWITCH_NS + BLOCK_AND_WAKE_NS), 100.0);
+}
+
+#[test]
+fn a_payload_that_was_measured_stands_beside_what_was_predicted() {
+    let change = Change { text: "payload=65536".into(), asked: Asked::Payload(65536), prices: Vec::new() };
+    let mut measured = session(&MECHANISMS, 7, 0.0);
+    let hub_ns = 4.0 * CALL_NS + 900.0 + 2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS);
+    let case = id("roundtrip", "pipe", 65536);
+    measured.groups.push(Group {
+        hub: Some(hub()),
+        cases: vec![case],
+        sets: vec![vec![(9_000.0 / hub_ns).ln()]; SETS],
+    });
+    let solution = explain(&measured, &subjects(&MECHANISMS), &[change], 7);
+    is_near(of(&solution, "pipe").what_if[0].measured_ns.unwrap(), 9_000.0, 1e-6);
+    assert_eq!(of(&solution, "fifo").what_if[0].measured_ns, None, "a prediction");
 }

@@ -4,6 +4,7 @@
 //! or two cases and the hub of their place: a case and the same mechanism to itself stand in one set, so that noise of the machine is the
 //! same in both.
 
+mod doses;
 mod model;
 mod set;
 
@@ -11,20 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use weighbridge_analysis::explain::{Group, Measured, Subject};
+use weighbridge_analysis::explain::{Dosed, Group, Measured, Subject};
 use weighbridge_record::{self as record, CaseId, Line, PerOp, SystemCalls};
 use weighbridge_stats as stats;
 use weighbridge_stats::duet::{Slice, hub_session};
 
-use crate::contract::Prepared;
+use crate::axis::DOSE;
+use crate::contract::{Caps, Prepared};
 use crate::coordinator::{Coordinator, Counted, PeerStart};
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::rounds::{self, Extent, InRounds};
 use crate::session::{Ended, Sink};
 use crate::set::NoSet;
-use model::Plan;
+use doses::{Dosing, Wanted};
 pub use model::refusal;
+use model::{Counts, Plan};
 
 /// What is to be explained, and with which effort.
 #[derive(Clone, Debug)]
@@ -39,6 +42,8 @@ pub struct Request {
     pub budget: Duration,
     /// Are system calls counted, which takes a tracer?
     pub count_calls: bool,
+    /// Are prices tried by doses in the cases?
+    pub doses: bool,
     /// Seed of the order of sets and of turns.
     pub seed: u64,
 }
@@ -57,9 +62,14 @@ pub struct Explained {
 /// Failures of a case or a hub, with no set measured between them, after which it is not measured again.
 const MOST_FAILURES: u32 = 2;
 
+/// The share of the budget that doses have at most.
+const DOSES_SHARE: f64 = 1.0 / 3.0;
+
 /// Cases that are measured in the same sets.
 #[derive(Default)]
 struct Open {
+    /// Where the cases are doses of one case, which is the hub.
+    dosing: Option<Dosing>,
     hub: Option<CaseId>,
     cases: Vec<Prepared>,
     sets: Vec<Vec<f64>>,
@@ -122,6 +132,8 @@ struct Session<'a, 'c> {
     per_op: BTreeMap<CaseId, Vec<PerOp>>,
     calls: BTreeMap<CaseId, SystemCalls>,
     not_counted: BTreeMap<CaseId, String>,
+    /// Why prices of parts are not tried in a case.
+    not_tried: BTreeMap<CaseId, BTreeMap<&'static str, String>>,
     runs: usize,
 }
 
@@ -153,6 +165,7 @@ pub fn run(
         per_op: BTreeMap::new(),
         calls: BTreeMap::new(),
         not_counted: BTreeMap::new(),
+        not_tried: BTreeMap::new(),
         runs: 0,
     };
     let ended = rounds::run(&mut session, 0, request.budget, interrupt, sink)?;
@@ -160,10 +173,15 @@ pub fn run(
 }
 
 impl Session<'_, '_> {
-    /// Counts the system calls of the cases whose parts they are. Where that is refused once, it is for all.
-    fn count_calls(&mut self) -> io::Result<bool> {
-        let all: Vec<Prepared> = self.groups.iter().flat_map(|group| &group.cases).cloned().collect();
-        for case in all.iter().filter(|case| self.plan.counts_calls_of(&case.params.id)) {
+    /// The cases whose system calls are parts of something.
+    fn with_counted_calls(&self) -> Vec<Prepared> {
+        let all = self.groups.iter().flat_map(|group| &group.cases);
+        all.filter(|case| self.plan.counts_calls_of(&case.params.id)).cloned().collect()
+    }
+
+    /// Counts the system calls of these cases. Where that is refused once, it is for all.
+    fn count_calls(&mut self, all: &[Prepared]) -> io::Result<bool> {
+        for case in all {
             if self.interrupt.take()? {
                 return Ok(false);
             }
@@ -176,7 +194,7 @@ impl Session<'_, '_> {
                     self.not_counted.insert(id, why.into());
                 }
                 Counted::Failed { step, why } if step == "plan" => {
-                    for case in &all {
+                    for case in all {
                         self.not_counted.entry(case.params.id.clone()).or_insert_with(|| why.clone());
                     }
                     break;
@@ -187,37 +205,127 @@ impl Session<'_, '_> {
         Ok(true)
     }
 
-    fn into_explained(self, ended: Ended, sink: &mut dyn Sink) -> io::Result<Explained> {
-        let medians_ns =
-            |(hub, sets): (&CaseId, &Vec<Vec<Slice>>)| Some((hub.clone(), hub_session(sets)?.set_medians_ns));
-        let hub_sets_ns = self.hub_sets.iter().filter_map(medians_ns).collect();
-        let most = self.groups.iter().map(|open| open.sets.len()).max().unwrap_or(0);
-        let mut groups: Vec<Group> = Vec::new();
-        for open in self.groups {
-            let too_few = open.too_few(most);
-            let cases: Vec<CaseId> = open.cases.into_iter().map(|case| case.params.id).collect();
-            let Some(why) = too_few else {
-                groups.push(Group { hub: open.hub, cases, sets: open.sets });
-                continue;
-            };
-            for case in cases {
-                sink.line(Line::Skipped(record::Skipped { case, step: "sets".into(), why: why.clone() }))?;
+    /// Plans doses of the cases that are asked for, as many as their share of the budget holds, and counts their system calls.
+    fn add_doses(&mut self) -> io::Result<bool> {
+        let measured = self.measured_so_far();
+        let costs = measured.costs();
+        let has_cost: BTreeSet<&CaseId> = costs.keys().collect();
+        let subjects = self.plan.subjects(&self.counts(), &has_cost);
+        let asked = || subjects.iter().filter(|subject| subject.is_asked);
+        let host = self.coordinator.host();
+        let wanted = |subject: &Subject| {
+            let case = self.plan.like(subject.id(), &has_cost);
+            doses::wanted(subject, &case, &costs, host).into_iter()
+        };
+        let of_cases: Vec<_> = asked().map(wanted).collect();
+        let mut counted = Vec::new();
+        for (Wanted { dosing, undosed, dosed }, slowest) in self.within_share(of_cases) {
+            counted.extend(dosed.iter().find(|case| dosing.counted() == Some(&case.params.id)).cloned());
+            let is_virtual = undosed.target.caps.has(Caps::VIRTUAL_TIME);
+            let hub = (!is_virtual).then(|| dosing.case.clone());
+            self.hubs.extend(hub.clone().map(|hub| (hub, undosed)));
+            self.groups.push(Open { dosing: Some(dosing), hub, cases: dosed, slowest, ..Open::default() });
+        }
+        if self.request.count_calls { self.count_calls(&counted) } else { Ok(true) }
+    }
+
+    /// As many doses as their share of the budget holds, and what a set of each takes: that of a case takes as many parties. The first dose of
+    /// each case goes before the second of any.
+    fn within_share(&mut self, mut of_cases: Vec<impl Iterator<Item = Wanted>>) -> Vec<(Wanted, Duration)> {
+        let mut left = self.request.budget.mul_f64(DOSES_SHARE);
+        let mut planned = Vec::new();
+        loop {
+            let next: Vec<Wanted> = of_cases.iter_mut().filter_map(Iterator::next).collect();
+            if next.is_empty() {
+                return planned;
+            }
+            for wanted in next {
+                let Dosing { case, explained, .. } = &wanted.dosing;
+                let is_its = |open: &&Open| open.cases.iter().any(|member| member.params.id == *case);
+                let slowest = self.groups.iter().find(is_its).map(|open| open.slowest).unwrap_or_default();
+                let needed = slowest * (self.request.sets - 1) as u32;
+                if needed <= left {
+                    left -= needed;
+                    planned.push((wanted, slowest));
+                } else {
+                    let why = "the budget holds no dose of it; raise it with --budget";
+                    let of_case = self.not_tried.entry(explained.clone()).or_default();
+                    of_case.extend(doses::for_parts(&wanted.dosing, why));
+                }
             }
         }
-        let has_cost: BTreeSet<&CaseId> = groups.iter().flat_map(|group| &group.cases).collect();
+    }
+
+    fn measured_so_far(&self) -> Measured {
+        let group = |open: &Open| Group {
+            hub: open.hub.clone(),
+            cases: open.cases.iter().map(|case| case.params.id.clone()).collect(),
+            sets: open.sets.clone(),
+        };
+        let medians_ns =
+            |(hub, sets): (&CaseId, &Vec<Vec<Slice>>)| Some((hub.clone(), hub_session(sets)?.set_medians_ns));
+        let (doses, groups): (Vec<&Open>, Vec<&Open>) =
+            self.groups.iter().partition(|open| open.dosing.is_some());
+        Measured {
+            groups: groups.into_iter().map(group).collect(),
+            hub_sets_ns: self.hub_sets.iter().filter_map(medians_ns).collect(),
+            doses: doses.into_iter().map(group).collect(),
+        }
+    }
+
+    fn counts(&self) -> Counts {
         let middle = |all: &Vec<PerOp>| PerOp::fold(&all.iter().collect::<Vec<_>>(), stats::median);
-        let counts = model::Counts {
+        Counts {
             per_op: self.per_op.iter().map(|(case, all)| (case.clone(), middle(all))).collect(),
-            calls: self.calls,
-            not_counted: self.not_counted,
+            calls: self.calls.clone(),
+            not_counted: self.not_counted.clone(),
             otherwise: if self.request.count_calls {
                 "the session ended before"
             } else {
                 "that was not asked for"
             },
-        };
-        let subjects = self.plan.subjects(&counts, &has_cost);
-        Ok(Explained { ended, measured: Measured { groups, hub_sets_ns }, subjects })
+        }
+    }
+
+    fn into_explained(mut self, ended: Ended, sink: &mut dyn Sink) -> io::Result<Explained> {
+        let most = self.groups.iter().map(|open| open.sets.len()).max().unwrap_or(0);
+        for open in &mut self.groups {
+            let Some(why) = open.too_few(most) else { continue };
+            for case in std::mem::take(&mut open.cases) {
+                let case = case.params.id;
+                sink.line(Line::Skipped(record::Skipped { case, step: "sets".into(), why: why.clone() }))?;
+            }
+            open.sets.clear();
+            if let Some(dosing) = &open.dosing {
+                let of_case = self.not_tried.entry(dosing.explained.clone()).or_default();
+                of_case.extend(doses::for_parts(dosing, &format!("its dose failed: {why}")));
+            }
+        }
+        let measured = self.measured_so_far();
+        let has_cost: BTreeSet<&CaseId> = measured.groups.iter().flat_map(|group| &group.cases).collect();
+        let counts = self.counts();
+        let mut subjects = self.plan.subjects(&counts, &has_cost);
+        for subject in subjects.iter_mut().filter(|subject| subject.is_asked) {
+            let id = subject.id().clone();
+            let of_subject = self.groups.iter().filter_map(|open| {
+                let dosing = open.dosing.as_ref().filter(|dosing| dosing.explained == id)?;
+                let cases: Vec<CaseId> = open.cases.iter().map(|case| case.params.id.clone()).collect();
+                (!cases.is_empty()).then(|| dosing.dosed(subject, &counts, &cases))
+            });
+            let dosed: Vec<Dosed> = of_subject.collect();
+            subject.doses = dosed;
+            let why = if !self.request.doses {
+                "that was not asked for"
+            } else if id.axes.contains_key(DOSE.name) {
+                "the case has a dose already"
+            } else {
+                "the session ended before"
+            };
+            let mut because = doses::for_all(why);
+            because.extend(self.not_tried.remove(&id).unwrap_or_default());
+            subject.not_tried = doses::not_tried(&because);
+        }
+        Ok(Explained { ended, measured, subjects })
     }
 }
 
@@ -251,7 +359,7 @@ impl InRounds for Session<'_, '_> {
                 for (case, per_op) in group.cases.iter().zip(set.per_op) {
                     self.per_op.entry(case.params.id.clone()).or_default().push(per_op);
                 }
-                if let Some(hub) = &group.hub {
+                if let Some(hub) = group.hub.as_ref().filter(|_| group.dosing.is_none()) {
                     self.hub_sets.entry(hub.clone()).or_default().push(set.of_hub);
                 }
                 group.failures.clear();
@@ -266,9 +374,14 @@ impl InRounds for Session<'_, '_> {
         Ok(true)
     }
 
-    /// After the first round the system calls are counted.
+    /// After the first round the system calls are counted, and the doses planned.
     fn end_round(&mut self, round: u32) -> io::Result<bool> {
-        if round == 0 && self.request.count_calls { self.count_calls() } else { Ok(true) }
+        if round > 0 {
+            return Ok(true);
+        }
+        let counted = self.with_counted_calls();
+        Ok((!self.request.count_calls || self.count_calls(&counted)?)
+            && (!self.request.doses || self.add_doses()?))
     }
 
     fn id(&self, index: usize) -> &CaseId {

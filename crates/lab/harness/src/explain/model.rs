@@ -14,17 +14,18 @@ use crate::contract::{Caps, Prepared};
 use crate::host::Host;
 use crate::hub;
 
-pub(super) use parts::Counts;
-use parts::{cache_line, hops, solo, to_itself, yields};
+pub(super) use parts::{Counts, cache_line, futex_wake, switch};
+use parts::{hops, solo, to_itself, yields};
 
 /// Mechanisms from which prices are fitted where too few others are asked for.
 const REFERENCES: [&str; 6] = ["pipe", "fifo", "unix-stream", "unix-seqpacket", "mq-posix", "ring-futex"];
 /// With so many mechanisms of one place no further ones are needed: each is explained from five others.
 const ENOUGH: usize = 6;
 /// Work that is slower where two processes do it in turn.
-const WORK: &[&str] = &[names::SYSTEM_CALLS, names::OWN_WORK, names::FURTHER_CALLS, names::FUTEX_CALLS];
+pub(super) const WORK: &[&str] =
+    &[names::SYSTEM_CALLS, names::OWN_WORK, names::FURTHER_CALLS, names::FUTEX_CALLS];
 /// A count below this is noise.
-const LEAST: f64 = 0.02;
+pub(super) const LEAST: f64 = 0.02;
 
 /// Why a case cannot be explained; `None` where it can.
 pub fn refusal(case: &Prepared, host: &Host) -> Option<String> {
@@ -205,6 +206,13 @@ impl Plan {
         }
     }
 
+    /// The case whose parts those of an explained case are: itself, or the same whose CPUs do not halt.
+    pub(super) fn like(&self, explained: &CaseId, measured: &BTreeSet<&CaseId>) -> CaseId {
+        let target = self.explained.iter().find(|target| target.case.params.id == *explained);
+        let twin = target.and_then(|target| target.twin.as_ref()).filter(|twin| measured.contains(twin));
+        twin.unwrap_or(explained).clone()
+    }
+
     /// Are the system calls of this case a part of something?
     pub(super) fn counts_calls_of(&self, id: &CaseId) -> bool {
         id.pattern == "self" || self.explained.iter().any(|target| target.case.params.id == *id)
@@ -271,6 +279,7 @@ impl Plan {
             per_op: counts.per_op.get(id).cloned().unwrap_or_default(),
             system_calls: counts.calls.get(id).cloned(),
             remarks,
+            ..Subject::default()
         }
     }
 }

@@ -5,10 +5,11 @@
 use std::io;
 
 use super::Pattern;
-use crate::axis::{Axis, Choice, choice};
+use crate::axis::{Axis, Choice, DOSE, choice};
 use crate::contract::{Caps, Endpoint, Unit};
 use crate::counter_check;
 use crate::ctx::{Batch, Ctx, Expect, RATE, Tally, TimedUnit, Warm};
+use crate::dose::{self, Dose};
 use crate::params::{CaseParams, Touch};
 use crate::touch;
 
@@ -31,21 +32,29 @@ impl Pattern for Roundtrip {
     const ABOUT: &'static str = "a request and its echo, one message in flight: latency both ways";
     const NEEDS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const ROLES: [&'static str; 2] = ["client", "server"];
-    const AXES: &'static [Axis] = &[Direction::AXIS, TimedUnit::AXIS, RATE, Warm::AXIS];
+    const AXES: &'static [Axis] = &[Direction::AXIS, TimedUnit::AXIS, RATE, Warm::AXIS, DOSE];
     const UNIT: Unit = Unit::NanosPer("roundtrip");
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
         let trip = Trip::new(cx.params, caps);
         if caps.has(Caps::HARNESS) {
             return match cx.role {
-                0 => trip.lead(end, cx, |_| None).and_then(|()| cx.end_leading()),
+                0 => {
+                    dose::fits_one_role(cx.params)?;
+                    let mut dose = cx.dose()?;
+                    trip.lead(end, &mut dose, cx, |_| None)?;
+                    dose::check(dose.as_ref())?;
+                    cx.end_leading()
+                }
                 _ => cx.follow_nothing(),
             };
         }
+        let mut dose = cx.dose()?;
         match cx.role {
             0 => {
                 trip.verify_requests(end, FIRST)?;
-                trip.lead(end, cx, |batch| Some(trip.expected(batch, SERVER)))?;
+                trip.lead(end, &mut dose, cx, |batch| Some(trip.expected(batch, SERVER)))?;
+                dose::check(dose.as_ref())?;
                 trip.verify_requests(end, AFTERWARDS).map_err(afterwards)?;
                 if bounded_by_a_copy(cx.params, caps) {
                     cx.measure_copy_rate()?;
@@ -55,7 +64,8 @@ impl Pattern for Roundtrip {
             _ => {
                 trip.verify_echoes(end, FIRST)?;
                 let expect = |batch| Some(trip.expected(batch, CLIENT));
-                cx.follow_batches(|batch| trip.echo(end, batch), expect)?;
+                cx.follow_batches(|batch| trip.echo(end, &mut dose, batch), expect)?;
+                dose::check(dose.as_ref())?;
                 trip.verify_echoes(end, AFTERWARDS).map_err(afterwards)?;
                 cx.end_following()
             }
@@ -93,14 +103,26 @@ impl Trip {
         Trip { request_bytes: params.payload_bytes, reply_bytes, touch: params.touch }
     }
 
-    fn lead<E: Endpoint>(&self, end: &mut E, cx: &mut Ctx<'_>, expect: impl Expect) -> io::Result<()> {
+    fn lead<E: Endpoint>(
+        &self,
+        end: &mut E,
+        dose: &mut Option<Dose<'_>>,
+        cx: &mut Ctx<'_>,
+        expect: impl Expect,
+    ) -> io::Result<()> {
+        let mut request = |sequence: u64, tally: &mut Tally| {
+            if let Some(dose) = dose {
+                dose.before_sending()?;
+            }
+            self.request(end, sequence, tally)
+        };
         if cx.times_each() {
-            return cx.lead_each(|sequence, tally| self.request(end, sequence, tally), expect);
+            return cx.lead_each(request, expect);
         }
         let requests = |batch: Batch| {
             let mut tally = Tally::default();
             for sequence in batch.sequences() {
-                self.request(end, sequence, &mut tally)?;
+                request(sequence, &mut tally)?;
             }
             Ok(tally)
         };
@@ -135,15 +157,32 @@ impl Trip {
         sequence: u64,
         tally: &mut Tally,
     ) -> io::Result<()> {
-        receive(end, self.request_bytes, self.touch, tally)?;
+        self.receive_request(end, tally)?;
+        self.send_reply(end, sequence)
+    }
+
+    #[inline]
+    fn receive_request<E: Endpoint>(&self, end: &mut E, tally: &mut Tally) -> io::Result<()> {
+        receive(end, self.request_bytes, self.touch, tally)
+    }
+
+    #[inline]
+    fn send_reply<E: Endpoint>(&self, end: &mut E, sequence: u64) -> io::Result<()> {
         send(end, self.reply_bytes, touch::word(sequence, SERVER), self.touch)
     }
 
     #[inline]
-    fn echo<E: Endpoint>(&self, end: &mut E, batch: Batch) -> io::Result<Tally> {
+    fn echo<E: Endpoint>(&self, end: &mut E, dose: &mut Option<Dose<'_>>, batch: Batch) -> io::Result<Tally> {
         let mut tally = Tally::default();
         for sequence in batch.sequences() {
-            self.echo_one(end, sequence, &mut tally)?;
+            if let Some(dose) = dose {
+                dose.before_receiving()?;
+            }
+            self.receive_request(end, &mut tally)?;
+            if let Some(dose) = dose {
+                dose.before_sending()?;
+            }
+            self.send_reply(end, sequence)?;
         }
         Ok(tally)
     }

@@ -1,8 +1,10 @@
 //! What costs are made of, from the lines of a record: a bar for each case, its parts, what it would cost otherwise, and the prices.
 
+mod doses;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use weighbridge_record::{Explanation, Price};
+use weighbridge_record::{Explanation, Price, Skill};
 
 use super::Context;
 use crate::axis::Axis;
@@ -28,8 +30,9 @@ const ENOUGH: usize = 5;
 
 const ABOUT: &str = "A cost is how many system calls, copies and switches an operation has times what one of them costs in this session, and what \
                      is left: unexplained, negative where the parts come to more. Prices marked with * were fitted from other mechanisms, never \
-                     from the one that is explained; so parts over cost is a prediction. A case whose unexplained share is surely above 15 % is \
-                     not explained.";
+                     from the one that is explained. What the mechanism to itself costs (own work, its system calls and copies) adds up by \
+                     itself, so the verdict is about the rest: a case of which surely more than 15 % of that are unexplained is not explained. \
+                     The null model knows no parts: it says that the rest is what the other mechanisms in the same place have in the middle.";
 
 /// None where nothing was explained.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
@@ -41,6 +44,7 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let mut blocks = vec![Block::Paragraph(ABOUT.into())];
     blocks.extend(close(&all));
     blocks.push(Block::Table(overview(&all, &kinds)));
+    blocks.extend(skill(&all));
     let legend = kinds.iter().enumerate();
     let legend = legend.map(|(index, kind)| format!("{} {}", mark(kind, index), plain(kind)));
     blocks.push(Block::Paragraph(format!("Bars: {}.", legend.collect::<Vec<_>>().join(" · "))));
@@ -51,6 +55,7 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     } else {
         blocks.push(Block::fold("The parts of each case".into(), parts));
     }
+    blocks.extend(doses::table(&all));
     blocks.extend(what_if(&all));
     blocks.extend(remarks(&all));
     let prices: Vec<&Price> = cx.report.prices.iter().map(|price| &price.what).collect();
@@ -102,20 +107,64 @@ fn bar(of: &Explanation, kinds: &[String]) -> String {
 }
 
 fn overview(all: &[&Explanation], kinds: &[String]) -> Table {
+    let percents = |[low, high]: [f64; 2]| format!("{:.1} to {:.1} %", low * 100.0, high * 100.0);
     let row = |of: &&Explanation| {
-        let percents = |[low, high]: [f64; 2]| format!("{:.1} to {:.1} %", low * 100.0, high * 100.0);
+        let beyond = of.beyond_self.as_ref();
+        // Records from before there was one judge the whole cost.
+        let (share, ends) = beyond.map_or((of.unexplained_share, of.unexplained_share_ci95), |beyond| {
+            (beyond.unexplained_share, beyond.unexplained_share_ci95)
+        });
+        let null = beyond.and_then(|beyond| Some(percent(1.0 - beyond.null_ns? / beyond.ns)));
         [
             of.case.to_string(),
             with_unit(&of.unit, of.ns),
             bar(of, kinds),
-            percent(of.unexplained_share),
-            of.unexplained_share_ci95.map_or("–".into(), percents),
-            of.parts_over_cost.map_or("–".into(), |parts| format!("{parts:.3}")),
+            beyond.map_or("–".into(), |beyond| with_unit("ns", beyond.ns)),
+            percent(share),
+            ends.map_or("–".into(), percents),
+            null.unwrap_or("–".into()),
             plain(&of.verdict),
         ]
     };
-    let heads = ["case", "cost", "made of", "unexplained", "interval", "parts/cost", "verdict"];
+    let heads = [
+        "case",
+        "cost",
+        "made of",
+        "beyond self",
+        "of it unexplained",
+        "interval",
+        "null model off",
+        "verdict",
+    ];
     Table::new("", heads, all.iter().map(row)).with_texts([2])
+}
+
+/// The model beside the null model, for each place.
+fn skill(all: &[&Explanation]) -> Vec<Block> {
+    let mut places: BTreeMap<String, &Skill> = BTreeMap::new();
+    for of in all {
+        if let Some(skill) = of.beyond_self.as_ref().and_then(|beyond| beyond.skill.as_ref()) {
+            places.entry(of.case.placement.clone()).or_insert(skill);
+        }
+    }
+    let said = places.into_iter().map(|(place, skill)| {
+        let Skill { cases, model_off_ns, null_off_ns, skill, ci95 } = skill;
+        let better = match ci95 {
+            Some([low, _]) if *low > 0.0 => "The model is better than none.",
+            Some([_, high]) if *high < 0.0 => "The model is worse than none.",
+            _ => "That the model is better than none is not shown.",
+        };
+        format!(
+            "{place}: what {} cost beyond self, with their own mechanism held out, the model misses by {} in the middle and the null model by {}: \
+             skill {skill:.2}{}. {better}",
+            many(*cases as usize, "case"),
+            with_unit("ns", *model_off_ns),
+            with_unit("ns", *null_off_ns),
+            ci95.map_or(String::new(), |ends| format!(" ({})", range(ends, |end| format!("{end:.2}")))),
+        )
+    });
+    let said: Vec<String> = said.collect();
+    if said.is_empty() { Vec::new() } else { vec![Block::sentences(said)] }
 }
 
 /// How many are close, where there are enough of them.
@@ -155,18 +204,25 @@ fn chart(all: &[&Explanation], kinds: &[String]) -> Block {
 }
 
 fn parts(of: &Explanation) -> Table {
-    let row = |name: String, count: String, price: String, ns: f64, ci95: Option<[f64; 2]>| {
-        [name, count, price, with_unit("ns", ns), interval(ci95), percent(ns / of.ns)]
-    };
+    let row =
+        |name: String, [count, price]: [String; 2], ns: f64, ci95: Option<[f64; 2]>, confirmed: String| {
+            [name, count, price, with_unit("ns", ns), interval(ci95), percent(ns / of.ns), confirmed]
+        };
     let parts = of.parts.iter().map(|part| {
         let fitted = if part.is_fitted { " *" } else { "" };
         let name = format!("{}{fitted}", plain(&part.name));
-        row(name, count(part.count), with_unit("ns", part.price_ns), part.ns, part.ci95)
+        let counted = [count(part.count), with_unit("ns", part.price_ns)];
+        row(name, counted, part.ns, part.ci95, doses::confirmed(of, part))
     });
-    let sum = |name: &str, ns, ci95| row(name.into(), String::new(), String::new(), ns, ci95);
+    let sum = |name: &str, ns, ci95| row(name.into(), Default::default(), ns, ci95, String::new());
     let sums = [sum(UNEXPLAINED, of.unexplained_ns, of.unexplained_ns_ci95), sum("together", of.ns, of.ci95)];
-    let heads = ["part", "count", "price", "cost", "interval", "share"];
-    Table::new(&of.case.to_string(), heads, parts.chain(sums))
+    let heads = ["part", "count", "price", "cost", "interval", "share", "confirmed in the case"];
+    let all = parts.chain(sums);
+    if doses::has_any(of) {
+        return Table::new(&of.case.to_string(), heads, all).with_texts([6]);
+    }
+    let [heads @ .., _] = heads;
+    Table::new(&of.case.to_string(), heads, all.map(|[cells @ .., _]| cells))
 }
 
 fn what_if(all: &[&Explanation]) -> Vec<Block> {
@@ -181,12 +237,25 @@ fn what_if(all: &[&Explanation]) -> Vec<Block> {
             plain(&answer.change),
             with_unit(&of.unit, answer.ns),
             interval(answer.ci95),
+            answer.measured_ns.map_or("not measured: a prediction".into(), |ns| {
+                format!("{} ({})", with_unit(&of.unit, ns), percent(answer.ns / ns - 1.0))
+            }),
             format!("{:.3}", answer.factor),
             answer.factor_ci95.map_or("–".into(), factors),
         ]
     });
-    let heads = ["case", "if", "it would cost", "interval", "times now", "interval of that"];
-    let mut blocks = vec![Block::Table(Table::new("What if", heads, rows).with_texts([1]))];
+    let heads = [
+        "case",
+        "if",
+        "it would cost",
+        "interval",
+        "it does cost (predicted is off by)",
+        "times now",
+        "interval of that",
+    ];
+    let mut blocks = vec![Block::Table(
+        Table::new("What if: predictions by these prices", heads, rows).with_texts([1, 4]),
+    )];
     let mut seen = BTreeSet::new();
     let left_out = answers().flat_map(|(_, answer)| {
         answer.remarks.iter().map(|remark| format!("{}: {}", plain(&answer.change), plain(remark)))

@@ -1,6 +1,8 @@
 //! Explanations as text, Markdown, JSON and page.
 
-use weighbridge_record::{CaseId, ExplainedPart, Explanation, Line, PerOp, Price, Reading, WhatIf};
+use weighbridge_record::{
+    BeyondSelf, CaseId, Dose, ExplainedPart, Explanation, Line, PerOp, Price, Reading, Skill, WhatIf,
+};
 use weighbridge_report::{Report, Style, html, json, markdown, text};
 
 use crate::common;
@@ -13,6 +15,8 @@ fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
         is_fitted,
         ns: count * price_ns,
         ci95: Some([0.9 * count * price_ns, 1.1 * count * price_ns]),
+        dose: None,
+        not_tried: None,
     };
     let parts = vec![
         part("system calls", 4.0, 100.0, false),
@@ -32,12 +36,16 @@ fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
         unexplained_share: share,
         unexplained_share_ci95: Some([share - 0.01, share + 0.01]),
         parts_over_cost: Some(1.0 - share),
+        beyond_self: None,
+        doses: Vec::new(),
         verdict: if share.abs() > 0.16 { "not explained" } else { "explained" }.into(),
         fitted_from: vec![CaseId::new("roundtrip", "fifo", 1, "same-cpu")],
         what_if: vec![WhatIf {
             change: "switches-1".into(),
             ns: ns - 800.0,
             ci95: Some([ns - 850.0, ns - 750.0]),
+            measured_ns: None,
+            measured_ci95: None,
             factor: (ns - 800.0) / ns,
             factor_ci95: None,
             remarks: vec!["something is left out".into()],
@@ -74,7 +82,7 @@ fn a_bar_has_its_parts_in_proportion_and_the_table_has_them_in_figures() {
         "1.00 µs",
         "20.0 %",
         "19.0 to 21.0 %",
-        "0.800",
+        "not measured: a prediction",
         "not explained",
         "switches-1",
         "no tracer",
@@ -137,4 +145,99 @@ fn json_and_page_have_explanations_and_prices() {
     assert_eq!(json["prices"][0]["ns"], 800.0);
     let page = html(&report);
     assert!(page.contains("What the costs are made of") && page.contains("\"barmode\":\"relative\""));
+}
+
+/// With all that a record of today has: 3,000 ns beyond the mechanism to itself, and two doses.
+fn judged() -> Explanation {
+    let mut of = explained("pipe", 600.0);
+    of.beyond_self = Some(BeyondSelf {
+        ns: 3000.0,
+        ci95: Some([2900.0, 3100.0]),
+        unexplained_share: 0.2,
+        unexplained_share_ci95: Some([0.18, 0.22]),
+        null_ns: Some(2400.0),
+        skill: Some(Skill {
+            cases: 6,
+            model_off_ns: 150.0,
+            null_off_ns: 600.0,
+            skill: 0.75,
+            ci95: Some([0.6, 0.8]),
+        }),
+    });
+    let dose = |kind: &str, part: &str, price_ns, slope_ns: f64, verdict: &str| Dose {
+        kind: kind.into(),
+        about: format!("what {kind} are"),
+        parts: vec![part.into(), "switches".into()],
+        case: of.case.clone(),
+        per_op: vec![8.0, 16.0],
+        slope_ns,
+        ci95: Some([slope_ns - 2.0, slope_ns + 2.0]),
+        slope_of_halves_ns: Some([slope_ns - 1.0, slope_ns + 1.0]),
+        steps_ns: vec![slope_ns - 4.0, slope_ns + 4.0],
+        price_ns,
+        price_ci95: None,
+        slope_over_price: price_ns.map(|price_ns| slope_ns / price_ns),
+        slope_over_price_ci95: None,
+        verdict: verdict.into(),
+        sets: 11,
+        remarks: vec!["a remark on the dose".into()],
+    };
+    of.doses = vec![
+        dose("calls", "system calls", Some(100.0), 150.0, "not confirmed"),
+        dose("handoffs", "block and wake", Some(3600.0), 3500.0, "confirmed"),
+    ];
+    of.parts[0].dose = Some("calls".into());
+    of.parts[2].dose = Some("handoffs".into());
+    of.parts[1].not_tried = Some("cannot be put in alone".into());
+    of
+}
+
+#[test]
+fn the_verdict_stands_beside_the_null_model_and_its_skill() {
+    let shown = markdown(&report(vec![judged()]));
+    // 1 - 2400 / 3000.
+    for wanted in [
+        "3.00 µs",
+        "20.0 %",
+        "18.0 to 22.0 %",
+        "null model off",
+        "skill 0.75 (0.60 to 0.80)",
+        "is better than none",
+    ] {
+        assert!(shown.contains(wanted), "{wanted}:\n{shown}");
+    }
+    let mut of = judged();
+    let skill = of.beyond_self.as_mut().unwrap().skill.as_mut().unwrap();
+    (skill.skill, skill.ci95) = (0.1, Some([-0.2, 0.4]));
+    assert!(markdown(&report(vec![of])).contains("better than none is not shown"));
+}
+
+#[test]
+fn each_part_says_what_its_price_was_in_the_case_or_why_it_was_not_tried() {
+    for shown in [markdown(&report(vec![judged()])), html(&report(vec![judged()]))] {
+        for wanted in [
+            "not confirmed: price 100 ns measured alone, 150 ns (148 ns to 152 ns) in the case",
+            "confirmed: 3.50 µs",
+            "(with switches, as handoffs)",
+            "not tried: cannot be put in alone",
+            "Dose and response",
+            "50.0 %",
+            "a remark on the dose",
+        ] {
+            assert!(shown.contains(wanted), "{wanted}:\n{shown}");
+        }
+    }
+    assert!(
+        !markdown(&report(vec![explained("pipe", 0.0)])).contains("confirmed in the case"),
+        "an old record"
+    );
+}
+
+#[test]
+fn a_prediction_that_was_measured_says_how_far_it_was_off() {
+    let mut of = judged();
+    (of.what_if[0].ns, of.what_if[0].measured_ns) = (4400.0, Some(4000.0));
+    let shown = markdown(&report(vec![of]));
+    assert!(shown.contains("4.00 µs") && shown.contains("(10.0 %)"), "{shown}");
+    assert!(!shown.contains("not measured: a prediction"), "{shown}");
 }

@@ -53,6 +53,7 @@ pub fn explain(
         sets: args.sets().into(),
         budget: args.budget(cases.len()),
         count_calls: !args.no_system_calls,
+        doses: !args.no_doses,
         seed: bench.seed,
         cases,
     };

@@ -93,6 +93,7 @@ fn takes(values: Values) -> String {
         Values::Count => "a whole number from 1".into(),
         Values::AtLeast(least) => format!("a whole number from {least}"),
         Values::Nices => "-20 to 19, for all roles or each (0:10)".into(),
+        Values::Doses => "none, or calls-N, copies-N, wakes-N, lines-N, handoffs-N".into(),
         Values::Policies => "other, batch, idle, fifo-N, rr-N, for all roles or each (other:fifo-10)".into(),
     }
 }

@@ -9,7 +9,7 @@ use super::LEAST;
 use crate::contract::Prepared;
 
 /// Axes that the same mechanism to itself does not have.
-const NOT_TO_ITSELF: [&str; 5] = ["time", "rate", "warm", "idle", "peers"];
+const NOT_TO_ITSELF: [&str; 6] = ["time", "rate", "warm", "idle", "peers", "dose"];
 
 pub(in crate::explain) struct Counts {
     pub(in crate::explain) per_op: BTreeMap<CaseId, PerOp>,
@@ -33,7 +33,16 @@ pub(super) fn solo(op: &str, bytes: u64) -> CaseId {
     CaseId::new("solo", op, bytes, "same-cpu")
 }
 
-pub(super) fn cache_line(case: &CaseId) -> CaseId {
+pub(in crate::explain) fn futex_wake() -> CaseId {
+    solo("futex-wake", 0)
+}
+
+/// A hop of two processes that yield to each other, less a yield without another task.
+pub(in crate::explain) fn switch() -> Formula {
+    Formula::of(yields()).less(1.0, solo("sched-yield", 0))
+}
+
+pub(in crate::explain) fn cache_line(case: &CaseId) -> CaseId {
     CaseId::new("pingpong", "atomic", 0, &case.placement)
 }
 
@@ -99,9 +108,9 @@ pub(super) fn parts(
     }
     let further = counts.calls.get(like).zip(calls_to_itself).map(|(all, own)| more_calls(all, own));
     let (futexes, others) = further.filter(|_| has_entry).unwrap_or((0.0, 0.0));
-    if measured.contains(&solo("futex-wake", 0)) {
+    if measured.contains(&futex_wake()) {
         let about = "FUTEX_WAKE of a word on which no thread sleeps: solo/futex-wake";
-        add(names::FUTEX_CALLS, None, about, futexes, Formula::of(solo("futex-wake", 0)));
+        add(names::FUTEX_CALLS, None, about, futexes, Formula::of(futex_wake()));
     }
     let about = "calls that the mechanism to itself does not make, as a trivial system call: solo/getppid";
     add(names::FURTHER_CALLS, None, about, others, Formula::of(entry));
@@ -110,7 +119,7 @@ pub(super) fn parts(
     if measured.contains(&yields()) && measured.contains(&solo("sched-yield", 0)) {
         let switches = per_op.voluntary_switches + per_op.involuntary_switches;
         let about = "a hop of two processes that yield to each other on one CPU, pingpong/spin-yield, less a yield without another task, solo/sched-yield";
-        add(names::SWITCHES, None, about, switches, Formula::of(yields()).less(1.0, solo("sched-yield", 0)));
+        add(names::SWITCHES, None, about, switches, switch());
     }
     if measured.contains(&solo("first-touch", 0)) {
         let faults = per_op.minor_faults - per_op_own.minor_faults;
