@@ -132,7 +132,8 @@ Examples:
   weighbridge history
   weighbridge history results/ other.jsonl --format json
   weighbridge history results/ --by commit
-  weighbridge history results/ --changes --format html --out history.html")]
+  weighbridge history results/ --changes --format html --out history.html
+  weighbridge history results/ --coverage")]
     History(History),
     /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
     #[command(after_help = compare_args::AFTER_HELP)]
@@ -253,6 +254,9 @@ pub struct History {
     /// Put records of several machines into one series; each line says so
     #[arg(long)]
     pub across_machines: bool,
+    /// Show what the intervals of each session foretold and what the next session of the same machine found
+    #[arg(long, conflicts_with_all = ["by", "changes", "across_machines"])]
+    pub coverage: bool,
     #[command(flatten)]
     pub answer: Answer<PageFormat>,
 }

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use weighbridge_record::{self as record, CaseId, Line, Skipped, StoppedBy};
+use weighbridge_record::earlier::is_beside_a_load;
+use weighbridge_record::{self as record, CaseId, Earlier, Line, Skipped, StoppedBy};
 use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::stopping::{CorrelatedRule, LOOKS};
 use weighbridge_stats::{Decision, Stop, StoppingRule};
@@ -53,6 +54,8 @@ pub struct Settings {
     pub duet: bool,
     /// Are system calls counted, in one more run of each case?
     pub count_calls: bool,
+    /// What earlier sessions of this machine say of its yardsticks.
+    pub earlier: Earlier,
 }
 
 /// What a session tells while it goes on. Nothing is told during a run.
@@ -271,6 +274,8 @@ impl<'a> Session<'a> {
         let measured = self.cases.iter().filter(|open| !open.runs.is_empty());
         let by_id: BTreeMap<&CaseId, &Open> =
             measured.clone().map(|open| (&open.case.params.id, open)).collect();
+        let is_loaded = is_beside_a_load(self.cases.iter().flat_map(|open| &open.runs));
+        let hubs: BTreeMap<usize, record::Hub> = self.hubs.lines(&self.settings.earlier, is_loaded).collect();
         for open in measured {
             let CaseState::Stopped(stopped_by) = open.state else {
                 unreachable!("a measured case has stopped")
@@ -278,6 +283,11 @@ impl<'a> Session<'a> {
             let correlation = self.correlation(open.hub.is_ok());
             let correlation = (correlation, self.knows_correlation(open.hub.is_ok()));
             let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
+            let hub = open.hub.as_ref().ok().and_then(|index| hubs.get(index));
+            if line.to_hub.is_none() {
+                line.earlier = self.settings.earlier.of_case(&line, is_loaded);
+            }
+            figures::place_among_sessions(open, hub, &mut line);
             line.attempts = Some(open.attempts);
             line.system_calls.clone_from(&open.system_calls);
             let calls = open.system_calls.as_ref();
@@ -289,7 +299,7 @@ impl<'a> Session<'a> {
             line.anomalies.extend(figures::equivalent_disagrees(open, &by_id));
             sink.line(Line::Summary(line))?;
         }
-        for (index, hub) in self.hubs.lines() {
+        for (index, hub) in hubs {
             let cases = self.cases.iter().filter(|open| open.hub == Ok(index));
             let doubled_slices = figures::doubled_slices(cases);
             let meetings = self.cross_check.lines(index, &self.hubs);

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
+use weighbridge_record::earlier::session_range;
 use weighbridge_record::{
     Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation,
     Findings, Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Problem, Profile,
@@ -307,6 +308,16 @@ impl Report {
             if let (None, Some(case)) = (&measured.summary, &measured.case) {
                 measured.summary = unfinished::summary(case, &measured.runs);
                 measured.is_computed = measured.summary.is_some();
+            }
+            // Records from before it was written.
+            let hub = |summary: &Summary| {
+                let of = &summary.to_hub.as_ref()?.hub;
+                hubs.iter().find(|hub| hub.case == *of)
+            };
+            let higher_is_better = measured.higher_is_better();
+            if let Some(summary) = measured.summary.as_mut().filter(|summary| summary.session_range.is_none())
+            {
+                summary.session_range = session_range(summary, hub(summary), higher_is_better);
             }
             // Records of schema 1 have the runs, but not yet these intervals.
             if let Some(summary) = measured.summary.as_mut().filter(|summary| summary.series_ci95.is_empty())

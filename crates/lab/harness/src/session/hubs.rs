@@ -1,6 +1,6 @@
 //! The hubs of a session: which case takes turns with which, one set of the two, and what the hubs come to over all sets.
 
-use weighbridge_record::{self as record, CaseId};
+use weighbridge_record::{self as record, CaseId, Earlier};
 use weighbridge_stats::duet::{self as estimate, Party, Slice};
 
 use crate::catalogue;
@@ -114,8 +114,13 @@ impl Hubs {
         estimate::hub_session(&self.hubs[hub].sets)
     }
 
-    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, record::Hub)> + '_ {
-        self.hubs.iter().enumerate().filter_map(|(index, hub)| {
+    /// What each hub came to, with its index and what `earlier` sessions say of it, beside a load or not.
+    pub(super) fn lines<'a>(
+        &'a self,
+        earlier: &'a Earlier,
+        is_loaded: bool,
+    ) -> impl Iterator<Item = (usize, record::Hub)> + 'a {
+        self.hubs.iter().enumerate().filter_map(move |(index, hub)| {
             let session = estimate::hub_session(&hub.sets)?;
             let line = record::Hub {
                 case: hub.case.params.id.clone(),
@@ -125,6 +130,7 @@ impl Hubs {
                 sets: hub.sets.len() as u32,
                 doubled_slices: None,
                 meetings: Vec::new(),
+                earlier: earlier.of_hub(&hub.case.params.id, session.median_ns, is_loaded),
             };
             Some((index, line))
         })

@@ -385,6 +385,7 @@ mod tests {
             sets: 30,
             doubled_slices: None,
             meetings: vec![meeting(225.0, sets)],
+            earlier: None,
         };
         let (lines, findings) = contests(&entries, &[hubs(8)]);
         let [first, last] = &lines[0].contestants[..] else { panic!("{lines:?}") };

@@ -1,4 +1,5 @@
-//! What a record is, and the output of other tools as lines of one.
+//! What a record is, what its findings say, and the output of other tools as lines of one.
 
+mod contests;
 mod fields;
 mod import;
