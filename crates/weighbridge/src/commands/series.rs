@@ -37,12 +37,18 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
     entries.sort_by_key(|entry| keys.iter().position(|known| *known == key(entry)));
     let mut lines: Vec<Vec<Line>> = Vec::new();
     for entry in &entries {
-        let reading = weighbridge_record::read_file(&entry.path)
+        let mut reading = weighbridge_record::read_file(&entry.path)
             .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", entry.path.display())))?;
         for problem in &reading.problems {
             output::warn(&format!("`{}`, {problem}; left out", entry.path.display()));
         }
-        let kept = |line: &Line| matches!(line, Line::Case(_) | Line::Summary(_));
+        super::report::warn_of_void(&format!("`{}`", entry.path.display()), &mut reading);
+        let void = reading.void_cases();
+        let kept = |line: &Line| match line {
+            Line::Case(_) => true,
+            Line::Summary(summary) => !void.contains(&summary.case),
+            _ => false,
+        };
         lines.push(reading.lines.into_iter().filter(kept).collect());
     }
     let lines: Vec<&[Line]> = lines.iter().map(Vec::as_slice).collect();

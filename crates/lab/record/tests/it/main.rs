@@ -2,3 +2,4 @@
 
 mod fields;
 mod import;
+mod laws;
