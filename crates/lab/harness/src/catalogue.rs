@@ -108,9 +108,9 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
         let placed = Placed { cpus: cpus.clone(), ..placed.clone() };
         if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) }
     };
-    params.cpus = of_roles(&placed.cpus);
-    let others: Vec<Vec<u32>> = placed.others.iter().map(of_roles).collect();
-    let places = if others.is_empty() { others } else { [vec![params.cpus.clone()], others].concat() };
+    let all: Vec<Vec<u32>> = std::iter::once(&placed.cpus).chain(&placed.others).map(of_roles).collect();
+    params.cpus.clone_from(&all[0]);
+    let places = if all.len() > 1 { all } else { Vec::new() };
     if target.caps.has(Caps::ONE_PROCESS) {
         params.axes.insert(Peers::AXIS.name.into(), Peers::Thread.name().into());
     }
