@@ -110,17 +110,16 @@ fn lead(
     };
     let mut notes = Notes { counters, receivers: receivers(cx.params), batches: Vec::with_capacity(1024) };
     notes.take(0, 0, false);
-    let mut note = |noted: Noted| notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
+    let mut note = |noted: Noted| {
+        notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
+        Ok(())
+    };
     if cx.has_rate() {
-        cx.lead_each_noting(|sequence, _| turn(sequence), |_| None, |noted| Ok(note(noted)))?;
+        cx.lead_each_noting(|sequence, _| turn(sequence), |_| None, note)?;
         cx.end_leading()?;
     } else {
         let work = |batch: Batch| batch.sequences().try_for_each(&mut turn).map(|()| Tally::default());
-        let note = |noted| {
-            note(noted);
-            Ok(noted.elapsed_ns)
-        };
-        cx.lead_noting(work, |_| None, note)?;
+        cx.lead_noting(work, |_| None, |noted| note(noted).map(|()| noted.elapsed_ns))?;
     }
     notes.tell(cx);
     Ok(())
