@@ -36,6 +36,7 @@ Does A differ from B?
 
 Results go to standard output, progress and warnings to standard error.
 Exit code: 0 success, 1 a ratio outside its band (check) or findings (dbus lint), 2 a usage mistake or a failure, \
+4 a figure that is void, \
 130 interrupted with a valid partial record.";
 
 const AFTER_RUN_HELP: &str = "\

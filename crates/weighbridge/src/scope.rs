@@ -50,7 +50,7 @@ impl Scope {
         }
         let (selected, suite) = select(selection, host)?;
         let (mut cases, skipped) = prepared(&selected, host)?;
-        let missing = harness::missing(&selection.globs, &cases, host);
+        let missing = harness::missing(&cases, host);
         let harness = missing.len();
         cases.splice(0..0, missing);
         let mut scope = Scope {
@@ -230,12 +230,14 @@ mod tests {
                 placement: id.placement.clone(),
                 resolved_placement: id.placement.clone(),
                 cpus: Vec::new(),
+                places: Vec::new(),
                 roles: Vec::new(),
                 axes: params.axes,
                 unit: unit.clone(),
                 higher_is_better: pattern.unit.higher_is_better(),
                 measured_alone: None,
                 facts: BTreeMap::new(),
+                traits: None,
             };
             let broker = PerOp { voluntary_switches: 2.0, cpu_ns: 12_000.0, ..PerOp::default() };
             let summary = Summary {

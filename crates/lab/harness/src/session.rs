@@ -23,7 +23,6 @@ use weighbridge_stats::{Decision, Stop, StoppingRule};
 use crate::conditions;
 use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Counted, Measured, PeerStart};
-use crate::counter_check;
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
@@ -256,13 +255,16 @@ impl<'a> Session<'a> {
 
     /// One run of a case, alone or in turn with its hub; then with the slices of both, as the record has them and as they are.
     fn measure(&mut self, index: usize) -> Result<(Measured, Option<(record::Slices, Turns)>), NoSet> {
-        let Open { case, hub, sets, .. } = &self.cases[index];
+        let Open { case, hub, sets, attempts, .. } = &self.cases[index];
+        // Nodes in turn.
+        let place = attempts.begun as usize;
+        let case = &case.at_place(place);
         let timing = self.settings.timing;
         let Ok(hub) = hub else {
             return Ok((set::alone(0, case, &PeerStart::default(), timing, &mut self.coordinator)?, None));
         };
         let InTurn { measured, slices, of_both } =
-            self.hubs.run(*hub, case, sets, index, &mut self.coordinator, timing)?;
+            self.hubs.run(*hub, (case, place), sets, index, &mut self.coordinator, timing)?;
         Ok((measured, Some((slices, of_both))))
     }
 
@@ -290,8 +292,6 @@ impl<'a> Session<'a> {
             figures::place_among_sessions(open, hub, &mut line);
             line.attempts = Some(open.attempts);
             line.system_calls.clone_from(&open.system_calls);
-            let calls = open.system_calls.as_ref();
-            line.anomalies.extend(calls.and_then(|calls| counter_check::waits_otherwise(&open.case, calls)));
             if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
                 let why = "runs gave no number; see the lines skipped of the record";
                 line.anomalies.push(format!("{failed} of {begun} {why}"));
@@ -376,7 +376,7 @@ impl InRounds for Session<'_> {
                 open.attempts.failed += 1;
                 open.void_in_a_row += 1;
                 // A case that has given numbers keeps them; one failure ends it, unless it came from outside and may pass.
-                if step != conditions::THROTTLED || open.void_in_a_row >= MOST_VOID {
+                if !conditions::may_pass(&step) || open.void_in_a_row >= MOST_VOID {
                     open.stop(StoppedBy::Error);
                 }
                 sink.line(skip(step, why))?;
@@ -391,7 +391,8 @@ impl InRounds for Session<'_> {
                     let alone = open.hub.as_ref().err().cloned();
                     sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
                 }
-                let run = summary::run_line(&open.case, measured, open.runs.len() as u32, round);
+                let case = open.case.at_place(open.attempts.begun as usize - 1);
+                let run = summary::run_line(&case, measured, open.runs.len() as u32, round);
                 let (slices, turns) = slices.unzip();
                 let run = record::Run { slices, ..run };
                 sink.line(Line::Run(run.clone()))?;

@@ -138,6 +138,9 @@ pub struct Summary {
     /// Checks of the case that too few sets did not allow: the name of each, a colon, and what it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_checked: Vec<String>,
+    /// Laws of the record that the case breaks, a sentence each: its figures are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void: Vec<String>,
 }
 
 impl Summary {

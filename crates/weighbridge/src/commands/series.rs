@@ -59,12 +59,15 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
 
 /// The lines of a record that are of interest; of those that cannot be used it is said why.
 pub(super) fn read(entry: &Entry, is_kept: impl Fn(&Line) -> bool) -> Result<Vec<Line>, Failure> {
-    let reading = weighbridge_record::read_file(&entry.path)
+    let mut reading = weighbridge_record::read_file(&entry.path)
         .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", entry.path.display())))?;
     for problem in &reading.problems {
         output::warn(&format!("`{}`, {problem}; left out", entry.path.display()));
     }
-    Ok(reading.lines.into_iter().filter(is_kept).collect())
+    super::report::warn_of_void(&format!("`{}`", entry.path.display()), &mut reading);
+    let void = reading.void_cases();
+    let is_void = |line: &Line| matches!(line, Line::Summary(summary) if void.contains(&summary.case));
+    Ok(reading.lines.into_iter().filter(|line| is_kept(line) && !is_void(line)).collect())
 }
 
 fn machine(entry: &Entry) -> String {

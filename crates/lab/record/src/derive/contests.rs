@@ -355,6 +355,7 @@ mod tests {
                 ops: vec![1000; 8],
             };
             let slices = Slices {
+                hub_roles: Vec::new(),
                 hub: hub.clone(),
                 slice_ms: 2.0,
                 of_case: series(times * drift, 0),

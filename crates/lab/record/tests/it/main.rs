@@ -3,3 +3,4 @@
 mod contests;
 mod fields;
 mod import;
+mod laws;
