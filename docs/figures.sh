@@ -5,7 +5,7 @@
 #   docs/figures.sh fingerprint lab|dbus                            what the crates that measure contain
 #   docs/figures.sh mark                                            marks figures of an earlier program as such
 #
-# Further parts: dbus-session, dbus-costs, precision. RECORDS names the folder that keeps the records; a record that is already
+# Further parts: dbus-session, dbus-costs, precision, coverage (sessions of hours; LEDGER names a folder that has some). RECORDS names the folder that keeps the records; a record that is already
 # there is shown again and not measured again. WEIGHBRIDGE names another program than target/release/weighbridge. Refuses to
 # measure a tree with changes. The parts without which it is called take about nine minutes; leave the machine idle meanwhile.
 set -euo pipefail
@@ -164,6 +164,24 @@ precision() {
     done
 }
 
+# Sessions of one selection, minutes apart, until the folder LEDGER has SESSIONS of them; then what they foretold.
+coverage() {
+    local ledger=${LEDGER:-$records/ledger} number
+    mkdir -p "$ledger"
+    for number in $(seq -w 1 "${SESSIONS:-40}"); do
+        [ -e "$ledger/s$number.jsonl" ] && continue
+        "$weighbridge" run 'roundtrip/{pipe,unix-stream,unix-seqpacket,tcp,ring-futex,ring-eventfd,causeway-sw,mq-posix}/{1,4096}/{same-cpu,two-cpus}' \
+            --budget 45s --out "$ledger/s$number.jsonl" --html none --quiet >/dev/null
+        sleep 280
+    done
+    {
+        echo "weighbridge history LEDGER --coverage"
+        echo
+        "$weighbridge" history "$ledger" --coverage
+    } >"$figures/coverage.txt"
+    measured coverage.txt lab
+}
+
 case ${1:-} in
 fingerprint) fingerprint "${2:-lab}" && exit ;;
 mark) mark && exit ;;
@@ -175,7 +193,7 @@ mkdir -p "$records"
 [ -z "$(git status --porcelain)" ] || { echo "this tree has changes: figures are measured of a commit" >&2 && exit 1; }
 for part in "${@:-quick causeway check explain}"; do
     case $part in
-    quick | causeway | check | explain | dbus-session | dbus-costs | precision) "$part" ;;
+    quick | causeway | check | explain | dbus-session | dbus-costs | precision | coverage) "$part" ;;
     "quick causeway check explain") quick && causeway && check && explain ;;
     *) echo "there is no part called $part" >&2 && exit 2 ;;
     esac

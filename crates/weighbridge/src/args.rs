@@ -36,6 +36,7 @@ Does A differ from B?
 
 Results go to standard output, progress and warnings to standard error.
 Exit code: 0 success, 1 a ratio outside its band (check) or findings (dbus lint), 2 a usage mistake or a failure, \
+4 a figure that is void, \
 130 interrupted with a valid partial record.";
 
 const AFTER_RUN_HELP: &str = "\
@@ -132,7 +133,8 @@ Examples:
   weighbridge history
   weighbridge history results/ other.jsonl --format json
   weighbridge history results/ --by commit
-  weighbridge history results/ --changes --format html --out history.html")]
+  weighbridge history results/ --changes --format html --out history.html
+  weighbridge history results/ --coverage")]
     History(History),
     /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
     #[command(after_help = compare_args::AFTER_HELP)]
@@ -253,6 +255,9 @@ pub struct History {
     /// Put records of several machines into one series; each line says so
     #[arg(long)]
     pub across_machines: bool,
+    /// Show what the intervals of each session foretold and what the next session of the same machine found
+    #[arg(long, conflicts_with_all = ["by", "changes", "across_machines"])]
+    pub coverage: bool,
     #[command(flatten)]
     pub answer: Answer<PageFormat>,
 }

@@ -48,7 +48,7 @@ pub enum Exit {
     Incomplete = 2,
     /// Nothing is said of some case, and that was to be an error.
     Inconclusive = 3,
-    /// The control moved, so that nothing can be said.
+    /// The control moved, or a law of the record is broken, so that nothing can be said.
     Void = 4,
     /// Ctrl-C or SIGTERM; what there is was kept.
     Interrupted = 130,

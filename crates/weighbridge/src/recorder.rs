@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use weighbridge_harness::session::{Progress, Sink};
+use weighbridge_record::laws::{Audit, Violation};
 use weighbridge_record::{Line, Reading, Writer};
 
 use crate::progress::ProgressStyle;
@@ -18,13 +19,22 @@ pub struct Recorder {
     may_move: bool,
     progress: ProgressStyle,
     lines: Vec<Line>,
+    audit: Audit,
     failed: bool,
 }
 
 impl Recorder {
     /// Writes into the file at `path`. A record that `may_move` goes on in the current folder when its own has no room.
     pub fn new(path: PathBuf, writer: Writer, may_move: bool, progress: ProgressStyle) -> Recorder {
-        Recorder { path, writer, may_move, progress, lines: Vec::new(), failed: false }
+        Recorder {
+            path,
+            writer,
+            may_move,
+            progress,
+            lines: Vec::new(),
+            audit: Audit::default(),
+            failed: false,
+        }
     }
 
     /// What was told so far, for lines that follow from it.
@@ -59,13 +69,17 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
-    /// Writes the line, until a line cannot be written. That one is an error, and so ends the session; the summaries that
+    /// Writes the line, and behind it which laws of the record it breaks, until a line cannot be written. That one is an error, and so ends the session; the summaries that
     /// follow come from what was measured before, and are kept in memory alone.
-    fn line(&mut self, line: Line) -> io::Result<()> {
-        if !self.failed {
-            self.write(&line).inspect_err(|_| self.failed = true)?;
+    fn line(&mut self, mut line: Line) -> io::Result<()> {
+        let broken = self.audit.line(&line);
+        self.audit.amend(&mut line);
+        for line in std::iter::once(line).chain(broken.iter().map(Violation::line)) {
+            if !self.failed {
+                self.write(&line).inspect_err(|_| self.failed = true)?;
+            }
+            self.lines.push(without_samples(line));
         }
-        self.lines.push(without_samples(line));
         Ok(())
     }
 
@@ -88,6 +102,9 @@ fn without_samples(mut line: Line) -> Line {
             }
             run.roles = Vec::new();
             run.latencies = None;
+            if let Some(slices) = &mut run.slices {
+                slices.hub_roles = Vec::new();
+            }
         }
         _ => {}
     }

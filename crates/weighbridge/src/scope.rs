@@ -50,7 +50,7 @@ impl Scope {
         }
         let (selected, suite) = select(selection, host)?;
         let (mut cases, skipped) = prepared(&selected, host)?;
-        let missing = harness::missing(&selection.globs, &cases, host);
+        let missing = harness::missing(&cases, host);
         let harness = missing.len();
         cases.splice(0..0, missing);
         let mut scope = Scope {
@@ -230,12 +230,14 @@ mod tests {
                 placement: id.placement.clone(),
                 resolved_placement: id.placement.clone(),
                 cpus: Vec::new(),
+                places: Vec::new(),
                 roles: Vec::new(),
                 axes: params.axes,
                 unit: unit.clone(),
                 higher_is_better: pattern.unit.higher_is_better(),
                 measured_alone: None,
                 facts: BTreeMap::new(),
+                traits: None,
             };
             let broker = PerOp { voluntary_switches: 2.0, cpu_ns: 12_000.0, ..PerOp::default() };
             let summary = Summary {
@@ -273,7 +275,7 @@ mod tests {
             // 50 µs over the published 388.7 µs; the switches of the experiments; 50 µs for 8 rows over 32.874 s.
             let published: &[&str] = match name {
                 "dbus-ping-pong" => &["\"389\"", "\"0.129\"", "\"2800\""],
-                "signal-fan-out" => &["\"22\"", "\"12\"", "50.0 ±2.0% · 12", "\"524\"", "\"1030\""],
+                "signal-fan-out" => &["\"22\"", "\"12\"", "50.0 −4.0+4.0% · 12", "\"524\"", "\"1030\""],
                 "tracker" => &["\"32.9\"", "\"0.0570\""],
                 _ if names.contains(&name) => &[],
                 _ => &["12.0 · 2"],

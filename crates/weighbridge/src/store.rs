@@ -8,7 +8,11 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use weighbridge_record::{Header, Line, Writer};
+use weighbridge_record::earlier::machine;
+use weighbridge_record::{Earlier, Header, Line, Writer};
+
+/// So many sessions say what a machine does between sessions; older ones are of another time.
+const MOST_EARLIER: usize = 20;
 
 /// What [`entry`] finds out about a record without reading all of it into memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +99,21 @@ pub fn entries(folder: &Path) -> io::Result<(Vec<Entry>, Vec<NoRecord>)> {
 /// The oldest first; those of one second stay in their order.
 pub fn sort(entries: &mut [Entry]) {
     entries.sort_by(|a, b| a.header.started.cmp(&b.header.started));
+}
+
+/// What the last sessions of the machine of this header say of its yardsticks, by records of the store that were made by a build of
+/// the same sort. What cannot be read says nothing: a session is measured all the same.
+pub fn earlier(now: &Header) -> Earlier {
+    let mut earlier = Earlier::none();
+    let Ok(Ok((mut entries, _))) = folder().map(|folder| entries(&folder)) else { return earlier };
+    entries.retain(|entry| {
+        machine(&entry.header) == machine(now) && entry.header.tool.profile == now.tool.profile
+    });
+    for entry in &entries[entries.len().saturating_sub(MOST_EARLIER)..] {
+        let reading = weighbridge_record::read_file(&entry.path).unwrap_or_default();
+        earlier.add(&reading.lines);
+    }
+    earlier
 }
 
 /// The last record of the store, or a sentence with a way out.

@@ -80,6 +80,21 @@ impl Traced {
         Traced::seize_forked(pid)
     }
 
+    /// As [`Traced::seize_running`], for the thread of this name.
+    pub fn seize_running_thread(pid: i32, name: &str) -> Traced {
+        let thread = crate::eventually_some("the process has no such thread", || {
+            let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+            let thread = threads.find_map(|thread| {
+                let thread = thread.ok()?.path();
+                let its_name = std::fs::read_to_string(thread.join("comm")).ok()?;
+                Some(thread).filter(|_| its_name.trim_end() == name)
+            })?;
+            thread.file_name()?.to_str()?.parse().ok()
+        });
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+        Traced::seize(pid, thread)
+    }
+
     fn seize(pid: i32, thread: i32) -> Traced {
         let thread = Pid::from_raw(thread);
         ptrace::seize(thread, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
@@ -217,6 +232,27 @@ impl Traced {
                 WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {}
                 WaitStatus::Stopped(_, Signal::SIGSTOP) => return calls,
                 other => panic!("while counting calls: {other:?}"),
+            }
+        }
+    }
+
+    /// Lets it run until it is about to make a system call that `is_it`, and leaves it there.
+    pub fn run_into(&self, is_it: impl Fn(&Call) -> bool) {
+        loop {
+            ptrace::syscall(self.thread, None).unwrap();
+            match self.wait() {
+                WaitStatus::PtraceSyscall(_) => {
+                    let info = ptrace::syscall_info(self.thread).unwrap();
+                    if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
+                        // SAFETY: the kernel says that it filled this member.
+                        let entry = unsafe { info.u.entry };
+                        if is_it(&Call { number: entry.nr, arguments: entry.args, result: 0 }) {
+                            return;
+                        }
+                    }
+                }
+                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {}
+                other => panic!("on its way to a system call: {other:?}"),
             }
         }
     }

@@ -1,6 +1,5 @@
 //! What a message carries: bytes, which were copied or are mapped, and descriptors.
 
-use std::cell::Cell;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,36 +37,12 @@ impl From<Body> for Payload {
     }
 }
 
-thread_local! {
-    /// The memory of the message that this thread has dropped last.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// More bytes than a message of usual length has are given back to the allocator.
-const SPARE_BYTES: usize = 4096;
-
-/// Memory for the next message that is read: that of the last one, where this thread has dropped it.
-#[inline]
-pub fn spare_buffer() -> Vec<u8> {
-    SPARE.try_with(Cell::take).unwrap_or_default()
-}
-
 /// The bytes of a message. Those of a long one are mapped, and its clones share them.
 #[derive(Clone, Debug)]
 pub struct Bytes(Place);
 
-impl Drop for Bytes {
-    #[inline]
-    fn drop(&mut self) {
-        if let Place::Copied(bytes) = &mut self.0
-            && (1..=SPARE_BYTES).contains(&bytes.capacity())
-        {
-            let bytes = std::mem::take(bytes);
-            // At the end of a thread there is no place for it any more.
-            let _ = SPARE.try_with(|spare| spare.set(bytes));
-        }
-    }
-}
+/// More bytes than a message of usual length has are given back to the allocator.
+const BYTES_KEPT: usize = 4096;
 
 #[derive(Clone, Debug)]
 enum Place {
@@ -79,6 +54,33 @@ impl Bytes {
     /// Do they lie in a file of their own, so that they were not copied?
     pub fn are_mapped(&self) -> bool {
         matches!(self.0, Place::Mapped(_))
+    }
+
+    /// Where bytes are to be copied to.
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.are_mapped() {
+            *self = Bytes::default();
+        }
+        match &mut self.0 {
+            Place::Copied(bytes) => bytes,
+            Place::Mapped(_) => unreachable!("they were replaced"),
+        }
+    }
+
+    /// Ends them; memory for a message of usual length is kept for the next one.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        match &mut self.0 {
+            Place::Copied(bytes) if bytes.capacity() <= BYTES_KEPT => bytes.clear(),
+            _ => *self = Bytes::default(),
+        }
+    }
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes(Place::Copied(Vec::new()))
     }
 }
 
@@ -167,11 +169,14 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_message_serves_the_next_one_unless_it_is_long() {
-        let bytes = |capacity| Bytes::from(Vec::with_capacity(capacity));
-        drop(bytes(100));
-        drop(bytes(SPARE_BYTES + 1));
-        assert_eq!(spare_buffer().capacity(), 100);
-        assert_eq!(spare_buffer().capacity(), 0);
+        let kept = |mut bytes: Bytes| {
+            bytes.clear();
+            bytes.buffer().capacity()
+        };
+        let copied = |capacity| kept(Bytes::from(Vec::with_capacity(capacity)));
+        assert_eq!((copied(100), copied(BYTES_KEPT + 1)), (100, 0));
+        let body = SealedBody::open(&crate::shared::body::write(&[7; 5000]).unwrap(), 5000).unwrap();
+        assert_eq!(kept(Bytes::from(body)), 0);
     }
 
     #[test]

@@ -202,10 +202,10 @@ impl Monitor {
             let opened = self.link.outbox(slot, id)?.map(|fd| ForeignOutbox::open(&fd)).transpose()?;
             *known = opened.map(|outbox| (id, outbox));
         }
-        match known.as_ref().map(|(_, outbox)| outbox.read(entry.place, Vec::new())) {
-            Some(Found::Message(header, bytes)) => Ok(Some((header, bytes))),
-            _ => Ok(None),
-        }
+        let Some((_, outbox)) = known else { return Ok(None) };
+        let (mut header, mut bytes) = (BusHeader::default(), Vec::new());
+        let found = outbox.read(entry.place, &mut header, &mut bytes);
+        Ok((found == Found::Message).then_some((header, bytes)))
     }
 
     /// Who is on the bus, and what each member has done.

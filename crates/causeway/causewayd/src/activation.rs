@@ -1,11 +1,10 @@
 //! Services that are looked up or being started, and what waits for them. No files, no processes: the caller reads and starts them, and
 //! says what became of them.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::IntoValues;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-use rustc_hash::FxHashMap;
 
 use crate::member::MemberId;
 use crate::message::Message;
@@ -51,12 +50,14 @@ pub struct Waiting {
     pub wants: Wants,
     /// Have monitors seen it?
     pub is_shown: bool,
+    /// Its place among all that wait for services; nothing before it has one.
+    place: u64,
 }
 
 impl Waiting {
     /// A message of a member, or of the bus itself, which monitors have seen.
     pub fn of(sender: Option<MemberId>, message: &Rc<Message>, wants: Wants) -> Waiting {
-        Waiting { sender, message: Rc::clone(message), wants, is_shown: true }
+        Waiting { sender, message: Rc::clone(message), wants, is_shown: true, place: 0 }
     }
 }
 
@@ -79,14 +80,39 @@ struct Start {
     begun: Instant,
     deadline: Instant,
     phase: Phase,
-    waiting: Vec<Waiting>,
+    /// By their places: messages for the service, and calls that ask for its file or its start.
+    messages: BTreeMap<u64, Waiting>,
+    calls: BTreeMap<u64, Waiting>,
 }
+
+impl Start {
+    fn of(&mut self, wants: Wants) -> &mut BTreeMap<u64, Waiting> {
+        if wants == Wants::Delivery { &mut self.messages } else { &mut self.calls }
+    }
+}
+
+/// Those that have waited: messages for the service first, each in their order.
+pub type Waited = std::iter::Chain<IntoValues<u64, Waiting>, IntoValues<u64, Waiting>>;
+
+fn waited(messages: BTreeMap<u64, Waiting>, calls: BTreeMap<u64, Waiting>) -> Waited {
+    messages.into_values().chain(calls.into_values())
+}
+
+/// Names that are looked up although nobody waits for them any more.
+const MOST_ALONE: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct Starts {
-    by_name: FxHashMap<Rc<str>, Start>,
-    by_number: FxHashMap<u64, Rc<str>>,
+    by_name: BTreeMap<Rc<str>, Start>,
+    by_number: BTreeMap<u64, Rc<str>>,
     by_deadline: BTreeSet<(Instant, u64)>,
+    /// Those whose names are still to be looked up.
+    asked: BTreeSet<u64>,
+    /// Those that are looked up, and for which nobody waits any more.
+    alone: BTreeSet<u64>,
+    /// For what each member's messages and calls wait, by their places.
+    of_sender: BTreeMap<(MemberId, u64), Rc<str>>,
+    places: u64,
     /// Of those, the services that a program or systemd is starting.
     running: usize,
     count: u64,
@@ -108,14 +134,52 @@ impl Starts {
         self.by_name.get(name).map(|start| &start.phase)
     }
 
+    /// The number of a start for which a program was started.
+    pub fn program_of(&self, name: &str) -> Option<u64> {
+        self.by_name.get(name).filter(|start| start.phase == Phase::Program).map(|start| start.number)
+    }
+
     /// Lets a message wait for a service that is looked up or being started; gives it back if it is not.
-    pub fn join(&mut self, name: &str, waiting: Waiting) -> Result<(), Waiting> {
-        match self.by_name.get_mut(name) {
-            Some(start) => {
-                start.waiting.push(waiting);
-                Ok(())
+    pub fn join(&mut self, name: &str, mut waiting: Waiting) -> Result<(), Waiting> {
+        let Some((name, _)) = self.by_name.get_key_value(name) else { return Err(waiting) };
+        let name = Rc::clone(name);
+        self.places += 1;
+        waiting.place = self.places;
+        if let Some(sender) = waiting.sender {
+            self.of_sender.insert((sender, self.places), Rc::clone(&name));
+        }
+        let start = self.by_name.get_mut(&name).expect("it is there");
+        self.alone.remove(&start.number);
+        start.of(waiting.wants).insert(self.places, waiting);
+        Ok(())
+    }
+
+    /// This waits no more, and was taken from the start for which it waited.
+    pub fn left(&mut self, waiting: &Waiting) {
+        if let Some(sender) = waiting.sender {
+            self.of_sender.remove(&(sender, waiting.place));
+        }
+    }
+
+    /// A member leaves: what it sent last waits no longer, and what it sent before that after the next call. Nothing when nothing waits.
+    pub fn take_last_of(&mut self, member: MemberId) -> Option<Waiting> {
+        loop {
+            let all = (member, 0)..=(member, u64::MAX);
+            let (&key, _) = self.of_sender.range(all).next_back()?;
+            let name = self.of_sender.remove(&key)?;
+            // Its start may have ended, and it is being told.
+            let Some(start) = self.by_name.get_mut(&name) else { continue };
+            let taken = start.messages.remove(&key.1).or_else(|| start.calls.remove(&key.1));
+            if start.messages.is_empty() && start.calls.is_empty() && start.phase == Phase::LookedUp {
+                // Who says that a service is to be started need not wait for it. But nobody is charged for that any more.
+                self.alone.insert(start.number);
+                if self.alone.len() > MOST_ALONE {
+                    drop(self.end(&name));
+                }
             }
-            None => Err(waiting),
+            if taken.is_some() {
+                return taken;
+            }
         }
     }
 
@@ -131,11 +195,16 @@ impl Starts {
         self.count += 1;
         let (number, name): (u64, Rc<str>) = (self.count, name.into());
         self.running += usize::from(phase.is_running());
+        if phase == Phase::LookedUp {
+            self.asked.insert(number);
+        }
         let deadline = begun + limit;
-        let start = Start { number, begun, deadline, phase, waiting: vec![waiting] };
+        let (messages, calls) = (BTreeMap::new(), BTreeMap::new());
+        let start = Start { number, begun, deadline, phase, messages, calls };
         self.by_deadline.insert((deadline, number));
         self.by_number.insert(number, Rc::clone(&name));
-        self.by_name.insert(name, start);
+        self.by_name.insert(Rc::clone(&name), start);
+        self.join(&name, waiting).expect("it has begun");
         number
     }
 
@@ -145,7 +214,22 @@ impl Starts {
         self.running += usize::from(phase.is_running());
         self.running -= usize::from(start.phase.is_running());
         start.phase = phase;
+        self.alone.remove(&start.number);
         Some(start.number)
+    }
+
+    /// The next names to be looked up, at most so many.
+    pub fn take_asked(&mut self, most: usize) -> Vec<String> {
+        let numbers = std::iter::from_fn(|| self.asked.pop_first()).take(most);
+        numbers.filter_map(|number| self.by_number.get(&number)).map(|name| name.to_string()).collect()
+    }
+
+    /// These names were looked up in vain, and are to be once more, if that is still wanted.
+    pub fn ask_again(&mut self, names: impl IntoIterator<Item = String>) {
+        for name in names {
+            let start = self.by_name.get(name.as_str()).filter(|start| start.phase == Phase::LookedUp);
+            self.asked.extend(start.map(|start| start.number));
+        }
     }
 
     /// How long ago the start of this service began; nothing if it is not being started.
@@ -153,29 +237,38 @@ impl Starts {
         self.by_name.get(name).map(|start| now.saturating_duration_since(start.begun))
     }
 
-    /// What waits for a service.
-    pub fn waiting(&mut self, name: &str) -> &mut [Waiting] {
-        self.by_name.get_mut(name).map_or(&mut [], |start| &mut start.waiting)
+    /// What waits for a service, messages first.
+    pub fn waiting(&mut self, name: &str) -> impl Iterator<Item = &mut Waiting> {
+        let start = self.by_name.get_mut(name);
+        start.into_iter().flat_map(|start| start.messages.values_mut().chain(start.calls.values_mut()))
     }
 
-    /// The service is there, or will not come: what has waited for it, in order.
-    pub fn end(&mut self, name: &str) -> Vec<Waiting> {
-        let Some(start) = self.by_name.remove(name) else { return Vec::new() };
+    /// Who waits for a service first.
+    pub fn first_for(&self, name: &str) -> Option<MemberId> {
+        let start = self.by_name.get(name)?;
+        let first = [&start.messages, &start.calls]
+            .into_iter()
+            .filter_map(BTreeMap::first_key_value)
+            .min_by_key(|(at, _)| **at);
+        first?.1.sender
+    }
+
+    /// The service is there, or will not come: what has waited for it. For each, [`left`](Starts::left) must be called.
+    pub fn end(&mut self, name: &str) -> Waited {
+        let Some(start) = self.by_name.remove(name) else { return waited(BTreeMap::new(), BTreeMap::new()) };
         self.running -= usize::from(start.phase.is_running());
         self.by_number.remove(&start.number);
+        self.asked.remove(&start.number);
+        self.alone.remove(&start.number);
         self.by_deadline.remove(&(start.deadline, start.number));
-        start.waiting
+        waited(start.messages, start.calls)
     }
 
-    /// The service is there: what has waited for it, in order. What asks for its file goes on waiting for that.
-    pub fn came(&mut self, name: &str) -> Vec<Waiting> {
+    /// The service is there: what has waited for it, as [`end`](Starts::end) returns it. What asks for its file goes on waiting for that.
+    pub fn came(&mut self, name: &str) -> Waited {
         match self.by_name.get_mut(name) {
-            Some(Start { phase: Phase::LookedUp, waiting, .. }) => {
-                let came = waiting.extract_if(.., |waiting| waiting.wants == Wants::Delivery).collect();
-                if waiting.is_empty() {
-                    self.end(name);
-                }
-                came
+            Some(Start { phase: Phase::LookedUp, messages, calls, .. }) if !calls.is_empty() => {
+                waited(std::mem::take(messages), BTreeMap::new())
             }
             _ => self.end(name),
         }
@@ -190,12 +283,6 @@ impl Starts {
     pub fn of_unit(&self, unit: &str) -> Vec<Rc<str>> {
         let is_of = |start: &Start| matches!(&start.phase, Phase::Unit(other) if other == unit);
         self.by_name.iter().filter(|(_, start)| is_of(start)).map(|(name, _)| Rc::clone(name)).collect()
-    }
-
-    /// A member is gone: what it sent waits no longer. Returns that.
-    pub fn remove(&mut self, member: MemberId) -> Vec<Waiting> {
-        let starts = self.by_name.values_mut();
-        starts.flat_map(|start| start.waiting.extract_if(.., |one| one.sender == Some(member))).collect()
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -218,11 +305,12 @@ mod tests {
     fn waiting(sender: u64, wants: Wants) -> Waiting {
         let bytes = Builder::call("/", "M").build(1).unwrap();
         let message = Rc::new(Message::new(bytes, Descriptors::default()));
-        Waiting { sender: Some(MemberId(sender)), message, wants, is_shown: true }
+        Waiting::of(Some(MemberId(sender)), &message, wants)
     }
 
-    fn senders(waiting: &[Waiting]) -> Vec<u64> {
-        waiting.iter().map(|waiting| waiting.sender.unwrap().0).collect()
+    fn senders(starts: &mut Starts, waited: Waited) -> Vec<u64> {
+        let each = waited.inspect(|waiting| starts.left(waiting));
+        each.map(|waiting| waiting.sender.unwrap().0).collect()
     }
 
     #[test]
@@ -242,8 +330,10 @@ mod tests {
         assert_eq!((starts.expired(now), starts.next_deadline()), (None, Some(later)));
         assert_eq!(starts.expired(later).as_deref(), Some("a.B"));
         assert_eq!((starts.age("a.B", later), starts.age("a.C", later)), (Some(limit), None));
-        assert_eq!(starts.remove(MemberId(2)).len(), 2);
-        assert_eq!(senders(&starts.end("a.B")), [1, 3]);
+        assert_eq!(std::iter::from_fn(|| starts.take_last_of(MemberId(2))).count(), 2);
+        let ended = starts.end("a.B");
+        assert_eq!(senders(&mut starts, ended), [1, 3]);
+        assert!(starts.of_sender.is_empty());
         assert_eq!((starts.name_of(number), starts.len(), starts.next_deadline()), (None, 0, None));
     }
 
@@ -252,10 +342,55 @@ mod tests {
         let (mut starts, now) = (Starts::default(), Instant::now());
         starts.begin("a.B", Phase::LookedUp, now, Duration::from_secs(1), waiting(1, Wants::Start));
         starts.join("a.B", waiting(2, Wants::Delivery)).unwrap();
-        assert_eq!(senders(&starts.came("a.B")), [2]);
+        let came = starts.came("a.B");
+        assert_eq!(senders(&mut starts, came), [2]);
         assert_eq!(starts.phase("a.B"), Some(&Phase::LookedUp));
         starts.advance("a.B", Phase::Program);
-        assert_eq!(senders(&starts.came("a.B")), [1]);
+        // Of those that are being told, one leaves.
+        starts.join("a.B", waiting(1, Wants::Start)).unwrap();
+        let came = starts.came("a.B");
+        assert!(starts.take_last_of(MemberId(1)).is_none());
+        assert_eq!(senders(&mut starts, came), [1, 1]);
         assert_eq!((starts.phase("a.B"), starts.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_name_is_looked_up_once_and_only_while_somebody_waits_for_it() {
+        let (mut starts, now) = (Starts::default(), Instant::now());
+        let begin = |starts: &mut Starts, name: &str, sender| {
+            starts.begin(name, Phase::LookedUp, now, Duration::from_secs(1), waiting(sender, Wants::Start));
+        };
+        ["a.B", "a.C", "a.D"].into_iter().for_each(|name| begin(&mut starts, name, 1));
+        assert_eq!(starts.take_asked(2), ["a.B", "a.C"]);
+        // The time of one is over, and it is asked for again, any number of times.
+        for _ in 0..3 {
+            let ended = starts.end("a.D");
+            senders(&mut starts, ended);
+            begin(&mut starts, "a.D", 2);
+        }
+        starts.join("a.B", waiting(2, Wants::Delivery)).unwrap();
+        let leave = |starts: &mut Starts, member| {
+            std::iter::from_fn(|| starts.take_last_of(MemberId(member))).count()
+        };
+        assert_eq!(leave(&mut starts, 1), 2);
+        // Nobody waits for its name, and its service is started all the same.
+        assert_eq!(starts.phase("a.C"), Some(&Phase::LookedUp));
+        starts.ask_again(["a.B", "a.C", "a.B", "a.X"].map(str::to_owned));
+        assert_eq!(starts.take_asked(9), ["a.B", "a.C", "a.D"]);
+        assert_eq!(starts.take_asked(9), [""; 0]);
+        // But not of any number of names.
+        (0..MOST_ALONE).for_each(|number| begin(&mut starts, &format!("a.E{number}"), 3));
+        assert_eq!(leave(&mut starts, 3), MOST_ALONE);
+        assert_eq!((starts.alone.len(), starts.by_name.len()), (MOST_ALONE, MOST_ALONE + 2));
+        assert_eq!(starts.take_asked(MOST_ALONE).len(), MOST_ALONE - 1);
+        starts.join("a.C", waiting(2, Wants::Start)).unwrap();
+        assert!(!starts.alone.contains(&2));
+        assert_eq!(leave(&mut starts, 2), 3);
+        assert_eq!((starts.alone.len(), starts.by_name.len()), (MOST_ALONE, MOST_ALONE));
+        // A program that is being started is waited for.
+        begin(&mut starts, "a.F", 1);
+        starts.advance("a.F", Phase::Program);
+        assert_eq!(leave(&mut starts, 1), 1);
+        assert_eq!(starts.phase("a.F"), Some(&Phase::Program));
     }
 }

@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::Rlimit;
 
 use crate::bus::{Load, LookUp};
 use crate::children::{Started, launch};
 use crate::config::Config;
+use crate::launch::Launcher;
 use crate::pool::{Job, Pool};
 use crate::service_file::Services;
 
@@ -94,9 +94,9 @@ impl Blocking {
         number: u64,
         command: Vec<String>,
         environment: Vec<(OsString, OsString)>,
-        descriptors: Rlimit,
+        launcher: Launcher,
     ) {
-        let launch = move || Outcome::Launched(number, launch(&command, environment, descriptors));
+        let launch = move || Outcome::Launched(number, launch(&command, &environment, launcher));
         self.launchers.run(self.job(launch));
     }
 

@@ -2,15 +2,15 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
 
-use causeway_os::limits::set_nofile_of;
-use causeway_os::process::{pidfd_open, reset_signals_of};
-use rustc_hash::FxHashMap;
-use rustix::process::Rlimit;
+use causeway_os::process::pidfd_open;
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::process::{Pid, Rlimit, Signal};
 
 use crate::bus::Ended;
+use crate::launch::Launcher;
 
 /// One that was started. Dropped before it is [`add`](Children::add)ed, it is ended, and that waited for.
 #[derive(Debug)]
@@ -31,29 +31,29 @@ impl Drop for Started {
 /// All that have not ended, by the numbers of their starts.
 #[derive(Debug)]
 pub struct Children {
+    /// Starts for which a thread starts a program that is still wanted.
+    launching: FxHashSet<u64>,
     running: FxHashMap<u64, Started>,
-    descriptors: Rlimit,
+    launcher: Launcher,
 }
 
-/// Starts a program with this limit of descriptors. Returns when the kernel has found and mapped it, which may take as long as its
-/// file system does not answer: it is for a thread that keeps nobody waiting.
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.running.values_mut().for_each(|started| drop(started.child.take()));
+    }
+}
+
+/// Starts a program. Returns when the kernel has found and mapped it, which may take as long as its file system does not answer: it is for a
+/// thread that keeps nobody waiting.
 ///
 /// # Errors
 /// In a sentence: it cannot be started, or not be watched.
 pub fn launch(
     command: &[String],
-    environment: Vec<(OsString, OsString)>,
-    descriptors: Rlimit,
+    environment: &[(OsString, OsString)],
+    launcher: Launcher,
 ) -> Result<Started, String> {
-    let (program, args) = command.split_first().expect("a service has a program");
-    let mut starting = Command::new(program);
-    starting.args(args).env_clear().envs(environment).process_group(0);
-    // Its output must not go where the address of the bus is read.
-    starting.stdin(Stdio::null()).stdout(std::io::stderr());
-    set_nofile_of(&mut starting, descriptors);
-    // The bus reads its own signals from a descriptor, and its threads have all blocked.
-    reset_signals_of(&mut starting);
-    let child = starting.spawn().map_err(|error| format!("{program}: {error}"))?;
+    let child = launcher.start(command, environment).map_err(|error| format!("{}: {error}", command[0]))?;
     match pidfd_open(child.id()) {
         Ok(pidfd) => Ok(Started { child: Some(child), pidfd }),
         Err(error) => {
@@ -67,12 +67,25 @@ impl Children {
     /// None yet. They will have this limit of descriptors, not the one to which the bus raises its own: programs that use `select`
     /// break with a high one.
     pub fn new(descriptors: Rlimit) -> Children {
-        Children { running: FxHashMap::default(), descriptors }
+        let launcher = Launcher { descriptors, can_become: false };
+        Children { launching: FxHashSet::default(), running: FxHashMap::default(), launcher }
     }
 
-    /// The limit of descriptors that they are started with.
-    pub(crate) fn descriptors(&self) -> Rlimit {
-        self.descriptors
+    /// This process runs `causewayd`, and calls [`become_service`](crate::launch::become_service) first.
+    pub fn that_can_become(mut self) -> Children {
+        self.launcher.can_become = true;
+        self
+    }
+
+    /// A thread starts a program for the start with this number, with what this returns.
+    pub(crate) fn begin(&mut self, number: u64) -> Launcher {
+        self.launching.insert(number);
+        self.launcher
+    }
+
+    /// The thread has started it, or cannot: is it still wanted?
+    pub(crate) fn settle_launch(&mut self, number: u64) -> bool {
+        self.launching.remove(&number)
     }
 
     /// Looks after one that was started; returns what becomes readable when it ends.
@@ -85,19 +98,65 @@ impl Children {
         self.running.remove(&number)
     }
 
+    /// Kills a program that is not wanted any more; its end is seen as that of others. One that is being started is not wanted when it comes.
+    pub(crate) fn kill(&mut self, number: u64) {
+        self.launching.remove(&number);
+        if let Some(child) = self.running.get_mut(&number).and_then(|started| started.child.as_mut()) {
+            kill(child);
+        }
+    }
+
     /// How a program has ended, if it has.
     pub(crate) fn reap(&mut self, number: u64) -> Option<Ended> {
         let child = self.running.get_mut(&number)?.child.as_mut()?;
-        let status = child.try_wait().ok()??;
+        let ended = match child.try_wait() {
+            Ok(None) => return None,
+            Ok(Some(status)) => match status.code() {
+                Some(code) => Ended::Exited(code),
+                None => Ended::Signaled(status.signal().unwrap_or(0)),
+            },
+            // Somebody else has taken its status. The name may still come, as after success.
+            Err(_) => Ended::Exited(0),
+        };
         self.running.remove(&number).and_then(|mut started| started.child.take());
-        Some(match status.code() {
-            Some(code) => Ended::Exited(code),
-            None => Ended::Signaled(status.signal().unwrap_or(0)),
-        })
+        Some(ended)
     }
 }
 
-fn end(mut child: Child) {
+/// Kills a program and what it has started in its group, such as the command of a shell.
+fn kill(child: &mut Child) {
+    // It has its number until it is waited for, and a group of this number is its own.
+    let _ = rustix::process::kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.kill();
+}
+
+fn end(mut child: Child) {
+    kill(&mut child);
     let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no_children() -> Children {
+        Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile))
+    }
+
+    fn launched(command: &[&str]) -> Started {
+        let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+        launch(&command, &[], no_children().launcher).unwrap()
+    }
+
+    /// Otherwise its descriptor would be readable for ever.
+    #[test]
+    fn a_program_whose_status_another_has_taken_has_ended() {
+        let mut children = no_children();
+        let started = launched(&["/bin/true"]);
+        let pid = Pid::from_child(started.child.as_ref().unwrap());
+        children.add(7, started);
+        rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+        assert_eq!(children.reap(7), Some(Ended::Exited(0)));
+        assert_eq!(children.reap(7), None);
+    }
 }

@@ -20,7 +20,7 @@ use crate::descriptors::{Descriptors, close_socket};
 use crate::end::End;
 use crate::limit::Reached;
 use crate::long::{CHECKED_STEPS, Long, TOO_LARGE};
-use crate::message::{LONG_BYTES, Message};
+use crate::message::{LONG_BYTES, Message, Output};
 use crate::report::Traffic;
 
 /// What is read at once, so that no connection keeps the others waiting.
@@ -96,7 +96,7 @@ pub struct Connection {
     arrived: Arrived,
     most_message_bytes: usize,
     /// What waits, and since when.
-    output: VecDeque<(Rc<Message>, Instant)>,
+    output: Output,
     /// Bytes of the first message of `output` that were written.
     sent: usize,
     traffic: Traffic,
@@ -352,8 +352,10 @@ impl Connection {
     }
 
     /// Closes the socket, and the client sees this at once. What was not read of it may have descriptors whose closing waits.
-    pub fn close(self) {
+    /// Returns what waited for it.
+    pub fn close(self) -> Output {
         close_socket(self.uid, self.socket);
+        self.output
     }
 
     fn make_room(&mut self) {

@@ -13,7 +13,7 @@
 //! | `bus` | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
 //! | `accept` | a message of a client, from its connection to the driver or the bus |
-//! | `children` | programs that were started |
+//! | [`launch`], `children` | programs that are started |
 //! | `pool`, `blocking` | threads for what may wait: files that are read, programs that are started |
 //! | `metrics` | OpenMetrics, by a thread of their own |
 //! | `serve` | the loop that joins all, clients and native members |
@@ -36,6 +36,7 @@ mod descriptors;
 pub mod driver;
 mod end;
 mod error;
+pub mod launch;
 mod limit;
 mod listen;
 pub mod log;

@@ -45,13 +45,26 @@ impl Listener {
                 (socket.map_err(failed)?, format!("unix:abstract={}", escaped(&name)), None)
             }
             Place::Path(path) => {
-                let served = bind(&path).map_err(|error| format!("cannot listen on {address}: {error}"));
-                let ((socket, served), written) = (served?, escaped(path.as_os_str().as_encoded_bytes()));
+                let served = bind(&path, EVERYBODY);
+                let (socket, served) =
+                    served.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+                let written = escaped(path.as_os_str().as_encoded_bytes());
                 (socket, format!("unix:path={written}"), Some((path, served)))
             }
         };
         socket.set_nonblocking(true).map_err(failed)?;
         Ok(Listener { socket, address: format!("{written},guid={guid}"), file })
+    }
+
+    /// Listens at a path, where this user and root alone can connect.
+    ///
+    /// # Errors
+    /// In a sentence: another process serves there, or the kernel refuses.
+    pub fn for_owner(path: &Path) -> Result<Listener, String> {
+        let (socket, served) = bind(path, OWNER).map_err(|error| error.to_string())?;
+        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+        let address = format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes()));
+        Ok(Listener { socket, address, file: Some((path.to_owned(), served)) })
     }
 
     /// A socket that listens already. Its file, if it has one, stays when this is dropped.
@@ -166,15 +179,19 @@ pub fn new_guid() -> String {
 /// Connections that may wait to be accepted; the kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// Modes of a socket's file. Every user may ask to be let in, as with dbus-daemon: authentication and the policy decide. Where neither does,
+/// nobody else may.
+const EVERYBODY: u32 = 0o777;
+const OWNER: u32 = 0o600;
+
 /// Listens at a path. What a dead bus has left there is removed, and only that.
-fn bind(path: &Path) -> Result<(UnixListener, ServedPath), ServeError> {
+fn bind(path: &Path, mode: u32) -> Result<(UnixListener, ServedPath), ServeError> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|error| {
                 causeway_os::Error::new("make a socket for", path.display().to_string(), error)
             })?;
-    // Every user may ask to be let in, as with dbus-daemon: authentication and the policy decide.
-    let served = ServedPath::listen(&socket, path, 0o777, BACKLOG)?;
+    let served = ServedPath::listen(&socket, path, mode, BACKLOG)?;
     Ok((socket.into(), served))
 }
 

@@ -62,11 +62,12 @@ fn say(line: &str) {
     }
     let mut text = format!("causewayd: {line}\n").into_bytes();
     text.truncate(MOST_BYTES);
-    let stderr = std::io::stderr();
+    // Locked first: what another thread writes in between would fill the pipe, and this one would wait with its line.
+    let mut stderr = std::io::stderr().lock();
     let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
     let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     if rustix::event::poll(&mut ready, Some(&now)).is_ok_and(|count| count > 0) {
-        let _ = stderr.lock().write_all(&text);
+        let _ = stderr.write_all(&text);
     }
 }
 

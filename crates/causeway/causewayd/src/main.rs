@@ -12,12 +12,15 @@ use causeway_bus::AuthorityOptions;
 use causewayd::args::{self, Args};
 use causewayd::log::log;
 use causewayd::{Bus, Children, Config, Listener, MetricsPlace, NativePlace, Server};
-use causewayd::{background, config_file, driver, log, native_path, new_guid, systemd};
+use causewayd::{background, config_file, driver, launch, log, native_path, new_guid, systemd};
 
 const SESSION_CONFIG: &str = "/usr/share/dbus-1/session.conf";
 const SYSTEM_CONFIG: &str = "/usr/share/dbus-1/system.conf";
 
 fn main() -> ExitCode {
+    if let Some(code) = launch::become_service() {
+        return code;
+    }
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -52,9 +55,12 @@ fn run(args: &Args) -> Result<(), String> {
     if (args.fork || config.fork) && !args.nofork {
         return background::start_again();
     }
+    // Whoever has started this program may care for no children, and the kernel would tell the end of none.
+    causeway_os::process::reset_child_signal().map_err(|error| error.to_string())?;
     causewayd::make_transient_service_dir(&config);
     // The limit on descriptors is what limits connections; a bus that may raise it should.
     let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
+    let children = children.that_can_become();
     let _ = causeway_os::limits::raise_nofile();
     let guid = new_guid();
     let (listeners, handed) = listen_all(args, &config, &guid)?;

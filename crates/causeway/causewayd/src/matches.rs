@@ -3,12 +3,14 @@
 //! Every rule stands in one bucket: that of its most selective condition. A message looks into the few buckets that it can
 //! belong to, so that rules for other members, paths or first arguments cost it nothing.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use causeway_dbus_wire::rule::{MatchRule, Owners, PathMatch};
 use causeway_dbus_wire::wire::{Arg, Header, names};
-use rustc_hash::{FxHashMap, FxHasher};
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 
 use crate::member::MemberId;
 
@@ -25,12 +27,42 @@ struct Added {
     at: usize,
 }
 
+/// Remembers the hashes of its keys, so that growing does not read very many rules again.
+type FxIndexMap<K, V> = IndexMap<K, V, FxBuildHasher>;
+
+/// Buckets by the hashes of their conditions, in many tables: one alone grows at a time, and that of very many entries would take
+/// milliseconds.
+#[derive(Debug)]
+struct Buckets([FxHashMap<u64, Vec<Entry>>; TABLES]);
+
+const TABLES: usize = 64;
+
+impl Default for Buckets {
+    fn default() -> Buckets {
+        Buckets(std::array::from_fn(|_| FxHashMap::default()))
+    }
+}
+
+impl Buckets {
+    fn index(key: u64) -> usize {
+        (key >> 58) as usize
+    }
+
+    fn get(&self, key: u64) -> &[Entry] {
+        self.0[Buckets::index(key)].get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    fn table(&mut self, key: u64) -> &mut FxHashMap<u64, Vec<Entry>> {
+        &mut self.0[Buckets::index(key)]
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Matches {
-    buckets: FxHashMap<u64, Vec<Entry>>,
-    of_member: FxHashMap<MemberId, FxHashMap<Rc<MatchRule>, Added>>,
+    buckets: Buckets,
+    of_member: FxHashMap<MemberId, FxIndexMap<Rc<MatchRule>, Added>>,
     /// How many rules of whom are for messages of the owner of a well-known name.
-    by_owner: FxHashMap<Rc<str>, FxHashMap<MemberId, usize>>,
+    by_owner: BTreeMap<Rc<str>, BTreeMap<MemberId, usize>>,
     /// How many rules of whom ask for messages to others.
     eavesdropping: FxHashMap<MemberId, usize>,
     /// How often that was another set of members.
@@ -109,15 +141,16 @@ pub struct Place {
 }
 
 impl Matches {
-    /// Adds a rule, once more if the member has it already.
-    pub fn add(&mut self, member: MemberId, rule: MatchRule) {
+    /// Adds a rule, once more if the member has it already; otherwise it is returned.
+    pub fn add(&mut self, member: MemberId, rule: MatchRule) -> Option<Rc<MatchRule>> {
         let rules = self.of_member.entry(member).or_default();
         if let Some(added) = rules.get_mut(&rule) {
             added.count += 1;
-            return;
+            return None;
         }
         let rule = Rc::new(rule);
-        let bucket = self.buckets.entry(Key::of(&rule).bucket()).or_default();
+        let key = Key::of(&rule).bucket();
+        let bucket = self.buckets.table(key).entry(key).or_default();
         rules.insert(Rc::clone(&rule), Added { count: 1, at: bucket.len() });
         if let Some(name) = owner_of(&rule) {
             *self.by_owner.entry(name.into()).or_default().entry(member).or_default() += 1;
@@ -127,7 +160,8 @@ impl Matches {
             *count += 1;
             self.eavesdropping_changes += u64::from(*count == 1);
         }
-        bucket.push(Entry { member, rule });
+        bucket.push(Entry { member, rule: Rc::clone(&rule) });
+        Some(rule)
     }
 
     /// Takes back one addition of a rule; false if the member has no such rule.
@@ -141,19 +175,17 @@ impl Matches {
         true
     }
 
-    /// The rules of a member, to be taken out one after another.
-    pub fn all_of(&self, member: MemberId) -> Vec<Rc<MatchRule>> {
-        self.of_member.get(&member).into_iter().flat_map(FxHashMap::keys).cloned().collect()
-    }
-
-    pub fn remove_all(&mut self, member: MemberId) {
-        self.all_of(member).into_iter().for_each(|rule| self.take_out(member, &rule));
+    /// Takes a rule of a member out, however often it was added; false if there is none.
+    pub fn take_last(&mut self, member: MemberId) -> bool {
+        let last = self.of_member.get(&member).and_then(FxIndexMap::last);
+        let rule = last.map(|(rule, _)| Rc::clone(rule));
+        rule.as_ref().inspect(|rule| self.take_out(member, rule)).is_some()
     }
 
     /// Takes a rule out, however often it was added.
-    pub fn take_out(&mut self, member: MemberId, rule: &MatchRule) {
+    fn take_out(&mut self, member: MemberId, rule: &MatchRule) {
         let Some(rules) = self.of_member.get_mut(&member) else { return };
-        let Some(Added { at, .. }) = rules.remove(rule) else { return };
+        let Some(Added { at, .. }) = rules.swap_remove(rule) else { return };
         if rules.is_empty() {
             self.of_member.remove(&member);
         }
@@ -179,21 +211,21 @@ impl Matches {
             }
         }
         let key = Key::of(rule).bucket();
-        let bucket = self.buckets.get_mut(&key).expect("a rule stands in its bucket");
+        let bucket = self.buckets.table(key).get_mut(&key).expect("a rule stands in its bucket");
         bucket.swap_remove(at);
         if let Some(Entry { member, rule }) = bucket.get(at) {
             // What was the last one stands there now.
             let moved = self.of_member.get_mut(member).and_then(|rules| rules.get_mut(rule));
             moved.expect("a rule in a bucket is one of its member").at = at;
         } else if bucket.is_empty() {
-            self.buckets.remove(&key);
+            self.buckets.table(key).remove(&key);
         }
     }
 
     /// Can any rule match a message with this header? Of a message for one destination only rules with `eavesdrop` count, because the
     /// destination has it anyway.
     pub fn may_match(&self, header: &Header<'_>) -> bool {
-        !self.buckets.is_empty() && (header.destination.is_none() || !self.eavesdropping.is_empty())
+        !self.of_member.is_empty() && (header.destination.is_none() || !self.eavesdropping.is_empty())
     }
 
     /// Goes on with comparing rules with a message, for so many steps: the members whose rules match, some of them more than once, are added to
@@ -209,7 +241,7 @@ impl Matches {
     ) -> bool {
         let is_unicast = header.destination.is_some();
         while let Some(key) = Key::of_message(place.key, header, args) {
-            let bucket = key.and_then(|key| self.buckets.get(&key.bucket())).map_or(&[][..], Vec::as_slice);
+            let bucket = key.map_or(&[][..], |key| self.buckets.get(key.bucket()));
             for Entry { member, rule } in &bucket[place.at..] {
                 if *steps == 0 {
                     return false;
@@ -231,7 +263,7 @@ impl Matches {
 
     /// Members with a rule for messages of the owner of this name, in no order.
     pub fn members_that_name(&self, sender: &str) -> impl Iterator<Item = MemberId> {
-        self.by_owner.get(sender).into_iter().flat_map(FxHashMap::keys).copied()
+        self.by_owner.get(sender).into_iter().flat_map(BTreeMap::keys).copied()
     }
 
     /// The members with a rule for messages to others, in no order.
@@ -244,9 +276,16 @@ impl Matches {
         self.eavesdropping_changes
     }
 
-    /// The rules of a member with the number of their additions, in no order.
-    pub fn of(&self, member: MemberId) -> impl Iterator<Item = (&MatchRule, u32)> {
-        self.of_member.get(&member).into_iter().flatten().map(|(rule, added)| (&**rule, added.count))
+    /// The rules of a member.
+    pub fn of(&self, member: MemberId) -> impl ExactSizeIterator<Item = &Rc<MatchRule>> {
+        self.of_member.get(&member).map(FxIndexMap::keys).unwrap_or_default()
+    }
+
+    /// The rule of a member at this index of all that it has, with the number of its additions. One that is taken out leaves its place to
+    /// the last: who goes from the last to the first misses none.
+    pub fn at(&self, member: MemberId, index: usize) -> Option<(&Rc<MatchRule>, u32)> {
+        let (rule, added) = self.of_member.get(&member)?.get_index(index)?;
+        Some((rule, added.count))
     }
 }
 
@@ -257,6 +296,14 @@ mod tests {
 
     fn rule(text: &str) -> MatchRule {
         text.parse().unwrap()
+    }
+
+    fn remove_all(matches: &mut Matches, member: u64) {
+        while matches.take_last(MemberId(member)) {}
+    }
+
+    fn is_empty(matches: &Matches) -> bool {
+        matches.buckets.0.iter().all(FxHashMap::is_empty)
     }
 
     fn recipients(matches: &Matches, message: &Builder<'_>) -> Vec<u64> {
@@ -292,7 +339,7 @@ mod tests {
             assert_eq!(recipients(&matches, &Builder::signal("/", "a.B", "M")), left);
             assert_eq!(matches.remove(one, &rule("type='signal',member='M'")), !left.is_empty());
         }
-        assert!(matches.buckets.is_empty() && matches.of_member.is_empty());
+        assert!(is_empty(&matches) && matches.of_member.is_empty());
     }
 
     #[test]
@@ -308,7 +355,7 @@ mod tests {
         assert!(named(&matches, ":1.7").is_empty());
         assert!(matches.remove(MemberId(1), &one));
         assert_eq!(named(&matches, "a.b"), [MemberId(1)]);
-        matches.remove_all(MemberId(1));
+        remove_all(&mut matches, 1);
         assert!(named(&matches, "a.b").is_empty() && matches.by_owner.is_empty());
     }
 
@@ -334,9 +381,9 @@ mod tests {
         assert_eq!(recipients(&matches, &signal), (1..=rules.len() as u64).collect::<Vec<_>>());
         assert!(recipients(&matches, &signal.destination(":1.1")).is_empty());
         for number in 1..=rules.len() as u64 {
-            matches.remove_all(MemberId(number));
+            remove_all(&mut matches, number);
         }
-        assert!(matches.buckets.is_empty());
+        assert!(is_empty(&matches));
     }
 
     #[test]
@@ -351,10 +398,10 @@ mod tests {
         }
         assert_eq!(recipients(&matches, &signal("39")), [2]);
         assert_eq!(recipients(&matches, &signal("38")), [1, 2]);
-        matches.remove_all(MemberId(1));
+        remove_all(&mut matches, 1);
         assert_eq!(recipients(&matches, &signal("38")), [2]);
-        matches.remove_all(MemberId(2));
-        assert!(matches.buckets.is_empty() && matches.of_member.is_empty());
+        remove_all(&mut matches, 2);
+        assert!(is_empty(&matches) && matches.of_member.is_empty());
     }
 
     #[test]
@@ -364,7 +411,7 @@ mod tests {
         matches.add(MemberId(2), rule(""));
         let call = Builder::call("/", "M").destination(":1.5");
         assert_eq!(recipients(&matches, &call), [1]);
-        matches.remove_all(MemberId(1));
+        remove_all(&mut matches, 1);
         assert_eq!((matches.eavesdroppers().count(), matches.eavesdropping_changes()), (0, 2));
     }
 }

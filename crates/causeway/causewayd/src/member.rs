@@ -5,7 +5,7 @@ use std::rc::Rc;
 use causeway_bus::shared::unique_name::{FIRST_ID, FIRST_UNNAMED_ID, unique_name, unique_number};
 use causeway_os::socket::Credentials;
 
-use crate::policy::Rules;
+use crate::policy::SharedRules;
 
 /// The number of a member, as in shared memory; never used again. One that has not said Hello has another one, and no unique name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,7 +95,9 @@ pub struct Member {
     pub stage: Stage,
     /// Its connection is gone, and the others are being told.
     pub is_leaving: bool,
-    pub rules: Rc<Rules>,
+    /// Its names, rules and calls are being taken, because it leaves or is made a monitor.
+    pub is_ending: bool,
+    pub rules: SharedRules,
     pub carrier: Carrier,
 }
 

@@ -1,9 +1,12 @@
 //! A message that the bus has accepted: valid, with its sender filled in, shared by all that get it.
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::{LazyLock, mpsc};
 use std::thread;
+use std::time::Instant;
 
 use causeway_bus::Bytes;
 use causeway_dbus_wire::wire::{Arg, Args, Header};
@@ -67,6 +70,9 @@ fn give_back(bytes: Bytes) {
     });
     drop(GIVEN_BACK.try_send(bytes));
 }
+
+/// Messages that wait for a client, each with the time since when it does.
+pub type Output = VecDeque<(Rc<Message>, Instant)>;
 
 /// The arguments of a message, read when they are asked for and not before.
 #[derive(Debug)]

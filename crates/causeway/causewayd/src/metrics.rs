@@ -6,6 +6,7 @@
 mod text;
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,11 +15,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use causeway_dbus_wire::address::escaped;
 use causeway_os::process;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::listen::Listener;
+use crate::listen::{Listener, new_guid};
 use crate::log::log;
 use crate::report::Line;
 use text::Identities;
@@ -29,6 +29,8 @@ const EVERY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request.
 const REQUEST_BYTES: usize = 8192;
+/// As much of an answer is written at once: the kernel waits anew for each buffer of a longer write, and so for ever for one who takes a little.
+const PIECE_BYTES: usize = 16 << 10;
 /// How long nobody is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -84,6 +86,8 @@ struct Exchange {
 struct State {
     snapshot: Option<Snapshot>,
     has_ended: bool,
+    /// Is the file gone that the thread has written?
+    is_removed: bool,
 }
 
 impl Exchange {
@@ -116,8 +120,8 @@ impl Metrics {
         let shared = Arc::clone(&exchange);
         let (work, listener): (Box<dyn FnOnce() + Send>, _) = match &place {
             Place::Socket(path) => {
-                let address = format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes()));
-                let listener = Listener::open(&address, "").map_err(|why| failed(&why))?;
+                // Nobody is asked who he is, and one reader keeps the next waiting.
+                let listener = Listener::for_owner(path).map_err(|why| failed(&why))?;
                 let copy = listener.as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
                 (Box::new(move || answer_all(&shared, &UnixListener::from(copy))), Some(listener))
             }
@@ -158,26 +162,28 @@ impl Drop for Metrics {
         self.exchange.changed.notify_all();
         match (&self.place, &self.listener) {
             (_, Some(listener)) => drop(rustix::net::shutdown(listener, rustix::net::Shutdown::Both)),
-            // Numbers of a bus that has ended would be taken for those of one that runs.
-            (Place::File(path), _) => drop(std::fs::remove_file(path)),
+            (Place::File(path), _) => {
+                // Its file system may not answer.
+                let is_there = |state: &mut State| !state.is_removed;
+                let waited =
+                    self.exchange.changed.wait_timeout_while(self.exchange.lock(), PATIENCE, is_there);
+                if !waited.unwrap_or_else(PoisonError::into_inner).0.is_removed {
+                    log(&format!("the metrics in {} may stay: it cannot be written now", path.display()));
+                }
+            }
             _ => {}
         }
     }
 }
 
-/// Writes the file, until the bus ends.
+/// Writes the file until the bus ends, and removes it then: numbers of a bus that has ended would be taken for those of one that runs.
+///
+/// Nothing is locked meanwhile, because writing may take as long as the file system does not answer.
 fn write_all(exchange: &Exchange, path: &Path) {
-    let (mut identities, mut has_failed) = (Identities::default(), false);
-    loop {
+    let (mut identities, mut has_failed, mut has_ended) = (Identities::default(), false, false);
+    while !has_ended {
         if let Some(snapshot) = exchange.ask() {
-            let text = text::render(&snapshot, &mut identities);
-            // Locked, so that no file comes after the one that was removed.
-            let state = exchange.lock();
-            if state.has_ended {
-                return;
-            }
-            let written = write_file(path, &text);
-            drop(state);
+            let written = write_file(path, &text::render(&snapshot, &mut identities));
             if let Err(error) = &written
                 && !has_failed
             {
@@ -187,18 +193,21 @@ fn write_all(exchange: &Exchange, path: &Path) {
         }
         let is_running = |state: &mut State| !state.has_ended;
         let waited = exchange.changed.wait_timeout_while(exchange.lock(), EVERY, is_running);
-        if waited.unwrap_or_else(PoisonError::into_inner).0.has_ended {
-            return;
-        }
+        has_ended = waited.unwrap_or_else(PoisonError::into_inner).0.has_ended;
     }
+    let _ = fs::remove_file(path);
+    exchange.lock().is_removed = true;
+    exchange.changed.notify_all();
 }
 
-/// Replaces a file: who reads it sees the old or the new one.
+/// Replaces a file: who reads it sees the old or the new one. The new one is made here, also in a folder into which others write: it has a name
+/// that nobody knows before, and leads nowhere.
 fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let mut next = path.as_os_str().to_owned();
-    next.push(format!(".{}", std::process::id()));
-    let replaced = std::fs::write(&next, text).and_then(|()| std::fs::rename(&next, path));
-    replaced.inspect_err(|_| drop(std::fs::remove_file(&next)))
+    next.push(format!(".{}", new_guid()));
+    let mut file = File::create_new(&next)?;
+    let replaced = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&next, path));
+    replaced.inspect_err(|_| drop(fs::remove_file(&next)))
 }
 
 /// Answers one reader after the other, until the bus ends.
@@ -245,12 +254,125 @@ fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identiti
     let head = format!(
         "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n"
     );
-    // A slow reader makes each write short of all.
     let answer = [head.as_bytes(), text.as_bytes()].concat();
     let mut rest = &answer[..];
     while !rest.is_empty() && Instant::now() < deadline {
         stream.set_write_timeout(left())?;
-        rest = &rest[stream.write(rest)?..];
+        rest = &rest[stream.write(&rest[..rest.len().min(PIECE_BYTES)])?..];
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(60);
+    /// Between two steps of a reader that is slow: far shorter than any wait of the thread that answers.
+    const PAUSE: Duration = Duration::from_millis(1);
+    /// Makes an answer of so many bytes, which no socket holds.
+    static LONG: LazyLock<String> = LazyLock::new(|| "x".repeat(16 << 20));
+
+    fn connect(path: &Path) -> UnixStream {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream
+    }
+
+    fn ask(path: &Path) -> UnixStream {
+        let mut stream = connect(path);
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        stream
+    }
+
+    /// How many bytes of an answer come to a reader that takes some, does something else, and takes more.
+    fn taken(stream: &mut UnixStream) -> usize {
+        let mut buffer = [0; 4096];
+        let mut bytes = 0;
+        loop {
+            match stream.read(&mut buffer).expect("the answer neither goes on nor ends") {
+                0 => return bytes,
+                count => bytes += count,
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Ends the thread of a test, also of one that fails.
+    struct OnDrop<'a>(&'a AtomicBool);
+
+    impl Drop for OnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What the next in the queue gets, while those before it are in no hurry.
+    fn first_line_for_the_next(path: &Path, slow: Receiver<()>) {
+        slow.recv().unwrap();
+        let mut next = ask(path);
+        let mut start = [0; 15];
+        next.read_exact(&mut start).expect("the next reader is kept waiting");
+        assert_eq!(start, *b"HTTP/1.0 200 OK");
+    }
+
+    /// However many small steps they make, all of them together have their time, and then the next has its own.
+    #[test]
+    fn readers_that_send_or_take_little_at_a_time_or_nothing_are_left_after_their_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics");
+        let metrics = Metrics::serve(Place::Socket(path.clone())).unwrap();
+        let (is_over, path) = (AtomicBool::new(false), &path);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    process::poll(&[metrics.as_fd()], Some(PAUSE * 100)).unwrap();
+                    if metrics.is_wanted() {
+                        let evictions = BTreeMap::from([(LONG.as_str(), 1)]);
+                        metrics.give(Snapshot { lines: vec![], bus: vec![], evictions, fill: None });
+                    }
+                }
+            });
+            let _over = OnDrop(&is_over);
+            // The request comes byte by byte.
+            let (begins, has_begun) = channel();
+            let sending = scope.spawn(move || {
+                let mut stream = connect(path);
+                let mut request = std::iter::repeat_n(b'x', REQUEST_BYTES);
+                begins.send(()).unwrap();
+                while let Some(byte) = request.next()
+                    && stream.write_all(&[byte]).is_ok()
+                {
+                    thread::sleep(PAUSE);
+                }
+                let mut answer = String::new();
+                // Its last byte may not have been read when the thread left.
+                let _ = stream.read_to_string(&mut answer);
+                answer
+            });
+            first_line_for_the_next(path, has_begun);
+            let answer = sending.join().unwrap();
+            assert_eq!(answer, "", "it was waited for until its request was long enough");
+            // The answer is taken bit by bit.
+            let (begins, has_begun) = channel();
+            let taking = scope.spawn(move || {
+                let mut stream = ask(path);
+                begins.send(()).unwrap();
+                taken(&mut stream)
+            });
+            first_line_for_the_next(path, has_begun);
+            let bytes = taking.join().unwrap();
+            assert!((1..LONG.len()).contains(&bytes), "it was given {bytes} bytes of {}", LONG.len());
+            // It is not taken.
+            let silent = ask(path);
+            let (begins, has_begun) = channel();
+            begins.send(()).unwrap();
+            first_line_for_the_next(path, has_begun);
+            drop(silent);
+        });
+    }
 }

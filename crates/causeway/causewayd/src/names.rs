@@ -2,7 +2,9 @@
 //!
 //! Source: D-Bus Specification, `org.freedesktop.DBus.RequestName` and `ReleaseName`.
 
-use std::collections::hash_map::Entry;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, hash_map};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use causeway_dbus_wire::driver::{
@@ -29,7 +31,8 @@ struct Claim {
 /// All well-known names. The first of each queue owns the name; a queue is never empty.
 #[derive(Debug, Default)]
 pub struct Names {
-    queues: FxHashMap<Rc<str>, Vec<Claim>>,
+    /// In order, so that a list goes on where it stopped, and none of very many waits while a table grows.
+    queues: BTreeMap<Rc<str>, Vec<Claim>>,
     /// The names that each member owns or waits for, in the order of its requests.
     of_member: FxHashMap<MemberId, Vec<Rc<str>>>,
 }
@@ -101,7 +104,7 @@ impl Names {
 
     /// A member is gone: it gives up the name for which it asked last, and the next one with the next call. Nothing when it has none.
     pub fn leave_last(&mut self, member: MemberId) -> Option<(Rc<str>, Option<Change>)> {
-        let Entry::Occupied(mut entry) = self.of_member.entry(member) else { return None };
+        let hash_map::Entry::Occupied(mut entry) = self.of_member.entry(member) else { return None };
         let name = entry.get_mut().pop()?;
         if entry.get().is_empty() {
             entry.remove();
@@ -123,7 +126,7 @@ impl Names {
     }
 
     fn forget(&mut self, member: MemberId, name: &str) {
-        if let Entry::Occupied(mut entry) = self.of_member.entry(member) {
+        if let hash_map::Entry::Occupied(mut entry) = self.of_member.entry(member) {
             entry.get_mut().retain(|other| **other != *name);
             if entry.get().is_empty() {
                 entry.remove();
@@ -140,8 +143,9 @@ impl Names {
         self.queues.get(name).into_iter().flatten().map(|claim| claim.member)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &str> {
-        self.queues.keys().map(|name| &**name)
+    /// All names behind this one, in order.
+    pub fn after(&self, name: &str) -> impl Iterator<Item = &Rc<str>> {
+        self.queues.range::<str, _>((Bound::Excluded(name), Bound::Unbounded)).map(|(name, _)| name)
     }
 
     /// The names that a member owns or waits for, in the order of its requests.

@@ -2,9 +2,11 @@
 //!
 //! Of the rules of a member the last one that applies decides. Source: dbus-daemon(1), "CONFIGURATION FILE".
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Header, Kind, names::is_below_name};
+use rustc_hash::FxHashMap;
 
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -146,6 +148,42 @@ impl Filter {
     }
 }
 
+/// The rules of a user with certain groups: all its connections have them, and get others when the policy changes.
+pub type SharedRules = Rc<RefCell<Rules>>;
+
+/// The rules of each user with the same groups, so that a change is not made for every connection.
+#[derive(Debug, Default)]
+pub struct RulesOf {
+    shared: FxHashMap<(u32, Box<[u32]>), SharedRules>,
+    /// With so many, those that nobody has any more go.
+    most: usize,
+}
+
+impl RulesOf {
+    /// Those of a user with these groups under this policy.
+    pub fn get(&mut self, policy: &Policy, uid: u32, groups: &[u32]) -> SharedRules {
+        if self.shared.len() > self.most {
+            self.forget_unused();
+            self.most = 2 * self.shared.len() + 16;
+        }
+        let rules = self.shared.entry((uid, groups.into()));
+        let rules = rules.or_insert_with(|| Rc::new(RefCell::new(policy.rules_for(uid, groups))));
+        Rc::clone(rules)
+    }
+
+    /// From now on this policy holds for all.
+    pub fn renew(&mut self, policy: &Policy) {
+        self.forget_unused();
+        for ((uid, groups), rules) in &self.shared {
+            rules.replace(policy.rules_for(*uid, groups));
+        }
+    }
+
+    fn forget_unused(&mut self) {
+        self.shared.retain(|_, rules| Rc::strong_count(rules) > 1);
+    }
+}
+
 /// All `<policy>` elements. They hold in the order of the fields.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
@@ -169,9 +207,9 @@ impl Policy {
         verdict.next_back().unwrap_or(uid == bus_uid)
     }
 
-    pub fn rules_for(&self, uid: u32, groups: &[u32]) -> Rc<Rules> {
+    pub fn rules_for(&self, uid: u32, groups: &[u32]) -> Rules {
         if self.is_open {
-            return Rc::new(Rules { is_open: true, ..Rules::default() });
+            return Rules { is_open: true, ..Rules::default() };
         }
         let mut rules = Rules::default();
         let of_groups =
@@ -187,7 +225,7 @@ impl Policy {
                 Subject::User(_) | Subject::Group(_) => {}
             }
         }
-        Rc::new(rules)
+        rules
     }
 }
 
@@ -222,6 +260,22 @@ mod tests {
         assert!(may_send(&policy, &call, false));
         policy.mandatory.push(rule(false, |filter| filter.peer = NamePattern::Prefix("or".into())));
         assert!(may_send(&policy, &call, false));
+    }
+
+    #[test]
+    fn a_new_policy_reaches_all_that_share_rules_and_those_of_nobody_are_forgotten() {
+        let (mut rules_of, closed) = (RulesOf::default(), Policy::default());
+        let [one, same] = [(); 2].map(|()| rules_of.get(&closed, 1, &[1, 2]));
+        let other = rules_of.get(&closed, 1, &[1]);
+        assert!(Rc::ptr_eq(&one, &same) && !Rc::ptr_eq(&one, &other));
+        assert!(!one.borrow().may_own("a.B"));
+        drop(other);
+        rules_of.renew(&Policy { is_open: true, ..Policy::default() });
+        assert!([&one, &same].iter().all(|rules| rules.borrow().may_own("a.B")));
+        assert_eq!(rules_of.shared.len(), 1);
+        // However many came and went.
+        (0..1_000).for_each(|uid| drop(rules_of.get(&closed, uid, &[])));
+        assert!(rules_of.shared.len() <= 32, "{}", rules_of.shared.len());
     }
 
     #[test]

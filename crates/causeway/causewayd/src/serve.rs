@@ -5,6 +5,7 @@
 //! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
 //! that was delivered has been offered to its sockets.
 
+mod actions;
 mod clients;
 mod lobby;
 mod native;
@@ -15,13 +16,13 @@ mod tests;
 mod token;
 mod turn;
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::wire::Checker;
 use causeway_os::process::{block_signals, read_signal};
-use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
@@ -29,16 +30,16 @@ use rustix::time::Timespec;
 use crate::blocking::Blocking;
 use crate::bus::{Action, Bus, Eviction};
 use crate::children::Children;
-use crate::connection::{Connection, READ_BYTES};
-use crate::descriptors;
+use crate::connection::READ_BYTES;
 use crate::end::End;
 use crate::listen::Listener;
 use crate::log::{self, log};
-use crate::member::{Carrier, Identity, MemberId};
+use crate::member::MemberId;
+use crate::metrics::Metrics;
 use clients::Clients;
 use lobby::{Lobby, PIECE_BYTES, PIECES};
 use native::{Native, Unserved};
-use report::Collector;
+use report::Pass;
 use token::Token;
 use turn::{Slice, Turns};
 
@@ -86,7 +87,9 @@ pub struct Server {
     native: Option<Native>,
     /// They could once, and this is to be so again.
     unserved: Option<Unserved>,
-    metrics: Option<Collector>,
+    metrics: Option<Metrics>,
+    /// Over connections, some of them each turn.
+    passes: VecDeque<Pass>,
     bus: Bus,
     /// Empty, for the actions of the next message.
     emptied: Vec<Action>,
@@ -125,6 +128,7 @@ impl Server {
             native: None,
             unserved: None,
             metrics: None,
+            passes: VecDeque::new(),
             bus,
             emptied: Vec::new(),
             scratch: vec![0; READ_BYTES],
@@ -175,6 +179,7 @@ impl Server {
                     Token::Native => self.serve_members(),
                     Token::Metrics => self.begin_collecting(),
                     Token::Lobby => self.serve_lobby(),
+                    Token::LobbyOpens => self.open_lobby(),
                     Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
                         Ok(Some(HANGUP)) => {
@@ -203,14 +208,7 @@ impl Server {
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
         let (clients, bus) = (self.clients.next_deadline(), self.bus.next_deadline());
-        let next = [
-            clients,
-            bus,
-            self.paused_until,
-            self.lobby.closed_until,
-            self.native_deadline(now),
-            log::omitted_until(),
-        ];
+        let next = [clients, bus, self.paused_until, self.native_deadline(now), log::omitted_until()];
         let next = next.into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
@@ -260,36 +258,6 @@ impl Server {
                     return self.listen(false);
                 }
             }
-        }
-    }
-
-    fn admit(&mut self, socket: OwnedFd) {
-        // A client that has gone already has no identity.
-        let Ok(credentials) = peer_credentials(&socket) else { return };
-        let groups = peer_groups(&socket).ok().flatten();
-        let identity = Identity::new(credentials, groups, peer_security_label(&socket).ok().flatten());
-        let Some(id) = self.bus.admit(identity, Carrier::Socket) else {
-            return descriptors::close_socket(credentials.uid, socket);
-        };
-        if epoll::add(&self.lobby.set, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
-            descriptors::close_socket(credentials.uid, socket);
-            return self.bus.leave(id);
-        }
-        let limits = &self.bus.config.limits;
-        let deadline = self.now + limits.authentication;
-        let connection = Connection::new(socket, credentials.uid, id.unique_name(), limits.message_bytes);
-        let most = limits.incomplete_connections;
-        self.clients.insert(id, credentials.uid, connection, deadline, Rc::clone(&self.lobby.set));
-        // A legitimate client says Hello within milliseconds: the oldest of a user's too many is not one.
-        while self.clients.incomplete_count() > most.max(1)
-            && let Some(oldest) = self.clients.first_to_go()
-        {
-            self.end(
-                oldest,
-                End::NotAuthenticated(
-                    "it has not called Hello, and others wait to connect (max_incomplete_connections)",
-                ),
-            );
         }
     }
 
@@ -387,44 +355,6 @@ impl Server {
         Ok(if has_message { Read::More } else { Read::Done })
     }
 
-    /// Does what the bus has left to be done.
-    fn act(&mut self) {
-        loop {
-            let mut actions = self.bus.take_actions(std::mem::take(&mut self.emptied));
-            if actions.is_empty() {
-                self.emptied = actions;
-                return;
-            }
-            if self.is_read_natively() {
-                self.enqueue(actions);
-                self.run_queue();
-            } else {
-                actions.drain(..).for_each(|action| self.do_now(action));
-                self.emptied = actions;
-                self.emptied.shrink_to(KEPT_ACTIONS);
-            }
-        }
-    }
-
-    fn do_now(&mut self, action: Action) {
-        match action {
-            Action::Deliver(id, message) => self.clients.deliver(id, message, self.now),
-            Action::Append { .. } => {}
-            Action::UpdateDirectory(update) => self.update_directory(&update),
-            Action::Disconnect(id, eviction, who) => {
-                self.log_eviction(id, &who, &eviction);
-                self.clients.remove(id);
-                self.evict(id, &eviction.why);
-            }
-            Action::Report(call) => self.report(call),
-            Action::LookUp(look_up) => self.blocking.look_up(look_up),
-            Action::Reload => self.blocking.configure(self.bus.load()),
-            Action::Start { number, command, environment } => {
-                self.blocking.launch(number, command, environment, self.children.descriptors());
-            }
-        }
-    }
-
     fn pass_time(&mut self) {
         let mut slice = Slice::default();
         while let Some((deadline, id)) = self.clients.next_hello()
@@ -449,7 +379,6 @@ impl Server {
             self.paused_until = None;
         }
         self.listen(self.paused_until.is_none());
-        self.open_lobby();
     }
 
     /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another one lasts.
@@ -492,7 +421,13 @@ impl Server {
             let eviction = Eviction { reason: end.reason(), why: end.to_string() };
             self.log_eviction(id, &self.bus.described(id), &eviction);
         }
-        self.clients.remove(id);
+        self.remove_client(id);
         self.bus.leave(id);
+    }
+
+    fn remove_client(&mut self, id: MemberId) {
+        if let Some(output) = self.clients.remove(id) {
+            self.bus.forget(output);
+        }
     }
 }

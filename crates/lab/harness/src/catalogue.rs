@@ -13,7 +13,7 @@ use crate::contract::{Caps, Family, PatternInfo, Prepared, Target, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 use crate::pattern::{self, Pattern};
-use crate::placement;
+use crate::placement::{self, Placed};
 use crate::registry::Registry;
 use crate::shared::MAX_ROLES;
 
@@ -104,13 +104,38 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
         let why = format!("{roles} roles are more than the {MAX_ROLES} that a run can have");
         return Err(Refusal::NotHere(why));
     }
-    params.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
+    let of_roles = |cpus: &Vec<u32>| {
+        let placed = Placed { cpus: cpus.clone(), ..placed.clone() };
+        if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) }
+    };
+    let all: Vec<Vec<u32>> = std::iter::once(&placed.cpus).chain(&placed.others).map(of_roles).collect();
+    params.cpus.clone_from(&all[0]);
+    let places = if all.len() > 1 { all } else { Vec::new() };
     if target.caps.has(Caps::ONE_PROCESS) {
         params.axes.insert(Peers::AXIS.name.into(), Peers::Thread.name().into());
     }
-    let prepared = Prepared { params, target, pattern, resolved_placement: placed.resolved };
+    let prepared = Prepared { params, target, pattern, resolved_placement: placed.resolved, places };
     fits(&prepared, host).map_err(|Unsupported(why)| Refusal::NotHere(why))?;
     Ok(prepared)
+}
+
+/// A role at its default has the nice value and the policy of this program: where these are no defaults, the case cannot hold what it says.
+fn inherited(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
+    let roles = prepared.role_names().len();
+    let policy = host.policy.replace(':', "-");
+    for (axis, own) in [(axis::NICE, host.nice.to_string()), (axis::SCHED, policy)] {
+        let Some(value) = prepared.params.axes.get(axis.name).filter(|_| own != axis.default) else {
+            continue;
+        };
+        if (0..roles).any(|role| axis::of_role(value, role) == axis.default) {
+            let (name, default) = (axis.name, axis.default);
+            return Err(Unsupported(format!(
+                "this program runs with {name} {own} and so would the roles, where the case says {name}={default}; start it without \
+                 that, or measure what there is with --set {name}={own}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What holds for every mechanism, then what the mechanism itself says.
@@ -124,6 +149,7 @@ fn fits(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
         let why = "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait";
         return Err(Unsupported(why.into()));
     }
+    inherited(prepared, host)?;
     let policies = params.axes.get(axis::SCHED.name).map_or("", String::as_str);
     if params.choice_if_declared() == Some(Idle::Busy) && policies.split(':').any(|policy| policy == "idle") {
         let why = "idle=busy has a spinner of the policy SCHED_IDLE on each CPU, with which a role of sched=idle would share it";

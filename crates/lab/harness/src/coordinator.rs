@@ -164,6 +164,8 @@ pub struct Measured {
     pub marks: Vec<RoleMarks>,
     /// Stolen time and interrupts of the whole machine meanwhile.
     pub noise: SystemNoise,
+    /// Frequency of each measured CPU when the roles had ended, where the kernel tells it.
+    pub frequencies: Vec<record::CpuFrequency>,
     /// From the decision to start until all were ready.
     pub startup_ms: f64,
     /// All of it.

@@ -2,7 +2,7 @@
 //!
 //! A violation does not delete a number. It stands beside it and says why the number may not mean what its name says.
 
-use weighbridge_record::{CaseId, PerOp, RoleCalls, Run, SystemCalls};
+use weighbridge_record::{CaseId, PerOp, Run};
 use weighbridge_stats::{self as stats, Interval};
 
 use crate::axis::{DOSE, NO_DOSE};
@@ -116,26 +116,6 @@ pub fn faulted(faults: f64) -> Option<String> {
         .then(|| format!("{faults:.3} page faults per operation although all memory was touched before"))
 }
 
-/// A way to wait whose system call nobody made: roles that poll call `poll` before they take a message, and so on. A role that finds a message
-/// in shared memory waits for nothing, so one call in a hundred operations is enough; and in a stream it may find all of them.
-pub fn waits_otherwise(case: &Prepared, calls: &SystemCalls) -> Option<String> {
-    const LEAST: f64 = 0.01;
-    let names: &[&str] = match case.params.wait {
-        Wait::Poll => &["poll", "ppoll"],
-        Wait::Epoll => &["epoll_wait", "epoll_pwait", "epoll_pwait2"],
-        Wait::Uring => &["io_uring_enter"],
-        _ => return None,
-    };
-    if case.pattern.id != "roundtrip" || case.target.caps.has(Caps::HARNESS) {
-        return None;
-    }
-    let of_role = |role: &RoleCalls| names.iter().filter_map(|name| role.calls.get(*name)).sum::<f64>();
-    let all: f64 = calls.roles.iter().map(of_role).sum();
-    let (names, wait) = (names.join(" or "), case.params.wait.name());
-    let why = "the roles do not wait in the way that the case says";
-    (all < LEAST).then(|| format!("{all:.3} calls of {names} per operation: {why}, wait={wait}"))
-}
-
 /// From this size on a round trip is compared with a memory copy.
 pub const COPY_BOUNDS_FROM_BYTES: usize = 4096;
 /// A copy that is slower than a plain one of the same size in the same process by this factor was not made.
@@ -150,13 +130,6 @@ pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<S
         Vec::from_iter(copy_bytes_per_s.and_then(|copy| faster_than_a_copy(case, run.value, copy)));
     if let Some(switches @ 1..) = run.noise.coordinator_switches {
         flags.push(format!("anomaly: the coordinator woke {switches} times in the timed part"));
-    }
-    if case.pattern.id == "stream" && case.target.caps.has(Caps::LOSSY) && run.roles[0].ops > 0 {
-        // The sender begins and ends to count a chunk away from the receiver, so a small surplus is no loss.
-        let lost = 1.0 - run.roles[1].ops as f64 / run.roles[0].ops as f64;
-        if lost > 0.02 {
-            flags.push(format!("lost: {:.1} % of the messages offered", lost * 100.0));
-        }
     }
     flags
 }
@@ -267,24 +240,6 @@ mod tests {
                 words.map_or(found.is_empty(), |words| found.len() == 1 && found[0].contains(words));
             assert!(is_as_expected, "{id}, {counts:?}: {found:?}");
         }
-    }
-
-    #[test]
-    fn who_polls_calls_poll() {
-        let said = |wait: &str, name: &str| {
-            let calls = [(name.to_owned(), 1.0), ("read".to_owned(), 1.0)].into();
-            let calls = SystemCalls {
-                per_op: 3.0,
-                roles: vec![RoleCalls { role: "client".into(), ops: 100, calls }],
-            };
-            waits_otherwise(&case(&format!("roundtrip/pipe/1/same-cpu/wait={wait}"), &[0, 0]), &calls)
-        };
-        for (wait, name) in [("poll", "ppoll"), ("epoll", "epoll_wait"), ("uring", "io_uring_enter")] {
-            assert_eq!(said(wait, name), None, "{wait}");
-            let why = said(wait, "futex").unwrap_or_else(|| panic!("{wait} is taken on trust"));
-            assert!(why.contains(&format!("wait={wait}")) && why.contains(name), "{why}");
-        }
-        assert_eq!(said("block", "futex"), None);
     }
 
     #[test]

@@ -21,13 +21,13 @@
 //! |---|---|---|
 //! | `ctx.rs` | twice a batch | the clock itself, and its readings around the work of a batch (`Ctx::sample`) |
 //! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
-//! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of an auxiliary process, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
+//! | `ctx/counted.rs` | – | counters of the role and what it reads and writes, and in the leading role those of an auxiliary process, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation or for a rate, or the readings are at most 0.5 % of it |
 //! | `ctx/windows.rs` | once a window, with the role's switches and CPU time; the sender's CPU time before and after its part of a slice | windows follow each other without a gap, so a reading cannot stand outside of them |
 //! | `ctx/fixed_time.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
-//! | `targets/fan_out/sender.rs` | twice a burst, and once a batch the switches of the role and of an auxiliary process | the sender's own share of a message is a series of its own |
+//! | `targets/fan_out/sender.rs` | twice a burst, and once a batch the switches of the role | the sender's own share of a message is a series of its own |
 //! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
 //! | `targets/shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
 //! | `targets/fan_in/edges.rs` | the role's switches once an interval | they belong to the interval that ends there |
@@ -67,7 +67,9 @@ use std::thread;
 use std::time::Duration;
 
 use causeway_os::clock;
-use weighbridge_probe::counters::{EventSwitch, Events, ProcessCounters, TaskSwitches, ThreadMigrations};
+use weighbridge_probe::counters::{
+    EventSwitch, Events, ProcessCounters, TaskSwitches, ThreadIoReader, ThreadMigrations,
+};
 
 use crate::axis::Counters;
 use crate::dose::Dose;
@@ -152,6 +154,7 @@ pub struct Ctx<'a> {
     marker: Option<Marker<'a>>,
     events: Events,
     migrations: Option<ThreadMigrations>,
+    io: Option<ThreadIoReader>,
     began: Option<Began>,
     counted: Counted,
     ops_each: u64,
@@ -173,9 +176,9 @@ impl<'a> Ctx<'a> {
     ) -> Ctx<'a> {
         // An attached event makes every context switch of the thread more expensive, by a microsecond where we looked; see
         // docs/decisions. So the case must ask for it.
-        let events = match params.choice() {
-            Counters::Events => Events::open(),
-            Counters::Usage => Events::default(),
+        let (events, io) = match params.choice() {
+            Counters::Events => (Events::open(), None),
+            Counters::Usage => (Events::default(), ThreadIoReader::open().filter(|_| time == Time::Raw)),
         };
         Ctx {
             params,
@@ -191,6 +194,7 @@ impl<'a> Ctx<'a> {
             marker: None,
             events,
             migrations: ThreadMigrations::open().ok(),
+            io,
             began: None,
             counted: Counted::default(),
             ops_each: 1,
@@ -249,13 +253,13 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// The counters of the auxiliary process, for figures of single batches. Only before anything is timed.
-    pub fn auxiliary_counters(&self) -> io::Result<Option<ProcessCounters>> {
-        Ok(self
-            .auxiliary
-            .as_ref()
-            .map(|auxiliary| ProcessCounters::open(auxiliary.counters.pid()))
-            .transpose()?)
+    /// Voluntary and involuntary switches of the auxiliary process for each operation, once counting has ended; zero where there is none.
+    pub fn auxiliary_switches_per_op(&self) -> (f64, f64) {
+        let ops = self.counted.ops.max(1) as f64;
+        let switches = |of: &(String, CountedAuxiliary)| {
+            (of.1.voluntary_switches as f64 / ops, of.1.involuntary_switches as f64 / ops)
+        };
+        self.counted.beside.as_ref().map_or((0.0, 0.0), switches)
     }
 
     pub(crate) fn into_counted(self) -> Counted {

@@ -21,6 +21,10 @@ pub struct Host {
     pub pin_refused: Option<String>,
     /// Why io_uring cannot be used here, where it cannot.
     pub uring_refused: Option<String>,
+    /// The nice value of this program, which its peers inherit.
+    pub nice: i32,
+    /// Its scheduling policy, as the kernel names it, which they inherit too.
+    pub policy: String,
     /// Has this process an IPC namespace of its own? Then message queues cannot outlive it.
     pub has_private_ipc: bool,
 }
@@ -48,6 +52,8 @@ impl Host {
             allowed_cpus,
             pin_refused,
             uring_refused,
+            nice: sched::nice()?,
+            policy: sched::policy().map_or_else(|_| "of another kind".into(), |policy| policy.to_string()),
             has_private_ipc: namespace::private_ipc().is_ok(),
         })
     }

@@ -96,8 +96,15 @@ pub fn describe(host: &Host) -> record::Machine {
             .collect(),
         sysctls: files("/proc/sys", SYSCTLS),
         load: read("/proc/loadavg"),
+        memory_policy: memory_policy(),
         libc: libc_version(),
     }
+}
+
+/// Of this process, which its roles inherit: as the kernel words it for the first of its mappings. Nothing where it knows no nodes.
+fn memory_policy() -> Option<String> {
+    let first = std::fs::read_to_string("/proc/self/numa_maps").ok()?;
+    Some(first.split_ascii_whitespace().nth(1)?.to_owned())
 }
 
 fn describe_clock() -> record::Clock {

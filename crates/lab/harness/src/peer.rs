@@ -36,7 +36,7 @@ pub const ARGUMENT: &str = "__peer";
 /// The version of what coordinator and peers of one run agree on: `Assignment`, `Report`, the descriptors that go with them,
 /// the memory that they share (`shared`, `turnstile`, `marks`), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// What a process that was started as a peer is there for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -99,6 +99,8 @@ pub struct RoleReport {
     pub counted: Counted,
     /// Settings read back.
     pub facts: Facts,
+    /// Was its process stopped for a while, and went on?
+    pub was_stopped: bool,
     /// What an observer must know of it, where the run is observed.
     pub observed: Option<ObservedRole>,
 }
@@ -175,6 +177,8 @@ fn obey(control: BorrowedFd<'_>) -> Report {
 }
 
 fn play(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result<Report> {
+    // Blocked, the signal that ends a stop waits until somebody looks, and no call returns because of it.
+    let continued = process::block_signals(&[libc::SIGCONT])?;
     let (memory, resources_by_role) = receive_memory(control, &assignment)?;
     // The coordinator has checked the case, but may be another build of this program.
     let (target, _, mut params) = catalogue::resolve(&assignment.case).map_err(|why| {
@@ -186,7 +190,13 @@ fn play(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result<Report> {
         play_role(role, resources, target, &params, &assignment, &memory)
             .map_err(|error| Report::failed(role, &error))
     };
-    Ok(play_all(roles, play).map_or_else(|failed| failed, Report::Done))
+    let mut reports = match play_all(roles, play) {
+        Ok(reports) => reports,
+        Err(failed) => return Ok(failed),
+    };
+    let was_stopped = process::read_signal(&continued)?.is_some();
+    reports.iter_mut().for_each(|report| report.was_stopped = was_stopped);
+    Ok(Report::Done(reports))
 }
 
 /// Plays the roles, in threads where there are several. The first failure is told at once: the other roles may wait for
@@ -288,7 +298,8 @@ fn play_role(
     facts.insert("policy".into(), sched::policy()?.to_string());
     facts.insert("nice".into(), sched::nice()?.to_string());
     let observed = events.is_some().then(|| observed_role(&cx)).transpose()?;
-    Ok(RoleReport { role, process: std::process::id(), counted: cx.into_counted(), facts, observed })
+    let (process, counted) = (std::process::id(), cx.into_counted());
+    Ok(RoleReport { role, process, counted, facts, was_stopped: false, observed })
 }
 
 fn observed_role(cx: &Ctx<'_>) -> io::Result<ObservedRole> {

@@ -34,6 +34,8 @@ pub struct Placed {
     pub resolved: &'static str,
     /// The CPU of the first role and those of the others, the last for all that are left; none where nothing is pinned.
     pub cpus: Vec<u32>,
+    /// The same of other nodes, or pairs of nodes, where the machine has several and the user chose none of its CPUs.
+    pub others: Vec<Vec<u32>>,
 }
 
 impl Placed {
@@ -61,7 +63,7 @@ pub fn named(name: &str) -> Result<Placement, String> {
 pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
     let Placement { name, about } = named(name)?;
     if name == "free" {
-        return Ok(Placed { resolved: name, cpus: Vec::new() });
+        return Ok(Placed { resolved: name, cpus: Vec::new(), others: Vec::new() });
     }
     if let Some(why) = &host.pin_refused {
         return Err(format!("{name} needs to pin threads, and that is refused here: {why}; use free"));
@@ -71,7 +73,8 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
         return Err("none of the CPUs that may be measured on is known to the system".into());
     };
     if name == "spread" {
-        return Ok(Placed { resolved: name, cpus: places.iter().map(|place| place.cpu).collect() });
+        let cpus = places.iter().map(|place| place.cpu).collect();
+        return Ok(Placed { resolved: name, cpus, others: Vec::new() });
     }
     let found = match name {
         "same-cpu" => Some((name, first.cpu, first.cpu)),
@@ -81,7 +84,11 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
         name => pair(name, &places),
     };
     match found {
-        Some((resolved, a, b)) => Ok(Placed { resolved, cpus: vec![a, b] }),
+        Some((resolved, a, b)) => {
+            let is_chosen = host.measured_cpus != host.allowed_cpus;
+            let others = if is_chosen { Vec::new() } else { elsewhere(resolved, &places, [a, b]) };
+            Ok(Placed { resolved, cpus: vec![a, b], others })
+        }
         None if places.len() == 1 => {
             Err(format!("{name} needs two CPUs, and only CPU {} may be measured on", first.cpu))
         }
@@ -94,7 +101,12 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
 
 /// The first pair, in the order of preference, that stands as `name` says.
 fn pair(name: &'static str, places: &[Place]) -> Option<(&'static str, u32, u32)> {
-    let stands = |a: &Place, b: &Place| {
+    pairs(name, places).next().map(|(a, b)| (name, a.cpu, b.cpu))
+}
+
+/// All pairs that stand as `name` says.
+fn pairs<'a>(name: &'a str, places: &'a [Place]) -> impl Iterator<Item = (&'a Place, &'a Place)> {
+    let stands = move |a: &Place, b: &Place| {
         let same_core = (a.package, a.core) == (b.package, b.core);
         match name {
             "smt" => same_core,
@@ -104,9 +116,29 @@ fn pair(name: &'static str, places: &[Place]) -> Option<(&'static str, u32, u32)
             _ => false,
         }
     };
-    places.iter().enumerate().find_map(|(index, a)| {
-        places[index + 1..].iter().find(|b| stands(a, b)).map(|b| (name, a.cpu, b.cpu))
-    })
+    let from = move |(index, a): (usize, &'a Place)| {
+        places[index + 1..].iter().filter(move |b| stands(a, b)).map(move |b| (a, b))
+    };
+    places.iter().enumerate().flat_map(from)
+}
+
+/// Of each other node, or pair of nodes, the first CPUs that stand alike: what one node shows need not hold of the next, whose memory, load and
+/// firmware are its own.
+fn elsewhere(name: &str, places: &[Place], [first, second]: [u32; 2]) -> Vec<Vec<u32>> {
+    let node = |cpu: u32| places.iter().find(|place| place.cpu == cpu).map_or(0, |place| place.node);
+    let mut seen = vec![[node(first), node(second)]];
+    let mut others = Vec::new();
+    let alike: Vec<(&Place, &Place)> = match name {
+        "same-cpu" => places.iter().map(|place| (place, place)).collect(),
+        name => pairs(name, places).collect(),
+    };
+    for (a, b) in alike {
+        if !seen.contains(&[a.node, b.node]) {
+            seen.push([a.node, b.node]);
+            others.push(vec![a.cpu, b.cpu]);
+        }
+    }
+    others
 }
 
 /// Where the coordinator should stay: off the measured CPUs where there are others.
@@ -131,6 +163,8 @@ mod tests {
             topology: Topology { cpus, caches: Vec::new(), nodes: Vec::new() },
             pin_refused: None,
             uring_refused: None,
+            nice: 0,
+            policy: "other".into(),
             has_private_ipc: false,
         }
     }
@@ -172,6 +206,27 @@ mod tests {
                 (Err(why), Err(found)) => assert!(why.contains(found), "{name}: {why}"),
                 (placed, _) => panic!("{name}: {placed:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn each_node_and_pair_of_nodes_is_a_place_unless_cpus_were_chosen() {
+        // Two nodes of two cores with one cache each.
+        let two = || host(&[(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 2, 1), (3, 3, 2, 1)]);
+        let three = || host(&[(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 2, 1), (3, 3, 3, 2)]);
+        let one = || host(&[(0, 0, 0, 0), (1, 1, 0, 0)]);
+        let chosen = || Host { measured_cpus: vec![2, 3], ..two() };
+        for (host, name, first, others) in [
+            (two(), "same-cpu", [0, 0], vec![vec![2, 2]]),
+            (two(), "two-cpus", [0, 1], vec![vec![2, 3]]),
+            (two(), "cross-node", [0, 2], vec![]),
+            (three(), "cross-node", [0, 2], vec![vec![0, 3], vec![2, 3]]),
+            (three(), "two-cpus", [0, 1], vec![]),
+            (one(), "two-cpus", [0, 1], vec![]),
+            (chosen(), "two-cpus", [2, 3], vec![]),
+        ] {
+            let placed = place(name, &host).unwrap();
+            assert_eq!((&placed.cpus[..], placed.others), (&first[..], others), "{name}");
         }
     }
 

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use weighbridge_record::{self as record, CaseId, Line, Skipped, StoppedBy};
+use weighbridge_record::earlier::is_beside_a_load;
+use weighbridge_record::{self as record, CaseId, Earlier, Line, Skipped, StoppedBy};
 use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::stopping::{CorrelatedRule, LOOKS};
 use weighbridge_stats::{Decision, Stop, StoppingRule};
@@ -22,7 +23,6 @@ use weighbridge_stats::{Decision, Stop, StoppingRule};
 use crate::conditions;
 use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Counted, Measured, PeerStart};
-use crate::counter_check;
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
@@ -53,6 +53,8 @@ pub struct Settings {
     pub duet: bool,
     /// Are system calls counted, in one more run of each case?
     pub count_calls: bool,
+    /// What earlier sessions of this machine say of its yardsticks.
+    pub earlier: Earlier,
 }
 
 /// What a session tells while it goes on. Nothing is told during a run.
@@ -253,13 +255,16 @@ impl<'a> Session<'a> {
 
     /// One run of a case, alone or in turn with its hub; then with the slices of both, as the record has them and as they are.
     fn measure(&mut self, index: usize) -> Result<(Measured, Option<(record::Slices, Turns)>), NoSet> {
-        let Open { case, hub, sets, .. } = &self.cases[index];
+        let Open { case, hub, sets, attempts, .. } = &self.cases[index];
+        // Nodes in turn.
+        let place = attempts.begun as usize;
+        let case = &case.at_place(place);
         let timing = self.settings.timing;
         let Ok(hub) = hub else {
             return Ok((set::alone(0, case, &PeerStart::default(), timing, &mut self.coordinator)?, None));
         };
         let InTurn { measured, slices, of_both } =
-            self.hubs.run(*hub, case, sets, index, &mut self.coordinator, timing)?;
+            self.hubs.run(*hub, (case, place), sets, index, &mut self.coordinator, timing)?;
         Ok((measured, Some((slices, of_both))))
     }
 
@@ -271,6 +276,8 @@ impl<'a> Session<'a> {
         let measured = self.cases.iter().filter(|open| !open.runs.is_empty());
         let by_id: BTreeMap<&CaseId, &Open> =
             measured.clone().map(|open| (&open.case.params.id, open)).collect();
+        let is_loaded = is_beside_a_load(self.cases.iter().flat_map(|open| &open.runs));
+        let hubs: BTreeMap<usize, record::Hub> = self.hubs.lines(&self.settings.earlier, is_loaded).collect();
         for open in measured {
             let CaseState::Stopped(stopped_by) = open.state else {
                 unreachable!("a measured case has stopped")
@@ -278,10 +285,13 @@ impl<'a> Session<'a> {
             let correlation = self.correlation(open.hub.is_ok());
             let correlation = (correlation, self.knows_correlation(open.hub.is_ok()));
             let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
+            let hub = open.hub.as_ref().ok().and_then(|index| hubs.get(index));
+            if line.to_hub.is_none() {
+                line.earlier = self.settings.earlier.of_case(&line, is_loaded);
+            }
+            figures::place_among_sessions(open, hub, &mut line);
             line.attempts = Some(open.attempts);
             line.system_calls.clone_from(&open.system_calls);
-            let calls = open.system_calls.as_ref();
-            line.anomalies.extend(calls.and_then(|calls| counter_check::waits_otherwise(&open.case, calls)));
             if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
                 let why = "runs gave no number; see the lines skipped of the record";
                 line.anomalies.push(format!("{failed} of {begun} {why}"));
@@ -289,7 +299,7 @@ impl<'a> Session<'a> {
             line.anomalies.extend(figures::equivalent_disagrees(open, &by_id));
             sink.line(Line::Summary(line))?;
         }
-        for (index, hub) in self.hubs.lines() {
+        for (index, hub) in hubs {
             let cases = self.cases.iter().filter(|open| open.hub == Ok(index));
             let doubled_slices = figures::doubled_slices(cases);
             let meetings = self.cross_check.lines(index, &self.hubs);
@@ -366,7 +376,7 @@ impl InRounds for Session<'_> {
                 open.attempts.failed += 1;
                 open.void_in_a_row += 1;
                 // A case that has given numbers keeps them; one failure ends it, unless it came from outside and may pass.
-                if step != conditions::THROTTLED || open.void_in_a_row >= MOST_VOID {
+                if !conditions::may_pass(&step) || open.void_in_a_row >= MOST_VOID {
                     open.stop(StoppedBy::Error);
                 }
                 sink.line(skip(step, why))?;
@@ -381,7 +391,8 @@ impl InRounds for Session<'_> {
                     let alone = open.hub.as_ref().err().cloned();
                     sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
                 }
-                let run = summary::run_line(&open.case, measured, open.runs.len() as u32, round);
+                let case = open.case.at_place(open.attempts.begun as usize - 1);
+                let run = summary::run_line(&case, measured, open.runs.len() as u32, round);
                 let (slices, turns) = slices.unzip();
                 let run = record::Run { slices, ..run };
                 sink.line(Line::Run(run.clone()))?;

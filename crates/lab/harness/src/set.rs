@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use weighbridge_record::SliceSeries;
+use weighbridge_record::{CaseId, SliceSeries};
 use weighbridge_stats::duet::{Party, Slice};
 
 use crate::conditions;
@@ -32,6 +32,14 @@ pub(crate) enum NoSet {
 impl NoSet {
     pub(crate) fn failed(party: usize, step: &str, why: impl Into<String>) -> NoSet {
         NoSet::Failed { party, step: step.into(), why: why.into() }
+    }
+
+    /// The same failure, as one of the case whose hub failed.
+    pub(crate) fn of_hub(self, hub: &CaseId) -> NoSet {
+        match self {
+            NoSet::Interrupted => NoSet::Interrupted,
+            NoSet::Failed { step, why, .. } => NoSet::failed(0, &step, format!("its hub {hub}: {why}")),
+        }
     }
 
     /// Because a party took no sample that counts.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use causeway_os::clock;
 use weighbridge_record::{
-    self as record, Distribution, Latencies, Noise, PerOp, Regime, RoleCounters, Run, StoppedBy, Summary,
+    self as record, Distribution, IoCounts, Latencies, Noise, PerOp, Regime, RoleCounters, Run,
+    SampledByRole, SampledTotal, StoppedBy, Summary, Whereabouts, laws,
 };
 use weighbridge_stats::{self as stats, Interval};
 
@@ -25,30 +26,102 @@ pub fn case_line(case: &Prepared, facts: &Facts, measured_alone: Option<String>)
         payload_bytes: id.payload_bytes,
         placement: id.placement.clone(),
         resolved_placement: case.resolved_placement.into(),
-        cpus: case.params.cpus.clone(),
+        cpus: case.places.first().unwrap_or(&case.params.cpus).clone(),
+        places: case.places.clone(),
         roles: case.role_names().into_iter().map(String::from).collect(),
         axes: case.params.axes.clone(),
         unit: case.pattern.unit.name(id.payload_bytes),
         higher_is_better: case.pattern.unit.higher_is_better(),
         measured_alone,
         facts: facts.clone(),
+        traits: Some(traits(case)),
+    }
+}
+
+/// What a judge of the figures must know of the target.
+fn traits(case: &Prepared) -> Vec<String> {
+    let caps = case.target.caps;
+    let known = [
+        ("harness", caps.has(Caps::HARNESS)),
+        ("virtual-time", caps.has(Caps::VIRTUAL_TIME)),
+        ("lossy", caps.has(Caps::LOSSY)),
+        ("symmetric", case.pattern.is_symmetric),
+    ];
+    known.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// What the roles counted and where they ran, and after them the auxiliary process.
+pub fn role_counters(case: &Prepared, reports: &[RoleReport]) -> Vec<RoleCounters> {
+    let names = case.role_names();
+    let of_role = |report: &RoleReport| {
+        let Counted { ops, received_bytes, whereabouts, sampled, io, .. } = &report.counted;
+        let read_back = report.facts.iter().filter(|(fact, _)| laws::is_read_back(fact));
+        RoleCounters {
+            role: names[report.role].into(),
+            cpu: case.params.cpus.get(report.role).copied(),
+            ops: *ops,
+            received_bytes: *received_bytes,
+            per_op: per_op(report),
+            process: Some(report.process),
+            whereabouts: whereabouts
+                .iter()
+                .map(|at| Whereabouts { cpu: at.cpu, allowed: list(&at.allowed) })
+                .collect(),
+            settings: read_back.map(|(fact, value)| (fact.clone(), value.clone())).collect(),
+            sampled: (sampled.ops > 0).then_some(SampledByRole {
+                ops: sampled.ops,
+                cpu_ns: sampled.cpu_ns,
+                gaps_ns: sampled.gaps_ns,
+            }),
+            io: io.map(|io| IoCounts {
+                read_bytes: io.read_bytes,
+                written_bytes: io.written_bytes,
+                read_calls: io.read_calls,
+                write_calls: io.write_calls,
+            }),
+        }
+    };
+    let mut roles: Vec<RoleCounters> = reports.iter().map(of_role).collect();
+    roles.extend(reports.iter().filter_map(auxiliary_counters));
+    roles
+}
+
+/// Numbers of CPUs in order, as the kernel writes lists: `0-3,8`.
+fn list(cpus: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => runs.push((*cpu, *cpu)),
+        }
+    }
+    let word = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    runs.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+fn total(samples: &[Sample]) -> SampledTotal {
+    let raw_ns = |sample: &Sample| if sample.extra > 0 { sample.extra } else { sample.elapsed_ns };
+    SampledTotal {
+        samples: samples.len() as u64,
+        ops: samples.iter().map(|sample| sample.ops).sum(),
+        bytes: samples.iter().map(|sample| sample.bytes).sum(),
+        elapsed_ns: samples.iter().map(raw_ns).sum(),
     }
 }
 
 /// The line of a run.
 pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Run {
+    run_of(case, &measured, run, round)
+}
+
+/// The same of a run that is still needed.
+pub(crate) fn run_of(case: &Prepared, measured: &Measured, run: u32, round: u32) -> Run {
     let unit = case.pattern.unit;
     let samples: Vec<f64> = measured.samples.iter().map(|sample| value_of(unit, sample)).collect();
     let names = case.role_names();
-    let of_role = |report: &RoleReport| RoleCounters {
-        role: names[report.role].into(),
-        cpu: case.params.cpus.get(report.role).copied(),
-        ops: report.counted.ops,
-        received_bytes: report.counted.received_bytes,
-        per_op: per_op(report),
-    };
-    let mut roles: Vec<RoleCounters> = measured.roles.iter().map(of_role).collect();
-    roles.extend(measured.roles.iter().filter_map(auxiliary_counters));
+    let roles = role_counters(case, &measured.roles);
     let is_noise = comes_from_outside(case, names.len());
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
     let counted = || measured.roles.iter().map(|report| &report.counted);
@@ -57,8 +130,9 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         case: case.params.id.clone(),
         run,
         round,
-        value: stats::run_value(&samples),
+        value: if samples.is_empty() { 0.0 } else { stats::run_value(&samples) },
         ops_per_sample: measured.samples.first().map_or(0, |sample| sample.ops),
+        sampled_total: Some(total(&measured.samples)),
         samples,
         per_op: if case.pattern.is_symmetric {
             pooled(&measured.roles)
@@ -78,6 +152,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
             interrupts: measured.noise.interrupts,
             cpu_pressure: measured.noise.cpu_pressure_ns.map(|ns| ms(ns) / measured.elapsed_ms),
             coordinator_switches: counted().filter_map(|counted| counted.coordinator_switches).max(),
+            frequencies: measured.frequencies.clone(),
         },
         startup_ms: measured.startup_ms,
         elapsed_ms: measured.elapsed_ms,
@@ -89,7 +164,9 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
     }
     let copy_rate = counted().find_map(|counted| counted.copy_bytes_per_s);
     line.flags = counter_check::flags(case, &line, copy_rate);
-    if counter_check::has_ceiling(case) {
+    let lost = laws::lost_share(&case_line(case, &measured.facts, None), &line);
+    line.flags.extend(lost.map(|share| format!("lost: {:.1} % of the messages offered", share * 100.0)));
+    if counter_check::has_ceiling(case) && !measured.samples.is_empty() {
         let cost_ns = |sample: &Sample| sample.elapsed_ns as f64 / sample.ops.max(1) as f64;
         let cost_ns = stats::median(&measured.samples.iter().map(cost_ns).collect::<Vec<_>>());
         line.flags.extend(counter_check::expensive_harness(case, cost_ns, clock::read_ns()));
@@ -236,7 +313,7 @@ fn auxiliary_counters(report: &RoleReport) -> Option<RoleCounters> {
         kernel_ns: Some(each(kernel_ns)),
         ..PerOp::default()
     };
-    Some(RoleCounters { role: name.clone(), cpu: None, ops, received_bytes: 0, per_op })
+    Some(RoleCounters { role: name.clone(), ops, per_op, ..RoleCounters::default() })
 }
 
 /// Counts per operation where every role has operations of its own: all that was counted over all that was done.

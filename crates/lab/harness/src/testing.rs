@@ -74,5 +74,5 @@ pub(crate) fn case(id: &str, cpus: &[u32]) -> Prepared {
     let pattern = target.patterns.iter().find(|own| own.id == id.pattern).unwrap();
     let mut params = CaseParams::new(&id, &target.axes_in(pattern), target.waits).unwrap();
     params.cpus = cpus.to_vec();
-    Prepared { params, target, pattern, resolved_placement: "same-llc" }
+    Prepared { params, target, pattern, resolved_placement: "same-llc", places: Vec::new() }
 }

@@ -90,6 +90,9 @@ pub struct Machine {
     /// Load averages at the start, as in `/proc/loadavg`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<String>,
+    /// On which nodes the memory of this process, and so of the roles, is taken: `default` is the node of the CPU that touches it first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_policy: Option<String>,
     /// C library and its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub libc: Option<String>,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
+use crate::earlier::EarlierSessions;
 
 /// The cost of a case as a multiple of its hub's, from sets in which both took turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct Hub {
     /// Sets in which it took turns with other hubs; each pair of hubs stands once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub meetings: Vec<HubMeeting>,
+    /// Earlier sessions of the same machine, as the store of records knew them; absent where it knew none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierSessions>,
 }
 
 /// Two hubs that took turns with each other, so that their cases can be compared.

@@ -10,7 +10,9 @@ mod case_id;
 mod check;
 mod compare;
 mod contest;
+pub mod coverage;
 pub mod derive;
+pub mod earlier;
 mod explain;
 mod file;
 mod functions;
@@ -19,6 +21,7 @@ pub mod history;
 mod hub;
 pub mod import;
 mod latency;
+pub mod laws;
 mod line;
 mod observation;
 mod ratio;
@@ -30,6 +33,7 @@ pub use case_id::{CaseId, ParseCaseIdError, Place};
 pub use check::{Check, Meaning, Turn};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
 pub use contest::{Contest, Contestant, Findings, SureOrder};
+pub use earlier::{Earlier, EarlierSessions};
 pub use explain::{BeyondSelf, Dose, ExplainedPart, ExplainedSet, Explanation, MadeOf, Price, Skill, WhatIf};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use functions::{FunctionChange, FunctionCount, Functions, FunctionsCompared, StackCount};
@@ -42,8 +46,8 @@ pub use observation::{
 };
 pub use ratio::{Comparison, Crossover, Published, Ratio};
 pub use run::{
-    ALTERNATIVE_TO, Case, Noise, PerOp, RoleCalls, RoleCounters, Run, SliceSeries, Slices, SystemCalls,
-    WarmUp,
+    ALTERNATIVE_TO, Case, CpuFrequency, IoCounts, Noise, PerOp, RoleCalls, RoleCounters, Run, SampledByRole,
+    SampledTotal, SliceSeries, Slices, SystemCalls, WarmUp, Whereabouts,
 };
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
 pub use timeline::{MissingSwitches, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Timeline};

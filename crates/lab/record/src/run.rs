@@ -24,6 +24,9 @@ pub struct Case {
     pub resolved_placement: String,
     /// CPU of each role, in the order of `roles`; empty when not pinned.
     pub cpus: Vec<u32>,
+    /// The same at each place that runs take in turn, on a machine of several nodes; the first is `cpus`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Vec<u32>>,
     /// Names of the roles.
     pub roles: Vec<String>,
     /// Every axis of the case with its effective value, defaults included.
@@ -37,6 +40,17 @@ pub struct Case {
     pub measured_alone: Option<String>,
     /// Settings read back from the kernel by the endpoints, by role or common: pipe size, sndbuf, MSS …
     pub facts: BTreeMap<String, String>,
+    /// What a judge of its figures must know of the target: `harness`, `virtual-time`, `lossy`, `symmetric`; absent in records from before
+    /// it was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traits: Option<Vec<String>>,
+}
+
+impl Case {
+    /// Has the target this trait? Nothing where its traits are not told.
+    pub fn has(&self, name: &str) -> Option<bool> {
+        self.traits.as_ref().map(|traits| traits.iter().any(|own| own == name))
+    }
 }
 
 /// The fact of an imported case that says what it is one of several ways to do: cases with the same text are compared with each other, and
@@ -106,7 +120,7 @@ impl PerOp {
 }
 
 /// What one role counted in the timed part of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoleCounters {
     /// Name of the role.
     pub role: String,
@@ -119,6 +133,67 @@ pub struct RoleCounters {
     pub received_bytes: u64,
     /// Counts per operation of this role alone.
     pub per_op: PerOp,
+    /// The process that played it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
+    /// Where it ran when counting began, and when it ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub whereabouts: Vec<Whereabouts>,
+    /// What of its case it read back from the kernel, by the name of the fact.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// The samples as this role has counted them by itself; absent where it does not do them one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<SampledByRole>,
+    /// What the kernel saw it read and write between the same two readings; absent where that is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoCounts>,
+}
+
+/// Where a role ran at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    /// The CPU on which it ran.
+    pub cpu: u32,
+    /// The CPUs on which it might run, as the kernel writes lists: `0-3,8`.
+    pub allowed: String,
+}
+
+/// The samples of a run as one role has counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampledByRole {
+    /// Operations in them.
+    pub ops: u64,
+    /// CPU time of the role in them.
+    pub cpu_ns: u64,
+    /// Time before their beginnings that other roles may already have spent on them.
+    pub gaps_ns: u64,
+}
+
+/// What a thread read and wrote by system calls of these names, whatever it was, as `/proc/thread-self/io` counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoCounts {
+    /// Bytes that `read` and its relatives returned.
+    pub read_bytes: u64,
+    /// Bytes that `write` and its relatives took.
+    pub written_bytes: u64,
+    /// Calls of `read` and its relatives, those that found nothing included.
+    pub read_calls: u64,
+    /// Calls of `write` and its relatives.
+    pub write_calls: u64,
+}
+
+/// All samples of a run together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampledTotal {
+    /// Number of samples.
+    pub samples: u64,
+    /// Operations in them.
+    pub ops: u64,
+    /// Bytes that arrived in them, where a sample counts bytes.
+    pub bytes: u64,
+    /// Their length, the harness's own loop included.
+    pub elapsed_ns: u64,
 }
 
 /// What disturbed a run.
@@ -138,6 +213,18 @@ pub struct Noise {
     /// Voluntary context switches of the coordinator during the timed part; must be 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator_switches: Option<u64>,
+    /// Frequency of each measured CPU right after the run, where the kernel tells it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frequencies: Vec<CpuFrequency>,
+}
+
+/// How fast a CPU was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuFrequency {
+    /// Its number.
+    pub cpu: u32,
+    /// Its frequency, in kilohertz.
+    pub khz: u64,
 }
 
 /// One measurement of a case by freshly started peers.
@@ -155,6 +242,9 @@ pub struct Run {
     pub samples: Vec<f64>,
     /// Operations in each sample.
     pub ops_per_sample: u64,
+    /// All samples together; absent in records from before it was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_total: Option<SampledTotal>,
     /// Counts per operation, all roles.
     pub per_op: PerOp,
     /// Counts of each role.
@@ -193,7 +283,7 @@ pub struct WarmUp {
 }
 
 /// The slices of a set: a case and its hub took turns.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slices {
     /// The hub.
     pub hub: CaseId,
@@ -203,6 +293,9 @@ pub struct Slices {
     pub of_case: SliceSeries,
     /// Slices of the hub.
     pub of_hub: SliceSeries,
+    /// What the roles of the hub counted, and where they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hub_roles: Vec<RoleCounters>,
 }
 
 /// Slices of one party of a set, in the order of time; one value a slice in each series.

@@ -7,6 +7,7 @@ use weighbridge_stats::RegimeKind as Found;
 use weighbridge_stats::summary::CaseRegime;
 
 use crate::CaseId;
+use crate::earlier::EarlierSessions;
 use crate::hub::ToHub;
 use crate::latency::Distribution;
 use crate::run::{PerOp, SystemCalls};
@@ -81,8 +82,9 @@ pub struct Summary {
     pub attempts: Option<Attempts>,
     /// Median over the runs' values.
     pub median: f64,
-    /// Interval of the median at 95 %, widened by the correlation of neighboring runs: the one by which the case stopped. Absent
-    /// below six runs.
+    /// Interval of the median at 95 % **within this session**, widened by the correlation of neighboring runs: the one by which the
+    /// case stopped. It compares cases of this record; of another session it says nothing, which `across_sessions` does. Absent below
+    /// six runs.
     pub ci95: Option<[f64; 2]>,
     /// Lowest and highest run.
     pub range: [f64; 2],
@@ -91,9 +93,19 @@ pub struct Summary {
     /// Spread within runs: the median over runs of the same figure for samples.
     pub spread_within: f64,
     /// Its cost as a multiple of its hub's; absent where the case was measured alone. With it, `median` is that multiple of
-    /// the hub's median over the session, and `ci95` follows from its interval.
+    /// the hub's median over the session, and `ci95` is its interval times the same, as if that were exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_hub: Option<ToHub>,
+    /// The range in which the machine was during this session, at this figure: what 90 % of the slices of the hub came to, or the lowest and
+    /// the highest run of a case that was measured alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_range: Option<[f64; 2]>,
+    /// Where the figure is expected in another session of this machine, at 95 %; absent where fewer than five sessions are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub across_sessions: Option<[f64; 2]>,
+    /// Earlier sessions of the case itself, where it was measured alone; with a hub, those of the hub count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierSessions>,
     /// The best state: the value that the best 5 % of slices reach, in the case's unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<f64>,
@@ -126,6 +138,9 @@ pub struct Summary {
     /// Checks of the case that too few sets did not allow: the name of each, a colon, and what it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_checked: Vec<String>,
+    /// Laws of the record that the case breaks, a sentence each: its figures are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void: Vec<String>,
 }
 
 impl Summary {

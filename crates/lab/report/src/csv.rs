@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weighbridge_record::{CaseId, Distribution, PerOp, Ratio, Skipped, Summary};
+use weighbridge_record::{CaseId, Distribution, PerOp, Ratio, Skipped, Summary, ToHub};
 
 use crate::model::{Measured, Report, Source, Sourced};
 use crate::section::percentile_name as name;
@@ -79,7 +79,15 @@ fn of_case(from: &Source, id: &CaseId, measured: Option<&Measured>, skips: &[&Sk
     let number = |get: fn(&Summary) -> f64| of_summary(&|summary| Some(get(summary).to_string()));
     let count =
         |get: fn(&PerOp) -> Option<f64>| of_summary(&|summary| Some(get(&summary.per_op)?.to_string()));
-    let end = |index: usize| of_summary(&|summary| Some(summary.ci95?[index].to_string()));
+    type Ends = fn(&Summary) -> Option<[f64; 2]>;
+    let end = |of: Ends, index: usize| of_summary(&|summary| Some(of(summary)?[index].to_string()));
+    let [within, ratio, range, across]: [Ends; 4] = [
+        |summary| summary.ci95,
+        |summary| summary.to_hub.as_ref()?.ci95,
+        |summary| summary.session_range,
+        |summary| summary.across_sessions,
+    ];
+    let to_hub = |get: fn(&ToHub) -> String| of_summary(&|summary| summary.to_hub.as_ref().map(get));
     vec![
         ("record", from.name.clone()),
         ("case", id.to_string()),
@@ -94,8 +102,17 @@ fn of_case(from: &Source, id: &CaseId, measured: Option<&Measured>, skips: &[&Sk
         ("higher_is_better", text(measured.map(|measured| measured.higher_is_better().to_string()))),
         ("runs", of_summary(&|summary| Some(summary.runs.to_string()))),
         ("median_in_unit", number(|summary| summary.median)),
-        ("ci95_low_in_unit", end(0)),
-        ("ci95_high_in_unit", end(1)),
+        // Absolute figures have no interval but that of other sessions; within a session it compares cases of one record.
+        ("ci95_within_session_low_in_unit", end(within, 0)),
+        ("ci95_within_session_high_in_unit", end(within, 1)),
+        ("session_range_low_in_unit", end(range, 0)),
+        ("session_range_high_in_unit", end(range, 1)),
+        ("across_sessions_low_in_unit", end(across, 0)),
+        ("across_sessions_high_in_unit", end(across, 1)),
+        ("hub", to_hub(|of| of.hub.to_string())),
+        ("to_hub", to_hub(|of| of.median.to_string())),
+        ("to_hub_ci95_low", end(ratio, 0)),
+        ("to_hub_ci95_high", end(ratio, 1)),
         ("lowest_run_in_unit", number(|summary| summary.range[0])),
         ("highest_run_in_unit", number(|summary| summary.range[1])),
         ("spread_between_runs_share", number(|summary| summary.spread_between)),

@@ -28,6 +28,7 @@ mod flame;
 mod history;
 mod html;
 mod json;
+mod ledger;
 mod lines;
 mod look;
 mod markdown;
@@ -49,6 +50,7 @@ pub use document::{Block, Cell, Column, Document, Item, Section, Table, TopTable
 pub use history::{Dated, History};
 pub use html::html;
 pub use json::json;
+pub use ledger::Ledger;
 pub use look::Look;
 pub use markdown::markdown;
 pub use model::{Measured, Report, Source, Sourced};

@@ -99,7 +99,8 @@ fn cell(cell: &Cell) -> String {
         Cell::Figure(Figure { value, interval, marks, is_best, .. }) => {
             let value = if *is_best { format!("**{value}**") } else { value.clone() };
             let marks = if marks.is_empty() { String::new() } else { format!(" `{marks}`") };
-            format!("{value} {interval}{marks}")
+            let interval = if interval.is_empty() { String::new() } else { format!(" {interval}") };
+            format!("{value}{interval}{marks}")
         }
     }
 }

@@ -183,12 +183,19 @@ fn resolved_placement(measured: &Measured) -> Option<String> {
     if case.resolved_placement != case.placement {
         parts.push(case.resolved_placement.clone());
     }
-    let mut cpus: Vec<String> = case.cpus.iter().map(u32::to_string).collect();
-    cpus.dedup();
-    match cpus.len() {
-        0 => {}
-        1 => parts.push(format!("CPU {}", cpus[0])),
-        _ => parts.push(format!("CPUs {}", cpus.join(" "))),
+    let named = |cpus: &[u32]| {
+        let mut cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+        cpus.dedup();
+        (cpus.len(), cpus.join(" "))
+    };
+    match named(&case.cpus) {
+        (0, _) => {}
+        (1, cpu) if case.places.is_empty() => parts.push(format!("CPU {cpu}")),
+        (_, cpus) if case.places.is_empty() => parts.push(format!("CPUs {cpus}")),
+        _ => {
+            let places: Vec<String> = case.places.iter().map(|cpus| named(cpus).1).collect();
+            parts.push(format!("CPUs {} in turn", places.join(" and ")));
+        }
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -3,13 +3,14 @@
 //! Nothing is rounded, ordered by speed, or worded here; that is for the renderers. Runs are made in random order, and
 //! so `case` lines are in random order too; `summary` lines are in the order of the plan, and cases take theirs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
+use weighbridge_record::earlier::session_range;
 use weighbridge_record::{
     Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation,
     Findings, Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Problem, Profile,
-    Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, Timeline, derive,
+    Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, Timeline, derive, laws,
 };
 
 use crate::unfinished;
@@ -301,12 +302,23 @@ impl Report {
         }
         let hubs = from.hubs.clone();
         self.sources.push(from);
+        self.take_void(source, first);
         let own = &mut self.cases[first..];
         own.sort_by_key(|measured| planned.get(&measured.id).copied().unwrap_or(usize::MAX));
         for measured in own {
             if let (None, Some(case)) = (&measured.summary, &measured.case) {
                 measured.summary = unfinished::summary(case, &measured.runs);
                 measured.is_computed = measured.summary.is_some();
+            }
+            // Records from before it was written.
+            let hub = |summary: &Summary| {
+                let of = &summary.to_hub.as_ref()?.hub;
+                hubs.iter().find(|hub| hub.case == *of)
+            };
+            let higher_is_better = measured.higher_is_better();
+            if let Some(summary) = measured.summary.as_mut().filter(|summary| summary.session_range.is_none())
+            {
+                summary.session_range = session_range(summary, hub(summary), higher_is_better);
             }
             // Records of schema 1 have the runs, but not yet these intervals.
             if let Some(summary) = measured.summary.as_mut().filter(|summary| summary.series_ci95.is_empty())
@@ -320,6 +332,45 @@ impl Report {
             self.contests.extend(contests.into_iter().map(|what| Sourced { source, what }));
             self.findings.extend(findings.map(|what| Sourced { source, what }));
         }
+    }
+
+    /// Takes the figures of cases that break a law, with all that is said of them beside others; why is told once for each.
+    fn take_void(&mut self, source: usize, first: usize) {
+        let is_law = |skip: &Sourced<Skipped>| skip.source == source && skip.what.step == laws::STEP;
+        let told: Vec<CaseId> =
+            self.skipped.iter().filter(|skip| is_law(skip)).map(|skip| skip.what.case.clone()).collect();
+        let mut void: HashSet<CaseId> = told.iter().cloned().collect();
+        for measured in &mut self.cases[first..] {
+            let of_summary = measured.summary.as_ref().and_then(|summary| summary.void.first().cloned());
+            if let Some(why) = of_summary.filter(|_| !void.contains(&measured.id)) {
+                let what = Skipped { case: measured.id.clone(), step: laws::STEP.into(), why };
+                self.skipped.push(Sourced { source, what });
+                void.insert(measured.id.clone());
+            }
+            if void.contains(&measured.id) {
+                (measured.summary, measured.runs) = (None, Vec::new());
+            }
+        }
+        let stays = |from: usize, cases: [&CaseId; 2]| {
+            from != source || !cases.iter().any(|case| void.contains(*case))
+        };
+        self.comparisons.retain(|of| stays(of.source, [&of.what.case, &of.what.baseline]));
+        self.ratios.retain(|of| stays(of.source, [&of.what.case, &of.what.baseline]));
+        self.crossovers.retain(|of| stays(of.source, [&of.what.first, &of.what.second]));
+        self.published.retain(|of| stays(of.source, [&of.what.case, &of.what.case]));
+        let contests = self.contests.len();
+        self.contests.retain(|of| {
+            of.source != source || !of.what.contestants.iter().any(|one| void.contains(&one.case))
+        });
+        if self.contests.len() != contests {
+            // What is left of them follows from the other cases.
+            self.findings.retain(|of| of.source != source);
+        }
+    }
+
+    /// Does a record break a law of records?
+    pub fn is_void(&self) -> bool {
+        self.skipped.iter().any(|skip| skip.what.step == laws::STEP)
     }
 
     fn case_mut(&mut self, source: usize, places: &mut HashMap<CaseId, usize>, id: &CaseId) -> &mut Measured {

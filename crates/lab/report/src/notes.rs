@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use weighbridge_record::earlier::is_beside_a_load;
+
 use crate::document::Item;
-use crate::figure::reach;
+use crate::figure::Off;
 use crate::model::{Measured, Report, Source};
 use crate::units::with_unit;
 use crate::words::{many, plain};
@@ -25,12 +27,23 @@ pub fn few(mut items: Vec<Item>) -> Vec<Item> {
     items
 }
 
+const BESIDE_A_LOAD: &str = "Measured beside a load: in three of four runs some task of the machine waited for a CPU most of the time. The figures are those of \
+     this load, and so are ratios of what spins to what sleeps; an idle machine gives others.";
+
 /// What is wrong with the records as such: broken lines, an end that is missing, a debug build.
 pub fn warnings(report: &Report) -> Vec<String> {
     let mut all = Vec::new();
     for source in &report.sources {
         let name = if report.has_several_sources() { format!("{}: ", source.name) } else { String::new() };
         all.extend(source_warnings(source).into_iter().map(|text| plain(&format!("{name}{text}"))));
+    }
+    for (index, source) in report.sources.iter().enumerate() {
+        let own = report.cases.iter().filter(|case| case.source == index).flat_map(|case| &case.runs);
+        if is_beside_a_load(own) {
+            let name =
+                if report.has_several_sources() { format!("{}: ", source.name) } else { String::new() };
+            all.push(plain(&format!("{name}{BESIDE_A_LOAD}")));
+        }
     }
     let computed = report.cases.iter().filter(|case| case.is_computed).count();
     if computed > 0 {
@@ -80,7 +93,7 @@ pub fn harness(report: &Report) -> Vec<String> {
         let summary = case.summary.as_ref()?;
         let name = report.variant(case.source, &case.id);
         let value = with_unit(&summary.unit, summary.median);
-        let (id, reach) = (&case.id, reach(summary.median, summary.ci95, summary.runs));
+        let (id, reach) = (&case.id, Off::of(summary).brief(summary.median));
         Some(plain(&format!("{}/{name} at {}: {value} {reach}", id.pattern, id.place())))
     };
     smallest.values().filter_map(line).collect()

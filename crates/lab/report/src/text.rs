@@ -154,7 +154,8 @@ fn aligned(cells: &[&Cell]) -> Vec<String> {
         Cell::Text(text) | Cell::Sorted { text, .. } => plain(text),
         Cell::Figure(Figure { value, reach, marks, is_best, .. }) => {
             let star = if *is_best { "*" } else { "" };
-            format!("{star}{value} {reach:>reach_width$}{marks:<marks_width$}")
+            let gap = if reach_width > 0 { " " } else { "" };
+            format!("{star}{value}{gap}{reach:>reach_width$}{marks:<marks_width$}")
         }
     };
     cells.iter().map(text).collect()

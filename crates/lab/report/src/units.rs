@@ -64,6 +64,17 @@ pub fn reach(median: f64, interval: [f64; 2]) -> String {
     }
 }
 
+/// How far below and above the median a range reaches, as shares of the median: `−3.5+8.0%`; `±0%` where nothing varied.
+pub fn around(median: f64, [low, high]: [f64; 2]) -> String {
+    let shares = [median - low, high - median].map(|of| (of / median.abs() * 100.0).max(0.0));
+    match shares {
+        [below, above] if !(below.is_finite() && above.is_finite()) => "−?+?%".into(),
+        [0.0, 0.0] => "±0%".into(),
+        [below, above] if below.max(above) < 9.95 => format!("−{below:.1}+{above:.1}%"),
+        [below, above] => format!("−{below:.0}+{above:.0}%"),
+    }
+}
+
 /// Both ends of an interval: `1.20 to 1.31`.
 pub fn range([low, high]: [f64; 2], show: impl Fn(f64) -> String) -> String {
     format!("{} to {}", show(low), show(high))

@@ -17,6 +17,7 @@
 //! | which of several is the best, which order is sure | [`contest`] |
 //! | what holds in a whole report | [`discovery`] |
 //! | when did a level change | [`history`] |
+//! | where will a further session lie, do two agree | [`sessions`] |
 //! | how bad is the tail | [`tail`] |
 //! | did all get their share | [`fairness`] |
 //! | at which size do two costs meet | [`curve`] |
@@ -51,6 +52,7 @@ pub mod random;
 pub mod regime;
 pub mod resample;
 pub mod sequential;
+pub mod sessions;
 pub mod stopping;
 pub mod summary;
 pub mod tail;

@@ -1,7 +1,7 @@
 //! The comparisons as lines of a record, and as what is shown of these lines: the report's text, or one document for programs.
 
 use serde_json::{Value, json};
-use weighbridge_record::{Check, End, Header, Line, Meaning, Reading, SCHEMA, Turn};
+use weighbridge_record::{Check, End, Header, Line, Meaning, Reading, SCHEMA, Turn, laws};
 use weighbridge_report::{Report, Style, text as report_text};
 
 use super::Scope;
@@ -27,7 +27,11 @@ pub fn lines(scope: &Scope, header: Header, end: End) -> Vec<Line> {
     });
     let checks = scope.compared.iter().map(compared).chain(refused).chain(missing);
     let checks = checks.map(|check| Line::Check(Box::new(check)));
-    std::iter::once(Line::Header(Box::new(header))).chain(checks).chain([Line::End(end)]).collect()
+    let lines = std::iter::once(Line::Header(Box::new(header))).chain(checks).collect();
+    let mut reading = Reading { lines, problems: Vec::new() };
+    laws::audit(&mut reading);
+    reading.lines.push(Line::End(end));
+    reading.lines
 }
 
 fn described(definition: &Definition) -> Check {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::series;
+use super::{coverage, series};
 use crate::args;
 use crate::store::{self, Entry};
 use crate::values::PageFormat;
@@ -21,6 +21,9 @@ pub fn history(args: &args::History) -> Result<Exit, Failure> {
         [] => (of_store(format)?, Exit::Fine),
         paths => of_paths(paths),
     };
+    if args.coverage {
+        return coverage::coverage(args, &entries, exit);
+    }
     let is_list = args.by.is_none() && !args.changes && !args.across_machines && args.answer.out.is_none();
     output::print(match format {
         PageFormat::Json if is_list => output::json(&entries.iter().map(as_json).collect::<Vec<_>>()),

@@ -4,6 +4,7 @@ mod bloat;
 mod check;
 mod compare;
 mod completions;
+mod coverage;
 mod dbus;
 mod env;
 mod explain;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use weighbridge_record::{CaseId, ParseCaseIdError, Problem, Reading};
+use weighbridge_record::{CaseId, ParseCaseIdError, Problem, Reading, laws};
 use weighbridge_report::{self as report, Report};
 
 use crate::args::{self, ReportFormat};
@@ -38,7 +38,7 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
         Some(baseline) => compared(report, baseline, args.across_machines)?,
     };
     args.answer.write(rendered(&report, args.answer.format))?;
-    Ok(exit)
+    Ok(if report.is_void() { Exit::Void } else { exit })
 }
 
 /// The report with all cases compared with a case, or with those of another record.
@@ -63,7 +63,7 @@ pub(super) fn read(path: &Path) -> Result<Reading, Failure> {
     } else {
         weighbridge_record::read_file(path)
     };
-    let reading = reading.map_err(|error| {
+    let mut reading = reading.map_err(|error| {
         Failure::new(match error.kind() {
             io::ErrorKind::IsADirectory => {
                 let records = path.join("*.jsonl");
@@ -75,6 +75,7 @@ pub(super) fn read(path: &Path) -> Result<Reading, Failure> {
     if reading.lines.is_empty() {
         return Err(no_record(path, &name, &reading.problems));
     }
+    warn_of_void(&name, &mut reading);
     for problem in reading.problems.iter().take(MOST_PROBLEMS) {
         output::warn(&format!("{name}, {problem}"));
     }
@@ -82,6 +83,17 @@ pub(super) fn read(path: &Path) -> Result<Reading, Failure> {
         output::warn(&format!("{name}: {more} more lines that are not valid"));
     }
     Ok(reading)
+}
+
+/// Looks at the laws of a record that was read: cases that break one have no figure, which is said.
+pub(super) fn warn_of_void(name: &str, reading: &mut Reading) {
+    let broken = laws::audit(reading);
+    for violation in broken.iter().take(MOST_PROBLEMS) {
+        output::warn(&format!("{name}, {} is void: {violation}", violation.case));
+    }
+    if let Some(more @ 1..) = broken.len().checked_sub(MOST_PROBLEMS) {
+        output::warn(&format!("{name}: {more} more laws are broken"));
+    }
 }
 
 /// A file in a sentence.

@@ -18,7 +18,7 @@ use crate::args::{KERNEL_SLAB, Run, RunFormat};
 use crate::destination::Destination;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
-use crate::{Exit, Failure, output, values};
+use crate::{Exit, Failure, output, store, values};
 
 pub fn run(args: &Run) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
@@ -47,6 +47,7 @@ fn measure(
 ) -> Result<Exit, Failure> {
     let bench = Bench { host, interrupt, seed: args.seed.unwrap_or_else(random_seed) };
     let header = header(scope.settings(&args.selection), machine::describe(host), bench.seed);
+    let earlier = store::earlier(&header);
     let mut measuring = Measuring::begin(destination, args.output.of.quiet);
     let opening = measuring.open(header, scope.skipped);
     let settings = Settings {
@@ -58,6 +59,7 @@ fn measure(
         first_round: 0,
         duet: scope.suite.in_turn && !args.alone,
         count_calls: !args.no_system_calls,
+        earlier,
     };
     let marked: Vec<Prepared> = if args.timeline.timeline { scope.cases.clone() } else { Vec::new() };
     let recorder = &mut measuring.recorder;
@@ -108,6 +110,9 @@ fn conclude(closed: Closed, format: RunFormat, has_numbers: bool) -> Result<Exit
         };
         output::say(&format!("interrupted: the record is valid{what}"));
         return Ok(Exit::Interrupted);
+    }
+    if report.is_void() {
+        return Ok(Exit::Void);
     }
     if !has_numbers {
         return Err(Failure::new("no case gave a number; the record has the reasons"));

@@ -37,13 +37,7 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
     entries.sort_by_key(|entry| keys.iter().position(|known| *known == key(entry)));
     let mut lines: Vec<Vec<Line>> = Vec::new();
     for entry in &entries {
-        let reading = weighbridge_record::read_file(&entry.path)
-            .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", entry.path.display())))?;
-        for problem in &reading.problems {
-            output::warn(&format!("`{}`, {problem}; left out", entry.path.display()));
-        }
-        let kept = |line: &Line| matches!(line, Line::Case(_) | Line::Summary(_));
-        lines.push(reading.lines.into_iter().filter(kept).collect());
+        lines.push(read(entry, |line| matches!(line, Line::Case(_) | Line::Summary(_)))?);
     }
     let lines: Vec<&[Line]> = lines.iter().map(Vec::as_slice).collect();
     let mut series = history::series(&lines);
@@ -63,10 +57,21 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
     Ok(exit)
 }
 
-/// Host and CPU: a host with another CPU is another machine, and a clone of an image is one too.
+/// The lines of a record that are of interest; of those that cannot be used it is said why.
+pub(super) fn read(entry: &Entry, is_kept: impl Fn(&Line) -> bool) -> Result<Vec<Line>, Failure> {
+    let mut reading = weighbridge_record::read_file(&entry.path)
+        .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", entry.path.display())))?;
+    for problem in &reading.problems {
+        output::warn(&format!("`{}`, {problem}; left out", entry.path.display()));
+    }
+    super::report::warn_of_void(&format!("`{}`", entry.path.display()), &mut reading);
+    let void = reading.void_cases();
+    let is_void = |line: &Line| matches!(line, Line::Summary(summary) if void.contains(&summary.case));
+    Ok(reading.lines.into_iter().filter(|line| is_kept(line) && !is_void(line)).collect())
+}
+
 fn machine(entry: &Entry) -> String {
-    let machine = &entry.header.machine;
-    format!("{}, {}", machine.hostname, machine.cpu_model)
+    weighbridge_record::earlier::machine(&entry.header)
 }
 
 fn dated(entry: &Entry) -> Dated {

@@ -66,6 +66,46 @@ fn runs_that_start_in_one_second_have_records_of_their_own() {
     assert_eq!(history(folder.path()).len(), 6);
 }
 
+/// The store is read before a run, so that its figures know of earlier sessions, and afterwards for what these foretold.
+#[test]
+fn the_fifth_session_of_a_machine_says_where_another_is_expected_and_the_ledger_counts_it() {
+    let folder = folder();
+    let expected = |out: &str| -> Vec<Value> {
+        let words = format!("run {CASE} --max-runs 6 --html none --quiet --format json{out}");
+        let report: Value = serde_json::from_str(&said(folder.path(), &words).with(0).stdout).unwrap();
+        let summaries = report["cases"].as_array().unwrap().iter().map(|case| &case["summary"]);
+        summaries.filter(|of| of["case"] == CASE).map(|of| of["across_sessions"].clone()).collect()
+    };
+    for _ in 0..4 {
+        assert_eq!(expected(""), [Value::Null]);
+    }
+    let fifth = expected("");
+    assert!(fifth[0][0].as_f64().unwrap() > 0.0, "{fifth:?}");
+    assert!(expected(" --out elsewhere.jsonl")[0].is_array(), "the store is known wherever the record goes");
+
+    let ledger: Value =
+        serde_json::from_str(&said(folder.path(), "history --coverage --format json").with(0).stdout)
+            .unwrap();
+    assert_eq!((&ledger["records"], ledger["machines"].as_array().map(Vec::len)), (&5.into(), Some(1)));
+    let rows = ledger["rows"].as_array().unwrap();
+    let pairs = |promise: &str| {
+        let mut of = rows.iter().filter(|row| row["promise"] == promise && row["load"].is_null());
+        of.next().map_or(0, |row| row["pairs"].as_u64().unwrap())
+    };
+    // The last one foretold something, and nothing came after it.
+    assert_eq!((pairs("absolute-within-session"), pairs("absolute")), (4, 0), "{ledger}");
+    let table = shown(folder.path(), "history --coverage");
+    assert!(table.contains("What was promised and what was kept"), "{table}");
+    let page =
+        format!("history {} --coverage --format html --out coverage.html", store(folder.path()).display());
+    said(folder.path(), &page).with(0);
+    assert!(text(folder.path().join("coverage.html")).contains("absolute, within one session"));
+    said(folder.path(), "history --coverage --changes").with(2);
+    said(folder.path(), "history elsewhere.jsonl --coverage")
+        .with(2)
+        .says("error: coverage is counted over pairs [..]\n");
+}
+
 #[test]
 fn an_empty_store_is_said_in_one_sentence_with_a_way_out() {
     let folder = folder();

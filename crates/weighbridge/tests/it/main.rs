@@ -18,6 +18,7 @@ mod help;
 mod history;
 mod import;
 mod imports;
+mod laws;
 mod layering;
 mod markdown;
 mod mistakes;

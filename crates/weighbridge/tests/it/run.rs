@@ -42,7 +42,7 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
 "#]])
         .says(str![[r#"
 ...
-round 1: 0 runs made, 0 of 5 cases done, 0 ms used, at most [..] to go
+round 1: 0 runs made, 0 of 5 cases done, [..] used, at most [..] to go
 ...
 record: [..]/.state/weighbridge/weighbridge-[..].jsonl
 page:   [..]/.state/weighbridge/weighbridge-[..].html
@@ -109,8 +109,8 @@ fn markdown_and_csv_have_the_same_figures_and_csv_a_line_for_every_case_and_skip
 
 | payload | mock | mock latency-ns=5000 |
 | --- | --: | --: |
-| 1 B | **1.00** [1.00 1.00] | 5.00 [5.00 5.00] |
-| 4 KiB | 1.00 [1.00 1.00] |  |
+| 1 B | **1.00** 1.00…1.00 | 5.00 5.00…5.00 |
+| 4 KiB | 1.00 1.00…1.00 |  |
 ...
 ## stream at free, GiB/s
 
@@ -118,15 +118,15 @@ Payload 4 KiB.
 
 | mechanism | median | [..]
 | --- | --: | [..]
-| mock | 3.81 [3.81 3.81] | [..]
+| mock | 3.81 3.81…3.81 | [..]
 ...
 "#]]);
     run("csv").shows(str![[r#"
 record,case,pattern,mechanism,payload_bytes,placement,[..]
-,roundtrip/mock/1/free,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,0,0,precision,false,[..]
-,roundtrip/mock/4096/free,roundtrip,mock,4096,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,0,0,precision,false,[..]
-,roundtrip/mock/1/free/latency-ns=5000,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,5000,5000,5000,5000,5000,0,0,precision,false,[..]
-,stream/mock/4096/free,stream,mock,4096,free,free,[..],bytes/s,true,6,4096000000,4096000000,4096000000,4096000000,4096000000,0,0,precision,false,[..]
+,roundtrip/mock/1/free,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,,,,,,,1000,1000,0,0,precision,false,[..]
+,roundtrip/mock/4096/free,roundtrip,mock,4096,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,,,,,,,1000,1000,0,0,precision,false,[..]
+,roundtrip/mock/1/free/latency-ns=5000,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,5000,5000,5000,5000,5000,,,,,,,5000,5000,0,0,precision,false,[..]
+,stream/mock/4096/free,stream,mock,4096,free,free,[..],bytes/s,true,6,4096000000,4096000000,4096000000,4096000000,4096000000,,,,,,,4096000000,4096000000,0,0,precision,false,[..]
 ,roundtrip/mock/64/free/fault=dies,roundtrip,mock,64,free,[..],attach,server ended: signal 6 (SIGABRT)
 
 "#]]);

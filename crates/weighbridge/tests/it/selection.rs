@@ -61,7 +61,9 @@ fn a_pattern_an_axis_and_a_whole_setting_select_every_mechanism_that_has_them() 
     assert!(set.iter().all(|id| id.ends_with("/receivers=5")), "{plan}");
     let (whole, plan) = planned("fan-out/*/64/same-cpu/receivers=5");
     assert_eq!(whole.len(), 9 + brokers, "{plan}");
-    assert!(whole.iter().all(|id| id.ends_with("/64/same-cpu/receivers=5")), "{plan}");
+    let (harness, others): (Vec<&String>, Vec<&String>) = whole.iter().partition(|id| id.contains("/noop/"));
+    assert_eq!(harness, ["fan-out/noop/1/same-cpu/receivers=5"], "{plan}");
+    assert!(others.iter().all(|id| id.ends_with("/64/same-cpu/receivers=5")), "{plan}");
 }
 
 #[test]

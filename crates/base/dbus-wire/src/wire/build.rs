@@ -1,6 +1,7 @@
 //! Writes messages: those that a small client sends, and those that tests and generators make.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 
 use crate::driver::{DRIVER, DRIVER_PATH};
@@ -52,7 +53,32 @@ impl fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
+thread_local! {
+    /// The memory of the arguments that this thread has recycled last.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// More bytes than the arguments of a usual message have are given back to the allocator.
+const SPARE_BYTES: usize = 4096;
+
+/// Memory for the next arguments, if this thread has recycled any.
+#[inline]
+pub(super) fn spare_bytes() -> Vec<u8> {
+    SPARE.try_with(Cell::take).unwrap_or_default()
+}
+
 impl<'a> Builder<'a> {
+    /// Ends a message that was built: its arguments leave their memory to the next ones of this thread.
+    #[inline]
+    pub fn recycle(self) {
+        let mut bytes = self.body.bytes;
+        if (1..=SPARE_BYTES).contains(&bytes.capacity()) {
+            bytes.clear();
+            // At the end of a thread there is no place for it any more.
+            let _ = SPARE.try_with(|spare| spare.set(bytes));
+        }
+    }
+
     /// A message of any type, with nothing in it.
     #[inline]
     pub fn new(kind: Kind) -> Builder<'a> {
@@ -314,7 +340,13 @@ impl Body {
         Body { endian, signature: signature.to_owned().into(), bytes: bytes.into() }
     }
 
+    /// The arguments as they are written so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Appends a string.
+    #[inline]
     pub fn text(mut self, text: &str) -> Body {
         self.add_type("s");
         self.push_text(text);
@@ -333,6 +365,7 @@ impl Body {
     }
 
     /// Appends a number.
+    #[inline]
     pub fn u32(mut self, number: u32) -> Body {
         self.add_type("u");
         self.push_u32(number);
@@ -360,6 +393,7 @@ impl Body {
     }
 
     /// Appends an array of bytes.
+    #[inline]
     pub fn blob(mut self, bytes: &[u8]) -> Body {
         self.add_type("ay");
         self.make_room(bytes.len() + 8);
@@ -376,6 +410,7 @@ impl Body {
         self
     }
 
+    #[inline]
     fn add_type(&mut self, types: &'static str) {
         match &mut self.signature {
             signature if signature.is_empty() => *signature = Cow::Borrowed(types),
@@ -383,19 +418,25 @@ impl Body {
         }
     }
 
-    /// Makes room for so many bytes more. Where there is none yet, that is a plain allocation: nothing has to grow.
+    /// Makes room for so many bytes more. Where there is none yet, it is that of the last body that was recycled, or new: nothing has to grow.
+    #[inline]
     fn make_room(&mut self, bytes: usize) {
+        if self.bytes.capacity() == 0 {
+            self.bytes = spare_bytes();
+        }
         match self.bytes.capacity() {
             0 => self.bytes = Vec::with_capacity(bytes),
             _ => self.bytes.reserve(bytes),
         }
     }
 
+    #[inline]
     fn align(&mut self, to: usize) {
         let padding = self.bytes.len().next_multiple_of(to) - self.bytes.len();
         self.bytes.extend_from_slice(&[0; 8][..padding]);
     }
 
+    #[inline]
     fn push_u32(&mut self, number: u32) {
         self.align(4);
         self.bytes.extend_from_slice(&self.endian.bytes(number));
@@ -417,5 +458,23 @@ impl Body {
     fn push_field(&mut self, code: u8, letter: u8) {
         self.align(8);
         self.bytes.extend_from_slice(&[code, 1, letter, 0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_arguments_serves_the_next_ones_unless_they_are_long() {
+        let blob = |bytes: usize| Body::default().blob(&vec![7; bytes]);
+        let recycle = |body| Builder::call("/", "M").body(body).recycle();
+        recycle(blob(100));
+        let next = blob(3);
+        assert!(next.bytes.capacity() >= 100, "{} bytes", next.bytes.capacity());
+        assert_eq!(next.bytes[4..], [7, 7, 7]);
+        assert!(blob(3).bytes.capacity() < 100, "one body has it");
+        recycle(blob(2 * SPARE_BYTES));
+        assert_eq!(spare_bytes().capacity(), 0);
     }
 }

@@ -56,6 +56,13 @@ pub struct Layout {
     pub(super) texts: [(u32, u32); 7],
 }
 
+/// The layout of no header, for a place where one is to come.
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout::empty(Endian::NATIVE, Kind::MethodCall, 0)
+    }
+}
+
 impl Layout {
     /// The layout of a header that was parsed from `message`.
     pub fn of(header: &Header<'_>, message: &[u8]) -> Layout {
@@ -120,20 +127,27 @@ impl Layout {
     /// Has `message` a valid header that differs from that of `known`, from which this layout is, in its numbers at most?
     #[inline]
     pub fn is_of(&self, known: &[u8], message: &[u8]) -> bool {
+        self.numbers_like(known, message).is_some()
+    }
+
+    /// The numbers of `message`, if [`Layout::is_of`].
+    #[inline]
+    pub fn numbers_like(&self, known: &[u8], message: &[u8]) -> Option<Numbers> {
         let (end, reply) = (self.header_bytes as usize, self.reply_serial_at as usize);
-        let (Some(known), Some(message)) = (known.get(..end), message.get(..end)) else { return false };
+        let (known, message) = (known.get(..end)?, message.get(..end)?);
         let same = |from: usize, to: usize| known[from..to] == message[from..to];
         let is_alike =
             same(0, 4) && if reply == 0 { same(12, end) } else { same(12, reply) && same(reply + 4, end) };
         if !is_alike {
-            return false;
+            return None;
         }
         // What the fields that are alike must be was checked with the known header.
         let numbers = self.numbers(message);
-        numbers.serial != 0
+        let is_valid = numbers.serial != 0
             && numbers.reply_serial != Some(0)
             && (numbers.body_bytes == 0 || self.texts[SIGNATURE].0 != 0)
-            && numbers.body_bytes <= MAX_MESSAGE_BYTES - end
+            && numbers.body_bytes <= MAX_MESSAGE_BYTES - end;
+        is_valid.then_some(numbers)
     }
 
     /// The numbers of a message of this layout.
@@ -152,12 +166,6 @@ impl Layout {
             reply_serial: (self.reply_serial_at > 0).then(|| number(message, self.reply_serial_at as usize)),
             unix_fds: self.unix_fds,
         }
-    }
-
-    /// The sender that a message of this layout names.
-    #[inline]
-    pub fn sender<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
-        self.text(SENDER, message)
     }
 
     #[inline]

@@ -12,7 +12,21 @@ pub struct Marshal {
     depth: u32,
 }
 
+/// An array to which elements are added.
+#[derive(Debug)]
+#[must_use]
+pub struct OpenArray {
+    length_at: usize,
+    start: usize,
+}
+
 impl Marshal {
+    /// No values yet, to be written into this memory, in which nothing is.
+    #[inline]
+    pub(super) fn in_memory(bytes: Vec<u8>) -> Marshal {
+        Marshal { bytes, depth: 0 }
+    }
+
     /// The body whose types these values have.
     ///
     /// # Panics
@@ -24,6 +38,17 @@ impl Marshal {
     /// As [`Marshal::into_body`], with a signature that is known to be valid.
     pub(super) fn into_body_of(self, signature: &'static str) -> Body {
         Body { endian: Endian::NATIVE, signature: Cow::Borrowed(signature), bytes: self.bytes }
+    }
+
+    /// What is written stands behind these bytes, which end on a boundary of 8.
+    pub(super) fn behind(bytes: Vec<u8>) -> Marshal {
+        debug_assert!(bytes.len().is_multiple_of(8));
+        Marshal { bytes, depth: 0 }
+    }
+
+    /// What was written, and stands before it.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// What was written.
@@ -140,30 +165,30 @@ impl Marshal {
         element_alignment: usize,
         elements: impl FnOnce(&mut Marshal) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let (length_at, start) = self.begin_array(element_alignment);
+        let array = self.begin_array(element_alignment);
         self.inside(elements)?;
-        if self.bytes.len() - start > MAX_ARRAY_BYTES {
+        if self.bytes.len() - array.start > MAX_ARRAY_BYTES {
             return Err(Fault::Invalid("an array is larger than 64 MiB"));
         }
-        self.end_array(length_at, start);
+        self.end_array(array);
         Ok(())
     }
 
     /// Writes an array; its elements, which `elements` writes, begin on this boundary.
     pub fn array(&mut self, element_alignment: usize, elements: impl FnOnce(&mut Marshal)) {
-        let (length_at, start) = self.begin_array(element_alignment);
+        let array = self.begin_array(element_alignment);
         elements(self);
-        self.end_array(length_at, start);
+        self.end_array(array);
     }
 
-    fn begin_array(&mut self, element_alignment: usize) -> (usize, usize) {
+    pub(super) fn begin_array(&mut self, element_alignment: usize) -> OpenArray {
         self.u32(0);
         let length_at = self.bytes.len() - 4;
         self.align(element_alignment);
-        (length_at, self.bytes.len())
+        OpenArray { length_at, start: self.bytes.len() }
     }
 
-    fn end_array(&mut self, length_at: usize, start: usize) {
+    pub(super) fn end_array(&mut self, OpenArray { length_at, start }: OpenArray) {
         let bytes = u32::try_from(self.bytes.len() - start).expect("an array below the limit of a message");
         self.bytes[length_at..length_at + 4].copy_from_slice(&bytes.to_ne_bytes());
     }

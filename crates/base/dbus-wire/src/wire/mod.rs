@@ -6,6 +6,7 @@ mod body;
 mod build;
 mod check;
 mod cursor;
+mod growing;
 mod header;
 mod known;
 mod layout;
@@ -22,12 +23,13 @@ pub use body::{Arg, Args, Leaf, walk};
 pub use build::{Body, Builder, TooLong};
 pub use check::Checker;
 pub use cursor::Endian;
+pub use growing::Growing;
 pub use header::{
     FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, header_bytes, message_bytes, whole_message,
 };
 pub use known::{KnownHeader, KnownHeaders};
 pub use layout::{Layout, Numbers};
-pub use marshal::Marshal;
+pub use marshal::{Marshal, OpenArray};
 pub use stamp::{stamped, stamped_header};
 pub use template::{Templates, Unbuildable};
 pub use types::{

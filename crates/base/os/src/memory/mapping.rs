@@ -11,7 +11,6 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -20,6 +19,7 @@ use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
+use super::copy::{copy_in, copy_out};
 use super::load::{LoadU32, LoadU64};
 use super::page_bytes;
 use crate::error::{Context, Error, Result};
@@ -265,16 +265,23 @@ impl Mapping {
     pub fn copy(&self, offset: usize, bytes: usize, copy: &mut Vec<u8>) {
         // SAFETY: inside and aligned (checked), alive as long as the reference, and nothing stores through it here.
         let words = unsafe { self.words(offset, bytes.div_ceil(8), self.len) };
-        let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_ne_bytes().map(MaybeUninit::new);
         copy.clear();
         copy.reserve(bytes);
-        let (whole, rest) = copy.spare_capacity_mut()[..bytes].as_chunks_mut::<8>();
-        whole.iter_mut().zip(words).for_each(|(chunk, word)| *chunk = load(word));
-        if let Some(word) = words.get(whole.len()) {
-            rest.copy_from_slice(&load(word)[..rest.len()]);
+        // SAFETY: the words are valid for so many bytes, rounded up, and the vector has room for them, which the copy fills.
+        unsafe {
+            copy_out(words.as_ptr().cast_mut().cast(), copy.as_mut_ptr(), bytes);
+            copy.set_len(bytes);
         }
-        // SAFETY: there is a word for each chunk, and one for the rest if there is any, so all these bytes were written.
-        unsafe { copy.set_len(bytes) };
+    }
+
+    /// Copies bytes to `offset`, a multiple of 8. Those behind them, up to a multiple of 8, become 0 or stay. No other thread may write there;
+    /// if one does, what is there may be torn.
+    #[inline]
+    #[track_caller]
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        let words = self.atomic_u64s(offset, bytes.len().div_ceil(8));
+        // SAFETY: the words are mapped for writing and valid for so many bytes, rounded up.
+        unsafe { copy_in(bytes.as_ptr(), words.as_ptr().cast_mut().cast(), bytes.len()) }
     }
 
     /// The words from byte `offset` on, inside the first `end` bytes: [`Mapping::len`], or less.

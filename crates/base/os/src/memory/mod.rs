@@ -3,6 +3,7 @@
 //! The files made here have no name that another process could find. What a peer may do with one is settled by [`Seals`], not
 //! by the access mode of its descriptor: it can be opened again through `/proc/self/fd`.
 
+pub mod copy;
 mod lease;
 mod load;
 mod mapping;

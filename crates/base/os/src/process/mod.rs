@@ -14,7 +14,9 @@ mod trace;
 
 pub use child::{Child, Exit, Spawn, Stderr};
 pub use launch::reset_signals_of;
-pub use signals::{Origin, block_signals, read_signal, read_signal_and_origin, without_signals};
+pub use signals::{
+    Origin, block_signals, read_signal, read_signal_and_origin, reset_child_signal, without_signals,
+};
 pub use trace::Tracer;
 
 use std::io;

@@ -1,14 +1,14 @@
 //! Signals as something to poll for.
 //!
 //! # Safety
-//! The structure read from a signalfd is plain numbers, and only used when all of it was read.
+//! The structure read from a signalfd is plain numbers, and only used when all of it was read. A signal gets its default action, and no handler.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::error::{Context, Error, Result};
@@ -25,6 +25,15 @@ pub fn block_signals(signals: &[i32]) -> Result<OwnedFd> {
     set.thread_block().context("block", on)?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     Ok(SignalFd::with_flags(&set, flags).context("open a descriptor of", on)?.into())
+}
+
+/// Has the kernel keep the status of children that end until they are waited for, also where SIGCHLD was ignored by the program that has started
+/// this one.
+pub fn reset_child_signal() -> Result<()> {
+    // SAFETY: no handler is set.
+    unsafe { nix::sys::signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) }
+        .map(drop)
+        .context("reset", || "the action of SIGCHLD")
 }
 
 /// Runs `start` with every signal blocked that is not a fault of the thread itself: a thread that is started there runs no

@@ -19,12 +19,12 @@ impl Authority {
         let directory = self.port.directory();
         let is_free = |index: &u16| directory.id_and_state(*index).1 == State::Free;
         let Some(index) = (first..directory.peers() as u16).find(is_free) else {
-            self.unlisted.insert(id, false);
+            self.unlisted.insert(id, Box::default());
             self.port.directory().set_partial(true);
             return false;
         };
         directory.set_peer(index, &process.peer(id, AUTHORITY));
-        self.connections.insert(id, Connection { index, link: None, wants_signals: false });
+        self.connections.insert(id, Connection { index, link: None, filter: Box::default() });
         true
     }
 
@@ -38,11 +38,11 @@ impl Authority {
     /// Takes a connection out whose end the log announces already, and wakes those who wait for its replies, and those whom it may
     /// have left asleep because it ended between an entry and a wake-up.
     pub fn remove(&mut self, id: PeerId) {
-        let Some(Connection { index, link, wants_signals }) = self.connections.remove(&id) else {
+        let Some(Connection { index, link, filter }) = self.connections.remove(&id) else {
             return self.remove_unlisted(id);
         };
         let is_member = link.is_some();
-        if wants_signals && !is_member {
+        if !filter.is_empty() && !is_member {
             self.listen_to_signals();
         }
         ring::fence_after_append();
@@ -87,25 +87,28 @@ impl Authority {
         self.port.directory().set_owner(name, owner.as_ref());
     }
 
-    /// Sets the wake filter of a connection from its match rules. `owner` finds the number of the connection that has a name.
-    pub fn set_rules<'a>(
-        &mut self,
-        id: PeerId,
-        rules: impl IntoIterator<Item = &'a MatchRule>,
-        owner: impl Fn(&str) -> Option<PeerId>,
-    ) {
-        let filter = Filter::new(rules, owner);
-        let wants = !filter.is_empty();
+    /// Sets the wake filter of a connection: that of its match rules, or one that says yes to more.
+    pub fn set_filter(&mut self, id: PeerId, new: Filter) {
+        self.change_filter(id, |filter| *filter = new);
+    }
+
+    /// A connection has a further match rule. `owner` finds the number of the connection that has a name.
+    pub fn add_rule(&mut self, id: PeerId, rule: &MatchRule, owner: impl Fn(&str) -> Option<PeerId>) {
+        self.change_filter(id, |filter| filter.add(rule, owner));
+    }
+
+    fn change_filter(&mut self, id: PeerId, change: impl FnOnce(&mut Filter)) {
         let Some(connection) = self.connections.get_mut(&id) else {
-            if let Some(wanted) = self.unlisted.get_mut(&id) {
-                *wanted = wants;
+            if let Some(filter) = self.unlisted.get_mut(&id) {
+                change(filter);
                 self.listen_to_signals();
             }
             return;
         };
-        self.port.directory().set_filter(connection.index, &filter);
-        let has_changed = std::mem::replace(&mut connection.wants_signals, wants) != wants;
-        if connection.link.is_none() && has_changed {
+        let before = connection.filter.is_empty();
+        change(&mut connection.filter);
+        self.port.directory().set_filter(connection.index, &connection.filter);
+        if connection.link.is_none() && connection.filter.is_empty() != before {
             self.listen_to_signals();
         }
     }
@@ -121,10 +124,10 @@ impl Authority {
 
     /// Reads signals of members if anybody here wants some, and is woken for all of them if the filters of the directory do not say for which.
     fn listen_to_signals(&mut self) {
-        let has_unlisted = self.unlisted.values().any(|wants| *wants);
+        let has_unlisted = self.unlisted.values().any(|filter| !filter.is_empty());
         let wakes_for_all = has_unlisted || self.port.wants_everything;
         let mut clients = self.connections.values().filter(|connection| connection.link.is_none());
-        self.port.wants_signals = wakes_for_all || clients.any(|client| client.wants_signals);
+        self.port.wants_signals = wakes_for_all || clients.any(|client| !client.filter.is_empty());
         if self.wakes_for_all != wakes_for_all {
             self.wakes_for_all = wakes_for_all;
             let filter = if wakes_for_all { Filter::all() } else { Filter::default() };

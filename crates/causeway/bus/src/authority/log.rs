@@ -9,7 +9,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::{Authority, PeerId};
 use crate::content::Bytes;
 use crate::error::{Error, Result};
-use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Outbound, To, TransferRef};
+use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Outbound, Received, To, TransferRef};
 use crate::shared::order::Statistic;
 use crate::shared::ring::{self, Sleep};
 
@@ -71,7 +71,10 @@ impl Authority {
                 return Ok(None);
             }
             while self.read_ahead.is_none() {
-                let Some(received) = self.port.next(&mut self.fds)? else { break };
+                let mut received = Received::default();
+                if !self.port.next(&mut self.fds, &mut received)? {
+                    break;
+                }
                 self.read_ahead = self.complete(received);
             }
         }

@@ -308,7 +308,7 @@ impl Authority {
         self.port.set_outbox(slot, opened);
         self.fds.outboxes.insert(slot, (id, outbox));
         self.fds.doorbells.remove(&slot);
-        self.connections.insert(id, Connection { index: slot, link: Some(link), wants_signals: false });
+        self.connections.insert(id, Connection { index: slot, link: Some(link), filter: Box::default() });
         if let Some(link) = self.links.get_mut(&link) {
             (link.member, link.has_joined) = (Some(id), true);
             self.readers += 1;

@@ -47,6 +47,7 @@ use crate::control;
 use crate::error::Result;
 use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Port};
 use crate::shared::directory::{Directory, Peer, State};
+use crate::shared::filter::Filter;
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
 pub(crate) use crate::shared::unique_name::{name_of, unique_name};
@@ -169,7 +170,8 @@ struct Connection {
     /// Its entry in the directory; a member's slot.
     index: u16,
     link: Option<u64>,
-    wants_signals: bool,
+    /// For which signals it is woken.
+    filter: Box<Filter>,
 }
 
 #[derive(Debug, Default)]
@@ -215,7 +217,7 @@ pub struct Authority {
     readers: usize,
     connections: HashMap<PeerId, Connection>,
     /// Clients for which the directory has no place, and whether each wants signals.
-    unlisted: HashMap<PeerId, bool>,
+    unlisted: HashMap<PeerId, Box<Filter>>,
     /// Is the authority woken for each signal of a member?
     wakes_for_all: bool,
     staging: StagingArea,

@@ -151,7 +151,7 @@ impl Authority {
 
     /// Adds to a message what is held for it, or says where that is not there: one for a client, for the bus itself, or, if the bus is watched, for another member. `None` for a signal
     /// that is not held for the authority, so that no client wants it.
-    pub(super) fn complete(&mut self, received: Received) -> Option<InboundMessage> {
+    pub(super) fn complete(&mut self, mut received: Received) -> Option<InboundMessage> {
         let (header, position) = (received.header, received.position);
         let to = (header.destination != 0).then_some(header.destination);
         let inbound = |received: Received, missing| InboundMessage {
@@ -175,7 +175,7 @@ impl Authority {
             received.complete(held.as_mut_vec())
         });
         match completed {
-            Ok(received) => Some(inbound(received, None)),
+            Ok(()) => Some(inbound(received, None)),
             Err(error) => {
                 self.port.order().count(AUTHORITY, Statistic::Incomplete, 1);
                 Some(inbound(inline, Some(error.to_string())))

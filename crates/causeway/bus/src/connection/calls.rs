@@ -13,7 +13,7 @@ use super::sending::Outgoing;
 use super::sending::{Built, check};
 use super::sleep::{end_after, has_passed};
 use super::{Call, Connection, Message, Reply};
-use crate::authority::{DRIVER, DRIVER_PATH};
+use crate::authority::{DRIVER, DRIVER_PATH, name_of};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, To};
@@ -131,12 +131,13 @@ impl Connection {
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
         let call = call.sender(&self.name).unix_fds(descriptors as u32).body(body);
-        let call = self.writer.build(to, &call, serial)?;
+        let built = self.writer.build(to, &call, serial)?;
+        call.recycle();
         if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
             self.expect_reply(serial, to, destination);
         }
-        Ok(call)
+        Ok(built)
     }
 
     /// The reply to the message with this serial counts if it comes from where that message goes.
@@ -255,8 +256,12 @@ impl Connection {
             return Ok(None);
         }
         let answered = call.bus_header().serial;
-        let caller = call.sender_name();
-        let to = self.find_sender(call, caller);
+        // Its header, which was checked, has the name that goes with the number.
+        let mut caller = std::mem::take(&mut self.answered);
+        if caller.0 != call.sender_id() {
+            caller = (call.sender_id(), name_of(call.sender_id()));
+        }
+        let to = self.find_sender(call, &caller.1);
         let serial = self.next_serial();
         let (reply, descriptors) = match answer {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
@@ -269,8 +274,11 @@ impl Connection {
                 (reply, Vec::new())
             }
         };
-        let reply = reply.destination(caller).sender(&self.name).unix_fds(descriptors.len() as u32);
-        self.writer.build(to, &reply, serial).map(|built| Some((built, descriptors)))
+        let reply = reply.destination(&caller.1).sender(&self.name).unix_fds(descriptors.len() as u32);
+        let built = self.writer.build(to, &reply, serial);
+        reply.recycle();
+        self.answered = caller;
+        Ok(Some((built?, descriptors)))
     }
 
     /// Shows the authority whose end ends a call of this connection.

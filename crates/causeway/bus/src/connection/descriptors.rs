@@ -67,13 +67,13 @@ impl Connection {
         self.link.tell(&Packet { text, ..Packet::new(Kind::Sent, words) });
     }
 
-    /// Adds to a message what was left under its token. `None` if nobody here wants it, or if that cannot be had: then it is counted,
+    /// Adds to a message what was left under its token. False if nobody here wants it, or if that cannot be had: then it is counted,
     /// and a call that waits for it ends with an error, here or at its caller.
-    pub(super) fn complete(&mut self, received: Received) -> Option<Received> {
+    pub(super) fn complete(&mut self, received: &mut Received) -> bool {
         let header = received.header;
         if header.destination == 0 {
             if !Header::parse(&received.bytes).is_ok_and(|header| self.may_want(&header, received.position)) {
-                return None;
+                return false;
             }
         } else {
             // Nobody waits for this member while it waits for the authority. What is for it alone is kept for it.
@@ -86,11 +86,11 @@ impl Connection {
             Err(error) => Err(error),
         };
         match taken.and_then(|mut fds| received.complete(&mut fds)) {
-            Ok(received) => Some(received),
+            Ok(()) => true,
             Err(error) => {
                 self.port.order().count(self.port.slot(), Statistic::Incomplete, 1);
                 self.end_incomplete(&header, &error);
-                None
+                false
             }
         }
     }

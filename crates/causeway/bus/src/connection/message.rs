@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 
 use causeway_dbus_wire::wire::{
-    Arg, Args, Decode, Endian, Header, Layout, Unreadable, Value, arguments, values,
+    Arg, Args, Decode, Endian, Header, Layout, Numbers, Unreadable, Value, arguments, values,
 };
 
 use crate::authority::name_of;
@@ -18,15 +18,15 @@ use crate::shared::header::BusHeader;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message(Option<Box<Checked>>);
 
-/// It is moved from hand to hand until the program has it, and it is not small.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// It is moved from hand to hand until the program has it, and it is not small: it is read to where it stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Checked {
     received: Received,
     layout: Layout,
 }
 
 thread_local! {
-    /// The memory of the message that this thread has dropped last.
+    /// The memory of the message that this thread has dropped last, its bytes included if they are not long.
     static SPARE: Cell<Option<Box<Checked>>> = const { Cell::new(None) };
 }
 
@@ -34,8 +34,8 @@ impl Drop for Message {
     #[inline]
     fn drop(&mut self) {
         let Some(mut checked) = self.0.take() else { return };
-        // Bytes and descriptors end here; only the place for the next message stays.
-        checked.received.bytes = Vec::new().into();
+        // Its content ends here; only the place for the next message stays.
+        checked.received.bytes.clear();
         checked.received.descriptors = FileDescriptors::default();
         // At the end of a thread there is no place for it any more.
         let _ = SPARE.try_with(|spare| spare.set(Some(checked)));
@@ -52,42 +52,41 @@ impl Message {
     /// A message of this sender; `None` if its header breaks the D-Bus specification or names another sender.
     pub(crate) fn of(received: Received) -> Option<Message> {
         let layout = layout_of(&received)?;
-        Message::agreed(received, layout)
+        let numbers = layout.numbers(&received.bytes);
+        agrees(&received, &layout, &numbers).then(|| Message(Some(Box::new(Checked { received, layout }))))
     }
 
-    /// As [`Message::of`]; a header that is like one that was checked before is not parsed again. Returns also where such headers are
-    /// remembered.
+    /// A message that is to be read, into [`Message::place`], and then checked with [`Message::check`]. Nobody may see it before.
     #[inline]
-    pub(super) fn checked_with(known: &mut KnownHeaders, received: Received) -> Option<(Message, Place)> {
+    pub(super) fn unread() -> Message {
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        Message(Some(spare.unwrap_or_default()))
+    }
+
+    /// Where it is read to, and completed.
+    #[inline]
+    pub(super) fn place(&mut self) -> &mut Received {
+        &mut self.checked_mut().received
+    }
+
+    /// Checks its header, as [`Message::of`]; one that is like one that was checked before is not parsed again. Returns where such headers
+    /// are remembered.
+    #[inline]
+    pub(super) fn check(&mut self, known: &mut KnownHeaders) -> Option<Place> {
+        let Checked { received, layout } = self.checked_mut();
         let place = known.place_of(&received.header);
-        let layout = known.layout(place, &received)?;
+        let numbers = known.layout(place, received, layout)?;
         // Descriptors come under a token. A monitor shows messages between clients without theirs.
-        let message = (received.header.token != 0 || layout.unix_fds() == 0)
-            .then(|| Message::agreed(received, layout))?;
-        Some((message?, place))
+        let is_possible = received.header.token != 0 || layout.unix_fds() == 0;
+        (is_possible && agrees(received, layout, &numbers)).then_some(place)
     }
 
-    /// What stands before the message must agree with its header, which was checked.
     #[inline]
-    fn agreed(received: Received, layout: Layout) -> Option<Message> {
-        let is = layout.numbers(&received.bytes);
-        let (header_bytes, bytes) = (layout.header_bytes(), received.bytes.len());
-        let is_whole = header_bytes + is.body_bytes == received.header.message_bytes as usize
-            && (received.is_header_only() && bytes == header_bytes || bytes == header_bytes + is.body_bytes);
-        let of = &received.header;
-        let agrees = (is.serial, is.kind.number(), is.flags) == (of.serial, of.kind, of.flags)
-            && is.reply_serial.unwrap_or(0) == of.reply_serial;
-        if !is_whole || !agrees {
-            return None;
+    fn checked_mut(&mut self) -> &mut Checked {
+        match &mut self.0 {
+            Some(checked) => checked,
+            None => unreachable!("only drop takes it"),
         }
-        let checked = Checked { received, layout };
-        Some(Message(Some(match SPARE.try_with(Cell::take) {
-            Ok(Some(mut spare)) => {
-                *spare = checked;
-                spare
-            }
-            _ => Box::new(checked),
-        })))
     }
 
     #[inline]
@@ -186,11 +185,6 @@ impl Message {
         &self.received().header
     }
 
-    /// The unique name of the sender, or the name of the bus.
-    pub(super) fn sender_name(&self) -> &str {
-        self.checked().layout.sender(&self.received().bytes).unwrap_or_default()
-    }
-
     /// The slot that inbound it, and the number of its sender. The slot is the sender's own, or the authority's.
     pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
         (self.received().slot, self.received().header.sender)
@@ -284,18 +278,19 @@ impl KnownHeaders {
         Place(mixed as usize % PLACES)
     }
 
-    /// The layout of the header of a message; `None` if the header breaks the D-Bus specification or names another sender.
+    /// Finds the layout of the header of a message; returns its numbers, or `None` if the header breaks the D-Bus specification or names
+    /// another sender.
     #[inline]
-    fn layout(&mut self, Place(place): Place, received: &Received) -> Option<Layout> {
-        match self.0.get(place) {
-            Some(Some(known))
-                if known.sender == received.header.sender
-                    && known.layout.is_of(&known.bytes, &received.bytes) =>
-            {
-                Some(known.layout)
-            }
-            _ => self.learn(place, received),
+    fn layout(&mut self, Place(place): Place, received: &Received, layout: &mut Layout) -> Option<Numbers> {
+        if let Some(Some(known)) = self.0.get(place)
+            && known.sender == received.header.sender
+            && let Some(numbers) = known.layout.numbers_like(&known.bytes, &received.bytes)
+        {
+            *layout = known.layout;
+            return Some(numbers);
         }
+        *layout = self.learn(place, received)?;
+        Some(layout.numbers(&received.bytes))
     }
 
     #[cold]
@@ -324,6 +319,17 @@ impl KnownHeaders {
             known.wanted = Some((change, wanted));
         }
     }
+}
+
+/// Does what stands before the message agree with the numbers of its header, which was checked?
+#[inline]
+fn agrees(received: &Received, layout: &Layout, is: &Numbers) -> bool {
+    let (header_bytes, bytes) = (layout.header_bytes(), received.bytes.len());
+    let of = &received.header;
+    header_bytes + is.body_bytes == of.message_bytes as usize
+        && (bytes == header_bytes + is.body_bytes || received.is_header_only() && bytes == header_bytes)
+        && (is.serial, is.kind.number(), is.flags) == (of.serial, of.kind, of.flags)
+        && is.reply_serial.unwrap_or(0) == of.reply_serial
 }
 
 /// The layout of the header of a message whose like does not come again; `None` if the header breaks the D-Bus specification or names

@@ -47,9 +47,9 @@ use causeway_os::memory::Access;
 use causeway_os::sched;
 use causeway_waiting::polling::Polling;
 
-use crate::authority::unique_name;
+use crate::authority::{DRIVER, unique_name};
 use crate::error::Result;
-use crate::port::{AUTHORITY, Port};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Port};
 use crate::shared::directory::Directory;
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
@@ -83,6 +83,8 @@ pub struct Connection {
     /// A member that has kept this one waiting for so long is evicted.
     laggard_deadline: Duration,
     name: Arc<str>,
+    /// Number and unique name of the one that was answered last.
+    answered: (u64, String),
     writer: Writer,
     rules: Rules,
     /// The end of a callee may have been overwritten before it was read.
@@ -151,6 +153,7 @@ impl Connection {
             laggard_deadline: options.laggard_deadline.unwrap_or(laggard_deadline),
             options: ConnectionOptions { spin, ..options },
             name: unique_name(id).into(),
+            answered: (AUTHORITY_ID, DRIVER.into()),
             writer: Writer::default(),
             rules: Rules::default(),
             may_miss_ends: false,

@@ -9,9 +9,9 @@ use super::sleep::end_after;
 use super::{Call, Connection, Incoming, Message};
 use crate::authority::{BUS_INTERFACE, PASSED_ON, UNREAD};
 use crate::error::{Error, Result};
+use crate::port::AUTHORITY_ID;
 #[cfg(feature = "tokio")]
 use crate::port::To;
-use crate::port::{AUTHORITY_ID, Received};
 
 /// Messages that are taken from the log at once, at most.
 const TAKEN_AT_ONCE: usize = 256;
@@ -86,9 +86,12 @@ impl Connection {
             if count > 0 && !self.port.has_entry() {
                 break;
             }
-            let Some(received) = self.port.next(&mut self.link)? else { break };
+            let mut message = Message::unread();
+            if !self.port.next(&mut self.link, message.place())? {
+                break;
+            }
             self.check_inbox(self.inbox_bytes)?;
-            self.handle(received);
+            self.handle(message);
             count += 1;
         }
         if self.port.has_missed_bus {
@@ -116,21 +119,22 @@ impl Connection {
         Err(Error::Disconnected(why))
     }
 
-    fn handle(&mut self, received: Received) {
+    /// Handles a message that was read.
+    #[inline]
+    fn handle(&mut self, mut message: Message) {
         if self.port.has_missed_bus {
             self.catch_up();
         }
+        let received = message.place();
         let to_us = received.header.destination == self.port.id();
         if received.header.destination != 0 && !to_us {
             // For a member that had this slot before.
             return;
         }
-        let received = match received.header.token {
-            0 => Some(received),
-            _ => self.complete(received),
-        };
-        let message = received.and_then(|received| Message::checked_with(&mut self.headers, received));
-        let Some((message, place)) = message else { return };
+        if received.header.token != 0 && !self.complete(received) {
+            return;
+        }
+        let Some(place) = message.check(&mut self.headers) else { return };
         const CALL: u8 = Kind::MethodCall.number();
         const RETURN: u8 = Kind::MethodReturn.number();
         const ERROR: u8 = Kind::Error.number();
@@ -202,11 +206,15 @@ impl Connection {
             if let Some(refusal) = self.prepare_refusal()? {
                 return Ok(Some(Taken::Refusal(refusal)));
             }
-            match self.port.next(&mut self.link)? {
-                Some(received) => self.handle(received),
-                None if self.port.has_missed_bus => self.catch_up(),
-                None if self.may_miss_ends && !self.port.has_entry() => self.end_missed_calls(),
-                None => return Ok(self.take_end()?.map(Taken::Incoming)),
+            let mut message = Message::unread();
+            if self.port.next(&mut self.link, message.place())? {
+                self.handle(message);
+            } else if self.port.has_missed_bus {
+                self.catch_up();
+            } else if self.may_miss_ends && !self.port.has_entry() {
+                self.end_missed_calls();
+            } else {
+                return Ok(self.take_end()?.map(Taken::Incoming));
             }
         }
     }

@@ -142,7 +142,10 @@ impl Connection {
     ) -> Result<Built> {
         let serial = self.next_serial();
         let signal = Builder::signal(path, interface, member).unix_fds(descriptors as u32);
-        self.writer.build(To::All, &signal.sender(&self.name).body(body), serial)
+        let signal = signal.sender(&self.name).body(body);
+        let built = self.writer.build(To::All, &signal, serial);
+        signal.recycle();
+        built
     }
 
     /// Sends the message that was built last, out of the buffer where it lies; where that is not possible at once, as [`Connection::send`].

@@ -10,7 +10,7 @@ mod subscribers;
 mod wake;
 
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -70,7 +70,7 @@ impl From<Error> for NotSent {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     pub position: u64,
     /// Slot that inbound it.
@@ -178,17 +178,29 @@ impl Port {
         Error::Disconnected("it did not read within the laggard deadline".into())
     }
 
-    /// Ends the bus because of an entry, and wakes all, so that they learn it.
-    fn broken(&self, slot: Option<u16>, position: u64) -> Error {
+    /// Ends the bus because of an entry, and wakes all whose doorbell is known here or that sleep on a futex, so that they learn it, also where
+    /// the authority has ended.
+    fn broken(&self, fds: &mut dyn Descriptors, slot: Option<u16>, position: u64) -> Error {
         let first = self.order.set_broken(Broken { slot, position });
         for slot in self.directory.present().collect::<Vec<_>>() {
-            if let Some((value, Sleep::Futex)) = ring::asleep(self.order.armed(slot)) {
-                self.order.rouse(slot, value);
+            let armed = self.order.armed(slot);
+            match ring::asleep(armed) {
+                Some((value, Sleep::Futex)) => _ = self.order.rouse(slot, value),
+                Some((value, Sleep::Doorbell)) => {
+                    let other = &self.others[usize::from(slot)];
+                    if let Some(doorbell) =
+                        other.doorbell.as_ref().filter(|_| other.id == self.directory.id(slot))
+                    {
+                        fds.ring(doorbell.as_fd());
+                        ring::mark_awake(armed, value);
+                    }
+                }
+                None => {}
             }
         }
-        // It wakes those who sleep on doorbells.
+        // It wakes the others that sleep on doorbells.
         if let Some(doorbell) = &self.others[usize::from(AUTHORITY)].doorbell {
-            let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+            fds.ring(doorbell.as_fd());
         }
         broken_by(&self.directory, first)
     }

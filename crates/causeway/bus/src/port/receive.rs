@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use super::{AUTHORITY, Descriptors, Port, Received};
-use crate::content::{self, FileDescriptors};
 use crate::error::{Error, Result};
 use crate::shared::header::BusHeader;
 use crate::shared::order::Statistic;
@@ -54,9 +53,9 @@ impl Port {
         }
     }
 
-    /// The next message that may concern this member; `None` when there is no further entry. Fails if the bus is
-    /// broken, this member was evicted, or a descriptor that is needed is out of reach.
-    pub fn next(&mut self, fds: &mut dyn Descriptors) -> Result<Option<Received>> {
+    /// Reads the next message that may concern this member into the place of one that has no descriptors any more; false when there is no further entry, and nothing is said of that
+    /// place then. Fails if the bus is broken, this member was evicted, or a descriptor that is needed is out of reach.
+    pub fn next(&mut self, fds: &mut dyn Descriptors, received: &mut Received) -> Result<bool> {
         loop {
             let position = self.cursor;
             let entry = match ring::look(&*self.order, position) {
@@ -65,52 +64,59 @@ impl Port {
                     self.check()?;
                     // Nobody can know when this member looks again.
                     self.publish_cursor_of_member();
-                    return Ok(None);
+                    return Ok(false);
                 }
                 Cell::Foreign(word) => {
                     self.check()?;
-                    return Err(self.broken(Some(Entry::of(word).sender), position));
+                    return Err(self.broken(fds, Some(Entry::of(word).sender), position));
                 }
             };
-            let received = self.take(fds, position, entry)?;
+            let is_taken = self.take(fds, position, entry, received)?;
             self.cursor = position + 1;
-            if let Some(received) = &received {
-                self.unpublished_bytes += received.bytes.len();
-            }
             // What belongs to a signal is held for those that have not passed it.
-            let must_hold =
-                received.as_ref().is_some_and(|it| it.header.token != 0 && it.header.destination == 0);
+            let mut must_hold = false;
+            if is_taken {
+                self.unpublished_bytes += received.bytes.len();
+                must_hold = received.header.token != 0 && received.header.destination == 0;
+            }
             let is_far =
                 self.cursor - self.published >= CURSOR_EVERY || self.unpublished_bytes >= CURSOR_EVERY_BYTES;
             if is_far && !must_hold {
                 self.publish_cursor();
             }
-            if received.is_some() {
+            if is_taken {
                 self.order.count(self.slot, Statistic::Received, 1);
-                return Ok(received);
+                return Ok(true);
             }
         }
     }
 
     /// Checks an entry, and reads what it refers to if that may concern this member.
-    fn take(&mut self, fds: &mut dyn Descriptors, position: u64, entry: Entry) -> Result<Option<Received>> {
+    #[inline]
+    fn take(
+        &mut self,
+        fds: &mut dyn Descriptors,
+        position: u64,
+        entry: Entry,
+        received: &mut Received,
+    ) -> Result<bool> {
         let Entry { sender: slot, destination, place } = entry;
         let slots = self.order.slots() as u16;
         if slot >= slots || destination >= slots && destination != BROADCAST {
             self.check()?;
-            return Err(self.broken((slot < slots).then_some(slot), position));
+            return Err(self.broken(fds, (slot < slots).then_some(slot), position));
         }
         let last = &mut self.places[usize::from(slot)];
         if last.is_some_and(|last| !entry.follows(last)) {
             self.check()?;
-            return Err(self.broken(Some(slot), position));
+            return Err(self.broken(fds, Some(slot), position));
         }
         let before = last.replace(place);
         if !self.wants(entry) {
-            return Ok(None);
+            return Ok(false);
         }
         let found = match self.open_outbox(fds, slot) {
-            Ok(Some(outbox)) => outbox.read(place, content::spare_buffer()),
+            Ok(Some(outbox)) => outbox.read(place, &mut received.header, received.bytes.buffer()),
             Ok(None) => Found::Damaged("there is no such member"),
             Err(Error::AuthorityGone) => {
                 // Nobody has the descriptor of the outbox any more: this message cannot be read, others can.
@@ -118,7 +124,7 @@ impl Port {
                 if destination == self.slot {
                     self.note_unread(slot);
                 }
-                return Ok(None);
+                return Ok(false);
             }
             Err(error) => {
                 // Nothing was read: who tries again finds the entry as it was.
@@ -127,19 +133,19 @@ impl Port {
             }
         };
         match found {
-            Found::Message(header, bytes) if self.is_plausible(slot, destination, &header) => {
-                let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
-                Ok(Some(Received { position, slot, header, bytes, descriptors }))
+            Found::Message if self.is_plausible(slot, destination, &received.header) => {
+                (received.position, received.slot) = (position, slot);
+                Ok(true)
             }
             // Its space was free, because it was not for this member, or the filter of this member did not ask for it.
             Found::Gone if destination != self.slot && !self.is_evicted() => {
                 self.has_missed_bus |= slot == AUTHORITY;
                 self.order.count(self.slot, Statistic::Gone, 1);
-                Ok(None)
+                Ok(false)
             }
             _ => {
                 self.check()?;
-                Err(self.broken(Some(slot), position))
+                Err(self.broken(fds, Some(slot), position))
             }
         }
     }

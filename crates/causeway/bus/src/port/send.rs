@@ -130,7 +130,7 @@ impl Port {
         );
         self.order.sending(self.slot).store(1, Ordering::Release);
         let entry = Entry { sender: self.slot, destination, place };
-        let sent = self.append(entry);
+        let sent = self.append(fds, entry);
         if let Ok(position) = sent {
             self.outbox.advance(inline.len());
             self.waits.end();
@@ -160,7 +160,7 @@ impl Port {
         sent
     }
 
-    fn append(&mut self, entry: Entry) -> std::result::Result<u64, NotSent> {
+    fn append(&mut self, fds: &mut dyn Descriptors, entry: Entry) -> std::result::Result<u64, NotSent> {
         self.end = self.end.max(self.cursor);
         if let Cell::Present(_) = ring::look(&*self.order, self.end + MANY) {
             ring::skip_to_hint(&*self.order, &mut self.end);
@@ -173,7 +173,7 @@ impl Port {
                 Ok(position) => return Ok(position),
                 Err(NotAppended::Out) => return Err(self.evicted_error().into()),
                 Err(NotAppended::Foreign { position, word }) => {
-                    return Err(self.broken(Some(Entry::of(word).sender), position).into());
+                    return Err(self.broken(fds, Some(Entry::of(word).sender), position).into());
                 }
                 Err(NotAppended::Full) => {
                     // One that was evicted must not press others.

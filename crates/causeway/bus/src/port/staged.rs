@@ -49,7 +49,7 @@ impl Received {
     }
 
     /// Adds what came under its token, which is taken if it fits. All of it is input from another process, and checked.
-    pub fn complete(mut self, descriptors: &mut Vec<OwnedFd>) -> Result<Received> {
+    pub fn complete(&mut self, descriptors: &mut Vec<OwnedFd>) -> Result<()> {
         let refuse = |why: &str| Err(Error::Refused(why.to_owned()));
         if self.header.form == BODY_IN_FILE {
             let Some(file) = descriptors.first() else { return refuse("the file of the message is missing") };
@@ -70,7 +70,7 @@ impl Received {
             Err(fault) => return refuse(&format!("invalid message: {fault}")),
         }
         self.descriptors = std::mem::take(descriptors).into();
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -82,9 +82,9 @@ mod tests {
     use crate::shared::header::BusHeader;
     use causeway_dbus_wire::wire::{Body, Builder};
 
-    fn received(message: &[u8], transfer: TransferRef) -> Received {
+    fn complete(message: &[u8], transfer: TransferRef, descriptors: &mut Vec<OwnedFd>) -> Result<Received> {
         let header = Header::parse(message).unwrap();
-        Received {
+        let mut received = Received {
             position: 0,
             slot: 3,
             header: BusHeader {
@@ -96,7 +96,8 @@ mod tests {
             },
             bytes: transfer.inline(header.header_bytes, message).to_vec().into(),
             descriptors: FileDescriptors::default(),
-        }
+        };
+        received.complete(descriptors).map(|()| received)
     }
 
     fn message(unix_fds: u32) -> Vec<u8> {
@@ -114,18 +115,18 @@ mod tests {
         for named in [1, 3] {
             let message = message(named);
             let inline = TransferRef { token: 1, is_in_file: false };
-            let whole = received(&message, inline).complete(&mut fds(named as usize)).unwrap();
+            let whole = complete(&message, inline, &mut fds(named as usize)).unwrap();
             assert_eq!((&*whole.bytes, whole.descriptors.count()), (&message[..], named as usize));
             let in_file = TransferRef { token: 1, is_in_file: true };
             let mut all = fds(named as usize);
             all.insert(0, body::write(&message).unwrap());
-            let whole = received(&message, in_file).complete(&mut all).unwrap();
+            let whole = complete(&message, in_file, &mut all).unwrap();
             assert_eq!((&*whole.bytes, whole.descriptors.count()), (&message[..], named as usize));
             assert!(whole.bytes.are_mapped());
             for count in [0, named as usize - 1, named as usize + 1] {
-                let error = received(&message, inline).complete(&mut fds(count)).unwrap_err();
+                let error = complete(&message, inline, &mut fds(count)).unwrap_err();
                 assert!(error.to_string().contains("descriptors came"), "{error}");
-                assert!(received(&message, in_file).complete(&mut fds(count)).is_err());
+                assert!(complete(&message, in_file, &mut fds(count)).is_err());
             }
         }
     }
@@ -134,9 +135,9 @@ mod tests {
     fn a_file_with_another_message_is_refused() {
         let in_file = TransferRef { token: 1, is_in_file: true };
         let (is, other) = (message(0), vec![7; message(0).len()]);
-        let error = received(&is, in_file).complete(&mut vec![body::write(&other).unwrap()]).unwrap_err();
+        let error = complete(&is, in_file, &mut vec![body::write(&other).unwrap()]).unwrap_err();
         assert!(error.to_string().contains("another message"), "{error}");
         let longer = [&is[..], b"x"].concat();
-        assert!(received(&is, in_file).complete(&mut vec![body::write(&longer).unwrap()]).is_err());
+        assert!(complete(&is, in_file, &mut vec![body::write(&longer).unwrap()]).is_err());
     }
 }

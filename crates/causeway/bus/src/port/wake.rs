@@ -223,6 +223,7 @@ mod tests {
     use crate::shared::directory::{Directory, Peer, State};
     use crate::shared::order::OrderLog;
     use crate::shared::outbox::Outbox;
+    use crate::shared::ring::Entry;
 
     /// What a sender gets that asks for a doorbell.
     struct Doorbell(Option<OwnedFd>);
@@ -250,6 +251,34 @@ mod tests {
         assert!(port.ring(&mut Doorbell(Some(doorbell.try_clone().unwrap())), 2));
         assert!(ring::asleep(port.order.armed(2)).is_none());
         assert_eq!(rustix::io::read(&doorbell, &mut [0; 8]), Ok(8));
+    }
+
+    /// The authority, which would do it, may have ended.
+    #[test]
+    fn who_finds_that_the_bus_makes_no_sense_rings_those_that_sleep() {
+        let (_order, order) = OrderLog::create(64, 4).unwrap();
+        let (_directory, directory) = Directory::create(4, 4, 16, [1, 2]).unwrap();
+        let (_outbox, outbox) = Outbox::create(4096).unwrap();
+        for (slot, id) in [(1, 8), (2, 9), (3, 10)] {
+            directory.set_peer(slot, &Peer { id, carrier: slot, state: State::Active, ..Peer::default() });
+        }
+        let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, 1, 8, 0);
+        let doorbells = [2, 3].map(|slot| {
+            let doorbell = crate::control::new_doorbell().unwrap();
+            port.set_doorbell(slot, doorbell.try_clone().unwrap());
+            ring::arm(port.order.armed(slot), Sleep::Doorbell);
+            doorbell
+        });
+        // In place of the second there is another by now, whose doorbell is not known.
+        port.directory.set_peer(3, &Peer { id: 11, carrier: 3, state: State::Active, ..Peer::default() });
+        let entry = Entry { sender: 77, destination: 1, place: 0 };
+        port.order.entry(0).store(entry.word(ring::lap(&*port.order, 0)), Ordering::Relaxed);
+        let error = port.next(&mut Doorbell(None)).unwrap_err();
+        assert!(matches!(error, crate::Error::Broken { .. }), "{error}");
+        let are_rung = doorbells.map(|doorbell| rustix::io::read(&doorbell, &mut [0; 8]).is_ok());
+        assert_eq!(are_rung, [true, false]);
+        let are_asleep = [2, 3].map(|slot| ring::asleep(port.order.armed(slot)).is_some());
+        assert_eq!(are_asleep, [false, true]);
     }
 
     /// A sender in slot 1 that waits for a member in slot 2, by steps of 5 ms in which that member passes so many entries: after how many is it

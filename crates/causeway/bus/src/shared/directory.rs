@@ -363,7 +363,7 @@ impl Directory {
             let mut label = [0; LABEL_BYTES];
             let bytes = peer.label.len().min(LABEL_BYTES);
             label[..bytes].copy_from_slice(&peer.label.as_bytes()[..bytes]);
-            memory::copy_in(&self.memory, at(LABEL_AT), &label);
+            self.memory.copy_in(at(LABEL_AT), &label);
             (0..FILTER_WORDS).for_each(|word| store(at(FILTER_AT + word * 8), 0));
             fence(Ordering::Release);
             store(at(16), peer.state as u64 | u64::from(peer.carrier) << 32);

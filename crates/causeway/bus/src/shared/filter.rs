@@ -5,8 +5,6 @@
 //! set of [`HASHED_BITS`] bits. Rules without such a condition are the first to be kept exactly; one more makes the filter say yes to
 //! everything. `docs/decisions/bus-waiting.md` has what that costs.
 
-use std::collections::BTreeSet;
-
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::rule::{ArgMatch, MatchRule, PathMatch};
 use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, names};
@@ -57,7 +55,9 @@ pub struct SignalTexts<'a> {
 impl<'a> SignalTexts<'a> {
     /// The texts of a message.
     pub fn new(sender: u64, header: &Header<'a>, body: &'a [u8]) -> SignalTexts<'a> {
-        let arg0 = match Args::for_rules(header, body).next() {
+        // Others are not looked at, however long they are.
+        let is_text = header.signature.starts_with(['s', 'o']);
+        let arg0 = match is_text.then(|| Args::for_rules(header, body).next()).flatten() {
             Some(Arg::Text(text) | Arg::Path(text)) => Some(text),
             _ => None,
         };
@@ -119,11 +119,18 @@ const _: () = assert!(HASHED_BITS == 1 << (32 - 21));
 
 /// A filter, as words of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter([u64; FILTER_WORDS]);
+pub struct Filter {
+    words: [u64; FILTER_WORDS],
+    /// Which of [`KEYS`] each rule has that is kept exactly, and where that is in the set.
+    keys: [Option<Key>; EXACT_RULES],
+}
+
+/// A kind of [`KEYS`], and a bit of the set.
+type Key = (usize, u32);
 
 impl Default for Filter {
     fn default() -> Filter {
-        Filter([0; FILTER_WORDS])
+        Filter { words: [0; FILTER_WORDS], keys: [None; EXACT_RULES] }
     }
 }
 
@@ -131,57 +138,78 @@ impl Filter {
     /// A filter that says yes to every signal.
     pub fn all() -> Filter {
         let mut filter = Filter::default();
-        filter.0[0] = ALL;
+        filter.words[0] = ALL;
         filter
     }
 
-    /// The filter for rules. `owner` finds the number of the connection that has a name. A rule for the messages of a name asks for the changes
-    /// of its owner, too: a member that missed one would go on with the old owner.
+    /// The filter for rules, as [`Filter::add`] makes it.
     pub fn new<'a>(
         rules: impl IntoIterator<Item = &'a MatchRule>,
         owner: impl Fn(&str) -> Option<u64>,
     ) -> Filter {
         let mut filter = Filter::default();
-        let for_signals = |rule: &&MatchRule| rule.kind.is_none_or(|kind| kind == Kind::Signal);
-        let with_sender = |rule: &'a MatchRule| {
-            let number = |name: &str| unique_number(name).or_else(|| owner(name)).unwrap_or(NO_MEMBER);
-            (rule, rule.sender.as_deref().map(number))
-        };
-        let rules: Vec<&MatchRule> = rules.into_iter().filter(for_signals).collect();
-        let names: BTreeSet<&str> = rules.iter().filter_map(|rule| rule.sender.as_deref()).collect();
-        let is_owned = |name: &&str| !name.starts_with(':') && *name != DRIVER;
-        let changes: Vec<MatchRule> = names.into_iter().filter(is_owned).map(changes_of).collect();
-        let mut rules: Vec<_> = rules.into_iter().map(with_sender).collect();
-        rules.extend(changes.iter().map(|rule| (rule, Some(AUTHORITY_ID))));
-        if rules.len() > EXACT_RULES {
-            rules.sort_by_key(|(rule, sender)| best_key(rule, *sender).is_some());
-        }
-        let (exact, further) = rules.split_at(rules.len().min(EXACT_RULES));
-        for (index, (rule, sender)) in exact.iter().enumerate() {
-            let at = 1 + index * RULE_WORDS;
-            filter.0[at..at + RULE_WORDS].copy_from_slice(&rule_words(rule, *sender));
-        }
-        filter.0[0] = exact.len() as u64;
-        for (rule, sender) in further {
-            match best_key(rule, *sender) {
-                Some((kind, bit)) => {
-                    filter.0[0] |= 1 << (KEYS_USED + kind as u32);
-                    filter.0[1 + EXACT_RULES * RULE_WORDS + bit as usize / 64] |= 1 << (bit % 64);
-                }
-                None => filter.0[0] |= ALL,
-            }
-        }
+        rules.into_iter().for_each(|rule| filter.add(rule, &owner));
         filter
+    }
+
+    /// Says yes from now on to what a further rule matches. `owner` finds the number of the connection that has a name. A rule for the
+    /// messages of a name asks for the changes of its owner, too: a member that missed one would go on with the old owner.
+    pub fn add(&mut self, rule: &MatchRule, owner: impl Fn(&str) -> Option<u64>) {
+        if rule.kind.is_some_and(|kind| kind != Kind::Signal) {
+            return;
+        }
+        let number = |name: &str| unique_number(name).or_else(|| owner(name)).unwrap_or(NO_MEMBER);
+        self.insert(rule, rule.sender.as_deref().map(number));
+        let is_owned = |name: &&str| !name.starts_with(':') && *name != DRIVER;
+        if let Some(name) = rule.sender.as_deref().filter(is_owned) {
+            self.insert(&changes_of(name), Some(AUTHORITY_ID));
+        }
+    }
+
+    fn insert(&mut self, rule: &MatchRule, sender: Option<u64>) {
+        let (words, key) = (rule_words(rule, sender), best_key(rule, sender));
+        let count = self.words[0] as u32 as usize;
+        let at = |index: usize| 1 + index * RULE_WORDS;
+        let exact = |filter: &Filter, index: usize| filter.words[at(index)..at(index + 1)] == words;
+        if (0..count).any(|index| exact(self, index)) {
+            return;
+        }
+        let index = if count < EXACT_RULES {
+            self.words[0] += 1;
+            count
+        } else {
+            // One with a condition for the set makes room for one without.
+            let with_key = || self.keys.iter().position(Option::is_some);
+            match key.map_or_else(with_key, |_| None) {
+                None => return self.insert_hashed(key),
+                Some(index) => {
+                    self.insert_hashed(self.keys[index]);
+                    index
+                }
+            }
+        };
+        self.words[at(index)..at(index + 1)].copy_from_slice(&words);
+        self.keys[index] = key;
+    }
+
+    fn insert_hashed(&mut self, key: Option<Key>) {
+        match key {
+            Some((kind, bit)) => {
+                self.words[0] |= 1 << (KEYS_USED + kind as u32);
+                self.words[1 + EXACT_RULES * RULE_WORDS + bit as usize / 64] |= 1 << (bit % 64);
+            }
+            None => self.words[0] |= ALL,
+        }
     }
 
     /// The words, for the directory.
     pub fn words(&self) -> &[u64; FILTER_WORDS] {
-        &self.0
+        &self.words
     }
 
     /// Does it say no to everything?
     pub fn is_empty(&self) -> bool {
-        self.0[0] == 0
+        self.words[0] == 0
     }
 }
 
@@ -198,7 +226,7 @@ fn changes_of(name: &str) -> MatchRule {
 }
 
 /// Which of [`KEYS`] a rule has, and where that is in the set; `None` if it has none of them.
-fn best_key(rule: &MatchRule, sender: Option<u64>) -> Option<(usize, u32)> {
+fn best_key(rule: &MatchRule, sender: Option<u64>) -> Option<Key> {
     let hash_of = |condition| match (condition, &rule.path) {
         (INTERFACE, _) => rule.interface.as_deref().map(hash),
         (MEMBER, _) => rule.member.as_deref().map(hash),
@@ -328,6 +356,29 @@ mod tests {
         assert!(!decide(&Filter::new([&rule], |_| None), &message));
         assert!(decide(&Filter::new([&rule], |_| Some(9)), &message));
         assert!(Filter::new([&"type='method_call'".parse().unwrap()], |_| None).is_empty());
+    }
+
+    /// Without it, one who sleeps keeps the old owner once the announcement is overwritten.
+    #[test]
+    fn a_rule_for_the_messages_of_a_name_asks_for_the_changes_of_its_owner() {
+        let of_name: MatchRule = "sender='com.example',interface='a.b'".parse().unwrap();
+        let others: Vec<MatchRule> =
+            (0..40).map(|number| format!("sender='com.other.n{number}'").parse().unwrap()).collect();
+        let asks = |rules: &[&MatchRule], name: &str| {
+            let message = signal("/org/freedesktop/DBus", DRIVER, "NameOwnerChanged", name);
+            let header = Header::parse(&message).unwrap();
+            let keys = SignalKeys::new(AUTHORITY_ID, &header, &message[header.header_bytes..]);
+            let filter = Filter::new(rules.iter().copied(), |_| Some(9));
+            says_yes(|index| filter.words()[index], &keys)
+        };
+        assert!(asks(&[&of_name], "com.example"));
+        assert!(!asks(&[&of_name], "com.example2"));
+        // Also where it is one of many.
+        let all: Vec<&MatchRule> = others.iter().chain([&of_name]).collect();
+        assert!(asks(&all, "com.example") && asks(&all, "com.other.n7"));
+        let of_driver = format!("sender='{DRIVER}',member='NameAcquired'").parse().unwrap();
+        let of_member = "sender=':1.7'".parse().unwrap();
+        assert!(!asks(&[&of_driver, &of_member], DRIVER) && !asks(&[&of_member], ":1.7"));
     }
 
     fn rules() -> impl Strategy<Value = Vec<MatchRule>> {

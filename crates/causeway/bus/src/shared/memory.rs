@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use causeway_os::Context;
 use causeway_os::memory::{self, Access, Mapping, Seals};
@@ -70,19 +70,5 @@ pub fn copy_out(mapping: &Mapping, from: usize, into: &mut [u8]) {
     whole.iter_mut().zip(&mut words).for_each(|(chunk, word)| *chunk = word.to_ne_bytes());
     if let Some(word) = words.next() {
         rest.copy_from_slice(&word.to_ne_bytes()[..rest.len()]);
-    }
-}
-
-/// Copies into shared memory that this process may write. Bounds as in [`copy_out`]; what is rounded up becomes 0.
-#[inline]
-pub fn copy_in(mapping: &Mapping, to: usize, from: &[u8]) {
-    let words = mapping.atomic_u64s(to, from.len().div_ceil(8));
-    let (whole, rest) = from.as_chunks::<8>();
-    let store = |word: &AtomicU64, bytes: [u8; 8]| word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
-    words.iter().zip(whole).for_each(|(word, bytes)| store(word, *bytes));
-    if let Some(last) = words.get(whole.len()) {
-        let mut bytes = [0; 8];
-        bytes[..rest.len()].copy_from_slice(rest);
-        store(last, bytes);
     }
 }

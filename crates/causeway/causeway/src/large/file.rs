@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use causeway_os::memory::{self, Access, Mapping, Seals, page_bytes};
 
 use crate::error::{Error, Result};
-use crate::log::copy::copy_out;
 use crate::reservation;
+use causeway_os::memory::copy::copy_out;
 
 /// Offset of the number of the present use.
 const USE: usize = 0;

@@ -7,7 +7,7 @@
 //! inside the mapping because its size was checked when it was made and positions are taken modulo the capacity.
 //! The words of a read-only mapping are only loaded: they are private to this crate, which stores only through the claim of a
 //! publisher, made with its own writable mapping.
-//! Payload bytes of other processes are copied as [`copy`](super::copy) says or loaded by atomics, a word each, never through
+//! Payload bytes of other processes are copied as [`copy`](causeway_os::memory::copy) says or loaded by atomics, a word each, never through
 //! a Rust reference. The two slices of a frame in place are made where the caller promises that no process writes meanwhile.
 #![allow(unsafe_code)]
 
@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use causeway_os::Context;
 use causeway_os::memory::{self, Access, Mapping, Seals};
 
-use super::copy::{copy_in, copy_out};
 use super::layout::{ABI, CAPACITY_LOG2, LogHeader, MAGIC, NOT_BEGUN, PREFIX_BYTES, TAIL_OFFSET, Tail};
 use super::memory::Memory;
 use super::server;
@@ -26,6 +25,7 @@ use super::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
 use crate::reservation;
+use causeway_os::memory::copy::{copy_in, copy_out};
 
 /// Payload words in the cache line of the header.
 pub const SHORT_WORDS: usize = ((GRANULE_BYTES - HEADER_BYTES) / 8) as usize;

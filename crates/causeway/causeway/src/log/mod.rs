@@ -16,8 +16,6 @@
 //! * I6 all subscribers see the same frames at the same positions.
 
 pub mod atomic;
-#[cfg(not(loom))]
-pub(crate) mod copy;
 pub mod ends;
 pub mod layout;
 #[cfg(not(loom))]

@@ -3,45 +3,43 @@
 //! Until the last part is done it is a member of which the bus has not told yet that it is gone: it has its names, what is sent to it goes
 //! nowhere, and calls to it fail when it is their turn. Parts are steps of a turn, as those of a broadcast.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use causeway_dbus_wire::rule::MatchRule;
-
+use super::work::{ENTRY, PARTS, TOLD, Work};
 use super::{Action, Bus, CALLEE_GONE, DirectoryUpdate};
 use crate::calls::Call;
 use crate::member::{MemberId, Stage};
 use crate::names::Change;
 use crate::quota::Resource;
 
-/// Parts of one end before that of the next has its turn.
-const PARTS: usize = 32;
-/// Steps of a rule that goes, and of a name or call whose end is told.
-const RULE: usize = 4;
-const TOLD: usize = 16;
-
+/// The end of a member, as far as it has been told.
 #[derive(Debug)]
-struct Ending {
+pub(super) struct Ending {
     id: MemberId,
     /// It stays connected as a monitor.
     is_monitor: bool,
-    /// Rules that are still there.
-    rules: Vec<Rc<MatchRule>>,
-    /// Was told that its unique name is gone?
+    /// Does it have its unique name, of which others are to be told that it is gone?
+    is_named: bool,
+    /// Are all its names gone, and told?
     is_told: bool,
 }
 
-/// Members that leave, in turn.
-#[derive(Debug, Default)]
-pub(super) struct Endings(VecDeque<Ending>);
+impl Work for Ending {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        for _ in 0..PARTS {
+            if !bus.end_part(self) {
+                return true;
+            }
+            if bus.is_passing() || !bus.step(0) {
+                break;
+            }
+        }
+        false
+    }
+}
 
 impl Bus {
-    /// Has something begun that goes on in the next turn?
-    pub fn has_work(&self) -> bool {
-        self.is_passing() || !self.endings.0.is_empty()
-    }
-
-    /// Ends those that must end.
+    /// Ends those that must end, and goes on with what is done beside messages.
     pub(crate) fn settle(&mut self) {
         loop {
             while let Some((id, eviction)) = self.leaving.pop() {
@@ -51,7 +49,7 @@ impl Bus {
                     self.remove(id);
                 }
             }
-            if self.is_passing() || !self.end_in_parts() {
+            if !self.go_on_beside() {
                 return;
             }
         }
@@ -61,10 +59,8 @@ impl Bus {
     /// will not answer.
     pub(super) fn remove(&mut self, id: MemberId) {
         let Some(member) = self.members.get_mut(&id).filter(|member| !member.is_leaving) else { return };
-        let (stage, uid) = (member.stage, member.identity.credentials.uid);
+        let (stage, uid, is_ending) = (member.stage, member.identity.credentials.uid, member.is_ending);
         member.is_leaving = true;
-        self.starts.remove(id).iter().for_each(|waiting| self.show(waiting));
-        self.reloading.remove(id);
         match stage {
             Stage::New => {
                 self.members.remove(&id);
@@ -80,7 +76,10 @@ impl Bus {
                 self.members_of_user.remove(&uid);
             }
         }
-        self.begin_end(id, false);
+        // One that goes while it is being made a monitor has its names, rules and calls taken once: what is left of them.
+        if !is_ending {
+            self.begin_end(id, false);
+        }
     }
 
     /// A member becomes a monitor: it has no names, rules and calls any more, and sees what these rules match.
@@ -89,42 +88,33 @@ impl Bus {
         member.stage = Stage::Monitor;
         self.monitor_count += 1;
         self.release(id, Resource::Matches, self.quota.held(id, Resource::Matches));
-        for waiting in self.starts.remove(id).into_iter().chain(self.reloading.remove(id)) {
-            self.waits_no_more(&waiting);
-        }
         self.begin_end(id, true);
     }
 
     fn begin_end(&mut self, id: MemberId, is_monitor: bool) {
+        self.native.wide.remove(&id);
         self.update_directory(DirectoryUpdate::Leaving(id));
-        let rules = self.matches.all_of(id);
-        self.endings.0.push_back(Ending { id, is_monitor, rules, is_told: false });
-    }
-
-    /// Goes on with the end of one member; false if none leaves, or nothing more can be done in this turn.
-    fn end_in_parts(&mut self) -> bool {
-        if !self.step(0) {
-            return false;
-        }
-        let Some(mut ending) = self.endings.0.pop_front() else { return false };
-        for _ in 0..PARTS {
-            if !self.end_part(&mut ending) {
-                return true;
-            }
-            if self.is_passing() || !self.step(0) {
-                break;
-            }
-        }
-        self.endings.0.push_back(ending);
-        true
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.is_ending = true;
+        // A monitor has lost its own when it was made one.
+        let is_named = is_monitor || member.stage == Stage::Active;
+        self.begin_beside(Ending { id, is_monitor, is_named, is_told: false });
     }
 
     /// One part; false if there was none left.
     fn end_part(&mut self, ending: &mut Ending) -> bool {
         let id = ending.id;
-        if let Some(rule) = ending.rules.pop() {
-            self.matches.take_out(id, &rule);
-            self.step(RULE);
+        if ending.is_monitor && !self.is_reachable(id) {
+            // It goes meanwhile.
+            (ending.is_monitor, ending.is_told) = (false, false);
+        }
+        if let Some(waiting) = self.starts.take_last_of(id) {
+            self.waits_no_more(&waiting);
+            self.step(ENTRY);
+        } else if self.matches.take_last(id) {
+            self.step(ENTRY);
+        } else if !ending.is_monitor && self.monitors.take_last(id) {
+            self.step(ENTRY);
         } else if let Some((name, change)) = self.names.leave_last(id) {
             self.update_directory(DirectoryUpdate::Name(name));
             self.settle_names(id);
@@ -134,15 +124,18 @@ impl Bus {
             self.step(TOLD);
         } else if !ending.is_told {
             ending.is_told = true;
-            self.tell_end(id, ending.is_monitor);
+            self.tell_end(ending);
         } else if let Some(call) = self.calls.first_to(id) {
             self.end_unanswered(call);
         } else if let Some(call) = self.calls.first_of(id) {
             self.calls.close(call);
-            self.step(RULE);
+            self.step(ENTRY);
         } else {
             if ending.is_monitor {
                 self.release(id, Resource::Calls, self.quota.held(id, Resource::Calls));
+            }
+            if let Some(monitor) = self.members.get_mut(&id) {
+                monitor.is_ending = false;
             }
             return false;
         }
@@ -159,19 +152,22 @@ impl Bus {
     }
 
     /// The names are gone: the unique one is the last.
-    fn tell_end(&mut self, id: MemberId, is_monitor: bool) {
+    fn tell_end(&mut self, ending: &mut Ending) {
+        let id = ending.id;
         let Some(member) = self.members.get(&id) else { return };
-        let (name, uid, stage) = (Rc::clone(&member.name), member.identity.credentials.uid, member.stage);
-        if is_monitor {
+        let (name, uid) = (Rc::clone(&member.name), member.identity.credentials.uid);
+        let was_named = std::mem::take(&mut ending.is_named);
+        if ending.is_monitor {
             self.settle_names(id);
             self.publish(&Change { name, old: Some(id), new: None });
-            return self.update_directory(DirectoryUpdate::Gone(id));
+        } else {
+            self.members.remove(&id);
+            self.quota.remove(id, uid);
+            if was_named {
+                self.publish_unique(&name, Some(id), None);
+            }
         }
-        self.members.remove(&id);
-        self.monitors.remove_all(id);
-        self.quota.remove(id, uid);
-        if stage == Stage::Active {
-            self.publish_unique(&name, Some(id), None);
+        if was_named {
             self.update_directory(DirectoryUpdate::Gone(id));
         }
     }

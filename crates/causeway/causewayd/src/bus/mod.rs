@@ -4,6 +4,8 @@
 //! native members are there, these name the messages that must be put into the order log first: see [`native`].
 
 mod ending;
+mod filters;
+mod listing;
 pub mod native;
 mod passing;
 mod reload;
@@ -12,6 +14,8 @@ mod route;
 mod services;
 mod start;
 mod systemd;
+mod waiters;
+mod work;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -33,6 +37,7 @@ use crate::matches::Matches;
 use crate::member::{Carrier, Identity, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::names::{Change, Names};
+use crate::policy::RulesOf;
 use crate::quota::{Quota, Resource};
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
@@ -40,6 +45,7 @@ pub use native::{DirectoryUpdate, Receiver};
 pub use report::{About, Eviction, StatisticsCall, program};
 pub use services::LookUp;
 pub use start::Ended;
+use work::TOLD;
 
 /// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
 const CALLEE_GONE: &str = "Message recipient disconnected from message bus without replying";
@@ -72,6 +78,8 @@ pub enum Action {
         command: Vec<String>,
         environment: Vec<(OsString, OsString)>,
     },
+    /// End the program of the start with this number, whose time is over.
+    Kill(u64),
 }
 
 /// A message on its way through the bus.
@@ -147,6 +155,8 @@ pub struct Bus {
     known: services::Known,
     pub(crate) starts: Starts,
     reloading: reload::Reload,
+    /// The rules of the policy for those that are there.
+    rules_of: RulesOf,
     /// How often members got other rules of the policy.
     policy_changes: u64,
     pub(crate) has_systemd_activation: bool,
@@ -159,10 +169,8 @@ pub struct Bus {
     pub(crate) actions: Vec<Action>,
     /// Members that must end, for these reasons.
     leaving: Vec<(MemberId, Eviction)>,
-    /// Members whose end has begun.
-    endings: ending::Endings,
-    /// What is done in the next turn, before any further message.
-    waiting: passing::Waiting,
+    /// What goes on in the next turn.
+    agenda: work::Agenda,
     pub(crate) native: native::Native,
 }
 
@@ -203,6 +211,7 @@ impl Bus {
             calls: Calls::default(),
             starts: Starts::default(),
             reloading: reload::Reload::default(),
+            rules_of: RulesOf::default(),
             policy_changes: 0,
             has_systemd_activation: false,
             environment: std::env::vars_os()
@@ -213,8 +222,7 @@ impl Bus {
             counters: Counters::default(),
             actions: Vec::new(),
             leaving: Vec::new(),
-            endings: ending::Endings::default(),
-            waiting: passing::Waiting::default(),
+            agenda: work::Agenda::default(),
             native: native::Native::default(),
         }
     }
@@ -236,7 +244,7 @@ impl Bus {
             return None;
         }
         let id = self.next_unnamed.take_next();
-        let rules = self.config.policy.rules_for(uid, identity.all_groups());
+        let rules = self.rules_of.get(&self.config.policy, uid, identity.all_groups());
         let (name, takes_descriptors) = (id.unique_name(), carrier == Carrier::Log);
         let member = Member {
             name,
@@ -244,6 +252,7 @@ impl Bus {
             takes_descriptors,
             stage: Stage::New,
             is_leaving: false,
+            is_ending: false,
             rules,
             carrier,
         };
@@ -324,8 +333,11 @@ impl Bus {
     /// Time has passed: calls and starts may have come to their end.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
-        while let Some(call) = self.calls.expire(now) {
+        while self.step(0)
+            && let Some(call) = self.calls.expire(now)
+        {
             self.no_reply(call, NO_REPLY_IN_TIME);
+            self.step(TOLD);
         }
         self.expire_starts();
         self.answer_lookups();

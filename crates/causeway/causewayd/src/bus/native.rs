@@ -7,9 +7,13 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use causeway_bus::shared::filter::Filter;
 use causeway_bus::{BUS_INTERFACE, PASSED_ON};
+use causeway_dbus_wire::rule::MatchRule;
 use causeway_dbus_wire::wire::{Body, Builder, Header};
+use rustc_hash::FxHashMap;
 
+use super::filters::Wide;
 use super::{Action, Bus, RoutedMessage};
 use crate::calls::Call;
 use crate::error;
@@ -41,8 +45,14 @@ pub enum DirectoryUpdate {
     Gone(MemberId),
     /// Who has this name, and who waits for it.
     Name(Rc<str>),
-    /// For which signals a member must be woken.
+    /// For which signals a member must be woken: for those that its rules match now,
     Rules(MemberId),
+    /// for those that this further rule matches, too,
+    Rule(MemberId, Rc<MatchRule>),
+    /// for all,
+    Everything(MemberId),
+    /// for those to which this filter says yes.
+    Filter(MemberId, Box<Filter>),
 }
 
 /// Where the message that is being passed stands in the order log.
@@ -67,6 +77,8 @@ pub struct Native {
     entry: Entry,
     /// Does a client want to see messages between members, and of which rules and policy is that known?
     is_watched: Option<((u64, u64), bool)>,
+    /// Members whose filters are wider than their rules.
+    pub(super) wide: FxHashMap<MemberId, Wide>,
 }
 
 impl Bus {
@@ -75,8 +87,10 @@ impl Bus {
         self.native = Native { path: Some(path.to_owned()), ..Native::default() };
         let active = self.members.iter().filter(|(_, member)| member.stage == Stage::Active);
         let arrived: Vec<DirectoryUpdate> = active.map(|(id, _)| DirectoryUpdate::Arrived(*id)).collect();
-        let names = self.names.all().map(|name| DirectoryUpdate::Name(name.into()));
+        let names = self.names.after("").map(|name| DirectoryUpdate::Name(Rc::clone(name)));
         arrived.into_iter().chain(names.collect::<Vec<_>>()).for_each(|update| self.update_directory(update));
+        let members: Vec<MemberId> = self.members.keys().copied().collect();
+        members.into_iter().for_each(|id| self.renew_filter(id));
     }
 
     /// The log has ended, and with it all native members. They are gone without further words in the log.
@@ -89,12 +103,6 @@ impl Bus {
 
     /// Somebody reads the order log from now on, or nobody does any more.
     pub fn set_read_natively(&mut self, is_read: bool) {
-        if is_read && !self.native.is_read {
-            // Also those whose last rule has gone meanwhile.
-            let members: Vec<MemberId> = self.members.keys().copied().collect();
-            self.native.is_read = true;
-            members.into_iter().for_each(|id| self.update_directory(DirectoryUpdate::Rules(id)));
-        }
         self.native.is_read = is_read;
     }
 
@@ -113,8 +121,9 @@ impl Bus {
             Some((then, is_watched)) if then == now => is_watched,
             _ => {
                 // Rules of members are for themselves, and what the policy lets nobody see is not looked for.
-                let may_see =
-                    |id: MemberId| self.members.get(&id).is_some_and(|member| member.rules.may_eavesdrop());
+                let may_see = |id: MemberId| {
+                    self.members.get(&id).is_some_and(|member| member.rules.borrow().may_eavesdrop())
+                };
                 let is_watched = self.matches.eavesdroppers().any(|id| !self.is_native(id) && may_see(id));
                 self.native.is_watched = Some((now, is_watched));
                 is_watched
@@ -141,22 +150,15 @@ impl Bus {
         self.native.entry = Entry::InLog;
     }
 
-    /// Leaves something to be shown, if it can be seen.
-    pub(crate) fn update_directory(&mut self, update: DirectoryUpdate) {
-        let is_seen = match update {
-            DirectoryUpdate::Rules(_) => self.native.is_read,
-            _ => self.native.path.is_some(),
-        };
-        if is_seen {
-            self.act(Action::UpdateDirectory(update));
-        }
+    /// Can native members join?
+    pub(super) fn is_joinable(&self) -> bool {
+        self.native.path.is_some()
     }
 
-    /// A name has another owner: rules for messages of it wake for others.
-    pub(super) fn update_rules_for(&mut self, name: &str) {
-        if self.native.is_read {
-            let members: Vec<MemberId> = self.matches.members_that_name(name).collect();
-            members.into_iter().for_each(|id| self.update_directory(DirectoryUpdate::Rules(id)));
+    /// Leaves something to be shown, if it can be seen.
+    pub(crate) fn update_directory(&mut self, update: DirectoryUpdate) {
+        if self.is_joinable() {
+            self.act(Action::UpdateDirectory(update));
         }
     }
 

@@ -1,16 +1,13 @@
 //! Reading the configuration again. A thread reads it; who asks meanwhile gets what is read after that.
 
-use std::rc::Rc;
-
 use causeway_dbus_wire::wire::Body;
-use rustc_hash::FxHashMap;
 
+use super::waiters::Outcome;
 use super::{Action, Bus};
 use crate::activation::Waiting;
 use crate::config::Config;
 use crate::error;
 use crate::log::log;
-use crate::member::MemberId;
 use crate::service_file::Services;
 
 /// Who waits for the configuration to be read.
@@ -22,14 +19,6 @@ pub struct Reload {
     /// It may have changed since that was begun: it is read once more.
     is_wanted: bool,
     next: Vec<Waiting>,
-}
-
-impl Reload {
-    /// A member is gone, and waits no longer. Returns what it sent.
-    pub fn remove(&mut self, member: MemberId) -> Vec<Waiting> {
-        let all = [&mut self.waiting, &mut self.next].into_iter();
-        all.flat_map(|waiting| waiting.extract_if(.., |one| one.sender == Some(member))).collect()
-    }
 }
 
 impl Bus {
@@ -48,7 +37,8 @@ impl Bus {
     pub fn reloaded(&mut self, read: Result<(Config, Services), String>) {
         let outcome = read.map(|(config, services)| {
             services.warnings.iter().for_each(|warning| log(warning));
-            self.known.replace(services);
+            let names = self.known.replace(services);
+            self.starts.ask_again(names);
             self.reconfigure(config);
             self.log_warnings();
             self.answer_lookups();
@@ -57,16 +47,12 @@ impl Bus {
         if let Err(why) = &outcome {
             log(why);
         }
-        for waiting in std::mem::take(&mut self.reloading.waiting) {
-            self.waits_no_more(&waiting);
-            match (&outcome, waiting.sender) {
-                (Ok(()), _) => self.answer(&waiting, Body::default()),
-                (Err(why), Some(sender)) => {
-                    self.refuse(sender, &waiting.message.header(), error::FAILED, why);
-                }
-                (Err(_), None) => {}
-            }
-        }
+        let waiting = std::mem::take(&mut self.reloading.waiting);
+        let outcome = match outcome {
+            Ok(()) => Outcome::Answer(Body::default()),
+            Err(why) => Outcome::Refusal(error::FAILED.into(), why.into()),
+        };
+        self.tell_waiting(waiting, outcome);
         self.reloading.is_running = false;
         if std::mem::take(&mut self.reloading.is_wanted) {
             self.reloading.waiting = std::mem::take(&mut self.reloading.next);
@@ -80,14 +66,6 @@ impl Bus {
         self.quota.set_limits(config.limits.per_member);
         self.config = config;
         self.policy_changes += 1;
-        // Of a user with the same groups all connections have the same rules.
-        let mut of_user = FxHashMap::default();
-        for member in self.members.values_mut() {
-            let identity = &member.identity;
-            let (uid, groups) = (identity.credentials.uid, identity.all_groups());
-            let rules = of_user.entry((uid, groups.to_vec()));
-            let rules = rules.or_insert_with(|| self.config.policy.rules_for(uid, groups));
-            member.rules = Rc::clone(rules);
-        }
+        self.rules_of.renew(&self.config.policy);
     }
 }

@@ -115,7 +115,7 @@ impl Bus {
 
     /// Hands a message to one of those that it is not addressed to, if it may have it and can be passed the descriptors.
     pub(super) fn hand_copy(&mut self, id: MemberId, audience: Audience, routed: RoutedMessage<'_>) {
-        let Some(member) = self.members.get(&id) else { return };
+        let Some(member) = self.members.get(&id).filter(|member| !member.is_leaving) else { return };
         let takes = routed.header.unix_fds == 0 || member.takes_descriptors;
         if audience == Audience::Members {
             let is_eavesdropped = routed.header.destination.is_some();
@@ -160,10 +160,13 @@ impl Bus {
         self.disconnect(id, Eviction { reason: limit.name, why });
     }
 
-    /// Hands a message to a member, if its quota allows.
+    /// Hands a message to a member, if its quota allows. One that leaves gets nothing: it would be charged for what is dropped with its
+    /// connection, or give back what it was not charged for.
     fn deliver(&mut self, to: MemberId, message: &Rc<Message>) -> Result<(), Reached> {
-        self.charge_for(to, message)?;
-        self.hand_over(to, message);
+        if self.is_reachable(to) {
+            self.charge_for(to, message)?;
+            self.hand_over(to, message);
+        }
         Ok(())
     }
 
@@ -174,7 +177,7 @@ impl Bus {
 
     /// Charges the receiver of a message for it. What waits for a native member lies in the outbox of the sender.
     fn charge_for(&mut self, to: MemberId, message: &Message) -> Result<(), Reached> {
-        if self.is_native(to) || !self.is_reachable(to) { Ok(()) } else { self.charge_message(to, message) }
+        if self.is_native(to) { Ok(()) } else { self.charge_message(to, message) }
     }
 
     fn hand_over(&mut self, to: MemberId, message: &Rc<Message>) {
@@ -241,10 +244,16 @@ impl Bus {
     }
 
     pub(super) fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
-        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        let serial = self.next_serial();
         let message = message.sender(DRIVER).flags(FLAG_NO_REPLY_EXPECTED);
-        let bytes = message.build(self.serial).unwrap_or_else(|_| self.too_long(message));
+        let bytes = message.build(serial).unwrap_or_else(|_| self.too_long(message));
         Rc::new(Message::new(bytes, Descriptors::default()))
+    }
+
+    /// That of the driver's next message.
+    pub(super) fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        self.serial
     }
 
     /// In place of an answer that is too long because it repeats what its caller has sent, or lists too much.
@@ -278,7 +287,7 @@ impl Bus {
         let RoutedMessage { header, is_requested_reply, .. } = routed;
         let passing = Passing { header, is_requested_reply, is_eavesdropped: false };
         let destination = header.destination;
-        member.rules.may_send(passing, &|pattern| match to {
+        member.rules.borrow().may_send(passing, &|pattern| match to {
             Some(to) => self.has_name(to, pattern),
             None => destination.is_some_and(|name| pattern.has(name)),
         })
@@ -288,7 +297,7 @@ impl Bus {
         let Some(member) = self.members.get(&to) else { return false };
         let RoutedMessage { header, is_requested_reply, .. } = routed;
         let passing = Passing { header, is_requested_reply, is_eavesdropped };
-        member.rules.may_receive(passing, &|pattern| match routed.from {
+        member.rules.borrow().may_receive(passing, &|pattern| match routed.from {
             Some(from) => self.has_name(from, pattern),
             None => pattern.has(DRIVER),
         })

@@ -3,14 +3,16 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
+use causeway_dbus_wire::wire::Body;
 
+use super::waiters::Outcome;
 use super::{Action, Bus, DRIVER};
 use crate::activation::{ALL, ALREADY_RUNNING, Phase, Waiting};
-use crate::error;
 use crate::log::log;
 use crate::service_file::Services;
 
+/// Names that a thread looks up at once.
+const MOST_NAMES: usize = 1024;
 /// Names whose files have been read and that are answered in one turn of the loop.
 const MOST_ANSWERS: usize = 64;
 
@@ -37,8 +39,6 @@ impl LookUp {
 pub struct Known {
     /// Nothing while a thread looks names up in it.
     services: Option<Services>,
-    /// Names for the next look.
-    asked: Vec<String>,
     /// Names that were looked up, and whose answers are due.
     found: VecDeque<String>,
     /// How often other folders were set.
@@ -49,15 +49,14 @@ impl Known {
     /// Nothing yet of these folders.
     pub fn unread(folders: &[PathBuf]) -> Known {
         let services = Some(Services::unread(folders));
-        Known { services, asked: Vec::new(), found: VecDeque::new(), generation: 0 }
+        Known { services, found: VecDeque::new(), generation: 0 }
     }
 
-    /// From now on these are the services; what a thread still reads of others does not count.
-    pub fn replace(&mut self, services: Services) {
+    /// From now on these are the services; what a thread still reads of others does not count. Returns the names to be looked up in these.
+    pub fn replace(&mut self, services: Services) -> VecDeque<String> {
         self.generation += 1;
-        // They are looked up in the new ones.
-        self.asked.extend(self.found.drain(..));
         self.services = Some(services);
+        std::mem::take(&mut self.found)
     }
 
     /// Are answers due?
@@ -80,7 +79,6 @@ impl Bus {
     pub(super) fn ask_for(&mut self, name: &str, waiting: Waiting) {
         let limit = self.config.limits.service_start;
         self.starts.begin(name, Phase::LookedUp, self.now, limit, waiting);
-        self.known.asked.push(name.to_owned());
         self.look_up();
     }
 
@@ -92,11 +90,14 @@ impl Bus {
     /// Has names looked up that are asked for, if no thread does so now.
     fn look_up(&mut self) {
         // Answers come first: they are from the services as they were found for them.
-        if self.known.asked.is_empty() || self.known.has_found() {
+        if self.known.services.is_none() || self.known.has_found() {
             return;
         }
-        if let Some(services) = self.known.services.take() {
-            let (names, generation) = (std::mem::take(&mut self.known.asked), self.known.generation);
+        let names = self.starts.take_asked(MOST_NAMES);
+        if !names.is_empty()
+            && let Some(services) = self.known.services.take()
+        {
+            let generation = self.known.generation;
             self.act(Action::LookUp(LookUp { services, names, warnings: Vec::new(), generation }));
         }
     }
@@ -108,7 +109,7 @@ impl Bus {
             self.known.found.extend(names);
             warnings.iter().for_each(|warning| log(warning));
         } else {
-            self.known.asked.extend(names);
+            self.starts.ask_again(names);
         }
         self.answer_lookups();
         self.settle();
@@ -145,30 +146,13 @@ impl Bus {
 
     /// Answers the calls that wait under a name.
     fn answer_all(&mut self, name: &str, body: Body) {
-        for waiting in self.starts.end(name) {
-            self.waits_no_more(&waiting);
-            self.answer(&waiting, body.clone());
-        }
-    }
-
-    /// Answers a call that has waited, if its sender is there and wants it.
-    pub(super) fn answer(&mut self, waiting: &Waiting, body: Body) {
-        let header = waiting.message.header();
-        if let Some(sender) = waiting.sender
-            && header.flags & FLAG_NO_REPLY_EXPECTED == 0
-        {
-            self.send(sender, Builder::reply(header.serial).body(body));
-        }
+        let waiting = self.starts.end(name);
+        self.tell_waiting(waiting, Outcome::Answer(body));
     }
 
     fn has_no_service(&mut self, name: &str) {
-        for waiting in self.starts.end(name) {
-            self.waits_no_more(&waiting);
-            if let Some(sender) = waiting.sender {
-                let why = waiting.wants.without(name);
-                self.refuse(sender, &waiting.message.header(), error::SERVICE_UNKNOWN, &why);
-            }
-        }
+        let waiting = self.starts.end(name);
+        self.tell_waiting(waiting, Outcome::NoService(name.into()));
     }
 
     /// A call asks for all names that files provide programs for now.

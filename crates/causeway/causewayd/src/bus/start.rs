@@ -2,10 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use causeway_dbus_wire::wire::Body;
-
+use super::waiters::Outcome;
 use super::{Action, Bus, RoutedMessage};
-use crate::activation::{ALL, Phase, STARTED, Waiting, Wants};
+use crate::activation::{ALL, Phase, Waiting, Wants};
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
@@ -35,7 +34,8 @@ impl Bus {
         wants: Wants,
     ) {
         let is_shown = !self.is_shown_late(from, routed);
-        let waiting = Waiting { is_shown, ..Waiting::of(Some(from), routed.message, wants) };
+        let mut waiting = Waiting::of(Some(from), routed.message, wants);
+        waiting.is_shown = is_shown;
         if let Err(limit) = self.charge_message(from, routed.message) {
             let why = format!("{name} is being started, and messages for it wait: {limit}");
             self.show(&waiting);
@@ -69,6 +69,7 @@ impl Bus {
     /// What has waited has come to its end: it is not charged any more, and monitors have seen it.
     pub(super) fn waits_no_more(&mut self, waiting: &Waiting) {
         self.show(waiting);
+        self.starts.left(waiting);
         if let Some(sender) = waiting.sender {
             self.release_message(sender, &waiting.message);
         }
@@ -90,13 +91,14 @@ impl Bus {
             waiting.is_shown = true;
             before
         };
-        let waiting: Vec<Waiting> = self.starts.waiting(name).iter_mut().map(mark).collect();
+        let unseen = self.starts.waiting(name).filter(|waiting| !waiting.is_shown);
+        let waiting: Vec<Waiting> = unseen.map(mark).collect();
         waiting.iter().for_each(|waiting| self.show(waiting));
     }
 
     /// Has a service started whose file was found, for the first that waits for it.
     pub(super) fn begin_start(&mut self, name: &str, service: Service) {
-        let first = self.starts.waiting(name).first().and_then(|waiting| waiting.sender);
+        let first = self.starts.first_for(name);
         let whom = first.map_or_else(|| "one that has left".into(), |sender| self.described(sender));
         if let Err((error, why)) = self.start(name, service, &whom) {
             self.fail_start(name, error, &format!("cannot start {name} for {whom}: {why}"), &why);
@@ -180,6 +182,10 @@ impl Bus {
                 Some(Phase::Expected) => format!("{name} has not connected"),
                 _ => format!("the program that provides {name} has not acquired this name"),
             };
+            // One that hangs would stay beside the next that is started.
+            if let Some(number) = self.starts.program_of(&name) {
+                self.act(Action::Kill(number));
+            }
             let why = format!("{what} within {time} ms (service_start_timeout)");
             self.fail_start(&name, error::TIMED_OUT, &why, &why);
         }
@@ -188,12 +194,8 @@ impl Bus {
     /// Ends a start with an error for all that wait for it, and another text for the log.
     pub(super) fn fail_start(&mut self, name: &str, error: &str, logged: &str, why: &str) {
         log(logged);
-        for waiting in self.starts.end(name) {
-            self.waits_no_more(&waiting);
-            if let Some(sender) = waiting.sender {
-                self.refuse(sender, &waiting.message.header(), error, why);
-            }
-        }
+        let waiting = self.starts.end(name);
+        self.tell_waiting(waiting, Outcome::Refusal(error.into(), why.into()));
     }
 
     /// A name has got its owner: what has waited for it passes now, in order.
@@ -202,23 +204,7 @@ impl Bus {
             let (owner, after) = (self.described(owner), after.as_millis());
             log(&format!("{owner} has acquired the name {name} {after} ms after its start"));
         }
-        for waiting in self.starts.came(name) {
-            self.waits_no_more(&waiting);
-            let Some(sender) = waiting.sender else {
-                self.hand_out(Some(owner), &waiting.message, false);
-                continue;
-            };
-            if !self.members.contains_key(&sender) {
-                continue;
-            }
-            if waiting.wants == Wants::Start {
-                self.answer(&waiting, Body::default().u32(STARTED));
-            } else {
-                let header = waiting.message.header();
-                let args = LazyArgs::new(&header, waiting.message.bytes());
-                let routed = RoutedMessage::of(sender, &header, &args, &waiting.message);
-                self.unicast(sender, owner, routed);
-            }
-        }
+        let waiting = self.starts.came(name);
+        self.tell_waiting(waiting, Outcome::Owner(owner));
     }
 }

@@ -59,6 +59,11 @@ impl Bus {
         }
     }
 
+    /// systemd, if it is connected. What is for one that leaves waits for the next.
+    fn systemd(&self) -> Option<MemberId> {
+        self.names.owner(SYSTEMD).filter(|owner| self.is_reachable(*owner))
+    }
+
     /// Asks for a unit that provides a name.
     pub(super) fn request_unit(
         &mut self,
@@ -69,7 +74,7 @@ impl Bus {
         log(&format!("asking systemd for {unit}, which provides {name}, for {whom}"));
         let request = Builder::signal(DRIVER_PATH, ACTIVATOR, "ActivationRequest").destination(SYSTEMD);
         let request = request.body(Body::default().text(unit));
-        match self.names.owner(SYSTEMD) {
+        match self.systemd() {
             Some(systemd) => self.send_as_driver(Some(systemd), request),
             None => {
                 self.keep_for_systemd(request).map_err(|limit| (error::LIMITS_EXCEEDED, limit.to_string()))?
@@ -91,7 +96,7 @@ impl Bus {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let call = Builder::call(SYSTEMD_PATH, "SetEnvironment").interface(MANAGER);
         let call = call.body(Body::default().texts(&lines));
-        match self.names.owner(SYSTEMD) {
+        match self.systemd() {
             Some(systemd) => self.send(systemd, call),
             None => self.keep_for_systemd(call.destination(SYSTEMD))?,
         }
@@ -101,7 +106,7 @@ impl Bus {
     /// Lets a message of the bus wait until systemd has connected. Monitors see it now.
     fn keep_for_systemd(&mut self, message: Builder<'_>) -> Result<(), Reached> {
         let of_bus = |waiting: &&mut Waiting| waiting.sender.is_none();
-        let has = self.starts.waiting(SYSTEMD).iter_mut().filter(of_bus).count();
+        let has = self.starts.waiting(SYSTEMD).filter(of_bus).count();
         let most = self.config.limits.service_starts;
         if has >= most {
             let what = "messages that wait for systemd";

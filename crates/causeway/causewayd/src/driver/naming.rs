@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use causeway_dbus_wire::driver::NameReply;
-use causeway_dbus_wire::wire::{Body, names};
+use causeway_dbus_wire::wire::{Body, FLAG_NO_REPLY_EXPECTED, names};
 
 use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
 use crate::bus::{Bus, DRIVER, DirectoryUpdate};
@@ -42,7 +42,7 @@ fn well_known(name: &str) -> Result<&str, Refusal> {
 
 pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     let (name, flags) = (well_known(request.text(0))?, request.number(1));
-    if !bus.members[&request.from].rules.may_own(name) {
+    if !bus.members[&request.from].rules.borrow().may_own(name) {
         let why = format!("the bus policy does not let this connection own {name}");
         return refused(error::ACCESS_DENIED, why);
     }
@@ -111,11 +111,9 @@ pub fn name_has_owner(bus: &mut Bus, request: Request<'_>) -> Answer {
     Ok(Some(out.into_body("b")))
 }
 
-pub fn list_names(bus: &mut Bus, _: Request<'_>) -> Answer {
-    let active = bus.members.values().filter(|member| member.stage == Stage::Active);
-    let mut names: Vec<&str> = std::iter::once(DRIVER).chain(active.map(|member| &*member.name)).collect();
-    let unique = names.len();
-    names.extend(bus.names.all());
-    names[unique..].sort_unstable();
-    Ok(Some(Body::default().texts(&names)))
+pub fn list_names(bus: &mut Bus, Request { from, routed }: Request<'_>) -> Answer {
+    if routed.header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
+        bus.list_names(from, routed.header.serial);
+    }
+    Ok(None)
 }

@@ -4,7 +4,7 @@ use causeway_dbus_wire::rule::{MAX_RULE_BYTES, MatchRule};
 use causeway_dbus_wire::wire::Body;
 
 use super::request::{Answer, Refusal, Request, refused, reply};
-use crate::bus::{Bus, DirectoryUpdate};
+use crate::bus::Bus;
 use crate::error;
 use crate::quota::Resource;
 
@@ -27,8 +27,9 @@ pub fn add_match(bus: &mut Bus, request: Request<'_>) -> Answer {
         return refused(error::ACCESS_DENIED, "messages to others are reserved to the user of this bus");
     }
     charge(bus, request, 1)?;
-    bus.matches.add(request.from, rule);
-    bus.update_directory(DirectoryUpdate::Rules(request.from));
+    if let Some(rule) = bus.matches.add(request.from, rule) {
+        bus.rule_added(request.from, rule);
+    }
     Ok(Some(Body::default()))
 }
 
@@ -37,7 +38,7 @@ pub fn remove_match(bus: &mut Bus, request: Request<'_>) -> Answer {
         return refused(error::MATCH_RULE_NOT_FOUND, "this connection has no such rule");
     }
     bus.release(request.from, Resource::Matches, 1);
-    bus.update_directory(DirectoryUpdate::Rules(request.from));
+    bus.rule_removed(request.from);
     Ok(Some(Body::default()))
 }
 

@@ -24,9 +24,10 @@ pub fn update_environment(bus: &mut Bus, request: Request<'_>) -> Answer {
     if let Some((name, _)) = pairs.iter().find(|(name, _)| name.is_empty() || name.contains('=')) {
         return refused(error::INVALID_ARGS, format!("invalid variable name `{name}`"));
     }
-    bus.environment.extend(pairs.iter().map(|(name, value)| (name.into(), value.into())));
+    // Both have it or none.
     let told = bus.tell_systemd_environment(&pairs);
     told.map_err(|limit| Refusal(error::LIMITS_EXCEEDED, limit.to_string()))?;
+    bus.environment.extend(pairs.iter().map(|(name, value)| (name.into(), value.into())));
     Ok(Some(Body::default()))
 }
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use causeway_bus::name_of;
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Marshal};
+use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Growing, Marshal, OpenArray};
 
 use super::request::{Answer, Request, no_owner};
 use crate::bus::{About, Action, Bus, StatisticsCall};
 use crate::error;
-use crate::member::{MemberId, Stage};
+use crate::member::MemberId;
 use crate::quota::{RESOURCES, Resource};
 use crate::report::{FACTS, Line};
 
@@ -37,14 +37,16 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
 
 /// What is counted of the bus as a whole.
 pub fn numbers(bus: &Bus) -> [(&'static str, u64); 20] {
-    let stages = |stage| bus.members.values().filter(|member| member.stage == stage).count() as u64;
+    // Those that have not said Hello have the highest numbers, or are few.
+    let new = bus.members.range(MemberId::FIRST_UNNAMED..).count() as u64;
+    let monitors = bus.monitor_count as u64;
     let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let quota = &bus.quota;
     [
         ("Serial", u64::from(bus.serial)),
-        ("ActiveConnections", stages(Stage::Active)),
-        ("IncompleteConnections", stages(Stage::New)),
-        ("Monitors", stages(Stage::Monitor)),
+        ("ActiveConnections", (bus.members.len() as u64).saturating_sub(new + monitors)),
+        ("IncompleteConnections", new),
+        ("Monitors", monitors),
         ("BusNames", quota.held_by_all(Resource::Names)),
         ("PeakBusNames", quota.peak_of_all(Resource::Names)),
         ("PeakBusNamesPerConnection", quota.member_peak(Resource::Names)),
@@ -93,33 +95,58 @@ fn ask(bus: &mut Bus, Request { from, routed }: Request<'_>, about: About) -> An
     Ok(None)
 }
 
+/// The answer to a call for statistics of several connections, which grows by one after the other.
+#[derive(Debug)]
+pub struct StatisticsReply {
+    reply: Growing,
+    array: OpenArray,
+}
+
+impl StatisticsReply {
+    /// Appends a connection. What would be too long does not grow any further.
+    pub fn add(&mut self, line: &Line) {
+        if self.reply.is_too_long() {
+            return;
+        }
+        let out = self.reply.out();
+        out.align(8);
+        out.text(&MemberId(line.id).label());
+        out.array(8, |out| facts(out, line));
+    }
+}
+
 impl Bus {
-    /// Answers a call for statistics.
-    pub fn answer_statistics(&mut self, call: StatisticsCall, lines: &[Line]) {
-        let mut out = Marshal::default();
-        let body = match (call.about, lines) {
-            (About::One(_), [line, ..]) => {
+    /// Answers a call for statistics of one connection, if it is there.
+    pub fn answer_statistics(&mut self, call: StatisticsCall, line: Option<&Line>) {
+        let answer = match line {
+            Some(line) => {
+                let mut out = Marshal::default();
                 out.array(8, |out| facts(out, line));
-                out.into_body("a{sv}")
+                Builder::reply(call.serial).body(out.into_body("a{sv}"))
             }
-            (About::One(id), []) => {
-                let why = format!("the name {} has no owner", id.unique_name());
+            None => {
                 let error = Builder::error(call.serial, error::NAME_HAS_NO_OWNER);
-                self.send(call.caller, error.body(Body::default().text(&why)));
-                return self.settle();
-            }
-            (About::Most(_), lines) => {
-                out.array(8, |out| {
-                    for line in lines {
-                        out.align(8);
-                        out.text(&MemberId(line.id).label());
-                        out.array(8, |out| facts(out, line));
-                    }
-                });
-                out.into_body("a{sa{sv}}")
+                error.body(Body::default().text("this name has no owner any more"))
             }
         };
-        self.send(call.caller, Builder::reply(call.serial).body(body));
+        self.send(call.caller, answer);
+        self.settle();
+    }
+
+    /// Begins the answer to a call for statistics of several connections.
+    pub fn begin_statistics(&self, call: StatisticsCall) -> StatisticsReply {
+        let mut reply = self.growing_reply(call.caller, call.serial, "a{sa{sv}}");
+        let array = reply.begin_array(8);
+        StatisticsReply { reply, array }
+    }
+
+    /// Sends it.
+    pub fn finish_statistics(
+        &mut self,
+        call: StatisticsCall,
+        StatisticsReply { reply, array }: StatisticsReply,
+    ) {
+        self.send_grown(call.caller, call.serial, reply, array);
         self.settle();
     }
 }
@@ -145,18 +172,9 @@ fn facts(out: &mut Marshal, line: &Line) {
     }
 }
 
-pub fn all_match_rules(bus: &mut Bus, _: Request<'_>) -> Answer {
-    let mut out = Marshal::default();
-    out.array(8, |out| {
-        for (id, member) in bus.members.iter().filter(|(_, member)| member.stage == Stage::Active) {
-            let rules = bus.matches.of(*id);
-            let mut rules: Vec<String> =
-                rules.flat_map(|(rule, count)| (0..count).map(|_| rule.to_string())).collect();
-            rules.sort_unstable();
-            out.align(8);
-            out.text(&member.name);
-            out.texts(rules.iter().map(String::as_str));
-        }
-    });
-    Ok(Some(out.into_body("a{sas}")))
+pub fn all_match_rules(bus: &mut Bus, Request { from, routed }: Request<'_>) -> Answer {
+    if routed.header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
+        bus.list_rules(from, routed.header.serial);
+    }
+    Ok(None)
 }

@@ -9,10 +9,10 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll::{self, EventFlags};
 
-use super::Token;
+use super::{Slice, Token};
 use crate::connection::Connection;
 use crate::member::MemberId;
-use crate::message::Message;
+use crate::message::{Message, Output};
 
 pub struct Client {
     pub connection: Connection,
@@ -42,7 +42,8 @@ pub struct Client {
 /// All clients, and queues of them.
 #[derive(Default)]
 pub struct Clients {
-    pub table: FxHashMap<MemberId, Client>,
+    /// Each in its own place, so that a table with very many grows at once.
+    pub table: FxHashMap<MemberId, Box<Client>>,
     /// Those that have not said Hello, of each user by their deadlines.
     incomplete: BTreeMap<u32, BTreeSet<(Instant, MemberId)>>,
     /// Those whose descriptors wait for the rest of a message, by their deadlines.
@@ -59,7 +60,7 @@ pub struct Clients {
 
 impl Clients {
     pub fn get_mut(&mut self, id: MemberId) -> Option<&mut Client> {
-        self.table.get_mut(&id)
+        self.table.get_mut(&id).map(|client| &mut **client)
     }
 
     /// A client of a user whose Hello must come until `deadline`, and whose socket is watched in `set`.
@@ -71,7 +72,7 @@ impl Clients {
         deadline: Instant,
         set: Rc<OwnedFd>,
     ) {
-        let client = Client {
+        let client = Box::new(Client {
             connection,
             set,
             pieces: 0,
@@ -85,19 +86,18 @@ impl Clients {
             half_until: None,
             charged: 0,
             charged_bytes: 0,
-        };
+        });
         self.table.insert(id, client);
         self.incomplete.entry(user).or_default().insert((deadline, id));
     }
 
-    /// Takes a client out and closes its connection.
-    pub fn remove(&mut self, id: MemberId) {
-        if let Some(client) = self.table.remove(&id) {
-            let _ = epoll::delete(&client.set, client.connection.as_fd());
-            self.is_complete(client.user, client.deadline, id);
-            client.half_until.map(|until| self.half.remove(&(until, id)));
-            client.connection.close();
-        }
+    /// Takes a client out and closes its connection. Returns what waited for it.
+    pub fn remove(&mut self, id: MemberId) -> Option<Output> {
+        let client = self.table.remove(&id)?;
+        let _ = epoll::delete(&client.set, client.connection.as_fd());
+        self.is_complete(client.user, client.deadline, id);
+        client.half_until.map(|until| self.half.remove(&(until, id)));
+        Some(client.connection.close())
     }
 
     /// A client has said Hello, has another number from now on, and is watched in another set. Fails where the kernel cannot watch it.
@@ -220,14 +220,17 @@ impl Clients {
         }
     }
 
-    /// The log has space.
-    pub fn resume(&mut self) {
-        for id in std::mem::take(&mut self.paused) {
+    /// The log has space: clients are read again, as many as the slice allows and in this turn one at least.
+    pub fn resume(&mut self, slice: &mut Slice) {
+        while let Some(id) = self.paused.pop() {
             if let Some(client) = self.table.get_mut(&id) {
                 client.is_paused = false;
                 client.watch_again(id);
                 // It may have sent nothing since, and have messages in its buffer.
                 self.make_ready(id);
+            }
+            if slice.is_over() {
+                break;
             }
         }
     }

@@ -8,11 +8,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
 use rustix::event::epoll::{self, Event, EventFlags};
 use rustix::io::Errno;
-use rustix::time::Timespec;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 use super::{EVENTS, Server, Token};
+use crate::connection::Connection;
+use crate::descriptors;
+use crate::end::End;
+use crate::member::{Carrier, Identity, MemberId};
 
 /// How long the lobby is not looked at while many messages pass.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -28,7 +35,8 @@ pub const PIECES: u32 = 3;
 pub struct Lobby {
     pub set: Rc<OwnedFd>,
     is_closed: bool,
-    pub closed_until: Option<Instant>,
+    /// Readable when a pause is over. A time for which the loop waits would have the kernel set its clock with every message.
+    pub timer: OwnedFd,
     /// When it was looked at last, and how many messages had passed until then.
     since: Instant,
     passed: u64,
@@ -38,9 +46,12 @@ impl Lobby {
     /// An empty one, which `watcher` watches.
     pub fn new(watcher: impl AsFd) -> Result<Lobby, Errno> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(watcher, &set, Token::Lobby.data(), EventFlags::IN)?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        epoll::add(&watcher, &set, Token::Lobby.data(), EventFlags::IN)?;
+        epoll::add(&watcher, &timer, Token::LobbyOpens.data(), EventFlags::IN)?;
         let set = Rc::new(set);
-        Ok(Lobby { set, is_closed: false, closed_until: None, since: Instant::now(), passed: 0 })
+        Ok(Lobby { set, is_closed: false, timer, since: Instant::now(), passed: 0 })
     }
 
     /// It was looked at, and so many messages have passed since the bus began. Were they many since the last time?
@@ -70,20 +81,58 @@ impl Server {
         for event in &events {
             match Token::of(event) {
                 Token::Listener(index) => self.accept(index),
-                Token::Member(number) => self.clients.note(crate::member::MemberId(number), event.flags),
+                Token::Member(number) => self.clients.note(MemberId(number), event.flags),
                 other => unreachable!("{other:?} is not in the lobby"),
             }
         }
         if self.lobby.is_pause_due(self.now, self.bus.counters.accepted) {
-            self.lobby.closed_until = Some(self.now + PAUSE);
             self.lobby.watch(&self.epoll, true);
+            let (never, once) = (Duration::ZERO, PAUSE);
+            let [it_interval, it_value] =
+                [never, once].map(|time| Timespec::try_from(time).expect("it is short"));
+            let set = timerfd_settime(
+                &self.lobby.timer,
+                TimerfdTimerFlags::empty(),
+                &Itimerspec { it_interval, it_value },
+            );
+            set.expect("it is a timer");
         }
     }
 
-    /// Time has passed.
+    /// Somebody has connected.
+    pub(super) fn admit(&mut self, socket: OwnedFd) {
+        // A client that has gone already has no identity.
+        let Ok(credentials) = peer_credentials(&socket) else { return };
+        let groups = peer_groups(&socket).ok().flatten();
+        let identity = Identity::new(credentials, groups, peer_security_label(&socket).ok().flatten());
+        let Some(id) = self.bus.admit(identity, Carrier::Socket) else {
+            return descriptors::close_socket(credentials.uid, socket);
+        };
+        if epoll::add(&self.lobby.set, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
+            descriptors::close_socket(credentials.uid, socket);
+            return self.bus.leave(id);
+        }
+        let limits = &self.bus.config.limits;
+        let deadline = self.now + limits.authentication;
+        let connection = Connection::new(socket, credentials.uid, id.unique_name(), limits.message_bytes);
+        let most = limits.incomplete_connections;
+        self.clients.insert(id, credentials.uid, connection, deadline, Rc::clone(&self.lobby.set));
+        // A legitimate client says Hello within milliseconds: the oldest of a user's too many is not one.
+        while self.clients.incomplete_count() > most.max(1)
+            && let Some(oldest) = self.clients.first_to_go()
+        {
+            self.end(
+                oldest,
+                End::NotAuthenticated(
+                    "it has not called Hello, and others wait to connect (max_incomplete_connections)",
+                ),
+            );
+        }
+    }
+
+    /// A pause is over.
     pub(super) fn open_lobby(&mut self) {
-        if self.lobby.closed_until.is_some_and(|until| until <= self.now) {
-            self.lobby.closed_until = None;
+        if rustix::io::read(&self.lobby.timer, &mut [0; 8]).is_ok() {
             self.lobby.watch(&self.epoll, false);
         }
     }

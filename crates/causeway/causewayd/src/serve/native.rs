@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use causeway_bus::shared::filter::Filter;
 use causeway_bus::{
     Appended, Authority, AuthorityOptions, Error, Event, LATE, PeerId, Process, Ticket, TransferRef,
 };
@@ -262,7 +263,7 @@ impl Server {
             self.follow_readers();
         }
         if !self.is_log_full() {
-            self.clients.resume();
+            self.clients.resume(&mut Slice::default());
         }
     }
 
@@ -455,14 +456,12 @@ impl Server {
                 let queue: Vec<PeerId> = bus.names.queue(name).map(|member| member.0).collect();
                 authority.set_owner(name, &queue);
             }
-            DirectoryUpdate::Rules(id) => {
-                let rules = bus.matches.of(*id).map(|(rule, _)| rule);
-                let owner = |name: &str| match name {
-                    crate::bus::DRIVER => Some(causeway_bus::AUTHORITY_ID),
-                    _ => bus.names.owner(name).map(|owner| owner.0),
-                };
-                authority.set_rules(id.0, rules, owner);
+            DirectoryUpdate::Rules(id) => authority.set_filter(id.0, bus.filter_of(*id)),
+            DirectoryUpdate::Rule(id, rule) => {
+                authority.add_rule(id.0, rule, |name| bus.filter_owner(name));
             }
+            DirectoryUpdate::Everything(id) => authority.set_filter(id.0, Filter::all()),
+            DirectoryUpdate::Filter(id, filter) => authority.set_filter(id.0, (**filter).clone()),
         }
     }
 

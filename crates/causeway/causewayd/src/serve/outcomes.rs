@@ -13,13 +13,19 @@ impl Server {
             match outcome {
                 Outcome::LookedUp(look_up) => self.bus.looked_up(look_up),
                 Outcome::Configured(read) => self.bus.reloaded(*read),
-                Outcome::Launched(number, launched) => {
-                    if let Err(why) = launched.and_then(|started| self.watch(number, started)) {
-                        self.bus.service_ended(number, &Ended::NotStarted(why));
-                    }
-                }
+                Outcome::Launched(number, launched) => self.take_launched(number, launched),
             }
             self.act();
+        }
+    }
+
+    fn take_launched(&mut self, number: u64, launched: Result<Started, String>) {
+        // The time of its start may be over.
+        if !self.children.settle_launch(number) {
+            return launched.into_iter().for_each(|started| self.blocking.end(started));
+        }
+        if let Err(why) = launched.and_then(|started| self.watch(number, started)) {
+            self.bus.service_ended(number, &Ended::NotStarted(why));
         }
     }
 

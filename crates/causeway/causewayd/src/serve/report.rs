@@ -1,7 +1,7 @@
 //! What the loop says of connections to those who look after the bus.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use causeway_bus::PeerId;
@@ -9,13 +9,16 @@ use causeway_os::socket::Credentials;
 use rustix::event::epoll::{self, EventFlags};
 
 use super::{Server, Slice, Token};
-use crate::bus::{About, Eviction, StatisticsCall};
+use crate::bus::{About, Bus, Eviction, StatisticsCall};
 use crate::connection::Connection;
-use crate::driver::stats::numbers;
+use crate::driver::stats::{StatisticsReply, numbers};
 use crate::log::log;
 use crate::member::MemberId;
 use crate::metrics::{Metrics, Place, Snapshot};
 use crate::report::Line;
+
+/// Names of one connection that are looked at: the first ones. How many it has is said in any case.
+const MOST_NAMES: usize = 1_000;
 
 /// Descriptors and bytes by the number of their sender.
 pub(super) type InFlight = HashMap<PeerId, (usize, u64)>;
@@ -45,7 +48,8 @@ impl Server {
     fn line_of_client(&self, id: MemberId) -> Option<Line> {
         let member = self.bus.members.get(&id)?;
         let Credentials { pid, uid, .. } = member.identity.credentials;
-        let owned = self.bus.names.of(id).iter().filter(|name| self.bus.names.owner(name) == Some(id));
+        let names = self.bus.names.of(id).iter().take(MOST_NAMES);
+        let owned = names.filter(|name| self.bus.names.owner(name) == Some(id));
         let names = owned.map(|name| name.to_string()).collect();
         let (held, peak) = self.bus.quota.all_of(id);
         let connection = self.clients.table.get(&id).map(|client| &client.connection);
@@ -61,21 +65,19 @@ impl Server {
         self.native.as_ref().map(|native| native.authority.in_flight_of_each()).unwrap_or_default()
     }
 
-    /// Answers a call for statistics.
+    /// Answers a call for statistics, of all connections when all have been looked at.
     pub(super) fn report(&mut self, call: StatisticsCall) {
         let in_flight = self.in_flight();
-        let lines: Vec<Line> = match call.about {
-            About::One(id) => self.line(id, &in_flight).into_iter().collect(),
-            About::Most(most) => {
-                let ids: Vec<MemberId> = self.bus.members.keys().copied().collect();
-                let mut lines: Vec<Line> =
-                    ids.into_iter().filter_map(|id| self.line(id, &in_flight)).collect();
-                lines.sort_by_key(|line| (Reverse(line.weight()), line.id));
-                lines.truncate(most);
-                lines
+        match call.about {
+            About::One(id) => {
+                let line = self.line(id, &in_flight);
+                self.bus.answer_statistics(call, line.as_ref());
             }
-        };
-        self.bus.answer_statistics(call, &lines);
+            About::Most(most) => {
+                let answer = Purpose::Answer { call, most, heaviest: BTreeMap::new(), reply: None };
+                self.passes.push_back(Pass { after: MemberId(0), in_flight, purpose: answer });
+            }
+        }
     }
 
     /// Serves metrics at a place from now on.
@@ -86,56 +88,102 @@ impl Server {
         let metrics = Metrics::serve(place)?;
         epoll::add(&self.epoll, &metrics, Token::Metrics.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
-        self.metrics = Some(Collector { metrics, pass: None });
+        self.metrics = Some(metrics);
         Ok(())
     }
 
     pub(super) fn is_collecting(&self) -> bool {
-        self.metrics.as_ref().is_some_and(|collector| collector.pass.is_some())
+        !self.passes.is_empty()
     }
 
     pub(super) fn begin_collecting(&mut self) {
+        let is_under_way = self.passes.iter().any(|pass| matches!(pass.purpose, Purpose::Metrics(_)));
         let in_flight = self.in_flight();
-        if let Some(collector) = self.metrics.as_mut().filter(|collector| collector.metrics.is_wanted()) {
-            collector.pass = Some(Pass { after: MemberId(0), lines: Vec::new(), in_flight });
+        if let Some(metrics) = &self.metrics
+            && metrics.is_wanted()
+            && !is_under_way
+        {
+            let purpose = Purpose::Metrics(Vec::new());
+            self.passes.push_back(Pass { after: MemberId(0), in_flight, purpose });
         }
     }
 
-    /// Looks at further connections as long as the slice lasts; after the last one the metrics are there.
+    /// Looks at further connections as long as the slice lasts. After the last one the answer or the metrics are there.
     pub(super) fn collect(&mut self) {
-        let Some(mut pass) = self.metrics.as_mut().and_then(|collector| collector.pass.take()) else {
-            return;
-        };
+        let Some(mut pass) = self.passes.pop_front() else { return };
         let mut slice = Slice::default();
         let is_done = loop {
             let further = (Bound::Excluded(pass.after), Bound::Unbounded);
-            let Some((&id, _)) = self.bus.members.range(further).next() else { break true };
-            pass.after = id;
-            pass.lines.extend(self.line(id, &pass.in_flight));
+            let next = self.bus.members.range(further).next().map(|(id, _)| *id);
+            if let Some(id) = next {
+                pass.after = id;
+                if let Some(line) = self.line(id, &pass.in_flight) {
+                    pass.purpose.add(line);
+                }
+            } else if pass.purpose.is_written(&self.bus) {
+                break true;
+            }
             if slice.is_over() {
                 break false;
             }
         };
-        let fill = self.native.as_mut().map(|native| native.authority.fill());
-        let Some(collector) = &mut self.metrics else { return };
-        if is_done {
-            let (bus, evictions) = (numbers(&self.bus).into(), self.bus.counters.evictions.clone());
-            collector.metrics.give(Snapshot { lines: pass.lines, bus, evictions, fill });
-        } else {
-            collector.pass = Some(pass);
+        if !is_done {
+            return self.passes.push_back(pass);
+        }
+        match pass.purpose {
+            Purpose::Metrics(lines) => {
+                let fill = self.native.as_mut().map(|native| native.authority.fill());
+                let (bus, evictions) = (numbers(&self.bus).into(), self.bus.counters.evictions.clone());
+                if let Some(metrics) = &self.metrics {
+                    metrics.give(Snapshot { lines, bus, evictions, fill });
+                }
+            }
+            Purpose::Answer { call, reply: Some(reply), .. } => {
+                self.bus.finish_statistics(call, reply);
+                self.act();
+            }
+            Purpose::Answer { .. } => unreachable!("it is written"),
         }
     }
 }
 
-/// Metrics, and what is collected for them.
-pub struct Collector {
-    metrics: Metrics,
-    pass: Option<Pass>,
+/// A pass over all connections, some of them each turn.
+pub struct Pass {
+    after: MemberId,
+    in_flight: InFlight,
+    purpose: Purpose,
 }
 
-/// A pass over all connections.
-struct Pass {
-    after: MemberId,
-    lines: Vec<Line>,
-    in_flight: InFlight,
+/// What lines are collected for.
+enum Purpose {
+    Metrics(Vec<Line>),
+    Answer {
+        call: StatisticsCall,
+        most: usize,
+        /// The heaviest first, no more than are wanted.
+        heaviest: BTreeMap<(Reverse<u64>, u64), Line>,
+        reply: Option<StatisticsReply>,
+    },
+}
+
+impl Purpose {
+    fn add(&mut self, line: Line) {
+        match self {
+            Purpose::Metrics(lines) => lines.push(line),
+            Purpose::Answer { most, heaviest, .. } => {
+                heaviest.insert((Reverse(line.weight()), line.id), line);
+                if heaviest.len() > *most {
+                    heaviest.pop_last();
+                }
+            }
+        }
+    }
+
+    /// Writes a further line of an answer; true when there is none left.
+    fn is_written(&mut self, bus: &Bus) -> bool {
+        let Purpose::Answer { call, heaviest, reply, .. } = self else { return true };
+        let reply = reply.get_or_insert_with(|| bus.begin_statistics(*call));
+        let next = heaviest.pop_first();
+        next.as_ref().inspect(|(_, line)| reply.add(line)).is_none()
+    }
 }

@@ -1,14 +1,17 @@
 //! Single steps of the loop.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use causeway_dbus_wire::wire::Builder;
+use causeway_dbus_wire::wire::{Args, Builder};
 
 use super::*;
 use crate::alone::session;
 use crate::bus::DirectoryUpdate;
+use crate::member::Carrier;
+use crate::quota::Resource;
 
 /// A client whose first bytes are these, after its authentication and Hello, which was answered.
 fn client(server: &mut Server, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) -> (MemberId, UnixStream) {
@@ -58,7 +61,8 @@ fn a_client_whose_socket_takes_more_is_queued_once_and_keeps_no_other_unread() {
     let text = vec![7; 1 << 20];
     let long = Builder::signal("/", "a.B", "C").body(causeway_dbus_wire::wire::Body::default().blob(&text));
     let bytes = long.build(2).unwrap();
-    let message = std::rc::Rc::new(crate::message::Message::new(bytes, descriptors::Descriptors::default()));
+    let message =
+        std::rc::Rc::new(crate::message::Message::new(bytes, crate::descriptors::Descriptors::default()));
     let connection = &mut server.clients.get_mut(slow).unwrap().connection;
     connection.push(message, Instant::now());
     for _ in 0..3 {
@@ -90,9 +94,8 @@ fn what_waits_for_a_log_that_has_ended_is_forgotten() {
     let bus = &mut server.bus;
     bus.serve_natively(std::path::Path::new("/nowhere"));
     bus.set_read_natively(true);
-    for number in 0..30_000 {
-        bus.matches.add(id, format!("arg1='{number}'").parse().unwrap());
-    }
+    slow_down(&mut server, id);
+    let bus = &mut server.bus;
     for name in ["a.b", "a.c"] {
         bus.publish_unique(name, None, Some(id));
         bus.update_directory(DirectoryUpdate::Arrived(id));
@@ -108,6 +111,98 @@ fn what_waits_for_a_log_that_has_ended_is_forgotten() {
     }
     let after = bus.take_actions(Vec::new());
     assert_eq!(after.iter().filter(is_of_log).count(), 0);
+}
+
+/// Adds rules under one condition, so that each message of the driver is compared with them over several turns.
+fn slow_down(server: &mut Server, id: MemberId) {
+    for number in 0..30_000 {
+        server.bus.matches.add(id, format!("arg1='{number}'").parse().unwrap());
+    }
+}
+
+/// Turns of the loop until the bus has nothing left to be done.
+fn work_off(server: &mut Server) {
+    while server.bus.has_work() {
+        server.bus.begin_turn();
+        server.go_on();
+        server.flush();
+    }
+}
+
+/// What it is not charged for cannot be given back once it is written.
+#[test]
+fn one_that_is_being_disconnected_gets_no_copies_while_its_turn_to_go_has_not_come() {
+    let mut server = session().unwrap();
+    let (reader, _reader) = client(&mut server, &[], &[]);
+    slow_down(&mut server, reader);
+    let bus = &mut server.bus;
+    bus.matches.add(reader, "sender='org.freedesktop.DBus'".parse().unwrap());
+    // It holds nothing; others of its user hold all.
+    while let Some(id) = bus.admit(bus.members[&reader].identity.clone(), Carrier::Socket)
+        && bus.charge(id, Resource::Bytes, bus.config.limits.per_member.bytes).is_ok()
+    {}
+    server.flush();
+    assert_eq!(server.bus.quota.held(reader, Resource::Bytes), 0);
+    for name in ["a.b", "a.c", "a.d"] {
+        server.bus.publish_unique(name, None, None);
+    }
+    assert!(server.bus.is_passing());
+    work_off(&mut server);
+    assert_eq!(server.bus.counters.stalled, 1);
+    assert!(!server.bus.members.contains_key(&reader) && !server.clients.table.contains_key(&reader));
+}
+
+/// Whatever its end has reached by then: its names, or the calls to it.
+#[test]
+fn one_that_goes_while_it_is_made_a_monitor_is_ended_once() {
+    for (names, calls) in [(640, 0), (672, 0), (0, 3_000)] {
+        let mut server = session().unwrap();
+        let (leaving, _leaving) = client(&mut server, &[], &[]);
+        let call =
+            |serial| Builder::call("/", "M").destination(&leaving.unique_name()).build(serial).unwrap();
+        let (watcher, watching) = client(&mut server, &[], &[]);
+        for serial in (2..).take(calls) {
+            (&watching).write_all(&call(serial)).unwrap();
+            server.clients.note(watcher, EventFlags::IN);
+            server.serve();
+        }
+        let bus = &mut server.bus;
+        bus.serve_natively(std::path::Path::new("/nowhere"));
+        bus.matches.add(watcher, "member='NameOwnerChanged'".parse().unwrap());
+        let mut untold = BTreeSet::from([leaving.unique_name().to_string()]);
+        for name in (0..names).map(|number| format!("a.b{number}")) {
+            bus.charge(leaving, Resource::Names, 1).unwrap();
+            bus.names.request(&name, leaving, 0);
+            untold.insert(name);
+        }
+        bus.take_actions(Vec::new());
+        bus.begin_turn();
+        bus.make_monitor(leaving);
+        bus.settle();
+        assert!(bus.has_work(), "its end was one turn");
+        bus.leave(leaving);
+        while bus.has_work() {
+            bus.begin_turn();
+            bus.go_on();
+            bus.settle();
+        }
+        let mut gone = 0;
+        for action in bus.take_actions(Vec::new()) {
+            match action {
+                Action::Deliver(to, message) if message.header().member == Some("NameOwnerChanged") => {
+                    assert_eq!(to, watcher);
+                    let name = Args::of(message.bytes()).texts().next().unwrap();
+                    assert!(untold.remove(name), "{name} is told twice");
+                }
+                Action::UpdateDirectory(DirectoryUpdate::Gone(id)) if id == leaving => gone += 1,
+                _ => {}
+            }
+        }
+        assert_eq!((untold, gone), (BTreeSet::new(), 1));
+        assert!(!bus.members.contains_key(&leaving) && bus.monitor_count == 0);
+        assert_eq!(bus.quota.held_by_all(Resource::Names), 1);
+        assert_eq!(bus.quota.held_by_all(Resource::Calls), 0);
+    }
 }
 
 #[test]
@@ -146,8 +241,10 @@ fn while_the_lobby_is_closed_those_in_it_wake_nobody() {
     assert_eq!((wakes(&server), server.clients.ready.len()), (vec![Token::Lobby], 1));
     server.bus.counters.accepted += 1_000_000;
     server.serve_lobby();
-    assert_eq!(wakes(&server), []);
-    server.now = server.lobby.closed_until.unwrap();
+    assert!(!wakes(&server).contains(&Token::Lobby));
+    let is_over = causeway_os::process::poll(&[server.lobby.timer.as_fd()], Some(Duration::from_secs(60)));
+    assert_eq!(is_over.unwrap(), [true], "the pause does not end");
+    assert_eq!(wakes(&server), [Token::LobbyOpens]);
     server.open_lobby();
     assert_eq!(wakes(&server), [Token::Lobby]);
 }

@@ -22,6 +22,8 @@ pub enum Token {
     Metrics,
     /// Sockets that are looked at less often.
     Lobby,
+    /// They are looked at again.
+    LobbyOpens,
     /// A thread has read or started something.
     Blocking,
 }
@@ -40,6 +42,7 @@ impl Token {
             Token::Metrics => (3, 3),
             Token::Blocking => (3, 4),
             Token::Lobby => (3, 5),
+            Token::LobbyOpens => (3, 6),
         };
         epoll::Token::new(kind, number).data()
     }
@@ -60,6 +63,7 @@ impl Token {
             (3, 3) => Token::Metrics,
             (3, 4) => Token::Blocking,
             (3, 5) => Token::Lobby,
+            (3, 6) => Token::LobbyOpens,
             other => unreachable!("no event is about {other:?}"),
         }
     }

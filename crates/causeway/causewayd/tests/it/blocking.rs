@@ -71,6 +71,21 @@ fn a_program_that_does_not_start_keeps_nobody_else_waiting() {
     }
 }
 
+#[test]
+fn a_program_that_starts_when_its_time_is_over_does_not_stay() {
+    let folder = temp_dir("blocking");
+    let hanging = folder.path().join("hanging");
+    std::fs::copy("/bin/sleep", &hanging).unwrap();
+    let text = format!("[D-BUS Service]\nName=a.Hangs\nExec={} 1000\n", hanging.display());
+    std::fs::write(folder.path().join("a.Hangs.service"), text).unwrap();
+    let bus = broker(&folder, "<limit name='service_start_timeout'>300</limit>");
+    let Some(lease) = Lease::on(&hanging) else { return };
+    assert_eq!(refusal(bus.client().call(&ask("a.Hangs"), PATIENCE)), "TimedOut");
+    assert!(lease.is_waited_for());
+    drop(lease);
+    eventually_seen("the program stays", || proc::children(bus.child.pid()), |children| children.is_empty());
+}
+
 /// More programs hang than there are threads that start them; those that do not fit wait, and their time passes.
 #[test]
 fn programs_that_do_not_start_take_a_bounded_number_of_threads() {

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use causeway_dbus_wire::wire::{Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, MAX_MESSAGE_BYTES};
+use causeway_dbus_wire::wire::{Body, Builder, Endian, MAX_ARRAY_BYTES, MAX_MESSAGE_BYTES};
 
 use crate::support::*;
 
@@ -40,23 +40,38 @@ fn a_header_with_no_room_for_its_sender_costs_nobody_else_anything() {
     let folder = temp_dir("boundaries");
     let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/false\n";
     std::fs::write(folder.path().join("a.Service.service"), service).unwrap();
-    let config = configuration(&folder, &format!("<servicedir>{}</servicedir>", folder.path().display()));
-    let bus = Broker::native_with(&["--config-file", &config]);
+    let limits = "<limit name='max_message_size'>134217728</limit>";
+    let settings = format!("<servicedir>{}</servicedir>{limits}", folder.path().display());
+    let bus = Broker::native_with(&["--config-file", &configuration(&folder, &settings)]);
     let (mut witness, mut member) = (bus.client(), bus.member());
     member.add_match("interface='a.B'").unwrap();
+    let both = |path: &str| -> [Vec<u8>; 2] {
+        let call = Builder::call(path, "M").destination("a.Service");
+        [Builder::signal(path, "a.B", "C"), call].map(|message| message.build(9).unwrap())
+    };
     let (mut passed, mut ended) = (0, 0);
-    for bytes in ((64 << 10) - 160..(64 << 10) + 64).step_by(8) {
-        let path = format!("/{}", "a".repeat(bytes));
-        let call = Builder::call(&path, "M").destination("a.Service").flags(FLAG_NO_REPLY_EXPECTED);
-        for message in [Builder::signal(&path, "a.B", "C"), call] {
-            let mut client = bus.client();
-            client.send(&message).unwrap();
-            match client.ask_driver("GetId", Body::default()) {
-                Ok(_) => passed += 1,
-                Err(_) => ended += 1,
-            }
-            sync(&mut witness);
+    let mut send = |message: &[u8]| {
+        let mut client = bus.client();
+        // It may be ended in the middle.
+        let sent = client.send_bytes(message);
+        match sent.and_then(|()| client.ask_driver("GetId", Body::default())) {
+            Ok(_) => passed += 1,
+            Err(_) => ended += 1,
         }
+        sync(&mut witness);
+    };
+    for bytes in ((64 << 10) - 160..(64 << 10) + 64).step_by(8) {
+        both(&format!("/{}", "a".repeat(bytes))).iter().for_each(|message| send(message));
+    }
+    // With the sender each has more than the specification lets a header have.
+    let fields = |message: &[u8]| u32::from_ne_bytes(message[12..16].try_into().unwrap()) as usize;
+    let room = both("/aaaaaaa").map(|message| MAX_ARRAY_BYTES - fields(&message));
+    let full = |room: usize| both(&format!("/{}", "a".repeat(7 + room / 8 * 8)));
+    let (signal_with_none, call_with_none) = (&full(room[0])[0], &full(room[1])[1]);
+    for message in [signal_with_none, call_with_none] {
+        assert!(fields(message) > MAX_ARRAY_BYTES - 8, "{} bytes", fields(message));
+        send(message);
+        ask_bus(&mut member);
     }
     assert!(passed > 0 && ended > 0, "{passed} have passed, {ended} clients were ended");
     let sent = signal(&mut member);

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use causeway_bus::client::Bus as Client;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Marshal, Value, arguments_of};
@@ -134,6 +135,164 @@ fn a_name_of_a_client_that_leaves_passes_to_the_next_in_its_queue() {
     assert_eq!(next.name_owner("a.Name0").unwrap(), Some(own));
 }
 
+#[test]
+fn lists_of_very_much_are_made_in_several_turns_and_have_it_all() {
+    const EACH: u32 = 12_000;
+    let bus = Broker::start();
+    let (mut asking, mut full) = (bus.client(), bus.client());
+    take_names(&mut full, EACH);
+    add_rules(&mut full, EACH);
+    let answer = asking.ask_driver("ListNames", Body::default()).unwrap();
+    let mut expected: Vec<String> = (0..EACH).map(|number| format!("a.Name{number}")).collect();
+    expected.sort_unstable();
+    let named: Vec<&str> = arguments_of(&answer).unwrap();
+    assert_eq!(named[0], "org.freedesktop.DBus");
+    assert!(named.contains(&full.unique_name()) && named.contains(&asking.unique_name()));
+    let well_known = named.iter().filter(|name| name.starts_with("a.")).copied();
+    assert_eq!(well_known.collect::<Vec<_>>(), expected);
+    let most = statistic(&mut asking, "PeakTurnSteps");
+    assert!(TURN.contains(&most), "{most} steps in a turn");
+    let all = driver_call("GetAllMatchRules").interface("org.freedesktop.DBus.Debug.Stats");
+    let answer = asking.call(&all, PATIENCE).unwrap();
+    let rules: HashMap<&str, Vec<&str>> = arguments_of(&answer).unwrap();
+    let mut of_full = rules[full.unique_name()].clone();
+    of_full.sort_unstable();
+    let mut expected: Vec<String> =
+        (0..EACH).map(|number| format!("interface='{INTERFACE}',arg1='{number}'")).collect();
+    expected.sort_unstable();
+    assert_eq!(of_full, expected);
+    assert!(rules[asking.unique_name()].is_empty());
+    let most = statistic(&mut asking, "PeakTurnSteps");
+    assert!(TURN.contains(&most), "{most} steps in a turn");
+}
+
+/// Who keeps a list up to date by signals must not be told of a change before the list in which it is not.
+#[test]
+fn a_list_of_names_is_as_of_its_call_and_changes_are_told_behind_it() {
+    const NAMES: u32 = 12_000;
+    let bus = Broker::start();
+    let (mut asking, mut full) = (bus.client(), bus.client());
+    take_names(&mut full, NAMES);
+    asking.request_name("a.Own", 0).unwrap();
+    let [list, release] = [driver_call("ListNames"), driver_call("ReleaseName").body(text("a.Own"))];
+    let serial = asking.last_serial() + 1000;
+    let both = [list.build(serial).unwrap(), release.build(serial + 1).unwrap()];
+    asking.send_bytes(&both.concat()).unwrap();
+    let first = wait_for(&mut asking, |header| {
+        header.reply_serial.is_some_and(|of| of >= serial) || header.member == Some("NameLost")
+    });
+    assert_eq!(header(&first).reply_serial, Some(serial));
+    assert!(contains(&first, "a.Own"));
+    wait_for_member(&mut asking, "NameLost");
+}
+
+#[test]
+fn what_waits_for_a_service_is_passed_to_it_in_several_turns_and_in_order() {
+    const MESSAGES: u32 = 3_000;
+    let folder = temp_dir("divided");
+    // It ends without the name, which another process may still take.
+    let file = "[D-BUS Service]\nName=a.Late\nExec=/bin/true\n";
+    std::fs::write(folder.path().join("a.Late.service"), file).unwrap();
+    let settings = format!("<servicedir>{}</servicedir>", folder.path().display());
+    let bus = Broker::configured(&settings);
+    let (mut sender, mut late) = (bus.client(), bus.client());
+    let call = Builder::call(PATH, "M").destination("a.Late").flags(FLAG_NO_REPLY_EXPECTED);
+    for number in 0..MESSAGES {
+        sender.send(&call.clone().body(text(&number.to_string()))).unwrap();
+    }
+    sync(&mut sender);
+    let serial = late.send(&driver_call("RequestName").body(text("a.Late").u32(0))).unwrap();
+    for number in 0..MESSAGES {
+        let message =
+            wait_for(&mut late, |header| header.member == Some("M") || header.reply_serial == Some(serial));
+        assert_eq!(texts(&message), [number.to_string()]);
+    }
+    wait_for_reply(&mut late, serial);
+    let most = statistic(&mut sender, "PeakTurnSteps");
+    assert!(TURN.contains(&most), "{most} steps in a turn");
+}
+
+#[test]
+fn what_waits_for_a_client_that_ends_is_forgotten_in_several_turns() {
+    const SIGNALS: u32 = 20_000;
+    let bus = Broker::start();
+    let (mut sender, mut receiver) = (bus.client(), bus.client());
+    receiver.add_match(RULE).unwrap();
+    let signal = Builder::signal(PATH, INTERFACE, "Many").body(text("x"));
+    (0..SIGNALS).for_each(|_| _ = sender.send(&signal).unwrap());
+    sync(&mut sender);
+    assert!(statistic(&mut sender, "PeakTurnSteps") < TURN.start);
+    let gone = receiver.unique_name().to_owned();
+    drop(receiver);
+    eventually("the client stays", || sender.name_owner(&gone).unwrap().is_none());
+    sync(&mut sender);
+    let most = statistic(&mut sender, "PeakTurnSteps");
+    assert!(TURN.contains(&most), "{most} steps in a turn");
+}
+
+#[test]
+fn calls_whose_time_is_over_together_end_in_several_turns() {
+    const CALLS: u32 = 3_000;
+    let limits = [("reply_timeout", 1_000), ("max_replies_per_connection", 2 * CALLS)];
+    let limits = limits.map(|(name, most)| format!("<limit name=\"{name}\">{most}</limit>")).concat();
+    let bus = Broker::configured(&limits);
+    let (mut caller, callee) = (bus.client(), bus.client());
+    let call = Builder::call("/", "M").destination(callee.unique_name());
+    let serials: Vec<u32> = (0..CALLS).map(|_| caller.send(&call).unwrap()).collect();
+    sync(&mut caller);
+    // When it looks at the clock again, the time of all is over.
+    bus.stopped(|| std::thread::sleep(Duration::from_secs(1)));
+    for serial in serials {
+        let answer = wait_for_reply(&mut caller, serial);
+        assert_eq!(header(&answer).error_name, Some("org.freedesktop.DBus.Error.NoReply"));
+    }
+    assert_eq!(statistic(&mut caller, "PendingReplies"), 0);
+    let most = statistic(&mut caller, "PeakTurnSteps");
+    assert!(TURN.contains(&most), "{most} steps in a turn");
+}
+
+#[test]
+fn the_rules_of_a_monitor_that_leaves_are_taken_out_in_several_turns() {
+    let bus = Broker::start();
+    let (mut client, mut monitor) = (bus.client(), bus.client());
+    become_monitor(&mut monitor, 3_000);
+    assert!(statistic(&mut client, "PeakTurnSteps") < TURN.start);
+    drop(monitor);
+    eventually("the monitor stays", || statistic(&mut client, "Monitors") == 0);
+    sync(&mut client);
+    let most = statistic(&mut client, "PeakTurnSteps");
+    assert!(TURN.contains(&most), "{most} steps in a turn");
+}
+
+/// A member with very many rules for the messages of a name is woken by whoever has it, and its filter is made in several turns.
+#[test]
+fn a_member_with_very_many_rules_is_woken_by_each_owner_of_the_name_in_them() {
+    const RULES: u32 = 6_000;
+    let bus = Broker::native();
+    let [mut asking, mut member] = bus.of_both_kinds();
+    for number in 0..RULES {
+        member.add_match(&format!("sender='a.Owner',interface='{INTERFACE}',member='M{number}'")).unwrap();
+    }
+    for round in 0..2 {
+        let [_, mut owner] = bus.of_both_kinds();
+        owner.request_name("a.Owner", 0).unwrap();
+        for number in [0, RULES / 2, RULES - 1] {
+            let name = format!("M{number}");
+            owner.send(&Builder::signal(PATH, INTERFACE, &name)).unwrap();
+            wait_for_member(&mut member, &name);
+        }
+        let most = statistic(&mut asking, "PeakTurnSteps");
+        assert!(TURN.contains(&most), "{most} steps in a turn, in round {round}");
+    }
+}
+
+fn become_monitor(client: &mut Client, rules: usize) {
+    let rules: Vec<String> = (0..rules).map(|number| format!("path='/p{number}'")).collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let call = driver_call("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
+    client.call(&call.body(Body::default().texts(&rules).u32(0)), PATIENCE).unwrap();
+}
+
 /// What is done to the bus, beside a client that asks now and then.
 type Attack = fn(&Broker, &mut Client);
 
@@ -227,6 +386,39 @@ fn longest_turns() {
             });
             client.ask_driver("UpdateActivationEnvironment", out.into_body("a{ss}")).unwrap();
         }),
+        ("a monitor with 12,000 rules, which leaves", |bus, _| {
+            let mut monitor = bus.client();
+            become_monitor(&mut monitor, 12_000);
+        }),
+        ("the end of one that does not read 1,000,000 signals", |bus, client| {
+            let mut subscriber = bus.client();
+            subscriber.add_match(RULE).unwrap();
+            let signal = Builder::signal(PATH, INTERFACE, "S").build(77).unwrap();
+            let many = signal.repeat(1_000);
+            (0..1_000).for_each(|_| client.send_bytes(&many).unwrap());
+            sync(client);
+            drop(subscriber);
+        }),
+        ("GetConnectionStats of one with 40,000 names", |bus, client| {
+            let mut named = bus.client();
+            take_names(&mut named, 40_000);
+            let one = driver_call("GetConnectionStats").interface("org.freedesktop.DBus.Debug.Stats");
+            client.call(&one.body(text(named.unique_name())), PATIENCE).unwrap();
+        }),
+        ("40,000 rules of one, while a native member is there", |bus, client| {
+            let member = bus.member();
+            add_rules(client, 40_000);
+            drop(member);
+        }),
+        ("a name of 40,000 rules passes on, while a native member is there", |bus, client| {
+            let member = bus.member();
+            let rule = |number| text(&format!("sender='a.Name0',member='M{number}'"));
+            ask_often(client, "AddMatch", (0..40_000).map(rule));
+            let mut named = bus.client();
+            take_names(&mut named, 1);
+            drop(named);
+            drop(member);
+        }),
         ("a monitor with 4,000 rules", |bus, client| {
             let mut monitor = bus.client();
             let rules: Vec<String> =
@@ -241,7 +433,7 @@ fn longest_turns() {
     ];
     println!("{:<62} {:>12} {:>12} {:>8}", "attack", "CPU, ms", "clock, ms", "steps");
     for (name, attack) in attacks {
-        let bus = Broker::start();
+        let bus = Broker::native();
         let (mut client, mut witness) = (bus.client(), bus.client());
         attack(&bus, &mut client);
         (0..200).for_each(|_| sync(&mut witness));

@@ -186,6 +186,47 @@ fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
     });
 }
 
+/// What was rung is taken by another member between the moment in which the bus sees it and that in which it takes it, and the doorbell was made
+/// to block.
+#[test]
+fn a_ring_that_another_one_takes_first_keeps_the_bus_from_nothing() {
+    const ROUNDS: u64 = 10;
+    own_process!();
+    let bus = Broker::native();
+    let (mut client, mut witness) = (bus.client(), bus.member());
+    let hostile = raw::Raw::join(&bus.path());
+    rustix::io::ioctl_fionbio(&hostile.doorbell, false).unwrap();
+    let (pid, taken) = (bus.child.pid(), AtomicU64::new(0));
+    let traced = Traced::seize_running(pid as i32);
+    let take = |call: &Call| {
+        let is_read = [libc::SYS_read, libc::SYS_readv, libc::SYS_preadv2].contains(&(call.number as i64));
+        let link = std::fs::read_link(format!("/proc/{pid}/fd/{}", call.arguments[0]));
+        if is_read && link.is_ok_and(|link| link.to_string_lossy().contains("eventfd")) {
+            let (mut count, at_once) = ([0; 8], rustix::io::ReadWriteFlags::NOWAIT);
+            let buffers = &mut [std::io::IoSliceMut::new(&mut count)];
+            let has_taken = rustix::io::preadv2(&hostile.doorbell, buffers, u64::MAX, at_once).is_ok();
+            taken.fetch_add(has_taken.into(), Ordering::Relaxed);
+        }
+        None
+    };
+    std::thread::scope(|scope| {
+        let hostile = &hostile;
+        let acting = scope.spawn(move || {
+            for _ in 0..ROUNDS {
+                rustix::io::write(&hostile.doorbell, &1u64.to_ne_bytes()).unwrap();
+                sync(&mut client);
+            }
+            ask_bus(&mut witness);
+        });
+        traced.run_failing(take, || acting.is_finished());
+        traced.kill();
+        if let Err(panic) = acting.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    assert!(taken.load(Ordering::Relaxed) > 0, "nothing was taken");
+}
+
 /// Its sockets, its file of metrics and the lock of the native socket go; whoever waits for a reply gets an error.
 #[test]
 fn a_bus_that_cannot_go_on_says_why_and_ends_every_call() {

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use causeway_bus::Connection as Member;
 use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
+use causeway_testkit::Call;
+use nix::libc;
+use rustix::process::Signal;
 
 use crate::support::*;
 
@@ -153,13 +156,56 @@ fn a_file_has_the_metrics_while_the_bus_runs() {
     let _client = Client::open(&bus.address).unwrap();
     let has_one = |found: &BTreeMap<String, f64>| found.get("causeway_bus_connections") == Some(&1.0);
     eventually_seen("the client is not in the file", read, has_one);
-    rustix::process::kill_process(
-        rustix::process::Pid::from_child(&bus.child.0),
-        rustix::process::Signal::TERM,
-    )
-    .unwrap();
+    bus.child.signal(Signal::TERM).unwrap();
     eventually("the file stays", || !path.exists());
     eventually("a part of it stays", || std::fs::read_dir(folder.path()).unwrap().count() == 0);
+}
+
+/// It says who fills a queue, and asks nobody who he is.
+#[test]
+fn nobody_but_its_user_can_open_the_socket() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = temp_dir("metrics");
+    let (_bus, path) = start(&folder, "unix:");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    // Members are processes of this user, too.
+    assert_eq!(mode(&folder.path().join("native")), 0o600);
+}
+
+/// As on a file system that does not answer.
+#[test]
+fn a_file_that_cannot_be_written_keeps_the_bus_from_ending_for_a_moment_only() {
+    let folder = temp_dir("metrics");
+    let (bus, _path) = start(&folder, "");
+    let traced = Traced::seize_running_thread(bus.child.pid() as i32, "metrics");
+    let makes_a_file = |call: &Call| {
+        let creates = call.arguments[2] & libc::O_CREAT as u64 != 0;
+        call.number as i64 == libc::SYS_openat && creates
+    };
+    traced.run_into(makes_a_file);
+    bus.child.signal(Signal::TERM).unwrap();
+    // The first thread has ended; the other one is not let go.
+    let pid = bus.child.pid();
+    eventually("the bus does not end", || proc::thread_state(pid, pid).is_none_or(|state| state == 'Z'));
+    drop(traced);
+}
+
+/// In a folder into which others write.
+#[test]
+fn nobody_can_say_beforehand_where_the_next_file_is_written() {
+    let folder = temp_dir("metrics");
+    let (bus, path) = start(&folder, "");
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, "precious").unwrap();
+    let mut next = path.clone().into_os_string();
+    next.push(format!(".{}", bus.child.pid()));
+    std::os::unix::fs::symlink(&elsewhere, &next).unwrap();
+    let _client = Client::open(&bus.address).unwrap();
+    let has_one = |found: &BTreeMap<String, f64>| found.get("causeway_bus_connections") == Some(&1.0);
+    let read = || samples(&std::fs::read_to_string(&path).unwrap());
+    eventually_seen("the client is not in the file", read, has_one);
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "precious");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway_bus::client::Bus as Client;
-use causeway_bus::wire::{Arg, Args, Body, Builder};
+use causeway_bus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED};
 use causeway_bus::{Connection as Member, ConnectionOptions, Incoming};
 
 use crate::support::*;
@@ -60,13 +60,15 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
     asleep.add_match(&rule()).unwrap();
     client.add_match(&rule()).unwrap();
     // A signal to a sleeping member costs it nothing but a look.
-    let is_over = AtomicBool::new(false);
+    let (is_over, sleeper) = (AtomicBool::new(false), asleep.unique_name().to_owned());
     let (heard, ticks) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let is_over = &is_over;
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                if let Some(Incoming::Signal(signal)) = asleep.next(Some(Duration::from_secs(1))).unwrap() {
+                // No time wakes it before the test has failed.
+                let patience = Some(PATIENCE + Duration::from_secs(5));
+                if let Some(Incoming::Signal(signal)) = asleep.next(patience).unwrap() {
                     let [Arg::U32(round)] = signal.rule_args()[..] else {
                         panic!("{:?}", signal.rule_args())
                     };
@@ -93,6 +95,9 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
             // Behind the end of the old one, too.
             traffic(&mut noisy, &mut awake);
         }
+        is_over.store(true, Ordering::Relaxed);
+        let end = Builder::call(PATH, "End").destination(&sleeper).flags(FLAG_NO_REPLY_EXPECTED);
+        noisy.send(&end).unwrap();
     });
 }
 
@@ -204,6 +209,52 @@ fn a_call_to_one_whose_end_was_announced_ends_at_once() {
         let why = answer.unwrap_err().to_string();
         assert!(!why.contains("within") && !why.contains("timeout"), "round {round}: {why}");
         drop(other);
+    }
+}
+
+/// The announcement stands in the log while the bus still passes what others have sent before it, and has not done what comes behind.
+#[test]
+fn one_whose_end_was_announced_is_found_by_nobody_and_neither_is_its_name() {
+    /// Messages that the bus has to pass first, of each of some members.
+    const AHEAD: u32 = 600;
+    let bus = Broker::native();
+    let (mut observer, mut listener) = (bus.member(), bus.client());
+    let mut noisy: Vec<Member> = (0..4).map(|_| bus.member()).collect();
+    listener.add_match(RULE).unwrap();
+    observer.add_match("member='NameOwnerChanged',arg2=''").unwrap();
+    let make_noise = |member: &mut Member, number: u32| {
+        member.emit(PATH, INTERFACE, "Noise", Body::default().u32(number)).unwrap();
+    };
+    // Whoever has read one of them has its outbox, and need not ask the bus for it.
+    noisy.iter_mut().for_each(|member| make_noise(member, 0));
+    ask_bus(&mut observer);
+    for round in 0..rounds() {
+        let mut leaving = bus.client();
+        if round % 2 == 0 {
+            leaving.request_name(NAME, 0).unwrap();
+        }
+        bus.stopped(|| {
+            for member in &mut noisy {
+                (0..AHEAD).for_each(|number| make_noise(member, number));
+            }
+            drop(leaving);
+            // It has read all that the bus has not.
+            assert_eq!(observer.next_now().unwrap(), None);
+        });
+        loop {
+            let signal = signal_of(&mut observer, "org.freedesktop.DBus");
+            let [Arg::Text(name), ..] = signal.rule_args()[..] else { panic!("{:?}", signal.rule_args()) };
+            assert_eq!(observer.name_owner(name), None, "round {round}: {name} is still there");
+            assert!(
+                !observer.list_names().iter().any(|listed| listed == name),
+                "round {round}: {name} is listed"
+            );
+            if name != NAME {
+                break;
+            }
+        }
+        sync(&mut listener);
+        while listener.receive(Duration::ZERO).unwrap().is_some() {}
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 
 use causeway_bus::client::Bus as Client;
 use causeway_bus::{Connection as Member, ConnectionOptions, name};
 use causeway_dbus_wire::wire::{Args, Body, Builder, Kind, Marshal};
 
+use crate::support::lease::Lease;
 use crate::support::*;
 
 /// The variable that the bus is told to give to its services.
@@ -44,6 +46,10 @@ fn role() {
         }
         other => panic!("{other}"),
     }
+}
+
+fn ask(service: &str) -> Builder<'_> {
+    Builder::call(PATH, "Ask").destination(service)
 }
 
 fn write_service(folder: &Path, name: &str, exec: &str, more: &str) {
@@ -119,6 +125,24 @@ fn a_service_starts_with_no_signal_blocked() {
     assert_eq!(blocked, Some("SigBlk:\t0000000000000000"));
 }
 
+/// A copy is called like the bus until it is another program, and making it takes the longer the more the bus holds.
+#[test]
+fn a_service_is_started_without_a_copy_of_the_bus() {
+    let folder = temp_dir("services");
+    let hanging = folder.path().join("hanging");
+    std::fs::copy("/bin/false", &hanging).unwrap();
+    let bus = broker(&folder, &[("a.Hangs", hanging.to_str().unwrap())], "");
+    let Some(lease) = Lease::on(&hanging) else { return };
+    let mut client = bus.client();
+    let asked = client.send(&ask("a.Hangs")).unwrap();
+    eventually("the program is not started", || lease.is_waited_for());
+    let [child] = proc::children(bus.child.pid())[..] else { panic!("not one child") };
+    assert_ne!(proc::command_line(child), proc::command_line(bus.child.pid()));
+    drop(lease);
+    let answer = wait_for_reply(&mut client, asked);
+    assert!(header(&answer).error_name.unwrap().ends_with("Spawn.ChildExited"), "{:?}", texts(&answer));
+}
+
 #[test]
 fn a_service_that_does_not_come_is_an_error_to_all_that_wait_for_it() {
     let folder = temp_dir("services");
@@ -151,11 +175,55 @@ fn a_service_that_does_not_come_is_an_error_to_all_that_wait_for_it() {
     let mut careful = Member::open_with(bus.path(), careful).unwrap();
     let error = careful.call("a.Fails", PATH, INTERFACE, "Ask", text("")).unwrap_err();
     assert_eq!(error.name(), Some(name::SERVICE_UNKNOWN), "{error}");
-    // A service outlives its bus, as with other brokers; this one would stay for a while.
-    for child in causeway_testkit::proc::children(bus.child.pid()) {
-        let child = rustix::process::Pid::from_raw(child.cast_signed()).unwrap();
-        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    // One that hangs does not stay beside the next.
+    eventually_seen("a program stays", || proc::children(bus.child.pid()), |children| children.is_empty());
+}
+
+#[test]
+fn of_a_service_whose_time_is_over_nothing_stays() {
+    let folder = temp_dir("services");
+    let number = folder.path().join("number");
+    let exec = format!("/bin/sh -c '/bin/sleep 1000 & echo $! > {}; wait'", number.display());
+    let bus = broker(&folder, &[("a.Waits", &exec)], "<limit name='service_start_timeout'>500</limit>");
+    assert_eq!(refusal(bus.client().call(&ask("a.Waits"), PATIENCE)), "TimedOut");
+    let started = std::fs::read_to_string(&number).unwrap().trim().parse().unwrap();
+    eventually("what the program has started stays", || {
+        proc::state(started).is_none_or(|state| state == 'Z')
+    });
+}
+
+#[test]
+fn a_service_outlives_its_bus() {
+    let folder = temp_dir("services");
+    let word = folder.path().join("word");
+    let exec = format!("/bin/sh -c 'read word; sleep 1; echo lives > {}'", word.display());
+    let mut bus = broker(&folder, &[("a.Lives", &exec)], "");
+    bus.client().send(&ask("a.Lives")).unwrap();
+    eventually("no program is started", || !proc::children(bus.child.pid()).is_empty());
+    bus.child.signal(rustix::process::Signal::TERM).unwrap();
+    assert!(bus.child.wait().success());
+    eventually("it has ended with its bus", || word.exists());
+}
+
+/// As started by a program that does not care for its children.
+#[test]
+fn the_end_of_a_service_is_seen_where_the_bus_was_started_with_ignored_children() {
+    let folder = temp_dir("services");
+    write_service(folder.path(), "a.Fails", "/bin/false", "");
+    let settings = format!("<servicedir>{}</servicedir>", folder.path().display());
+    let configuration = configuration(&folder, &settings);
+    let ignoring = || {
+        let mut command = Command::new("env");
+        command.arg("--ignore-signal=CHLD");
+        command
+    };
+    if !ignoring().arg("true").status().is_ok_and(|status| status.success()) {
+        return skipped("env cannot have a signal ignored");
     }
+    let mut command = ignoring();
+    command.arg(env!("CARGO_BIN_EXE_causewayd"));
+    let bus = Broker::spawn(command.args(["--config-file", &configuration]));
+    assert_eq!(refusal(bus.client().call(&ask("a.Fails"), PATIENCE)), "Spawn.ChildExited");
 }
 
 /// What a file says when the service is started counts, and not what it said when the bus was.

@@ -266,6 +266,23 @@ fn no_more_units_are_asked_for_and_no_more_waits_for_systemd_than_the_limit_says
     }
 }
 
+/// A variable that systemd cannot be told is not given to programs that the bus starts either.
+#[test]
+fn an_environment_that_is_refused_changes_nothing() {
+    let folder = temp_dir("units");
+    let text = "[D-BUS Service]\nName=a.Shows\nExec=/usr/bin/printenv SECOND\n";
+    std::fs::write(folder.path().join("a.Shows.service"), text).unwrap();
+    let bus = broker(&folder, &[], "<limit name='max_pending_service_starts'>1</limit>");
+    let mut client = bus.client();
+    let mut update = |name| {
+        client.call(&driver_call("UpdateActivationEnvironment").body(environment(&[(name, "")])), PATIENCE)
+    };
+    update("FIRST").unwrap();
+    assert_eq!(refusal(update("SECOND")), "LimitsExceeded");
+    // A program that does not find it fails; one that finds it returns success, and its name does not come.
+    assert_eq!(refusal(client.call(&ask("a.Shows"), PATIENCE)), "Spawn.ChildExited");
+}
+
 #[test]
 fn without_the_switch_the_program_is_started_and_systemd_has_no_word_in_it() {
     let folder = temp_dir("units");
@@ -283,8 +300,6 @@ fn without_the_switch_the_program_is_started_and_systemd_has_no_word_in_it() {
         say_failure(&mut systemd, "a.service", "com.example.Nope");
         assert_eq!(error_of_reply(&mut caller, asked), "org.freedesktop.DBus.Error.TimedOut");
     }
-    for child in causeway_testkit::proc::children(bus.child.pid()) {
-        let child = rustix::process::Pid::from_raw(child.cast_signed()).unwrap();
-        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
-    }
+    // Nothing is left of a program whose time is over.
+    eventually_seen("a program stays", || proc::children(bus.child.pid()), |children| children.is_empty());
 }

@@ -14,6 +14,9 @@ use causeway_testkit::Rng;
 use crate::support::raw::{self, Raw};
 use crate::support::*;
 
+/// An entry of the first member that the bus itself must read, and which refers to no message.
+const FOR_THE_BUS: Entry = Entry { sender: 1, destination: 0, place: 1000 };
+
 #[test]
 fn an_entry_that_refers_to_no_message_ends_the_bus_for_all_and_names_the_member() {
     let bus = Bus::start();
@@ -296,13 +299,15 @@ fn a_bus_that_cannot_serve_members_again_tries_until_it_can() {
     let folder = bus.path().parent().unwrap().to_owned();
     let elsewhere = folder.with_extension("elsewhere");
     std::fs::rename(&folder, &elsewhere).unwrap();
-    forge(&accused, Entry { sender: 1, destination: 2, place: 1000 });
+    forge(&accused, FOR_THE_BUS);
     // The bus has found out, and has tried in the same turn.
-    let name = accused.unique_name().to_owned();
     eventually("the bus has not ended", || {
-        let _ = client.ask_driver("GetId", Body::default());
-        client.name_owner(&name).unwrap().is_none()
+        sync(&mut client);
+        accused.order_log().broken().is_some()
     });
+    let name = accused.unique_name().to_owned();
+    eventually("its member stays", || client.name_owner(&name).unwrap().is_none());
+    assert!(Connection::open(bus.path()).is_err(), "members can join where there is no folder");
     drop(accused);
     std::fs::rename(&elsewhere, &folder).unwrap();
     bus.is_new_again();
@@ -321,10 +326,12 @@ fn what_nobody_has_received_when_the_bus_ends_keeps_nobody_waiting() {
         assert!(raw::tell(&hostile.socket, [raw::OUTBOX, 0, 0, 0, 0], &[]));
         assert!(raw::tell(&hostile.socket, [raw::OUTBOX, 0, 0, 0, 0], &[lingering.as_fd()]));
         drop(lingering);
-        forge(&accused, Entry { sender: 1, destination: 2, place: 1000 });
+        forge(&accused, FOR_THE_BUS);
     });
-    let name = accused.unique_name().to_owned();
-    eventually("the bus has not ended", || client.name_owner(&name).unwrap().is_none());
+    eventually("the bus has not ended", || {
+        sync(&mut client);
+        accused.order_log().broken().is_some()
+    });
     (0..10).for_each(|_| sync(&mut client));
     eventually("a new bus comes up", || Connection::open(bus.path()).is_ok());
 }

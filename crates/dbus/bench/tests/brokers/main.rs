@@ -36,7 +36,9 @@ use libtest_mimic::Trial;
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::{Prepared, Target};
-use weighbridge_harness::coordinator::{Coordinator, Measured, Outcome, SetOutcome, SliceTiming};
+use weighbridge_harness::coordinator::{
+    Coordinator, Counted, Measured, Outcome, PeerStart, SetOutcome, SliceTiming,
+};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::plan::Changes;
@@ -99,6 +101,7 @@ const OF_MEMBERS: Promises = &[
 const OF_SIGNALS: Promises = &[
     ("rules_that_match_nothing_change_nothing_but_the_cost", rules),
     ("switches_are_those_of_the_broker_too", switches),
+    ("the_sender_calls_only_what_it_sends_with", sender_calls),
     ("a_burst_that_a_broker_would_not_queue_is_refused", bursts),
     ("takes_turns_with_a_hub", takes_turns),
 ];
@@ -383,6 +386,23 @@ fn switches(host: &Host, target: &'static Target) {
         (median - of_all).abs() < 0.5 * own.max(1.0) + 0.1 * of_all,
         "{median} and {of_all}, {own} of the broker"
     );
+}
+
+/// Looking at the broker's counters is work of the laboratory, and none of a message.
+fn sender_calls(host: &Host, target: &'static Target) {
+    let case = case(host, CaseId::new("fan-out", target.id, 64, "free").with("receivers", "3"));
+    let interrupt = Interrupt::install().unwrap();
+    let counted = runs::coordinator(host, &interrupt).count_calls(&case, &PeerStart::default());
+    let calls = match counted {
+        Counted::Calls(calls) => calls,
+        Counted::Failed { why, .. } if why.contains("cannot trace") => return eprintln!("skipped: {why}"),
+        other => panic!("{other:?}"),
+    };
+    let sender = &calls.roles[0];
+    let of_the_laboratory = ["openat", "getdents64", "statx", "newfstatat", "pread64"];
+    let found: Vec<_> =
+        sender.calls.iter().filter(|(name, _)| of_the_laboratory.contains(&&***name)).collect();
+    assert!(found.is_empty(), "{found:?} among {:?}", sender.calls);
 }
 
 fn calls(host: &Host, target: &'static Target) {

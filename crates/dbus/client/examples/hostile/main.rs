@@ -1,7 +1,8 @@
 //! What hostile clients of a broker cost two honest ones: round trips with and without each hostile client, in turn within one run.
 //!
 //! `hostile [BROKER…]` starts each broker that is installed, once for every hostile client, and prints a table. The broker and the
-//! honest clients are on one CPU, the hostile client is a process on another. `hostile.sh` builds and runs it.
+//! honest clients are on one CPU, the hostile client is a process on another. A second broker on the first CPU, with a hostile client of its
+//! own, shows what of this is competition for the CPU. `hostile.sh` builds and runs it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program that prints a table")]
 
@@ -22,8 +23,8 @@ use attack::Attack;
 
 /// A broker that takes longer stands still.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Pairs of slices: one with the hostile client at rest, one with it at work.
-const PAIRS: usize = 12;
+/// Sets of slices: one with the hostile clients at rest, one with that of the broker at work, one with that of another broker.
+const SETS: usize = 12;
 const SLICE: Duration = Duration::from_millis(100);
 /// The beginning of a slice, which is not measured.
 const SETTLING: Duration = Duration::from_millis(10);
@@ -57,9 +58,9 @@ fn measure(names: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     }
     sched::pin(&[honest])?;
     println!(
-        "| broker | hostile client | p50 alone, µs | beside it | ratio | p99 alone, µs | beside it | ratio | longest turn, ms | its CPU time, ms |"
+        "| broker | hostile client | p50 alone, µs | beside it | ratio | of another broker | p99 alone, µs | beside it | ratio | of another broker | longest turn, ms | its CPU time, ms |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for program in programs {
         if program.path().is_none() {
             eprintln!("hostile: {program} is not installed ({})", program.package());
@@ -79,26 +80,31 @@ fn measure(names: &[String]) -> Result<(), Box<dyn std::error::Error>> {
 
 /// The rest of a row: round trips of two honest clients alone and beside a hostile one.
 fn beside(program: Program, attack: &str, cpu: u32) -> Result<String, Box<dyn std::error::Error>> {
-    let broker = Broker::start(program, &Limits::default())?;
+    let [broker, other] = [(); 2].map(|()| Broker::start(program, &Limits::default()));
+    let (broker, other) = (broker?, other?);
     let (mut client, mut server) = (Bus::open(broker.address())?, Bus::open(broker.address())?);
     let mut hostile = Hostile::start(attack, broker.address(), cpu)?;
-    let mut alone = Vec::new();
-    let mut together = Vec::new();
-    for _ in 0..PAIRS {
+    // What the same costs that has another process to suffer from it: time of the CPU, and nothing that honest clients wait for.
+    let mut elsewhere = Hostile::start(attack, other.address(), cpu)?;
+    let (mut alone, mut together, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..SETS {
         alone.push(slice(&mut client, &mut server)?);
-        hostile.say(b'g')?;
-        together.push(slice(&mut client, &mut server)?);
-        hostile.say(b's')?;
+        for (hostile, slices) in [(&mut hostile, &mut together), (&mut elsewhere, &mut beyond)] {
+            hostile.say(b'g')?;
+            slices.push(slice(&mut client, &mut server)?);
+            hostile.say(b's')?;
+        }
     }
     let mut row = String::new();
     for percent in [50, 99] {
         let of =
             |slices: &[Vec<f64>]| slices.iter().map(|slice| percentile(slice, percent)).collect::<Vec<_>>();
-        let (alone, together) = (of(&alone), of(&together));
-        let ratios: Vec<f64> = together.iter().zip(&alone).map(|(with, without)| with / without).collect();
-        let [alone, together, ratio] =
-            [alone, together, ratios].map(|values| percentile(&sorted(values), 50));
-        write!(row, "{alone:.1} | {together:.1} | {ratio:.2} | ")?;
+        let (alone, together, beyond) = (of(&alone), of(&together), of(&beyond));
+        let ratios = |to: &[f64]| to.iter().zip(&alone).map(|(with, without)| with / without).collect();
+        let ratios: [Vec<f64>; 2] = [ratios(&together), ratios(&beyond)];
+        let [of_this, of_other] = ratios.map(|values| percentile(&sorted(values), 50));
+        let [alone, together] = [alone, together].map(|values| percentile(&sorted(values), 50));
+        write!(row, "{alone:.1} | {together:.1} | {of_this:.2} | {of_other:.2} | ")?;
     }
     let turn =
         |name| longest_turn(&mut client, name).map(|time| time.map_or("–".into(), |ms| format!("{ms:.2}")));

@@ -95,8 +95,10 @@ impl Side {
     fn add(&mut self, name: &str, reading: Reading) {
         // A record that does not tell its boot is taken for one of its own.
         let mut boot = name.to_owned();
+        let void = reading.void_cases();
         for line in reading.lines {
             match line {
+                Line::Run(run) if void.contains(&run.case) => {}
                 Line::Header(header) => {
                     boot = header.machine.boot_id.clone().unwrap_or(boot);
                     self.boots.insert(boot.clone());
@@ -339,7 +341,8 @@ mod tests {
             };
             let (of_case, of_hub) = (series(cost, 0), series(100.0, 5_000_000));
             let hub = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
-            let slices = has_hub.then_some(Slices { hub, slice_ms: 2.0, of_case, of_hub });
+            let slices =
+                has_hub.then_some(Slices { hub, slice_ms: 2.0, of_case, of_hub, hub_roles: Vec::new() });
             Line::Run(Run { case: case.clone(), value: cost * drift, slices, ..Run::default() })
         };
         let header = Line::Header(Box::new(Header { machine, ..Header::default() }));

@@ -52,8 +52,10 @@ impl Planned<'_> {
         coordinator: &mut Coordinator<'_>,
         machine: Option<&mut MachineSettings>,
     ) -> Result<ComparedSet, NoSet> {
-        let Planned { pair, starts: [a, b], .. } = *self;
-        let sides = [(&pair.a, a), (&pair.b, b), (&pair.a, a)];
+        let Planned { pair, starts: [a, b], number, .. } = *self;
+        // Nodes in turn, the same for all sides of a set.
+        let [case_a, case_b] = [&pair.a, &pair.b].map(|case| case.at_place(number));
+        let sides = [(&case_a, a), (&case_b, b), (&case_a, a)];
         let members: Vec<Member<'_>> = sides
             .into_iter()
             .take(if self.has_control { 3 } else { 2 })

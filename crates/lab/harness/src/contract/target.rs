@@ -137,9 +137,21 @@ pub struct Prepared {
     pub pattern: &'static PatternInfo,
     /// The placement with aliases resolved.
     pub resolved_placement: &'static str,
+    /// The CPU of each role at every place of the machine that stands alike, the one of `params` first: one for each node or pair of nodes.
+    /// None where there is no other.
+    pub places: Vec<Vec<u32>>,
 }
 
 impl Prepared {
+    /// The case at the place with this number, in turn: what holds of one node need not hold of the next.
+    pub fn at_place(&self, number: usize) -> Prepared {
+        let mut case = self.clone();
+        if let Some(cpus) = self.places.get(number % self.places.len().max(1)) {
+            case.params.cpus.clone_from(cpus);
+        }
+        case
+    }
+
     /// Names of its roles.
     pub fn role_names(&self) -> Vec<&'static str> {
         (self.pattern.roles)(&self.params)

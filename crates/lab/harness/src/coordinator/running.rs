@@ -1,14 +1,15 @@
 //! Peers at work: waiting for them without waking, and finding out what failed first.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_os::process::{self, Child, Exit};
-use weighbridge_probe::counters::SystemNoise;
+use weighbridge_probe::counters::{SystemNoise, current_khz};
+use weighbridge_record::CpuFrequency;
 
 use super::{Measured, SetOutcome};
 use crate::calls::{Calls, Watch};
@@ -52,6 +53,8 @@ pub(super) struct Running {
     pub(super) parties: Vec<Party>,
     pub(super) spinners: Spinners,
     pub(super) noise: SystemNoise,
+    /// The CPUs of all roles that are pinned.
+    pub(super) cpus: BTreeSet<u32>,
     /// From the first failure until its cause is looked at.
     pub(super) grace: Duration,
 }
@@ -85,6 +88,8 @@ impl Running {
             Ok(calls) => calls,
             Err(error) => return self.failed(format!("system calls cannot be counted: {error}")),
         };
+        let frequency = |cpu: &u32| Some(CpuFrequency { cpu: *cpu, khz: current_khz(*cpu)? });
+        let frequencies: Vec<CpuFrequency> = self.cpus.iter().filter_map(frequency).collect();
         let noise = SystemNoise::read().since(&self.noise);
         let (elapsed, now_ns) = (began.elapsed(), causeway_os::clock::now_ns());
         let mut roles: Vec<Vec<RoleReport>> = self.parties.iter().map(|_| Vec::new()).collect();
@@ -103,6 +108,7 @@ impl Running {
                 marks: marks.as_ref().map_or_else(Vec::new, of_roles),
                 roles,
                 noise,
+                frequencies: frequencies.clone(),
                 system_calls: system_calls.clone(),
                 startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
                 elapsed_ms: elapsed.as_secs_f64() * 1e3,

@@ -65,7 +65,8 @@ impl Coordinator<'_> {
         let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
         let deadlines = self.deadlines.for_case(largest, roles);
         let grace = deadlines.grace;
-        let mut running = Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, grace };
+        let cpus = cpus.into_iter().collect();
+        let mut running = Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, cpus, grace };
         for (index, (case, start)) in cases.iter().enumerate() {
             let place = |SliceTiming { blocks, slice_ns, seed }| turnstile::Party {
                 index,

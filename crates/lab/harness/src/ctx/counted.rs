@@ -8,7 +8,7 @@ use std::io;
 use causeway_os::sched;
 use serde::{Deserialize, Serialize};
 use weighbridge_probe::counters::{
-    EventCounts, ProcessCounters, TaskSwitches, ThreadCounters, ThreadMigrations,
+    EventCounts, ProcessCounters, TaskSwitches, ThreadCounters, ThreadIo, ThreadIoReader, ThreadMigrations,
 };
 use weighbridge_record::Latencies;
 
@@ -47,6 +47,9 @@ pub struct Counted {
     pub cycles: Option<u64>,
     /// Instructions, from a PMU.
     pub instructions: Option<u64>,
+    /// What it read and wrote meanwhile, where the kernel counts it.
+    #[serde(default)]
+    pub io: Option<ThreadIo>,
     /// Voluntary switches of the coordinator meanwhile, as this role saw them.
     pub coordinator_switches: Option<u64>,
     /// What the batches that became samples took, where the role does them one by one; else zero.
@@ -144,6 +147,7 @@ pub(super) struct Began {
     migrations: Option<u64>,
     coordinator: Option<u64>,
     auxiliary: Option<ThreadCounters>,
+    io: Option<ThreadIo>,
 }
 
 impl Ctx<'_> {
@@ -168,6 +172,8 @@ impl Ctx<'_> {
             self.began = Some(Began {
                 migrations: self.migrations.as_ref().and_then(ThreadMigrations::read),
                 events: self.events.read(),
+                // What is read after it and before it is read again is the role's own.
+                io: self.io.as_mut().and_then(ThreadIoReader::read),
                 thread: ThreadCounters::read(),
                 coordinator,
                 auxiliary,
@@ -193,7 +199,7 @@ impl Ctx<'_> {
 
     /// Adds what was counted since counting began, and stops counting until it begins again.
     pub(super) fn pause_counting(&mut self) -> io::Result<()> {
-        let Some(Began { thread, events, migrations, coordinator, auxiliary }) = self.began.take() else {
+        let Some(Began { thread, events, migrations, coordinator, auxiliary, io }) = self.began.take() else {
             return Ok(());
         };
         if let Some(events) = &self.observed {
@@ -201,6 +207,7 @@ impl Ctx<'_> {
         }
         self.marker.inspect(|marker| marker.set_open(false));
         let thread = ThreadCounters::read().since(&thread);
+        let io = self.io.as_mut().and_then(ThreadIoReader::read).zip(io).map(|(now, then)| now.since(&then));
         let events = self.events.read().since(&events);
         let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
         let moves = self.migrations.as_ref().and_then(ThreadMigrations::read);
@@ -210,6 +217,7 @@ impl Ctx<'_> {
         };
         let counted = &mut self.counted;
         counted.task += thread;
+        counted.io = io.map(|io| counted.io.unwrap_or_default().plus(&io));
         let moved = moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations);
         add(&mut counted.migrations, moved);
         add(&mut counted.cycles, events.cycles);

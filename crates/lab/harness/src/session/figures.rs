@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weighbridge_record::earlier::{across_sessions, session_range};
 use weighbridge_record::{self as record, CaseId, StoppedBy};
 use weighbridge_stats::duet::{Party, Slice};
 use weighbridge_stats::regime::{self, CaseRegime};
@@ -58,6 +59,14 @@ fn scale_by_hub(open: &Open, hub: usize, ci95: Option<[f64; 2]>, hubs: &Hubs, li
         ci95,
         sets: open.evidence.len() as u32,
     });
+}
+
+/// What the machine did to the figure in this session, and what it is expected to do in another: an interval of the ratio alone says
+/// neither.
+pub(super) fn place_among_sessions(open: &Open, hub: Option<&record::Hub>, line: &mut record::Summary) {
+    let higher_is_better = open.case.pattern.unit.higher_is_better();
+    line.session_range = session_range(line, hub, higher_is_better);
+    line.across_sessions = across_sessions(line, hub, higher_is_better);
 }
 
 /// Departures from one steady state that are larger than half of the printed interval: of a case that took turns what its hub did not

@@ -1,6 +1,6 @@
 //! The hubs of a session: which case takes turns with which, one set of the two, and what the hubs come to over all sets.
 
-use weighbridge_record::{self as record, CaseId};
+use weighbridge_record::{self as record, CaseId, Earlier};
 use weighbridge_stats::duet::{self as estimate, Party, Slice};
 
 use crate::catalogue;
@@ -11,6 +11,7 @@ use crate::host::Host;
 use crate::hub;
 use crate::planner::Timing;
 use crate::set::{self, Member, NoSet};
+use crate::summary;
 
 use super::open::Turns;
 
@@ -60,11 +61,11 @@ impl Hubs {
         &self.hubs[hub].case.params.id
     }
 
-    /// One set: the case and its hub, fresh processes both. `before` are the sets of the case until now, `index` is its own.
+    /// One set: the case at the place with a number, and its hub there, fresh processes both. `before` are the sets of the case until now, `index` is its own.
     pub(super) fn run(
         &mut self,
         hub: usize,
-        case: &Prepared,
+        (case, place): (&Prepared, usize),
         before: &[Vec<Slice>],
         index: usize,
         coordinator: &mut Coordinator<'_>,
@@ -73,19 +74,22 @@ impl Hubs {
         let is_doubled = is_doubled(before.len(), index);
         let seed = self.random.next_u64();
         let hub = &mut self.hubs[hub];
+        let hub_case = hub.case.at_place(place);
         let slice_ns = set::slice_ns(case).max(set::slice_ns(&hub.case)) * if is_doubled { 2 } else { 1 };
         let timing = Timing { run_ns: set::set_ns(timing), ..timing };
         let blocks = WARM_BLOCKS + blocks(before, timing.run_ns, 2 * slice_ns);
         let slices = SliceTiming { blocks, slice_ns, seed };
-        let mut set = two(case, &hub.case, timing, slices, coordinator).map_err(|error| match error {
-            NoSet::Failed { party: 1, step, why } => {
-                NoSet::failed(0, &step, format!("its hub {}: {why}", hub.case.params.id))
-            }
+        let mut set = two(case, &hub_case, timing, slices, coordinator).map_err(|error| match error {
+            NoSet::Failed { party: 1, .. } => error.of_hub(&hub.case.params.id),
             error => error,
         })?;
-        let measured = set.measured.swap_remove(0);
+        // The yardstick is measured too: where it was not what it says, the ratio is none.
+        let of_hub = set.measured.pop().expect("a set of two");
+        let measured = set.measured.pop().expect("a set of two");
         set::check(0, case, &measured)?;
+        set::check(0, &hub_case, &of_hub).map_err(|error| error.of_hub(&hub.case.params.id))?;
         let slices = record::Slices {
+            hub_roles: summary::role_counters(&hub_case, &of_hub.roles),
             hub: hub.case.params.id.clone(),
             slice_ms: slice_ns as f64 / 1e6,
             of_case: set.series(Party::Case(0)),
@@ -107,6 +111,9 @@ impl Hubs {
         let timing = Timing { run_ns: set::set_ns(timing), ..timing };
         let slices = set::slice_timing(timing.run_ns, 2, slice_ns, self.random.next_u64());
         let set = two(one, other, timing, slices, coordinator)?;
+        for (party, (case, measured)) in [one, other].into_iter().zip(&set.measured).enumerate() {
+            set::check(party, case, measured)?;
+        }
         Ok(estimate::set_log_ratio(&set.slices, Party::Case(0), Party::Hub))
     }
 
@@ -114,8 +121,13 @@ impl Hubs {
         estimate::hub_session(&self.hubs[hub].sets)
     }
 
-    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, record::Hub)> + '_ {
-        self.hubs.iter().enumerate().filter_map(|(index, hub)| {
+    /// What each hub came to, with its index and what `earlier` sessions say of it, beside a load or not.
+    pub(super) fn lines<'a>(
+        &'a self,
+        earlier: &'a Earlier,
+        is_loaded: bool,
+    ) -> impl Iterator<Item = (usize, record::Hub)> + 'a {
+        self.hubs.iter().enumerate().filter_map(move |(index, hub)| {
             let session = estimate::hub_session(&hub.sets)?;
             let line = record::Hub {
                 case: hub.case.params.id.clone(),
@@ -125,6 +137,7 @@ impl Hubs {
                 sets: hub.sets.len() as u32,
                 doubled_slices: None,
                 meetings: Vec::new(),
+                earlier: earlier.of_hub(&hub.case.params.id, session.median_ns, is_loaded),
             };
             Some((index, line))
         })

@@ -12,12 +12,14 @@ mod noise;
 mod pressure;
 mod process;
 mod switch;
+mod thread_io;
 
 pub use events::{EventCounts, Events};
-pub use noise::SystemNoise;
+pub use noise::{SystemNoise, current_khz};
 pub use pressure::{Throttling, cpu_pressure_ns};
 pub use process::ProcessCounters;
 pub use switch::EventSwitch;
+pub use thread_io::{ThreadIo, ThreadIoReader};
 
 use std::cell::Cell;
 use std::fs::File;

@@ -355,6 +355,7 @@ mod tests {
                 ops: vec![1000; 8],
             };
             let slices = Slices {
+                hub_roles: Vec::new(),
                 hub: hub.clone(),
                 slice_ms: 2.0,
                 of_case: series(times * drift, 0),
@@ -385,6 +386,7 @@ mod tests {
             sets: 30,
             doubled_slices: None,
             meetings: vec![meeting(225.0, sets)],
+            earlier: None,
         };
         let (lines, findings) = contests(&entries, &[hubs(8)]);
         let [first, last] = &lines[0].contestants[..] else { panic!("{lines:?}") };

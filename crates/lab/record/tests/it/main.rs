@@ -1,4 +1,6 @@
-//! What a record is, and the output of other tools as lines of one.
+//! What a record is, what its findings say, and the output of other tools as lines of one.
 
+mod contests;
 mod fields;
 mod import;
+mod laws;

@@ -5,19 +5,20 @@ use weighbridge_record::{StoppedBy, Summary};
 use super::Context;
 use crate::calls;
 use crate::document::{Block, Cell, Column, Section, Table};
-use crate::figure::{interval, marks};
+use crate::figure::{Off, marks};
 use crate::model::{Measured, Report};
 use crate::units::{Scale, count, range, significant, size, with_unit};
 use crate::words::many;
 
 /// Heading, and whether it holds text.
-const COLUMNS: [(&str, bool); 20] = [
+const COLUMNS: [(&str, bool); 21] = [
     ("mechanism", true),
     ("pattern", true),
     ("payload", false),
     ("placement", true),
     ("median", false),
-    ("95 % interval", false),
+    ("in this session", false),
+    ("in another session", false),
     ("marks", true),
     ("× hub", false),
     ("hub", true),
@@ -36,7 +37,9 @@ const COLUMNS: [(&str, bool); 20] = [
 
 const ABOUT: &str = "Sorting by the median keeps units apart. Spread is half the interquartile range as a share of the median; where it is larger \
                      between runs than within them, more runs narrow the interval and longer runs do not. × hub is the cost of the case over the \
-                     cost of the hub in the same slices; the median is that multiple of the cost of the hub over the whole session. Best state is \
+                     cost of the hub in the same slices, with its interval at 95 %; the median is that multiple of the cost of the hub over the whole session. In this session: \
+                     where the machine was meanwhile, 90 % of the slices of the hub at this figure, or the lowest and the highest run of a case that was \
+                     measured alone. In another session: where the figure is expected there at 95 %, by earlier sessions. Best state is \
                      what the best 5 % of slices reach. Slow share is the part of the time in a slow state of the machine.";
 
 /// None where no case has a figure.
@@ -55,7 +58,10 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
 
 fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
     let scale = Scale::alone(&summary.unit, summary.median);
-    let width = summary.ci95.map(|[low, high]| (high - low) / summary.median);
+    let width = |ends: [f64; 2]| (ends[1] - ends[0]) / summary.median;
+    let ends = |of: Option<[f64; 2]>, off: fn([f64; 2]) -> Off| {
+        of.map_or(number(f64::MAX, ""), |ends| number(width(ends), &off(ends).in_full(&scale)))
+    };
     let per_op = &summary.per_op;
     let percent = |share: f64| number(share, &format!("{:.2} %", share * 100.0));
     // Imported output names no roles; a count that was not made is blank and not 0.
@@ -76,7 +82,8 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
         number(case.id.payload_bytes as f64, &size(case.id.payload_bytes)),
         case.id.placement.as_str().into(),
         Cell::Sorted { text: median, unit: summary.unit.clone(), value: summary.median },
-        number(width.unwrap_or(f64::MAX), &interval(&scale, summary)),
+        ends(summary.session_range, Off::Range),
+        ends(summary.across_sessions, Off::Across),
         marks(case).into(),
         times,
         to_hub.map_or(String::new(), |to_hub| to_hub.hub.to_string()).into(),

@@ -10,7 +10,7 @@ use crate::lines::{ascending, of_values};
 use crate::look::Look;
 use crate::model::{Measured, Report};
 use crate::regimes;
-use crate::units::{Scale, range, reach, with_unit};
+use crate::units::{Scale, range, with_unit};
 
 const ABOUT: &str = "In a closed loop the time is service time: the next operation starts when the last one has ended, so a stall \
                      counts once. With a rate, the time begins when an operation was due. A percentile is shown where at least \
@@ -67,7 +67,9 @@ pub fn name(p: f64) -> String {
 
 fn text(percentile: &Percentile, scale: &Scale) -> String {
     let value = scale.show(percentile.ns);
-    let reach = percentile.ci95.map_or(String::new(), |ci95| format!(" {}", reach(percentile.ns, ci95)));
+    // Of an absolute figure within one session: no ±.
+    let shown = |[low, high]: [f64; 2]| format!(" ({}–{})", scale.show(low), scale.show(high));
+    let reach = percentile.ci95.map_or(String::new(), shown);
     let pooled = if percentile.pooled { " (pool)" } else { "" };
     format!("{value}{reach}{pooled}")
 }
@@ -91,7 +93,8 @@ fn one_in(p: f64) -> f64 {
 fn point(percentile: &Percentile) -> Point {
     let ns = |value| with_unit("ns", value);
     let mut hover = vec![format!("{}: {}", name(percentile.p), ns(percentile.ns))];
-    hover.extend(percentile.ci95.map(|ends| format!("95 % interval {}", range(ends, ns))));
+    hover
+        .extend(percentile.ci95.map(|ends| format!("95 % interval within this session {}", range(ends, ns))));
     hover.extend(percentile.pooled.then(|| "of all runs together".into()));
     Point { x: one_in(percentile.p), y: percentile.ns, interval: percentile.ci95, hover }
 }

@@ -7,11 +7,11 @@ use super::{Context, rows};
 use crate::axis::{Axis, LogAxis, size_position};
 use crate::chart::{Drawing, Line, Point};
 use crate::document::{Block, Cell, Section, Table};
-use crate::figure::interval;
+use crate::figure::Off;
 use crate::lines;
 use crate::matrix::{self, Matrix};
 use crate::model::Measured;
-use crate::units::{Scale, count, size, with_unit};
+use crate::units::{Scale, count, range, significant, size, with_unit};
 use crate::words::{many, pattern, place, plain};
 
 /// Above this many lines, those with axes off their defaults are hidden until asked for.
@@ -65,7 +65,8 @@ fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
         }
     };
     let about = format!(
-        "Both axes are logarithmic. The band around a line is the 95 % interval of its medians.{hidden}"
+        "Both axes are logarithmic. The band around a line is the 95 % interval within \
+         this session, so it compares lines; another session moves them together.{hidden}"
     );
     let near = lines::near_lines(&medians);
     let name = title(matrix);
@@ -83,6 +84,8 @@ fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
     let has_rows = matrix.columns.len() > matrix.sizes.len();
     let figures = if has_rows { rows::table(cx.report, matrix) } else { table(matrix) };
     let mut blocks = vec![Block::chart(titled, &about, drawing(medians), Some(figures))];
+    // The rows have them already.
+    blocks.extend((!has_rows).then(|| ratios(matrix)).flatten());
     if let Some((near, apart)) = near {
         let closer = format!("{name}, closer: without {}", apart.join(", "));
         blocks.push(Block::chart(closer, "", drawing(near), None));
@@ -107,7 +110,8 @@ fn one_size(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
     });
     let payload = matrix.sizes.first().filter(|bytes| **bytes > 0).map(|bytes| size(*bytes));
     let (values, dots) = lines::value_axis(matrix.unit, &matrix.scale, dots);
-    let about = "The bar through a dot is the 95 % interval; the best median is at the top.";
+    let about = "The bar through a dot is the 95 % interval within this session, so it compares mechanisms; another session moves them \
+                 together. The best median is at the top.";
     let of = payload.as_ref().map_or(String::new(), |payload| format!(", payload {payload}"));
     let titled = format!("{}{of}, {}", title(matrix), better(matrix));
     let figures = rows::table(cx.report, matrix);
@@ -145,9 +149,13 @@ fn median_point(matrix: &Matrix<'_>, case: &Measured, summary: &Summary) -> Poin
         format!("{} {}", size(case.id.payload_bytes), place(matrix.place)),
         format!("{} {}", scale.show(summary.median), scale.name),
     ];
-    if summary.ci95.is_some() {
-        hover.push(format!("95 % interval {}", interval(&scale, summary)));
-    }
+    let to_hub = summary.to_hub.as_ref().and_then(|of| Some((of, of.ci95?)));
+    hover.extend(
+        to_hub.map(|(of, ends)| {
+            format!("{} × {} ({})", significant(of.median), of.hub, range(ends, significant))
+        }),
+    );
+    hover.extend(Off::of(summary).in_words(&scale));
     hover.push(many(summary.runs as usize, "run"));
     hover.extend(case.has_anomalies().then(|| "! counter check failed".into()));
     hover.extend(case.has_regimes().then(|| NOT_STEADY.into()));
@@ -166,6 +174,24 @@ fn table(matrix: &Matrix<'_>) -> Table {
     let mut table = Table::new("", heads, matrix.sizes.iter().enumerate().map(row)).with_texts([1]);
     table.columns[1].only_if_split = true;
     table
+}
+
+/// The multiples of the hub's cost, with their intervals, in a table of the same form; nothing where no case took turns.
+fn ratios(matrix: &Matrix<'_>) -> Option<Block> {
+    let of = |row: usize, column: usize| match matrix.cell(row, column) {
+        matrix::Cell::Value(_, summary) => summary.to_hub.as_ref(),
+        _ => None,
+    };
+    let (rows, columns) = (0..matrix.sizes.len(), 0..matrix.columns.len());
+    rows.clone().any(|row| columns.clone().any(|column| of(row, column).is_some())).then(|| {
+        let row = |row: usize| {
+            let cells =
+                columns.clone().map(move |column| of(row, column).map_or(String::new(), rows::times_hub));
+            std::iter::once(size(matrix.sizes[row])).chain(cells)
+        };
+        let heads = std::iter::once("× hub").chain(matrix.columns.iter().map(|of| of.name.as_str()));
+        Block::Table(Table::new("", heads, rows.map(row)))
+    })
 }
 
 fn switches(cx: &Context<'_>, matrix: &Matrix<'_>) -> Block {

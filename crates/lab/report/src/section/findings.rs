@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use weighbridge_record::earlier::is_beside_a_load;
 use weighbridge_record::{CaseId, Comparison, Contest, Contestant, Findings, Place};
+use weighbridge_stats::contest::FEWEST_SETS;
 
 use super::Context;
 use crate::document::{Block, Item, Section, Table};
@@ -36,6 +38,8 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let mut blocks = Vec::new();
     let mut all = Vec::new();
     if !contests.is_empty() {
+        let nothing = contests.iter().all(|contest| contest.what.sure.is_empty());
+        blocks.extend(nothing.then(|| Block::Paragraph(nothing_apart(report, &contests))));
         let chance: Vec<String> = report.findings.iter().map(|findings| by_chance(&findings.what)).collect();
         blocks.push(Block::Paragraph(format!("{ABOUT} {}", chance.join(" ")).trim_end().into()));
         let mut list: Vec<Item> =
@@ -127,6 +131,53 @@ fn by_chance(findings: &Findings) -> String {
         many(*contests as usize, "line"),
         count(fdr * 100.0),
         count(*expected_by_chance)
+    )
+}
+
+/// Where no order is sure, that is the finding; with what would help, as far as the record tells.
+fn nothing_apart(report: &Report, contests: &[&Sourced<Contest>]) -> String {
+    let all = || contests.iter().flat_map(|contest| &contest.what.contestants);
+    let mut ways = Vec::new();
+    if report.cases.iter().any(|case| is_beside_a_load(case.runs.iter())) {
+        ways.push(
+            "end what else uses the CPUs: in most runs some task waited for one most of the time".to_owned(),
+        );
+    }
+    let few = all().filter(|one| (one.sets as usize) < FEWEST_SETS).count();
+    if few > 0 {
+        let cases = many(few, "case");
+        ways.push(format!(
+            "a longer --budget: {cases} had fewer than {FEWEST_SETS} sets, below which nothing is called sure"
+        ));
+    }
+    // By how much an interval must narrow so that the difference that was seen lies outside.
+    let needed = |one: &Contestant| {
+        let ([low, high], seen) = (one.interval?, one.times_first.ln().abs());
+        (seen > 0.0).then(|| ((high / low).ln() / 2.0 / seen).powi(2))
+    };
+    if let Some(times) =
+        all().filter_map(needed).filter(|times| (1.0..=100.0).contains(times)).min_by(f64::total_cmp)
+    {
+        ways.push(format!(
+            "about {} times as many sets (--max-runs, --budget): then the nearest to a difference would be one, if it is real",
+            significant(times.max(1.1))
+        ));
+    }
+    if contests
+        .iter()
+        .any(|of| place_of(of).placement == "two-cpus" && !place_of(of).axes.contains_key("idle"))
+    {
+        ways.push("--set idle=busy, which keeps a virtual CPU from halting between two messages".into());
+    }
+    let help = if ways.is_empty() {
+        "Further sets would not help: what was seen of differences is far below what the intervals tell apart"
+            .into()
+    } else {
+        format!("What would help: {}", ways.join("; "))
+    };
+    format!(
+        "On this machine, in this session, no mechanism could be told apart from another: that is the finding, and no order of the tables \
+         below is one. {help}."
     )
 }
 
@@ -354,6 +405,37 @@ mod tests {
         let text = by_chance(&Findings { contests: 14, claimed: 12, fdr: 0.05, expected_by_chance: 0.6 });
         let says = "Some order is sure in 12 of 14 lines. Of these, at most 5 % are expected to be wrong by chance: 0.6.";
         assert_eq!(text, says);
+    }
+
+    #[test]
+    fn a_machine_on_which_nothing_can_be_told_apart_is_the_finding_with_what_would_help() {
+        let said = |of: &[Told], placement: &str| {
+            let mut contest = contest(of, &[], 64);
+            for one in &mut contest.what.contestants {
+                one.case.placement = placement.into();
+                one.sets = if one.interval.is_some() || one.times_first == 1.0 { 9 } else { 4 };
+            }
+            nothing_apart(&Report::default(), &[&contest])
+        };
+        // 3 % apart with arms of 9 %: nine times the sets.
+        let text = said(&[("a", 0, 1.0, None), ("b", 0, 1.03, Some([0.9424, 1.1257]))], "two-cpus");
+        for part in ["no mechanism could be told apart", "about 9.04 times as many sets", "--set idle=busy"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let unsure = contest(&[("a", 0, 1.0, None), ("b", 0, 1.03, Some([0.94, 1.13]))], &[], 64);
+        let sure = contest(&[("a", 0, 1.0, None), ("b", 1, 3.0, Some([2.9, 3.1]))], &[(&["a"], &["b"])], 64);
+        for (contests, is_said) in [(vec![unsure.clone()], true), (vec![unsure, sure], false)] {
+            let report = Report { contests, ..Report::default() };
+            let text = crate::text(&report, crate::Style { color: false, width: Some(300) });
+            assert_eq!(text.contains("no mechanism could be told apart"), is_said, "{text}");
+        }
+        let text = said(&[("a", 0, 1.0, None), ("b", 0, 1.3, None)], "same-cpu");
+        assert!(
+            text.contains("a longer --budget: 1 case had fewer than 6 sets") && !text.contains("idle"),
+            "{text}"
+        );
+        let text = said(&[("a", 0, 1.0, None), ("b", 0, 1.0001, Some([0.9, 1.1]))], "same-cpu");
+        assert!(text.ends_with("far below what the intervals tell apart."), "{text}");
     }
 
     #[test]

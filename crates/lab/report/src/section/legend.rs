@@ -3,12 +3,19 @@
 use super::Context;
 use crate::document::{Block, Section};
 
-const MARKS: [(&str, &str); 9] = [
+const MARKS: [(&str, &str); 10] = [
     ("* or bold:", "the best median at that payload"),
-    ("±:", "from the median to the farther end of its 95 % interval; [low high] is that interval in full"),
+    (
+        "±:",
+        "of a ratio: to the farther end of its 95 % interval. Of an absolute figure: to the farther end of where another session of this machine is expected at 95 %, by earlier ones in the store of records; [low high] are both ends",
+    ),
+    (
+        "−3+8%:",
+        "of an absolute figure without a ±, or of all of a row: how far below and above the machine was in this session, by 90 % of the slices of the hub, or the lowest and the highest run of a case measured alone; low…high are both ends. It promises nothing of another session: compare by ratios",
+    ),
     (
         "× hub:",
-        "the cost as a multiple of that of the hub, the case with which it took turns; (low–high) is the 95 % interval",
+        "the cost as a multiple of that of the hub, the case with which it took turns; it holds from session to session",
     ),
     ("× NAME:", "the cost as a multiple of that of NAME, by runs of the same round"),
     ("low … high:", "the lowest and the highest value over the payloads"),
@@ -43,7 +50,7 @@ const WORDS: [(&str, &str); 12] = [
     ("median", "the figure of a case: the middle one of its runs' values"),
     (
         "interval",
-        "where the true median lies with at least 95 % certainty, judged from run to run; it needs six runs",
+        "where the true ratio lies with at least 95 % certainty, judged from set to set; it needs six. Of an absolute figure it is one of other sessions, and needs five of them",
     ),
     ("MiB/s, GiB/s", "1024² and 1024³ bytes per second, counted where they arrive"),
 ];

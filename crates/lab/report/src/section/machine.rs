@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{Cpu, End, Header, Hub};
+use weighbridge_record::{Cpu, EarlierSessions, End, Header, Hub};
 
 use super::Context;
 use crate::document::{Block, Fact, Section, fact};
 use crate::notes;
 use crate::units::{Scale, amount, significant, size};
+use crate::words::many;
 
 /// One of all records; what measuring itself costs, and what share of the memory bus was used, too.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
@@ -61,16 +62,32 @@ fn hubs(hubs: &[Hub]) -> Option<Block> {
     let one = |hub: &Hub| {
         let scale = Scale::alone(&hub.unit, hub.median);
         let [median, low, high] = [hub.median, hub.range[0], hub.range[1]].map(|value| scale.show(value));
-        format!("{} took {median} {}, 90 % of its slices {low} to {high}", hub.case, scale.name)
+        let earlier = hub.earlier.as_ref().map_or(String::new(), |of| earlier(of, &scale));
+        format!("{} took {median} {}, 90 % of its slices {low} to {high}{earlier}", hub.case, scale.name)
     };
     let all: Vec<String> = hubs.iter().map(one).collect();
     (!all.is_empty()).then(|| {
         Block::Paragraph(format!(
             "How steady the machine was: in this session {}. Cases took turns with these hubs in slices of some milliseconds, so \
-             that a disturbance of the machine affects both.",
-            all.join("; ")
+             that a disturbance of the machine affects both. Ratios hold from session to session; absolute figures follow the hub{}.",
+            all.join("; "),
+            if hubs.iter().any(|hub| hub.earlier.as_ref().is_some_and(|of| of.expected.is_some())) {
+                ", and their ± contains that"
+            } else {
+                ": no ± is given for them until five sessions of this machine are in the store of records"
+            }
         ))
     })
+}
+
+/// `; in 6 earlier sessions 1.9 to 2.6, so another is expected at 1.8 to 2.7`.
+fn earlier(of: &EarlierSessions, scale: &Scale) -> String {
+    let shown = |[low, high]: [f64; 2]| format!("{} to {}", scale.show(low), scale.show(high));
+    let ends = of.medians.iter().fold([f64::INFINITY, 0.0], |[low, high], of| [of.min(low), of.max(high)]);
+    let sessions = many(of.medians.len(), "earlier session");
+    let expected =
+        of.expected.map_or(String::new(), |of| format!(", so another is expected at {} (95 %)", shown(of)));
+    format!(" (in {sessions} {}{expected})", shown(ends))
 }
 
 /// Everything else, in groups with a heading.

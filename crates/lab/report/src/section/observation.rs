@@ -9,7 +9,7 @@ use crate::calls;
 use crate::chart::Drawing;
 use crate::document::{Block, Item, Section, Table};
 use crate::flame::Flame;
-use crate::units::{count, reach, significant, with_unit};
+use crate::units::{count, range, significant, with_unit};
 use crate::words::{many, plain};
 
 /// Where other processes have more of the CPUs than this share, a report says so.
@@ -48,7 +48,8 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
 }
 
 fn of_case(of: &Observation) -> Vec<Block> {
-    let range = of.unobserved_ci95.map_or(String::new(), |ci95| format!(" {}", reach(of.unobserved, ci95)));
+    let shown = |ends| format!(" (in this session {})", range(ends, |end| with_unit(&of.unit, end)));
+    let range = of.unobserved_ci95.map_or(String::new(), shown);
     let cpus: Vec<String> = of.cpus.iter().map(u32::to_string).collect();
     let mut blocks = vec![
         Block::Heading(plain(&of.case.to_string())),

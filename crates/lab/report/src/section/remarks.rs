@@ -240,7 +240,7 @@ fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<Item> {
 
 #[cfg(test)]
 mod tests {
-    use weighbridge_record::{Line, Reading, Skipped, Summary};
+    use weighbridge_record::{Comparison, Line, Reading, Skipped, Summary};
 
     use super::*;
 
@@ -275,6 +275,40 @@ mod tests {
         assert_eq!(texts(skipped(&report)), ["no room"]);
         let missing = ["its system calls were not counted: no tracer (step: batches)"];
         assert_eq!(texts(reasons(&report, true)), missing);
+    }
+
+    #[test]
+    fn a_case_that_breaks_a_law_has_no_figure_and_is_in_no_comparison_and_the_law_is_told_once() {
+        let of = |bytes: u64, void: &[&str]| {
+            let id = format!("roundtrip/pipe/{bytes}/free").parse().unwrap();
+            let void = void.iter().map(|why| (*why).to_owned()).collect();
+            Line::Summary(Summary { void, ..Summary::new(id, "ns/roundtrip", 6, 1000.0) })
+        };
+        let comparison = |case: &str, baseline: &str| {
+            let [case, baseline] = [case, baseline].map(|id| id.parse().unwrap());
+            Line::Comparison(Comparison { case, baseline, speedup: 2.0, ci95: None, pairs: 6 })
+        };
+        let why = "law `placed`: client ran on CPU 1";
+        let [one, other, third] = [1, 64, 4096].map(|bytes| format!("roundtrip/pipe/{bytes}/free"));
+        let lines = vec![
+            of(1, &[]),
+            of(64, &[why]),
+            of(4096, &[why]),
+            skip(&third, "law", why),
+            comparison(&one, &one),
+            comparison(&one, &other),
+            comparison(&third, &one),
+        ];
+        let report = Report::from_reading(Reading { lines, problems: Vec::new() });
+        let figures: Vec<u64> = report
+            .cases
+            .iter()
+            .filter(|case| case.summary.is_some())
+            .map(|case| case.id.payload_bytes)
+            .collect();
+        assert_eq!((figures, report.comparisons.len(), report.is_void()), (vec![1], 1, true));
+        let texts: Vec<String> = skipped(&report).into_iter().map(|item| item.text).collect();
+        assert_eq!(texts, [format!("{why} (step: law)")]);
     }
 
     #[test]

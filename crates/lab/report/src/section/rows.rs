@@ -4,13 +4,13 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use weighbridge_record::{CaseId, PerOp, Summary};
+use weighbridge_record::{CaseId, PerOp, Summary, ToHub};
 
 use crate::document::{Cell, Table};
-use crate::figure::Figure;
+use crate::figure::{Figure, Off};
 use crate::matrix::{self, Matrix};
 use crate::model::{Measured, Report};
-use crate::units::{Scale, Series, count, significant, size};
+use crate::units::{Scale, Series, count, reach, significant, size};
 
 /// A count that no row of a table reaches has no column.
 const LEAST_COUNT: f64 = 0.01;
@@ -63,13 +63,33 @@ fn sorted(matrix: &Matrix<'_>) -> Vec<usize> {
     order
 }
 
-/// A column for each payload.
+/// A column for each payload, and one for where the machine was.
 fn figures(matrix: &Matrix<'_>) -> Vec<Cells> {
     let column = |(row, bytes): (usize, &u64)| {
         let head = if matrix.has_sizes() { size(*bytes) } else { "median".into() };
-        (head, (0..matrix.columns.len()).map(|column| cell(matrix, row, column)).collect())
+        // What one hub did is the same for all payloads, and has a column of its own.
+        let brief = |cell: Cell, column: usize| match cell {
+            Cell::Figure(figure) if range_of_hub(matrix, row, column).is_some() => {
+                Cell::Figure(Figure { reach: String::new(), interval: String::new(), ..figure })
+            }
+            cell => cell,
+        };
+        let cells = (0..matrix.columns.len()).map(|column| brief(cell(matrix, row, column), column));
+        (head, cells.collect())
     };
-    matrix.sizes.iter().enumerate().map(column).collect()
+    let machine = |column: usize| {
+        let all = (0..matrix.sizes.len()).find_map(|row| range_of_hub(matrix, row, column));
+        Cell::from(all.unwrap_or_default())
+    };
+    let machine = ("machine in this session".into(), (0..matrix.columns.len()).map(machine).collect());
+    matrix.sizes.iter().enumerate().map(column).chain([machine]).collect()
+}
+
+/// How far the machine was from a figure that follows a hub and has no ±: `−3+8%`.
+fn range_of_hub(matrix: &Matrix<'_>, row: usize, column: usize) -> Option<String> {
+    let matrix::Cell::Value(_, summary) = matrix.cell(row, column) else { return None };
+    let off = Off::of(summary);
+    (summary.to_hub.is_some() && matches!(off, Off::Range(_))).then(|| off.brief(summary.median))
 }
 
 /// The figure of a case.
@@ -105,12 +125,12 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
             Some(distribution.percentiles.iter().find(|percentile| percentile.p == p)?.ns)
         }
     };
-    let mut columns = vec![
-        to_hub(matrix),
+    let mut columns = to_hub(matrix);
+    columns.extend([
         to_baseline(report, matrix),
         scaled("p50", "", &percentile(0.5)),
         scaled("p99", "", &percentile(0.99)),
-    ];
+    ]);
     // Imported output names no roles; a count that was not made is blank and not 0.
     if matrix.is_counted() {
         let per_op = |head: &str, get: fn(&PerOp) -> f64| {
@@ -155,9 +175,25 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
     columns
 }
 
-/// The cost over that of the hub, with its interval where one payload is shown.
-fn to_hub(matrix: &Matrix<'_>) -> Cells {
-    ratios("× hub", matrix, &|_, summary| summary.to_hub.as_ref().map(|of| (of.median, of.ci95)))
+/// The cost over that of the hub with its interval, a column for each payload.
+fn to_hub(matrix: &Matrix<'_>) -> Vec<Cells> {
+    let column = |(row, bytes): (usize, &u64)| {
+        let of = if matrix.sizes.len() > 1 { format!(", {}", size(*bytes)) } else { String::new() };
+        let cell = |column: usize| match matrix.cell(row, column) {
+            matrix::Cell::Value(_, summary) => {
+                Cell::from(summary.to_hub.as_ref().map_or(String::new(), times_hub))
+            }
+            _ => "".into(),
+        };
+        (format!("× hub{of}"), (0..matrix.columns.len()).map(cell).collect())
+    };
+    matrix.sizes.iter().enumerate().map(column).collect()
+}
+
+/// `1.82 ±1.2%`, or without an interval where there are too few sets.
+pub fn times_hub(of: &ToHub) -> String {
+    let reach = of.ci95.map_or(String::new(), |ends| format!(" {}", reach(of.median, ends)));
+    format!("{}{reach}", significant(of.median))
 }
 
 /// The cost over that of the case that the session compared with, where no case took turns with a hub.

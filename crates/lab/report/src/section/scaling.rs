@@ -9,10 +9,11 @@ use super::figures::NOT_STEADY;
 use crate::axis::{Axis, LogAxis};
 use crate::chart::{Line, Point};
 use crate::document::{Block, Section};
+use crate::figure::Off;
 use crate::lines::{ascending, of_values};
 use crate::look::Look;
 use crate::model::Measured;
-use crate::units::{Scale, range, size, with_unit};
+use crate::units::{Scale, size, with_unit};
 use crate::words::{many, pattern, place, plain};
 
 /// Axes that are numbers of something that works at the same time.
@@ -83,14 +84,14 @@ fn chart(key: Key<'_>, all: &Lines<'_>) -> Block {
         if payload_bytes == 0 { String::new() } else { format!(", payload {}", size(payload_bytes)) };
     let title = plain(&format!("{} {}{payload}, over {axis}", pattern(of), place(at)));
     let about = "Cases that differ in this number only. The horizontal axis is logarithmic; the band around a line is the 95 % \
-                 interval of its medians.";
+                 interval of its medians within this session.";
     Block::chart(title, about, drawing, None)
 }
 
 fn point(axis: &str, (number, case, summary): &Step<'_>) -> Point {
     let shown = |value| with_unit(&summary.unit, value);
     let mut hover = vec![format!("{axis}: {number}"), shown(summary.median)];
-    hover.extend(summary.ci95.map(|ends| format!("95 % interval {}", range(ends, shown))));
+    hover.extend(Off::of(summary).in_words(&Scale::alone(&summary.unit, summary.median)));
     hover.push(many(summary.runs as usize, "run"));
     hover.extend(case.has_regimes().then(|| NOT_STEADY.into()));
     Point { x: *number, y: summary.median, interval: summary.ci95, hover }

@@ -60,7 +60,7 @@ pub(super) fn section(record: &Record<'_>) -> Section {
         [("latency", "latency_all, ns", "2025\ncorrected|"), ("bandwidth", "bandwidth_all, GiByte/sec", "")];
     let tables = tables.map(|(family, title, corrected)| {
         let of_family = published.iter().filter(|row| row.text("family") == family);
-        let heads = format!("benchmark|2025|±|{corrected}ours|95 %\ninterval|ours/\n2025|note");
+        let heads = format!("benchmark|2025|±|{corrected}ours|range in\nthe session|ours/\n2025|note");
         table(title, 1, &heads, of_family.map(|row| line(record, row, &mut differences)))
     });
     let numbered = differences.iter().enumerate().map(|(index, text)| format!("{}: {text}.", index + 1));

@@ -65,7 +65,7 @@ pub(super) fn section(record: &Record<'_>, chart: &Chart) -> Section {
             "CAUSEWAY is a call over Causeway: request and reply over a pair of logs, numbered, as a program gets it from the library. \
              CAUSEWAY-MEMFD is a large payload by reference over Causeway: in a memory file that both ends keep mapped and that is used \
              again, while the log carries where it lies. Neither is part of MAX; each has a SPEEDUP of its own.",
-            "All columns are round trips per second. MAX is the better of COPY and MEMFD by its median, with the interval of that \
+            "All columns are round trips per second. MAX is the better of COPY and MEMFD by its median, with the range of that \
              one. SPEEDUP is IBENCH over MAX, the median over pairs of runs of one round with its sign-test interval of 95 %: \
              above 1 the pipe is faster. One without \
              an interval is of the medians.",

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use weighbridge_record::{CaseId, Header, Line, Published, Ratio, Summary, derive};
 
 use crate::document::{self, Block, Column};
-use crate::figure::{marks, reach};
+use crate::figure::{Off, marks};
 use crate::model::{Measured, Report, Sourced};
 use crate::units::{Scale, significant};
 
@@ -242,7 +242,7 @@ struct Theirs<'a> {
 struct Figure {
     /// Its median.
     value: f64,
-    interval: Option<[f64; 2]>,
+    off: Off,
     runs: u32,
     marks: String,
 }
@@ -264,11 +264,8 @@ impl<'a> Found<'a> {
     /// The figure, converted by a function that is monotonous.
     fn figure(&self, convert: impl Fn(f64) -> f64) -> Option<Figure> {
         let Found::Value(case, summary) = self else { return None };
-        let interval = summary.ci95.map(|ends| {
-            let [a, b] = ends.map(&convert);
-            [a.min(b), a.max(b)]
-        });
-        Some(Figure { value: convert(summary.median), interval, runs: summary.runs, marks: marks(case) })
+        let (value, off) = (convert(summary.median), Off::of(summary).map(convert));
+        Some(Figure { value, off, runs: summary.runs, marks: marks(case) })
     }
 
     /// What stands in a cell without a figure.
@@ -281,12 +278,12 @@ impl<'a> Found<'a> {
 }
 
 impl Figure {
-    /// How far the interval reaches, and the marks.
+    /// How far off it may be, and the marks.
     fn reach(&self) -> String {
-        format!("{}{}", reach(self.value, self.interval, self.runs), self.marks)
+        format!("{}{}", self.off.brief(self.value), self.marks)
     }
 
-    /// A whole number and the reach of its interval.
+    /// A whole number and how far off it may be.
     fn whole(&self) -> String {
         format!("{:.0} {}", self.value, self.reach())
     }

@@ -1,10 +1,11 @@
 //! time_bench and slab_test, allocation and free by size: of malloc in cycles, and of the kernel that is to be judged, by our module in it.
 
-use weighbridge_record::CaseId;
+use weighbridge_record::{CaseId, Run};
+use weighbridge_stats::median;
 
 use super::published::{Row, SLAB_TEST_2014, TIME_BENCH_2014, rows};
 use super::{Figure, Found, NOT_A_RACE, Record, Section, below, counted, table};
-use crate::figure::marks;
+use crate::figure::{Off, marks};
 use crate::units::significant;
 
 /// A line of time_bench as it was published, and what is measured here.
@@ -241,9 +242,16 @@ fn cells(figure: Option<Figure>, blank: String, tsc_hz: Option<f64>) -> [String;
 /// A part of an operation, which the runs have as a series.
 fn part_of(found: Found<'_>, part: &str) -> Option<Figure> {
     let Found::Value(case, summary) = found else { return None };
-    let interval = summary.series_ci95.get(part).copied();
     let value = *summary.series.get(part)?;
-    Some(Figure { value, interval, runs: summary.runs, marks: marks(case) })
+    // What the runs came to: the interval of a median is one of this session, and the figure is absolute.
+    let of_run =
+        |run: &Run| run.series.get(part).filter(|values| !values.is_empty()).map(|values| median(values));
+    let runs: Vec<f64> = case.runs.iter().filter_map(of_run).filter(|value| value.is_finite()).collect();
+    let ends = runs
+        .iter()
+        .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], run| [low.min(*run), high.max(*run)]);
+    let off = if runs.len() < 2 { Off::Runs(summary.runs) } else { Off::Range(ends) };
+    Some(Figure { value, off, runs: summary.runs, marks: marks(case) })
 }
 
 /// The rate of all roles becomes the time that one role needs; a hand-over is counted where objects are freed.

@@ -213,6 +213,7 @@ fn duet(hub_ns: f64, times: f64) -> Reading {
             slice_ms: 2.0,
             of_case: slices(0, hub_ns * own),
             of_hub: slices(5_000_000, hub_ns),
+            hub_roles: Vec::new(),
         };
         let run = common::run(&id, set, hub_ns * own);
         lines.push(Line::Run(Run { slices: Some(slices), ..run }));

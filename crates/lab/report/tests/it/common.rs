@@ -48,12 +48,14 @@ pub fn case(id: &CaseId, unit: &str) -> Case {
         placement: id.placement.clone(),
         resolved_placement: resolved.into(),
         cpus,
+        places: Vec::new(),
         roles: vec!["client".into(), "server".into()],
         axes: [("touch".to_string(), "all".to_string())].into(),
         unit: unit.into(),
         higher_is_better: unit.ends_with("/s"),
         measured_alone: None,
         facts: [("pipe_bytes".to_string(), "65536".to_string())].into(),
+        traits: None,
     }
 }
 

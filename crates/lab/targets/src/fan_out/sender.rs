@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 use causeway_os::clock;
-use weighbridge_probe::counters::{ProcessCounters, ThreadCounters};
+use weighbridge_probe::counters::ThreadCounters;
 
 use super::acks::{self, Acks, FIRST_STALL_TIMEOUT, STALL_TIMEOUT};
 use super::message::Room;
@@ -108,11 +108,12 @@ fn lead(
         sender_ns.set(sender_ns.get() + clock::now_ns() - began_ns);
         wait(acks, first + burst)
     };
-    let beside = cx.auxiliary_counters()?;
-    let mut notes =
-        Notes { counters, receivers: receivers(cx.params), beside, batches: Vec::with_capacity(1024) };
-    notes.take(0, 0, false)?;
-    let mut note = |noted: Noted| notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
+    let mut notes = Notes { counters, receivers: receivers(cx.params), batches: Vec::with_capacity(1024) };
+    notes.take(0, 0, false);
+    let mut note = |noted: Noted| {
+        notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
+        Ok(())
+    };
     if cx.has_rate() {
         cx.lead_each_noting(|sequence, _| turn(sequence), |_| None, note)?;
         cx.end_leading()?;
@@ -127,8 +128,6 @@ fn lead(
 struct Notes<'a> {
     counters: &'a SharedCounters,
     receivers: usize,
-    /// Of an auxiliary process, which receives and sends each message too.
-    beside: Option<ProcessCounters>,
     batches: Vec<Note>,
 }
 
@@ -142,25 +141,20 @@ struct Note {
 }
 
 impl Notes<'_> {
-    /// After a batch. `sender_ns` is counted from the beginning. Switches are those of all roles and of a process beside them: a
-    /// voluntary one is a role that waited, which is nearly a wake-up, and is not called one.
-    fn take(&mut self, messages: u64, sender_ns: u64, is_sample: bool) -> io::Result<()> {
+    /// After a batch. `sender_ns` is counted from the beginning. Switches are those of all roles: a voluntary one is a role that waited,
+    /// which is nearly a wake-up, and is not called one. Those of a process beside the roles are counted by the harness, before the
+    /// first counted batch and after the last: looking at them in between is work of the sender, which would be counted as its own.
+    fn take(&mut self, messages: u64, sender_ns: u64, is_sample: bool) {
         let own = ThreadCounters::read();
-        let beside = self.beside.as_mut().map(ProcessCounters::read).transpose()?.unwrap_or_default();
         let of_receivers = |counter| self.counters.total(1..=self.receivers, counter);
         self.batches.push(Note {
             is_sample,
             messages,
             sender_ns,
-            voluntary: own.voluntary_switches
-                + beside.voluntary_switches
-                + of_receivers(Counter::VoluntarySwitches),
-            involuntary: own.involuntary_switches
-                + beside.involuntary_switches
-                + of_receivers(Counter::InvoluntarySwitches),
+            voluntary: own.voluntary_switches + of_receivers(Counter::VoluntarySwitches),
+            involuntary: own.involuntary_switches + of_receivers(Counter::InvoluntarySwitches),
             lost: of_receivers(Counter::Lost),
         });
-        Ok(())
     }
 
     /// Keeps the figures of those batches that became samples.
@@ -170,15 +164,18 @@ impl Notes<'_> {
             sampled.map(|pair| of(&pair[0], &pair[1])).collect()
         };
         type Of = fn(&Note) -> u64;
-        let per_message: [(&str, Of); 4] = [
-            ("sender_ns", |note| note.sender_ns),
-            ("switches_per_message", |note| note.voluntary + note.involuntary),
-            ("voluntary_switches_per_message", |note| note.voluntary),
-            ("involuntary_switches_per_message", |note| note.involuntary),
+        // An auxiliary process receives and sends each message too.
+        let (voluntary, involuntary) = cx.auxiliary_switches_per_op();
+        let per_message: [(&str, f64, Of); 4] = [
+            ("sender_ns", 0.0, |note| note.sender_ns),
+            ("switches_per_message", voluntary + involuntary, |note| note.voluntary + note.involuntary),
+            ("voluntary_switches_per_message", voluntary, |note| note.voluntary),
+            ("involuntary_switches_per_message", involuntary, |note| note.involuntary),
         ];
-        for (name, of) in per_message {
-            let share =
-                |before: &Note, note: &Note| (of(note) - of(before)) as f64 / note.messages.max(1) as f64;
+        for (name, beside, of) in per_message {
+            let share = |before: &Note, note: &Note| {
+                beside + (of(note) - of(before)) as f64 / note.messages.max(1) as f64
+            };
             cx.note_series(name, series(&share));
         }
         cx.note_series("lost", series(&|before, note| (note.lost - before.lost) as f64));

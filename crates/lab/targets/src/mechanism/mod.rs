@@ -138,7 +138,13 @@ mod tests {
         let (pipe, pattern, params) = catalogue::resolve(&"roundtrip/pipe/1/free".parse().unwrap()).unwrap();
         let faults = |minor_faults| PerOp { minor_faults, ..PerOp::default() };
         let said = |target, faults: &PerOp| {
-            let case = Prepared { params: params.clone(), target, pattern, resolved_placement: "free" };
+            let case = Prepared {
+                params: params.clone(),
+                target,
+                pattern,
+                resolved_placement: "free",
+                places: Vec::new(),
+            };
             counter_check::check(&case, faults, 1e6)
         };
         assert_eq!(said(&JUDGED, &faults(1.0)), [""; 0]);

@@ -71,7 +71,10 @@ fn not_apart(host: &Host) {
     let [threads, processes] =
         ["/peers=thread", ""].map(|peers| case(host, &format!("roundtrip/pipe/1/same-cpu{peers}")));
     let found = violations(&processes, &measured(host, &threads, SHORT));
-    assert!(matches!(&found[..], [why] if why.contains("2 roles ran in 1 processes")), "{found:?}");
+    assert!(
+        matches!(&found[..], [why] if why.contains("2 roles ran in 1 processes; expected: its case says one process each")),
+        "{found:?}"
+    );
     let found = violations(&threads, &measured(host, &processes, SHORT));
     assert!(matches!(&found[..], [why] if why.contains("threads of one")), "{found:?}");
 }
@@ -91,7 +94,7 @@ fn delayed_at_one_end(host: &Host) {
             let report = measured.roles.iter_mut().rfind(|report| report.facts.contains_key("nodelay"));
             report.expect("a role that tells").facts.insert("nodelay".into(), "no".into());
         };
-        is_void(host, id, SHORT, delay, "nodelay no; its case says nodelay=yes");
+        is_void(host, id, SHORT, delay, "nodelay no; expected: its case says nodelay=yes");
     }
 }
 

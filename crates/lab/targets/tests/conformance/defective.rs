@@ -5,13 +5,16 @@ use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
+use causeway_os::sched;
 use weighbridge_harness::axis::{Axis, Choice, choice};
 use weighbridge_harness::contract::{
-    Caps, EndResources, Endpoint, Family, InSuites, Mechanism, Side, Target,
+    Caps, EndResources, Endpoint, Facts, Family, InSuites, Mechanism, Side, Target,
 };
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_harness::pattern;
+use weighbridge_probe::topology::Topology;
+use weighbridge_record::laws::MOVED_BY;
 
 /// What the laboratory is handed.
 pub const FAMILIES: &[Family] = &[Family::of(TARGETS)];
@@ -19,8 +22,14 @@ const TARGETS: &[Target] = &[pattern::target::<Defective<false>>(), pattern::tar
 
 choice! {
     /// Nothing; the case says `wait=block`, and the reader asks again and again; one bit of each message is wrong, once some have been
-    /// right.
-    enum Defect { None = "none", Spins = "spins", DamagesLate = "damages-late" }
+    /// right; a message like the one before is not sent, only that it is; both ends may run on every CPU.
+    enum Defect {
+        None = "none",
+        Spins = "spins",
+        DamagesLate = "damages-late",
+        SendsChanges = "sends-changes",
+        Strays = "strays",
+    }
     axis "defect", default None: "what is wrong with it"
 }
 
@@ -53,13 +62,17 @@ impl<const HARNESS: bool> Mechanism for Defective<HARNESS> {
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<DefectiveEnd> {
         let defect = params.choice();
+        if defect == Defect::Strays {
+            let cpus: Vec<u32> = Topology::read()?.cpus.iter().map(|place| place.cpu).collect();
+            sched::pin(&cpus)?;
+        }
         let pipes = (!HARNESS).then(|| (resources.take_fd(), resources.take_fd()));
         if let (Some((read, _)), Defect::Spins) = (&pipes, defect) {
             rustix::io::ioctl_fionbio(read, true)?;
         }
         let buffer = || vec![0; params.payload_bytes];
         let pipes = pipes.map(|(read, write)| (read.into(), write.into()));
-        Ok(DefectiveEnd { pipes, outgoing: buffer(), incoming: buffer(), sent: 0, defect })
+        Ok(DefectiveEnd { pipes, outgoing: buffer(), incoming: buffer(), before: buffer(), sent: 0, defect })
     }
 }
 
@@ -67,6 +80,8 @@ struct DefectiveEnd {
     pipes: Option<(File, File)>,
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
+    /// The message that was sent last.
+    before: Vec<u8>,
     sent: u64,
     defect: Defect,
 }
@@ -100,12 +115,24 @@ impl Endpoint for DefectiveEnd {
         if end.defect == Defect::DamagesLate && end.sent > RIGHT_MESSAGES {
             end.outgoing[0] ^= 1;
         }
+        if end.defect == Defect::SendsChanges {
+            let has_changed = end.sent == 1 || end.outgoing[..len] != end.before[..len];
+            end.before[..len].copy_from_slice(&end.outgoing[..len]);
+            write.write_all(&[u8::from(has_changed)])?;
+            if !has_changed {
+                return Ok(());
+            }
+        }
         write.write_all(&end.outgoing[..len])
     }
 
     fn take(&mut self, len: usize) -> io::Result<&[u8]> {
         let Some((read, _)) = &mut self.pipes else { return Ok(&black_box(self).outgoing[..len]) };
-        let mut filled = 0;
+        let mut has_changed = [1];
+        if self.defect == Defect::SendsChanges {
+            read.read_exact(&mut has_changed)?;
+        }
+        let mut filled = if has_changed == [0] { len } else { 0 };
         while filled < len {
             match read.read(&mut self.incoming[filled..len]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -115,5 +142,9 @@ impl Endpoint for DefectiveEnd {
             }
         }
         Ok(&self.incoming[..len])
+    }
+
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([(MOVED_BY.into(), "read and write".into())]))
     }
 }

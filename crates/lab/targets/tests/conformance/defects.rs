@@ -2,19 +2,25 @@
 //!
 //! The mechanism is one of this program only. Its peers are this very program, so they know it too.
 
-use weighbridge_harness::conditions::violations;
+use rustix::process::Signal;
+use weighbridge_harness::conditions::{self, violations};
 use weighbridge_harness::coordinator::Outcome;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
+use weighbridge_harness::shared::Step;
 use weighbridge_harness::summary;
 
-use crate::runs::{measured_or_skip, prepare_or_skip, run};
+use crate::runs::{beside, measured_or_skip, prepare_or_skip, run, send};
 
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 8, least_samples: 5, run_ns: 16_000_000 };
 
 pub const TESTS: &[crate::Test] = &[
     ("without_a_defect_nothing_is_found", sound),
     ("a_reader_that_spins_where_the_case_says_that_it_blocks_makes_a_run_void", spins),
+    ("a_reader_of_a_stream_that_spins_makes_a_run_void", spins_in_a_stream),
+    ("a_payload_that_is_not_sent_because_it_is_unchanged_makes_a_run_void", sends_changes),
+    ("roles_that_move_to_other_cpus_make_a_run_void", strays),
+    ("a_run_whose_role_was_stopped_for_a_while_is_thrown_away", stopped),
     ("data_that_is_damaged_after_the_first_messages_and_never_read_ends_a_run", damages_late),
     ("a_rate_above_that_of_a_memory_copy_is_an_anomaly_whatever_is_touched", faster_than_a_copy),
     ("a_harness_with_a_reading_of_the_clock_in_its_loop_is_an_anomaly", reads_the_clock),
@@ -43,6 +49,60 @@ fn spins(host: &Host) {
         seen.push((found, measured));
     }
     panic!("{seen:?}");
+}
+
+/// A law that real runs of a defective case break, in one of some runs where other programs may be in the way.
+fn breaks(host: &Host, id: &str, timing: Timing, words: &[&str]) {
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let Some((case, measured)) = measured_or_skip(host, id, timing) else { return };
+        let found = violations(&case, &measured);
+        if found.iter().any(|why| words.iter().any(|words| why.contains(words))) {
+            return;
+        }
+        seen.push((found, measured));
+    }
+    panic!("{id}: {seen:?}");
+}
+
+fn spins_in_a_stream(host: &Host) {
+    let words = ["law `blocks`", "law `sleeps`"];
+    breaks(host, "stream/defective/64/two-cpus/defect=spins", TIMING, &words);
+}
+
+fn sends_changes(host: &Host) {
+    for pattern in ["stream", "roundtrip"] {
+        let id = format!("{pattern}/defective/4096/same-cpu/defect=sends-changes/touch=none");
+        breaks(host, &id, TIMING, &["law `moved`: the kernel saw"]);
+    }
+}
+
+fn strays(host: &Host) {
+    if host.topology.cpus.len() > 1 {
+        breaks(host, "roundtrip/defective/64/same-cpu/defect=strays", TIMING, &["law `placed`"]);
+    }
+}
+
+fn stopped(host: &Host) {
+    let case = prepare_or_skip(host, &"roundtrip/pipe/1/free".parse().unwrap()).unwrap();
+    let long = Timing { sample_ns: 20_000_000, samples: 20, least_samples: 20, run_ns: 400_000_000 };
+    for _ in 0..20 {
+        let (outcome, done) = beside(
+            || run(host, &case, long),
+            |watched| {
+                watched.await_step(1, Step::Batches)?;
+                let server = watched.peer(1)?;
+                watched.stop(server)?;
+                send(server, Signal::CONT);
+                Some(())
+            },
+        );
+        let (Outcome::Measured(measured), Some(_)) = (outcome, done) else { continue };
+        let (step, why) = conditions::void(&case, &measured).expect("a run with a gap in it");
+        assert!(conditions::may_pass(step) && why.contains("was stopped and went on"), "{step}: {why}");
+        return;
+    }
+    panic!("the run was always over before its server could be stopped");
 }
 
 /// With `touch=write` nobody reads the messages of the timed part.

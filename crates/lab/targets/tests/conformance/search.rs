@@ -9,7 +9,7 @@ use weighbridge_harness::crossover::{self, Listener, Search};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::session::{Ended, Progress, Session, Settings, Sink};
-use weighbridge_record::{CaseId, Line};
+use weighbridge_record::{CaseId, Earlier, Line};
 
 use crate::runs::{SHORT, coordinator, prepare};
 
@@ -36,6 +36,7 @@ pub const SETTINGS: Settings = Settings {
     first_round: 0,
     duet: false,
     count_calls: false,
+    earlier: Earlier::none(),
 };
 
 /// A copy of 1,000 ns and 100 ns a KiB, and a file of 8,000 ns: they meet at 70 KiB. All runs are made by real peers, in

@@ -192,6 +192,9 @@ fn conclude(args: &ExplainArgs, closed: Closed, unanswered: Option<String>) -> R
     if !has_answers {
         return Err(Failure::new(format!("nothing was explained; `{record}` has the reasons")));
     }
+    if report.is_void() {
+        return Ok(Exit::Void);
+    }
     Ok(Exit::Fine)
 }
 

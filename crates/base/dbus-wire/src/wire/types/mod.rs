@@ -73,6 +73,7 @@ pub use containers::{Dict, Variant};
 pub use signature::TypeSignature;
 pub use traits::{Basic, Decode, Encode, Mistyped, Type, Unmarshal, Unreadable};
 
+use super::build::spare_bytes;
 use super::{Body, Endian, Fault, Header, Marshal, Value};
 
 impl Body {
@@ -81,7 +82,7 @@ impl Body {
     /// # Errors
     /// A text has a zero byte, an array is larger than 64 MiB, or a [`Value`] is not one of D-Bus.
     pub fn of<T: Encode + ?Sized>(arguments: &T) -> Result<Body, Fault> {
-        let mut out = Marshal::default();
+        let mut out = Marshal::in_memory(spare_bytes());
         arguments.encode(&mut out)?;
         Ok(out.into_body_of(const { &T::SIGNATURE }.arguments()))
     }

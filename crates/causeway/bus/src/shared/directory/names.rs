@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use super::{Directory, NAMES_LEFT, NAMES_SEQUENCE, NAMES_SHOWN, PEER_BYTES, PEERS};
 use crate::shared::filter::hash;
-use crate::shared::memory;
 
 /// Bytes of a name.
 pub const NAME_BYTES: usize = 512;
@@ -134,7 +133,7 @@ impl Directory {
             store(at(24), u64::from(owner.peer));
             store(at(32), owner.id);
             queue.iter().enumerate().for_each(|(index, id)| store(at(QUEUE_AT + index * 8), *id));
-            memory::copy_in(&self.memory, at(TEXT_AT), name.as_bytes());
+            self.memory.copy_in(at(TEXT_AT), name.as_bytes());
         });
         if counts[1].1 > cells(self.names) as u64 / 4 {
             self.move_names();

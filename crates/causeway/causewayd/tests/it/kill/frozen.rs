@@ -141,9 +141,8 @@ fn an_answer_of_the_bus_is_awaited_for_as_long_as_the_one_that_waits_runs() {
     await_rest(&mut rests);
     served.process.stop();
     let sleeps = || proc::sleeps_of(asker.pid(), "role");
-    let before = sleeps();
     asker.0.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
-    eventually("it does not ask", || sleeps() > before);
+    eventually("it does not ask", || awaits_answer(asker.pid()));
     asker.stop();
     std::thread::sleep(STOPPED);
     let before = sleeps();
@@ -151,6 +150,17 @@ fn an_answer_of_the_bus_is_awaited_for_as_long_as_the_one_that_waits_runs() {
     eventually("it does not look again", || sleeps() > before || asker_has_ended(&asker));
     served.process.resume();
     assert!(asker.wait().success(), "it has left the bus");
+}
+
+/// Does it wait for a descriptor, as for an answer, and not for a line?
+fn awaits_answer(pid: u32) -> bool {
+    let read = |task: &Path, file: &str| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+    let number = nix::libc::SYS_ppoll.to_string();
+    let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks.any(|task| {
+        let task = task.unwrap().path();
+        read(&task, "comm") == "role\n" && read(&task, "syscall").split(' ').next() == Some(&number)
+    })
 }
 
 fn asker_has_ended(asker: &Running) -> bool {

@@ -24,10 +24,12 @@ const SOMEWHERE: [&str; 2] = ["--address", "unix:tmpdir=/tmp"];
 /// causewayd with these arguments. What it says of others is unseen, unless CAUSEWAYD_TEST_LOG is set.
 pub fn causewayd(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
-    let is_seen = std::env::var_os("CAUSEWAYD_TEST_LOG").is_some();
-    command.args(args).stdin(Stdio::null());
-    command.stderr(if is_seen { Stdio::inherit() } else { Stdio::null() });
+    command.args(args).stdin(Stdio::null()).stderr(log());
     command
+}
+
+fn log() -> Stdio {
+    if std::env::var_os("CAUSEWAYD_TEST_LOG").is_some() { Stdio::inherit() } else { Stdio::null() }
 }
 
 /// The address of a D-Bus socket with this path.
@@ -82,7 +84,7 @@ impl Broker {
         let folder = temp_dir("causewayd");
         let mut command = causewayd(args);
         command.arg("--native").arg(folder.path().join("native"));
-        let broker = Broker::spawn(make(command)?.stdin(Stdio::null()).stderr(Stdio::null()));
+        let broker = Broker::spawn(make(command)?.stdin(Stdio::null()).stderr(log()));
         Some(Broker { folder: Some(folder), ..broker })
     }
 

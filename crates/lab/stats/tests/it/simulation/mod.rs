@@ -18,6 +18,7 @@ mod many;
 mod peers;
 mod regimes;
 mod sequential;
+mod sessions;
 mod sets;
 mod surely;
 mod tails;

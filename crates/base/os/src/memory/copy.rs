@@ -1,21 +1,21 @@
-//! Copies between a log and private memory, while other processes may read or change the log.
+//! Copies between shared and private memory, while other processes may read or change what is shared.
 //!
 //! # Safety
 //!
-//! Bytes in the log are loaded and stored by atomics or by instructions that are opaque to the compiler, never through a Rust
+//! Shared bytes are loaded and stored by atomics or by instructions that are opaque to the compiler, never through a Rust
 //! reference: what changes meanwhile is torn, and the program stays defined. Each caller promises that the ranges exist.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Copies payload out of a log: bytes that another process may change meanwhile. The copy may be torn, the program stays
+/// Copies bytes out of shared memory that another process may change meanwhile. The copy may be torn, the program stays
 /// defined.
 ///
 /// Uses inline assembly, which is opaque to the compiler, and atomic words. Long copies use the string copy of the processor,
 /// which is as fast as memcpy from some hundred bytes on (every x86-64 since 2012 has ERMS).
 ///
 /// # Safety
-/// `from` lies in a log, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is private
+/// `from` lies in shared memory, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is private
 /// memory, valid for `length` bytes.
 #[inline(always)]
 pub unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
@@ -42,12 +42,12 @@ pub unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Copies payload into a log, where other processes may read it meanwhile. As [`copy_out`], in the other direction. Bytes
+/// Copies bytes into shared memory, where other processes may read them meanwhile. As [`copy_out`], in the other direction. Bytes
 /// after the last one, up to a multiple of 8, are left as they are or become 0.
 ///
 /// # Safety
-/// `to` lies in a log that is mapped for writing, is a multiple of 8 unless `length` is 0, and is valid for `length` bytes rounded up to a
-/// multiple of 8, all of which belong to a frame that the caller claimed. `from` is valid for `length` bytes that no thread changes.
+/// `to` lies in shared memory that is mapped for writing, is a multiple of 8 unless `length` is 0, and is valid for `length` bytes rounded up
+/// to a multiple of 8, which no other thread writes. `from` is valid for `length` bytes that no thread changes.
 #[inline(always)]
 pub unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -91,8 +91,9 @@ unsafe fn copy_blocks(from: *const u8, to: *mut u8, length: usize) -> usize {
         // SAFETY: inside both ranges; the instructions take any alignment.
         unsafe {
             std::arch::asm!(
-                "movups {a}, [{from}]", "movups {b}, [{from} + 16]", "movups [{to}], {a}", "movups [{to} + 16], {b}",
-                from = in(reg) from.add(at), to = in(reg) to.add(at), a = out(xmm_reg) _, b = out(xmm_reg) _,
+                "movups {a}, [{from} + {at}]", "movups {b}, [{from} + {at} + 16]",
+                "movups [{to} + {at}], {a}", "movups [{to} + {at} + 16], {b}",
+                from = in(reg) from, to = in(reg) to, at = in(reg) at, a = out(xmm_reg) _, b = out(xmm_reg) _,
                 options(nostack, preserves_flags));
         }
         at += 32;
