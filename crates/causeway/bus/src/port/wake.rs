@@ -273,7 +273,7 @@ mod tests {
         port.directory.set_peer(3, &Peer { id: 11, carrier: 3, state: State::Active, ..Peer::default() });
         let entry = Entry { sender: 77, destination: 1, place: 0 };
         port.order.entry(0).store(entry.word(ring::lap(&*port.order, 0)), Ordering::Relaxed);
-        let error = port.next(&mut Doorbell(None)).unwrap_err();
+        let error = port.next(&mut Doorbell(None), &mut super::super::Received::default()).unwrap_err();
         assert!(matches!(error, crate::Error::Broken { .. }), "{error}");
         let are_rung = doorbells.map(|doorbell| rustix::io::read(&doorbell, &mut [0; 8]).is_ok());
         assert_eq!(are_rung, [true, false]);

@@ -111,9 +111,7 @@ impl Bus {
         if let Some(waiting) = self.starts.take_last_of(id) {
             self.waits_no_more(&waiting);
             self.step(ENTRY);
-        } else if self.matches.take_last(id) {
-            self.step(ENTRY);
-        } else if !ending.is_monitor && self.monitors.take_last(id) {
+        } else if self.matches.take_last(id) || !ending.is_monitor && self.monitors.take_last(id) {
             self.step(ENTRY);
         } else if let Some((name, change)) = self.names.leave_last(id) {
             self.update_directory(DirectoryUpdate::Name(name));

@@ -97,7 +97,7 @@ pub(super) fn wanted(subject: &Subject, case: &CaseId, costs: &Costs, host: &Hos
     let is_wanted = |kind: &DoseKind| match kind {
         DoseKind::Calls if is_virtual => true,
         DoseKind::Handoffs => has(&names::BLOCK_AND_WAKE),
-        kind => parts(*kind).iter().any(|name| has(name)),
+        kind => parts(*kind).iter().any(&has),
     };
     let of_kind = |kind: DoseKind| {
         let each = how_many(kind, subject, *costs.get(case)?, costs, roles);

@@ -278,6 +278,7 @@ pub fn sound() -> Vec<Line> {
         sets: with_hub * RUNS,
         doubled_slices: Some(DoubledSlices { factor: 1.0, ci95: None, cases: with_hub }),
         meetings: Vec::new(),
+        earlier: None,
     }));
     let logs = |plan: &Plan| -> Vec<f64> {
         of(plan).iter().filter_map(|run| derive::log_ratio_to_hub(run.slices.as_ref()?)).collect()
