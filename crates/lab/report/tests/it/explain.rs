@@ -13,6 +13,7 @@ fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
         count,
         price_ns,
         is_fitted,
+        no_price: None,
         ns: count * price_ns,
         ci95: Some([0.9 * count * price_ns, 1.1 * count * price_ns]),
         dose: None,
