@@ -124,6 +124,21 @@ fn each_part_of_a_bar_has_a_mark_of_its_own() {
 }
 
 #[test]
+fn a_part_without_a_price_says_why_and_has_no_cost() {
+    let mut of = explained("pipe", 1000.0);
+    of.parts[1] = ExplainedPart {
+        price_ns: 0.0,
+        no_price: Some("another process ran on this CPU".into()),
+        ns: 0.0,
+        ci95: None,
+        ..of.parts[1].clone()
+    };
+    let shown = markdown(&report(vec![of]));
+    let row = shown.lines().find(|line| line.starts_with("| switches | 2")).expect("its row");
+    assert!(row.contains("no price: another process ran on this CPU | – | – | – |"), "{row}");
+}
+
+#[test]
 fn what_an_answer_leaves_out_is_said_once() {
     let twice = |mechanism: &str| {
         let mut of = explained(mechanism, 100.0);
