@@ -8,11 +8,13 @@
 #![allow(unsafe_code)]
 
 mod child;
+mod facts;
 mod launch;
 mod signals;
 mod trace;
 
 pub use child::{Child, Exit, Spawn, Stderr};
+pub use facts::{cgroup, program};
 pub use launch::reset_signals_of;
 pub use signals::{
     Origin, block_signals, read_signal, read_signal_and_origin, reset_child_signal, without_signals,

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Display, Write};
 
+use causeway_os::process::{cgroup, program};
+
 use super::Snapshot;
-use crate::bus::program;
 use crate::member::MemberId;
 use crate::report::{FACTS, Fact, Kind, Line};
 
@@ -69,13 +70,6 @@ impl Identities {
         });
         self.0 = known.collect();
     }
-}
-
-/// The control group of a process: of the unified hierarchy where there is one.
-fn cgroup(pid: u32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
-    unified.or_else(|| text.lines().next()?.splitn(3, ':').nth(2)).map(str::to_owned)
 }
 
 /// All metrics of a snapshot.

@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use causeway_bus::client::{Bus, Error, TIMEOUT};
 use causeway_bus::wire::Body;
 use causeway_bus::{Monitor, Statistics, name_of};
+use causeway_os::process::program;
 use serde_json::{Value, json};
 
 use super::client::{DRIVER, numbers};
 use super::facts::{self, Facts, question};
-use super::list::{Peer, of_dbus, program};
+use super::list::{Peer, of_dbus};
 use super::show;
 use super::which::{Place, connect, monitor};
 use crate::failure::Failure;
