@@ -191,11 +191,6 @@ impl Mapping {
         self.advise(Advice::LinuxDontFork)
     }
 
-    /// Asks for huge pages, or for none. Fails with `EINVAL` where the kernel was built without transparent ones.
-    pub fn advise_huge(&self, huge: bool) -> Result<()> {
-        self.advise(if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage })
-    }
-
     fn advise(&self, advice: Advice) -> Result<()> {
         // SAFETY: the advices above change neither bytes nor protection of the range in this process.
         unsafe { mm::madvise(self.raw(), self.len, advice) }
