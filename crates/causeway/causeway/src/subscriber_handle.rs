@@ -67,7 +67,7 @@ impl Wait {
     }
 
     /// It is in the way of the publisher at this moment, and the log has this mark: nobody passes it before this subscriber.
-    pub fn is_in_the_way(&mut self, mark: (u64, u64), now_ns: u64) {
+    pub fn note_blocking(&mut self, mark: (u64, u64), now_ns: u64) {
         let (bytes, messages) = (mark.0.saturating_sub(self.mark.0), mark.1.saturating_sub(self.mark.1));
         self.owed.pass(messages, bytes);
         self.mark = mark;

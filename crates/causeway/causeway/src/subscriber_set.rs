@@ -380,7 +380,7 @@ impl SubscriberSet {
             return false;
         };
         let subscriber = &mut self.subscribers[index];
-        subscriber.wait.is_in_the_way(mark, now);
+        subscriber.wait.note_blocking(mark, now);
         let (by, is_overdue) = ((subscriber.slot, subscriber.generation), subscriber.is_overdue());
         if is_overdue {
             tail.demoted[by.0].store(by.1, Ordering::Release);

@@ -160,7 +160,7 @@ impl AsyncConnection {
     pub async fn reply(&self, call: &Call, body: impl Into<Payload>) -> Result<()> {
         let payload = body.into();
         let prepare = |connection: &mut Connection| {
-            Ok((connection.accept(call)?, connection.prepare_answer(call, Ok(payload))?))
+            Ok((connection.apply_set(call)?, connection.prepare_answer(call, Ok(payload))?))
         };
         let (changed, answer) = self.0.driven.state().open().and_then(prepare)?;
         for message in changed.into_iter().chain(answer) {

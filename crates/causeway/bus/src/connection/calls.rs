@@ -220,7 +220,7 @@ impl Connection {
     /// Answers a call. A caller that is gone is not an error. The answer to a `Set` of a property that the library keeps
     /// ([`Connection::set_property`]) changes that property.
     pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
-        if let Some(changed) = self.accept(call)? {
+        if let Some(changed) = self.apply_set(call)? {
             self.send(changed)?;
         }
         self.answer(call, Ok(body.into()))

@@ -272,7 +272,7 @@ impl Connection {
     }
 
     /// The program answers a call without an error: if that sets a property, the property changes. Returns what announces that.
-    pub(crate) fn accept(&mut self, call: &Call) -> Result<Option<Outgoing>> {
+    pub(crate) fn apply_set(&mut self, call: &Call) -> Result<Option<Outgoing>> {
         if self.properties.0.is_empty() {
             return Ok(None);
         }

@@ -140,7 +140,7 @@ impl Bus {
                 self.answer_all(name, Body::default().u32(ALREADY_RUNNING));
             }
             Some(service) => self.begin_start(name, service),
-            None => self.has_no_service(name),
+            None => self.refuse_unprovided(name),
         }
     }
 
@@ -150,7 +150,8 @@ impl Bus {
         self.tell_waiting(waiting, Outcome::Answer(body));
     }
 
-    fn has_no_service(&mut self, name: &str) {
+    /// No file provides this name: what waits for it fails.
+    fn refuse_unprovided(&mut self, name: &str) {
         let waiting = self.starts.end(name);
         self.tell_waiting(waiting, Outcome::NoService(name.into()));
     }
