@@ -8,8 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{eventually, eventually_some, proc, skipped};
 
-/// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test `role` of the same module.
-/// What the test does there, it reads from variables of the environment; without them it returns.
+/// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test
+/// `role` of the same module. What the test does there, it reads from variables of the environment; without them it
+/// returns.
 pub fn rerun(module: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &test_name(module, test), "--nocapture", "--test-threads=1"]);

@@ -96,6 +96,9 @@ impl Monitor {
     }
 
     /// The next message, or a loss, at most after `timeout` (`None`: however long it takes). `Ok(None)` when the time is over.
+    ///
+    /// # Errors
+    /// The authority is gone, or the bus makes no sense any more.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Observed>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {

@@ -185,7 +185,7 @@ impl Message {
         &self.received().header
     }
 
-    /// The slot that inbound it, and the number of its sender. The slot is the sender's own, or the authority's.
+    /// The slot whose outbox carried it, the sender's own or the authority's, and the number of the sender.
     pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
         (self.received().slot, self.received().header.sender)
     }

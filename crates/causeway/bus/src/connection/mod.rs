@@ -211,6 +211,9 @@ impl Drop for Connection {
 
 impl AsFd for Connection {
     /// Readable when something has come after [`Connection::prepare_to_wait`].
+    ///
+    /// # Panics
+    /// [`use_descriptor`](Connection::use_descriptor) was not called before.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.doorbell {
             Some(doorbell) => doorbell.as_fd(),

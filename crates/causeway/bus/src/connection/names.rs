@@ -12,13 +12,21 @@ use crate::shared::directory::State;
 use crate::shared::unique_name::unique_number;
 
 impl Connection {
-    /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
+    /// Asks for a name, with the flags of D-Bus: [`ALLOW_REPLACEMENT`](crate::ALLOW_REPLACEMENT),
+    /// [`REPLACE_EXISTING`](crate::REPLACE_EXISTING), [`DO_NOT_QUEUE`](crate::DO_NOT_QUEUE).
+    ///
+    /// # Errors
+    /// The bus refuses it: the name is not valid, the policy or a limit forbids it; or the authority is gone, or the
+    /// connection has ended.
     pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
         let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
         Ok(name_reply(&reply))
     }
 
     /// Gives a name up.
+    ///
+    /// # Errors
+    /// The name is not valid, the authority is gone, or the connection has ended.
     pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
         let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
         Ok(release_reply(&reply))

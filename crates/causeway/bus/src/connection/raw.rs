@@ -140,6 +140,9 @@ impl Connection {
     }
 
     /// The next message of any kind, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
+    ///
+    /// # Errors
+    /// As [`Connection::next`].
     pub fn next_message(&mut self, timeout: Option<Duration>) -> Result<Option<Message>> {
         match self.next(timeout)? {
             None => Ok(None),

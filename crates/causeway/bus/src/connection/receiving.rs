@@ -20,6 +20,10 @@ const AHEAD_BYTES: usize = 8 << 20;
 
 impl Connection {
     /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
+    ///
+    /// # Errors
+    /// The connection has ended: this member was evicted, an entry of the log makes no sense, or more waits here than
+    /// [`inbox_bytes`](crate::ConnectionOptions::inbox_bytes).
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             // No polling for what comes soon, and no sleep.
@@ -40,6 +44,9 @@ impl Connection {
     ///
     /// Each call also drains the log, up to 8 MiB that the program has not taken yet: nobody
     /// waits for a program that comes back, however long it works on what it has.
+    ///
+    /// # Errors
+    /// As [`Connection::next`].
     pub fn next_now(&mut self) -> Result<Option<Incoming>> {
         self.disarm();
         let ahead_bytes = AHEAD_BYTES.min(self.options.inbox_bytes).max(1);

@@ -194,6 +194,9 @@ impl Connection {
     /// })?;
     /// # Ok::<(), causeway_bus::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// As [`Connection::next`], and if an answer cannot be sent because the connection has ended.
     pub fn serve<A: Into<Answer>>(
         &mut self,
         stop: &AtomicBool,
@@ -209,6 +212,9 @@ impl Connection {
 
     /// Answers a call that [`Connection::serve`] would answer without its handler; says whether it was one. For programs with a loop of
     /// their own.
+    ///
+    /// # Errors
+    /// The answer cannot be sent: the connection has ended.
     pub fn answer_standard(&mut self, call: &Call) -> Result<bool> {
         match self.standard_answer(call) {
             Some(Ok(body)) => self.reply(call, body)?,

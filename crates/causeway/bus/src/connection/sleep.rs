@@ -24,6 +24,9 @@ pub(super) struct Asleep {
 
 impl Connection {
     /// Makes the descriptor that becomes readable when something comes.
+    ///
+    /// # Errors
+    /// This process or the bus lacks descriptors, the authority is gone, or the connection has ended.
     pub fn use_descriptor(&mut self) -> Result<()> {
         if self.doorbell.is_some() {
             return Ok(());
@@ -40,6 +43,9 @@ impl Connection {
 
     /// To be called before the program waits for the descriptor; false if there is something to take already. To be followed by
     /// [`Connection::next_now`] until that returns nothing.
+    ///
+    /// # Panics
+    /// [`use_descriptor`](Connection::use_descriptor) was not called before.
     pub fn prepare_to_wait(&mut self) -> bool {
         let Some(doorbell) = &self.doorbell else { panic!("use_descriptor() makes the descriptor") };
         // A sender that has rung may be stopped before it marks the sleep as ended, so the mark tells nothing.

@@ -281,8 +281,8 @@ mod tests {
         assert_eq!(are_asleep, [false, true]);
     }
 
-    /// A sender in slot 1 that waits for a member in slot 2, by steps of 5 ms in which that member passes so many entries: after how many is it
-    /// evicted?
+    /// A sender in slot 1 waits for a member in slot 2 and looks again after `step_ms` each time; in the meantime that
+    /// member passes so many entries. After how many steps is it evicted?
     fn steps_to_eviction(step_ms: u64, mut passes: impl FnMut(u32) -> u64) -> Option<u32> {
         let (_order, order) = OrderLog::create(64, 4).unwrap();
         let (_directory, directory) = Directory::create(4, 4, 16, [1, 2]).unwrap();
@@ -310,7 +310,8 @@ mod tests {
 
     #[test]
     fn a_sender_that_did_not_run_has_waited_for_nobody() {
-        // Stopped for a minute three times, with what it waits for, and otherwise looking every 200 µs.
+        // Each look comes a minute after the one before, and counts 5 ms at most: from the fourth on the member passes
+        // more than it owes.
         let mut stops = 0;
         let steps = steps_to_eviction(60_000, |_| {
             stops += 1;

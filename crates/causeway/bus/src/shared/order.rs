@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBORD");
 /// Entries of an order log, as powers of two: 16 to 16 million.
 pub const ENTRIES_LOG2: std::ops::RangeInclusive<u32> = 4..=24;
-/// Offset of the hint, the limit, the count of evictions and the word that says that the bus is broken.
+/// Offset of the hint.
 pub const HINT: usize = 4096;
 /// Offset of the limit.
 pub const LIMIT: usize = 4096 + 128;
