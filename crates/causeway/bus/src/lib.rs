@@ -46,7 +46,7 @@ pub use asynchronous::{AsyncConnection, Calls, Signals};
 pub use {
     authority::{
         ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, BUS_INTERFACE, DO_NOT_QUEUE, Event,
-        InboundMessage, LATE, MemberReport, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING,
+        InboundMessage, LeaveReason, MemberReport, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING,
         ReleaseReply, Ticket, TransferLimits, TransferRef, Unread,
     },
     causeway_dbus_wire::{rule::MatchRule, wire},

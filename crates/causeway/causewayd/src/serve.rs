@@ -1,9 +1,10 @@
 //! The loop: one thread, one epoll, all sockets.
 //!
-//! No system call here waits but `epoll_wait`; what may wait is left to threads (modules `blocking`, `descriptors`, `metrics`). One turn reads sockets that are ready, one after another, lets the bus pass what has
-//! arrived, and then writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
-//! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
-//! that was delivered has been offered to its sockets.
+//! No system call here waits but `epoll_wait`; what may wait is left to threads (modules `blocking`, `descriptors`,
+//! `metrics`). One turn reads sockets that are ready, one after another, lets the bus pass what has arrived, and then
+//! writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
+//! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is
+//! read before all that was delivered has been offered to its sockets.
 
 mod actions;
 mod clients;
@@ -25,10 +26,11 @@ use causeway_dbus_wire::wire::Checker;
 use causeway_os::process::{block_signals, read_signal};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use rustix::time::Timespec;
 
 use crate::blocking::Blocking;
-use crate::bus::{Action, Bus, Eviction};
+use crate::bus::{Action, Bus};
 use crate::children::Children;
 use crate::connection::READ_BYTES;
 use crate::end::End;
@@ -52,9 +54,11 @@ const MOST_ACCEPTED: usize = 64;
 const MOST_MESSAGES: usize = 32;
 /// Room for as many actions is kept.
 const KEPT_ACTIONS: usize = 256;
-/// Signals by which this program is told to end, to read its configuration again, and nothing.
-const SIGNALS: [i32; 3] = [15, 2, 1];
-const HANGUP: i32 = 1;
+/// TERM and INT end this program, HUP has it read its configuration again.
+const SIGNALS: [i32; 3] = [TERMINATE, INTERRUPT, HANGUP];
+const TERMINATE: i32 = Signal::TERM.as_raw();
+const INTERRUPT: i32 = Signal::INT.as_raw();
+const HANGUP: i32 = Signal::HUP.as_raw();
 
 const UNWATCHED: End = End::Kept("the kernel cannot watch its socket");
 
@@ -140,6 +144,9 @@ impl Server {
     }
 
     /// Ends [`Server::run`] also when this becomes readable.
+    ///
+    /// # Errors
+    /// In a sentence: the kernel cannot watch it.
     pub fn stop_with(&mut self, stop: &OwnedFd) -> Result<(), String> {
         epoll::add(&self.epoll, stop, Token::Stop.data(), EventFlags::IN).map_err(|error| error.to_string())
     }
@@ -418,8 +425,7 @@ impl Server {
     /// A connection ends of itself, or because of what it sent.
     fn end(&mut self, id: MemberId, end: End) {
         if end != End::Closed {
-            let eviction = Eviction { reason: end.reason(), why: end.to_string() };
-            self.log_eviction(id, &self.bus.described(id), &eviction);
+            self.log_eviction(id, &self.bus.described(id), &end);
         }
         self.remove_client(id);
         self.bus.leave(id);

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use causeway_dbus_wire::rule::MatchRule;
+use causeway_os::socket::Credentials;
 
-use super::{Authority, Connection, Leaving, PeerId, Process};
+use super::{Authority, Connection, Leaving, PeerId, peer};
 use crate::port::AUTHORITY;
 use crate::shared::directory::{Owner, State};
 use crate::shared::filter::Filter;
@@ -14,7 +15,7 @@ use crate::shared::ring;
 impl Authority {
     /// Shows a client, a connection without shared memory: members send to it without asking. False if the directory has no place
     /// left for it: what members send to it goes to the host then, and so do all signals of members while it has rules for any.
-    pub fn add_client(&mut self, id: PeerId, process: &Process) -> bool {
+    pub fn add_client(&mut self, id: PeerId, credentials: Credentials, label: Option<&str>) -> bool {
         let first = self.options.members as u16;
         let directory = self.port.directory();
         let is_free = |index: &u16| directory.id_and_state(*index).1 == State::Free;
@@ -23,7 +24,7 @@ impl Authority {
             self.port.directory().set_partial(true);
             return false;
         };
-        directory.set_peer(index, &process.peer(id, AUTHORITY));
+        directory.set_peer(index, &peer(id, AUTHORITY, credentials, label));
         self.connections.insert(id, Connection { index, link: None, filter: Box::default() });
         true
     }

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use super::foreign::ForeignDescriptors;
 use super::{
-    ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, Link, MONITORS_MAX, PROCESS, PeerId, Process,
-    Ticket, UNJOINED_MAX, watch,
+    ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, LeaveReason, Link, MONITORS_MAX, PROCESS,
+    PeerId, Process, Ticket, UNJOINED_MAX, peer, watch,
 };
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result};
@@ -146,7 +146,7 @@ impl Authority {
             self.end_answers(link);
         }
         self.detach(id, link, index);
-        events.push(Event::Left { peer: id, why });
+        events.push(Event::Left { peer: id, why: why.map(LeaveReason::Protocol) });
     }
 
     pub(super) fn member(&self, link: u64) -> Option<(PeerId, u16)> {
@@ -300,7 +300,7 @@ impl Authority {
         // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
         let end = self.port.find_end();
         self.port.order().reset_line(slot, end);
-        self.port.directory().set_peer(slot, &process.peer(id, slot));
+        self.port.directory().set_peer(slot, &peer(id, slot, process.credentials, process.label.as_deref()));
         full_fence();
         let cursor = self.port.find_end();
         self.port.order().cursor(slot).store(cursor, Ordering::Release);
@@ -329,7 +329,7 @@ impl Authority {
         for (id, link, index) in evicted.collect::<Vec<_>>() {
             let why = self.lateness(index);
             if self.dismiss(id, link, index, &why) {
-                events.push(Event::Left { peer: id, why: Some(why) });
+                events.push(Event::Left { peer: id, why: Some(LeaveReason::Laggard(why)) });
             }
         }
     }
@@ -383,7 +383,7 @@ impl Authority {
             && let Some(connection) = self.connections.get(&id)
         {
             self.leave(id, connection.index);
-            events.push(Event::Left { peer: id, why });
+            events.push(Event::Left { peer: id, why: why.map(LeaveReason::Protocol) });
         }
     }
 }

@@ -26,7 +26,7 @@ pub use causeway_dbus_wire::driver::{
     ALLOW_REPLACEMENT, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, REPLACE_EXISTING, ReleaseReply,
 };
 pub use log::{Appended, InboundMessage};
-pub use report::{LATE, MemberReport, Unread};
+pub use report::{MemberReport, Unread};
 pub use staging::TransferLimits;
 pub(crate) use transfer::check_staged;
 
@@ -122,11 +122,10 @@ pub struct Process {
     pub label: Option<String>,
 }
 
-impl Process {
-    fn peer(&self, id: PeerId, carrier: u16) -> Peer {
-        let (pid, uid) = (self.credentials.pid, self.credentials.uid);
-        Peer { id, carrier, state: State::Active, pid, uid, label: self.label.clone().unwrap_or_default() }
-    }
+/// How the directory shows a connection whose messages stand in the outbox of this slot.
+fn peer(id: PeerId, carrier: u16, credentials: Credentials, label: Option<&str>) -> Peer {
+    let Credentials { pid, uid, .. } = credentials;
+    Peer { id, carrier, state: State::Active, pid, uid, label: label.unwrap_or_default().to_owned() }
 }
 
 /// What happened at the control socket.
@@ -139,9 +138,18 @@ pub enum Event {
     Left {
         /// Which.
         peer: PeerId,
-        /// Why it was evicted, for people; nothing for one that left or died.
-        why: Option<String>,
+        /// Why it was evicted; nothing for one that left or died.
+        why: Option<LeaveReason>,
     },
+}
+
+/// Why a member was evicted, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaveReason {
+    /// It did not read within the laggard deadline.
+    Laggard(String),
+    /// It did at the control socket what no member may, or what it did there failed.
+    Protocol(String),
 }
 
 /// A process at the control socket.

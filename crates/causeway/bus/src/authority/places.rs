@@ -117,7 +117,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
     use super::*;
-    use crate::authority::{AuthorityOptions, Event, PeerId};
+    use crate::authority::{AuthorityOptions, Event, LeaveReason, PeerId};
     use crate::control::{self, Kind, Packet};
     use crate::error::Result;
     use crate::shared::ABI;
@@ -204,5 +204,7 @@ mod tests {
             assert!(join(&mut authority, &path, 4).1.is_err());
             assert!(start.elapsed() < Duration::from_secs(60), "it keeps the place for ever");
         }
+        let left = event(&mut authority);
+        assert!(matches!(left, Event::Left { peer: 2, why: Some(LeaveReason::Laggard(_)) }), "{left:?}");
     }
 }

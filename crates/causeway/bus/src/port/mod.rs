@@ -55,6 +55,9 @@ pub enum To {
 
 pub const TO_BUS: To = To::Peer { slot: AUTHORITY, id: AUTHORITY_ID };
 
+/// Why a laggard was evicted.
+pub(crate) const LATE: &str = "it did not read within the laggard deadline";
+
 /// Why a message was not sent. Nothing of it can be seen by others then.
 #[derive(Debug)]
 pub enum NotSent {
@@ -73,7 +76,7 @@ impl From<Error> for NotSent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     pub position: u64,
-    /// Slot that inbound it.
+    /// The slot whose outbox carried it.
     pub slot: u16,
     pub header: BusHeader,
     /// The D-Bus message, or of one in a file that was not taken yet its header.
@@ -175,7 +178,7 @@ impl Port {
     }
 
     fn evicted_error(&self) -> Error {
-        Error::Disconnected("it did not read within the laggard deadline".into())
+        Error::Disconnected(LATE.into())
     }
 
     /// Ends the bus because of an entry, and wakes all whose doorbell is known here or that sleep on a futex, so that they learn it, also where

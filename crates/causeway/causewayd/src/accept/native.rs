@@ -6,9 +6,10 @@ use std::time::Instant;
 use causeway_bus::InboundMessage;
 use causeway_dbus_wire::wire::{Header, Kind, walk};
 
-use crate::bus::{Bus, DRIVER, Eviction, RoutedMessage};
+use crate::bus::{Bus, DRIVER, RoutedMessage};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
+use crate::end::End;
 use crate::member::{Carrier, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::{driver, error};
@@ -32,7 +33,7 @@ impl Bus {
             return self.answer_incomplete(&inbound, why);
         }
         if !is_valid(&inbound.bytes, descriptors.len(), &member.name) {
-            return self.disconnect(from, Eviction::protocol("it sent an invalid message"));
+            return self.disconnect(from, End::Protocol("it sent an invalid message".into()));
         }
         let message = Rc::new(Message::new(inbound.bytes, descriptors));
         let header = message.header();

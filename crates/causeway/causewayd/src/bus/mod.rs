@@ -30,6 +30,7 @@ use rustc_hash::FxHashMap;
 use crate::activation::Starts;
 use crate::calls::{Call, Calls};
 use crate::config::Config;
+use crate::end::End;
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
@@ -42,7 +43,7 @@ use crate::quota::{Quota, Resource};
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
-pub use report::{About, Eviction, StatisticsCall, program};
+pub use report::{About, StatisticsCall};
 pub use services::LookUp;
 pub use start::Ended;
 use work::TOLD;
@@ -65,7 +66,7 @@ pub enum Action {
     /// Show something to native members, as it is now.
     UpdateDirectory(DirectoryUpdate),
     /// End a member, for this reason. It is not a member any more; this is who it was.
-    Disconnect(MemberId, Eviction, String),
+    Disconnect(MemberId, End, String),
     /// Answer a question about connections, with [`Bus::answer_statistics`].
     Report(StatisticsCall),
     /// Have files of services read, and say what was found with [`Bus::looked_up`].
@@ -168,7 +169,7 @@ pub struct Bus {
     pub(crate) counters: Counters,
     pub(crate) actions: Vec<Action>,
     /// Members that must end, for these reasons.
-    leaving: Vec<(MemberId, Eviction)>,
+    leaving: Vec<(MemberId, End)>,
     /// What goes on in the next turn.
     agenda: work::Agenda,
     pub(crate) native: native::Native,
@@ -395,9 +396,9 @@ impl Bus {
     }
 
     /// Ends a member once the message that is being passed has arrived everywhere.
-    pub(crate) fn disconnect(&mut self, id: MemberId, eviction: Eviction) {
+    pub(crate) fn disconnect(&mut self, id: MemberId, end: End) {
         if !self.leaving.iter().any(|(leaving, _)| *leaving == id) {
-            self.leaving.push((id, eviction));
+            self.leaving.push((id, end));
         }
     }
 

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
 use super::passing::Audience;
-use super::{Action, Bus, DRIVER, Eviction, Receiver, RoutedMessage};
+use super::{Action, Bus, DRIVER, Receiver, RoutedMessage};
 use crate::activation::Wants;
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
+use crate::end::End;
 use crate::error;
 use crate::limit::Reached;
 use crate::member::{Carrier, MemberId, Stage};
@@ -156,8 +157,7 @@ impl Bus {
 
     fn end_stalled(&mut self, id: MemberId, limit: Reached) {
         self.counters.stalled += 1;
-        let why = format!("it does not read, and its queue is full: {limit}");
-        self.disconnect(id, Eviction { reason: limit.name, why });
+        self.disconnect(id, End::Stalled(limit));
     }
 
     /// Hands a message to a member, if its quota allows. One that leaves gets nothing: it would be charged for what is dropped with its

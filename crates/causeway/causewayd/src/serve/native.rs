@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::shared::filter::Filter;
 use causeway_bus::{
-    Appended, Authority, AuthorityOptions, Error, Event, LATE, PeerId, Process, Ticket, TransferRef,
+    Appended, Authority, AuthorityOptions, Error, Event, PeerId, Process, Ticket, TransferRef,
 };
 use rustix::event::epoll::{self, EventFlags};
 
 use super::{Server, Slice, Token};
-use crate::bus::{Action, DirectoryUpdate, Eviction, Receiver};
+use crate::bus::{Action, DirectoryUpdate, Receiver};
 use crate::descriptors::close_elsewhere;
+use crate::end::End;
 use crate::listen::NativePlace;
 use crate::log::log;
 use crate::member::{Carrier, Identity, MemberId};
@@ -35,7 +36,7 @@ enum Step {
     /// What stands in the log before this position must be passed first.
     ReadUpTo(u64),
     /// A member has left, for this reason if it was evicted.
-    Left(MemberId, Option<Eviction>),
+    Left(MemberId, Option<End>),
 }
 
 /// How reading the log has ended.
@@ -174,12 +175,7 @@ impl Server {
         for event in events {
             match event {
                 Event::Joining(ticket, process) => self.join(ticket, process),
-                Event::Left { peer, why } => {
-                    let reason =
-                        |why: &str| if why.starts_with(LATE) { "laggard-deadline" } else { "protocol" };
-                    let eviction = why.map(|why| Eviction { reason: reason(&why), why });
-                    self.left(MemberId(peer), eviction);
-                }
+                Event::Left { peer, why } => self.left(MemberId(peer), why.map(End::from)),
                 _ => {}
             }
         }
@@ -210,7 +206,7 @@ impl Server {
     }
 
     /// A member is gone. What it has sent comes before its end.
-    fn left(&mut self, id: MemberId, why: Option<Eviction>) {
+    fn left(&mut self, id: MemberId, why: Option<End>) {
         let is_read = self.is_read_natively();
         let Some(native) = &mut self.native else { return };
         if !is_read {
@@ -222,9 +218,9 @@ impl Server {
         self.run_queue();
     }
 
-    fn leave(&mut self, id: MemberId, why: Option<Eviction>) {
-        if let Some(eviction) = why {
-            self.log_eviction(id, &self.bus.described(id), &eviction);
+    fn leave(&mut self, id: MemberId, why: Option<End>) {
+        if let Some(end) = why {
+            self.log_eviction(id, &self.bus.described(id), &end);
         }
         self.bus.leave(id);
     }
@@ -446,8 +442,8 @@ impl Server {
         match update {
             DirectoryUpdate::Arrived(id) => {
                 if let Some(member) = bus.members.get(id).filter(|member| member.carrier == Carrier::Socket) {
-                    let Identity { credentials, groups, label } = member.identity.clone();
-                    authority.add_client(id.0, &Process { credentials, groups, label });
+                    let Identity { credentials, label, .. } = &member.identity;
+                    authority.add_client(id.0, *credentials, label.as_deref());
                 }
             }
             DirectoryUpdate::Leaving(id) => authority.hide(id.0),
