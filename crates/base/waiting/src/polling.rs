@@ -163,7 +163,7 @@ impl Polling {
 }
 
 /// One that waits, and what it has learned.
-pub trait Waits {
+pub trait Pollable {
     /// Why it may fail.
     type Error;
     /// What it has learned from its waits.
@@ -175,7 +175,7 @@ pub trait Waits {
 /// Polls for as long as what was learned says, at most until `end_ns`. Returns whether the wait is over; if not, a sleep follows, and
 /// [`Polling::slept`] is told how long it took.
 #[inline]
-pub fn poll<W: Waits>(
+pub fn poll<W: Pollable>(
     one: &mut W,
     (start_ns, end_ns): (u64, u64),
     now_ns: impl Fn() -> u64,

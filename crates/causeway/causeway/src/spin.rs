@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use causeway_os::clock;
-use causeway_waiting::polling::{self, Polling, Waits};
+use causeway_waiting::polling::{self, Pollable, Polling};
 
 use crate::error::Error;
 
@@ -63,12 +63,12 @@ impl Spin {
 /// Polls for a while from `start_ns` on, at most until `end_ns`, both of `CLOCK_MONOTONIC`. Returns whether the wait is over; if not, a sleep
 /// follows, and then [`slept`].
 #[inline]
-pub fn poll<W: Waits<Error = Error>>(one: &mut W, start_ns: u64, end_ns: u64) -> Result<bool, Error> {
+pub fn poll<W: Pollable<Error = Error>>(one: &mut W, start_ns: u64, end_ns: u64) -> Result<bool, Error> {
     polling::poll(one, (start_ns, end_ns), clock::monotonic_ns)
 }
 
 /// The wait that began at `start_ns` has ended in a sleep.
-pub fn slept(one: &mut impl Waits, start_ns: u64) {
+pub fn slept(one: &mut impl Pollable, start_ns: u64) {
     let waited_ns = clock::monotonic_ns().saturating_sub(start_ns);
     one.polling().slept(waited_ns);
 }
@@ -83,7 +83,7 @@ pub fn slept(one: &mut impl Waits, start_ns: u64) {
 pub struct Pace {
     /// Whether the last first poll without a pause was empty.
     was_empty: bool,
-    /// Waits so far, modulo 2³².
+    /// Pollable so far, modulo 2³².
     waits: u32,
 }
 

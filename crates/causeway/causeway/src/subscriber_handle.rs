@@ -47,12 +47,12 @@ pub struct SubscriberHandle {
     /// For which of its waits this process has notified it.
     pub notes: Notes,
     /// How long it has kept this publisher waiting.
-    pub wait: Wait,
+    pub stall: Stall,
 }
 
 /// How long a subscriber has kept one publisher waiting.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wait {
+pub struct Stall {
     owed: Owed,
     /// When it began to owe something, in nanoseconds of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
@@ -60,7 +60,7 @@ pub struct Wait {
     mark: (u64, u64),
 }
 
-impl Wait {
+impl Stall {
     /// It has been waited for, for so many nanoseconds.
     pub fn add(&mut self, ns: u64) {
         self.owed.wait(ns);
@@ -100,7 +100,7 @@ impl SubscriberHandle {
             messages_through: 0,
             seen_cursor: 0,
             notes: Notes::default(),
-            wait: Wait::default(),
+            stall: Stall::default(),
         }
     }
 
@@ -122,7 +122,7 @@ impl SubscriberHandle {
 
     /// Whether it has kept this publisher waiting for longer than its policy allows.
     pub fn is_overdue(&self) -> bool {
-        self.policy.deadline().is_some_and(|deadline| self.wait.owed.exceeds(deadline))
+        self.policy.deadline().is_some_and(|deadline| self.stall.owed.exceeds(deadline))
     }
 
     /// Whether its process is dead, as far as that can be seen without the server.

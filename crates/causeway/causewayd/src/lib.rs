@@ -65,5 +65,5 @@ pub use bus::Bus;
 pub use children::Children;
 pub use config::{Config, make_transient_service_dir};
 pub use listen::{Listener, NativePlace, new_guid};
-pub use metrics::Place as MetricsPlace;
+pub use metrics::Endpoint as MetricsEndpoint;
 pub use serve::Server;

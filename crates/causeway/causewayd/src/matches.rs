@@ -133,7 +133,7 @@ impl<'a> Key<'a> {
 
 /// How far the rules were compared with a message.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct Cursor {
     /// Which of its keys.
     key: usize,
     /// Which rule of the bucket of this key.
@@ -232,7 +232,7 @@ impl Matches {
     /// `found`. True when all rules were compared. Between two calls for one message the rules stay as they are.
     pub fn compare<'a>(
         &self,
-        place: &mut Place,
+        cursor: &mut Cursor,
         header: &Header<'a>,
         args: &LazyArgs<'a>,
         owners: &dyn Owners,
@@ -240,13 +240,13 @@ impl Matches {
         found: &mut Vec<MemberId>,
     ) -> bool {
         let is_unicast = header.destination.is_some();
-        while let Some(key) = Key::of_message(place.key, header, args) {
+        while let Some(key) = Key::of_message(cursor.key, header, args) {
             let bucket = key.map_or(&[][..], |key| self.buckets.get(key.bucket()));
-            for Entry { member, rule } in &bucket[place.at..] {
+            for Entry { member, rule } in &bucket[cursor.at..] {
                 if *steps == 0 {
                     return false;
                 }
-                place.at += 1;
+                cursor.at += 1;
                 *steps = steps.saturating_sub(1 + rule.args.len());
                 let seen: &[Arg<'_>] = if rule.args.is_empty() { &[] } else { args() };
                 if (!is_unicast || rule.eavesdrop)
@@ -256,7 +256,7 @@ impl Matches {
                     found.push(*member);
                 }
             }
-            (place.key, place.at) = (place.key + 1, 0);
+            (cursor.key, cursor.at) = (cursor.key + 1, 0);
         }
         true
     }
@@ -315,8 +315,8 @@ mod tests {
             return Vec::new();
         }
         let compared = |steps: usize| {
-            let (mut place, mut found, mut turns) = (Place::default(), Vec::new(), 1);
-            while !matches.compare(&mut place, &header, &|| &args, &(), &mut { steps }, &mut found) {
+            let (mut cursor, mut found, mut turns) = (Cursor::default(), Vec::new(), 1);
+            while !matches.compare(&mut cursor, &header, &|| &args, &(), &mut { steps }, &mut found) {
                 turns += 1;
             }
             found.sort_unstable();

@@ -20,7 +20,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::listen::{Listener, new_guid};
 use crate::log::log;
-use crate::report::Line;
+use crate::report::{BusNumber, Line};
 use text::Identities;
 
 /// How often a file is written.
@@ -36,19 +36,19 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where metrics are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// At a socket with this path, by HTTP.
     Socket(PathBuf),
     /// In this file, which is replaced every five seconds.
     File(PathBuf),
 }
 
-impl Place {
+impl Endpoint {
     /// `unix:PATH` is a socket, all else a file.
-    pub fn of(text: &str) -> Place {
+    pub fn of(text: &str) -> Endpoint {
         match text.strip_prefix("unix:") {
-            Some(path) => Place::Socket(path.into()),
-            None => Place::File(text.into()),
+            Some(path) => Endpoint::Socket(path.into()),
+            None => Endpoint::File(text.into()),
         }
     }
 }
@@ -57,8 +57,8 @@ impl Place {
 #[derive(Debug)]
 pub struct Snapshot {
     pub lines: Vec<Line>,
-    /// Numbers of the bus as a whole, by their keys in `GetStats`.
-    pub bus: Vec<(&'static str, u64)>,
+    /// Numbers of the bus as a whole.
+    pub bus: Vec<BusNumber>,
     /// Connections that the bus has ended, by the reason.
     pub evictions: BTreeMap<&'static str, u64>,
     /// Entries of the order log that somebody may still have to read, and how many it holds.
@@ -69,7 +69,7 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct Metrics {
     exchange: Arc<Exchange>,
-    place: Place,
+    endpoint: Endpoint,
     listener: Option<Listener>,
 }
 
@@ -110,22 +110,22 @@ impl Metrics {
     ///
     /// # Errors
     /// In a sentence: the socket cannot be made, the file's folder is not there, or the kernel has no thread or descriptor left.
-    pub fn serve(place: Place) -> Result<Metrics, String> {
-        let (Place::Socket(path) | Place::File(path)) = &place;
+    pub fn serve(endpoint: Endpoint) -> Result<Metrics, String> {
+        let (Endpoint::Socket(path) | Endpoint::File(path)) = &endpoint;
         let failed =
             |error: &dyn std::fmt::Display| format!("cannot serve metrics at {}: {error}", path.display());
         let wanted =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(&error))?;
         let exchange = Arc::new(Exchange { wanted, state: Mutex::default(), changed: Condvar::new() });
         let shared = Arc::clone(&exchange);
-        let (work, listener): (Box<dyn FnOnce() + Send>, _) = match &place {
-            Place::Socket(path) => {
+        let (work, listener): (Box<dyn FnOnce() + Send>, _) = match &endpoint {
+            Endpoint::Socket(path) => {
                 // Nobody is asked who he is, and one reader keeps the next waiting.
                 let listener = Listener::for_owner(path).map_err(|why| failed(&why))?;
                 let copy = listener.as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
                 (Box::new(move || answer_all(&shared, &UnixListener::from(copy))), Some(listener))
             }
-            Place::File(path) => {
+            Endpoint::File(path) => {
                 let path = std::path::absolute(path).map_err(|error| failed(&error))?;
                 // What cannot be written is said now, and not to the log in five seconds.
                 write_file(&path, text::EMPTY).map_err(|error| failed(&error))?;
@@ -134,7 +134,7 @@ impl Metrics {
         };
         let thread = thread::Builder::new().name("metrics".into());
         process::without_signals(|| thread.spawn(work)).map_err(|error| failed(&error))?;
-        Ok(Metrics { exchange, place, listener })
+        Ok(Metrics { exchange, endpoint, listener })
     }
 
     /// Is a snapshot wanted since this was last asked?
@@ -160,9 +160,9 @@ impl Drop for Metrics {
     fn drop(&mut self) {
         self.exchange.lock().has_ended = true;
         self.exchange.changed.notify_all();
-        match (&self.place, &self.listener) {
+        match (&self.endpoint, &self.listener) {
             (_, Some(listener)) => drop(rustix::net::shutdown(listener, rustix::net::Shutdown::Both)),
-            (Place::File(path), _) => {
+            (Endpoint::File(path), _) => {
                 // Its file system may not answer.
                 let is_there = |state: &mut State| !state.is_removed;
                 let waited =
@@ -325,7 +325,7 @@ mod tests {
     fn readers_that_send_or_take_little_at_a_time_or_nothing_are_left_after_their_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
-        let metrics = Metrics::serve(Place::Socket(path.clone())).unwrap();
+        let metrics = Metrics::serve(Endpoint::Socket(path.clone())).unwrap();
         let (is_over, path) = (AtomicBool::new(false), &path);
         thread::scope(|scope| {
             scope.spawn(|| {

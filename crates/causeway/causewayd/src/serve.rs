@@ -159,7 +159,7 @@ impl Server {
         let mut events = Vec::with_capacity(EVENTS);
         self.now = Instant::now();
         self.bus.read_services();
-        self.act();
+        self.run_actions();
         loop {
             events.clear();
             let is_idle = self.clients.are_idle() && !self.is_collecting() && !self.bus.has_work();
@@ -191,7 +191,7 @@ impl Server {
                     Token::Signal => match read_signal(&self.signals) {
                         Ok(Some(HANGUP)) => {
                             self.bus.reload(None);
-                            self.act();
+                            self.run_actions();
                         }
                         Ok(Some(_)) => return Ok(()),
                         _ => {}
@@ -295,7 +295,7 @@ impl Server {
             Ok(Read::SaidHello(number)) => self.name(id, number),
             Err(end) => self.end(id, end),
         }
-        self.act();
+        self.run_actions();
     }
 
     /// A client has said Hello, and has this number from now on. What it has sent meanwhile is read next.
@@ -379,7 +379,7 @@ impl Server {
             self.end(id, End::Descriptors(why));
         }
         self.bus.tick(self.now);
-        self.act();
+        self.run_actions();
         self.retry_natively();
         log::tell_omitted();
         if self.paused_until.is_some_and(|until| until <= self.now) {
@@ -417,7 +417,7 @@ impl Server {
             }
             Err(end) => {
                 self.end(id, end);
-                self.act();
+                self.run_actions();
             }
         }
     }

@@ -72,7 +72,7 @@ impl Message {
     /// Checks its header, as [`Message::of`]; one that is like one that was checked before is not parsed again. Returns where such headers
     /// are remembered.
     #[inline]
-    pub(super) fn check(&mut self, known: &mut KnownHeaders) -> Option<Place> {
+    pub(super) fn check(&mut self, known: &mut HeaderCache) -> Option<CacheIndex> {
         let Checked { received, layout } = self.checked_mut();
         let place = known.place_of(&received.header);
         let numbers = known.layout(place, received, layout)?;
@@ -256,11 +256,11 @@ const LONGEST: usize = 1024;
 
 /// The headers that were checked last, one in each place.
 #[derive(Debug, Default)]
-pub(super) struct KnownHeaders(Vec<Option<Box<Known>>>);
+pub(super) struct HeaderCache(Vec<Option<Box<Known>>>);
 
 /// Where a header is remembered, if it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place(usize);
+pub(super) struct CacheIndex(usize);
 
 #[derive(Debug)]
 struct Known {
@@ -271,17 +271,22 @@ struct Known {
     wanted: Option<(u64, bool)>,
 }
 
-impl KnownHeaders {
+impl HeaderCache {
     #[inline]
-    fn place_of(&self, of: &BusHeader) -> Place {
+    fn place_of(&self, of: &BusHeader) -> CacheIndex {
         let mixed = of.sender.wrapping_mul(31) + u64::from(of.kind) * 7 + u64::from(of.body_offset / 8);
-        Place(mixed as usize % PLACES)
+        CacheIndex(mixed as usize % PLACES)
     }
 
     /// Finds the layout of the header of a message; returns its numbers, or `None` if the header breaks the D-Bus specification or names
     /// another sender.
     #[inline]
-    fn layout(&mut self, Place(place): Place, received: &Received, layout: &mut Layout) -> Option<Numbers> {
+    fn layout(
+        &mut self,
+        CacheIndex(place): CacheIndex,
+        received: &Received,
+        layout: &mut Layout,
+    ) -> Option<Numbers> {
         if let Some(Some(known)) = self.0.get(place)
             && known.sender == received.header.sender
             && let Some(numbers) = known.layout.numbers_like(&known.bytes, &received.bytes)
@@ -308,13 +313,13 @@ impl KnownHeaders {
 
     /// What is remembered of the header that was looked up last at a place, as of this change of the rules.
     #[inline]
-    pub fn wanted(&self, Place(place): Place, change: u64) -> Option<bool> {
+    pub fn wanted(&self, CacheIndex(place): CacheIndex, change: u64) -> Option<bool> {
         let known = self.0.get(place)?.as_ref()?;
         known.wanted.filter(|(of, _)| *of == change).map(|(_, wanted)| wanted)
     }
 
     /// Remembers it.
-    pub fn set_wanted(&mut self, Place(place): Place, change: u64, wanted: bool) {
+    pub fn set_wanted(&mut self, CacheIndex(place): CacheIndex, change: u64, wanted: bool) {
         if let Some(Some(known)) = self.0.get_mut(place) {
             known.wanted = Some((change, wanted));
         }

@@ -56,7 +56,7 @@ use crate::shared::outbox::Outbox;
 use by_serial::BySerial;
 use descriptors::Undeliverable;
 use destinations::Destinations;
-use message::KnownHeaders;
+use message::HeaderCache;
 use pending::PendingCalls;
 use properties::Properties;
 use rules::Rules;
@@ -91,7 +91,7 @@ pub struct Connection {
     may_miss_ends: bool,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
-    headers: KnownHeaders,
+    headers: HeaderCache,
     /// What the program has said of its objects.
     objects: Objects,
     properties: Properties,
@@ -159,7 +159,7 @@ impl Connection {
             may_miss_ends: false,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
-            headers: KnownHeaders::default(),
+            headers: HeaderCache::default(),
             objects: Objects::default(),
             properties: Properties::default(),
             pending: PendingCalls::default(),

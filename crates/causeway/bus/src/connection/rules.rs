@@ -3,7 +3,7 @@
 use causeway_dbus_wire::rule::{MatchRule, Owners};
 use causeway_dbus_wire::wire::{Arg, Body, Header};
 
-use super::message::Place;
+use super::message::CacheIndex;
 use super::{Connection, Message};
 use crate::authority::{DRIVER, unique_name};
 use crate::error::{Error, Result, name};
@@ -143,7 +143,7 @@ impl Connection {
 
     /// Does a rule want a signal, of whose header more may be remembered at this place?
     #[inline]
-    pub(super) fn wants(&mut self, signal: &Message, place: Place) -> bool {
+    pub(super) fn wants(&mut self, signal: &Message, place: CacheIndex) -> bool {
         let has_all = signal.position() >= self.rules.all_from;
         match self.headers.wanted(place, self.rules.change) {
             Some(wanted) if has_all => wanted,
@@ -152,7 +152,7 @@ impl Connection {
     }
 
     /// As [`Connection::wants`]; remembers what the header alone decides.
-    fn find_wanted(&mut self, signal: &Message, place: Place, has_all: bool) -> bool {
+    fn find_wanted(&mut self, signal: &Message, place: CacheIndex, has_all: bool) -> bool {
         let header = signal.header();
         let by_header = self.rules.at(signal.position()).filter(|rule| rule.matches_header(&header));
         let (on_args, on_header): (Vec<&Rule>, Vec<&Rule>) =

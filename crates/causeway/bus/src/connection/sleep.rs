@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use causeway_os::Context;
 use causeway_os::{clock, futex};
-use causeway_waiting::polling::{self, Polling, Waits};
+use causeway_waiting::polling::{self, Pollable, Polling};
 
 use super::Connection;
 use crate::control::{self, Packet};
@@ -129,7 +129,7 @@ impl Connection {
     }
 }
 
-impl Waits for Connection {
+impl Pollable for Connection {
     type Error = Infallible;
 
     fn polling(&mut self) -> &mut Polling {

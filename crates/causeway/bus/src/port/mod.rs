@@ -28,7 +28,7 @@ pub use send::Outbound;
 use send::Outstanding;
 pub use staged::TransferRef;
 use subscribers::SubscriberCache;
-use wake::Waits;
+use wake::StallTable;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
@@ -101,7 +101,7 @@ pub struct Port {
     holders: VecDeque<u16>,
     subscribers: SubscriberCache,
     sent_ns: u64,
-    waits: Waits,
+    waits: StallTable,
     others: Vec<Other>,
     /// Members whose messages cannot be read, and that were not told.
     unread: Vec<u64>,
@@ -140,7 +140,7 @@ impl Port {
             unpublished_bytes: 0,
             end: cursor,
             outstanding: VecDeque::new(),
-            waits: Waits::default(),
+            waits: StallTable::default(),
             holders: VecDeque::new(),
             subscribers: SubscriberCache::default(),
             sent_ns: 0,

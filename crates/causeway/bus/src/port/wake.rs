@@ -27,8 +27,8 @@ pub struct Sleepers {
 /// A step of a member's cursor does not renew its deadline: what counts is the time that this member has waited for it, less what
 /// [`patience`](causeway_waiting::patience) allows for each entry that it has passed.
 #[derive(Debug, Default)]
-pub struct Waits {
-    of: Vec<Wait>,
+pub struct StallTable {
+    of: Vec<Stall>,
     /// Runs while this member finds no space, in nanoseconds of `CLOCK_MONOTONIC`.
     clock: Clock,
     /// When it was last asked who is in the way.
@@ -36,7 +36,7 @@ pub struct Waits {
 }
 
 #[derive(Debug)]
-struct Wait {
+struct Stall {
     slot: u16,
     id: u64,
     cursor: u64,
@@ -44,7 +44,7 @@ struct Wait {
     is_in_the_way: bool,
 }
 
-impl Waits {
+impl StallTable {
     /// There was space.
     #[inline]
     pub fn end(&mut self) {
@@ -71,7 +71,7 @@ impl Port {
                 self.ring(fds, slot);
                 if !waits.of.iter().any(|wait| wait.slot == slot) {
                     let ((id, _), cursor) = (self.directory.id_and_state(slot), self.cursor_of(slot));
-                    waits.of.push(Wait { slot, id, cursor, owed: Owed::default(), is_in_the_way: true });
+                    waits.of.push(Stall { slot, id, cursor, owed: Owed::default(), is_in_the_way: true });
                 }
             }
             waits.of.retain(|wait| {
@@ -89,12 +89,12 @@ impl Port {
         self.order.cursor(slot).load(Ordering::Acquire)
     }
 
-    fn is_member(&self, wait: &Wait) -> bool {
+    fn is_member(&self, wait: &Stall) -> bool {
         self.directory.id_and_state(wait.slot).0 == wait.id && self.is_present(wait.slot)
     }
 
     /// Counts a step of waiting for a member, if it was in the way, and what it has read since.
-    fn count_wait(&self, wait: &mut Wait, step_ns: u64) {
+    fn count_wait(&self, wait: &mut Stall, step_ns: u64) {
         let cursor = self.cursor_of(wait.slot);
         let passed = cursor.saturating_sub(wait.cursor);
         wait.cursor = cursor;

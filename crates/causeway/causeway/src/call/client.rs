@@ -12,7 +12,7 @@ use super::connection::{
     topic,
 };
 use super::error::CallError;
-use super::incoming::{Incoming, Wait};
+use super::incoming::{Incoming, WaitOutcome};
 use super::outgoing::Outgoing;
 use crate::connection::{Membership, hang_up};
 use crate::error::{Error, Refusal, Result};
@@ -252,12 +252,12 @@ impl Client {
                 break end.into();
             }
             match self.incoming.wait(deadline) {
-                Ok(Wait::Ready) => {}
-                Ok(Wait::TimedOut) => {
+                Ok(WaitOutcome::Ready) => {}
+                Ok(WaitOutcome::TimedOut) => {
                     self.tell_cancelled(call.0);
                     break CallError::Deadline;
                 }
-                Ok(Wait::Gone) => break self.note_end().into(),
+                Ok(WaitOutcome::Gone) => break self.note_end().into(),
                 Err(error) => break error.into(),
             }
         };

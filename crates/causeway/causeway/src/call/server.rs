@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
 use super::connection::{Connected, Origin, accept, kind_and_descriptors, request, take_descriptors};
-use super::incoming::{Incoming, Wait};
+use super::incoming::{Incoming, WaitOutcome};
 use super::responder::{Replies, Responder};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
@@ -324,9 +324,9 @@ impl Connection {
                 deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
             }
             match self.incoming.wait(deadline)? {
-                Wait::Ready => {}
-                Wait::TimedOut => return Ok(None),
-                Wait::Gone => return Err(Error::Disconnected),
+                WaitOutcome::Ready => {}
+                WaitOutcome::TimedOut => return Ok(None),
+                WaitOutcome::Gone => return Err(Error::Disconnected),
             }
         };
         Ok(Some(self.request(&frame, descriptors)))

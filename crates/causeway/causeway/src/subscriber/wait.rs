@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::process::poll;
 use causeway_os::{Context, clock, futex};
-use causeway_waiting::polling::{Polling, Waits};
+use causeway_waiting::polling::{Pollable, Polling};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 
 use super::Subscriber;
@@ -38,7 +38,7 @@ const EXIT_TIME: Duration = Duration::from_millis(50);
 const POLLS_PER_CLOCK_READ: u32 = 64;
 
 impl Subscriber {
-    /// Waits for a message without ever sleeping, at most for `timeout`: for a thread that has a CPU to itself.
+    /// Pollable for a message without ever sleeping, at most for `timeout`: for a thread that has a CPU to itself.
     ///
     /// Call it before [`Subscriber::try_recv`], not after an empty one: a poll for a message that is not there yet delays
     /// its publication, and this call knows when to take the first one. Fails as [`Subscriber::recv`].
@@ -65,7 +65,7 @@ impl Subscriber {
         }
     }
 
-    /// Waits for a message or a loss, at most for `timeout`: polls for a while, then sleeps on a futex. Consumes nothing;
+    /// Pollable for a message or a loss, at most for `timeout`: polls for a while, then sleeps on a futex. Consumes nothing;
     /// for a loop that then calls [`Subscriber::try_recv`] or [`Subscriber::try_recv_in_place`]. As [`Subscriber::spin`], it
     /// knows when to take the first look: call it before the receive.
     ///
@@ -275,7 +275,7 @@ impl Subscriber {
     }
 }
 
-impl Waits for Subscriber {
+impl Pollable for Subscriber {
     type Error = Error;
 
     #[inline(always)]

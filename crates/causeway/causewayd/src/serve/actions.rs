@@ -5,7 +5,7 @@ use crate::bus::Action;
 
 impl Server {
     /// Does what the bus has left to be done.
-    pub(super) fn act(&mut self) {
+    pub(super) fn run_actions(&mut self) {
         loop {
             let mut actions = self.bus.take_actions(std::mem::take(&mut self.emptied));
             if actions.is_empty() {

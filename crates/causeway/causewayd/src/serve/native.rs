@@ -106,7 +106,7 @@ impl Server {
         let (queue, slice) = (VecDeque::new(), Slice::default());
         self.native =
             Some(Native { authority, place, options, queue, slice, transfer: None, is_passing: false });
-        self.act();
+        self.run_actions();
     }
 
     /// Lets members join a new order log; where that fails, it is tried again later. The reason is said when it is another one than
@@ -199,7 +199,7 @@ impl Server {
         let id = self.bus.give_number(id);
         self.follow_readers();
         self.bus.announce_native(id);
-        self.act();
+        self.run_actions();
         if let Some(native) = &mut self.native {
             native.authority.welcome(id.0);
         }
@@ -211,7 +211,7 @@ impl Server {
         let Some(native) = &mut self.native else { return };
         if !is_read {
             self.leave(id, why);
-            return self.act();
+            return self.run_actions();
         }
         let end = native.authority.end();
         native.queue.extend([Step::ReadUpTo(end), Step::Left(id, why)]);
@@ -234,13 +234,13 @@ impl Server {
             if !is_read && (!self.read_on().is_done || self.is_log_full()) {
                 return;
             }
-            self.act();
+            self.run_actions();
             self.bus.set_read_natively(is_read);
             if !is_read {
                 // What stands there is our own: nobody's place waits for this process any more.
                 self.read_log(u64::MAX);
             }
-            self.act();
+            self.run_actions();
         }
     }
 
@@ -255,7 +255,7 @@ impl Server {
         if self.is_read_natively() {
             self.read_on();
             self.run_queue();
-            self.act();
+            self.run_actions();
             self.follow_readers();
         }
         if !self.is_log_full() {
@@ -372,9 +372,9 @@ impl Server {
         if self.native.as_ref().is_some_and(|native| native.is_passing) {
             self.do_for_entry();
         }
-        self.act();
+        self.run_actions();
         self.bus.settle();
-        self.act();
+        self.run_actions();
     }
 
     /// Does what the bus has left to be done for a message of the log. What this brings to clients belongs to its entry: what waits for the
@@ -431,7 +431,7 @@ impl Server {
                 self.do_now(action);
             }
         }
-        self.act();
+        self.run_actions();
         self.serve_natively_again(place, options, "");
     }
 

@@ -15,7 +15,7 @@ use crate::driver::stats::{StatisticsReply, numbers};
 use crate::end::End;
 use crate::log::log;
 use crate::member::MemberId;
-use crate::metrics::{Metrics, Place, Snapshot};
+use crate::metrics::{Endpoint, Metrics, Snapshot};
 use crate::report::Line;
 
 /// Names of one connection that are looked at: the first ones. How many it has is said in any case.
@@ -81,12 +81,12 @@ impl Server {
         }
     }
 
-    /// Serves metrics at a place from now on.
+    /// Serves metrics there from now on.
     ///
     /// # Errors
-    /// In a sentence: the place cannot be used, or the kernel lacks something.
-    pub fn serve_metrics(&mut self, place: Place) -> Result<(), String> {
-        let metrics = Metrics::serve(place)?;
+    /// In a sentence: it cannot be used, or the kernel lacks something.
+    pub fn serve_metrics(&mut self, endpoint: Endpoint) -> Result<(), String> {
+        let metrics = Metrics::serve(endpoint)?;
         epoll::add(&self.epoll, &metrics, Token::Metrics.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
         self.metrics = Some(metrics);
@@ -141,7 +141,7 @@ impl Server {
             }
             Purpose::Answer { call, reply: Some(reply), .. } => {
                 self.bus.finish_statistics(call, reply);
-                self.act();
+                self.run_actions();
             }
             Purpose::Answer { .. } => unreachable!("it is written"),
         }
