@@ -20,7 +20,7 @@ use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::{ForeignOutbox, Found};
-use crate::shared::ring::{self, BROADCAST, Cells, Entry};
+use crate::shared::ring::{self, BROADCAST, Cell, Cells, Entry};
 use crate::shared::statistics::Statistics;
 use crate::shared::unique_name::unique_number;
 
@@ -85,14 +85,14 @@ impl Monitor {
     /// Messages that were sent on this bus.
     pub fn messages(&self) -> u64 {
         let mut end = self.order.load_hint();
-        while self.is_present(end) {
+        while let Cell::Present(_) = self.look(end) {
             end += 1;
         }
         end
     }
 
-    fn is_present(&self, position: u64) -> bool {
-        (self.order.load_entry(position) >> 48) as u16 == ring::lap(&self.order, position)
+    fn look(&self, position: u64) -> Cell {
+        ring::classify(self.order.load_entry(position), ring::lap(&self.order, position))
     }
 
     /// The next message, or a loss, at most after `timeout` (`None`: however long it takes). `Ok(None)` when the time is over.
@@ -102,25 +102,26 @@ impl Monitor {
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Observed>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let word = self.order.load_entry(self.cursor);
-            let (found, lap) = ((word >> 48) as u16, ring::lap(&self.order, self.cursor));
-            if found == lap {
-                if let Some(observed) = self.observe(Entry::of(word))? {
-                    return Ok(Some(observed));
+            match self.look(self.cursor) {
+                Cell::Present(entry) => {
+                    if let Some(observed) = self.observe(entry)? {
+                        return Ok(Some(observed));
+                    }
                 }
-            } else if found == lap.wrapping_sub(1) {
-                if self.lost > 0 {
-                    return Ok(Some(self.take_lost()));
+                Cell::Free(_) => {
+                    if self.lost > 0 {
+                        return Ok(Some(self.take_lost()));
+                    }
+                    let left = end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
+                    if left.is_zero() {
+                        return Ok(None);
+                    }
+                    let link = self.link.socket().as_fd();
+                    if causeway_os::process::poll(&[link], Some(left.min(LOOK_AGAIN)))?[0] {
+                        return Err(self.link.end());
+                    }
                 }
-                let left = end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
-                if left.is_zero() {
-                    return Ok(None);
-                }
-                if causeway_os::process::poll(&[self.link.socket().as_fd()], Some(left.min(LOOK_AGAIN)))?[0] {
-                    return Err(self.link.end());
-                }
-            } else {
-                self.skip_lost()?;
+                Cell::Foreign(_) => self.skip_lost()?,
             }
         }
     }

@@ -97,7 +97,12 @@ pub fn is_one_in(position: u64, count: u64) -> bool {
 #[inline]
 pub fn look(cells: &impl Cells, position: u64) -> Cell {
     let word = cells.entry(position).load(Ordering::Acquire); // PAIR order-entry
-    let lap = lap(cells, position);
+    classify(word, lap(cells, position))
+}
+
+/// What a word is at a position of this lap.
+#[inline]
+pub fn classify(word: u64, lap: u16) -> Cell {
     match (word >> 48) as u16 {
         found if found == lap => Cell::Present(Entry::of(word)),
         found if found == lap.wrapping_sub(1) => Cell::Free(word),
