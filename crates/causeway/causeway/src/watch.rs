@@ -4,6 +4,7 @@
 //! Neither a futex nor the log shows that every process that could publish is gone; sockets do. The thread sleeps in
 //! `epoll_wait` without a timeout, starts with the first subscriber that needs it, and stores what it learns in a word that
 //! the subscriber loads when there is no message.
+//! Members of the bus have such a thread, too: `connection/watcher.rs` of `causeway-bus`.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

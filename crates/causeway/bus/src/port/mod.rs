@@ -21,7 +21,6 @@ use crate::shared::directory::Directory;
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
-use crate::shared::ring::{self, Sleep};
 use crate::shared::unique_name::unique_name;
 use others::Other;
 pub use send::Outbound;
@@ -186,20 +185,9 @@ impl Port {
     fn broken(&self, fds: &mut dyn Descriptors, slot: Option<u16>, position: u64) -> Error {
         let first = self.order.set_broken(Broken { slot, position });
         for slot in self.directory.present().collect::<Vec<_>>() {
-            let armed = self.order.armed(slot);
-            match ring::asleep(armed) {
-                Some((value, Sleep::Futex)) => _ = self.order.rouse(slot, value),
-                Some((value, Sleep::Doorbell)) => {
-                    let other = &self.others[usize::from(slot)];
-                    if let Some(doorbell) =
-                        other.doorbell.as_ref().filter(|_| other.id == self.directory.id(slot))
-                    {
-                        fds.ring(doorbell.as_fd());
-                        ring::mark_awake(armed, value);
-                    }
-                }
-                None => {}
-            }
+            let other = &self.others[usize::from(slot)];
+            let doorbell = || other.doorbell.as_ref().filter(|_| other.id == self.directory.id(slot));
+            self.order.end_sleep(slot, || doorbell().map(|doorbell| fds.ring(doorbell.as_fd())).is_some());
         }
         // It wakes the others that sleep on doorbells.
         if let Some(doorbell) = &self.others[usize::from(AUTHORITY)].doorbell {

@@ -10,7 +10,7 @@ use causeway_os::futex;
 use causeway_os::memory::{Access, LoadU64, Mapping, add_seals};
 
 use super::memory::invalid;
-use super::ring::{self, Cells, GROUP_SLOTS, SLOTS_MAX, group_bit};
+use super::ring::{self, Cells, GROUP_SLOTS, SLOTS_MAX, Sleep, group_bit};
 use super::{ABI, memory};
 use crate::error::{Error, Result};
 
@@ -282,6 +282,16 @@ impl OrderLog {
     pub fn rouse(&self, slot: u16, value: u32) -> bool {
         let (group, bit) = (self.group(slot), group_bit(slot));
         ring::rouse(group, || wake(group, bit), std::iter::once((self.armed(slot), value))) == 1
+    }
+
+    /// Wakes the member in a slot if it sleeps: on its futex word, or by `ring`, which returns whether it has the doorbell.
+    /// False if the member did not sleep, another has woken it, or its doorbell is not known.
+    pub fn end_sleep(&self, slot: u16, ring: impl FnOnce() -> bool) -> bool {
+        match ring::asleep(self.armed(slot)) {
+            Some((value, Sleep::Futex)) => self.rouse(slot, value),
+            Some((value, Sleep::Doorbell)) => ring() && ring::mark_awake(self.armed(slot), value),
+            None => false,
+        }
     }
 
     /// Ends the bus, unless it is broken already; returns what broke it first. Who sleeps is to be woken then, and found by [`ring::asleep`].
