@@ -1,6 +1,7 @@
 //! What can go wrong on a bus.
 
 use std::fmt;
+use std::time::Duration;
 
 use causeway_dbus_wire::wire::{Fault, Unreadable};
 use rustix::io::Errno;
@@ -92,6 +93,11 @@ pub enum Error {
 impl Error {
     pub(crate) fn method(name: &str, message: impl Into<String>) -> Error {
         Error::Method { name: name.into(), message: message.into() }
+    }
+
+    /// A call had no reply for so long.
+    pub(crate) fn timed_out(timeout: Duration) -> Error {
+        Error::method(name::NO_REPLY, format!("no reply within {timeout:.0?}"))
     }
 
     /// Has the kernel refused a call with this number?

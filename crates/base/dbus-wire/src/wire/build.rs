@@ -345,7 +345,8 @@ impl Body {
         &self.bytes
     }
 
-    /// Appends a string.
+    /// Appends a string. One with a zero byte makes a message that every receiver refuses; where it may have one,
+    /// [`Body::of`] says so.
     #[inline]
     pub fn text(mut self, text: &str) -> Body {
         self.add_type("s");

@@ -14,7 +14,9 @@ use std::time::Duration;
 use causeway_dbus_wire::wire::{Body, Decode, Encode, FLAG_NO_REPLY_EXPECTED};
 
 use crate::authority::{NameReply, ReleaseReply};
-use crate::connection::{Call, Callee, Connection, Outgoing, Reply, Statistics, name_reply, release_reply};
+use crate::connection::{
+    Call, Callee, Connection, Outgoing, Refusal, Reply, Statistics, name_reply, release_reply,
+};
 use crate::content::Payload;
 use crate::error::{Error, Result};
 use driver::Driven;
@@ -171,10 +173,10 @@ impl AsyncConnection {
 
     /// Answers a call with an error, or as [`Connection::reply_error`] does.
     pub async fn reply_error(&self, call: &Call, error: &str, text: &str) -> Result<()> {
-        self.send(|connection| connection.prepare_answer(call, Err((error, text)))).await
+        self.send(|connection| connection.prepare_answer(call, Err(Refusal::new(error, text)))).await
     }
 
-    /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
+    /// Asks for a name, as [`Connection::request_name`].
     pub async fn request_name(&self, name: &str, flags: u32) -> Result<NameReply> {
         let body = Body::default().text(name).u32(flags);
         Ok(name_reply(&self.call_driver("RequestName", body).await?.reply().await?))

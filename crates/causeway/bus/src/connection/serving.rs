@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, Fault};
+use causeway_dbus_wire::wire::{Body, Builder, Fault};
 use causeway_os::clock;
 
 use super::sleep::{end_after, has_passed};
@@ -129,8 +129,10 @@ impl Context<'_> {
         then: impl FnOnce(&mut Context<'_>, Result<Reply>) -> Result<()> + 'static,
     ) -> Result<()> {
         let Payload { body, descriptors } = body.into();
-        let flags = if self.options.auto_start { 0 } else { FLAG_NO_AUTO_START };
-        let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
+        let call = Builder::call(path, member)
+            .interface(interface)
+            .destination(destination)
+            .flags(self.call_flags());
         let timeout = self.options.call_timeout;
         let end_ns = end_after(clock::monotonic_ns(), timeout);
         let serial = self.send_message_with_descriptors(&call.body(body), descriptors)?;
@@ -155,7 +157,7 @@ impl Context<'_> {
         while let Some(index) = self.later.iter().position(|later| has_passed(later.end_ns)) {
             let Later { serial, timeout, then, .. } = self.later.swap_remove(index);
             self.connection.drop_message(serial);
-            then(self, Err(Error::method(name::NO_REPLY, format!("no reply within {timeout:.0?}"))))?;
+            then(self, Err(Error::timed_out(timeout)))?;
         }
         Ok(())
     }
@@ -218,7 +220,7 @@ impl Connection {
     pub fn answer_standard(&mut self, call: &Call) -> Result<bool> {
         match self.standard_answer(call) {
             Some(Ok(body)) => self.reply(call, body)?,
-            Some(Err((name, text))) => self.reply_error(call, name, &text)?,
+            Some(Err(refusal)) => self.answer(call, Err(refusal))?,
             None => return Ok(false),
         }
         Ok(true)
@@ -255,7 +257,7 @@ impl Context<'_> {
         match handle(self, call) {
             Ok(Answer::Now(payload)) => self.reply(call, payload),
             Ok(Answer::Later) => Ok(()),
-            Err(Refusal { name, text }) => self.reply_error(call, &name, &text),
+            Err(refusal) => self.connection.answer(call, Err(refusal)),
         }
     }
 }

@@ -9,6 +9,7 @@ use causeway_os::machine_id;
 
 use super::properties::{self, StandardAnswer};
 use super::sending::check;
+use super::serving::Refusal;
 use super::{Call, Connection};
 use crate::error::{Error, Result, name};
 
@@ -88,7 +89,7 @@ fn peer_answer(call: &Header<'_>) -> Option<StandardAnswer> {
         Some("Ping") => Ok(Body::default()),
         Some("GetMachineId") => machine_id::machine_id()
             .map(|id| Body::default().text(&id))
-            .ok_or((name::FAILED, "this machine has no machine ID".into())),
-        _ => Err((name::UNKNOWN_METHOD, "the interface has two methods: Ping and GetMachineId".into())),
+            .ok_or_else(|| Refusal::new(name::FAILED, "this machine has no machine ID")),
+        _ => Err(Refusal::new(name::UNKNOWN_METHOD, "the interface has two methods: Ping and GetMachineId")),
     })
 }
