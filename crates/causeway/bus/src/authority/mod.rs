@@ -80,8 +80,9 @@ pub struct AuthorityOptions {
     pub clients: usize,
     /// Names at most that the directory shows; calls to others go through the host.
     pub names: usize,
-    /// A member that has kept another one waiting for so long in all is evicted, in milliseconds, rounded up: no step of its own renews that,
-    /// each entry that it passes takes 0.1 ms off. Also how long a process that finds no place waits for members that must read first.
+    /// A member that has kept another one waiting for so long in all is evicted, in milliseconds, rounded up: see
+    /// [`laggard_deadline`](crate::ConnectionOptions::laggard_deadline). Also how long a process that finds no place
+    /// waits for members that must read first.
     pub laggard_deadline: Duration,
     /// A process that connects and has not asked for anything for so long is sent away.
     pub join_deadline: Duration,

@@ -22,10 +22,8 @@ pub struct Sleepers {
     values: [u32; GROUP_SLOTS as usize],
 }
 
-/// How long this member has been kept waiting by each of the others.
-///
-/// A step of a member's cursor does not renew its deadline: what counts is the time that this member has waited for it, less what
-/// [`patience`](causeway_waiting::patience) allows for each entry that it has passed.
+/// How long this member has been kept waiting by each of the others, by the rule of
+/// [`patience`](causeway_waiting::patience).
 #[derive(Debug, Default)]
 pub struct StallTable {
     of: Vec<Stall>,

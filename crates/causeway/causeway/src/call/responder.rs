@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use causeway_os::lock::lock;
 use causeway_waiting::patience::LOOK;
 
 use super::connection::{reply, send_descriptors, topic};
@@ -14,7 +15,6 @@ use super::error::ReplyError;
 use super::outgoing::Outgoing;
 use crate::connection::{hang_up, has_ended};
 use crate::error::Refusal;
-use crate::lock::lock;
 use crate::log::Label;
 use crate::wire::Message;
 
@@ -75,8 +75,8 @@ impl Replies {
         }
     }
 
-    /// Does `work` until it returns true, while the client has not read enough, and does not owe more than the patience: the time of all waits for
-    /// it counts, as for a subscriber, and no step of its own renews it.
+    /// Does `work` until it returns true, while the client has not read enough, and does not owe more than the patience:
+    /// what counts is the same as for a subscriber.
     fn until_sent(
         &self,
         outgoing: &mut Outgoing,
