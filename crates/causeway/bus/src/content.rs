@@ -2,9 +2,10 @@
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use causeway_dbus_wire::wire::Body;
+use causeway_os::lock::lock;
 
 use crate::shared::body::SealedBody;
 
@@ -122,14 +123,12 @@ pub struct FileDescriptors(Option<Arc<Mutex<Vec<OwnedFd>>>>);
 impl FileDescriptors {
     /// Takes all; empty where there are none any more.
     pub fn take(&self) -> Vec<OwnedFd> {
-        self.0.as_ref().map_or_else(Vec::new, |shared| {
-            std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner))
-        })
+        self.0.as_ref().map_or_else(Vec::new, |shared| std::mem::take(&mut *lock(shared)))
     }
 
     /// How many have not been taken.
     pub fn count(&self) -> usize {
-        self.0.as_ref().map_or(0, |shared| shared.lock().unwrap_or_else(PoisonError::into_inner).len())
+        self.0.as_ref().map_or(0, |shared| lock(shared).len())
     }
 }
 

@@ -10,9 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use causeway_os::lock::lock;
 use causeway_os::socket::refuse_descriptors;
-
-use crate::lock::lock;
 
 /// A socket at whose other end may be any process. Its drop never blocks.
 #[derive(Debug)]

@@ -161,7 +161,6 @@ mod foreign;
 mod group;
 mod kernel;
 mod large;
-mod lock;
 #[doc(hidden)]
 pub mod log;
 mod message;

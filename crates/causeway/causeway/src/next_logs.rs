@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use causeway_os::Context;
+use causeway_os::lock::lock;
 use causeway_os::memory::Access;
 
 use crate::connection::Membership;
 use crate::error::{Error, Result};
-use crate::lock::lock;
 use crate::log::mapped::MappedLog;
 use crate::request::Request;
 use crate::wire::{Op, answer, from_halves, take_fds, tell};

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use causeway_os::futex;
 use causeway_os::futex::wait_any;
+use causeway_os::lock::lock;
 
 use crate::error::{Error, Result};
-use crate::lock::lock;
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;

@@ -11,12 +11,12 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use causeway_os::epoll::Token;
+use causeway_os::lock::lock;
 use causeway_os::{Context, futex};
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::time::Timespec;
 
 use crate::error::Result;
-use crate::lock::lock;
 use crate::log::ends::Ends;
 use crate::log::pages::SubscriberPage;
 use crate::log::wake_word::WakeWord;

@@ -5,8 +5,9 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use causeway_os::lock::lock;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::bus::{Load, LookUp};
@@ -51,7 +52,7 @@ struct Outcomes {
 
 impl Outcomes {
     fn lock(&self) -> MutexGuard<'_, Vec<Outcome>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 }
 

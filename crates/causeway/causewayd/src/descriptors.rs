@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use causeway_os::lock::lock;
 
 use crate::pool::Pool;
 
@@ -95,7 +97,7 @@ struct Closer {
 impl Closer {
     fn of(user: User) -> Arc<Closer> {
         static CLOSERS: Mutex<BTreeMap<User, Arc<Closer>>> = Mutex::new(BTreeMap::new());
-        let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closers = lock(&CLOSERS);
         let new = || {
             let pool = Arc::new(Pool::new("closer", MOST_CLOSERS, STACK_BYTES));
             Arc::new(Closer { pool, pending: AtomicUsize::new(0) })

@@ -6,9 +6,10 @@
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use causeway_os::lock::lock;
 use rustix::event::{PollFd, PollFlags};
 
 /// Lines in one second.
@@ -94,7 +95,7 @@ impl Pace {
 }
 
 fn pace() -> MutexGuard<'static, Pace> {
-    PACE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&PACE)
 }
 
 /// Would a line be said now?

@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use causeway_os::lock::lock;
 use causeway_os::process;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -92,7 +93,7 @@ struct State {
 
 impl Exchange {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A snapshot as of now; nothing if the loop makes none in time.

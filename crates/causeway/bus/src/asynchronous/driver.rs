@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use causeway_os::lock::lock;
 use tokio::task::AbortHandle;
 
 use super::doorbell::{Doorbell, Turn};
@@ -94,7 +95,7 @@ impl<W> Drop for Driven<W> {
 
 impl<W: Waiting> Shared<W> {
     pub fn state(&self) -> MutexGuard<'_, State<W>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Sends a message. While there is no space, other tasks run and what comes is taken. Dropped, the future sends nothing,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use causeway_os::Context;
+use causeway_os::lock::lock;
 use rustix::event::epoll;
 
 use crate::error::Result;
@@ -104,11 +105,6 @@ impl Watcher {
             ended.end();
         }
     }
-}
-
-/// The data is whole whatever a thread that panicked was doing: each change is one insertion or removal.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use causeway_os::Context as _;
+use causeway_os::lock::lock;
 use causeway_os::socket::Credentials;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -25,7 +26,6 @@ use super::error::{CallError, ReplyError};
 use super::responder::Responder;
 use super::server::{Request, ServeOptions, Server};
 use crate::error::Result;
-use crate::lock::lock;
 use crate::space::SpaceWait;
 
 /// Calls a server from the tasks of a tokio program, any number of them at once.

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use causeway_os::Context;
+use causeway_os::lock::lock;
 use causeway_os::process::poll;
 use causeway_os::socket::{Credentials, peer_credentials};
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,7 +20,6 @@ use super::incoming::{Incoming, WaitOutcome};
 use super::responder::{Replies, Responder};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
-use crate::lock::lock;
 use crate::log::Frame;
 use crate::options::Access;
 use crate::serve::{Listener, Places, Share};

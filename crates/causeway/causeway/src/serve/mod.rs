@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::Context;
 use causeway_os::epoll::Token;
+use causeway_os::lock::lock;
 use causeway_os::socket::seqpacket_pair;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -37,7 +38,6 @@ use rustix::net::{SocketFlags, accept_with};
 use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
-use crate::lock::lock;
 use crate::log::Writer;
 use crate::log::mapped::MappedLog;
 use crate::options::GroupOptions;
