@@ -169,7 +169,7 @@ fn a_real_round_trip_has_all_its_parts() {
     assert!(of.fitted_from.iter().all(|case| case.mechanism != "ring-futex"), "{of:?}");
     let dose = |kind: &str| of.doses.iter().find(|dose| dose.kind == kind);
     let handoffs = dose("handoffs").unwrap_or_else(|| panic!("{:?}", of.doses));
-    assert!(handoffs.slope_ns > 0.0 && handoffs.price_ns.is_some(), "{handoffs:?}");
+    assert!(handoffs.price_ns.is_some() && handoffs.steps_ns.len() == 2, "{handoffs:?}");
     // What was put in was done: a tracer counts it.
     for dose in &of.doses {
         assert_ne!(dose.verdict, "not shown", "{dose:?}");

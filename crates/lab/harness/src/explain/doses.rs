@@ -164,32 +164,34 @@ impl Dosing {
             found.direct = part.map(|part| Direct { count: 1.0, ..part.clone() }).into_iter().collect();
         }
         match self.further_calls(counts) {
-            Some(Ok((calls, further))) => found.not_shown = self.not_shown(calls, further),
+            Some(Ok((calls, own, further))) => found.not_shown = self.not_shown(calls, own, further),
             Some(Err(why)) => found.remarks.push(format!("that it was done was not counted: {why}")),
             None => {}
         }
         found
     }
 
-    /// The system call of a dose, and how many more of it there are in an operation with the smaller dose.
-    fn further_calls<'a>(&self, counts: &'a Counts) -> Option<Result<(&'static str, f64), &'a str>> {
+    /// The system call of a dose, how many of it the case makes itself in an operation, and how many more there are with the smaller dose.
+    fn further_calls<'a>(&self, counts: &'a Counts) -> Option<Result<(&'static str, f64, f64), &'a str>> {
         let (calls, with) = self.calls().zip(self.counted())?;
         let of = |case: &CaseId| {
             let counted = counts.calls.get(case).map(|counted| calls_of(counted, calls));
             counted.ok_or_else(|| counts.not_counted.get(case).map_or(counts.otherwise, String::as_str))
         };
-        Some(of(with).and_then(|with| Ok((calls, with - of(&self.case)?))))
+        let own = of(&self.case);
+        Some(own.and_then(|own| Ok((calls, own, of(with)? - own))))
     }
 
     /// What the counts say where they do not show the dose.
-    fn not_shown(&self, calls: &str, further: f64) -> Option<String> {
+    fn not_shown(&self, calls: &str, own: f64, further: f64) -> Option<String> {
         let each = self.steps[0].0 as f64;
         let (least, most) = match self.kind {
             // Each role wakes the other, and sleeps where that has not answered yet, which may take more than one call.
             DoseKind::Handoffs => (2.0 * each, 8.0 * each),
             _ => (self.roles * each, self.roles * each),
         };
-        let tolerance = UNCOUNTED * most + CALLS_VARY_BY;
+        // How often a role that spins a while goes to sleep differs from one run to the next, by at most the calls that it makes for that.
+        let tolerance = UNCOUNTED * most + own.max(CALLS_VARY_BY);
         (further < least - tolerance || further > most + tolerance).then(|| {
             format!(
                 "the counts of the dosed case do not show the dose: {further:.2} further calls of {calls} in an operation, where {} were put in",
