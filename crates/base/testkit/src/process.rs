@@ -31,8 +31,9 @@ pub fn assert_ran(output: &Output) {
     assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}\n{says}", output.status);
 }
 
-/// The command of a process whose clocks, but that of the day, are so many seconds ahead of those here: with a time namespace of its own. Its
-/// program, arguments and environment are those of `command`. Nothing, and a sentence, where that is not possible or not allowed.
+/// The command of a process whose clocks, but that of the day, are so many seconds ahead of those here: with a time
+/// namespace of its own. Its program, arguments and environment are those of `command`. Nothing, and a sentence, where
+/// that is not possible or not allowed.
 pub fn at_another_time(command: &Command, seconds: i64) -> Option<Command> {
     let unshared = |program: &OsStr| {
         let (mut unshare, seconds) = (Command::new("unshare"), seconds.to_string());

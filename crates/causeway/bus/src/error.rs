@@ -59,9 +59,11 @@ pub enum Error {
     Refused(String),
     /// An argument is not possible.
     Invalid(String),
-    /// The arguments of a message, or a value, have other types than those that were asked for, or break the specification.
+    /// The arguments of a message, or a value, have other types than those that were asked for, or break the
+    /// specification.
     Arguments(Unreadable),
-    /// A call was answered with an error, by its callee or by this library ([`name::NO_REPLY`], [`name::SERVICE_UNKNOWN`]).
+    /// A call was answered with an error, by its callee or by this library ([`name::NO_REPLY`],
+    /// [`name::SERVICE_UNKNOWN`]).
     Method {
         /// Name of the error.
         name: String,

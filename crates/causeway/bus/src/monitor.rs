@@ -1,5 +1,5 @@
-//! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses and counts. While
-//! there is one, what clients send goes through the order log, too.
+//! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses
+//! and counts. While there is one, what clients send goes through the order log, too.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -33,7 +33,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub enum Observed {
     /// A message, in the order of the bus.
     Message(Message),
-    /// So many messages were overwritten before they were read, or of a member that had left; some may not have been wanted.
+    /// So many messages were overwritten before they were read, or of a member that had left; some may not have been
+    /// wanted.
     Lost {
         /// How many.
         messages: u64,
@@ -95,7 +96,8 @@ impl Monitor {
         ring::classify(self.order.load_entry(position), ring::lap(&self.order, position))
     }
 
-    /// The next message, or a loss, at most after `timeout` (`None`: however long it takes). `Ok(None)` when the time is over.
+    /// The next message, or a loss, at most after `timeout` (`None`: however long it takes). `Ok(None)` when the time
+    /// is over.
     ///
     /// # Errors
     /// The authority is gone, or the bus makes no sense any more.
@@ -183,8 +185,8 @@ impl Monitor {
         Ok(is_wanted.then_some(Observed::Message(message)))
     }
 
-    /// Would the member for which this message is accept its header? One that claims to be another's is not shown: it is among
-    /// the lost ones. Only monitors read what stands in the log for its own sender.
+    /// Would the member for which this message is accept its header? One that claims to be another's is not shown: it
+    /// is among the lost ones. Only monitors read what stands in the log for its own sender.
     fn is_plausible(&self, entry: Entry, header: &BusHeader) -> bool {
         let Entry { sender: slot, destination, .. } = entry;
         let is_sender = slot == AUTHORITY || self.directory.id(slot) == header.sender;
@@ -235,7 +237,8 @@ impl Monitor {
     }
 }
 
-/// Who has the names in the rules, as the log says up to here: what is read now may have been sent when another had them.
+/// Who has the names in the rules, as the log says up to here: what is read now may have been sent when another had
+/// them.
 #[derive(Debug, Default)]
 struct OwnersByLog(BTreeMap<String, Option<u64>>);
 

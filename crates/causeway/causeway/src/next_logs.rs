@@ -1,7 +1,7 @@
 //! The logs that a publisher will go on in, mapped before it needs them.
 //!
-//! A log can be mapped for writing only before it is sealed, and all publishers are waited for. One that publishes nothing looks at
-//! nothing, so a thread of its own maps each log when it comes.
+//! A log can be mapped for writing only before it is sealed, and all publishers are waited for. One that publishes
+//! nothing looks at nothing, so a thread of its own maps each log when it comes.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};

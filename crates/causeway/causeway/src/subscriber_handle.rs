@@ -29,8 +29,8 @@ pub struct SubscriberHandle {
     pub policy: Policy,
     pub page: Arc<SubscriberPage>,
     /// Our end of its doorbell; a publisher fetches it when it needs it first. A socket, not an eventfd: sending with
-    /// MSG_DONTWAIT cannot block, whatever the subscriber does with its end, whereas an eventfd blocks its writers when a
-    /// holder fills it and makes it blocking.
+    /// MSG_DONTWAIT cannot block, whatever the subscriber does with its end, whereas an eventfd blocks its writers when
+    /// a holder fills it and makes it blocking.
     pub doorbell: Option<ForeignSocket>,
     /// A publisher's connection to the server, which rings doorbells for it.
     server: Option<Arc<OwnedFd>>,
@@ -38,7 +38,8 @@ pub struct SubscriberHandle {
     pub lacks_doorbell: bool,
     /// Whether the subscriber has found its place in the log. Known to the server only.
     pub placed: bool,
-    /// The log that it was given last, and messages up to the end of that once it was dropped. Known to the server only.
+    /// The log that it was given last, and messages up to the end of that once it was dropped. Known to the server
+    /// only.
     pub epoch: u64,
     /// See `epoch`.
     pub messages_through: u64,
@@ -66,7 +67,8 @@ impl Stall {
         self.owed.wait(ns);
     }
 
-    /// It is in the way of the publisher at this moment, and the log has this mark: nobody passes it before this subscriber.
+    /// It is in the way of the publisher at this moment, and the log has this mark: nobody passes it before this
+    /// subscriber.
     pub fn note_blocking(&mut self, mark: (u64, u64), now_ns: u64) {
         let (bytes, messages) = (mark.0.saturating_sub(self.mark.0), mark.1.saturating_sub(self.mark.1));
         self.owed.pass(messages, bytes);
@@ -182,8 +184,8 @@ impl WaitingSubscriber for SubscriberHandle {
     }
 }
 
-/// Asks the server to wake the subscribers that sleep. Returns whether it will: a full queue holds requests like this one, and the
-/// server will look after it has read them.
+/// Asks the server to wake the subscribers that sleep. Returns whether it will: a full queue holds requests like this
+/// one, and the server will look after it has read them.
 pub fn ask_to_wake(server: &OwnedFd) -> bool {
     matches!(tell(server, Request::Wake), Ok(()) | Err(Error::NoAnswer))
 }

@@ -33,7 +33,8 @@ impl Bus {
         }
     }
 
-    /// May a member in its stage send a message with this header? If not, it is disconnected, or the message is ignored.
+    /// May a member in its stage send a message with this header? If not, it is disconnected, or the message is
+    /// ignored.
     fn may_pass(&mut self, from: MemberId, header: &Header<'_>) -> bool {
         let member = self.members.get(&from).filter(|member| !member.is_leaving);
         let why = match member.map(|member| member.stage) {

@@ -1,7 +1,8 @@
-//! What may wait for a disk, a network or another process, and does so in a thread of its own: its outcome comes to the loop as an event.
+//! What may wait for a disk, a network or another process, and does so in a thread of its own: its outcome comes to the
+//! loop as an event.
 //!
-//! The numbers of threads are limited. A file system that does not answer keeps waiting who asked for something on it; once it keeps
-//! all threads of a kind, also who asks for more of that kind.
+//! The numbers of threads are limited. A file system that does not answer keeps waiting who asked for something on it;
+//! once it keeps all threads of a kind, also who asks for more of that kind.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,8 +18,8 @@ use crate::launch::Launcher;
 use crate::pool::{Job, Pool};
 use crate::service_file::Services;
 
-/// Threads that read files: one reads those of services, one the configuration, and one more of each may hang on those of a
-/// configuration that was replaced.
+/// Threads that read files: one reads those of services, one the configuration, and one more of each may hang on those
+/// of a configuration that was replaced.
 const MOST_READERS: usize = 4;
 /// Threads that start programs.
 const MOST_LAUNCHERS: usize = 16;

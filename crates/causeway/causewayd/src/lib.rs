@@ -1,8 +1,10 @@
 //! A message bus for D-Bus programs and for native members, which have its order log in their memory.
 //!
-//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with [`serve_alone`].
+//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with
+//! [`serve_alone`].
 //!
-//! It speaks D-Bus on Unix sockets as dbus-daemon does, in one thread, and passes messages in one order. From the bottom up:
+//! It speaks D-Bus on Unix sockets as dbus-daemon does, in one thread, and passes messages in one order. From the
+//! bottom up:
 //!
 //! | module | what it is |
 //! |---|---|

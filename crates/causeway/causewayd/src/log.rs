@@ -1,7 +1,7 @@
 //! What an administrator should know, in lines: to standard error, or to the system's log.
 //!
-//! A line that would have to wait is dropped, and so are lines of a flood, whose number is said: a client must not be able to stop
-//! the bus by what is said about it.
+//! A line that would have to wait is dropped, and so are lines of a flood, whose number is said: a client must not be
+//! able to stop the bus by what is said about it.
 
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;

@@ -138,8 +138,8 @@ fn listen_all(
     Ok((listeners, native))
 }
 
-/// Where native members join: at the socket of a service manager; where the command line says; for a session next to the first socket that has a file, or in the folder of
-/// the session.
+/// Where native members join: at the socket of a service manager; where the command line says; for a session next to
+/// the first socket that has a file, or in the folder of the session.
 fn native_place(
     args: &Args,
     handed: Option<NativePlace>,

@@ -1,7 +1,7 @@
 //! Which members want which messages. No sockets.
 //!
-//! Every rule stands in one bucket: that of its most selective condition. A message looks into the few buckets that it can
-//! belong to, so that rules for other members, paths or first arguments cost it nothing.
+//! Every rule stands in one bucket: that of its most selective condition. A message looks into the few buckets that it
+//! can belong to, so that rules for other members, paths or first arguments cost it nothing.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -20,7 +20,8 @@ struct Entry {
     rule: Rc<MatchRule>,
 }
 
-/// How often a member has added a rule, and where the rule stands in its bucket: so that one of very many is taken out at once.
+/// How often a member has added a rule, and where the rule stands in its bucket: so that one of very many is taken out
+/// at once.
 #[derive(Debug)]
 struct Added {
     count: u32,
@@ -30,8 +31,8 @@ struct Added {
 /// Remembers the hashes of its keys, so that growing does not read very many rules again.
 type FxIndexMap<K, V> = IndexMap<K, V, FxBuildHasher>;
 
-/// Buckets by the hashes of their conditions, in many tables: one alone grows at a time, and that of very many entries would take
-/// milliseconds.
+/// Buckets by the hashes of their conditions, in many tables: one alone grows at a time, and that of very many entries
+/// would take milliseconds.
 #[derive(Debug)]
 struct Buckets([FxHashMap<u64, Vec<Entry>>; TABLES]);
 
@@ -77,7 +78,8 @@ fn owner_of(rule: &MatchRule) -> Option<&str> {
 /// The first argument of a message, looked at only if a rule asks for arguments.
 pub type LazyArgs<'a> = dyn Fn() -> &'a [Arg<'a>] + 'a;
 
-/// A bucket's key: a hash of a condition. Two conditions with the same hash share a bucket, which costs time and nothing else.
+/// A bucket's key: a hash of a condition. Two conditions with the same hash share a bucket, which costs time and
+/// nothing else.
 #[derive(Hash)]
 enum Key<'a> {
     Arg0(&'a str),
@@ -222,14 +224,15 @@ impl Matches {
         }
     }
 
-    /// Can any rule match a message with this header? Of a message for one destination only rules with `eavesdrop` count, because the
-    /// destination has it anyway.
+    /// Can any rule match a message with this header? Of a message for one destination only rules with `eavesdrop`
+    /// count, because the destination has it anyway.
     pub fn may_match(&self, header: &Header<'_>) -> bool {
         !self.of_member.is_empty() && (header.destination.is_none() || !self.eavesdropping.is_empty())
     }
 
-    /// Goes on with comparing rules with a message, for so many steps: the members whose rules match, some of them more than once, are added to
-    /// `found`. True when all rules were compared. Between two calls for one message the rules stay as they are.
+    /// Goes on with comparing rules with a message, for so many steps: the members whose rules match, some of them more
+    /// than once, are added to `found`. True when all rules were compared. Between two calls for one message the rules
+    /// stay as they are.
     pub fn compare<'a>(
         &self,
         cursor: &mut Cursor,
@@ -281,8 +284,8 @@ impl Matches {
         self.of_member.get(&member).map(FxIndexMap::keys).unwrap_or_default()
     }
 
-    /// The rule of a member at this index of all that it has, with the number of its additions. One that is taken out leaves its place to
-    /// the last: who goes from the last to the first misses none.
+    /// The rule of a member at this index of all that it has, with the number of its additions. One that is taken out
+    /// leaves its place to the last: who goes from the last to the first misses none.
     pub fn at(&self, member: MemberId, index: usize) -> Option<(&Rc<MatchRule>, u32)> {
         let (rule, added) = self.of_member.get(&member)?.get_index(index)?;
         Some((rule, added.count))

@@ -1,7 +1,7 @@
 //! Metrics for those who look after the bus, in the text format of OpenMetrics 1.0: at a socket, or in a file.
 //!
-//! A thread of its own answers and writes. It asks the loop for a [`Snapshot`], which that makes in slices of its turns; all else (text, files of
-//! the kernel, slow readers) keeps nobody waiting.
+//! A thread of its own answers and writes. It asks the loop for a [`Snapshot`], which that makes in slices of its
+//! turns; all else (text, files of the kernel, slow readers) keeps nobody waiting.
 
 mod text;
 
@@ -30,7 +30,8 @@ const EVERY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request.
 const REQUEST_BYTES: usize = 8192;
-/// As much of an answer is written at once: the kernel waits anew for each buffer of a longer write, and so for ever for one who takes a little.
+/// As much of an answer is written at once: the kernel waits anew for each buffer of a longer write, and so for ever
+/// for one who takes a little.
 const PIECE_BYTES: usize = 16 << 10;
 /// How long nobody is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -110,7 +111,8 @@ impl Metrics {
     /// Serves metrics from now on.
     ///
     /// # Errors
-    /// In a sentence: the socket cannot be made, the file's folder is not there, or the kernel has no thread or descriptor left.
+    /// In a sentence: the socket cannot be made, the file's folder is not there, or the kernel has no thread or
+    /// descriptor left.
     pub fn serve(endpoint: Endpoint) -> Result<Metrics, String> {
         let (Endpoint::Socket(path) | Endpoint::File(path)) = &endpoint;
         let failed =
@@ -177,7 +179,8 @@ impl Drop for Metrics {
     }
 }
 
-/// Writes the file until the bus ends, and removes it then: numbers of a bus that has ended would be taken for those of one that runs.
+/// Writes the file until the bus ends, and removes it then: numbers of a bus that has ended would be taken for those of
+/// one that runs.
 ///
 /// Nothing is locked meanwhile, because writing may take as long as the file system does not answer.
 fn write_all(exchange: &Exchange, path: &Path) {
@@ -201,8 +204,8 @@ fn write_all(exchange: &Exchange, path: &Path) {
     exchange.changed.notify_all();
 }
 
-/// Replaces a file: who reads it sees the old or the new one. The new one is made here, also in a folder into which others write: it has a name
-/// that nobody knows before, and leads nowhere.
+/// Replaces a file: who reads it sees the old or the new one. The new one is made here, also in a folder into which
+/// others write: it has a name that nobody knows before, and leads nowhere.
 fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let mut next = path.as_os_str().to_owned();
     next.push(format!(".{}", new_guid()));

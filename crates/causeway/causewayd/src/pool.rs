@@ -1,5 +1,5 @@
-//! Threads for what may wait: closing descriptors, reading files, starting programs. A pool has as many as are busy, up to a limit;
-//! what comes then waits for its turn. An idle one ends after a while.
+//! Threads for what may wait: closing descriptors, reading files, starting programs. A pool has as many as are busy, up
+//! to a limit; what comes then waits for its turn. An idle one ends after a while.
 
 use std::collections::VecDeque;
 use std::fmt;

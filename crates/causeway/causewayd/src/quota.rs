@@ -111,8 +111,8 @@ impl Quota {
         self.limits = limits;
     }
 
-    /// A member of this user takes `amount` more, if it may; otherwise nothing changes. Of bytes and descriptors a member that
-    /// holds none gets one message of any size.
+    /// A member of this user takes `amount` more, if it may; otherwise nothing changes. Of bytes and descriptors a
+    /// member that holds none gets one message of any size.
     ///
     /// # Errors
     /// It may not.

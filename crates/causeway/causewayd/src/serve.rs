@@ -81,8 +81,8 @@ pub struct Server {
     is_listening: bool,
     paused_until: Option<Instant>,
     clients: Clients,
-    /// Some of those that got something were not offered it in the last turn: first they are, and then clients are read. The order log is
-    /// read all the same: members evict whoever stands still there.
+    /// Some of those that got something were not offered it in the last turn: first they are, and then clients are
+    /// read. The order log is read all the same: members evict whoever stands still there.
     is_behind: bool,
     turns: Turns,
     children: Children,
@@ -253,7 +253,8 @@ impl Server {
             match self.listeners[index].accept() {
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
-                // Out of descriptors: one that has not said Hello must go; without one, those that want to connect wait a moment.
+                // Out of descriptors: one that has not said Hello must go; without one, those that want to connect wait
+                // a moment.
                 Err(error) => {
                     if let Some(oldest) = self.clients.first_to_go() {
                         let why = "it has not called Hello, and the bus is out of file descriptors";
@@ -268,7 +269,8 @@ impl Server {
         }
     }
 
-    /// Reads clients that are ready, as long as the slice lasts. What they sent before stands in their sockets, or in their buffers.
+    /// Reads clients that are ready, as long as the slice lasts. What they sent before stands in their sockets, or in
+    /// their buffers.
     fn serve(&mut self) {
         let mut slice = Slice::since(self.now);
         for left in (0..self.clients.ready.len()).rev() {
@@ -335,7 +337,8 @@ impl Server {
         let until = connection.descriptors_wait_since().map(|since| since + limits.waiting_descriptors);
         let waiting = connection.waiting_descriptors();
         let (has_message, incomplete) = (connection.has_message(), connection.incomplete_bytes());
-        // What one read brings is not counted: every message may be cut there, and behind a whole message no more than two have brought.
+        // What one read brings is not counted: every message may be cut there, and behind a whole message no more than
+        // two have brought.
         let counted = match (has_message, incomplete > READ_BYTES) {
             (true, _) => client.charged_bytes,
             (false, true) => incomplete as u64,
@@ -388,7 +391,8 @@ impl Server {
         self.listen(self.paused_until.is_none());
     }
 
-    /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another one lasts.
+    /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another
+    /// one lasts.
     fn flush(&mut self) {
         let mut slice = Slice::default();
         while let Some(id) = self.clients.pop_writable() {

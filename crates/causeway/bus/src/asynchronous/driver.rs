@@ -1,5 +1,5 @@
-//! One task for each connection in a tokio runtime: it takes what comes for all, and sends what no future of the program sends.
-//! It drives the connection; the driver of D-Bus, `org.freedesktop.DBus`, is the authority's.
+//! One task for each connection in a tokio runtime: it takes what comes for all, and sends what no future of the
+//! program sends. It drives the connection; the driver of D-Bus, `org.freedesktop.DBus`, is the authority's.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -98,8 +98,8 @@ impl<W: Waiting> Shared<W> {
         lock(&self.0)
     }
 
-    /// Sends a message. While there is no space, other tasks run and what comes is taken. Dropped, the future sends nothing,
-    /// unless the bus holds a part of the message already.
+    /// Sends a message. While there is no space, other tasks run and what comes is taken. Dropped, the future sends
+    /// nothing, unless the bus holds a part of the message already.
     pub async fn send(&self, message: Outgoing) -> Result<()> {
         let mut unsent = Unsent { shared: self, message: Some(message) };
         while let Some(message) = &mut unsent.message {

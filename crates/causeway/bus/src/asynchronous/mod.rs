@@ -24,13 +24,14 @@ use state::{InFlight, Waiters};
 
 /// A member of a bus, for the tasks of a tokio program: any number of calls at once, signals and calls as streams.
 ///
-/// A handle: clones are the same member, which leaves the bus when the last handle and the last stream are dropped. One task of
-/// the runtime waits for messages on behalf of all. A future that is dropped before it is ready cancels what it waits for: a
-/// message that was not sent yet is not sent, unless the bus holds its descriptors already; a reply that comes later is discarded.
+/// A handle: clones are the same member, which leaves the bus when the last handle and the last stream are dropped. One
+/// task of the runtime waits for messages on behalf of all. A future that is dropped before it is ready cancels what it
+/// waits for: a message that was not sent yet is not sent, unless the bus holds its descriptors already; a reply that
+/// comes later is discarded.
 ///
-/// A connection asks the process that serves the bus for descriptors, and waits in the thread of its task: before the first
-/// message from or to a member, and with each that carries some or is longer than a quarter of the outbox. That process must
-/// not run in this thread.
+/// A connection asks the process that serves the bus for descriptors, and waits in the thread of its task: before the
+/// first message from or to a member, and with each that carries some or is longer than a quarter of the outbox. That
+/// process must not run in this thread.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -63,7 +64,8 @@ struct Inner {
 }
 
 impl AsyncConnection {
-    /// Joins the bus of the session, as [`Connection::session`] finds it, and registers with the present runtime as [`AsyncConnection::new`].
+    /// Joins the bus of the session, as [`Connection::session`] finds it, and registers with the present runtime as
+    /// [`AsyncConnection::new`].
     pub async fn session() -> Result<AsyncConnection> {
         AsyncConnection::new(join_session().await?)
     }
@@ -73,7 +75,8 @@ impl AsyncConnection {
         AsyncConnection::new(join(path.as_ref()).await?)
     }
 
-    /// Registers a connection with the present tokio runtime. Match rules that it has already have no stream: their signals are discarded.
+    /// Registers a connection with the present tokio runtime. Match rules that it has already have no stream: their
+    /// signals are discarded.
     ///
     /// # Errors
     /// The kernel lacks descriptors, or the process that serves the bus is gone.
@@ -130,8 +133,9 @@ impl AsyncConnection {
         self.send(|connection| connection.prepare_signal(path, interface, member, payload).map(Some)).await
     }
 
-    /// The calls of others to this connection, as a stream; several streams share them. While there is none, calls are answered
-    /// with the error `UnknownMethod`. Those of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were
+    /// The calls of others to this connection, as a stream; several streams share them. While there is none, calls are
+    /// answered with the error `UnknownMethod`. Those of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that
+    /// were
     /// [described](AsyncConnection::describe), and properties that have a [value](AsyncConnection::set_property), are answered by this library.
     pub fn calls(&self) -> Calls {
         Calls::new(self.clone())

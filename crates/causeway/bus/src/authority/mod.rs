@@ -1,8 +1,10 @@
-//! What carries a bus: members join here, their deaths are noticed here, and the bus writes into the order log from here.
+//! What carries a bus: members join here, their deaths are noticed here, and the bus writes into the order log from
+//! here.
 //!
-//! The authority decides nothing. The program that embeds it (the *host*) says who may join and under which number, who owns
-//! which name, who wants which signals, and the authority publishes that in the directory. A member itself, in slot 0, it
-//! appends what the host sends for the bus and for its *clients*, connections without shared memory. Nothing here waits:
+//! The authority decides nothing. The program that embeds it (the *host*) says who may join and under which number, who
+//! owns which name, who wants which signals, and the authority publishes that in the directory. A member itself, in
+//! slot 0, it appends what the host sends for the bus and for its *clients*, connections without shared memory. Nothing
+//! here waits:
 //!
 //! | the host calls | when |
 //! |---|---|
@@ -56,12 +58,12 @@ use staging::StagingArea;
 
 /// Interface of what libraries of members hear from the bus and from each other, and programs do not see.
 pub const BUS_INTERFACE: &str = "causeway.Bus";
-/// A signal to the caller of a method: its call (the serial) has no receiver that the caller knew, and goes to this member now (its unique
-/// name). It comes before the call in the log, so that the caller knows whose end ends the call.
+/// A signal to the caller of a method: its call (the serial) has no receiver that the caller knew, and goes to this
+/// member now (its unique name). It comes before the call in the log, so that the caller knows whose end ends the call.
 pub const PASSED_ON: &str = "PassedOn";
 
-/// A signal from one member to another, after the end of the authority: the sender lacks the outbox of the other one, whose descriptor
-/// nobody has any more, and has skipped a message. It will skip all others, too.
+/// A signal from one member to another, after the end of the authority: the sender lacks the outbox of the other one,
+/// whose descriptor nobody has any more, and has skipped a message. It will skip all others, too.
 pub(crate) const UNREAD: &str = "Unread";
 
 /// Number of a connection: that of its unique name and two, because 0 is nobody and 1 the bus. Never used again.
@@ -135,7 +137,8 @@ fn peer(id: PeerId, carrier: u16, credentials: Credentials, label: Option<&str>)
 pub enum Event {
     /// A process asks to join. Answer with [`Authority::admit`] or [`Authority::refuse`].
     Joining(Ticket, Process),
-    /// A member left, died or was evicted. Read up to [`Authority::end`], announce its end, and call [`Authority::remove`].
+    /// A member left, died or was evicted. Read up to [`Authority::end`], announce its end, and call
+    /// [`Authority::remove`].
     Left {
         /// Which.
         peer: PeerId,
@@ -244,7 +247,8 @@ pub struct Authority {
     /// A process waits for a place.
     place_wanted: Option<places::PlaceWanted>,
     next_link: u64,
-    /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
+    /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may
+    /// have since.
     unjoined: VecDeque<(u64, Instant)>,
     evictions: u64,
 }
@@ -419,7 +423,8 @@ impl Drop for Authority {
 }
 
 impl AsFd for Authority {
-    /// Readable when [`Authority::dispatch`] has something to do, or when a message came after [`Authority::prepare_to_wait`].
+    /// Readable when [`Authority::dispatch`] has something to do, or when a message came after
+    /// [`Authority::prepare_to_wait`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -11,7 +11,8 @@ use crate::port::LATE;
 use crate::shared::ring::{self, Cell, Cells};
 use crate::shared::statistics::Statistics;
 
-/// Entries looked at to find one whose message is still there. Those before it were not for this member, or it would be.
+/// Entries looked at to find one whose message is still there. Those before it were not for this member, or it would
+/// be.
 const MOST_LOOKED_AT: u64 = 256;
 
 /// The oldest entry that a member has not looked at.

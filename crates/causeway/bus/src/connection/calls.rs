@@ -62,8 +62,8 @@ impl Connection {
         self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
     }
 
-    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,
-    /// the bus gets the call: it may start a service that takes the name, and passes the call on then.
+    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection
+    /// has the name, the bus gets the call: it may start a service that takes the name, and passes the call on then.
     pub fn start_call(
         &mut self,
         destination: &str,
@@ -99,11 +99,13 @@ impl Connection {
             self.drop_call(call.serial);
             return Err(error);
         }
-        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
+        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the
+        // call.
         Ok(call.serial)
     }
 
-    /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
+    /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until
+    /// [`Connection::drop_call`].
     #[cfg(feature = "tokio")]
     pub(crate) fn prepare_call(
         &mut self,
@@ -203,7 +205,8 @@ impl Connection {
         }
     }
 
-    /// Is there no reply of this connection without the authority? It carries the bus and clients, and hands out new outboxes.
+    /// Is there no reply of this connection without the authority? It carries the bus and clients, and hands out new
+    /// outboxes.
     pub(super) fn needs_authority(&self, id: u64) -> bool {
         let directory = self.port.directory();
         let carrier = directory.find(id).and_then(|peer| directory.active_carrier(peer, id));
@@ -223,8 +226,8 @@ impl Connection {
         self.publish_pending();
     }
 
-    /// Answers a call. A caller that is gone is not an error. The answer to a `Set` of a property that the library keeps
-    /// ([`Connection::set_property`]) changes that property.
+    /// Answers a call. A caller that is gone is not an error. The answer to a `Set` of a property that the library
+    /// keeps ([`Connection::set_property`]) changes that property.
     pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
         if let Some(changed) = self.apply_set(call)? {
             self.send(changed)?;
@@ -232,8 +235,8 @@ impl Connection {
         self.answer(call, Ok(body.into()))
     }
 
-    /// Answers a call with an error of a valid name. Where this library can answer what is refused with `UnknownMethod` it
-    /// does: `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, `Introspect` as for [`Connection::serve`].
+    /// Answers a call with an error of a valid name. Where this library can answer what is refused with `UnknownMethod`
+    /// it does: `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, `Introspect` as for [`Connection::serve`].
     pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
         self.answer(call, Err(Refusal::new(error, text)))
     }
@@ -297,8 +300,8 @@ impl Connection {
         order.set_statistic(slot, Statistic::CallsOpen, self.pending.len() as u64);
     }
 
-    /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
-    /// to. The bus itself says with an error that a call ends without a reply.
+    /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has
+    /// passed it on to. The bus itself says with an error that a call ends without a reply.
     pub(super) fn handle_reply(&mut self, message: Message) {
         let (serial, sender) = (message.bus_header().reply_serial, message.sender_id());
         let Some(pending) = self.pending.get(serial) else { return };

@@ -121,7 +121,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Joins the bus that is served at a path. Fails if nobody serves there, the bus refuses, or the kernel lacks memory or descriptors.
+    /// Joins the bus that is served at a path. Fails if nobody serves there, the bus refuses, or the kernel lacks
+    /// memory or descriptors.
     pub fn open(path: impl AsRef<Path>) -> Result<Connection> {
         Connection::open_with(path, ConnectionOptions::default())
     }
@@ -201,7 +202,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A child that this process has forked has the socket and the list of the watcher, too; it is no member, and in it nothing ends.
+        // A child that this process has forked has the socket and the list of the watcher, too; it is no member, and in
+        // it nothing ends.
         if self.process == std::process::id() {
             watcher::forget(self.link.socket(), &self.watched);
             let _ = rustix::net::shutdown(self.link.socket(), rustix::net::Shutdown::Both);

@@ -1,6 +1,7 @@
 //! Properties of described objects: what the program says they are, and what is answered and announced for it.
 //!
-//! The library keeps the value of a property from the first [`Connection::set_property`] on. What it does not keep, the program answers itself.
+//! The library keeps the value of a property from the first [`Connection::set_property`] on. What it does not keep, the
+//! program answers itself.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -219,12 +220,13 @@ fn may_set(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
 }
 
 impl Connection {
-    /// Says the value of a property that [`Connection::describe`] has named. From the first value on the library answers `Get` and `GetAll` of
-    /// `org.freedesktop.DBus.Properties` for it, and emits `PropertiesChanged` when a value differs from the one before, unless the annotation
-    /// `org.freedesktop.DBus.Property.EmitsChangedSignal` says otherwise.
+    /// Says the value of a property that [`Connection::describe`] has named. From the first value on the library
+    /// answers `Get` and `GetAll` of `org.freedesktop.DBus.Properties` for it, and emits `PropertiesChanged` when a
+    /// value differs from the one before, unless the annotation `org.freedesktop.DBus.Property.EmitsChangedSignal` says
+    /// otherwise.
     ///
-    /// A `Set` of a property that is writable, with a value of its type, comes to the program, which answers it without arguments
-    /// or with an error; with the answer, the property changes. Any other `Set` is refused here.
+    /// A `Set` of a property that is writable, with a value of its type, comes to the program, which answers it without
+    /// arguments or with an error; with the answer, the property changes. Any other `Set` is refused here.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a property that is not described; [`Error::Arguments`] for a value of another type.
@@ -266,7 +268,8 @@ impl Connection {
         Ok(value.to()?)
     }
 
-    /// The program answers a call without an error: if that sets a property, the property changes. Returns what announces that.
+    /// The program answers a call without an error: if that sets a property, the property changes. Returns what
+    /// announces that.
     pub(crate) fn apply_set(&mut self, call: &Call) -> Result<Option<Outgoing>> {
         if self.properties.0.is_empty() {
             return Ok(None);

@@ -15,7 +15,8 @@ use crate::port::To;
 
 /// Messages that are taken from the log at once, at most.
 const TAKEN_AT_ONCE: usize = 256;
-/// While so many bytes wait for the program, no more are taken from the log than the program takes: senders then wait for it.
+/// While so many bytes wait for the program, no more are taken from the log than the program takes: senders then wait
+/// for it.
 const AHEAD_BYTES: usize = 8 << 20;
 
 impl Connection {
@@ -85,7 +86,8 @@ impl Connection {
         }
     }
 
-    /// Takes what is there: some hundred messages at most, and none while `ahead_bytes` wait for the program. Returns how many.
+    /// Takes what is there: some hundred messages at most, and none while `ahead_bytes` wait for the program. Returns
+    /// how many.
     pub(super) fn drain(&mut self, ahead_bytes: usize) -> Result<usize> {
         let mut count = 0;
         while count < TAKEN_AT_ONCE && self.inbox_bytes < ahead_bytes {
@@ -112,7 +114,8 @@ impl Connection {
         Ok(count)
     }
 
-    /// Ends this connection if the program leaves more bytes of messages than it may, when one more comes: that may have any length.
+    /// Ends this connection if the program leaves more bytes of messages than it may, when one more comes: that may
+    /// have any length.
     pub(crate) fn check_inbox(&mut self, bytes: usize) -> Result<()> {
         let most = self.options.inbox_bytes;
         if bytes <= most {
@@ -200,7 +203,8 @@ impl Connection {
         self.options.call_timeout
     }
 
-    /// The next thing, in the order of the bus. It does not end an announced sleep: one that is over already costs an empty wake-up.
+    /// The next thing, in the order of the bus. It does not end an announced sleep: one that is over already costs an
+    /// empty wake-up.
     pub(crate) fn take_next(&mut self) -> Result<Option<Taken>> {
         loop {
             if let Some(incoming) = self.take_from_inbox() {

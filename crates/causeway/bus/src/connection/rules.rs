@@ -108,7 +108,8 @@ impl Connection {
         Ok(self.keep_rule(parsed))
     }
 
-    /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender is what the directory says now.
+    /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender
+    /// is what the directory says now.
     pub(super) fn keep_rule(&mut self, rule: MatchRule) -> u64 {
         let owner = owner_of(&rule, self.port.directory());
         let key = self.rules.next_key;
@@ -176,7 +177,8 @@ impl Connection {
         })
     }
 
-    /// Announcements of the bus were overwritten before this member had read them: what they said stands in the directory.
+    /// Announcements of the bus were overwritten before this member had read them: what they said stands in the
+    /// directory.
     #[cold]
     pub(super) fn catch_up(&mut self) {
         self.port.has_missed_bus = false;
@@ -187,8 +189,8 @@ impl Connection {
         self.may_miss_ends = true;
     }
 
-    /// Where the log is read to its end, and the end of a callee may have been overwritten: ends the calls of those that the directory
-    /// shows no more, unless a reply has come meanwhile.
+    /// Where the log is read to its end, and the end of a callee may have been overwritten: ends the calls of those
+    /// that the directory shows no more, unless a reply has come meanwhile.
     #[cold]
     pub(super) fn end_missed_calls(&mut self) {
         let directory = self.port.directory();

@@ -62,7 +62,8 @@ impl From<(&str, &str)> for Refusal {
     }
 }
 
-/// Arguments that cannot be read are `InvalidArgs`, the error of a further call is handed on, anything else is `Failed`.
+/// Arguments that cannot be read are `InvalidArgs`, the error of a further call is handed on, anything else is
+/// `Failed`.
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         match error {
@@ -117,7 +118,8 @@ impl DerefMut for Context<'_> {
 }
 
 impl Context<'_> {
-    /// Calls a method and goes on serving; `then` gets the reply, or an error as [`Connection::call`] returns it, also after
+    /// Calls a method and goes on serving; `then` gets the reply, or an error as [`Connection::call`] returns it, also
+    /// after
     /// [`call_timeout`](crate::ConnectionOptions::call_timeout). An error of `then` ends [`Connection::serve`].
     pub fn call_then(
         &mut self,
@@ -173,10 +175,12 @@ impl Context<'_> {
 impl Connection {
     /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message.
     ///
-    /// The handler has the connection as well: it emits signals, sets properties, calls others and goes on when their replies have come
-    /// ([`Context::call_then`]), and answers later. While it runs, nothing else is served. Signals that come are discarded.
+    /// The handler has the connection as well: it emits signals, sets properties, calls others and goes on when their
+    /// replies have come ([`Context::call_then`]), and answers later. While it runs, nothing else is served. Signals
+    /// that come are discarded.
     ///
-    /// Calls of `org.freedesktop.DBus.Peer`, `Introspect` of objects that were [described](Connection::describe), and the properties that have a
+    /// Calls of `org.freedesktop.DBus.Peer`, `Introspect` of objects that were [described](Connection::describe), and
+    /// the properties that have a
     /// [value](Connection::set_property) are answered here; of a program that has described no object, `Introspect` is
     /// answered where `handle` does not know it ([`Connection::reply_error`]).
     ///
@@ -212,8 +216,8 @@ impl Connection {
         served
     }
 
-    /// Answers a call that [`Connection::serve`] would answer without its handler; says whether it was one. For programs with a loop of
-    /// their own.
+    /// Answers a call that [`Connection::serve`] would answer without its handler; says whether it was one. For
+    /// programs with a loop of their own.
     ///
     /// # Errors
     /// The answer cannot be sent: the connection has ended.

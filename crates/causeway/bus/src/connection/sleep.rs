@@ -41,7 +41,8 @@ impl Connection {
         Ok(())
     }
 
-    /// To be called before the program waits for the descriptor; false if there is something to take already. To be followed by
+    /// To be called before the program waits for the descriptor; false if there is something to take already. To be
+    /// followed by
     /// [`Connection::next_now`] until that returns nothing.
     ///
     /// # Panics
@@ -95,7 +96,8 @@ impl Connection {
         self.watched.has_ended.load(Ordering::Acquire)
     }
 
-    /// Sleeps until something may have come; false when `end_ns`, of `CLOCK_MONOTONIC`, has passed and nothing has come.
+    /// Sleeps until something may have come; false when `end_ns`, of `CLOCK_MONOTONIC`, has passed and nothing has
+    /// come.
     pub(super) fn sleep_until(&mut self, end_ns: Option<u64>) -> Result<bool> {
         if self.has_ended() && !self.has_noticed_end {
             self.has_noticed_end = true;

@@ -1,4 +1,5 @@
-//! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on it.
+//! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on
+//! it.
 //!
 //! Nothing here waits. What blocks is returned as a value, and the caller decides how long to try.
 
@@ -38,8 +39,8 @@ pub trait Descriptors {
     fn outbox(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
     /// The doorbell of a member; `None` if it is gone or has none.
     fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
-    /// Rings the doorbell of another member. What is full has been rung. A member that makes its own one block, which all can who have
-    /// it, keeps other members waiting, which have the same user; the authority must not wait.
+    /// Rings the doorbell of another member. What is full has been rung. A member that makes its own one block, which
+    /// all can who have it, keeps other members waiting, which have the same user; the authority must not wait.
     fn ring(&mut self, doorbell: BorrowedFd<'_>) {
         let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
     }
@@ -180,8 +181,8 @@ impl Port {
         Error::Disconnected(LATE.into())
     }
 
-    /// Ends the bus because of an entry, and wakes all whose doorbell is known here or that sleep on a futex, so that they learn it, also where
-    /// the authority has ended.
+    /// Ends the bus because of an entry, and wakes all whose doorbell is known here or that sleep on a futex, so that
+    /// they learn it, also where the authority has ended.
     fn broken(&self, fds: &mut dyn Descriptors, slot: Option<u16>, position: u64) -> Error {
         let first = self.order.set_broken(Broken { slot, position });
         for slot in self.directory.present().collect::<Vec<_>>() {

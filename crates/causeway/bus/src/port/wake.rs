@@ -51,8 +51,9 @@ impl StallTable {
 }
 
 impl Port {
-    /// To be called while there is no space because of the member in `slot`. Wakes all that block it or will be next, and evicts those for which
-    /// this member has waited for `deadline` in all: several stopped members delay a sender no longer than one.
+    /// To be called while there is no space because of the member in `slot`. Wakes all that block it or will be next,
+    /// and evicts those for which this member has waited for `deadline` in all: several stopped members delay a sender
+    /// no longer than one.
     pub fn wake_or_evict(&mut self, fds: &mut dyn Descriptors, slot: u16, deadline: Duration) {
         let now = clock::monotonic_ns();
         let mut waits = std::mem::take(&mut self.waits);
@@ -100,7 +101,8 @@ impl Port {
         wait.owed.pass(passed, 0);
     }
 
-    /// The member in `slot`, those that hold a message of the own outbox, and those that are three quarters of the log behind.
+    /// The member in `slot`, those that hold a message of the own outbox, and those that are three quarters of the log
+    /// behind.
     fn in_the_way(&self, slot: u16) -> Vec<u16> {
         let mut slots = vec![slot];
         let mut holders = self.holders.iter().copied();
@@ -184,7 +186,8 @@ impl Port {
         true
     }
 
-    /// Counts a wake-up that brought nothing since this member had read up to `cursor`: did it free space for others at least?
+    /// Counts a wake-up that brought nothing since this member had read up to `cursor`: did it free space for others at
+    /// least?
     pub fn count_idle_wake(&self, cursor: u64) {
         let is_far = self.cursor - cursor >= self.order.capacity() / 4;
         self.order.count(self.slot, if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes }, 1);

@@ -271,8 +271,8 @@ impl Incoming {
         }
     }
 
-    /// Prepares a wait in an event loop. After `true` the next message makes the peer's doorbell readable; after `false` there may
-    /// be a message already.
+    /// Prepares a wait in an event loop. After `true` the next message makes the peer's doorbell readable; after
+    /// `false` there may be a message already.
     #[cfg(feature = "tokio")]
     pub fn arm(&mut self) -> bool {
         self.drain_doorbell();

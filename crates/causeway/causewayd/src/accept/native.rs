@@ -74,8 +74,8 @@ impl Bus {
         }
     }
 
-    /// A message of a native member came without what belongs to it. A call is answered for its receiver; a reply ends with an error, and
-    /// all else is dropped. What is for another member does not concern the bus.
+    /// A message of a native member came without what belongs to it. A call is answered for its receiver; a reply ends
+    /// with an error, and all else is dropped. What is for another member does not concern the bus.
     fn answer_incomplete(&mut self, inbound: &InboundMessage, why: &str) {
         let Ok(header) = Header::parse(&inbound.bytes) else { return };
         let (from, to) = (MemberId(inbound.sender), inbound.to.map(MemberId));
@@ -84,7 +84,8 @@ impl Bus {
         }
     }
 
-    /// A message of a native member does not reach a client or the bus: a call is answered for its receiver, a reply becomes an error.
+    /// A message of a native member does not reach a client or the bus: a call is answered for its receiver, a reply
+    /// becomes an error.
     fn end_undelivered(&mut self, from: MemberId, to: Option<MemberId>, header: &Header<'_>, why: &str) {
         match (to, header.reply_serial) {
             (Some(to), Some(serial)) => self.end_call(Call { caller: to, serial, callee: from }, why),

@@ -1,7 +1,8 @@
 //! The bus: delivers a message of one member to others. One message at a time, so there is one order of all.
 //!
-//! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s, in order. While
-//! native members are there, these name the messages that must be put into the order log first: see [`native`].
+//! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s,
+//! in order. While native members are there, these name the messages that must be put into the order log first: see
+//! [`native`].
 
 mod ending;
 mod filters;
@@ -56,8 +57,8 @@ const NO_REPLY_IN_TIME: &str = "Message did not receive a reply (timeout by mess
 #[derive(Debug)]
 pub enum Action {
     Deliver(MemberId, Rc<Message>),
-    /// Put a message into the order log, as the sender that it names or, of nobody, the driver. What follows is done when the log has
-    /// been read up to there.
+    /// Put a message into the order log, as the sender that it names or, of nobody, the driver. What follows is done
+    /// when the log has been read up to there.
     Append {
         from: Option<MemberId>,
         to: Receiver,
@@ -381,8 +382,8 @@ impl Bus {
         self.hold(id, Resource::Incoming, self.quota.held(id, Resource::Incoming), bytes)
     }
 
-    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did, if it may have so
-    /// many: they count like those that wait to be taken.
+    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did, if it
+    /// may have so many: they count like those that wait to be taken.
     pub fn hold_descriptors(&mut self, id: MemberId, before: u64, now: u64) -> Result<(), Reached> {
         self.hold(id, Resource::Descriptors, before, now)
     }

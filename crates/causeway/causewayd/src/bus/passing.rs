@@ -1,4 +1,5 @@
-//! Broadcasts in parts: a message that is compared with very many rules, or that very many get, takes several turns of the loop.
+//! Broadcasts in parts: a message that is compared with very many rules, or that very many get, takes several turns of
+//! the loop.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

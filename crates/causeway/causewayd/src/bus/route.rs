@@ -114,7 +114,8 @@ impl Bus {
         }
     }
 
-    /// Hands a message to one of those that it is not addressed to, if it may have it and can be passed the descriptors.
+    /// Hands a message to one of those that it is not addressed to, if it may have it and can be passed the
+    /// descriptors.
     pub(super) fn hand_copy(&mut self, id: MemberId, audience: Audience, routed: RoutedMessage<'_>) {
         let Some(member) = self.members.get(&id).filter(|member| !member.is_leaving) else { return };
         let takes = routed.header.unix_fds == 0 || member.takes_descriptors;
@@ -160,8 +161,8 @@ impl Bus {
         self.disconnect(id, End::Stalled(limit));
     }
 
-    /// Hands a message to a member, if its quota allows. One that leaves gets nothing: it would be charged for what is dropped with its
-    /// connection, or give back what it was not charged for.
+    /// Hands a message to a member, if its quota allows. One that leaves gets nothing: it would be charged for what is
+    /// dropped with its connection, or give back what it was not charged for.
     fn deliver(&mut self, to: MemberId, message: &Rc<Message>) -> Result<(), Reached> {
         if self.is_reachable(to) {
             self.charge_for(to, message)?;

@@ -100,7 +100,8 @@ impl Clients {
         Some(client.connection.close())
     }
 
-    /// A client has said Hello, has another number from now on, and is watched in another set. Fails where the kernel cannot watch it.
+    /// A client has said Hello, has another number from now on, and is watched in another set. Fails where the kernel
+    /// cannot watch it.
     pub fn rename(&mut self, from: MemberId, to: MemberId, set: &Rc<OwnedFd>) -> rustix::io::Result<()> {
         let Some(mut client) = self.table.remove(&from) else { return Ok(()) };
         self.forget_incomplete(client.user, client.deadline, from);
@@ -152,8 +153,8 @@ impl Clients {
         self.incomplete.values().filter_map(BTreeSet::first).min().copied()
     }
 
-    /// Who goes first where too many have not said Hello: the oldest connection of the user that has most of them, so that no user
-    /// keeps another one out.
+    /// Who goes first where too many have not said Hello: the oldest connection of the user that has most of them, so
+    /// that no user keeps another one out.
     pub fn first_to_go(&self) -> Option<MemberId> {
         let of_user = self.incomplete.values().max_by_key(|of_user| of_user.len())?;
         of_user.first().map(|(_, id)| *id)

@@ -1,8 +1,8 @@
 //! Native members in the loop: one order for them and for clients.
 //!
-//! While anybody reads the order log, actions of the bus wait in a queue. One that appends a message is done when the log has space;
-//! then the log is read up to that entry, and what native members have sent before it is passed first. So clients get everything in the
-//! order of the log. While the queue waits for space, clients are not read.
+//! While anybody reads the order log, actions of the bus wait in a queue. One that appends a message is done when the
+//! log has space; then the log is read up to that entry, and what native members have sent before it is passed first.
+//! So clients get everything in the order of the log. While the queue waits for space, clients are not read.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -52,7 +52,8 @@ pub struct Native {
     pub(super) authority: Authority,
     place: NativePlace,
     options: AuthorityOptions,
-    /// In their order; not empty between two turns only if there is no space in the log, or much to be read in it first.
+    /// In their order; not empty between two turns only if there is no space in the log, or much to be read in it
+    /// first.
     queue: VecDeque<Step>,
     /// The time in this turn for messages of native members.
     slice: Slice,
@@ -74,7 +75,8 @@ impl Server {
     /// Lets processes of this user join natively.
     ///
     /// # Errors
-    /// In a sentence: another process serves there, the path cannot be used, or the kernel lacks memory, descriptors or a feature.
+    /// In a sentence: another process serves there, the path cannot be used, or the kernel lacks memory, descriptors or
+    /// a feature.
     pub fn serve_natively(&mut self, place: NativePlace, options: AuthorityOptions) -> Result<(), String> {
         let join_deadline = self.bus.config.limits.authentication;
         let options = AuthorityOptions { close: |fds| close_elsewhere(None, fds), join_deadline, ..options };
@@ -109,8 +111,8 @@ impl Server {
         self.run_actions();
     }
 
-    /// Lets members join a new order log; where that fails, it is tried again later. The reason is said when it is another one than
-    /// `before`.
+    /// Lets members join a new order log; where that fails, it is tried again later. The reason is said when it is
+    /// another one than `before`.
     fn serve_natively_again(&mut self, place: NativePlace, options: AuthorityOptions, before: &str) {
         match self.new_authority(&place, &options) {
             Ok(authority) => self.carry_members(authority, place, options),
@@ -308,7 +310,8 @@ impl Server {
                         return self.requeue(Step::ReadUpTo(position));
                     }
                 }
-                // It is between clients, with a header of more than a quarter of the outbox: no native member misses it.
+                // It is between clients, with a header of more than a quarter of the outbox: no native member misses
+                // it.
                 Ok(Appended::TooLong) => {}
                 Ok(Appended::Full) => {
                     native.transfer = Some(transfer);
@@ -325,8 +328,8 @@ impl Server {
         }
     }
 
-    /// What of a message is staged: descriptors, and all of a long one, if native members are among its receivers. Nothing if
-    /// that is not possible; then nobody gets it through the log, and who waits for an answer has one.
+    /// What of a message is staged: descriptors, and all of a long one, if native members are among its receivers.
+    /// Nothing if that is not possible; then nobody gets it through the log, and who waits for an answer has one.
     fn stage(&mut self, from: Option<MemberId>, to: Receiver, message: &Message) -> Option<TransferRef> {
         let native = self.native.as_mut()?;
         if let Some(transfer) = native.transfer.take() {
@@ -377,8 +380,8 @@ impl Server {
         self.run_actions();
     }
 
-    /// Does what the bus has left to be done for a message of the log. What this brings to clients belongs to its entry: what waits for the
-    /// log comes behind it. What it makes the bus say has entries of its own.
+    /// Does what the bus has left to be done for a message of the log. What this brings to clients belongs to its
+    /// entry: what waits for the log comes behind it. What it makes the bus say has entries of its own.
     fn do_for_entry(&mut self) {
         let mut actions = self.bus.take_actions(Vec::new()).into_iter();
         let mut is_passing = self.bus.is_passing();

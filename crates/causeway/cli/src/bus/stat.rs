@@ -32,7 +32,8 @@ const COLUMNS: [(&str, &str, Count); 10] = [
     ("INCOMPLETE", "incomplete", |of| of.incomplete),
 ];
 
-/// Prints the statistics: at a native socket those of the members, at a D-Bus socket those that the bus keeps of its connections.
+/// Prints the statistics: at a native socket those of the members, at a D-Bus socket those that the bus keeps of its
+/// connections.
 pub fn stat(place: &Place, json: bool) -> Result<(), Failure> {
     match place {
         Place::Native(path) => of_native(place, &monitor(path)?, json),
