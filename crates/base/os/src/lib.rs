@@ -18,6 +18,7 @@ mod error;
 pub mod fences;
 pub mod futex;
 pub mod limits;
+pub mod lock;
 pub mod machine_id;
 pub mod memory;
 pub mod process;
