@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use causeway_dbus_wire::sasl::{Progress, Server};
 use causeway_dbus_wire::wire::{Checker, Fault, Header, KnownHeaders, header_bytes, message_bytes, stamped};
+use causeway_os::heap;
 use causeway_os::socket::MAX_FDS;
 use rustix::io::Errno;
 use rustix::net::{
@@ -391,7 +392,7 @@ impl Connection {
 
     /// Writes as much as the socket takes, and not for ever to a client that reads as fast.
     pub fn flush(&mut self) -> Result<Written, End> {
-        let mut written = Written::default();
+        let (mut written, count_before) = (Written::default(), self.output.len());
         for _ in 0..MOST_WRITES {
             if self.output.is_empty() {
                 break;
@@ -422,6 +423,9 @@ impl Connection {
         }
         if self.output.is_empty() && self.output.capacity() > MOST_PARTS {
             self.output = VecDeque::new();
+        }
+        if count_before - self.output.len() > MOST_PARTS {
+            heap::sort_freed();
         }
         Ok(written)
     }

@@ -125,9 +125,13 @@ impl Names {
         (at == 0).then(|| Change { name: Rc::clone(name), old: Some(member), new })
     }
 
-    fn forget(&mut self, member: MemberId, name: &str) {
+    fn forget(&mut self, member: MemberId, name: &Rc<str>) {
         if let hash_map::Entry::Occupied(mut entry) = self.of_member.entry(member) {
-            entry.get_mut().retain(|other| **other != *name);
+            // As it stands in the table of all: of tens of thousands of names the letters of none are looked at.
+            let names = entry.get_mut();
+            if let Some(at) = names.iter().rposition(|other| Rc::ptr_eq(other, name)) {
+                names.remove(at);
+            }
             if entry.get().is_empty() {
                 entry.remove();
             }
@@ -139,8 +143,14 @@ impl Names {
     }
 
     /// The owner of a name and those that wait for it, in order.
-    pub fn queue(&self, name: &str) -> impl Iterator<Item = MemberId> {
-        self.queues.get(name).into_iter().flatten().map(|claim| claim.member)
+    pub fn queue(&self, name: &str) -> impl ExactSizeIterator<Item = MemberId> {
+        self.queue_from(name, 0)
+    }
+
+    /// The same from this place on.
+    pub fn queue_from(&self, name: &str, place: usize) -> impl ExactSizeIterator<Item = MemberId> {
+        let queue = self.queues.get(name).and_then(|queue| queue.get(place..)).unwrap_or_default();
+        queue.iter().map(|claim| claim.member)
     }
 
     /// All names behind this one, in order.

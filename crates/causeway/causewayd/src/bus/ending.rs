@@ -12,6 +12,9 @@ use crate::member::{MemberId, Stage};
 use crate::names::Change;
 use crate::quota::Resource;
 
+/// So many that wait for a name are one step of its next owner.
+const CLAIMS: usize = 512;
+
 /// The end of a member, as far as it has been told.
 #[derive(Debug)]
 pub(super) struct Ending {
@@ -114,12 +117,14 @@ impl Bus {
         } else if self.matches.take_last(id) || !ending.is_monitor && self.monitors.take_last(id) {
             self.step(ENTRY);
         } else if let Some((name, change)) = self.names.leave_last(id) {
+            let left = Rc::clone(&name);
             self.update_directory(DirectoryUpdate::Name(name));
             self.settle_names(id);
             if let Some(change) = change {
                 self.publish(&change);
             }
-            self.step(TOLD);
+            let waiting = self.names.queue(&left).len();
+            self.step(TOLD + waiting / CLAIMS);
         } else if !ending.is_told {
             ending.is_told = true;
             self.tell_end(ending);

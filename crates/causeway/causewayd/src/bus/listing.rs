@@ -1,6 +1,6 @@
 //! Answers that list very much, written in parts.
 //!
-//! Names are listed as ordered work: the answer is as of its beginning, and what changes after that is told behind it. Match rules are
+//! Names, and those that wait for one, are listed as ordered work: the answer is as of its beginning, and what changes after that is told behind it. Match rules are
 //! listed beside the messages: all are there that were all the time, and one may stand there twice if others were removed meanwhile.
 
 use std::ops::Bound;
@@ -26,6 +26,8 @@ enum Cursor {
     Members(MemberId),
     /// Other names up to this one.
     Names(Rc<str>),
+    /// Those that wait for a name, from this place on.
+    Queue(Rc<str>, usize),
     /// Rules of members up to this one.
     Rules(MemberId),
     /// Of the rules of this member so many are left, and of the next one so many copies have been written.
@@ -75,6 +77,12 @@ impl Bus {
     pub(crate) fn list_names(&mut self, caller: MemberId, serial: u32) {
         let mut listing = self.listing(caller, serial, ("as", 4), Cursor::Members(MemberId(0)));
         listing.reply.iter_mut().for_each(|(reply, _)| reply.out().text(DRIVER));
+        self.begin(listing);
+    }
+
+    /// Answers a call with the owner of a name and those that wait for it.
+    pub(crate) fn list_queue(&mut self, caller: MemberId, serial: u32, name: &str) {
+        let listing = self.listing(caller, serial, ("as", 4), Cursor::Queue(name.into(), 0));
         self.begin(listing);
     }
 
@@ -129,6 +137,17 @@ impl Bus {
                     Some(last) if count == PARTS => Cursor::Names(Rc::clone(last)),
                     _ => Cursor::Done,
                 };
+                1 + count * NAME
+            }
+            Cursor::Queue(name, place) => {
+                for member in self.names.queue_from(name, *place).take(PARTS) {
+                    out.out().text(&member.unique_name());
+                    count += 1;
+                }
+                *place += count;
+                if count < PARTS {
+                    *cursor = Cursor::Done;
+                }
                 1 + count * NAME
             }
             Cursor::Rules(after) => {

@@ -48,6 +48,7 @@ pub use report::{About, StatisticsCall};
 pub use services::LookUp;
 pub use start::Ended;
 use work::TOLD;
+pub(crate) use work::{PARTS, Work};
 
 /// Texts that programs and D-Bus's own tests compare, in addition to the name of the error.
 const CALLEE_GONE: &str = "Message recipient disconnected from message bus without replying";

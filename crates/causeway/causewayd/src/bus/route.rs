@@ -172,7 +172,7 @@ impl Bus {
     }
 
     /// Is there still somebody who takes messages for a member?
-    pub(super) fn is_reachable(&self, id: MemberId) -> bool {
+    pub(crate) fn is_reachable(&self, id: MemberId) -> bool {
         self.members.get(&id).is_some_and(|member| !member.is_leaving)
     }
 

@@ -8,13 +8,15 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use causeway_os::heap;
+
 use super::{Action, Bus};
 use crate::message::Output;
 
 /// Steps of a turn.
 pub const TURN_STEPS: usize = 5_000;
 /// Parts of one work beside messages before the next has its turn.
-pub(super) const PARTS: usize = 32;
+pub(crate) const PARTS: usize = 32;
 /// Steps of an entry that is taken out of a table, and of one whose end is told.
 pub(super) const ENTRY: usize = 4;
 pub(super) const TOLD: usize = 16;
@@ -24,7 +26,7 @@ const FORGOTTEN: usize = 2;
 const FORGOTTEN_AT_ONCE: usize = 64;
 
 /// Something that is done in parts.
-pub(super) trait Work: fmt::Debug {
+pub(crate) trait Work: fmt::Debug {
     /// Does a few parts; true when none is left.
     fn go_on(&mut self, bus: &mut Bus) -> bool;
 
@@ -108,7 +110,7 @@ impl Bus {
     }
 
     /// Takes so many steps; false if none are left now.
-    pub(super) fn step(&mut self, count: usize) -> bool {
+    pub(crate) fn step(&mut self, count: usize) -> bool {
         let agenda = &mut self.agenda;
         agenda.used += count;
         agenda.most = agenda.most.max(agenda.used);
@@ -160,7 +162,7 @@ impl Bus {
     }
 
     /// Does ordered work, in this turn as far as its steps go.
-    pub(super) fn begin(&mut self, mut work: impl Work + 'static) {
+    pub(crate) fn begin(&mut self, mut work: impl Work + 'static) {
         while self.is_first() && self.agenda.steps > 0 {
             if work.go_on(self) {
                 return;
@@ -205,6 +207,8 @@ impl Bus {
         if !work.go_on(self) {
             self.agenda.beside.push_back(work);
         }
+        // The end of a client frees much.
+        heap::sort_freed();
         true
     }
 

@@ -1,9 +1,7 @@
 //! Hello, and the methods about names.
 
-use std::rc::Rc;
-
 use causeway_dbus_wire::driver::NameReply;
-use causeway_dbus_wire::wire::{Body, FLAG_NO_REPLY_EXPECTED, names};
+use causeway_dbus_wire::wire::{Body, names};
 
 use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
 use crate::bus::{Bus, DRIVER, DirectoryUpdate};
@@ -80,16 +78,18 @@ pub fn release_name(bus: &mut Bus, request: Request<'_>) -> Answer {
 
 pub fn list_queued_owners(bus: &mut Bus, request: Request<'_>) -> Answer {
     let name = request.text(0);
-    let queue: Vec<Rc<str>> = match MemberId::from_unique_name(name) {
-        _ if name == DRIVER => vec![DRIVER.into()],
-        Some(_) => bus.resolve(name).into_iter().map(MemberId::unique_name).collect(),
-        None => bus.names.queue(name).map(MemberId::unique_name).collect(),
-    };
-    if queue.is_empty() {
-        return no_owner(name);
+    let itself = || Ok(Some(Body::default().texts(&[name])));
+    match MemberId::from_unique_name(name) {
+        _ if name == DRIVER => itself(),
+        Some(_) if bus.resolve(name).is_some() => itself(),
+        None if bus.names.owner(name).is_some() => {
+            if request.expects_reply() {
+                bus.list_queue(request.from, request.routed.header.serial, name);
+            }
+            Ok(None)
+        }
+        _ => no_owner(name),
     }
-    let queue: Vec<&str> = queue.iter().map(|name| &**name).collect();
-    Ok(Some(Body::default().texts(&queue)))
 }
 
 pub fn get_name_owner(bus: &mut Bus, request: Request<'_>) -> Answer {
@@ -111,9 +111,9 @@ pub fn name_has_owner(bus: &mut Bus, request: Request<'_>) -> Answer {
     Ok(Some(out.into_body("b")))
 }
 
-pub fn list_names(bus: &mut Bus, Request { from, routed }: Request<'_>) -> Answer {
-    if routed.header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-        bus.list_names(from, routed.header.serial);
+pub fn list_names(bus: &mut Bus, request: Request<'_>) -> Answer {
+    if request.expects_reply() {
+        bus.list_names(request.from, request.routed.header.serial);
     }
     Ok(None)
 }

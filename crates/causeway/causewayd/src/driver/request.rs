@@ -29,13 +29,18 @@ pub fn no_owner<T>(name: &str) -> Result<T, Refusal> {
 }
 
 /// Answers a call, if its caller waits for that.
-pub fn reply(bus: &mut Bus, Request { from, routed }: Request<'_>, body: Body) {
-    if routed.header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-        bus.send(from, Builder::reply(routed.header.serial).body(body));
+pub fn reply(bus: &mut Bus, request: Request<'_>, body: Body) {
+    if request.expects_reply() {
+        bus.send(request.from, Builder::reply(request.routed.header.serial).body(body));
     }
 }
 
 impl<'a> Request<'a> {
+    /// Does its caller wait for an answer?
+    pub fn expects_reply(&self) -> bool {
+        self.routed.header.flags & FLAG_NO_REPLY_EXPECTED == 0
+    }
+
     /// The argument at this index, which is a string.
     pub fn text(&self, index: usize) -> &'a str {
         match self.routed.args.get().get(index) {

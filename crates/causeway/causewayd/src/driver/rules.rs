@@ -1,11 +1,15 @@
 //! Match rules, of members and of monitors.
 
-use causeway_dbus_wire::rule::{MAX_RULE_BYTES, MatchRule};
-use causeway_dbus_wire::wire::Body;
+use std::rc::Rc;
 
-use super::request::{Answer, Refusal, Request, refused, reply};
-use crate::bus::Bus;
+use causeway_dbus_wire::rule::{MAX_RULE_BYTES, MatchRule};
+use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
+
+use super::request::{Answer, Refusal, Request, refused};
+use crate::bus::{Bus, PARTS, Work};
 use crate::error;
+use crate::member::MemberId;
+use crate::message::Message;
 use crate::quota::Resource;
 
 fn rule(text: &str) -> Result<MatchRule, Refusal> {
@@ -16,8 +20,8 @@ fn rule(text: &str) -> Result<MatchRule, Refusal> {
     text.parse().map_err(|why| Refusal(error::MATCH_RULE_INVALID, why))
 }
 
-fn charge(bus: &mut Bus, request: Request<'_>, rules: u64) -> Result<(), Refusal> {
-    let charged = bus.charge(request.from, Resource::Matches, rules);
+fn charge(bus: &mut Bus, member: MemberId, rules: u64) -> Result<(), Refusal> {
+    let charged = bus.charge(member, Resource::Matches, rules);
     charged.map_err(|limit| Refusal(error::LIMITS_EXCEEDED, limit.to_string()))
 }
 
@@ -26,7 +30,7 @@ pub fn add_match(bus: &mut Bus, request: Request<'_>) -> Answer {
     if rule.eavesdrop && !bus.is_privileged(request.from) {
         return refused(error::ACCESS_DENIED, "messages to others are reserved to the user of this bus");
     }
-    charge(bus, request, 1)?;
+    charge(bus, request.from, 1)?;
     if let Some(rule) = bus.matches.add(request.from, rule) {
         bus.rule_added(request.from, rule);
     }
@@ -42,6 +46,23 @@ pub fn remove_match(bus: &mut Bus, request: Request<'_>) -> Answer {
     Ok(Some(Body::default()))
 }
 
+/// A client that becomes a monitor. Its rules, of which one call may have tens of thousands, are checked, and then added, in parts. Meanwhile
+/// nothing is passed: it sees what comes behind its call.
+#[derive(Debug)]
+struct BecomingMonitor {
+    from: MemberId,
+    call: Rc<Message>,
+    rules: Vec<String>,
+    /// How many of them have been checked, or added.
+    done: usize,
+    are_checked: bool,
+}
+
+/// So many bytes of a rule that is read are one step.
+const STEP_BYTES: usize = 64;
+/// Steps of a rule that is added.
+const ADDED: usize = 1;
+
 pub fn become_monitor(bus: &mut Bus, request: Request<'_>) -> Answer {
     if request.number(1) != 0 {
         return refused(error::INVALID_ARGS, "the flags must be 0");
@@ -49,17 +70,63 @@ pub fn become_monitor(bus: &mut Bus, request: Request<'_>) -> Answer {
     if bus.is_native(request.from) {
         return refused(error::NOT_SUPPORTED, "a native member monitors the bus by reading its order log");
     }
-    let mut wanted: Vec<MatchRule> = request.texts().into_iter().map(rule).collect::<Result<_, _>>()?;
-    if wanted.is_empty() {
-        wanted.push(MatchRule::default());
+    let mut rules: Vec<String> = request.texts().into_iter().map(str::to_owned).collect();
+    if rules.is_empty() {
+        // Matches everything.
+        rules.push(String::new());
     }
-    let held = bus.quota.held(request.from, Resource::Matches);
-    charge(bus, request, (wanted.len() as u64).saturating_sub(held))?;
-    reply(bus, request, Body::default());
-    bus.make_monitor(request.from);
-    for rule in wanted {
-        // A monitor sees what is for others.
-        bus.monitors.add(request.from, MatchRule { eavesdrop: true, ..rule });
-    }
+    let call = Rc::clone(request.routed.message);
+    bus.begin(BecomingMonitor { from: request.from, call, rules, done: 0, are_checked: false });
     Ok(None)
+}
+
+impl Work for BecomingMonitor {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        if !bus.is_reachable(self.from) {
+            return true;
+        }
+        self.part(bus).unwrap_or_else(|Refusal(name, why)| {
+            bus.refuse(self.from, &self.call.header(), name, &why);
+            true
+        })
+    }
+}
+
+impl BecomingMonitor {
+    fn part(&mut self, bus: &mut Bus) -> Result<bool, Refusal> {
+        for _ in 0..PARTS {
+            let Some(text) = self.rules.get(self.done) else {
+                if !self.are_checked {
+                    (self.are_checked, self.done) = (true, 0);
+                    self.answer(bus)?;
+                    return Ok(false);
+                }
+                return Ok(true);
+            };
+            let rule = rule(text)?;
+            let mut steps = 1 + text.len() / STEP_BYTES;
+            if self.are_checked {
+                // A monitor sees what is for others.
+                bus.monitors.add(self.from, MatchRule { eavesdrop: true, ..rule });
+                steps += ADDED;
+            }
+            self.done += 1;
+            if !bus.step(steps) {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// All rules are good: from now on it is a monitor.
+    fn answer(&self, bus: &mut Bus) -> Result<(), Refusal> {
+        let held = bus.quota.held(self.from, Resource::Matches);
+        charge(bus, self.from, (self.rules.len() as u64).saturating_sub(held))?;
+        let header = self.call.header();
+        if header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
+            bus.send(self.from, Builder::reply(header.serial));
+        }
+        bus.make_monitor(self.from);
+        Ok(())
+    }
 }

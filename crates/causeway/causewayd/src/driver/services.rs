@@ -1,5 +1,8 @@
 //! The methods about services that are started, and about settings.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
 use causeway_dbus_wire::wire::Body;
 
 use super::request::{Answer, Refusal, Request, refused};
@@ -24,11 +27,37 @@ pub fn update_environment(bus: &mut Bus, request: Request<'_>) -> Answer {
     if let Some((name, _)) = pairs.iter().find(|(name, _)| name.is_empty() || name.contains('=')) {
         return refused(error::INVALID_ARGS, format!("invalid variable name `{name}`"));
     }
+    check_environment(&bus.environment, &pairs)?;
     // Both have it or none.
     let told = bus.tell_systemd_environment(&pairs);
     told.map_err(|limit| Refusal(error::LIMITS_EXCEEDED, limit.to_string()))?;
     bus.environment.extend(pairs.iter().map(|(name, value)| (name.into(), value.into())));
     Ok(Some(Body::default()))
+}
+
+/// Most variables that services are given, and most bytes of their names and values. All are copied for each program that is started; the
+/// kernel starts none with more than twice these bytes.
+const MOST_VARIABLES: usize = 4096;
+const MOST_VARIABLE_BYTES: usize = 1 << 20;
+
+/// May these variables be added to those that there are?
+fn check_environment(now: &BTreeMap<OsString, OsString>, pairs: &[(&str, &str)]) -> Result<(), Refusal> {
+    let allow = |what: &str, wanted: usize, most: usize| match wanted > most {
+        true => {
+            let why = format!("the environment of services would have {wanted} {what}, of at most {most}");
+            refused(error::LIMITS_EXCEEDED, why)
+        }
+        false => Ok(()),
+    };
+    allow("variables", pairs.len(), MOST_VARIABLES)?;
+    let size = |(name, value): (&OsStr, &OsStr)| name.len() + value.len();
+    let added: BTreeMap<&OsStr, &OsStr> =
+        pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
+    let kept =
+        || now.iter().map(|(name, value)| (&**name, &**value)).filter(|(name, _)| !added.contains_key(name));
+    allow("variables", kept().count() + added.len(), MOST_VARIABLES)?;
+    let bytes: usize = kept().chain(added.iter().map(|(name, value)| (*name, *value))).map(size).sum();
+    allow("bytes", bytes, MOST_VARIABLE_BYTES)
 }
 
 /// Open to all whom the policy lets call it, as with dbus-daemon, whose files restrict nobody: whatever reads its files again has the

@@ -8,13 +8,14 @@
 //! ```
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use causeway_bus::client::Bus as Client;
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Marshal, Value, arguments_of};
+use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind, Marshal, Value, arguments_of};
 
 use crate::support::*;
+
+mod longest;
 
 /// Those of a turn (`TURN_STEPS` of causewayd), and what its last part may add.
 const TURN: std::ops::Range<u32> = 5_000..5_200;
@@ -255,13 +256,67 @@ fn calls_whose_time_is_over_together_end_in_several_turns() {
 fn the_rules_of_a_monitor_that_leaves_are_taken_out_in_several_turns() {
     let bus = Broker::start();
     let (mut client, mut monitor) = (bus.client(), bus.client());
-    become_monitor(&mut monitor, 3_000);
+    // To add them takes fewer steps than to take them out.
+    become_monitor(&mut monitor, 1_300);
     assert!(statistic(&mut client, "PeakTurnSteps") < TURN.start);
     drop(monitor);
     eventually("the monitor stays", || statistic(&mut client, "Monitors") == 0);
     sync(&mut client);
     let most = statistic(&mut client, "PeakTurnSteps");
     assert!(TURN.contains(&most), "{most} steps in a turn");
+}
+
+#[test]
+fn a_client_becomes_a_monitor_with_very_many_rules_in_several_turns_or_not_at_all() {
+    const RULES: usize = 6_000;
+    let bus = Broker::start();
+    let (mut client, mut monitor) = (bus.client(), bus.client());
+    let serial = send_rules(&mut monitor, RULES, &["path='/p'", "no rule"]);
+    assert_eq!(header(&wait_for_reply(&mut monitor, serial)).kind, Kind::Error);
+    // It is a client as before.
+    sync(&mut monitor);
+    assert_eq!(statistic(&mut client, "Monitors"), 0);
+    let most = statistic(&mut client, "PeakTurnSteps");
+    assert!(TURN.contains(&most), "{most} steps in a turn");
+    // The rule that comes last is there for what comes behind the call.
+    let serial = send_rules(&mut monitor, RULES, &["interface='a.Last'"]);
+    assert_eq!(header(&wait_for_reply(&mut monitor, serial)).kind, Kind::MethodReturn);
+    client.send(&Builder::signal("/", "a.Other", "None")).unwrap();
+    client.send(&Builder::signal("/", "a.Last", "Seen")).unwrap();
+    let seen = wait_for(&mut monitor, |header| header.interface.is_some_and(|name| name.starts_with("a.")));
+    assert_eq!(header(&seen).member, Some("Seen"));
+    let most = statistic(&mut client, "PeakTurnSteps");
+    assert!(TURN.contains(&most), "{most} steps in a turn");
+}
+
+#[test]
+fn those_that_wait_for_a_name_are_listed_in_order_and_counted_as_steps() {
+    const WAITING: usize = 100;
+    let bus = Broker::start();
+    let mut crowd: Vec<Client> = (0..WAITING).map(|_| bus.client()).collect();
+    crowd.iter_mut().for_each(|client| _ = client.request_name("a.Name", 0).unwrap());
+    let names: Vec<String> = crowd.iter().map(|client| client.unique_name().to_owned()).collect();
+    let before = statistic(&mut crowd[0], "PeakTurnSteps") as usize;
+    assert!(before < WAITING, "{before} steps before it is asked");
+    let answer = crowd[0].ask_driver("ListQueuedOwners", text("a.Name")).unwrap();
+    assert_eq!(arguments_of::<Vec<&str>>(&answer).unwrap(), names);
+    assert!(statistic(&mut crowd[0], "PeakTurnSteps") as usize >= WAITING);
+}
+
+#[test]
+fn the_environment_of_services_has_a_limit_and_what_would_exceed_it_changes_nothing() {
+    let bus = Broker::start();
+    let mut client = bus.client();
+    let mut update = |body| client.call(&driver_call("UpdateActivationEnvironment").body(body), PATIENCE);
+    update(variables(0..3_000, "x")).unwrap();
+    assert_eq!(refusal(update(variables(2_000..5_000, "x"))), "LimitsExceeded");
+    // These are there, and get other values.
+    update(variables(0..3_000, "other")).unwrap();
+    // So was none of these, of which there may be as many again.
+    update(variables(4_000..5_000, "x")).unwrap();
+    let long = "v".repeat(200 << 10);
+    let refused = (0..6).find_map(|number| update(variables(number..number + 1, &long)).err());
+    assert!(refused.is_some(), "1.2 MB of variables");
 }
 
 /// A member with very many rules for the messages of a name is woken by whoever has it, and its filter is made in several turns.
@@ -287,159 +342,27 @@ fn a_member_with_very_many_rules_is_woken_by_each_owner_of_the_name_in_them() {
 }
 
 fn become_monitor(client: &mut Client, rules: usize) {
-    let rules: Vec<String> = (0..rules).map(|number| format!("path='/p{number}'")).collect();
-    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let call = driver_call("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
-    client.call(&call.body(Body::default().texts(&rules).u32(0)), PATIENCE).unwrap();
+    let serial = send_rules(client, rules, &[]);
+    assert_eq!(header(&wait_for_reply(client, serial)).kind, Kind::MethodReturn);
 }
 
-/// What is done to the bus, beside a client that asks now and then.
-type Attack = fn(&Broker, &mut Client);
+/// Asks to become a monitor with so many rules, and these behind them.
+fn send_rules(client: &mut Client, count: usize, further: &[&str]) -> u32 {
+    let rules: Vec<String> = (0..count).map(|number| format!("path='/p{number}'")).collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).chain(further.iter().copied()).collect();
+    let call = driver_call("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
+    client.send(&call.body(Body::default().texts(&rules).u32(0))).unwrap()
+}
 
-/// Prints the longest turn of the bus under each kind of attack that its limits allow, by the CPU time of its thread.
-#[test]
-#[ignore = "it prints times, and takes minutes"]
-fn longest_turns() {
-    let attacks: &[(&str, Attack)] = &[
-        ("a((((…)))) at full depth, 32 MiB", |_, client| {
-            let nested = "(".repeat(31) + "y" + &")".repeat(31);
-            let mut out = Marshal::default();
-            out.array(8, |out| (0..4 << 20).for_each(|number| out.u64(number & 0xff)));
-            let body = out.into_body(&format!("a{nested}"));
-            let _ = client.send(&Builder::signal(PATH, INTERFACE, "Deep").body(body));
-        }),
-        ("ay of 32 MiB", |_, client| {
-            client
-                .send(
-                    &Builder::signal(PATH, INTERFACE, "Flat").body(Body::default().blob(&vec![7; 32 << 20])),
-                )
-                .unwrap();
-        }),
-        ("as of a million strings", |_, client| {
-            let texts = vec!["text"; 1_000_000];
-            client
-                .send(&Builder::signal(PATH, INTERFACE, "Texts").body(Body::default().texts(&texts)))
-                .unwrap();
-        }),
-        ("a header of 64 KiB", |_, client| {
-            let path = format!("/{}", "p".repeat(65_000));
-            (0..100).for_each(|_| _ = client.send(&Builder::signal(&path, INTERFACE, "Long")).unwrap());
-        }),
-        ("200,000 rules under one condition, 20 signals", |bus, client| {
-            let mut crowd: Vec<Client> = (0..5).map(|_| bus.client()).collect();
-            crowd.iter_mut().for_each(|one| add_rules(one, 40_000));
-            let body = || Body::default().text("x").text("y");
-            (0..20).for_each(|_| {
-                _ = client.send(&Builder::signal(PATH, INTERFACE, "Many").body(body())).unwrap()
-            });
-            sync(client);
-            drop(crowd);
-        }),
-        ("a rule with 64 arguments, 40,000 times added and removed", |_, client| {
-            let rule = (0..64).fold(String::new(), |mut rule, index| {
-                let _ = write!(rule, "arg{index}='x',");
-                rule
-            });
-            let rule = rule.trim_end_matches(',');
-            ask_often(client, "AddMatch", (0..40_000).map(|_| text(rule)));
-            ask_often(client, "RemoveMatch", (0..40_000).map(|_| text(rule)));
-        }),
-        ("the end of a callee with 40,000 calls", |bus, client| {
-            let callee = bus.client();
-            let call = Builder::call("/", "M").destination(callee.unique_name());
-            (0..40_000).for_each(|_| _ = client.send(&call).unwrap());
-            sync(client);
-            drop(callee);
-        }),
-        ("the end of a client with 40,000 names", |bus, client| {
-            let mut named = bus.client();
-            client.add_match("member='NameOwnerChanged'").unwrap();
-            take_names(&mut named, 40_000);
-            drop(named);
-        }),
-        ("ListNames with 40,000 names", |bus, client| {
-            let mut named = bus.client();
-            take_names(&mut named, 40_000);
-            client.ask_driver("ListNames", Body::default()).unwrap();
-        }),
-        ("GetAllMatchRules with 40,000 rules", |bus, client| {
-            let mut other = bus.client();
-            add_rules(&mut other, 40_000);
-            let all = driver_call("GetAllMatchRules").interface("org.freedesktop.DBus.Debug.Stats");
-            client.call(&all, PATIENCE).unwrap();
-        }),
-        ("500 clients connect, ask for all statistics and end at once", |bus, client| {
-            let crowd: Vec<Client> = (0..500).map(|_| bus.client()).collect();
-            let all = driver_call("GetAllConnectionStats").interface("org.freedesktop.DBus.Debug.Stats");
-            client.call(&all.body(Body::default().u32(u32::MAX)), PATIENCE).unwrap();
-            bus.stopped(|| drop(crowd));
-        }),
-        ("UpdateActivationEnvironment of 256 KiB", |_, client| {
-            let value = "v".repeat(50);
-            let mut out = Marshal::default();
-            out.array(8, |out| {
-                (0..3_000).for_each(|number| {
-                    out.align(8);
-                    out.text(&format!("NAME{number}"));
-                    out.text(&value);
-                });
-            });
-            client.ask_driver("UpdateActivationEnvironment", out.into_body("a{ss}")).unwrap();
-        }),
-        ("a monitor with 12,000 rules, which leaves", |bus, _| {
-            let mut monitor = bus.client();
-            become_monitor(&mut monitor, 12_000);
-        }),
-        ("the end of one that does not read 1,000,000 signals", |bus, client| {
-            let mut subscriber = bus.client();
-            subscriber.add_match(RULE).unwrap();
-            let signal = Builder::signal(PATH, INTERFACE, "S").build(77).unwrap();
-            let many = signal.repeat(1_000);
-            (0..1_000).for_each(|_| client.send_bytes(&many).unwrap());
-            sync(client);
-            drop(subscriber);
-        }),
-        ("GetConnectionStats of one with 40,000 names", |bus, client| {
-            let mut named = bus.client();
-            take_names(&mut named, 40_000);
-            let one = driver_call("GetConnectionStats").interface("org.freedesktop.DBus.Debug.Stats");
-            client.call(&one.body(text(named.unique_name())), PATIENCE).unwrap();
-        }),
-        ("40,000 rules of one, while a native member is there", |bus, client| {
-            let member = bus.member();
-            add_rules(client, 40_000);
-            drop(member);
-        }),
-        ("a name of 40,000 rules passes on, while a native member is there", |bus, client| {
-            let member = bus.member();
-            let rule = |number| text(&format!("sender='a.Name0',member='M{number}'"));
-            ask_often(client, "AddMatch", (0..40_000).map(rule));
-            let mut named = bus.client();
-            take_names(&mut named, 1);
-            drop(named);
-            drop(member);
-        }),
-        ("a monitor with 4,000 rules", |bus, client| {
-            let mut monitor = bus.client();
-            let rules: Vec<String> =
-                (0..4_000).map(|number| format!("interface='{INTERFACE}',arg1='{number}'")).collect();
-            let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-            let call = driver_call("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
-            monitor.call(&call.body(Body::default().texts(&rules).u32(0)), PATIENCE).unwrap();
-            let signal = Builder::signal(PATH, INTERFACE, "Many").body(Body::default().text("x").text("y"));
-            (0..100).for_each(|_| _ = client.send(&signal).unwrap());
-            sync(client);
-        }),
-    ];
-    println!("{:<62} {:>12} {:>12} {:>8}", "attack", "CPU, ms", "clock, ms", "steps");
-    for (name, attack) in attacks {
-        let bus = Broker::native();
-        let (mut client, mut witness) = (bus.client(), bus.client());
-        attack(&bus, &mut client);
-        (0..200).for_each(|_| sync(&mut witness));
-        let ms = |microseconds: u32| f64::from(microseconds) / 1e3;
-        let [cpu, clock, steps] = ["PeakTurnCPUMicroseconds", "PeakTurnMicroseconds", "PeakTurnSteps"]
-            .map(|name| statistic(&mut witness, name));
-        println!("{name:<62} {:>12.2} {:>12.2} {steps:>8}", ms(cpu), ms(clock));
-    }
+/// Variables with these numbers, as `UpdateActivationEnvironment` takes them.
+fn variables(numbers: std::ops::Range<usize>, value: &str) -> Body {
+    let mut out = Marshal::default();
+    out.array(8, |out| {
+        for number in numbers {
+            out.align(8);
+            out.text(&format!("NAME{number}"));
+            out.text(value);
+        }
+    });
+    out.into_body("a{ss}")
 }

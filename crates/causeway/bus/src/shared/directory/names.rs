@@ -163,20 +163,27 @@ impl Directory {
     /// Empties all cells and puts the names in again. Readers wait for that: a millisecond for some thousand names.
     fn move_names(&self) {
         self.write(NAMES_SEQUENCE, |_| {
+            // Up to the end of the text: what stands behind it means nothing, and to move it would take twice as long.
             let words = |entry: usize| {
-                (8..NAME_BYTES).step_by(8).map(move |offset| self.load(self.name_at(entry, offset)))
+                let text_bytes =
+                    (self.load(self.name_at(entry, 16)) as u32 as usize).min(NAME_BYTES - TEXT_AT);
+                let end = TEXT_AT + text_bytes.next_multiple_of(8);
+                (8..end).step_by(8).map(move |offset| self.load(self.name_at(entry, offset)))
             };
-            let mut names = Vec::new();
+            let (mut moved, mut ends) = (Vec::new(), Vec::new());
             for entry in (0..cells(self.names)).filter(|entry| self.hash_in(*entry) != 0) {
                 if self.is_in_use(entry) {
-                    names.push(words(entry).collect::<Vec<u64>>());
+                    moved.extend(words(entry));
+                    ends.push(moved.len());
                 }
                 self.write(self.name_at(entry, 0), |store| {
                     store(self.name_at(entry, 8), 0);
                     store(self.name_at(entry, 16), 0);
                 });
             }
-            for words in names {
+            let mut start = 0;
+            for end in ends {
+                let words = &moved[std::mem::replace(&mut start, end)..end];
                 let is_empty = |entry: &usize| self.hash_in(*entry) == 0;
                 let entry = self.row_of(words[0]).find(is_empty).expect("they stood here before");
                 self.write(self.name_at(entry, 0), |store| {
