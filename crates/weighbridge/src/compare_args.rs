@@ -68,7 +68,7 @@ pub struct CompareArgs {
     /// Time for all sets together, as in 90s, 3m or 1h30m
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = values::duration, help_heading = "Precision and time")]
     pub budget: Duration,
-    /// Fewest and most sets of a case [default: 12 to as many as the budget allows, between 40 and 300]
+    /// Fewest and most sets of a case [default: 12 to as many as the budget allows, between 40 and 1000]
     #[arg(long, value_name = "N..M", value_parser = values::units, help_heading = "Precision and time")]
     pub units: Option<RangeInclusive<usize>>,
     /// Count no system calls, which takes one more run of each case and side, with a tracer (ptrace)

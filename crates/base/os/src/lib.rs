@@ -19,6 +19,7 @@ pub mod fences;
 pub mod futex;
 pub mod heap;
 pub mod limits;
+pub mod lock;
 pub mod machine_id;
 pub mod memory;
 pub mod process;

@@ -8,8 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{eventually, eventually_some, proc, skipped};
 
-/// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test `role` of the same module.
-/// What the test does there, it reads from variables of the environment; without them it returns.
+/// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test
+/// `role` of the same module. What the test does there, it reads from variables of the environment; without them it
+/// returns.
 pub fn rerun(module: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &test_name(module, test), "--nocapture", "--test-threads=1"]);
@@ -30,8 +31,9 @@ pub fn assert_ran(output: &Output) {
     assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}\n{says}", output.status);
 }
 
-/// The command of a process whose clocks, but that of the day, are so many seconds ahead of those here: with a time namespace of its own. Its
-/// program, arguments and environment are those of `command`. Nothing, and a sentence, where that is not possible or not allowed.
+/// The command of a process whose clocks, but that of the day, are so many seconds ahead of those here: with a time
+/// namespace of its own. Its program, arguments and environment are those of `command`. Nothing, and a sentence, where
+/// that is not possible or not allowed.
 pub fn at_another_time(command: &Command, seconds: i64) -> Option<Command> {
     let unshared = |program: &OsStr| {
         let (mut unshare, seconds) = (Command::new("unshare"), seconds.to_string());

@@ -1,7 +1,8 @@
 //! How long to poll before sleeping, and when to let others have the CPU meanwhile.
 //!
-//! A wake-up costs the sleeper and the waker some microseconds, on an idle CPU of a virtual machine tens. Polling for about that long before
-//! sleeping costs at worst twice what an oracle would, and mostly saves the sleep. Three things spoil that, and are noticed here:
+//! A wake-up costs the sleeper and the waker some microseconds, on an idle CPU of a virtual machine tens. Polling for
+//! about that long before sleeping costs at worst twice what an oracle would, and mostly saves the sleep. Three things
+//! spoil that, and are noticed here:
 //!
 //! * *Others want this CPU*, among them those without whom no message comes. So one that polls gives it up now and then; if that took long
 //!   enough for others to have run, it gives it up before every look, until it is alone again.
@@ -14,23 +15,24 @@
 
 use std::time::Duration;
 
-/// A wait of up to this many times the longest polling is short: it may have been a fast answer and a slow wake-up. No polling takes longer,
-/// with all the time in which others have the CPU; one who keeps it for longer at once works.
+/// A wait of up to this many times the longest polling is short: it may have been a fast answer and a slow wake-up. No
+/// polling takes longer, with all the time in which others have the CPU; one who keeps it for longer at once works.
 const SHORT: u64 = 3;
-/// Polling that finds nothing is tried once more for each time that is so many times as long, and by all for half a millisecond (2¹⁹ ns) of
-/// 64: so it takes less than two hundredths of all time.
+/// Polling that finds nothing is tried once more for each time that is so many times as long, and by all for half a
+/// millisecond (2¹⁹ ns) of 64: so it takes less than two hundredths of all time.
 const APART: u64 = 64;
 const TRIAL_SHIFT: u32 = 19;
 /// So many tries may follow each other where there was none for long.
 const TRIES: u64 = 4;
 /// Polling that is shorter than this is none.
 const SHORTEST_NS: u64 = 1_000;
-/// If `sched_yield` took longer than this, another thread ran meanwhile: it takes 170 ns when nobody else is runnable, and 1,100 ns beside one
-/// other thread that polls in this way (one virtual CPU of a Xeon; docs/decisions/spin.md).
+/// If `sched_yield` took longer than this, another thread ran meanwhile: it takes 170 ns when nobody else is runnable,
+/// and 1,100 ns beside one other thread that polls in this way (one virtual CPU of a Xeon; docs/decisions/spin.md).
 const OTHERS_RAN_NS: u64 = 700;
 /// A pause between two looks that is longer than this, without giving up the CPU, is one in which others ran.
 const PREEMPTED_NS: u64 = 20_000;
-/// One that is alone gives up the CPU after this time for the first time, and then whenever it has polled for twice as long.
+/// One that is alone gives up the CPU after this time for the first time, and then whenever it has polled for twice as
+/// long.
 const FIRST_YIELD_NS: u64 = 2_000;
 /// Looks in a row where nobody else wants the CPU: about a microsecond.
 const LOOKS: u32 = 32;
@@ -163,7 +165,7 @@ impl Polling {
 }
 
 /// One that waits, and what it has learned.
-pub trait Waits {
+pub trait Pollable {
     /// Why it may fail.
     type Error;
     /// What it has learned from its waits.
@@ -172,10 +174,11 @@ pub trait Waits {
     fn is_over(&mut self) -> Result<bool, Self::Error>;
 }
 
-/// Polls for as long as what was learned says, at most until `end_ns`. Returns whether the wait is over; if not, a sleep follows, and
+/// Polls for as long as what was learned says, at most until `end_ns`. Returns whether the wait is over; if not, a
+/// sleep follows, and
 /// [`Polling::slept`] is told how long it took.
 #[inline]
-pub fn poll<W: Waits>(
+pub fn poll<W: Pollable>(
     one: &mut W,
     (start_ns, end_ns): (u64, u64),
     now_ns: impl Fn() -> u64,

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Error> {
         None => AsyncConnection::session().await?,
     };
     let (start, mut calls) = (Instant::now(), bus.calls());
-    let seconds = || Body::default().u32(start.elapsed().as_secs() as u32);
+    let seconds = || Body::of(&(start.elapsed().as_secs() as u32));
     bus.describe("/", INTERFACE)?;
     if bus.request_name(CLOCK, DO_NOT_QUEUE).await? != NameReply::PrimaryOwner {
         return Err(Error::Refused(format!("another connection has the name {CLOCK}")));
@@ -33,12 +33,12 @@ async fn main() -> Result<(), Error> {
     loop {
         tokio::select! {
             call = calls.next() => match call {
-                Some(Ok(call)) if call.header().member == Some("Seconds") => bus.reply(&call, seconds()).await?,
+                Some(Ok(call)) if call.header().member == Some("Seconds") => bus.reply(&call, seconds()?).await?,
                 Some(Ok(call)) => bus.reply_error(&call, name::UNKNOWN_METHOD, "the clock has one method: Seconds").await?,
                 Some(Err(error)) => return Err(error),
                 None => return Ok(()),
             },
-            _ = ticks.tick() => bus.emit("/", CLOCK, "Tick", seconds()).await?,
+            _ = ticks.tick() => bus.emit("/", CLOCK, "Tick", seconds()?).await?,
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use causeway_dbus_wire::wire::Body;
+use causeway_os::lock::lock;
 
 use crate::shared::body::SealedBody;
 
@@ -39,13 +40,13 @@ impl From<Body> for Payload {
 
 /// The bytes of a message. Those of a long one are mapped, and its clones share them.
 #[derive(Clone, Debug)]
-pub struct Bytes(Place);
+pub struct Bytes(Storage);
 
 /// More bytes than a message of usual length has are given back to the allocator.
 const BYTES_KEPT: usize = 4096;
 
 #[derive(Clone, Debug)]
-enum Place {
+enum Storage {
     Copied(Vec<u8>),
     Mapped(Arc<SealedBody>),
 }
@@ -53,7 +54,7 @@ enum Place {
 impl Bytes {
     /// Do they lie in a file of their own, so that they were not copied?
     pub fn are_mapped(&self) -> bool {
-        matches!(self.0, Place::Mapped(_))
+        matches!(self.0, Storage::Mapped(_))
     }
 
     /// Where bytes are to be copied to.
@@ -63,8 +64,8 @@ impl Bytes {
             *self = Bytes::default();
         }
         match &mut self.0 {
-            Place::Copied(bytes) => bytes,
-            Place::Mapped(_) => unreachable!("they were replaced"),
+            Storage::Copied(bytes) => bytes,
+            Storage::Mapped(_) => unreachable!("they were replaced"),
         }
     }
 
@@ -72,7 +73,7 @@ impl Bytes {
     #[inline]
     pub(crate) fn clear(&mut self) {
         match &mut self.0 {
-            Place::Copied(bytes) if bytes.capacity() <= BYTES_KEPT => bytes.clear(),
+            Storage::Copied(bytes) if bytes.capacity() <= BYTES_KEPT => bytes.clear(),
             _ => *self = Bytes::default(),
         }
     }
@@ -80,19 +81,19 @@ impl Bytes {
 
 impl Default for Bytes {
     fn default() -> Bytes {
-        Bytes(Place::Copied(Vec::new()))
+        Bytes(Storage::Copied(Vec::new()))
     }
 }
 
 impl From<Vec<u8>> for Bytes {
     fn from(bytes: Vec<u8>) -> Bytes {
-        Bytes(Place::Copied(bytes))
+        Bytes(Storage::Copied(bytes))
     }
 }
 
 impl From<SealedBody> for Bytes {
     fn from(body: SealedBody) -> Bytes {
-        Bytes(Place::Mapped(Arc::new(body)))
+        Bytes(Storage::Mapped(Arc::new(body)))
     }
 }
 
@@ -101,8 +102,8 @@ impl Deref for Bytes {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Copied(bytes) => bytes,
-            Place::Mapped(body) => body,
+            Storage::Copied(bytes) => bytes,
+            Storage::Mapped(body) => body,
         }
     }
 }
@@ -122,14 +123,12 @@ pub struct FileDescriptors(Option<Arc<Mutex<Vec<OwnedFd>>>>);
 impl FileDescriptors {
     /// Takes all; empty where there are none any more.
     pub fn take(&self) -> Vec<OwnedFd> {
-        self.0.as_ref().map_or_else(Vec::new, |shared| {
-            std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner))
-        })
+        self.0.as_ref().map_or_else(Vec::new, |shared| std::mem::take(&mut *lock(shared)))
     }
 
     /// How many have not been taken.
     pub fn count(&self) -> usize {
-        self.0.as_ref().map_or(0, |shared| shared.lock().unwrap_or_else(PoisonError::into_inner).len())
+        self.0.as_ref().map_or(0, |shared| lock(shared).len())
     }
 }
 

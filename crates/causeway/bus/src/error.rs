@@ -1,6 +1,7 @@
 //! What can go wrong on a bus.
 
 use std::fmt;
+use std::time::Duration;
 
 use causeway_dbus_wire::wire::{Fault, Unreadable};
 use rustix::io::Errno;
@@ -58,9 +59,11 @@ pub enum Error {
     Refused(String),
     /// An argument is not possible.
     Invalid(String),
-    /// The arguments of a message, or a value, have other types than those that were asked for, or break the specification.
+    /// The arguments of a message, or a value, have other types than those that were asked for, or break the
+    /// specification.
     Arguments(Unreadable),
-    /// A call was answered with an error, by its callee or by this library ([`name::NO_REPLY`], [`name::SERVICE_UNKNOWN`]).
+    /// A call was answered with an error, by its callee or by this library ([`name::NO_REPLY`],
+    /// [`name::SERVICE_UNKNOWN`]).
     Method {
         /// Name of the error.
         name: String,
@@ -92,6 +95,11 @@ pub enum Error {
 impl Error {
     pub(crate) fn method(name: &str, message: impl Into<String>) -> Error {
         Error::Method { name: name.into(), message: message.into() }
+    }
+
+    /// A call had no reply for so long.
+    pub(crate) fn timed_out(timeout: Duration) -> Error {
+        Error::method(name::NO_REPLY, format!("no reply within {timeout:.0?}"))
     }
 
     /// Has the kernel refused a call with this number?

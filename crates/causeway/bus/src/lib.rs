@@ -1,8 +1,8 @@
 //! D-Bus names, calls, signals and matches over shared memory, in one order, with no process in between.
 //!
-//! The processes of one user share an *order log*. Each writes its messages into an *outbox* of its own, which only it can
-//! write, and puts a reference of 8 bytes into the order log. So all see all calls, replies, signals and changes of names in one
-//! order. One process, the *authority*, lets members join and says who is there and who has which name.
+//! The processes of one user share an *order log*. Each writes its messages into an *outbox* of its own, which only it
+//! can write, and puts a reference of 8 bytes into the order log. So all see all calls, replies, signals and changes of
+//! names in one order. One process, the *authority*, lets members join and says who is there and who has which name.
 //!
 //! | type | what it is |
 //! |---|---|
@@ -46,7 +46,7 @@ pub use asynchronous::{AsyncConnection, Calls, Signals};
 pub use {
     authority::{
         ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, BUS_INTERFACE, DO_NOT_QUEUE, Event,
-        InboundMessage, LATE, MemberReport, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING,
+        InboundMessage, LeaveReason, MemberReport, NameReply, PASSED_ON, PeerId, Process, REPLACE_EXISTING,
         ReleaseReply, Ticket, TransferLimits, TransferRef, Unread,
     },
     causeway_dbus_wire::{rule::MatchRule, wire},

@@ -1,5 +1,5 @@
-//! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses and counts. While
-//! there is one, what clients send goes through the order log, too.
+//! A monitor: it maps everything for reading only, and no member knows of it. What it does not read in time, it loses
+//! and counts. While there is one, what clients send goes through the order log, too.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::{ForeignOutbox, Found};
-use crate::shared::ring::{self, BROADCAST, Cells, Entry};
+use crate::shared::ring::{self, BROADCAST, Cell, Cells, Entry};
 use crate::shared::statistics::Statistics;
 use crate::shared::unique_name::unique_number;
 
@@ -33,7 +33,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub enum Observed {
     /// A message, in the order of the bus.
     Message(Message),
-    /// So many messages were overwritten before they were read, or of a member that had left; some may not have been wanted.
+    /// So many messages were overwritten before they were read, or of a member that had left; some may not have been
+    /// wanted.
     Lost {
         /// How many.
         messages: u64,
@@ -85,39 +86,44 @@ impl Monitor {
     /// Messages that were sent on this bus.
     pub fn messages(&self) -> u64 {
         let mut end = self.order.load_hint();
-        while self.is_present(end) {
+        while let Cell::Present(_) = self.look(end) {
             end += 1;
         }
         end
     }
 
-    fn is_present(&self, position: u64) -> bool {
-        (self.order.load_entry(position) >> 48) as u16 == ring::lap(&self.order, position)
+    fn look(&self, position: u64) -> Cell {
+        ring::classify(self.order.load_entry(position), ring::lap(&self.order, position))
     }
 
-    /// The next message, or a loss, at most after `timeout` (`None`: however long it takes). `Ok(None)` when the time is over.
+    /// The next message, or a loss, at most after `timeout` (`None`: however long it takes). `Ok(None)` when the time
+    /// is over.
+    ///
+    /// # Errors
+    /// The authority is gone, or the bus makes no sense any more.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Observed>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let word = self.order.load_entry(self.cursor);
-            let (found, lap) = ((word >> 48) as u16, ring::lap(&self.order, self.cursor));
-            if found == lap {
-                if let Some(observed) = self.observe(Entry::of(word))? {
-                    return Ok(Some(observed));
+            match self.look(self.cursor) {
+                Cell::Present(entry) => {
+                    if let Some(observed) = self.observe(entry)? {
+                        return Ok(Some(observed));
+                    }
                 }
-            } else if found == lap.wrapping_sub(1) {
-                if self.lost > 0 {
-                    return Ok(Some(self.take_lost()));
+                Cell::Free(_) => {
+                    if self.lost > 0 {
+                        return Ok(Some(self.take_lost()));
+                    }
+                    let left = end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
+                    if left.is_zero() {
+                        return Ok(None);
+                    }
+                    let link = self.link.socket().as_fd();
+                    if causeway_os::process::poll(&[link], Some(left.min(LOOK_AGAIN)))?[0] {
+                        return Err(self.link.end());
+                    }
                 }
-                let left = end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
-                if left.is_zero() {
-                    return Ok(None);
-                }
-                if causeway_os::process::poll(&[self.link.socket().as_fd()], Some(left.min(LOOK_AGAIN)))?[0] {
-                    return Err(self.link.end());
-                }
-            } else {
-                self.skip_lost()?;
+                Cell::Foreign(_) => self.skip_lost()?,
             }
         }
     }
@@ -179,8 +185,8 @@ impl Monitor {
         Ok(is_wanted.then_some(Observed::Message(message)))
     }
 
-    /// Would the member for which this message is accept its header? One that claims to be another's is not shown: it is among
-    /// the lost ones. Only monitors read what stands in the log for its own sender.
+    /// Would the member for which this message is accept its header? One that claims to be another's is not shown: it
+    /// is among the lost ones. Only monitors read what stands in the log for its own sender.
     fn is_plausible(&self, entry: Entry, header: &BusHeader) -> bool {
         let Entry { sender: slot, destination, .. } = entry;
         let is_sender = slot == AUTHORITY || self.directory.id(slot) == header.sender;
@@ -231,7 +237,8 @@ impl Monitor {
     }
 }
 
-/// Who has the names in the rules, as the log says up to here: what is read now may have been sent when another had them.
+/// Who has the names in the rules, as the log says up to here: what is read now may have been sent when another had
+/// them.
 #[derive(Debug, Default)]
 struct OwnersByLog(BTreeMap<String, Option<u64>>);
 

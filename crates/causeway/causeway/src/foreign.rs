@@ -1,18 +1,17 @@
 //! Sockets at whose other end may be a process that we do not trust, and the threads that close them.
 //!
 //! A peer can send descriptors along with its bytes, and the process that throws them away closes them. Closing some
-//! descriptors blocks: a TCP socket with SO_LINGER waits for its own peer, for years if that was asked for. Since Linux 6.16
-//! the kernel refuses descriptors for a socket ([`refuse_descriptors`]). Before that, only threads that nothing waits for may
-//! read such a socket or close it.
+//! descriptors blocks: a TCP socket with SO_LINGER waits for its own peer, for years if that was asked for. Since Linux
+//! 6.16 the kernel refuses descriptors for a socket ([`refuse_descriptors`]). Before that, only threads that nothing
+//! waits for may read such a socket or close it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use causeway_os::lock::lock;
 use causeway_os::socket::refuse_descriptors;
-
-use crate::lock::lock;
 
 /// A socket at whose other end may be any process. Its drop never blocks.
 #[derive(Debug)]
@@ -23,7 +22,8 @@ pub struct ForeignSocket {
 }
 
 impl ForeignSocket {
-    /// Refuses all descriptors that a peer sends from now on, if the kernel can. To be called before a peer has the other end.
+    /// Refuses all descriptors that a peer sends from now on, if the kernel can. To be called before a peer has the
+    /// other end.
     pub fn new(socket: OwnedFd) -> ForeignSocket {
         let refuses_descriptors = refuse_descriptors(&socket).unwrap_or(false);
         ForeignSocket { socket: Some(socket), refuses_descriptors }
@@ -50,7 +50,8 @@ impl Drop for ForeignSocket {
     }
 }
 
-/// Threads that close. One that waits in a close for ever is replaced, up to this number; after that, sockets stay open.
+/// Threads that close. One that waits in a close for ever is replaced, up to this number; after that, sockets stay
+/// open.
 const CLOSERS_MAX: usize = 64;
 /// A thread without work ends after this time.
 const IDLE_TIME: Duration = Duration::from_secs(1);

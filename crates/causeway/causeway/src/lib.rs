@@ -1,7 +1,7 @@
 //! A message bus in shared memory: one copy, one order, no process in between.
 //!
-//! Processes of one machine publish messages into a log in shared memory, and every subscriber of the group reads the same
-//! bytes there, in the same order. System calls happen only when a process sleeps.
+//! Processes of one machine publish messages into a log in shared memory, and every subscriber of the group reads the
+//! same bytes there, in the same order. System calls happen only when a process sleeps.
 //!
 //! ```
 //! use causeway::{Group, GroupOptions, Policy, Received};
@@ -38,10 +38,11 @@
 //!
 //! # Several processes
 //!
-//! Another process joins through a socket: call [`Group::serve_at`] with a path here and [`Group::join`] with it there, or
-//! pass the socket of [`Group::invite`]. Several publishers need [`GroupOptions::several_publishers`] (in the creating
-//! process), [`GroupOptions::remote_publishers`] (a fixed number in other processes) or [`GroupOptions::late_publishers`] (in other
-//! processes, at any time). [`Group::resize`] changes the size of the log while messages flow.
+//! Another process joins through a socket: call [`Group::serve_at`] with a path here and [`Group::join`] with it there,
+//! or pass the socket of [`Group::invite`]. Several publishers need [`GroupOptions::several_publishers`] (in the
+//! creating process), [`GroupOptions::remote_publishers`] (a fixed number in other processes) or
+//! [`GroupOptions::late_publishers`] (in other processes, at any time). [`Group::resize`] changes the size of the log
+//! while messages flow.
 //!
 //! ```
 //! use causeway::{Error, Group, GroupOptions, Policy, Received, Subscriber};
@@ -82,22 +83,23 @@
 //! | a subscriber | none: publishers no longer wait for it |
 //! | the process that created the group | its publishers end with it. Publishers of other processes and all subscribers continue, but no process can join ([`Health::server_is_gone`], [`Publisher::server_is_gone`]) |
 //!
-//! No process takes over a group. To continue, create a group at the same path, which replaces the socket of the dead server,
-//! and join that one.
+//! No process takes over a group. To continue, create a group at the same path, which replaces the socket of the dead
+//! server, and join that one.
 //!
-//! A program that polls ([`Subscriber::try_recv`] or [`Publisher::try_publish`] in a loop) is told of a death as one that
-//! waits is: after some empty polls a thread of the library watches the sockets for it. Calls that find a message pay nothing
-//! for that.
+//! A program that polls ([`Subscriber::try_recv`] or [`Publisher::try_publish`] in a loop) is told of a death as one
+//! that waits is: after some empty polls a thread of the library watches the sockets for it. Calls that find a message
+//! pay nothing for that.
 //!
-//! Only the server can skip the unfinished message of a killed publisher. If the server was killed before it did, and other
-//! publishers live, subscribers stop at that message: [`Subscriber::recv_timeout`] times out, and [`Subscriber::health`]
-//! names the publisher that left it unfinished and says that the server is gone. Leave such a group and create a new one.
+//! Only the server can skip the unfinished message of a killed publisher. If the server was killed before it did, and
+//! other publishers live, subscribers stop at that message: [`Subscriber::recv_timeout`] times out, and
+//! [`Subscriber::health`] names the publisher that left it unfinished and says that the server is gone. Leave such a
+//! group and create a new one.
 //!
 //! # Trust
 //!
 //! [`GroupOptions::publishers`] and [`GroupOptions::subscribers`] say who may join: only the creator's user and root (`SameUser`,
-//! the default), or others as well (`Strangers`). [`GroupOptions::trust`] changes
-//! one thing alone, the words on which subscribers sleep ([`Trust`]), and with them what one can do to the sleep of others.
+//! the default), or others as well (`Strangers`). [`GroupOptions::trust`] changes one thing alone, the words on which
+//! subscribers sleep ([`Trust`]), and with them what one can do to the sleep of others.
 //!
 //! | | `SameUser`: where only the creator's user and root may join | `Strangers`: with any other rule |
 //! |---|---|---|
@@ -114,9 +116,10 @@
 //!
 //! # Large payloads
 //!
-//! In a group with [`GroupOptions::large_payloads`], [`Group::large_publisher`] publishes payloads of any length by reference: they lie in memory
-//! files that the publisher wrote and subscribers map, and neither side copies them. [`PoolOptions`] says how many files there are, and whether they
-//! are used again (fast; their publisher could still change them) or sealed (no process can). By default, the trust of the group decides.
+//! In a group with [`GroupOptions::large_payloads`], [`Group::large_publisher`] publishes payloads of any length by
+//! reference: they lie in memory files that the publisher wrote and subscribers map, and neither side copies them.
+//! [`PoolOptions`] says how many files there are, and whether they are used again (fast; their publisher could still
+//! change them) or sealed (no process can). By default, the trust of the group decides.
 //!
 //! | what happens | outcome |
 //! |---|---|
@@ -161,7 +164,6 @@ mod foreign;
 mod group;
 mod kernel;
 mod large;
-mod lock;
 #[doc(hidden)]
 pub mod log;
 mod message;

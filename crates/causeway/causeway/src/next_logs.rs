@@ -1,18 +1,18 @@
 //! The logs that a publisher will go on in, mapped before it needs them.
 //!
-//! A log can be mapped for writing only before it is sealed, and all publishers are waited for. One that publishes nothing looks at
-//! nothing, so a thread of its own maps each log when it comes.
+//! A log can be mapped for writing only before it is sealed, and all publishers are waited for. One that publishes
+//! nothing looks at nothing, so a thread of its own maps each log when it comes.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use causeway_os::Context;
+use causeway_os::lock::lock;
 use causeway_os::memory::Access;
 
 use crate::connection::Membership;
 use crate::error::{Error, Result};
-use crate::lock::lock;
 use crate::log::mapped::MappedLog;
 use crate::request::Request;
 use crate::wire::{Op, answer, from_halves, take_fds, tell};

@@ -1,7 +1,7 @@
 //! Waiting for space on behalf of every async publisher of this process.
 //!
-//! A full log has no descriptor to wait for, because subscribers must not write to memory that a publisher uses. So one thread
-//! sleeps on the cursors of all subscribers that such publishers wait for, however many publishers there are.
+//! A full log has no descriptor to wait for, because subscribers must not write to memory that a publisher uses. So one
+//! thread sleeps on the cursors of all subscribers that such publishers wait for, however many publishers there are.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use causeway_os::futex;
 use causeway_os::futex::wait_any;
+use causeway_os::lock::lock;
 
 use crate::error::{Error, Result};
-use crate::lock::lock;
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
@@ -30,8 +30,8 @@ pub struct Space {
 
 /// A wait ends after this time in any case: then the publisher checks deadlines and whether the server lives.
 const SLICE: Duration = causeway_waiting::patience::LOOK;
-/// The same where the unfinished message of another publisher is in the way, whose end no event announces; and between two
-/// looks at the cursors where the kernel cannot wait for several (`futex_waitv`, Linux 5.16).
+/// The same where the unfinished message of another publisher is in the way, whose end no event announces; and between
+/// two looks at the cursors where the kernel cannot wait for several (`futex_waitv`, Linux 5.16).
 const SHORT_SLICE: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]

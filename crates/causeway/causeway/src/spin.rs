@@ -1,13 +1,13 @@
 //! Whether to poll before sleeping, and when to take the first look.
 //!
-//! How long is decided by [`Polling`]. It never pays where the publisher needs the CPU that polls: publishers store the CPU from which
-//! they last woke a subscriber, so that is known after the first sleep. Before it, a thread that may run on one CPU only does not poll:
-//! the publisher may have been given the same one. See `docs/decisions/spin.md`.
+//! How long is decided by [`Polling`]. It never pays where the publisher needs the CPU that polls: publishers store the
+//! CPU from which they last woke a subscriber, so that is known after the first sleep. Before it, a thread that may run
+//! on one CPU only does not poll: the publisher may have been given the same one. See `docs/decisions/spin.md`.
 
 use std::time::Duration;
 
 use causeway_os::clock;
-use causeway_waiting::polling::{self, Polling, Waits};
+use causeway_waiting::polling::{self, Pollable, Polling};
 
 use crate::error::Error;
 
@@ -38,8 +38,8 @@ impl Spin {
         Spin { polling, single_cpu: polling.is_on() && cpus() == 1, may_poll: false }
     }
 
-    /// Whether polling is possible this time; where it is out of the question, nothing is learned from the wait and no clock is
-    /// needed. `last_cpu` is the CPU + 1 from which publishers last woke a subscriber, 0 if unknown.
+    /// Whether polling is possible this time; where it is out of the question, nothing is learned from the wait and no
+    /// clock is needed. `last_cpu` is the CPU + 1 from which publishers last woke a subscriber, 0 if unknown.
     pub fn look_where(&mut self, last_cpu: u32) -> bool {
         let shares_cpu = || match last_cpu {
             0 => self.single_cpu,
@@ -60,30 +60,30 @@ impl Spin {
     }
 }
 
-/// Polls for a while from `start_ns` on, at most until `end_ns`, both of `CLOCK_MONOTONIC`. Returns whether the wait is over; if not, a sleep
-/// follows, and then [`slept`].
+/// Polls for a while from `start_ns` on, at most until `end_ns`, both of `CLOCK_MONOTONIC`. Returns whether the wait is
+/// over; if not, a sleep follows, and then [`slept`].
 #[inline]
-pub fn poll<W: Waits<Error = Error>>(one: &mut W, start_ns: u64, end_ns: u64) -> Result<bool, Error> {
+pub fn poll<W: Pollable<Error = Error>>(one: &mut W, start_ns: u64, end_ns: u64) -> Result<bool, Error> {
     polling::poll(one, (start_ns, end_ns), clock::monotonic_ns)
 }
 
 /// The wait that began at `start_ns` has ended in a sleep.
-pub fn slept(one: &mut impl Waits, start_ns: u64) {
+pub fn slept(one: &mut impl Pollable, start_ns: u64) {
     let waited_ns = clock::monotonic_ns().saturating_sub(start_ns);
     one.polling().slept(waited_ns);
 }
 
 /// When to poll first for a message that is due.
 ///
-/// A poll for a message that is not there yet fetches the cache line that it will be written to, and the publisher has to
-/// fetch the line back before it can write: both lose the time of a transfer between two CPUs. An answer takes at least two
-/// transfers. So a subscriber whose first poll was empty pauses that long before the first poll of the next wait; one whose
-/// first poll finds a message polls at once. See `docs/decisions/spin.md`.
+/// A poll for a message that is not there yet fetches the cache line that it will be written to, and the publisher has
+/// to fetch the line back before it can write: both lose the time of a transfer between two CPUs. An answer takes at
+/// least two transfers. So a subscriber whose first poll was empty pauses that long before the first poll of the next
+/// wait; one whose first poll finds a message polls at once. See `docs/decisions/spin.md`.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Whether the last first poll without a pause was empty.
     was_empty: bool,
-    /// Waits so far, modulo 2³².
+    /// Pollable so far, modulo 2³².
     waits: u32,
 }
 

@@ -29,8 +29,8 @@ pub struct SubscriberHandle {
     pub policy: Policy,
     pub page: Arc<SubscriberPage>,
     /// Our end of its doorbell; a publisher fetches it when it needs it first. A socket, not an eventfd: sending with
-    /// MSG_DONTWAIT cannot block, whatever the subscriber does with its end, whereas an eventfd blocks its writers when a
-    /// holder fills it and makes it blocking.
+    /// MSG_DONTWAIT cannot block, whatever the subscriber does with its end, whereas an eventfd blocks its writers when
+    /// a holder fills it and makes it blocking.
     pub doorbell: Option<ForeignSocket>,
     /// A publisher's connection to the server, which rings doorbells for it.
     server: Option<Arc<OwnedFd>>,
@@ -38,7 +38,8 @@ pub struct SubscriberHandle {
     pub lacks_doorbell: bool,
     /// Whether the subscriber has found its place in the log. Known to the server only.
     pub placed: bool,
-    /// The log that it was given last, and messages up to the end of that once it was dropped. Known to the server only.
+    /// The log that it was given last, and messages up to the end of that once it was dropped. Known to the server
+    /// only.
     pub epoch: u64,
     /// See `epoch`.
     pub messages_through: u64,
@@ -47,12 +48,12 @@ pub struct SubscriberHandle {
     /// For which of its waits this process has notified it.
     pub notes: Notes,
     /// How long it has kept this publisher waiting.
-    pub wait: Wait,
+    pub stall: Stall,
 }
 
 /// How long a subscriber has kept one publisher waiting.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wait {
+pub struct Stall {
     owed: Owed,
     /// When it began to owe something, in nanoseconds of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
@@ -60,14 +61,15 @@ pub struct Wait {
     mark: (u64, u64),
 }
 
-impl Wait {
+impl Stall {
     /// It has been waited for, for so many nanoseconds.
     pub fn add(&mut self, ns: u64) {
         self.owed.wait(ns);
     }
 
-    /// It is in the way of the publisher at this moment, and the log has this mark: nobody passes it before this subscriber.
-    pub fn is_in_the_way(&mut self, mark: (u64, u64), now_ns: u64) {
+    /// It is in the way of the publisher at this moment, and the log has this mark: nobody passes it before this
+    /// subscriber.
+    pub fn note_blocking(&mut self, mark: (u64, u64), now_ns: u64) {
         let (bytes, messages) = (mark.0.saturating_sub(self.mark.0), mark.1.saturating_sub(self.mark.1));
         self.owed.pass(messages, bytes);
         self.mark = mark;
@@ -100,7 +102,7 @@ impl SubscriberHandle {
             messages_through: 0,
             seen_cursor: 0,
             notes: Notes::default(),
-            wait: Wait::default(),
+            stall: Stall::default(),
         }
     }
 
@@ -122,7 +124,7 @@ impl SubscriberHandle {
 
     /// Whether it has kept this publisher waiting for longer than its policy allows.
     pub fn is_overdue(&self) -> bool {
-        self.policy.deadline().is_some_and(|deadline| self.wait.owed.exceeds(deadline))
+        self.policy.deadline().is_some_and(|deadline| self.stall.owed.exceeds(deadline))
     }
 
     /// Whether its process is dead, as far as that can be seen without the server.
@@ -182,8 +184,8 @@ impl WaitingSubscriber for SubscriberHandle {
     }
 }
 
-/// Asks the server to wake the subscribers that sleep. Returns whether it will: a full queue holds requests like this one, and the
-/// server will look after it has read them.
+/// Asks the server to wake the subscribers that sleep. Returns whether it will: a full queue holds requests like this
+/// one, and the server will look after it has read them.
 pub fn ask_to_wake(server: &OwnedFd) -> bool {
     matches!(tell(server, Request::Wake), Ok(()) | Err(Error::NoAnswer))
 }

@@ -342,7 +342,7 @@ impl SubscriberSet {
             && let Some(subscriber) = self.subscribers.get_mut(slot)
             && subscriber.generation == generation
         {
-            subscriber.wait.add(waited);
+            subscriber.stall.add(waited);
         }
         now
     }
@@ -350,7 +350,7 @@ impl SubscriberSet {
     /// Says whom this publisher waits for, if it is another one than before.
     fn note_blocked(&mut self, tail: &Tail, owner: u8, by: Option<(usize, u32)>) {
         let words = &tail.publishers[usize::from(owner)];
-        let since = by.and_then(|(slot, _)| self.subscribers.get(slot)).map_or(0, |one| one.wait.since_ns);
+        let since = by.and_then(|(slot, _)| self.subscribers.get(slot)).map_or(0, |one| one.stall.since_ns);
         words.waits_since_ns.store(since, Ordering::Relaxed);
         if self.blocked_by != by {
             self.blocked_by = by;
@@ -380,7 +380,7 @@ impl SubscriberSet {
             return false;
         };
         let subscriber = &mut self.subscribers[index];
-        subscriber.wait.is_in_the_way(mark, now);
+        subscriber.stall.note_blocking(mark, now);
         let (by, is_overdue) = ((subscriber.slot, subscriber.generation), subscriber.is_overdue());
         if is_overdue {
             tail.demoted[by.0].store(by.1, Ordering::Release);

@@ -1,21 +1,22 @@
-//! One thread per process that notices the death of servers and publishers, for subscribers that sleep on a futex and for
-//! those that only poll.
+//! One thread per process that notices the death of servers and publishers, for subscribers that sleep on a futex and
+//! for those that only poll.
 //!
 //! Neither a futex nor the log shows that every process that could publish is gone; sockets do. The thread sleeps in
-//! `epoll_wait` without a timeout, starts with the first subscriber that needs it, and stores what it learns in a word that
-//! the subscriber loads when there is no message.
+//! `epoll_wait` without a timeout, starts with the first subscriber that needs it, and stores what it learns in a word
+//! that the subscriber loads when there is no message. Members of the bus have such a thread, too:
+//! `connection/watcher.rs` of `causeway-bus`.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use causeway_os::epoll::Token;
+use causeway_os::lock::lock;
 use causeway_os::{Context, futex};
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::time::Timespec;
 
 use crate::error::Result;
-use crate::lock::lock;
 use crate::log::ends::Ends;
 use crate::log::pages::SubscriberPage;
 use crate::log::wake_word::WakeWord;
@@ -63,8 +64,8 @@ impl Watched {
         &self.ends
     }
 
-    /// Lets a subscriber that has announced it ([`Ends::announce`]) sleep: whatever the thread learns beyond `seen` ends the sleep. It does
-    /// not begin if the thread has learned more already.
+    /// Lets a subscriber that has announced it ([`Ends::announce`]) sleep: whatever the thread learns beyond `seen`
+    /// ends the sleep. It does not begin if the thread has learned more already.
     #[inline]
     pub fn sleep<T>(&self, seen: u32, sleep: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<()> {
         self.ends.sleep(seen, sleep).map_or(Ok(()), |slept| slept.map(drop))
@@ -90,7 +91,8 @@ struct Watcher {
 }
 
 impl Watch {
-    /// Watches for what says that others are gone: of a socket or pipe [`EventFlags::RDHUP`], of a pidfd [`EventFlags::IN`].
+    /// Watches for what says that others are gone: of a socket or pipe [`EventFlags::RDHUP`], of a pidfd
+    /// [`EventFlags::IN`].
     pub fn start(
         ends: &[(&Arc<OwnedFd>, EventFlags, End)],
         wake_word: WakeWord,
@@ -172,8 +174,8 @@ impl Watcher {
 }
 
 impl Watched {
-    /// Wakes the subscriber if it sleeps. Returns whether it must be woken again later, unless it stores that it is awake
-    /// meanwhile: a subscriber's process cannot change the word that the kernel compares.
+    /// Wakes the subscriber if it sleeps. Returns whether it must be woken again later, unless it stores that it is
+    /// awake meanwhile: a subscriber's process cannot change the word that the kernel compares.
     fn wake(&self) -> bool {
         let must_wake = self.ends.must_wake();
         if must_wake {

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use causeway_dbus_wire::wire::{Header, Kind};
 
-use crate::bus::{Bus, DRIVER, Eviction, RoutedMessage};
+use crate::bus::{Bus, DRIVER, RoutedMessage};
 use crate::connection::Incoming;
 use crate::driver;
+use crate::end::End;
 use crate::member::{MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 
@@ -32,20 +33,21 @@ impl Bus {
         }
     }
 
-    /// May a member in its stage send a message with this header? If not, it is disconnected, or the message is ignored.
+    /// May a member in its stage send a message with this header? If not, it is disconnected, or the message is
+    /// ignored.
     fn may_pass(&mut self, from: MemberId, header: &Header<'_>) -> bool {
         let member = self.members.get(&from).filter(|member| !member.is_leaving);
         let why = match member.map(|member| member.stage) {
             None => return false,
-            Some(Stage::Monitor) => Eviction::protocol("a monitor must not send"),
+            Some(Stage::Monitor) => End::Protocol("a monitor must not send".into()),
             Some(Stage::New) if header.destination != Some(DRIVER) => {
-                Eviction::protocol("it sent a message before Hello")
+                End::Protocol("it sent a message before Hello".into())
             }
             // A type of the future: the specification has it ignored.
             _ if matches!(header.kind, Kind::Other(_)) => return false,
             _ => match self.config.limits.check_message(0, header.unix_fds) {
                 Ok(()) => return true,
-                Err(limit) => limit.into(),
+                Err(limit) => End::Limit(limit),
             },
         };
         self.disconnect(from, why);

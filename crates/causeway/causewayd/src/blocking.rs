@@ -1,12 +1,14 @@
-//! What may wait for a disk, a network or another process, and does so in a thread of its own: its outcome comes to the loop as an event.
+//! What may wait for a disk, a network or another process, and does so in a thread of its own: its outcome comes to the
+//! loop as an event.
 //!
-//! The numbers of threads are limited. A file system that does not answer keeps waiting who asked for something on it; once it keeps
-//! all threads of a kind, also who asks for more of that kind.
+//! The numbers of threads are limited. A file system that does not answer keeps waiting who asked for something on it;
+//! once it keeps all threads of a kind, also who asks for more of that kind.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use causeway_os::lock::lock;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::bus::{Load, LookUp};
@@ -16,8 +18,8 @@ use crate::launch::Launcher;
 use crate::pool::{Job, Pool};
 use crate::service_file::Services;
 
-/// Threads that read files: one reads those of services, one the configuration, and one more of each may hang on those of a
-/// configuration that was replaced.
+/// Threads that read files: one reads those of services, one the configuration, and one more of each may hang on those
+/// of a configuration that was replaced.
 const MOST_READERS: usize = 4;
 /// Threads that start programs.
 const MOST_LAUNCHERS: usize = 16;
@@ -51,7 +53,7 @@ struct Outcomes {
 
 impl Outcomes {
     fn lock(&self) -> MutexGuard<'_, Vec<Outcome>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Descriptors of others, which are closed somewhere else.
 //!
-//! A client decides what is behind a descriptor that it sends: closing a TCP socket that lingers, or a file of a file system in
-//! user space, waits for somebody. So no thread that serves the bus closes one.
-//! Each user has threads of its own for this: closings that hang keep waiting those of the same user alone, and of descriptors that
-//! are still to be closed a user has [`MOST_PENDING`] at most.
+//! A client decides what is behind a descriptor that it sends: closing a TCP socket that lingers, or a file of a file
+//! system in user space, waits for somebody. So no thread that serves the bus closes one. Each user has threads of its
+//! own for this: closings that hang keep waiting those of the same user alone, and of descriptors that are still to be
+//! closed a user has [`MOST_PENDING`] at most.
 //!
 //! `SO_LINGER` stays as it is: it belongs to the socket, and others may hold it too.
 
@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use causeway_os::lock::lock;
 
 use crate::pool::Pool;
 
@@ -19,8 +21,8 @@ use crate::pool::Pool;
 const MOST_CLOSERS: usize = 16;
 /// A closer needs no stack to speak of.
 const STACK_BYTES: usize = 64 << 10;
-/// Descriptors of one user that wait to be closed: a client that sends one more is disconnected. It is above what all clients of a user
-/// hold by default, which may be let go at once.
+/// Descriptors of one user that wait to be closed: a client that sends one more is disconnected. It is above what all
+/// clients of a user hold by default, which may be let go at once.
 const MOST_PENDING: usize = 1 << 15;
 
 /// Whose descriptors they are: those of a user's clients, or (`None`) of native members.
@@ -75,8 +77,8 @@ pub fn close_elsewhere(user: User, descriptors: Vec<OwnedFd>) {
     Closer::of(user).close(descriptors);
 }
 
-/// Ends the connection of a client of this user at once, and closes the socket: here if nothing unread is in it, and otherwise
-/// elsewhere, because there may be descriptors in it.
+/// Ends the connection of a client of this user at once, and closes the socket: here if nothing unread is in it, and
+/// otherwise elsewhere, because there may be descriptors in it.
 pub fn close_socket(user: u32, socket: OwnedFd) {
     // From here on nothing more can come. It fails if the client has gone, and then nothing can come either.
     let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
@@ -95,7 +97,7 @@ struct Closer {
 impl Closer {
     fn of(user: User) -> Arc<Closer> {
         static CLOSERS: Mutex<BTreeMap<User, Arc<Closer>>> = Mutex::new(BTreeMap::new());
-        let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closers = lock(&CLOSERS);
         let new = || {
             let pool = Arc::new(Pool::new("closer", MOST_CLOSERS, STACK_BYTES));
             Arc::new(Closer { pool, pending: AtomicUsize::new(0) })

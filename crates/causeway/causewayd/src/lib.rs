@@ -1,15 +1,19 @@
 //! A message bus for D-Bus programs and for native members, which have its order log in their memory.
 //!
-//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with [`serve_alone`].
+//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with
+//! [`serve_alone`].
 //!
-//! It speaks D-Bus on Unix sockets as dbus-daemon does, in one thread, and passes messages in one order. From the bottom up:
+//! It speaks D-Bus on Unix sockets as dbus-daemon does, in one thread, and passes messages in one order. From the
+//! bottom up:
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `member`, `message`, `end`, `error` | what a connection, a message and an end are; names of errors |
+//! | [`log`] | lines for administrators |
 //! | `names`, `matches`, `calls`, `quota`, `limit`, `policy`, `activation` | state and decisions, without sockets |
-//! | `connection`, `descriptors`, `listen` | one socket each, without names |
+//! | `connection`, `long`, `descriptors`, `listen` | one socket each, without names |
 //! | [`systemd`] | sockets of a service manager |
-//! | `report` | what connections hold and have done |
+//! | `report` | what connections hold and have done: the facts; `bus/report.rs` says who a connection is, `serve/report.rs` collects facts over several turns, `report.rs` of causeway-bus has what the authority sees of members |
 //! | `bus` | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
 //! | `accept` | a message of a client, from its connection to the driver or the bus |
@@ -19,6 +23,7 @@
 //! | `serve` | the loop that joins all, clients and native members |
 //! | [`args`], `config`, [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
 //! | [`native_path`] | where a session serves native members |
+//! | [`alone`](serve_alone), [`background`] | a bus in a thread of a program; one that goes on in the background |
 
 mod accept;
 mod activation;
@@ -62,5 +67,5 @@ pub use bus::Bus;
 pub use children::Children;
 pub use config::{Config, make_transient_service_dir};
 pub use listen::{Listener, NativePlace, new_guid};
-pub use metrics::Place as MetricsPlace;
+pub use metrics::Endpoint as MetricsEndpoint;
 pub use serve::Server;

@@ -1,14 +1,15 @@
 //! What an administrator should know, in lines: to standard error, or to the system's log.
 //!
-//! A line that would have to wait is dropped, and so are lines of a flood, whose number is said: a client must not be able to stop
-//! the bus by what is said about it.
+//! A line that would have to wait is dropped, and so are lines of a flood, whose number is said: a client must not be
+//! able to stop the bus by what is said about it.
 
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use causeway_os::lock::lock;
 use rustix::event::{PollFd, PollFlags};
 
 /// Lines in one second.
@@ -94,7 +95,7 @@ impl Pace {
 }
 
 fn pace() -> MutexGuard<'static, Pace> {
-    PACE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&PACE)
 }
 
 /// Would a line be said now?

@@ -11,7 +11,7 @@ use clap::Parser;
 use causeway_bus::AuthorityOptions;
 use causewayd::args::{self, Args};
 use causewayd::log::log;
-use causewayd::{Bus, Children, Config, Listener, MetricsPlace, NativePlace, Server};
+use causewayd::{Bus, Children, Config, Listener, MetricsEndpoint, NativePlace, Server};
 use causewayd::{background, config_file, driver, launch, log, native_path, new_guid, systemd};
 
 const SESSION_CONFIG: &str = "/usr/share/dbus-1/session.conf";
@@ -78,7 +78,7 @@ fn run(args: &Args) -> Result<(), String> {
         return Err("there is no native socket; give it a path with --native PATH".into());
     }
     if let Some(place) = &args.metrics {
-        server.serve_metrics(MetricsPlace::of(place))?;
+        server.serve_metrics(MetricsEndpoint::of(place))?;
     }
     // Not before it serves: who reads an address may rely on the bus.
     let lines = [
@@ -140,8 +140,8 @@ fn listen_all(
     Ok((listeners, native))
 }
 
-/// Where native members join: at the socket of a service manager; where the command line says; for a session next to the first socket that has a file, or in the folder of
-/// the session.
+/// Where native members join: at the socket of a service manager; where the command line says; for a session next to
+/// the first socket that has a file, or in the folder of the session.
 fn native_place(
     args: &Args,
     handed: Option<NativePlace>,

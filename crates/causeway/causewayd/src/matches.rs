@@ -1,7 +1,7 @@
 //! Which members want which messages. No sockets.
 //!
-//! Every rule stands in one bucket: that of its most selective condition. A message looks into the few buckets that it can
-//! belong to, so that rules for other members, paths or first arguments cost it nothing.
+//! Every rule stands in one bucket: that of its most selective condition. A message looks into the few buckets that it
+//! can belong to, so that rules for other members, paths or first arguments cost it nothing.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -20,7 +20,8 @@ struct Entry {
     rule: Rc<MatchRule>,
 }
 
-/// How often a member has added a rule, and where the rule stands in its bucket: so that one of very many is taken out at once.
+/// How often a member has added a rule, and where the rule stands in its bucket: so that one of very many is taken out
+/// at once.
 #[derive(Debug)]
 struct Added {
     count: u32,
@@ -30,8 +31,8 @@ struct Added {
 /// Remembers the hashes of its keys, so that growing does not read very many rules again.
 type FxIndexMap<K, V> = IndexMap<K, V, FxBuildHasher>;
 
-/// Buckets by the hashes of their conditions, in many tables: one alone grows at a time, and that of very many entries would take
-/// milliseconds.
+/// Buckets by the hashes of their conditions, in many tables: one alone grows at a time, and that of very many entries
+/// would take milliseconds.
 #[derive(Debug)]
 struct Buckets([FxHashMap<u64, Vec<Entry>>; TABLES]);
 
@@ -77,7 +78,8 @@ fn owner_of(rule: &MatchRule) -> Option<&str> {
 /// The first argument of a message, looked at only if a rule asks for arguments.
 pub type LazyArgs<'a> = dyn Fn() -> &'a [Arg<'a>] + 'a;
 
-/// A bucket's key: a hash of a condition. Two conditions with the same hash share a bucket, which costs time and nothing else.
+/// A bucket's key: a hash of a condition. Two conditions with the same hash share a bucket, which costs time and
+/// nothing else.
 #[derive(Hash)]
 enum Key<'a> {
     Arg0(&'a str),
@@ -133,7 +135,7 @@ impl<'a> Key<'a> {
 
 /// How far the rules were compared with a message.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct Cursor {
     /// Which of its keys.
     key: usize,
     /// Which rule of the bucket of this key.
@@ -222,17 +224,18 @@ impl Matches {
         }
     }
 
-    /// Can any rule match a message with this header? Of a message for one destination only rules with `eavesdrop` count, because the
-    /// destination has it anyway.
+    /// Can any rule match a message with this header? Of a message for one destination only rules with `eavesdrop`
+    /// count, because the destination has it anyway.
     pub fn may_match(&self, header: &Header<'_>) -> bool {
         !self.of_member.is_empty() && (header.destination.is_none() || !self.eavesdropping.is_empty())
     }
 
-    /// Goes on with comparing rules with a message, for so many steps: the members whose rules match, some of them more than once, are added to
-    /// `found`. True when all rules were compared. Between two calls for one message the rules stay as they are.
+    /// Goes on with comparing rules with a message, for so many steps: the members whose rules match, some of them more
+    /// than once, are added to `found`. True when all rules were compared. Between two calls for one message the rules
+    /// stay as they are.
     pub fn compare<'a>(
         &self,
-        place: &mut Place,
+        cursor: &mut Cursor,
         header: &Header<'a>,
         args: &LazyArgs<'a>,
         owners: &dyn Owners,
@@ -240,13 +243,13 @@ impl Matches {
         found: &mut Vec<MemberId>,
     ) -> bool {
         let is_unicast = header.destination.is_some();
-        while let Some(key) = Key::of_message(place.key, header, args) {
+        while let Some(key) = Key::of_message(cursor.key, header, args) {
             let bucket = key.map_or(&[][..], |key| self.buckets.get(key.bucket()));
-            for Entry { member, rule } in &bucket[place.at..] {
+            for Entry { member, rule } in &bucket[cursor.at..] {
                 if *steps == 0 {
                     return false;
                 }
-                place.at += 1;
+                cursor.at += 1;
                 *steps = steps.saturating_sub(1 + rule.args.len());
                 let seen: &[Arg<'_>] = if rule.args.is_empty() { &[] } else { args() };
                 if (!is_unicast || rule.eavesdrop)
@@ -256,7 +259,7 @@ impl Matches {
                     found.push(*member);
                 }
             }
-            (place.key, place.at) = (place.key + 1, 0);
+            (cursor.key, cursor.at) = (cursor.key + 1, 0);
         }
         true
     }
@@ -281,8 +284,8 @@ impl Matches {
         self.of_member.get(&member).map(FxIndexMap::keys).unwrap_or_default()
     }
 
-    /// The rule of a member at this index of all that it has, with the number of its additions. One that is taken out leaves its place to
-    /// the last: who goes from the last to the first misses none.
+    /// The rule of a member at this index of all that it has, with the number of its additions. One that is taken out
+    /// leaves its place to the last: who goes from the last to the first misses none.
     pub fn at(&self, member: MemberId, index: usize) -> Option<(&Rc<MatchRule>, u32)> {
         let (rule, added) = self.of_member.get(&member)?.get_index(index)?;
         Some((rule, added.count))
@@ -315,8 +318,8 @@ mod tests {
             return Vec::new();
         }
         let compared = |steps: usize| {
-            let (mut place, mut found, mut turns) = (Place::default(), Vec::new(), 1);
-            while !matches.compare(&mut place, &header, &|| &args, &(), &mut { steps }, &mut found) {
+            let (mut cursor, mut found, mut turns) = (Cursor::default(), Vec::new(), 1);
+            while !matches.compare(&mut cursor, &header, &|| &args, &(), &mut { steps }, &mut found) {
                 turns += 1;
             }
             found.sort_unstable();

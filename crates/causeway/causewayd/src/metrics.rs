@@ -1,7 +1,7 @@
 //! Metrics for those who look after the bus, in the text format of OpenMetrics 1.0: at a socket, or in a file.
 //!
-//! A thread of its own answers and writes. It asks the loop for a [`Snapshot`], which that makes in slices of its turns; all else (text, files of
-//! the kernel, slow readers) keeps nobody waiting.
+//! A thread of its own answers and writes. It asks the loop for a [`Snapshot`], which that makes in slices of its
+//! turns; all else (text, files of the kernel, slow readers) keeps nobody waiting.
 
 mod text;
 
@@ -15,12 +15,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use causeway_os::lock::lock;
 use causeway_os::process;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::listen::{Listener, new_guid};
 use crate::log::log;
-use crate::report::Line;
+use crate::report::{BusNumber, Line};
 use text::Identities;
 
 /// How often a file is written.
@@ -29,26 +30,27 @@ const EVERY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request.
 const REQUEST_BYTES: usize = 8192;
-/// As much of an answer is written at once: the kernel waits anew for each buffer of a longer write, and so for ever for one who takes a little.
+/// As much of an answer is written at once: the kernel waits anew for each buffer of a longer write, and so for ever
+/// for one who takes a little.
 const PIECE_BYTES: usize = 16 << 10;
 /// How long nobody is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where metrics are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// At a socket with this path, by HTTP.
     Socket(PathBuf),
     /// In this file, which is replaced every five seconds.
     File(PathBuf),
 }
 
-impl Place {
+impl Endpoint {
     /// `unix:PATH` is a socket, all else a file.
-    pub fn of(text: &str) -> Place {
+    pub fn of(text: &str) -> Endpoint {
         match text.strip_prefix("unix:") {
-            Some(path) => Place::Socket(path.into()),
-            None => Place::File(text.into()),
+            Some(path) => Endpoint::Socket(path.into()),
+            None => Endpoint::File(text.into()),
         }
     }
 }
@@ -57,8 +59,8 @@ impl Place {
 #[derive(Debug)]
 pub struct Snapshot {
     pub lines: Vec<Line>,
-    /// Numbers of the bus as a whole, by their keys in `GetStats`.
-    pub bus: Vec<(&'static str, u64)>,
+    /// Numbers of the bus as a whole.
+    pub bus: Vec<BusNumber>,
     /// Connections that the bus has ended, by the reason.
     pub evictions: BTreeMap<&'static str, u64>,
     /// Entries of the order log that somebody may still have to read, and how many it holds.
@@ -69,7 +71,7 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct Metrics {
     exchange: Arc<Exchange>,
-    place: Place,
+    endpoint: Endpoint,
     listener: Option<Listener>,
 }
 
@@ -92,7 +94,7 @@ struct State {
 
 impl Exchange {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A snapshot as of now; nothing if the loop makes none in time.
@@ -109,23 +111,24 @@ impl Metrics {
     /// Serves metrics from now on.
     ///
     /// # Errors
-    /// In a sentence: the socket cannot be made, the file's folder is not there, or the kernel has no thread or descriptor left.
-    pub fn serve(place: Place) -> Result<Metrics, String> {
-        let (Place::Socket(path) | Place::File(path)) = &place;
+    /// In a sentence: the socket cannot be made, the file's folder is not there, or the kernel has no thread or
+    /// descriptor left.
+    pub fn serve(endpoint: Endpoint) -> Result<Metrics, String> {
+        let (Endpoint::Socket(path) | Endpoint::File(path)) = &endpoint;
         let failed =
             |error: &dyn std::fmt::Display| format!("cannot serve metrics at {}: {error}", path.display());
         let wanted =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(&error))?;
         let exchange = Arc::new(Exchange { wanted, state: Mutex::default(), changed: Condvar::new() });
         let shared = Arc::clone(&exchange);
-        let (work, listener): (Box<dyn FnOnce() + Send>, _) = match &place {
-            Place::Socket(path) => {
+        let (work, listener): (Box<dyn FnOnce() + Send>, _) = match &endpoint {
+            Endpoint::Socket(path) => {
                 // Nobody is asked who he is, and one reader keeps the next waiting.
                 let listener = Listener::for_owner(path).map_err(|why| failed(&why))?;
                 let copy = listener.as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
                 (Box::new(move || answer_all(&shared, &UnixListener::from(copy))), Some(listener))
             }
-            Place::File(path) => {
+            Endpoint::File(path) => {
                 let path = std::path::absolute(path).map_err(|error| failed(&error))?;
                 // What cannot be written is said now, and not to the log in five seconds.
                 write_file(&path, text::EMPTY).map_err(|error| failed(&error))?;
@@ -134,7 +137,7 @@ impl Metrics {
         };
         let thread = thread::Builder::new().name("metrics".into());
         process::without_signals(|| thread.spawn(work)).map_err(|error| failed(&error))?;
-        Ok(Metrics { exchange, place, listener })
+        Ok(Metrics { exchange, endpoint, listener })
     }
 
     /// Is a snapshot wanted since this was last asked?
@@ -160,9 +163,9 @@ impl Drop for Metrics {
     fn drop(&mut self) {
         self.exchange.lock().has_ended = true;
         self.exchange.changed.notify_all();
-        match (&self.place, &self.listener) {
+        match (&self.endpoint, &self.listener) {
             (_, Some(listener)) => drop(rustix::net::shutdown(listener, rustix::net::Shutdown::Both)),
-            (Place::File(path), _) => {
+            (Endpoint::File(path), _) => {
                 // Its file system may not answer.
                 let is_there = |state: &mut State| !state.is_removed;
                 let waited =
@@ -176,7 +179,8 @@ impl Drop for Metrics {
     }
 }
 
-/// Writes the file until the bus ends, and removes it then: numbers of a bus that has ended would be taken for those of one that runs.
+/// Writes the file until the bus ends, and removes it then: numbers of a bus that has ended would be taken for those of
+/// one that runs.
 ///
 /// Nothing is locked meanwhile, because writing may take as long as the file system does not answer.
 fn write_all(exchange: &Exchange, path: &Path) {
@@ -200,8 +204,8 @@ fn write_all(exchange: &Exchange, path: &Path) {
     exchange.changed.notify_all();
 }
 
-/// Replaces a file: who reads it sees the old or the new one. The new one is made here, also in a folder into which others write: it has a name
-/// that nobody knows before, and leads nowhere.
+/// Replaces a file: who reads it sees the old or the new one. The new one is made here, also in a folder into which
+/// others write: it has a name that nobody knows before, and leads nowhere.
 fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let mut next = path.as_os_str().to_owned();
     next.push(format!(".{}", new_guid()));
@@ -325,7 +329,7 @@ mod tests {
     fn readers_that_send_or_take_little_at_a_time_or_nothing_are_left_after_their_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
-        let metrics = Metrics::serve(Place::Socket(path.clone())).unwrap();
+        let metrics = Metrics::serve(Endpoint::Socket(path.clone())).unwrap();
         let (is_over, path) = (AtomicBool::new(false), &path);
         thread::scope(|scope| {
             scope.spawn(|| {

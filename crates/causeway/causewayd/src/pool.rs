@@ -1,11 +1,13 @@
-//! Threads for what may wait: closing descriptors, reading files, starting programs. A pool has as many as are busy, up to a limit;
-//! what comes then waits for its turn. An idle one ends after a while.
+//! Threads for what may wait: closing descriptors, reading files, starting programs. A pool has as many as are busy, up
+//! to a limit; what comes then waits for its turn. An idle one ends after a while.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use causeway_os::lock::lock;
 
 /// What a thread is to do.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -43,7 +45,7 @@ impl Pool {
 
     /// Held for a few instructions, and never while a job is done.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Hands a job to a thread. Where none can be started it is done here: better late than never.

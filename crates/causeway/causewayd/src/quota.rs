@@ -24,20 +24,30 @@ pub enum Resource {
     Incoming,
 }
 
-pub const RESOURCES: usize = 6;
+pub const RESOURCES: usize = Resource::Incoming as usize + 1;
 
-/// What `<limit>` calls the limit of each, and what is counted.
-const NAMES: [(&str, &str); RESOURCES] = [
-    ("max_outgoing_bytes", "bytes of messages that wait"),
-    ("max_outgoing_unix_fds", "file descriptors of messages that wait"),
-    ("max_names_per_connection", "names"),
-    ("max_match_rules_per_connection", "match rules"),
-    ("max_replies_per_connection", "calls without a reply"),
-    ("max_incoming_bytes", "bytes of a message that has not arrived whole"),
-];
+impl Resource {
+    /// What `<limit>` calls its limit, and what is counted.
+    fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Resource::Bytes => ("max_outgoing_bytes", "bytes of messages that wait"),
+            Resource::Descriptors => ("max_outgoing_unix_fds", "file descriptors of messages that wait"),
+            Resource::Names => ("max_names_per_connection", "names"),
+            Resource::Matches => ("max_match_rules_per_connection", "match rules"),
+            Resource::Calls => ("max_replies_per_connection", "calls without a reply"),
+            Resource::Incoming => ("max_incoming_bytes", "bytes of a message that has not arrived whole"),
+        }
+    }
 
-/// How many times the limit of one member all members of a user may hold: of what is memory, and of what is an entry in a table.
-const USER_MEMBERS: [u64; RESOURCES] = [4, 4, 16, 16, 16, 4];
+    /// How many times the limit of one member all members of a user may hold: of what is memory, and of what is an
+    /// entry in a table.
+    fn user_members(self) -> u64 {
+        match self {
+            Resource::Bytes | Resource::Descriptors | Resource::Incoming => 4,
+            Resource::Names | Resource::Matches | Resource::Calls => 16,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 pub struct PerMember {
@@ -50,9 +60,15 @@ pub struct PerMember {
 }
 
 impl PerMember {
-    fn as_array(self) -> [u64; RESOURCES] {
-        let PerMember { bytes, descriptors, names, matches, calls, incoming } = self;
-        [bytes, descriptors, names, matches, calls, incoming]
+    fn of(&self, resource: Resource) -> u64 {
+        match resource {
+            Resource::Bytes => self.bytes,
+            Resource::Descriptors => self.descriptors,
+            Resource::Names => self.names,
+            Resource::Matches => self.matches,
+            Resource::Calls => self.calls,
+            Resource::Incoming => self.incoming,
+        }
     }
 }
 
@@ -71,7 +87,7 @@ impl Holding {
 
 #[derive(Debug)]
 pub struct Quota {
-    limits: [u64; RESOURCES],
+    limits: PerMember,
     of_member: FxHashMap<MemberId, Holding>,
     of_user: FxHashMap<u32, [u64; RESOURCES]>,
     of_all: Holding,
@@ -82,7 +98,7 @@ pub struct Quota {
 impl Quota {
     pub fn new(limits: PerMember) -> Quota {
         Quota {
-            limits: limits.as_array(),
+            limits,
             of_member: FxHashMap::default(),
             of_user: FxHashMap::default(),
             of_all: Holding::default(),
@@ -92,11 +108,11 @@ impl Quota {
 
     /// From now on these limits hold. A member that holds more keeps what it has.
     pub fn set_limits(&mut self, limits: PerMember) {
-        self.limits = limits.as_array();
+        self.limits = limits;
     }
 
-    /// A member of this user takes `amount` more, if it may; otherwise nothing changes. Of bytes and descriptors a member that
-    /// holds none gets one message of any size.
+    /// A member of this user takes `amount` more, if it may; otherwise nothing changes. Of bytes and descriptors a
+    /// member that holds none gets one message of any size.
     ///
     /// # Errors
     /// It may not.
@@ -108,16 +124,16 @@ impl Quota {
         amount: u64,
     ) -> Result<(), Reached> {
         let index = resource as usize;
-        let (limit, of_member) = (self.limits[index], self.of_member.entry(member).or_default());
+        let (limit, of_member) = (self.limits.of(resource), self.of_member.entry(member).or_default());
         let of_user = &mut self.of_user.entry(uid).or_default()[index];
         let (own, user) = (of_member.now[index], *of_user);
-        let share = Share { limit, budget: limit.saturating_mul(USER_MEMBERS[index]) };
+        let share = Share { limit, budget: limit.saturating_mul(resource.user_members()) };
         let may = match resource {
             Resource::Bytes | Resource::Descriptors => share.allows_message(own, user, amount),
             _ => share.allows(own, user, amount),
         };
         if !may {
-            let ((name, what), most) = (NAMES[index], share.most(own, user));
+            let ((name, what), most) = (resource.name(), share.most(own, user));
             let of_user = (most < share.limit).then_some((uid, user, share.budget));
             let whose = member.label();
             return Err(Reached { name, whose, what, has: own, more: amount, most, of_user });
@@ -274,7 +290,7 @@ mod tests {
             let shared = (40..).find_map(|id| quota.charge(MemberId(id), 0, resource, 2).err());
             let shared = shared.unwrap().to_string();
             let held = quota.held_by_all(resource);
-            let budget = 8 * USER_MEMBERS[resource as usize];
+            let budget = 8 * resource.user_members();
             let of_user = format!(" while all connections of user 0 have {held} of {budget}; ");
             assert!(shared.contains(&of_user), "{shared}");
             for said in [own, shared] {

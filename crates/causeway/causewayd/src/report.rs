@@ -65,6 +65,8 @@ pub enum Kind {
 
 /// A number of a connection.
 pub struct Fact {
+    /// What it is held of, for those whose greatest value is reported, too: dbus-daemon has them under the same keys.
+    pub resource: Option<Resource>,
     /// In D-Bus and JSON.
     pub key: &'static str,
     /// In metrics, without prefix and suffix. A time is in seconds there.
@@ -81,7 +83,18 @@ const fn fact(
     help: &'static str,
     of: fn(&Line) -> u64,
 ) -> Fact {
-    Fact { key, metric, kind, help, of }
+    Fact { resource: None, key, metric, kind, help, of }
+}
+
+/// What is held of a resource.
+const fn held(
+    resource: Resource,
+    key: &'static str,
+    metric: &'static str,
+    help: &'static str,
+    of: fn(&Line) -> u64,
+) -> Fact {
+    Fact { resource: Some(resource), ..fact(key, metric, Gauge, help, of) }
 }
 
 fn counted(line: &Line, of_member: fn(&causeway_bus::Statistics) -> u64, of_client: u64) -> u64 {
@@ -90,26 +103,35 @@ fn counted(line: &Line, of_member: fn(&causeway_bus::Statistics) -> u64, of_clie
 
 use Kind::{Age, Counter, Gauge};
 
-/// The first are those of [`Resource`], in another order.
 pub const FACTS: [Fact; 18] = [
-    fact("MatchRules", "match_rules", Gauge, "Match rules.", |line| line.held[Resource::Matches as usize]),
-    fact("BusNames", "names", Gauge, "Names, the unique one included.", |line| {
+    held(Resource::Matches, "MatchRules", "match_rules", "Match rules.", |line| {
+        line.held[Resource::Matches as usize]
+    }),
+    held(Resource::Names, "BusNames", "names", "Names, the unique one included.", |line| {
         line.held[Resource::Names as usize]
     }),
-    fact(
+    held(
+        Resource::Incoming,
         "IncomingBytes",
         "incoming_bytes",
-        Gauge,
         "Bytes of a message that has not arrived whole.",
         |line| line.held[Resource::Incoming as usize],
     ),
-    fact("OutgoingBytes", "outgoing_bytes", Gauge, "Bytes of messages that wait for it to read.", |line| {
-        line.held[Resource::Bytes as usize]
-    }),
-    fact("OutgoingFDs", "outgoing_fds", Gauge, "File descriptors of messages that wait.", |line| {
-        line.held[Resource::Descriptors as usize]
-    }),
-    fact("PendingReplies", "open_calls", Gauge, "Its calls without a reply.", |line| {
+    held(
+        Resource::Bytes,
+        "OutgoingBytes",
+        "outgoing_bytes",
+        "Bytes of messages that wait for it to read.",
+        |line| line.held[Resource::Bytes as usize],
+    ),
+    held(
+        Resource::Descriptors,
+        "OutgoingFDs",
+        "outgoing_fds",
+        "File descriptors of messages that wait.",
+        |line| line.held[Resource::Descriptors as usize],
+    ),
+    held(Resource::Calls, "PendingReplies", "open_calls", "Its calls without a reply.", |line| {
         counted(line, |of| of.calls_open, 0).max(line.held[Resource::Calls as usize])
     }),
     fact("QueuedMessages", "queued_messages", Gauge, "Messages that wait for it to read.", |line| {
@@ -157,3 +179,40 @@ pub const FACTS: [Fact; 18] = [
         counted(line, |of| of.space_wakes, 0)
     }),
 ];
+
+/// A number of the bus as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct BusNumber {
+    /// In D-Bus and JSON.
+    pub key: &'static str,
+    pub value: u64,
+    /// For those that are metrics, too.
+    pub metric: Option<Metric>,
+}
+
+/// What metrics say of a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Without prefix and suffix. A time is in seconds there.
+    pub name: &'static str,
+    pub kind: Kind,
+    pub help: &'static str,
+}
+
+impl BusNumber {
+    /// One for D-Bus alone.
+    pub fn of(key: &'static str, value: u64) -> BusNumber {
+        BusNumber { key, value, metric: None }
+    }
+
+    /// One that is a metric, too.
+    pub fn metric(
+        key: &'static str,
+        value: u64,
+        name: &'static str,
+        kind: Kind,
+        help: &'static str,
+    ) -> BusNumber {
+        BusNumber { key, value, metric: Some(Metric { name, kind, help }) }
+    }
+}

@@ -1,9 +1,10 @@
 //! The loop: one thread, one epoll, all sockets.
 //!
-//! No system call here waits but `epoll_wait`; what may wait is left to threads (modules `blocking`, `descriptors`, `metrics`). One turn reads sockets that are ready, one after another, lets the bus pass what has
-//! arrived, and then writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
-//! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is read before all
-//! that was delivered has been offered to its sockets.
+//! No system call here waits but `epoll_wait`; what may wait is left to threads (modules `blocking`, `descriptors`,
+//! `metrics`). One turn reads sockets that are ready, one after another, lets the bus pass what has arrived, and then
+//! writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
+//! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is
+//! read before all that was delivered has been offered to its sockets.
 
 mod actions;
 mod clients;
@@ -25,10 +26,11 @@ use causeway_dbus_wire::wire::Checker;
 use causeway_os::process::{block_signals, read_signal};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use rustix::time::Timespec;
 
 use crate::blocking::Blocking;
-use crate::bus::{Action, Bus, Eviction};
+use crate::bus::{Action, Bus};
 use crate::children::Children;
 use crate::connection::READ_BYTES;
 use crate::end::End;
@@ -52,9 +54,11 @@ const MOST_ACCEPTED: usize = 64;
 const MOST_MESSAGES: usize = 32;
 /// Room for as many actions is kept.
 const KEPT_ACTIONS: usize = 256;
-/// Signals by which this program is told to end, to read its configuration again, and nothing.
-const SIGNALS: [i32; 3] = [15, 2, 1];
-const HANGUP: i32 = 1;
+/// TERM and INT end this program, HUP has it read its configuration again.
+const SIGNALS: [i32; 3] = [TERMINATE, INTERRUPT, HANGUP];
+const TERMINATE: i32 = Signal::TERM.as_raw();
+const INTERRUPT: i32 = Signal::INT.as_raw();
+const HANGUP: i32 = Signal::HUP.as_raw();
 
 const UNWATCHED: End = End::Kept("the kernel cannot watch its socket");
 
@@ -77,8 +81,8 @@ pub struct Server {
     is_listening: bool,
     paused_until: Option<Instant>,
     clients: Clients,
-    /// Some of those that got something were not offered it in the last turn: first they are, and then clients are read. The order log is
-    /// read all the same: members evict whoever stands still there.
+    /// Some of those that got something were not offered it in the last turn: first they are, and then clients are
+    /// read. The order log is read all the same: members evict whoever stands still there.
     is_behind: bool,
     turns: Turns,
     children: Children,
@@ -140,6 +144,9 @@ impl Server {
     }
 
     /// Ends [`Server::run`] also when this becomes readable.
+    ///
+    /// # Errors
+    /// In a sentence: the kernel cannot watch it.
     pub fn stop_with(&mut self, stop: &OwnedFd) -> Result<(), String> {
         epoll::add(&self.epoll, stop, Token::Stop.data(), EventFlags::IN).map_err(|error| error.to_string())
     }
@@ -152,7 +159,7 @@ impl Server {
         let mut events = Vec::with_capacity(EVENTS);
         self.now = Instant::now();
         self.bus.read_services();
-        self.act();
+        self.run_actions();
         loop {
             events.clear();
             let is_idle = self.clients.are_idle() && !self.is_collecting() && !self.bus.has_work();
@@ -184,7 +191,7 @@ impl Server {
                     Token::Signal => match read_signal(&self.signals) {
                         Ok(Some(HANGUP)) => {
                             self.bus.reload(None);
-                            self.act();
+                            self.run_actions();
                         }
                         Ok(Some(_)) => return Ok(()),
                         _ => {}
@@ -246,7 +253,8 @@ impl Server {
             match self.listeners[index].accept() {
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
-                // Out of descriptors: one that has not said Hello must go; without one, those that want to connect wait a moment.
+                // Out of descriptors: one that has not said Hello must go; without one, those that want to connect wait
+                // a moment.
                 Err(error) => {
                     if let Some(oldest) = self.clients.first_to_go() {
                         let why = "it has not called Hello, and the bus is out of file descriptors";
@@ -261,7 +269,8 @@ impl Server {
         }
     }
 
-    /// Reads clients that are ready, as long as the slice lasts. What they sent before stands in their sockets, or in their buffers.
+    /// Reads clients that are ready, as long as the slice lasts. What they sent before stands in their sockets, or in
+    /// their buffers.
     fn serve(&mut self) {
         let mut slice = Slice::since(self.now);
         for left in (0..self.clients.ready.len()).rev() {
@@ -288,7 +297,7 @@ impl Server {
             Ok(Read::SaidHello(number)) => self.name(id, number),
             Err(end) => self.end(id, end),
         }
-        self.act();
+        self.run_actions();
     }
 
     /// A client has said Hello, and has this number from now on. What it has sent meanwhile is read next.
@@ -328,7 +337,8 @@ impl Server {
         let until = connection.descriptors_wait_since().map(|since| since + limits.waiting_descriptors);
         let waiting = connection.waiting_descriptors();
         let (has_message, incomplete) = (connection.has_message(), connection.incomplete_bytes());
-        // What one read brings is not counted: every message may be cut there, and behind a whole message no more than two have brought.
+        // What one read brings is not counted: every message may be cut there, and behind a whole message no more than
+        // two have brought.
         let counted = match (has_message, incomplete > READ_BYTES) {
             (true, _) => client.charged_bytes,
             (false, true) => incomplete as u64,
@@ -372,7 +382,7 @@ impl Server {
             self.end(id, End::Descriptors(why));
         }
         self.bus.tick(self.now);
-        self.act();
+        self.run_actions();
         self.retry_natively();
         log::tell_omitted();
         if self.paused_until.is_some_and(|until| until <= self.now) {
@@ -381,7 +391,8 @@ impl Server {
         self.listen(self.paused_until.is_none());
     }
 
-    /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another one lasts.
+    /// Writes what was delivered, as long as the slice lasts, and what sockets did not take before, as long as another
+    /// one lasts.
     fn flush(&mut self) {
         let mut slice = Slice::default();
         while let Some(id) = self.clients.pop_writable() {
@@ -410,7 +421,7 @@ impl Server {
             }
             Err(end) => {
                 self.end(id, end);
-                self.act();
+                self.run_actions();
             }
         }
     }
@@ -418,8 +429,7 @@ impl Server {
     /// A connection ends of itself, or because of what it sent.
     fn end(&mut self, id: MemberId, end: End) {
         if end != End::Closed {
-            let eviction = Eviction { reason: end.reason(), why: end.to_string() };
-            self.log_eviction(id, &self.bus.described(id), &eviction);
+            self.log_eviction(id, &self.bus.described(id), &end);
         }
         self.remove_client(id);
         self.bus.leave(id);

@@ -104,6 +104,9 @@ pub struct ExplainedPart {
     pub price_ns: f64,
     /// Was the price fitted from other cases, and not measured?
     pub is_fitted: bool,
+    /// Why there is no price; then it and `ns` are 0, and what the part costs is in the others and in the unexplained part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_price: Option<String>,
     /// Count times price.
     pub ns: f64,
     /// Interval of `ns` at 95 %.

@@ -232,7 +232,8 @@ impl<'a> Builder<'a> {
         Ok(out)
     }
 
-    /// The header, in a buffer in which the message fits, and its layout. Neither names nor what must be there is checked.
+    /// The header, in a buffer in which the message fits, and its layout. Neither names nor what must be there is
+    /// checked.
     pub(super) fn header(&self, serial: u32) -> (Layout, Vec<u8>) {
         assert!(serial > 0, "a serial is never zero");
         let bytes = Vec::with_capacity(self.bytes_at_most());
@@ -345,7 +346,8 @@ impl Body {
         &self.bytes
     }
 
-    /// Appends a string.
+    /// Appends a string. One with a zero byte makes a message that every receiver refuses; where it may have one,
+    /// [`Body::of`] says so.
     #[inline]
     pub fn text(mut self, text: &str) -> Body {
         self.add_type("s");
@@ -418,7 +420,8 @@ impl Body {
         }
     }
 
-    /// Makes room for so many bytes more. Where there is none yet, it is that of the last body that was recycled, or new: nothing has to grow.
+    /// Makes room for so many bytes more. Where there is none yet, it is that of the last body that was recycled, or
+    /// new: nothing has to grow.
     #[inline]
     fn make_room(&mut self, bytes: usize) {
         if self.bytes.capacity() == 0 {

@@ -1,6 +1,7 @@
 //! A range of memory that belongs to its value: mapped when made, unmapped when dropped.
 //!
-//! It hands out atomics; everything else only to code that says why it may: bytes that others can change are no `&[u8]`.
+//! It hands out atomics; everything else only to code that says why it may: bytes that others can change are no
+//! `&[u8]`.
 //!
 //! # Safety
 //! The promise relied on is ownership: `base .. base + len` was returned by `mmap` to this value and no other
@@ -57,8 +58,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of a file, shared with all who map it. Fails with `EPERM` where a seal and `EACCES` where the
-    /// descriptor's mode forbids it, with `UnexpectedEof` when a regular file is shorter, with `EINVAL` for no bytes.
+    /// Maps the first `len` bytes of a file, shared with all who map it. Fails with `EPERM` where a seal and `EACCES`
+    /// where the descriptor's mode forbids it, with `UnexpectedEof` when a regular file is shorter, with `EINVAL` for
+    /// no bytes.
     pub fn shared(fd: impl AsFd, len: usize, access: Access) -> Result<Mapping> {
         Mapping::shared_at(fd, 0, len, access)
     }
@@ -109,8 +111,8 @@ impl Mapping {
         Ok(ring)
     }
 
-    /// Maps the first `len` bytes of file `fd` for reading, as this process's own view of it. Unlike [`Mapping::shared`] this works
-    /// before Linux 6.7 on files that are sealed against writing, too.
+    /// Maps the first `len` bytes of file `fd` for reading, as this process's own view of it. Unlike
+    /// [`Mapping::shared`] this works before Linux 6.7 on files that are sealed against writing, too.
     ///
     /// What others write to a file without [`Seals::WRITE`](super::Seals::WRITE) may be seen here or not.
     pub fn view(fd: impl AsFd, len: usize) -> Result<Mapping> {
@@ -178,8 +180,8 @@ impl Mapping {
             if self.access() == Access::ReadOnly {
                 continue;
             }
-            // A compare-exchange with the value itself is a write to the processor; an addition of 0 compilers turn into a
-            // load.
+            // A compare-exchange with the value itself is a write to the processor; an addition of 0 compilers turn
+            // into a load.
             while let Err(now) = byte.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed) {
                 value = now;
             }
@@ -189,11 +191,6 @@ impl Mapping {
     /// Leaves this range out of processes forked from now on.
     pub fn dont_fork(&self) -> Result<()> {
         self.advise(Advice::LinuxDontFork)
-    }
-
-    /// Asks for huge pages, or for none. Fails with `EINVAL` where the kernel was built without transparent ones.
-    pub fn advise_huge(&self, huge: bool) -> Result<()> {
-        self.advise(if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage })
     }
 
     fn advise(&self, advice: Advice) -> Result<()> {
@@ -251,7 +248,8 @@ impl Mapping {
         unsafe { self.words(offset, count, self.writable_len) }
     }
 
-    /// The values of `count` 64-bit words from byte `offset` on, each loaded when it is asked for. Works whatever the mapping is for.
+    /// The values of `count` 64-bit words from byte `offset` on, each loaded when it is asked for. Works whatever the
+    /// mapping is for.
     #[inline]
     #[track_caller]
     pub fn load_u64s(&self, offset: usize, count: usize) -> impl Iterator<Item = u64> {
@@ -259,7 +257,8 @@ impl Mapping {
         unsafe { self.words(offset, count, self.len) }.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// Replaces what is in `copy` by `bytes` bytes from `offset` on, loaded as words of 8 bytes, so torn between words at most.
+    /// Replaces what is in `copy` by `bytes` bytes from `offset` on, loaded as words of 8 bytes, so torn between words
+    /// at most.
     #[inline]
     #[track_caller]
     pub fn copy(&self, offset: usize, bytes: usize, copy: &mut Vec<u8>) {
@@ -274,8 +273,8 @@ impl Mapping {
         }
     }
 
-    /// Copies bytes to `offset`, a multiple of 8. Those behind them, up to a multiple of 8, become 0 or stay. No other thread may write there;
-    /// if one does, what is there may be torn.
+    /// Copies bytes to `offset`, a multiple of 8. Those behind them, up to a multiple of 8, become 0 or stay. No other
+    /// thread may write there; if one does, what is there may be torn.
     #[inline]
     #[track_caller]
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) {

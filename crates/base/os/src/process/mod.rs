@@ -3,16 +3,18 @@
 //! A process is held by a pidfd, never by its number alone, which may belong to somebody else a moment later.
 //!
 //! # Safety
-//! `prctl` and `fcntl` are only given numbers here. A descriptor that was inherited is taken over at most once, so it has
-//! one owner.
+//! `prctl` and `fcntl` are only given numbers here. A descriptor that was inherited is taken over at most once, so it
+//! has one owner.
 #![allow(unsafe_code)]
 
 mod child;
+mod facts;
 mod launch;
 mod signals;
 mod trace;
 
 pub use child::{Child, Exit, Spawn, Stderr};
+pub use facts::{cgroup, program};
 pub use launch::reset_signals_of;
 pub use signals::{
     Origin, block_signals, read_signal, read_signal_and_origin, reset_child_signal, without_signals,
@@ -66,10 +68,11 @@ pub fn inherited_fd(number: i32) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Ties the calling process to its parent: it is killed when that ends, and exits with code 1 when it has another already.
+/// Ties the calling process to its parent: it is killed when that ends, and exits with code 1 when it has another
+/// already.
 ///
-/// The signal comes when the *thread* that started this process ends: a parent starts such children from one that lives as long
-/// as they shall. A program with changed privileges (setuid) is not tied.
+/// The signal comes when the *thread* that started this process ends: a parent starts such children from one that lives
+/// as long as they shall. A program with changed privileges (setuid) is not tied.
 pub fn die_with(parent_pid: u32) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .context("die with", || format!("parent {parent_pid}"))?;
@@ -88,8 +91,8 @@ pub fn allow_tracing_by_any() -> Result<()> {
     }
 }
 
-/// Waits until one of `fds` can be read, is at its end or broken, at most for `timeout`, and says which. All are false when the
-/// time is over, and when a signal came.
+/// Waits until one of `fds` can be read, is at its end or broken, at most for `timeout`, and says which. All are false
+/// when the time is over, and when a signal came.
 pub fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Vec<bool>> {
     let mut set: Vec<PollFd<'_>> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();

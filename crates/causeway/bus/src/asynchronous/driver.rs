@@ -1,13 +1,14 @@
-//! One task for each connection in a tokio runtime: it takes what comes for all, and sends what no future of the program sends.
-//! It drives the connection; the driver of D-Bus, `org.freedesktop.DBus`, is the authority's.
+//! One task for each connection in a tokio runtime: it takes what comes for all, and sends what no future of the
+//! program sends. It drives the connection; the driver of D-Bus, `org.freedesktop.DBus`, is the authority's.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use causeway_os::lock::lock;
 use tokio::task::AbortHandle;
 
 use super::doorbell::{Doorbell, Turn};
@@ -94,11 +95,11 @@ impl<W> Drop for Driven<W> {
 
 impl<W: Waiting> Shared<W> {
     pub fn state(&self) -> MutexGuard<'_, State<W>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
-    /// Sends a message. While there is no space, other tasks run and what comes is taken. Dropped, the future sends nothing,
-    /// unless the bus holds a part of the message already.
+    /// Sends a message. While there is no space, other tasks run and what comes is taken. Dropped, the future sends
+    /// nothing, unless the bus holds a part of the message already.
     pub async fn send(&self, message: Outgoing) -> Result<()> {
         let mut unsent = Unsent { shared: self, message: Some(message) };
         while let Some(message) = &mut unsent.message {

@@ -14,7 +14,9 @@ use std::time::Duration;
 use causeway_dbus_wire::wire::{Body, Decode, Encode, FLAG_NO_REPLY_EXPECTED};
 
 use crate::authority::{NameReply, ReleaseReply};
-use crate::connection::{Call, Callee, Connection, Outgoing, Reply, Statistics, name_reply, release_reply};
+use crate::connection::{
+    Call, Callee, Connection, Outgoing, Refusal, Reply, Statistics, name_reply, release_reply,
+};
 use crate::content::Payload;
 use crate::error::{Error, Result};
 use driver::Driven;
@@ -22,13 +24,14 @@ use state::{InFlight, Waiters};
 
 /// A member of a bus, for the tasks of a tokio program: any number of calls at once, signals and calls as streams.
 ///
-/// A handle: clones are the same member, which leaves the bus when the last handle and the last stream are dropped. One task of
-/// the runtime waits for messages on behalf of all. A future that is dropped before it is ready cancels what it waits for: a
-/// message that was not sent yet is not sent, unless the bus holds its descriptors already; a reply that comes later is discarded.
+/// A handle: clones are the same member, which leaves the bus when the last handle and the last stream are dropped. One
+/// task of the runtime waits for messages on behalf of all. A future that is dropped before it is ready cancels what it
+/// waits for: a message that was not sent yet is not sent, unless the bus holds its descriptors already; a reply that
+/// comes later is discarded.
 ///
-/// A connection asks the process that serves the bus for descriptors, and waits in the thread of its task: before the first
-/// message from or to a member, and with each that carries some or is longer than a quarter of the outbox. That process must
-/// not run in this thread.
+/// A connection asks the process that serves the bus for descriptors, and waits in the thread of its task: before the
+/// first message from or to a member, and with each that carries some or is longer than a quarter of the outbox. That
+/// process must not run in this thread.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,7 +64,8 @@ struct Inner {
 }
 
 impl AsyncConnection {
-    /// Joins the bus of the session, as [`Connection::session`] finds it, and registers with the present runtime as [`AsyncConnection::new`].
+    /// Joins the bus of the session, as [`Connection::session`] finds it, and registers with the present runtime as
+    /// [`AsyncConnection::new`].
     pub async fn session() -> Result<AsyncConnection> {
         AsyncConnection::new(join_session().await?)
     }
@@ -71,7 +75,8 @@ impl AsyncConnection {
         AsyncConnection::new(join(path.as_ref()).await?)
     }
 
-    /// Registers a connection with the present tokio runtime. Match rules that it has already have no stream: their signals are discarded.
+    /// Registers a connection with the present tokio runtime. Match rules that it has already have no stream: their
+    /// signals are discarded.
     ///
     /// # Errors
     /// The kernel lacks descriptors, or the process that serves the bus is gone.
@@ -128,8 +133,9 @@ impl AsyncConnection {
         self.send(|connection| connection.prepare_signal(path, interface, member, payload).map(Some)).await
     }
 
-    /// The calls of others to this connection, as a stream; several streams share them. While there is none, calls are answered
-    /// with the error `UnknownMethod`. Those of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that were
+    /// The calls of others to this connection, as a stream; several streams share them. While there is none, calls are
+    /// answered with the error `UnknownMethod`. Those of `org.freedesktop.DBus.Peer`, and `Introspect` of objects that
+    /// were
     /// [described](AsyncConnection::describe), and properties that have a [value](AsyncConnection::set_property), are answered by this library.
     pub fn calls(&self) -> Calls {
         Calls::new(self.clone())
@@ -160,7 +166,7 @@ impl AsyncConnection {
     pub async fn reply(&self, call: &Call, body: impl Into<Payload>) -> Result<()> {
         let payload = body.into();
         let prepare = |connection: &mut Connection| {
-            Ok((connection.accept(call)?, connection.prepare_answer(call, Ok(payload))?))
+            Ok((connection.apply_set(call)?, connection.prepare_answer(call, Ok(payload))?))
         };
         let (changed, answer) = self.0.driven.state().open().and_then(prepare)?;
         for message in changed.into_iter().chain(answer) {
@@ -171,10 +177,10 @@ impl AsyncConnection {
 
     /// Answers a call with an error, or as [`Connection::reply_error`] does.
     pub async fn reply_error(&self, call: &Call, error: &str, text: &str) -> Result<()> {
-        self.send(|connection| connection.prepare_answer(call, Err((error, text)))).await
+        self.send(|connection| connection.prepare_answer(call, Err(Refusal::new(error, text)))).await
     }
 
-    /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
+    /// Asks for a name, as [`Connection::request_name`].
     pub async fn request_name(&self, name: &str, flags: u32) -> Result<NameReply> {
         let body = Body::default().text(name).u32(flags);
         Ok(name_reply(&self.call_driver("RequestName", body).await?.reply().await?))

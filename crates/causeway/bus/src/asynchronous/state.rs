@@ -11,7 +11,7 @@ use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, timeout_at};
 
 use super::driver::{self, Waiting, again};
-use crate::connection::{Call, Callee, Incoming, Message, Reply, outcome};
+use crate::connection::{Call, Callee, Incoming, Message, Refusal, Reply, outcome};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 
@@ -112,15 +112,13 @@ impl Waiting for Waiters {
 impl State {
     fn deliver_call(&mut self, call: Call) {
         let Some(connection) = &mut self.connection else { return };
-        let standard = connection.standard_answer(&call);
-        let answer = match &standard {
-            Some(Ok(body)) => Ok(Payload::from(body.clone())),
-            Some(Err((name, text))) => Err((*name, &**text)),
+        let answer = match connection.standard_answer(&call) {
+            Some(answer) => answer.map(Payload::from),
             None if self.waiting.servers > 0 => {
                 self.queued_bytes += call.bytes().len();
                 return self.waiting.incoming.push(Ok(call));
             }
-            None => Err((name::UNKNOWN_METHOD, "this connection has no objects")),
+            None => Err(Refusal::new(name::UNKNOWN_METHOD, "this connection has no objects")),
         };
         if let Ok(Some(answer)) = connection.prepare_answer(&call, answer) {
             self.defer(answer);
@@ -217,19 +215,15 @@ impl InFlight {
         in_flight.shared.state().open()?.check_callee(call.to())?;
         match timeout_at(deadline, in_flight.shared.send(call)).await {
             Ok(sent) => sent.map(|()| in_flight),
-            Err(_) => Err(in_flight.no_reply()),
+            Err(_) => Err(Error::timed_out(timeout)),
         }
     }
 
     pub(super) async fn reply(self) -> Result<Reply> {
         match timeout_at(self.deadline, poll_fn(|cx| self.poll(cx))).await {
             Ok(reply) => reply,
-            Err(_) => Err(self.no_reply()),
+            Err(_) => Err(Error::timed_out(self.timeout)),
         }
-    }
-
-    fn no_reply(&self) -> Error {
-        Error::method(name::NO_REPLY, format!("no reply within {:.0?}", self.timeout))
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Reply>> {

@@ -4,17 +4,19 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use causeway_dbus_wire::rule::MatchRule;
+use causeway_os::socket::Credentials;
 
-use super::{Authority, Connection, Leaving, PeerId, Process};
+use super::{Authority, Connection, Leaving, PeerId, peer};
 use crate::port::AUTHORITY;
 use crate::shared::directory::{Owner, State};
 use crate::shared::filter::Filter;
 use crate::shared::ring;
 
 impl Authority {
-    /// Shows a client, a connection without shared memory: members send to it without asking. False if the directory has no place
-    /// left for it: what members send to it goes to the host then, and so do all signals of members while it has rules for any.
-    pub fn add_client(&mut self, id: PeerId, process: &Process) -> bool {
+    /// Shows a client, a connection without shared memory: members send to it without asking. False if the directory
+    /// has no place left for it: what members send to it goes to the host then, and so do all signals of members while
+    /// it has rules for any.
+    pub fn add_client(&mut self, id: PeerId, credentials: Credentials, label: Option<&str>) -> bool {
         let first = self.options.members as u16;
         let directory = self.port.directory();
         let is_free = |index: &u16| directory.id_and_state(*index).1 == State::Free;
@@ -23,20 +25,21 @@ impl Authority {
             self.port.directory().set_partial(true);
             return false;
         };
-        directory.set_peer(index, &process.peer(id, AUTHORITY));
+        directory.set_peer(index, &peer(id, AUTHORITY, credentials, label));
         self.connections.insert(id, Connection { index, link: None, filter: Box::default() });
         true
     }
 
-    /// Before the end of a connection is announced: members find it no more. A call to it that is in the log by then is ended by the announcement.
+    /// Before the end of a connection is announced: members find it no more. A call to it that is in the log by then is
+    /// ended by the announcement.
     pub fn hide(&self, id: PeerId) {
         if let Some(connection) = self.connections.get(&id) {
             self.port.directory().set_state(connection.index, State::Leaving);
         }
     }
 
-    /// Takes a connection out whose end the log announces already, and wakes those who wait for its replies, and those whom it may
-    /// have left asleep because it ended between an entry and a wake-up.
+    /// Takes a connection out whose end the log announces already, and wakes those who wait for its replies, and those
+    /// whom it may have left asleep because it ended between an entry and a wake-up.
     pub fn remove(&mut self, id: PeerId) {
         let Some(Connection { index, link, filter }) = self.connections.remove(&id) else {
             return self.remove_unlisted(id);
@@ -76,8 +79,9 @@ impl Authority {
         }
     }
 
-    /// Shows who has a name, the owner first and then those that wait for it. An owner that the directory does not show is named by its
-    /// number, and a name for which there is no place is not shown: what members send there goes to the host.
+    /// Shows who has a name, the owner first and then those that wait for it. An owner that the directory does not show
+    /// is named by its number, and a name for which there is no place is not shown: what members send there goes to the
+    /// host.
     pub fn set_owner(&self, name: &str, queue: &[PeerId]) {
         let owner = queue.first().and_then(|id| {
             let shown = self.connections.get(id).map(|connection| connection.index);
@@ -122,7 +126,8 @@ impl Authority {
         }
     }
 
-    /// Reads signals of members if anybody here wants some, and is woken for all of them if the filters of the directory do not say for which.
+    /// Reads signals of members if anybody here wants some, and is woken for all of them if the filters of the
+    /// directory do not say for which.
     fn listen_to_signals(&mut self) {
         let has_unlisted = self.unlisted.values().any(|filter| !filter.is_empty());
         let wakes_for_all = has_unlisted || self.port.wants_everything;

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use super::foreign::ForeignDescriptors;
 use super::{
-    ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, Link, MONITORS_MAX, PROCESS, PeerId, Process,
-    Ticket, UNJOINED_MAX, watch,
+    ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, LeaveReason, Link, MONITORS_MAX, PROCESS,
+    PeerId, Process, Ticket, UNJOINED_MAX, peer, watch,
 };
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result};
@@ -141,12 +141,13 @@ impl Authority {
         let Some((id, index)) = self.member(link).filter(|_| !has_hung_up) else {
             return self.close(link, why, events);
         };
-        // One that has ended what it sends itself waits for nothing. Both ends together would look as if it had closed its socket.
+        // One that has ended what it sends itself waits for nothing. Both ends together would look as if it had closed
+        // its socket.
         if why.is_some() {
             self.end_answers(link);
         }
         self.detach(id, link, index);
-        events.push(Event::Left { peer: id, why });
+        events.push(Event::Left { peer: id, why: why.map(LeaveReason::Protocol) });
     }
 
     pub(super) fn member(&self, link: u64) -> Option<(PeerId, u16)> {
@@ -220,7 +221,8 @@ impl Authority {
         control::send(&link.socket, &Packet::new(Kind::Welcome, [0; 4]), &fds)
     }
 
-    /// Lets a process join under a number that was never used on this bus. From now on it has a place: announce it, and then call
+    /// Lets a process join under a number that was never used on this bus. From now on it has a place: announce it, and
+    /// then call
     /// [`Authority::welcome`]. Fails if all slots are in use, or the process is gone: it was told, and is not a member.
     pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
         let joined = self.join(ticket.0, id);
@@ -230,7 +232,8 @@ impl Authority {
         joined
     }
 
-    /// Tells a process that it has joined. What it asks for comes behind its announcement: a rule of its own does not bring that.
+    /// Tells a process that it has joined. What it asks for comes behind its announcement: a rule of its own does not
+    /// bring that.
     pub fn welcome(&mut self, id: PeerId) {
         let Some(&Connection { index: slot, link: Some(link), .. }) = self.connections.get(&id) else {
             return;
@@ -297,10 +300,11 @@ impl Authority {
             )));
         };
         self.place_wanted = None;
-        // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
+        // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten
+        // from there on.
         let end = self.port.find_end();
         self.port.order().reset_line(slot, end);
-        self.port.directory().set_peer(slot, &process.peer(id, slot));
+        self.port.directory().set_peer(slot, &peer(id, slot, process.credentials, process.label.as_deref()));
         full_fence();
         let cursor = self.port.find_end();
         self.port.order().cursor(slot).store(cursor, Ordering::Release);
@@ -329,7 +333,7 @@ impl Authority {
         for (id, link, index) in evicted.collect::<Vec<_>>() {
             let why = self.lateness(index);
             if self.dismiss(id, link, index, &why) {
-                events.push(Event::Left { peer: id, why: Some(why) });
+                events.push(Event::Left { peer: id, why: Some(LeaveReason::Laggard(why)) });
             }
         }
     }
@@ -345,8 +349,8 @@ impl Authority {
         true
     }
 
-    /// Ends a membership. Its process may still write into its line: the slot is held until that has closed its socket or
-    /// ended.
+    /// Ends a membership. Its process may still write into its line: the slot is held until that has closed its socket
+    /// or ended.
     fn detach(&mut self, id: PeerId, link: u64, index: u16) {
         if let Some(link_of) = self.links.get_mut(&link) {
             (link_of.member, link_of.holds) = (None, Some(index));
@@ -383,7 +387,7 @@ impl Authority {
             && let Some(connection) = self.connections.get(&id)
         {
             self.leave(id, connection.index);
-            events.push(Event::Left { peer: id, why });
+            events.push(Event::Left { peer: id, why: why.map(LeaveReason::Protocol) });
         }
     }
 }

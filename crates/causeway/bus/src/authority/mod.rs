@@ -1,8 +1,10 @@
-//! What carries a bus: members join here, their deaths are noticed here, and the bus writes into the order log from here.
+//! What carries a bus: members join here, their deaths are noticed here, and the bus writes into the order log from
+//! here.
 //!
-//! The authority decides nothing. The program that embeds it (the *host*) says who may join and under which number, who owns
-//! which name, who wants which signals, and the authority publishes that in the directory. A member itself, in slot 0, it
-//! appends what the host sends for the bus and for its *clients*, connections without shared memory. Nothing here waits:
+//! The authority decides nothing. The program that embeds it (the *host*) says who may join and under which number, who
+//! owns which name, who wants which signals, and the authority publishes that in the directory. A member itself, in
+//! slot 0, it appends what the host sends for the bus and for its *clients*, connections without shared memory. Nothing
+//! here waits:
 //!
 //! | the host calls | when |
 //! |---|---|
@@ -26,7 +28,7 @@ pub use causeway_dbus_wire::driver::{
     ALLOW_REPLACEMENT, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, REPLACE_EXISTING, ReleaseReply,
 };
 pub use log::{Appended, InboundMessage};
-pub use report::{LATE, MemberReport, Unread};
+pub use report::{MemberReport, Unread};
 pub use staging::TransferLimits;
 pub(crate) use transfer::check_staged;
 
@@ -56,12 +58,12 @@ use staging::StagingArea;
 
 /// Interface of what libraries of members hear from the bus and from each other, and programs do not see.
 pub const BUS_INTERFACE: &str = "causeway.Bus";
-/// A signal to the caller of a method: its call (the serial) has no receiver that the caller knew, and goes to this member now (its unique
-/// name). It comes before the call in the log, so that the caller knows whose end ends the call.
+/// A signal to the caller of a method: its call (the serial) has no receiver that the caller knew, and goes to this
+/// member now (its unique name). It comes before the call in the log, so that the caller knows whose end ends the call.
 pub const PASSED_ON: &str = "PassedOn";
 
-/// A signal from one member to another, after the end of the authority: the sender lacks the outbox of the other one, whose descriptor
-/// nobody has any more, and has skipped a message. It will skip all others, too.
+/// A signal from one member to another, after the end of the authority: the sender lacks the outbox of the other one,
+/// whose descriptor nobody has any more, and has skipped a message. It will skip all others, too.
 pub(crate) const UNREAD: &str = "Unread";
 
 /// Number of a connection: that of its unique name and two, because 0 is nobody and 1 the bus. Never used again.
@@ -80,8 +82,9 @@ pub struct AuthorityOptions {
     pub clients: usize,
     /// Names at most that the directory shows; calls to others go through the host.
     pub names: usize,
-    /// A member that has kept another one waiting for so long in all is evicted, in milliseconds, rounded up: no step of its own renews that,
-    /// each entry that it passes takes 0.1 ms off. Also how long a process that finds no place waits for members that must read first.
+    /// A member that has kept another one waiting for so long in all is evicted, in milliseconds, rounded up: see
+    /// [`laggard_deadline`](crate::ConnectionOptions::laggard_deadline). Also how long a process that finds no place
+    /// waits for members that must read first.
     pub laggard_deadline: Duration,
     /// A process that connects and has not asked for anything for so long is sent away.
     pub join_deadline: Duration,
@@ -122,11 +125,10 @@ pub struct Process {
     pub label: Option<String>,
 }
 
-impl Process {
-    fn peer(&self, id: PeerId, carrier: u16) -> Peer {
-        let (pid, uid) = (self.credentials.pid, self.credentials.uid);
-        Peer { id, carrier, state: State::Active, pid, uid, label: self.label.clone().unwrap_or_default() }
-    }
+/// How the directory shows a connection whose messages stand in the outbox of this slot.
+fn peer(id: PeerId, carrier: u16, credentials: Credentials, label: Option<&str>) -> Peer {
+    let Credentials { pid, uid, .. } = credentials;
+    Peer { id, carrier, state: State::Active, pid, uid, label: label.unwrap_or_default().to_owned() }
 }
 
 /// What happened at the control socket.
@@ -135,13 +137,23 @@ impl Process {
 pub enum Event {
     /// A process asks to join. Answer with [`Authority::admit`] or [`Authority::refuse`].
     Joining(Ticket, Process),
-    /// A member left, died or was evicted. Read up to [`Authority::end`], announce its end, and call [`Authority::remove`].
+    /// A member left, died or was evicted. Read up to [`Authority::end`], announce its end, and call
+    /// [`Authority::remove`].
     Left {
         /// Which.
         peer: PeerId,
-        /// Why it was evicted, for people; nothing for one that left or died.
-        why: Option<String>,
+        /// Why it was evicted; nothing for one that left or died.
+        why: Option<LeaveReason>,
     },
+}
+
+/// Why a member was evicted, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaveReason {
+    /// It did not read within the laggard deadline.
+    Laggard(String),
+    /// It did at the control socket what no member may, or what it did there failed.
+    Protocol(String),
 }
 
 /// A process at the control socket.
@@ -235,7 +247,8 @@ pub struct Authority {
     /// A process waits for a place.
     place_wanted: Option<places::PlaceWanted>,
     next_link: u64,
-    /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may have since.
+    /// Connections and when they were accepted, the oldest first, of processes that have not asked to join; some may
+    /// have since.
     unjoined: VecDeque<(u64, Instant)>,
     evictions: u64,
 }
@@ -410,7 +423,8 @@ impl Drop for Authority {
 }
 
 impl AsFd for Authority {
-    /// Readable when [`Authority::dispatch`] has something to do, or when a message came after [`Authority::prepare_to_wait`].
+    /// Readable when [`Authority::dispatch`] has something to do, or when a message came after
+    /// [`Authority::prepare_to_wait`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -34,8 +34,9 @@ impl PlaceWanted {
 }
 
 impl Authority {
-    /// A process waits for a place: wakes members that must read first, and evicts those that have not for the deadline. That begins anew with the
-    /// end of another member, and time in which nobody asked, or this process did not run, is none of it.
+    /// A process waits for a place: wakes members that must read first, and evicts those that have not for the
+    /// deadline. That begins anew with the end of another member, and time in which nobody asked, or this process did
+    /// not run, is none of it.
     pub(super) fn demand_place(&mut self) {
         self.ring_behind();
         let (now, deadline) = (Instant::now(), self.options.laggard_deadline);
@@ -67,7 +68,8 @@ impl Authority {
         self.port.directory().present().filter(is_before).collect()
     }
 
-    /// When to wake those who sleep before the end of a member that left. Reading does not free a slot whose process may write its line.
+    /// When to wake those who sleep before the end of a member that left. Reading does not free a slot whose process
+    /// may write its line.
     pub(super) fn leaving_timeout(&self) -> Option<Duration> {
         let is_awaited = self.leaving.iter().any(|one| one.end.is_some());
         is_awaited.then(|| LEAVING.saturating_sub(self.leaving_since.elapsed()))
@@ -86,7 +88,8 @@ impl Authority {
         self.links.values().filter(is_monitor).count()
     }
 
-    /// Frees the places of those who left, once all members have read what they sent. Monitors, which nobody waits for, have a moment.
+    /// Frees the places of those who left, once all members have read what they sent. Monitors, which nobody waits for,
+    /// have a moment.
     pub(super) fn free_slots(&mut self) {
         if self.leaving.is_empty() {
             return;
@@ -117,7 +120,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
     use super::*;
-    use crate::authority::{AuthorityOptions, Event, PeerId};
+    use crate::authority::{AuthorityOptions, Event, LeaveReason, PeerId};
     use crate::control::{self, Kind, Packet};
     use crate::error::Result;
     use crate::shared::ABI;
@@ -170,7 +173,8 @@ mod tests {
         join(&mut authority, &path, 4).1.unwrap();
     }
 
-    /// Before, the time in which all places were taken counted as one in which the others had not read up to the end of the next that left.
+    /// Before, the time in which all places were taken counted as one in which the others had not read up to the end of
+    /// the next that left.
     #[test]
     fn nobody_is_evicted_for_a_place_that_was_not_about_to_be_free() {
         let folder = tempfile::tempdir().unwrap();
@@ -204,5 +208,7 @@ mod tests {
             assert!(join(&mut authority, &path, 4).1.is_err());
             assert!(start.elapsed() < Duration::from_secs(60), "it keeps the place for ever");
         }
+        let left = event(&mut authority);
+        assert!(matches!(left, Event::Left { peer: 2, why: Some(LeaveReason::Laggard(_)) }), "{left:?}");
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use causeway_os::clock;
 
 use super::{Authority, PeerId, name_of};
+use crate::port::LATE;
 use crate::shared::ring::{self, Cell, Cells};
 use crate::shared::statistics::Statistics;
 
-/// How the sentence begins that tells why a laggard was evicted.
-pub const LATE: &str = "it did not read within the laggard deadline";
-/// Entries looked at to find one whose message is still there. Those before it were not for this member, or it would be.
+/// Entries looked at to find one whose message is still there. Those before it were not for this member, or it would
+/// be.
 const MOST_LOOKED_AT: u64 = 256;
 
 /// The oldest entry that a member has not looked at.
@@ -65,7 +65,7 @@ impl Authority {
         None
     }
 
-    /// Why the laggard in a slot is evicted, in a sentence that begins with [`LATE`].
+    /// Why the laggard in a slot is evicted, in a sentence.
     pub(super) fn lateness(&mut self, slot: u16) -> String {
         let (deadline, end) = (self.options.laggard_deadline.as_millis(), self.port.find_end());
         let lag = Statistics::of(self.port.order(), slot, end).lag;

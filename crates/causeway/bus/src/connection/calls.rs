@@ -11,6 +11,7 @@ use super::pending::Pending;
 #[cfg(feature = "tokio")]
 use super::sending::Outgoing;
 use super::sending::{Built, check};
+use super::serving::Refusal;
 use super::sleep::{end_after, has_passed};
 use super::{Call, Connection, Message, Reply};
 use crate::authority::{DRIVER, DRIVER_PATH, name_of};
@@ -35,8 +36,8 @@ impl<'a> Callee<'a> {
     }
 }
 
-/// How a call is answered: with a payload, or with the name and the text of an error.
-type Answer<'a> = std::result::Result<Payload, (&'a str, &'a str)>;
+/// How a call is answered.
+type Outcome = std::result::Result<Payload, Refusal>;
 
 impl Connection {
     /// Calls a method and waits for the reply.
@@ -61,8 +62,8 @@ impl Connection {
         self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
     }
 
-    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,
-    /// the bus gets the call: it may start a service that takes the name, and passes the call on then.
+    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection
+    /// has the name, the bus gets the call: it may start a service that takes the name, and passes the call on then.
     pub fn start_call(
         &mut self,
         destination: &str,
@@ -98,11 +99,13 @@ impl Connection {
             self.drop_call(call.serial);
             return Err(error);
         }
-        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
+        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the
+        // call.
         Ok(call.serial)
     }
 
-    /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
+    /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until
+    /// [`Connection::drop_call`].
     #[cfg(feature = "tokio")]
     pub(crate) fn prepare_call(
         &mut self,
@@ -114,6 +117,12 @@ impl Connection {
         Ok(self.writer.take(call, descriptors))
     }
 
+    /// The flags of each call of this connection.
+    #[inline]
+    pub(super) fn call_flags(&self) -> u8 {
+        if self.options.auto_start { 0 } else { FLAG_NO_AUTO_START }
+    }
+
     #[inline]
     fn build_call(
         &mut self,
@@ -122,7 +131,7 @@ impl Connection {
         body: Body,
         descriptors: usize,
     ) -> Result<Built> {
-        let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
+        let flags = flags | self.call_flags();
         let to = self.resolve_call(destination, flags)?;
         let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
         if expects_reply {
@@ -191,13 +200,13 @@ impl Connection {
             }
             if !self.sleep_until(end)? {
                 self.drop_call(serial);
-                let text = format!("no reply within {timeout:.0?}");
-                return Err(Error::method(name::NO_REPLY, text));
+                return Err(Error::timed_out(timeout));
             }
         }
     }
 
-    /// Is there no reply of this connection without the authority? It carries the bus and clients, and hands out new outboxes.
+    /// Is there no reply of this connection without the authority? It carries the bus and clients, and hands out new
+    /// outboxes.
     pub(super) fn needs_authority(&self, id: u64) -> bool {
         let directory = self.port.directory();
         let carrier = directory.find(id).and_then(|peer| directory.active_carrier(peer, id));
@@ -217,23 +226,23 @@ impl Connection {
         self.publish_pending();
     }
 
-    /// Answers a call. A caller that is gone is not an error. The answer to a `Set` of a property that the library keeps
-    /// ([`Connection::set_property`]) changes that property.
+    /// Answers a call. A caller that is gone is not an error. The answer to a `Set` of a property that the library
+    /// keeps ([`Connection::set_property`]) changes that property.
     pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
-        if let Some(changed) = self.accept(call)? {
+        if let Some(changed) = self.apply_set(call)? {
             self.send(changed)?;
         }
         self.answer(call, Ok(body.into()))
     }
 
-    /// Answers a call with an error of a valid name. Where this library can answer what is refused with `UnknownMethod` it
-    /// does: `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, `Introspect` as for [`Connection::serve`].
+    /// Answers a call with an error of a valid name. Where this library can answer what is refused with `UnknownMethod`
+    /// it does: `Ping` and `GetMachineId` of `org.freedesktop.DBus.Peer`, `Introspect` as for [`Connection::serve`].
     pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
-        self.answer(call, Err((error, text)))
+        self.answer(call, Err(Refusal::new(error, text)))
     }
 
     #[inline]
-    fn answer(&mut self, call: &Call, answer: Answer<'_>) -> Result<()> {
+    pub(super) fn answer(&mut self, call: &Call, answer: Outcome) -> Result<()> {
         match self.build_answer(call, answer)? {
             Some((answer, descriptors)) => self.send_built(answer, descriptors),
             None => Ok(()),
@@ -242,15 +251,15 @@ impl Connection {
 
     /// An answer, ready to be sent; `None` if the caller wants none or is gone.
     #[cfg(feature = "tokio")]
-    pub(crate) fn prepare_answer(&mut self, call: &Call, answer: Answer<'_>) -> Result<Option<Outgoing>> {
+    pub(crate) fn prepare_answer(&mut self, call: &Call, answer: Outcome) -> Result<Option<Outgoing>> {
         let built = self.build_answer(call, answer)?;
         Ok(built.map(|(answer, descriptors)| self.writer.take(answer, descriptors)))
     }
 
     #[inline]
-    fn build_answer(&mut self, call: &Call, answer: Answer<'_>) -> Result<Option<(Built, Vec<OwnedFd>)>> {
-        if let Err((error, _)) = answer {
-            check(error, names::is_interface, "error name")?;
+    fn build_answer(&mut self, call: &Call, answer: Outcome) -> Result<Option<(Built, Vec<OwnedFd>)>> {
+        if let Err(Refusal { name, .. }) = &answer {
+            check(name, names::is_interface, "error name")?;
         }
         if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
             return Ok(None);
@@ -263,13 +272,16 @@ impl Connection {
         }
         let to = self.find_sender(call, &caller.1);
         let serial = self.next_serial();
+        let refusal;
         let (reply, descriptors) = match answer {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
-            Err((error, text)) => {
-                let is_unknown = error == name::UNKNOWN_METHOD;
+            Err(error) => {
+                refusal = error;
+                let Refusal { name, text } = &refusal;
+                let is_unknown = name == name::UNKNOWN_METHOD;
                 let reply = match is_unknown.then(|| self.answer_to_refused(call)).flatten() {
                     Some(body) => Builder::reply(answered).body(body),
-                    None => Builder::error(answered, error).body(Body::default().text(text)),
+                    None => Builder::error(answered, name).body(Body::default().text(text)),
                 };
                 (reply, Vec::new())
             }
@@ -288,8 +300,8 @@ impl Connection {
         order.set_statistic(slot, Statistic::CallsOpen, self.pending.len() as u64);
     }
 
-    /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
-    /// to. The bus itself says with an error that a call ends without a reply.
+    /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has
+    /// passed it on to. The bus itself says with an error that a call ends without a reply.
     pub(super) fn handle_reply(&mut self, message: Message) {
         let (serial, sender) = (message.bus_header().reply_serial, message.sender_id());
         let Some(pending) = self.pending.get(serial) else { return };

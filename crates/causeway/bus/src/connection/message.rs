@@ -56,7 +56,8 @@ impl Message {
         agrees(&received, &layout, &numbers).then(|| Message(Some(Box::new(Checked { received, layout }))))
     }
 
-    /// A message that is to be read, into [`Message::place`], and then checked with [`Message::check`]. Nobody may see it before.
+    /// A message that is to be read, into [`Message::place`], and then checked with [`Message::check`]. Nobody may see
+    /// it before.
     #[inline]
     pub(super) fn unread() -> Message {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
@@ -69,10 +70,10 @@ impl Message {
         &mut self.checked_mut().received
     }
 
-    /// Checks its header, as [`Message::of`]; one that is like one that was checked before is not parsed again. Returns where such headers
-    /// are remembered.
+    /// Checks its header, as [`Message::of`]; one that is like one that was checked before is not parsed again. Returns
+    /// where such headers are remembered.
     #[inline]
-    pub(super) fn check(&mut self, known: &mut KnownHeaders) -> Option<Place> {
+    pub(super) fn check(&mut self, known: &mut HeaderCache) -> Option<CacheIndex> {
         let Checked { received, layout } = self.checked_mut();
         let place = known.place_of(&received.header);
         let numbers = known.layout(place, received, layout)?;
@@ -117,7 +118,8 @@ impl Message {
         self.header().endian
     }
 
-    /// Its arguments, whose types must be these: a tuple of as many, or one. What is read as `&str` or `&[u8]` is not copied.
+    /// Its arguments, whose types must be these: a tuple of as many, or one. What is read as `&str` or `&[u8]` is not
+    /// copied.
     ///
     /// ```no_run
     /// # fn read(message: &causeway_bus::Message) -> Result<(), causeway_bus::Error> {
@@ -142,7 +144,8 @@ impl Message {
         Ok(values(&self.header(), self.body()).map_err(Unreadable::from)?)
     }
 
-    /// Its arguments as match rules see them: strings, object paths and unsigned numbers; up to the first that is not valid.
+    /// Its arguments as match rules see them: strings, object paths and unsigned numbers; up to the first that is not
+    /// valid.
     pub fn rule_args(&self) -> Vec<Arg<'_>> {
         let header = self.header();
         Args::new(&header, &self.received().bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
@@ -153,19 +156,21 @@ impl Message {
         Args::new(&self.header(), self.body()).first_text()
     }
 
-    /// Takes the descriptors that came with it, in the order in which arguments of type `h` count them. Clones of the message share
-    /// them: they are taken once. Those that are not taken are closed with the message.
+    /// Takes the descriptors that came with it, in the order in which arguments of type `h` count them. Clones of the
+    /// message share them: they are taken once. Those that are not taken are closed with the message.
     pub fn take_descriptors(&self) -> Vec<OwnedFd> {
         self.received().descriptors.take()
     }
 
-    /// Are its arguments out of reach? Only a [`Monitor`](crate::Monitor) gets such messages: those that are too long for an outbox.
+    /// Are its arguments out of reach? Only a [`Monitor`](crate::Monitor) gets such messages: those that are too long
+    /// for an outbox.
     /// [`Message::body`] is empty then, and nothing can be read; [`Header::message_bytes`] says how long it is.
     pub fn is_header_only(&self) -> bool {
         self.received().is_header_only()
     }
 
-    /// All its bytes. Those of a message that was too long for an outbox lie where its sender has put them: they are mapped, not copied.
+    /// All its bytes. Those of a message that was too long for an outbox lie where its sender has put them: they are
+    /// mapped, not copied.
     pub fn bytes(&self) -> &[u8] {
         &self.received().bytes
     }
@@ -185,7 +190,7 @@ impl Message {
         &self.received().header
     }
 
-    /// The slot that inbound it, and the number of its sender. The slot is the sender's own, or the authority's.
+    /// The slot whose outbox carried it, the sender's own or the authority's, and the number of the sender.
     pub(super) fn sender_slot_and_id(&self) -> (u16, u64) {
         (self.received().slot, self.received().header.sender)
     }
@@ -231,9 +236,11 @@ pub enum Incoming {
     Call(Call),
     /// A signal that a rule of this connection matches, or that is for this connection alone.
     Signal(Message),
-    /// The reply, or the error, to a call that was sent with [`Connection::send_message`](crate::Connection::send_message).
+    /// The reply, or the error, to a call that was sent with
+    /// [`Connection::send_message`](crate::Connection::send_message).
     Reply(Message),
-    /// The authority is gone. Messages still pass between members that know each other; names change no more. Comes once.
+    /// The authority is gone. Messages still pass between members that know each other; names change no more. Comes
+    /// once.
     AuthorityGone,
 }
 
@@ -256,11 +263,11 @@ const LONGEST: usize = 1024;
 
 /// The headers that were checked last, one in each place.
 #[derive(Debug, Default)]
-pub(super) struct KnownHeaders(Vec<Option<Box<Known>>>);
+pub(super) struct HeaderCache(Vec<Option<Box<Known>>>);
 
 /// Where a header is remembered, if it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place(usize);
+pub(super) struct CacheIndex(usize);
 
 #[derive(Debug)]
 struct Known {
@@ -271,17 +278,22 @@ struct Known {
     wanted: Option<(u64, bool)>,
 }
 
-impl KnownHeaders {
+impl HeaderCache {
     #[inline]
-    fn place_of(&self, of: &BusHeader) -> Place {
+    fn place_of(&self, of: &BusHeader) -> CacheIndex {
         let mixed = of.sender.wrapping_mul(31) + u64::from(of.kind) * 7 + u64::from(of.body_offset / 8);
-        Place(mixed as usize % PLACES)
+        CacheIndex(mixed as usize % PLACES)
     }
 
-    /// Finds the layout of the header of a message; returns its numbers, or `None` if the header breaks the D-Bus specification or names
-    /// another sender.
+    /// Finds the layout of the header of a message; returns its numbers, or `None` if the header breaks the D-Bus
+    /// specification or names another sender.
     #[inline]
-    fn layout(&mut self, Place(place): Place, received: &Received, layout: &mut Layout) -> Option<Numbers> {
+    fn layout(
+        &mut self,
+        CacheIndex(place): CacheIndex,
+        received: &Received,
+        layout: &mut Layout,
+    ) -> Option<Numbers> {
         if let Some(Some(known)) = self.0.get(place)
             && known.sender == received.header.sender
             && let Some(numbers) = known.layout.numbers_like(&known.bytes, &received.bytes)
@@ -308,13 +320,13 @@ impl KnownHeaders {
 
     /// What is remembered of the header that was looked up last at a place, as of this change of the rules.
     #[inline]
-    pub fn wanted(&self, Place(place): Place, change: u64) -> Option<bool> {
+    pub fn wanted(&self, CacheIndex(place): CacheIndex, change: u64) -> Option<bool> {
         let known = self.0.get(place)?.as_ref()?;
         known.wanted.filter(|(of, _)| *of == change).map(|(_, wanted)| wanted)
     }
 
     /// Remembers it.
-    pub fn set_wanted(&mut self, Place(place): Place, change: u64, wanted: bool) {
+    pub fn set_wanted(&mut self, CacheIndex(place): CacheIndex, change: u64, wanted: bool) {
         if let Some(Some(known)) = self.0.get_mut(place) {
             known.wanted = Some((change, wanted));
         }
@@ -332,8 +344,8 @@ fn agrees(received: &Received, layout: &Layout, is: &Numbers) -> bool {
         && is.reply_serial.unwrap_or(0) == of.reply_serial
 }
 
-/// The layout of the header of a message whose like does not come again; `None` if the header breaks the D-Bus specification or names
-/// another sender.
+/// The layout of the header of a message whose like does not come again; `None` if the header breaks the D-Bus
+/// specification or names another sender.
 fn layout_of(received: &Received) -> Option<Layout> {
     let header = Header::parse(&received.bytes).ok()?;
     let sender = name_of(received.header.sender);

@@ -56,7 +56,7 @@ use crate::shared::outbox::Outbox;
 use by_serial::BySerial;
 use descriptors::Undeliverable;
 use destinations::Destinations;
-use message::KnownHeaders;
+use message::HeaderCache;
 use pending::PendingCalls;
 use properties::Properties;
 use rules::Rules;
@@ -91,7 +91,7 @@ pub struct Connection {
     may_miss_ends: bool,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
-    headers: KnownHeaders,
+    headers: HeaderCache,
     /// What the program has said of its objects.
     objects: Objects,
     properties: Properties,
@@ -121,7 +121,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Joins the bus that is served at a path. Fails if nobody serves there, the bus refuses, or the kernel lacks memory or descriptors.
+    /// Joins the bus that is served at a path. Fails if nobody serves there, the bus refuses, or the kernel lacks
+    /// memory or descriptors.
     pub fn open(path: impl AsRef<Path>) -> Result<Connection> {
         Connection::open_with(path, ConnectionOptions::default())
     }
@@ -159,7 +160,7 @@ impl Connection {
             may_miss_ends: false,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
-            headers: KnownHeaders::default(),
+            headers: HeaderCache::default(),
             objects: Objects::default(),
             properties: Properties::default(),
             pending: PendingCalls::default(),
@@ -201,7 +202,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A child that this process has forked has the socket and the list of the watcher, too; it is no member, and in it nothing ends.
+        // A child that this process has forked has the socket and the list of the watcher, too; it is no member, and in
+        // it nothing ends.
         if self.process == std::process::id() {
             watcher::forget(self.link.socket(), &self.watched);
             let _ = rustix::net::shutdown(self.link.socket(), rustix::net::Shutdown::Both);
@@ -211,6 +213,9 @@ impl Drop for Connection {
 
 impl AsFd for Connection {
     /// Readable when something has come after [`Connection::prepare_to_wait`].
+    ///
+    /// # Panics
+    /// [`use_descriptor`](Connection::use_descriptor) was not called before.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.doorbell {
             Some(doorbell) => doorbell.as_fd(),

@@ -12,19 +12,28 @@ use crate::shared::directory::State;
 use crate::shared::unique_name::unique_number;
 
 impl Connection {
-    /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
+    /// Asks for a name, with the flags of D-Bus: [`ALLOW_REPLACEMENT`](crate::ALLOW_REPLACEMENT),
+    /// [`REPLACE_EXISTING`](crate::REPLACE_EXISTING), [`DO_NOT_QUEUE`](crate::DO_NOT_QUEUE).
+    ///
+    /// # Errors
+    /// The bus refuses it: the name is not valid, the policy or a limit forbids it; or the authority is gone, or the
+    /// connection has ended.
     pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
         let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
         Ok(name_reply(&reply))
     }
 
     /// Gives a name up.
+    ///
+    /// # Errors
+    /// The name is not valid, the authority is gone, or the connection has ended.
     pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
         let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
         Ok(release_reply(&reply))
     }
 
-    /// All names of the bus, from the directory: no message is sent. Unique names of clients that it does not show are missing.
+    /// All names of the bus, from the directory: no message is sent. Unique names of clients that it does not show are
+    /// missing.
     pub fn list_names(&self) -> Vec<String> {
         let directory = self.port.directory();
         let unique = (1..directory.peers() as u16).filter_map(|peer| directory.peer(peer));
@@ -35,7 +44,8 @@ impl Connection {
         all
     }
 
-    /// The unique name of the owner of a name, from the directory; a unique name, and the name of the bus, own themselves.
+    /// The unique name of the owner of a name, from the directory; a unique name, and the name of the bus, own
+    /// themselves.
     pub fn name_owner(&self, name: &str) -> Option<String> {
         let directory = self.port.directory();
         match unique_number(name) {
@@ -59,8 +69,8 @@ impl Connection {
         self.port.directory().peer(crate::port::AUTHORITY).map(|authority| (authority.uid, authority.pid))
     }
 
-    /// Where messages for a unique name, or one that it owns, go, without a system call; `None` if the directory does not show
-    /// it.
+    /// Where messages for a unique name, or one that it owns, go, without a system call; `None` if the directory does
+    /// not show it.
     pub(super) fn find(&mut self, name: &str) -> Option<To> {
         if name == DRIVER {
             return Some(TO_BUS);
@@ -78,8 +88,9 @@ impl Connection {
         self.find(name).unwrap_or(TO_BUS)
     }
 
-    /// Where a call with these flags goes. The bus gets one for a well-known name that the directory does not show: it may start a service,
-    /// and knows all owners. It also gets one for a connection that may be a client that the directory does not show.
+    /// Where a call with these flags goes. The bus gets one for a well-known name that the directory does not show: it
+    /// may start a service, and knows all owners. It also gets one for a connection that may be a client that the
+    /// directory does not show.
     pub(super) fn resolve_call(&mut self, name: &str, flags: u8) -> Result<To> {
         if let Some(to) = self.find(name) {
             return Ok(to);

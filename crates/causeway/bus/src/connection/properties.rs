@@ -1,8 +1,8 @@
 //! Properties of described objects: what the program says they are, and what is answered and announced for it.
 //!
-//! The library keeps the value of a property from the first [`Connection::set_property`] on. What it does not keep, the program answers itself.
+//! The library keeps the value of a property from the first [`Connection::set_property`] on. What it does not keep, the
+//! program answers itself.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use causeway_dbus_wire::introspection::{self, Changes};
@@ -39,8 +39,8 @@ pub(super) const INTERFACE: &str = r#"  <interface name="org.freedesktop.DBus.Pr
   </interface>
 "#;
 
-/// An answer of this library: arguments, or the name and the text of an error. `None` for what is the program's.
-pub(crate) type StandardAnswer = std::result::Result<Body, (&'static str, Cow<'static, str>)>;
+/// An answer of this library.
+pub(crate) type StandardAnswer = std::result::Result<Body, Refusal>;
 
 /// The properties of a program's objects, by the paths of these.
 #[derive(Debug, Default)]
@@ -174,16 +174,12 @@ impl Property {
     }
 }
 
-fn refusal(name: &'static str, text: impl Into<Cow<'static, str>>) -> (&'static str, Cow<'static, str>) {
-    (name, text.into())
+fn invalid(why: impl Into<Error>) -> Refusal {
+    Refusal::new(name::INVALID_ARGS, Refusal::from(why.into()).text)
 }
 
-fn invalid(why: impl Into<Error>) -> (&'static str, Cow<'static, str>) {
-    refusal(name::INVALID_ARGS, Refusal::from(why.into()).text)
-}
-
-fn unknown(interface: &str, property: &str) -> (&'static str, Cow<'static, str>) {
-    refusal(name::UNKNOWN_PROPERTY, format!("there is no property {interface}.{property}"))
+fn unknown(interface: &str, property: &str) -> Refusal {
+    Refusal::new(name::UNKNOWN_PROPERTY, format!("there is no property {interface}.{property}"))
 }
 
 fn get(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
@@ -195,7 +191,7 @@ fn get(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
         return Some(Err(unknown(interface, name)));
     };
     if !property.is_readable {
-        return Some(Err(refusal(name::FAILED, "the property can be set and not be read")));
+        return Some(Err(Refusal::new(name::FAILED, "the property can be set and not be read")));
     }
     property.value.as_ref().map(|value| Body::of(value).map_err(invalid))
 }
@@ -218,18 +214,19 @@ fn may_set(of_object: &[Property], call: &Call) -> Option<StandardAnswer> {
         return Some(Err(unknown(interface, name)));
     };
     if !property.is_writable {
-        return Some(Err(refusal(name::PROPERTY_READ_ONLY, format!("{name} cannot be set"))));
+        return Some(Err(Refusal::new(name::PROPERTY_READ_ONLY, format!("{name} cannot be set"))));
     }
     property.typed(value.into_owned()).err().map(|why| Err(invalid(why)))
 }
 
 impl Connection {
-    /// Says the value of a property that [`Connection::describe`] has named. From the first value on the library answers `Get` and `GetAll` of
-    /// `org.freedesktop.DBus.Properties` for it, and emits `PropertiesChanged` when a value differs from the one before, unless the annotation
-    /// `org.freedesktop.DBus.Property.EmitsChangedSignal` says otherwise.
+    /// Says the value of a property that [`Connection::describe`] has named. From the first value on the library
+    /// answers `Get` and `GetAll` of `org.freedesktop.DBus.Properties` for it, and emits `PropertiesChanged` when a
+    /// value differs from the one before, unless the annotation `org.freedesktop.DBus.Property.EmitsChangedSignal` says
+    /// otherwise.
     ///
-    /// A `Set` of a property that is writable, with a value of its type, comes to the program, which answers it without arguments
-    /// or with an error; with the answer, the property changes. Any other `Set` is refused here.
+    /// A `Set` of a property that is writable, with a value of its type, comes to the program, which answers it without
+    /// arguments or with an error; with the answer, the property changes. Any other `Set` is refused here.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a property that is not described; [`Error::Arguments`] for a value of another type.
@@ -271,8 +268,9 @@ impl Connection {
         Ok(value.to()?)
     }
 
-    /// The program answers a call without an error: if that sets a property, the property changes. Returns what announces that.
-    pub(crate) fn accept(&mut self, call: &Call) -> Result<Option<Outgoing>> {
+    /// The program answers a call without an error: if that sets a property, the property changes. Returns what
+    /// announces that.
+    pub(crate) fn apply_set(&mut self, call: &Call) -> Result<Option<Outgoing>> {
         if self.properties.0.is_empty() {
             return Ok(None);
         }

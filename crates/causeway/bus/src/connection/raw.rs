@@ -1,4 +1,5 @@
-//! Whole messages, for programs that build and read messages themselves: other libraries, and tools that play or examine traffic.
+//! Whole messages, for programs that build and read messages themselves: other libraries, and tools that play or
+//! examine traffic.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -36,11 +37,12 @@ enum Change {
 }
 
 impl Connection {
-    /// Sends a message that the program has built, and returns its serial. The `SENDER` is filled in, whatever the message says.
+    /// Sends a message that the program has built, and returns its serial. The `SENDER` is filled in, whatever the
+    /// message says.
     ///
-    /// The reply to a call comes as [`Incoming::Reply`], in its place among other messages, also where nobody has the name
-    /// (`ServiceUnknown`) or the callee has left (`NoReply`); there is no timeout. `AddMatch` and `RemoveMatch` change the
-    /// rules of this connection as [`Connection::add_match`] and [`Connection::remove_match`] do.
+    /// The reply to a call comes as [`Incoming::Reply`], in its place among other messages, also where nobody has the
+    /// name (`ServiceUnknown`) or the callee has left (`NoReply`); there is no timeout. `AddMatch` and `RemoveMatch`
+    /// change the rules of this connection as [`Connection::add_match`] and [`Connection::remove_match`] do.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid message, or one without destination that is not a signal; [`Error::Method`] with
@@ -71,8 +73,8 @@ impl Connection {
         Ok(serial)
     }
 
-    /// A whole message, ready to be sent, whose sender is this connection whatever it says. A call without destination is for the bus.
-    /// `None` if nobody has its destination: a caller gets the error as its reply.
+    /// A whole message, ready to be sent, whose sender is this connection whatever it says. A call without destination
+    /// is for the bus. `None` if nobody has its destination: a caller gets the error as its reply.
     pub(crate) fn prepare_message(
         &mut self,
         header: &Header<'_>,
@@ -139,7 +141,11 @@ impl Connection {
         self.drop_call(serial);
     }
 
-    /// The next message of any kind, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
+    /// The next message of any kind, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time
+    /// is over.
+    ///
+    /// # Errors
+    /// As [`Connection::next`].
     pub fn next_message(&mut self, timeout: Option<Duration>) -> Result<Option<Message>> {
         match self.next(timeout)? {
             None => Ok(None),

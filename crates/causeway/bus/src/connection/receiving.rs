@@ -15,11 +15,16 @@ use crate::port::To;
 
 /// Messages that are taken from the log at once, at most.
 const TAKEN_AT_ONCE: usize = 256;
-/// While so many bytes wait for the program, no more are taken from the log than the program takes: senders then wait for it.
+/// While so many bytes wait for the program, no more are taken from the log than the program takes: senders then wait
+/// for it.
 const AHEAD_BYTES: usize = 8 << 20;
 
 impl Connection {
     /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
+    ///
+    /// # Errors
+    /// The connection has ended: this member was evicted, an entry of the log makes no sense, or more waits here than
+    /// [`inbox_bytes`](crate::ConnectionOptions::inbox_bytes).
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             // No polling for what comes soon, and no sleep.
@@ -40,6 +45,9 @@ impl Connection {
     ///
     /// Each call also drains the log, up to 8 MiB that the program has not taken yet: nobody
     /// waits for a program that comes back, however long it works on what it has.
+    ///
+    /// # Errors
+    /// As [`Connection::next`].
     pub fn next_now(&mut self) -> Result<Option<Incoming>> {
         self.disarm();
         let ahead_bytes = AHEAD_BYTES.min(self.options.inbox_bytes).max(1);
@@ -78,7 +86,8 @@ impl Connection {
         }
     }
 
-    /// Takes what is there: some hundred messages at most, and none while `ahead_bytes` wait for the program. Returns how many.
+    /// Takes what is there: some hundred messages at most, and none while `ahead_bytes` wait for the program. Returns
+    /// how many.
     pub(super) fn drain(&mut self, ahead_bytes: usize) -> Result<usize> {
         let mut count = 0;
         while count < TAKEN_AT_ONCE && self.inbox_bytes < ahead_bytes {
@@ -105,7 +114,8 @@ impl Connection {
         Ok(count)
     }
 
-    /// Ends this connection if the program leaves more bytes of messages than it may, when one more comes: that may have any length.
+    /// Ends this connection if the program leaves more bytes of messages than it may, when one more comes: that may
+    /// have any length.
     pub(crate) fn check_inbox(&mut self, bytes: usize) -> Result<()> {
         let most = self.options.inbox_bytes;
         if bytes <= most {
@@ -193,7 +203,8 @@ impl Connection {
         self.options.call_timeout
     }
 
-    /// The next thing, in the order of the bus. It does not end an announced sleep: one that is over already costs an empty wake-up.
+    /// The next thing, in the order of the bus. It does not end an announced sleep: one that is over already costs an
+    /// empty wake-up.
     pub(crate) fn take_next(&mut self) -> Result<Option<Taken>> {
         loop {
             if let Some(incoming) = self.take_from_inbox() {

@@ -3,7 +3,7 @@
 use causeway_dbus_wire::rule::{MatchRule, Owners};
 use causeway_dbus_wire::wire::{Arg, Body, Header};
 
-use super::message::Place;
+use super::message::CacheIndex;
 use super::{Connection, Message};
 use crate::authority::{DRIVER, unique_name};
 use crate::error::{Error, Result, name};
@@ -108,7 +108,8 @@ impl Connection {
         Ok(self.keep_rule(parsed))
     }
 
-    /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender is what the directory says now.
+    /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender
+    /// is what the directory says now.
     pub(super) fn keep_rule(&mut self, rule: MatchRule) -> u64 {
         let owner = owner_of(&rule, self.port.directory());
         let key = self.rules.next_key;
@@ -143,7 +144,7 @@ impl Connection {
 
     /// Does a rule want a signal, of whose header more may be remembered at this place?
     #[inline]
-    pub(super) fn wants(&mut self, signal: &Message, place: Place) -> bool {
+    pub(super) fn wants(&mut self, signal: &Message, place: CacheIndex) -> bool {
         let has_all = signal.position() >= self.rules.all_from;
         match self.headers.wanted(place, self.rules.change) {
             Some(wanted) if has_all => wanted,
@@ -152,7 +153,7 @@ impl Connection {
     }
 
     /// As [`Connection::wants`]; remembers what the header alone decides.
-    fn find_wanted(&mut self, signal: &Message, place: Place, has_all: bool) -> bool {
+    fn find_wanted(&mut self, signal: &Message, place: CacheIndex, has_all: bool) -> bool {
         let header = signal.header();
         let by_header = self.rules.at(signal.position()).filter(|rule| rule.matches_header(&header));
         let (on_args, on_header): (Vec<&Rule>, Vec<&Rule>) =
@@ -176,7 +177,8 @@ impl Connection {
         })
     }
 
-    /// Announcements of the bus were overwritten before this member had read them: what they said stands in the directory.
+    /// Announcements of the bus were overwritten before this member had read them: what they said stands in the
+    /// directory.
     #[cold]
     pub(super) fn catch_up(&mut self) {
         self.port.has_missed_bus = false;
@@ -187,8 +189,8 @@ impl Connection {
         self.may_miss_ends = true;
     }
 
-    /// Where the log is read to its end, and the end of a callee may have been overwritten: ends the calls of those that the directory
-    /// shows no more, unless a reply has come meanwhile.
+    /// Where the log is read to its end, and the end of a callee may have been overwritten: ends the calls of those
+    /// that the directory shows no more, unless a reply has come meanwhile.
     #[cold]
     pub(super) fn end_missed_calls(&mut self) {
         let directory = self.port.directory();

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, Fault};
+use causeway_dbus_wire::wire::{Body, Builder, Fault};
 use causeway_os::clock;
 
 use super::sleep::{end_after, has_passed};
@@ -62,7 +62,8 @@ impl From<(&str, &str)> for Refusal {
     }
 }
 
-/// Arguments that cannot be read are `InvalidArgs`, the error of a further call is handed on, anything else is `Failed`.
+/// Arguments that cannot be read are `InvalidArgs`, the error of a further call is handed on, anything else is
+/// `Failed`.
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         match error {
@@ -117,7 +118,8 @@ impl DerefMut for Context<'_> {
 }
 
 impl Context<'_> {
-    /// Calls a method and goes on serving; `then` gets the reply, or an error as [`Connection::call`] returns it, also after
+    /// Calls a method and goes on serving; `then` gets the reply, or an error as [`Connection::call`] returns it, also
+    /// after
     /// [`call_timeout`](crate::ConnectionOptions::call_timeout). An error of `then` ends [`Connection::serve`].
     pub fn call_then(
         &mut self,
@@ -129,8 +131,10 @@ impl Context<'_> {
         then: impl FnOnce(&mut Context<'_>, Result<Reply>) -> Result<()> + 'static,
     ) -> Result<()> {
         let Payload { body, descriptors } = body.into();
-        let flags = if self.options.auto_start { 0 } else { FLAG_NO_AUTO_START };
-        let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
+        let call = Builder::call(path, member)
+            .interface(interface)
+            .destination(destination)
+            .flags(self.call_flags());
         let timeout = self.options.call_timeout;
         let end_ns = end_after(clock::monotonic_ns(), timeout);
         let serial = self.send_message_with_descriptors(&call.body(body), descriptors)?;
@@ -155,7 +159,7 @@ impl Context<'_> {
         while let Some(index) = self.later.iter().position(|later| has_passed(later.end_ns)) {
             let Later { serial, timeout, then, .. } = self.later.swap_remove(index);
             self.connection.drop_message(serial);
-            then(self, Err(Error::method(name::NO_REPLY, format!("no reply within {timeout:.0?}"))))?;
+            then(self, Err(Error::timed_out(timeout)))?;
         }
         Ok(())
     }
@@ -171,10 +175,12 @@ impl Context<'_> {
 impl Connection {
     /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message.
     ///
-    /// The handler has the connection as well: it emits signals, sets properties, calls others and goes on when their replies have come
-    /// ([`Context::call_then`]), and answers later. While it runs, nothing else is served. Signals that come are discarded.
+    /// The handler has the connection as well: it emits signals, sets properties, calls others and goes on when their
+    /// replies have come ([`Context::call_then`]), and answers later. While it runs, nothing else is served. Signals
+    /// that come are discarded.
     ///
-    /// Calls of `org.freedesktop.DBus.Peer`, `Introspect` of objects that were [described](Connection::describe), and the properties that have a
+    /// Calls of `org.freedesktop.DBus.Peer`, `Introspect` of objects that were [described](Connection::describe), and
+    /// the properties that have a
     /// [value](Connection::set_property) are answered here; of a program that has described no object, `Introspect` is
     /// answered where `handle` does not know it ([`Connection::reply_error`]).
     ///
@@ -194,6 +200,9 @@ impl Connection {
     /// })?;
     /// # Ok::<(), causeway_bus::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// As [`Connection::next`], and if an answer cannot be sent because the connection has ended.
     pub fn serve<A: Into<Answer>>(
         &mut self,
         stop: &AtomicBool,
@@ -207,12 +216,15 @@ impl Connection {
         served
     }
 
-    /// Answers a call that [`Connection::serve`] would answer without its handler; says whether it was one. For programs with a loop of
-    /// their own.
+    /// Answers a call that [`Connection::serve`] would answer without its handler; says whether it was one. For
+    /// programs with a loop of their own.
+    ///
+    /// # Errors
+    /// The answer cannot be sent: the connection has ended.
     pub fn answer_standard(&mut self, call: &Call) -> Result<bool> {
         match self.standard_answer(call) {
             Some(Ok(body)) => self.reply(call, body)?,
-            Some(Err((name, text))) => self.reply_error(call, name, &text)?,
+            Some(Err(refusal)) => self.answer(call, Err(refusal))?,
             None => return Ok(false),
         }
         Ok(true)
@@ -249,7 +261,7 @@ impl Context<'_> {
         match handle(self, call) {
             Ok(Answer::Now(payload)) => self.reply(call, payload),
             Ok(Answer::Later) => Ok(()),
-            Err(Refusal { name, text }) => self.reply_error(call, &name, &text),
+            Err(refusal) => self.connection.answer(call, Err(refusal)),
         }
     }
 }

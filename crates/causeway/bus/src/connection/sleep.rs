@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use causeway_os::Context;
 use causeway_os::{clock, futex};
-use causeway_waiting::polling::{self, Polling, Waits};
+use causeway_waiting::polling::{self, Pollable, Polling};
 
 use super::Connection;
 use crate::control::{self, Packet};
@@ -24,6 +24,9 @@ pub(super) struct Asleep {
 
 impl Connection {
     /// Makes the descriptor that becomes readable when something comes.
+    ///
+    /// # Errors
+    /// This process or the bus lacks descriptors, the authority is gone, or the connection has ended.
     pub fn use_descriptor(&mut self) -> Result<()> {
         if self.doorbell.is_some() {
             return Ok(());
@@ -38,8 +41,12 @@ impl Connection {
         Ok(())
     }
 
-    /// To be called before the program waits for the descriptor; false if there is something to take already. To be followed by
+    /// To be called before the program waits for the descriptor; false if there is something to take already. To be
+    /// followed by
     /// [`Connection::next_now`] until that returns nothing.
+    ///
+    /// # Panics
+    /// [`use_descriptor`](Connection::use_descriptor) was not called before.
     pub fn prepare_to_wait(&mut self) -> bool {
         let Some(doorbell) = &self.doorbell else { panic!("use_descriptor() makes the descriptor") };
         // A sender that has rung may be stopped before it marks the sleep as ended, so the mark tells nothing.
@@ -89,7 +96,8 @@ impl Connection {
         self.watched.has_ended.load(Ordering::Acquire)
     }
 
-    /// Sleeps until something may have come; false when `end_ns`, of `CLOCK_MONOTONIC`, has passed and nothing has come.
+    /// Sleeps until something may have come; false when `end_ns`, of `CLOCK_MONOTONIC`, has passed and nothing has
+    /// come.
     pub(super) fn sleep_until(&mut self, end_ns: Option<u64>) -> Result<bool> {
         if self.has_ended() && !self.has_noticed_end {
             self.has_noticed_end = true;
@@ -123,7 +131,7 @@ impl Connection {
     }
 }
 
-impl Waits for Connection {
+impl Pollable for Connection {
     type Error = Infallible;
 
     fn polling(&mut self) -> &mut Polling {

@@ -9,6 +9,7 @@ use causeway_os::machine_id;
 
 use super::properties::{self, StandardAnswer};
 use super::sending::check;
+use super::serving::Refusal;
 use super::{Call, Connection};
 use crate::error::{Error, Result, name};
 
@@ -27,10 +28,12 @@ const OF_ALL: &str = r#"  <interface name="org.freedesktop.DBus.Peer">
 "#;
 
 impl Connection {
-    /// Says which interfaces an object of this program has, for `Introspect`: elements `<interface>` one after the other, sent
-    /// as they are. The library adds its own interfaces, and the way to the object. The last word on an object counts.
+    /// Says which interfaces an object of this program has, for `Introspect`: elements `<interface>` one after the
+    /// other, sent as they are. The library adds its own interfaces, and the way to the object. The last word on an
+    /// object counts.
     ///
-    /// `Introspect` of such an object, and of those above it, is answered by [`Connection::serve`]; calls of the others go to the program.
+    /// `Introspect` of such an object, and of those above it, is answered by [`Connection::serve`]; calls of the others
+    /// go to the program.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid object path, for a text that does not begin with `<interface`, such as a whole document, and for
@@ -49,8 +52,8 @@ impl Connection {
         Ok(())
     }
 
-    /// What is answered before the program is asked: Peer, and of described objects `Introspect` and properties. `None` for what is the
-    /// program's.
+    /// What is answered before the program is asked: Peer, and of described objects `Introspect` and properties. `None`
+    /// for what is the program's.
     pub(crate) fn standard_answer(&self, call: &Call) -> Option<StandardAnswer> {
         let header = call.header();
         if is_introspect(&header) {
@@ -88,7 +91,7 @@ fn peer_answer(call: &Header<'_>) -> Option<StandardAnswer> {
         Some("Ping") => Ok(Body::default()),
         Some("GetMachineId") => machine_id::machine_id()
             .map(|id| Body::default().text(&id))
-            .ok_or((name::FAILED, "this machine has no machine ID".into())),
-        _ => Err((name::UNKNOWN_METHOD, "the interface has two methods: Ping and GetMachineId".into())),
+            .ok_or_else(|| Refusal::new(name::FAILED, "this machine has no machine ID")),
+        _ => Err(Refusal::new(name::UNKNOWN_METHOD, "the interface has two methods: Ping and GetMachineId")),
     })
 }

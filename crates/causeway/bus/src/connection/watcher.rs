@@ -1,4 +1,5 @@
-//! One thread of the process watches the control sockets of all its connections: one that sleeps on a futex sees no end.
+//! One thread of the process watches the control sockets of all its connections: one that sleeps on a futex sees no
+//! end. The log has a thread of this kind, too: `watch.rs` of `causeway`.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -6,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use causeway_os::Context;
+use causeway_os::lock::lock;
 use rustix::event::epoll;
 
 use crate::error::Result;
 use crate::shared::order::OrderLog;
-use crate::shared::ring::{self, Sleep};
 
 /// What the watcher tells a connection.
 #[derive(Debug)]
@@ -29,17 +30,8 @@ impl Watched {
     pub fn end(&self) {
         self.has_ended.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst); // PAIR bus-armed
-        let armed = self.order.armed(self.slot);
-        match ring::asleep(armed) {
-            Some((value, Sleep::Futex)) => _ = self.order.rouse(self.slot, value),
-            Some((value, Sleep::Doorbell)) => {
-                if let Some(doorbell) = self.doorbell.get() {
-                    let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
-                }
-                ring::mark_awake(armed, value);
-            }
-            None => {}
-        }
+        let ring = |doorbell: &OwnedFd| _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+        self.order.end_sleep(self.slot, || self.doorbell.get().map(ring).is_some());
     }
 }
 
@@ -113,11 +105,6 @@ impl Watcher {
             ended.end();
         }
     }
-}
-
-/// The data is whole whatever a thread that panicked was doing: each change is one insertion or removal.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on it.
+//! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on
+//! it.
 //!
 //! Nothing here waits. What blocks is returned as a value, and the caller decides how long to try.
 
@@ -21,14 +22,13 @@ use crate::shared::directory::Directory;
 use crate::shared::header::BusHeader;
 use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
-use crate::shared::ring::{self, Sleep};
 use crate::shared::unique_name::unique_name;
 use others::Other;
 pub use send::Outbound;
 use send::Outstanding;
 pub use staged::TransferRef;
 use subscribers::SubscriberCache;
-use wake::Waits;
+use wake::StallTable;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
@@ -39,8 +39,8 @@ pub trait Descriptors {
     fn outbox(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
     /// The doorbell of a member; `None` if it is gone or has none.
     fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
-    /// Rings the doorbell of another member. What is full has been rung. A member that makes its own one block, which all can who have
-    /// it, keeps other members waiting, which have the same user; the authority must not wait.
+    /// Rings the doorbell of another member. What is full has been rung. A member that makes its own one block, which
+    /// all can who have it, keeps other members waiting, which have the same user; the authority must not wait.
     fn ring(&mut self, doorbell: BorrowedFd<'_>) {
         let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
     }
@@ -54,6 +54,9 @@ pub enum To {
 }
 
 pub const TO_BUS: To = To::Peer { slot: AUTHORITY, id: AUTHORITY_ID };
+
+/// Why a laggard was evicted.
+pub(crate) const LATE: &str = "it did not read within the laggard deadline";
 
 /// Why a message was not sent. Nothing of it can be seen by others then.
 #[derive(Debug)]
@@ -73,7 +76,7 @@ impl From<Error> for NotSent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     pub position: u64,
-    /// Slot that inbound it.
+    /// The slot whose outbox carried it.
     pub slot: u16,
     pub header: BusHeader,
     /// The D-Bus message, or of one in a file that was not taken yet its header.
@@ -98,7 +101,7 @@ pub struct Port {
     holders: VecDeque<u16>,
     subscribers: SubscriberCache,
     sent_ns: u64,
-    waits: Waits,
+    waits: StallTable,
     others: Vec<Other>,
     /// Members whose messages cannot be read, and that were not told.
     unread: Vec<u64>,
@@ -137,7 +140,7 @@ impl Port {
             unpublished_bytes: 0,
             end: cursor,
             outstanding: VecDeque::new(),
-            waits: Waits::default(),
+            waits: StallTable::default(),
             holders: VecDeque::new(),
             subscribers: SubscriberCache::default(),
             sent_ns: 0,
@@ -175,28 +178,17 @@ impl Port {
     }
 
     fn evicted_error(&self) -> Error {
-        Error::Disconnected("it did not read within the laggard deadline".into())
+        Error::Disconnected(LATE.into())
     }
 
-    /// Ends the bus because of an entry, and wakes all whose doorbell is known here or that sleep on a futex, so that they learn it, also where
-    /// the authority has ended.
+    /// Ends the bus because of an entry, and wakes all whose doorbell is known here or that sleep on a futex, so that
+    /// they learn it, also where the authority has ended.
     fn broken(&self, fds: &mut dyn Descriptors, slot: Option<u16>, position: u64) -> Error {
         let first = self.order.set_broken(Broken { slot, position });
         for slot in self.directory.present().collect::<Vec<_>>() {
-            let armed = self.order.armed(slot);
-            match ring::asleep(armed) {
-                Some((value, Sleep::Futex)) => _ = self.order.rouse(slot, value),
-                Some((value, Sleep::Doorbell)) => {
-                    let other = &self.others[usize::from(slot)];
-                    if let Some(doorbell) =
-                        other.doorbell.as_ref().filter(|_| other.id == self.directory.id(slot))
-                    {
-                        fds.ring(doorbell.as_fd());
-                        ring::mark_awake(armed, value);
-                    }
-                }
-                None => {}
-            }
+            let other = &self.others[usize::from(slot)];
+            let doorbell = || other.doorbell.as_ref().filter(|_| other.id == self.directory.id(slot));
+            self.order.end_sleep(slot, || doorbell().map(|doorbell| fds.ring(doorbell.as_fd())).is_some());
         }
         // It wakes the others that sleep on doorbells.
         if let Some(doorbell) = &self.others[usize::from(AUTHORITY)].doorbell {

@@ -22,13 +22,11 @@ pub struct Sleepers {
     values: [u32; GROUP_SLOTS as usize],
 }
 
-/// How long this member has been kept waiting by each of the others.
-///
-/// A step of a member's cursor does not renew its deadline: what counts is the time that this member has waited for it, less what
-/// [`patience`](causeway_waiting::patience) allows for each entry that it has passed.
+/// How long this member has been kept waiting by each of the others, by the rule of
+/// [`patience`](causeway_waiting::patience).
 #[derive(Debug, Default)]
-pub struct Waits {
-    of: Vec<Wait>,
+pub struct StallTable {
+    of: Vec<Stall>,
     /// Runs while this member finds no space, in nanoseconds of `CLOCK_MONOTONIC`.
     clock: Clock,
     /// When it was last asked who is in the way.
@@ -36,7 +34,7 @@ pub struct Waits {
 }
 
 #[derive(Debug)]
-struct Wait {
+struct Stall {
     slot: u16,
     id: u64,
     cursor: u64,
@@ -44,7 +42,7 @@ struct Wait {
     is_in_the_way: bool,
 }
 
-impl Waits {
+impl StallTable {
     /// There was space.
     #[inline]
     pub fn end(&mut self) {
@@ -53,8 +51,9 @@ impl Waits {
 }
 
 impl Port {
-    /// To be called while there is no space because of the member in `slot`. Wakes all that block it or will be next, and evicts those for which
-    /// this member has waited for `deadline` in all: several stopped members delay a sender no longer than one.
+    /// To be called while there is no space because of the member in `slot`. Wakes all that block it or will be next,
+    /// and evicts those for which this member has waited for `deadline` in all: several stopped members delay a sender
+    /// no longer than one.
     pub fn wake_or_evict(&mut self, fds: &mut dyn Descriptors, slot: u16, deadline: Duration) {
         let now = clock::monotonic_ns();
         let mut waits = std::mem::take(&mut self.waits);
@@ -71,7 +70,7 @@ impl Port {
                 self.ring(fds, slot);
                 if !waits.of.iter().any(|wait| wait.slot == slot) {
                     let ((id, _), cursor) = (self.directory.id_and_state(slot), self.cursor_of(slot));
-                    waits.of.push(Wait { slot, id, cursor, owed: Owed::default(), is_in_the_way: true });
+                    waits.of.push(Stall { slot, id, cursor, owed: Owed::default(), is_in_the_way: true });
                 }
             }
             waits.of.retain(|wait| {
@@ -89,12 +88,12 @@ impl Port {
         self.order.cursor(slot).load(Ordering::Acquire)
     }
 
-    fn is_member(&self, wait: &Wait) -> bool {
+    fn is_member(&self, wait: &Stall) -> bool {
         self.directory.id_and_state(wait.slot).0 == wait.id && self.is_present(wait.slot)
     }
 
     /// Counts a step of waiting for a member, if it was in the way, and what it has read since.
-    fn count_wait(&self, wait: &mut Wait, step_ns: u64) {
+    fn count_wait(&self, wait: &mut Stall, step_ns: u64) {
         let cursor = self.cursor_of(wait.slot);
         let passed = cursor.saturating_sub(wait.cursor);
         wait.cursor = cursor;
@@ -102,7 +101,8 @@ impl Port {
         wait.owed.pass(passed, 0);
     }
 
-    /// The member in `slot`, those that hold a message of the own outbox, and those that are three quarters of the log behind.
+    /// The member in `slot`, those that hold a message of the own outbox, and those that are three quarters of the log
+    /// behind.
     fn in_the_way(&self, slot: u16) -> Vec<u16> {
         let mut slots = vec![slot];
         let mut holders = self.holders.iter().copied();
@@ -186,7 +186,8 @@ impl Port {
         true
     }
 
-    /// Counts a wake-up that brought nothing since this member had read up to `cursor`: did it free space for others at least?
+    /// Counts a wake-up that brought nothing since this member had read up to `cursor`: did it free space for others at
+    /// least?
     pub fn count_idle_wake(&self, cursor: u64) {
         let is_far = self.cursor - cursor >= self.order.capacity() / 4;
         self.order.count(self.slot, if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes }, 1);
@@ -281,8 +282,8 @@ mod tests {
         assert_eq!(are_asleep, [false, true]);
     }
 
-    /// A sender in slot 1 that waits for a member in slot 2, by steps of 5 ms in which that member passes so many entries: after how many is it
-    /// evicted?
+    /// A sender in slot 1 waits for a member in slot 2 and looks again after `step_ms` each time; in the meantime that
+    /// member passes so many entries. After how many steps is it evicted?
     fn steps_to_eviction(step_ms: u64, mut passes: impl FnMut(u32) -> u64) -> Option<u32> {
         let (_order, order) = OrderLog::create(64, 4).unwrap();
         let (_directory, directory) = Directory::create(4, 4, 16, [1, 2]).unwrap();
@@ -310,7 +311,8 @@ mod tests {
 
     #[test]
     fn a_sender_that_did_not_run_has_waited_for_nobody() {
-        // Stopped for a minute three times, with what it waits for, and otherwise looking every 200 µs.
+        // Each look comes a minute after the one before, and counts 5 ms at most: from the fourth on the member passes
+        // more than it owes.
         let mut stops = 0;
         let steps = steps_to_eviction(60_000, |_| {
             stops += 1;

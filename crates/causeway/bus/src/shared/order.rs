@@ -1,7 +1,7 @@
 //! The order log, mapped: constants, hot words, a line for each slot, and the ring of entries.
 //!
-//! All members map it for writing: they are processes of one user, who could stop each other anyway. What one of them writes by
-//! mistake is found by those who read it, and ends the bus with an error ([`Broken`]).
+//! All members map it for writing: they are processes of one user, who could stop each other anyway. What one of them
+//! writes by mistake is found by those who read it, and ends the bus with an error ([`Broken`]).
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use causeway_os::futex;
 use causeway_os::memory::{Access, LoadU64, Mapping, add_seals};
 
 use super::memory::invalid;
-use super::ring::{self, Cells, GROUP_SLOTS, SLOTS_MAX, group_bit};
+use super::ring::{self, Cells, GROUP_SLOTS, SLOTS_MAX, Sleep, group_bit};
 use super::{ABI, memory};
 use crate::error::{Error, Result};
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBORD");
 /// Entries of an order log, as powers of two: 16 to 16 million.
 pub const ENTRIES_LOG2: std::ops::RangeInclusive<u32> = 4..=24;
-/// Offset of the hint, the limit, the count of evictions and the word that says that the bus is broken.
+/// Offset of the hint.
 pub const HINT: usize = 4096;
 /// Offset of the limit.
 pub const LIMIT: usize = 4096 + 128;
@@ -37,19 +37,21 @@ pub const LINE_BYTES: usize = 256;
 
 /// Offsets in the line of a member.
 pub mod line {
-    /// 4 bytes, in the low two bits 0 awake, 1 asleep on the word of its group, 2 asleep on the doorbell. Written by who sleeps and who
-    /// wakes.
+    /// 4 bytes, in the low two bits 0 awake, 1 asleep on the word of its group, 2 asleep on the doorbell. Written by
+    /// who sleeps and who wakes.
     pub const ARMED: usize = 0;
     /// 8 bytes: number of the member that was evicted because it did not read. Written by senders and the authority.
     pub const EVICTED: usize = 8;
-    /// 8 bytes: it has taken all it wants before this position of the order log. From here on written by the member only.
+    /// 8 bytes: it has taken all it wants before this position of the order log. From here on written by the member
+    /// only.
     pub const CURSOR: usize = 64;
     /// 4 bytes: 1 while it appends an entry and wakes members.
     pub const SENDING: usize = 72;
     /// 8 bytes: number of the member whose reply it waits for, all ones for several, 0 for none.
     pub const WAITING_FOR: usize = 80;
-    /// Nine words of 8 bytes for display only: messages received, messages sent, bytes sent, sleeps ended by a wake-up, of these for
-    /// nothing, calls in flight, signals that were gone, sleeps ended to make space, messages whose descriptors or file were missing.
+    /// Nine words of 8 bytes for display only: messages received, messages sent, bytes sent, sleeps ended by a wake-up,
+    /// of these for nothing, calls in flight, signals that were gone, sleeps ended to make space, messages whose
+    /// descriptors or file were missing.
     pub const STATISTICS: usize = 128;
 }
 
@@ -277,14 +279,26 @@ impl OrderLog {
         Broken::of(self.memory.load_u64(BROKEN).load(Ordering::Acquire))
     }
 
-    /// Wakes the member in a slot from the sleep on its futex word that it has announced with this value; false if another has.
+    /// Wakes the member in a slot from the sleep on its futex word that it has announced with this value; false if
+    /// another has.
     #[inline]
     pub fn rouse(&self, slot: u16, value: u32) -> bool {
         let (group, bit) = (self.group(slot), group_bit(slot));
         ring::rouse(group, || wake(group, bit), std::iter::once((self.armed(slot), value))) == 1
     }
 
-    /// Ends the bus, unless it is broken already; returns what broke it first. Who sleeps is to be woken then, and found by [`ring::asleep`].
+    /// Wakes the member in a slot if it sleeps: on its futex word, or by `ring`, which returns whether it has the
+    /// doorbell. False if the member did not sleep, another has woken it, or its doorbell is not known.
+    pub fn end_sleep(&self, slot: u16, ring: impl FnOnce() -> bool) -> bool {
+        match ring::asleep(self.armed(slot)) {
+            Some((value, Sleep::Futex)) => self.rouse(slot, value),
+            Some((value, Sleep::Doorbell)) => ring() && ring::mark_awake(self.armed(slot), value),
+            None => false,
+        }
+    }
+
+    /// Ends the bus, unless it is broken already; returns what broke it first. Who sleeps is to be woken then, and
+    /// found by [`ring::asleep`].
     pub fn set_broken(&self, broken: Broken) -> Broken {
         let word = self.memory.atomic_u64(BROKEN);
         let exchange = word.compare_exchange(0, broken.word(), Ordering::AcqRel, Ordering::Acquire);
@@ -296,8 +310,8 @@ impl OrderLog {
     }
 }
 
-/// Wakes the threads that sleep on the word of a group with one of these bits. It fails only where one sleeps there in another way, which
-/// no correct member does.
+/// Wakes the threads that sleep on the word of a group with one of these bits. It fails only where one sleeps there in
+/// another way, which no correct member does.
 #[inline]
 pub fn wake(group: &AtomicU32, bits: u32) {
     let _ = futex::wake_bitset(group, u32::MAX, bits);

@@ -1,9 +1,9 @@
-//! The protocol of the order log, a ring of 8-byte entries each put there by one exchange, and the words on which members
-//! sleep.
+//! The protocol of the order log, a ring of 8-byte entries each put there by one exchange, and the words on which
+//! members sleep.
 //!
-//! An entry is there whole or not at all, so no member can stop in the middle of one. What it refers to lies in the sender's
-//! outbox and was written before. Positions count entries from 0 and are taken modulo the capacity; an entry carries the low
-//! 16 bits of its lap, counted from 1, so that zero memory is "not there yet".
+//! An entry is there whole or not at all, so no member can stop in the middle of one. What it refers to lies in the
+//! sender's outbox and was written before. Positions count entries from 0 and are taken modulo the capacity; an entry
+//! carries the low 16 bits of its lap, counted from 1, so that zero memory is "not there yet".
 //!
 //! Invariants:
 //!
@@ -97,7 +97,12 @@ pub fn is_one_in(position: u64, count: u64) -> bool {
 #[inline]
 pub fn look(cells: &impl Cells, position: u64) -> Cell {
     let word = cells.entry(position).load(Ordering::Acquire); // PAIR order-entry
-    let lap = lap(cells, position);
+    classify(word, lap(cells, position))
+}
+
+/// What a word is at a position of this lap.
+#[inline]
+pub fn classify(word: u64, lap: u16) -> Cell {
     match (word >> 48) as u16 {
         found if found == lap => Cell::Present(Entry::of(word)),
         found if found == lap.wrapping_sub(1) => Cell::Free(word),
@@ -121,11 +126,12 @@ pub enum NotAppended {
     },
 }
 
-/// Puts an entry at the end; returns its position. `end` is a position from which on this member has not looked yet, and is
-/// moved on. Everything written before is visible to a reader that finds the entry.
+/// Puts an entry at the end; returns its position. `end` is a position from which on this member has not looked yet,
+/// and is moved on. Everything written before is visible to a reader that finds the entry.
 ///
-/// `is_out` is asked before each exchange. A member that is evicted while it is stopped here cannot add an entry any more once
-/// its end is announced: the announcement takes the place that it was about to take, or an earlier one, so its exchange fails.
+/// `is_out` is asked before each exchange. A member that is evicted while it is stopped here cannot add an entry any
+/// more once its end is announced: the announcement takes the place that it was about to take, or an earlier one, so
+/// its exchange fails.
 #[inline]
 pub fn append(
     cells: &impl Cells,
@@ -216,8 +222,8 @@ pub fn asleep(armed: &AtomicU32) -> Option<(u32, Sleep)> {
     }
 }
 
-/// Orders the entry before the loads of armed words. To be called after an [`append`] that has succeeded, whose exchange is half of it; or
-/// after another exchange that tells members something beside the log.
+/// Orders the entry before the loads of armed words. To be called after an [`append`] that has succeeded, whose
+/// exchange is half of it; or after another exchange that tells members something beside the log.
 #[inline]
 pub fn fence_after_append() {
     fence_after_exchange(); // PAIR bus-armed
@@ -232,17 +238,18 @@ pub const fn group_bit(slot: u16) -> u32 {
     1 << (slot % GROUP_SLOTS)
 }
 
-/// The value of a group's word, to be loaded before a sleep is announced: the sleep does not begin if the word has another one by then.
+/// The value of a group's word, to be loaded before a sleep is announced: the sleep does not begin if the word has
+/// another one by then.
 #[inline]
 pub fn before_sleep(group: &AtomicU32) -> u32 {
     group.load(Ordering::Acquire) // PAIR bus-group
 }
 
-/// Ends sleeps that members of one group have announced, each by its armed word and the value of that, by one call of `wake`, which wakes
-/// their threads. Returns how many were not ended by another.
+/// Ends sleeps that members of one group have announced, each by its armed word and the value of that, by one call of
+/// `wake`, which wakes their threads. Returns how many were not ended by another.
 ///
-/// The word of the group changes first: who has announced its sleep and does not sleep yet will not. The mark comes last, so that one who is
-/// stopped or killed before leaves them announced, and the next one wakes them.
+/// The word of the group changes first: who has announced its sleep and does not sleep yet will not. The mark comes
+/// last, so that one who is stopped or killed before leaves them announced, and the next one wakes them.
 #[inline]
 pub fn rouse<'a>(
     group: &AtomicU32,
@@ -268,8 +275,8 @@ pub fn raise_floor(floor: &AtomicU64, to: u64) {
     fence(Ordering::Release); // PAIR outbox-floor
 }
 
-/// The floor of an outbox, now that bytes of it were copied: what lies below may have been overwritten meanwhile. One who finds that asks
-/// afterwards whether it was evicted, so the load acquires.
+/// The floor of an outbox, now that bytes of it were copied: what lies below may have been overwritten meanwhile. One
+/// who finds that asks afterwards whether it was evicted, so the load acquires.
 #[inline]
 pub fn floor_after_copy(load: impl FnOnce(Ordering) -> u64) -> u64 {
     fence(Ordering::Acquire); // PAIR outbox-floor

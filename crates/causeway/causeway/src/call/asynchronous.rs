@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use causeway_os::Context as _;
+use causeway_os::lock::lock;
 use causeway_os::socket::Credentials;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -25,13 +26,12 @@ use super::error::{CallError, ReplyError};
 use super::responder::Responder;
 use super::server::{Request, ServeOptions, Server};
 use crate::error::Result;
-use crate::lock::lock;
 use crate::space::SpaceWait;
 
 /// Calls a server from the tasks of a tokio program, any number of them at once.
 ///
-/// A task of the runtime waits for replies on behalf of all calls. To limit a call use `tokio::time::timeout`: a call that is
-/// dropped is cancelled.
+/// A task of the runtime waits for replies on behalf of all calls. To limit a call use `tokio::time::timeout`: a call
+/// that is dropped is cancelled.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -78,7 +78,8 @@ struct State {
 }
 
 impl State {
-    /// Takes the replies that have come, and wakes the tasks that wait for them. Returns whether the connection goes on.
+    /// Takes the replies that have come, and wakes the tasks that wait for them. Returns whether the connection goes
+    /// on.
     fn take_replies(&mut self) -> bool {
         // A failure ends every call that waits.
         let over = self.client.poll().ok();
@@ -120,8 +121,8 @@ impl AsyncClient {
         Ok(AsyncClient { shared, driver })
     }
 
-    /// Sends a request and waits for its reply. While the server has not taken enough of the earlier requests, other tasks run.
-    /// A future that is dropped cancels the call.
+    /// Sends a request and waits for its reply. While the server has not taken enough of the earlier requests, other
+    /// tasks run. A future that is dropped cancels the call.
     ///
     /// # Errors
     /// [`CallError`].
@@ -262,8 +263,8 @@ impl ServeOptions {
 }
 
 impl Responder {
-    /// As [`Responder::reply`]. While the client has not read enough, other tasks run; a thread of the runtime's pool for
-    /// blocking work waits.
+    /// As [`Responder::reply`]. While the client has not read enough, other tasks run; a thread of the runtime's pool
+    /// for blocking work waits.
     pub async fn reply_async(self, payload: Vec<u8>) -> Result<(), ReplyError> {
         match self.try_reply(&payload) {
             Ok(replied) => replied,

@@ -12,7 +12,7 @@ use super::connection::{
     topic,
 };
 use super::error::CallError;
-use super::incoming::{Incoming, Wait};
+use super::incoming::{Incoming, WaitOutcome};
 use super::outgoing::Outgoing;
 use crate::connection::{Membership, hang_up};
 use crate::error::{Error, Refusal, Result};
@@ -158,7 +158,8 @@ impl Client {
 
     /// Sends a request. Its reply, which [`Client::wait`] returns, must come within `timeout`.
     ///
-    /// While the server has not taken enough of the earlier requests, this waits, and stores replies that come meanwhile.
+    /// While the server has not taken enough of the earlier requests, this waits, and stores replies that come
+    /// meanwhile.
     ///
     /// # Errors
     /// [`CallError::Deadline`], [`CallError::ServerGone`], [`CallError::RequestTooLong`] or [`CallError::Failed`]: the request was
@@ -184,7 +185,8 @@ impl Client {
         loan.send(fds.len())
     }
 
-    /// Space in the log for a request of `payload_bytes`, to be written in place and then begun. Waits and fails as [`Client::begin`].
+    /// Space in the log for a request of `payload_bytes`, to be written in place and then begun. Waits and fails as
+    /// [`Client::begin`].
     #[inline]
     pub fn loan(
         &mut self,
@@ -252,12 +254,12 @@ impl Client {
                 break end.into();
             }
             match self.incoming.wait(deadline) {
-                Ok(Wait::Ready) => {}
-                Ok(Wait::TimedOut) => {
+                Ok(WaitOutcome::Ready) => {}
+                Ok(WaitOutcome::TimedOut) => {
                     self.tell_cancelled(call.0);
                     break CallError::Deadline;
                 }
-                Ok(Wait::Gone) => break self.note_end().into(),
+                Ok(WaitOutcome::Gone) => break self.note_end().into(),
                 Err(error) => break error.into(),
             }
         };
@@ -265,8 +267,8 @@ impl Client {
         Err(ended)
     }
 
-    /// The calls whose replies have come, or which have failed otherwise: [`Client::wait`] returns at once for them. Does not
-    /// wait.
+    /// The calls whose replies have come, or which have failed otherwise: [`Client::wait`] returns at once for them.
+    /// Does not wait.
     ///
     /// # Errors
     /// [`CallError::Failed`] when the server violated the protocol.
@@ -284,8 +286,8 @@ impl Client {
         Ok(self.calls.iter().filter(is_over).map(|call| CallId(call.number)).collect())
     }
 
-    /// Cancels a call: its reply is discarded, and the server is told that nobody waits for it. Returns whether the call was in
-    /// flight, or its reply not taken yet. Without space for it in the log, the server is not told.
+    /// Cancels a call: its reply is discarded, and the server is told that nobody waits for it. Returns whether the
+    /// call was in flight, or its reply not taken yet. Without space for it in the log, the server is not told.
     pub fn cancel(&mut self, call: CallId) -> bool {
         let Some(index) = self.index_of(call.0) else { return false };
         if self.calls[index].answer.is_none() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::process::poll;
 use causeway_os::{clock, futex};
-use causeway_waiting::polling::{Polling, Waits};
+use causeway_waiting::polling::{Pollable, Polling};
 use rustix::event::epoll::EventFlags;
 use rustix::net::RecvFlags;
 
@@ -56,7 +56,7 @@ pub struct Peer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Wait {
+pub enum WaitOutcome {
     /// There may be a message.
     Ready,
     TimedOut,
@@ -172,10 +172,10 @@ impl Incoming {
         }
     }
 
-    /// Waits for a message, at most until `deadline`.
-    pub fn wait(&mut self, deadline: Option<Instant>) -> Result<Wait> {
+    /// Pollable for a message, at most until `deadline`.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> Result<WaitOutcome> {
         if self.is_ready() {
-            return Ok(Wait::Ready);
+            return Ok(WaitOutcome::Ready);
         }
         if !self.spin.look_where(self.log.tail().last_cpu.load(Ordering::Relaxed)) {
             return self.sleep_until(deadline);
@@ -184,14 +184,14 @@ impl Incoming {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left_ns = left.map_or(u64::MAX, |left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         if spin::poll(self, start_ns, start_ns.saturating_add(left_ns))? {
-            return Ok(Wait::Ready);
+            return Ok(WaitOutcome::Ready);
         }
         let waited = self.sleep_until(deadline);
         spin::slept(self, start_ns);
         waited
     }
 
-    fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Wait> {
+    fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<WaitOutcome> {
         let target = if self.peer.is_same_user { WaitTarget::SharedFutex } else { WaitTarget::Doorbell };
         if target == WaitTarget::SharedFutex && self.watch.is_none() {
             let mut ends = vec![(&self.peer.socket, EventFlags::RDHUP, End::AllPeers)];
@@ -221,13 +221,13 @@ impl Incoming {
             self.waiter.disarm(self.page.words());
             slept?;
             if is_ready || self.is_ready() {
-                return Ok(Wait::Ready);
+                return Ok(WaitOutcome::Ready);
             }
             if is_gone {
-                return Ok(Wait::Gone);
+                return Ok(WaitOutcome::Gone);
             }
             if is_late {
-                return Ok(Wait::TimedOut);
+                return Ok(WaitOutcome::TimedOut);
             }
         }
     }
@@ -271,8 +271,8 @@ impl Incoming {
         }
     }
 
-    /// Prepares a wait in an event loop. After `true` the next message makes the peer's doorbell readable; after `false` there may
-    /// be a message already.
+    /// Prepares a wait in an event loop. After `true` the next message makes the peer's doorbell readable; after
+    /// `false` there may be a message already.
     #[cfg(feature = "tokio")]
     pub fn arm(&mut self) -> bool {
         self.drain_doorbell();
@@ -290,7 +290,7 @@ impl Incoming {
     }
 }
 
-impl Waits for Incoming {
+impl Pollable for Incoming {
     type Error = Error;
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use causeway_os::lock::lock;
 use causeway_waiting::patience::LOOK;
 
 use super::connection::{reply, send_descriptors, topic};
@@ -14,7 +15,6 @@ use super::error::ReplyError;
 use super::outgoing::Outgoing;
 use crate::connection::{hang_up, has_ended};
 use crate::error::Refusal;
-use crate::lock::lock;
 use crate::log::Label;
 use crate::wire::Message;
 
@@ -75,8 +75,8 @@ impl Replies {
         }
     }
 
-    /// Does `work` until it returns true, while the client has not read enough, and does not owe more than the patience: the time of all waits for
-    /// it counts, as for a subscriber, and no step of its own renews it.
+    /// Does `work` until it returns true, while the client has not read enough, and does not owe more than the
+    /// patience: what counts is the same as for a subscriber.
     fn until_sent(
         &self,
         outgoing: &mut Outgoing,
@@ -143,7 +143,8 @@ impl Responder {
         self.replies.is_cancelled(self.number)
     }
 
-    /// Sends a copy of `payload` as the reply. While the client has not read enough of its earlier replies, this waits, for
+    /// Sends a copy of `payload` as the reply. While the client has not read enough of its earlier replies, this waits,
+    /// for
     /// [`ServeOptions::patience`](super::ServeOptions::patience) at most; then it ends the connection of that client.
     ///
     /// # Errors
@@ -206,8 +207,9 @@ impl Responder {
         sent
     }
 
-    /// Space in the log for a reply of `payload_bytes`, to be written in place and then sent. Waits as [`Responder::reply`]
-    /// does, and fails as that. Until it is sent or dropped, no other reply to this client can be sent.
+    /// Space in the log for a reply of `payload_bytes`, to be written in place and then sent. Waits as
+    /// [`Responder::reply`] does, and fails as that. Until it is sent or dropped, no other reply to this client can be
+    /// sent.
     pub fn loan(&mut self, payload_bytes: usize) -> Result<ReplyLoan<'_>, ReplyError> {
         self.check()?;
         let limit_bytes = self.replies.payload_bytes_max();

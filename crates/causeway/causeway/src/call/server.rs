@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use causeway_os::Context;
+use causeway_os::lock::lock;
 use causeway_os::process::poll;
 use causeway_os::socket::{Credentials, peer_credentials};
 use rustix::event::{EventfdFlags, eventfd};
@@ -15,11 +16,10 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
 use super::connection::{Connected, Origin, accept, kind_and_descriptors, request, take_descriptors};
-use super::incoming::{Incoming, Wait};
+use super::incoming::{Incoming, WaitOutcome};
 use super::responder::{Replies, Responder};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
-use crate::lock::lock;
 use crate::log::Frame;
 use crate::options::Access;
 use crate::serve::{Listener, Places, Share};
@@ -60,29 +60,30 @@ impl ServeOptions {
         }
     }
 
-    /// Sets the size of the two logs of each client in bytes: a power of two from 4 KiB to 1 GiB. The longest request and the
-    /// longest reply are a quarter of it.
+    /// Sets the size of the two logs of each client in bytes: a power of two from 4 KiB to 1 GiB. The longest request
+    /// and the longest reply are a quarter of it.
     pub fn capacity_bytes(mut self, bytes: u64) -> ServeOptions {
         self.capacity_bytes = bytes;
         self
     }
 
-    /// Sets which users may call. [`Access::SameUser`] by default. A user other than the server's gets at most a third of the
-    /// places that other such users have left.
+    /// Sets which users may call. [`Access::SameUser`] by default. A user other than the server's gets at most a third
+    /// of the places that other such users have left.
     pub fn clients(mut self, access: Access) -> ServeOptions {
         self.clients = access;
         self
     }
 
-    /// Sets how long a reply waits for a client that does not read; nothing that the client takes renews that. Then its connection ends. One
-    /// second by default.
+    /// Sets how long a reply waits for a client that does not read; nothing that the client takes renews that. Then its
+    /// connection ends. One second by default.
     pub fn patience(mut self, patience: Duration) -> ServeOptions {
         self.patience = patience;
         self
     }
 
-    /// Lets clients send descriptors with their requests. Off by default: closing a descriptor that another process chose can block
-    /// the thread that does it, which is that of the client's own connection unless the handler passes the descriptor on.
+    /// Lets clients send descriptors with their requests. Off by default: closing a descriptor that another process
+    /// chose can block the thread that does it, which is that of the client's own connection unless the handler passes
+    /// the descriptor on.
     pub fn descriptors(mut self, taken: bool) -> ServeOptions {
         self.descriptors = taken;
         self
@@ -114,7 +115,8 @@ pub struct Request<'a> {
 
 type Handler = dyn Fn(Request<'_>) + Send + Sync;
 
-/// Serves calls until it is dropped. Handlers that run at that moment end by themselves; their clients, and all others, get
+/// Serves calls until it is dropped. Handlers that run at that moment end by themselves; their clients, and all others,
+/// get
 /// [`CallError::ServerGone`](super::CallError::ServerGone).
 #[derive(Debug)]
 pub struct Server {
@@ -324,9 +326,9 @@ impl Connection {
                 deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
             }
             match self.incoming.wait(deadline)? {
-                Wait::Ready => {}
-                Wait::TimedOut => return Ok(None),
-                Wait::Gone => return Err(Error::Disconnected),
+                WaitOutcome::Ready => {}
+                WaitOutcome::TimedOut => return Ok(None),
+                WaitOutcome::Gone => return Err(Error::Disconnected),
             }
         };
         Ok(Some(self.request(&frame, descriptors)))

@@ -1,6 +1,7 @@
 //! Serving a group: one thread that sends descriptors and watches which peers live. No message passes through it.
 //!
-//! It sleeps in `epoll_wait`, with a timeout only while a visitor has requested nothing yet. What it does on an event is in
+//! It sleeps in `epoll_wait`, with a timeout only while a visitor has requested nothing yet. What it does on an event
+//! is in
 //! [`state`] and [`admission`].
 
 mod admission;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::Context;
 use causeway_os::epoll::Token;
+use causeway_os::lock::lock;
 use causeway_os::socket::seqpacket_pair;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -37,7 +39,6 @@ use rustix::net::{SocketFlags, accept_with};
 use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
-use crate::lock::lock;
 use crate::log::Writer;
 use crate::log::mapped::MappedLog;
 use crate::options::GroupOptions;
@@ -45,7 +46,8 @@ use crate::wire::receive;
 use connections::{LISTENER, PIDFD, STOP};
 use state::State;
 
-/// Threads that may read requests at the same time, on kernels where a read can block. A request beyond them ends its connection.
+/// Threads that may read requests at the same time, on kernels where a read can block. A request beyond them ends its
+/// connection.
 const READERS_MAX: usize = 64;
 
 /// How long one wait for a log that is being made lasts; its end is announced.
@@ -198,8 +200,8 @@ impl Shared {
         }
     }
 
-    /// Reads and answers a request. Where the kernel cannot keep descriptors away, the read may block while it closes one: then
-    /// a thread of its own does it, without the lock.
+    /// Reads and answers a request. Where the kernel cannot keep descriptors away, the read may block while it closes
+    /// one: then a thread of its own does it, without the lock.
     fn read(self: &Arc<Self>, token: u64) {
         let mut state = lock(&self.state);
         let Ok(connection) = state.connections.get(token) else { return };
@@ -242,8 +244,8 @@ impl Shared {
         }
     }
 
-    /// Accepts one connection. If this process is out of descriptors, the connection waits in the backlog, and a short sleep
-    /// keeps this thread from spinning.
+    /// Accepts one connection. If this process is out of descriptors, the connection waits in the backlog, and a short
+    /// sleep keeps this thread from spinning.
     fn accept(&self, token: u64) {
         let mut state = lock(&self.state);
         let Some(listener) = state.connections.listener(token) else { return };

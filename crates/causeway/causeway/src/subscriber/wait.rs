@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::process::poll;
 use causeway_os::{Context, clock, futex};
-use causeway_waiting::polling::{Polling, Waits};
+use causeway_waiting::polling::{Pollable, Polling};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 
 use super::Subscriber;
@@ -27,8 +27,8 @@ pub enum Waited {
     TimedOut,
 }
 
-/// Reads that empty a full doorbell: a notification is one byte, and takes some hundred of the 208 KiB that the buffer of a
-/// socket usually has. What is left after them makes one wait end early.
+/// Reads that empty a full doorbell: a notification is one byte, and takes some hundred of the 208 KiB that the buffer
+/// of a socket usually has. What is left after them makes one wait end early.
 pub(crate) const DRAIN_READS_MAX: usize = 4096;
 
 /// How long the kernel may take from closing one descriptor of a process that ends to closing the next.
@@ -38,10 +38,10 @@ const EXIT_TIME: Duration = Duration::from_millis(50);
 const POLLS_PER_CLOCK_READ: u32 = 64;
 
 impl Subscriber {
-    /// Waits for a message without ever sleeping, at most for `timeout`: for a thread that has a CPU to itself.
+    /// Pollable for a message without ever sleeping, at most for `timeout`: for a thread that has a CPU to itself.
     ///
-    /// Call it before [`Subscriber::try_recv`], not after an empty one: a poll for a message that is not there yet delays
-    /// its publication, and this call knows when to take the first one. Fails as [`Subscriber::recv`].
+    /// Call it before [`Subscriber::try_recv`], not after an empty one: a poll for a message that is not there yet
+    /// delays its publication, and this call knows when to take the first one. Fails as [`Subscriber::recv`].
     #[inline]
     pub fn spin(&mut self, timeout: Option<Duration>) -> Result<Waited> {
         let pauses = self.pace.pauses();
@@ -65,9 +65,9 @@ impl Subscriber {
         }
     }
 
-    /// Waits for a message or a loss, at most for `timeout`: polls for a while, then sleeps on a futex. Consumes nothing;
-    /// for a loop that then calls [`Subscriber::try_recv`] or [`Subscriber::try_recv_in_place`]. As [`Subscriber::spin`], it
-    /// knows when to take the first look: call it before the receive.
+    /// Pollable for a message or a loss, at most for `timeout`: polls for a while, then sleeps on a futex. Consumes
+    /// nothing; for a loop that then calls [`Subscriber::try_recv`] or [`Subscriber::try_recv_in_place`]. As
+    /// [`Subscriber::spin`], it knows when to take the first look: call it before the receive.
     ///
     /// # Errors
     /// As [`Subscriber::recv`]. A subscriber that waits is told that the publishers are gone even if they were killed.
@@ -208,8 +208,8 @@ impl Subscriber {
     /// The descriptor also becomes readable (and hung up) when the last publisher leaves or is killed.
     ///
     /// # Errors
-    /// As [`Subscriber::recv`]: whichever call comes next reports the end of the group. [`Error::ServerGone`] when the server
-    /// is gone and no publisher can ring this descriptor, although some live: use [`Subscriber::wait`] instead.
+    /// As [`Subscriber::recv`]: whichever call comes next reports the end of the group. [`Error::ServerGone`] when the
+    /// server is gone and no publisher can ring this descriptor, although some live: use [`Subscriber::wait`] instead.
     ///
     /// ```
     /// # use causeway::{Group, GroupOptions, Policy, Received, TryRecvError};
@@ -255,27 +255,27 @@ impl Subscriber {
         Ok(true)
     }
 
-    /// Reverts [`Subscriber::arm`], after a wait that ended for another reason. Without it, one publisher makes one system
-    /// call that wakes no process.
+    /// Reverts [`Subscriber::arm`], after a wait that ended for another reason. Without it, one publisher makes one
+    /// system call that wakes no process.
     pub fn disarm(&mut self) {
         self.waiter.disarm(self.page.words());
     }
 
-    /// Sets how long [`Subscriber::wait`] and [`Subscriber::recv`] poll before they sleep, at most. Zero sleeps at once; the
-    /// default is 50 µs. They poll for less where that finds nothing, and the time in which others have the CPU does not count,
-    /// up to three times as long in all.
+    /// Sets how long [`Subscriber::wait`] and [`Subscriber::recv`] poll before they sleep, at most. Zero sleeps at
+    /// once; the default is 50 µs. They poll for less where that finds nothing, and the time in which others have the
+    /// CPU does not count, up to three times as long in all.
     pub fn spin_at_most(&mut self, longest: Duration) {
         self.spin = Spin::up_to(longest);
     }
 
-    /// Whether [`Subscriber::wait`] sleeps on this subscriber's own descriptor (`true`) or on a futex (`false`, the default;
-    /// see [`Trust`](crate::Trust)): for measurements, and for sandboxes that forbid futexes on shared memory.
+    /// Whether [`Subscriber::wait`] sleeps on this subscriber's own descriptor (`true`) or on a futex (`false`, the
+    /// default; see [`Trust`](crate::Trust)): for measurements, and for sandboxes that forbid futexes on shared memory.
     pub fn sleep_on_descriptor(&mut self, own: bool) {
         self.wait_target = if own { WaitTarget::Doorbell } else { futex_of(self.trust) };
     }
 }
 
-impl Waits for Subscriber {
+impl Pollable for Subscriber {
     type Error = Error;
 
     #[inline(always)]

@@ -6,9 +6,10 @@ use std::time::Instant;
 use causeway_bus::InboundMessage;
 use causeway_dbus_wire::wire::{Header, Kind, walk};
 
-use crate::bus::{Bus, DRIVER, Eviction, RoutedMessage};
+use crate::bus::{Bus, DRIVER, RoutedMessage};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
+use crate::end::End;
 use crate::member::{Carrier, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::{driver, error};
@@ -32,7 +33,7 @@ impl Bus {
             return self.answer_incomplete(&inbound, why);
         }
         if !is_valid(&inbound.bytes, descriptors.len(), &member.name) {
-            return self.disconnect(from, Eviction::protocol("it sent an invalid message"));
+            return self.disconnect(from, End::Protocol("it sent an invalid message".into()));
         }
         let message = Rc::new(Message::new(inbound.bytes, descriptors));
         let header = message.header();
@@ -73,8 +74,8 @@ impl Bus {
         }
     }
 
-    /// A message of a native member came without what belongs to it. A call is answered for its receiver; a reply ends with an error, and
-    /// all else is dropped. What is for another member does not concern the bus.
+    /// A message of a native member came without what belongs to it. A call is answered for its receiver; a reply ends
+    /// with an error, and all else is dropped. What is for another member does not concern the bus.
     fn answer_incomplete(&mut self, inbound: &InboundMessage, why: &str) {
         let Ok(header) = Header::parse(&inbound.bytes) else { return };
         let (from, to) = (MemberId(inbound.sender), inbound.to.map(MemberId));
@@ -83,7 +84,8 @@ impl Bus {
         }
     }
 
-    /// A message of a native member does not reach a client or the bus: a call is answered for its receiver, a reply becomes an error.
+    /// A message of a native member does not reach a client or the bus: a call is answered for its receiver, a reply
+    /// becomes an error.
     fn end_undelivered(&mut self, from: MemberId, to: Option<MemberId>, header: &Header<'_>, why: &str) {
         match (to, header.reply_serial) {
             (Some(to), Some(serial)) => self.end_call(Call { caller: to, serial, callee: from }, why),

@@ -1,7 +1,8 @@
 //! The bus: delivers a message of one member to others. One message at a time, so there is one order of all.
 //!
-//! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s, in order. While
-//! native members are there, these name the messages that must be put into the order log first: see [`native`].
+//! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s,
+//! in order. While native members are there, these name the messages that must be put into the order log first: see
+//! [`native`].
 
 mod ending;
 mod filters;
@@ -30,6 +31,7 @@ use rustc_hash::FxHashMap;
 use crate::activation::Starts;
 use crate::calls::{Call, Calls};
 use crate::config::Config;
+use crate::end::End;
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
@@ -42,7 +44,7 @@ use crate::quota::{Quota, Resource};
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
-pub use report::{About, Eviction, StatisticsCall, program};
+pub use report::{About, StatisticsCall};
 pub use services::LookUp;
 pub use start::Ended;
 use work::TOLD;
@@ -56,8 +58,8 @@ const NO_REPLY_IN_TIME: &str = "Message did not receive a reply (timeout by mess
 #[derive(Debug)]
 pub enum Action {
     Deliver(MemberId, Rc<Message>),
-    /// Put a message into the order log, as the sender that it names or, of nobody, the driver. What follows is done when the log has
-    /// been read up to there.
+    /// Put a message into the order log, as the sender that it names or, of nobody, the driver. What follows is done
+    /// when the log has been read up to there.
     Append {
         from: Option<MemberId>,
         to: Receiver,
@@ -66,7 +68,7 @@ pub enum Action {
     /// Show something to native members, as it is now.
     UpdateDirectory(DirectoryUpdate),
     /// End a member, for this reason. It is not a member any more; this is who it was.
-    Disconnect(MemberId, Eviction, String),
+    Disconnect(MemberId, End, String),
     /// Answer a question about connections, with [`Bus::answer_statistics`].
     Report(StatisticsCall),
     /// Have files of services read, and say what was found with [`Bus::looked_up`].
@@ -169,7 +171,7 @@ pub struct Bus {
     pub(crate) counters: Counters,
     pub(crate) actions: Vec<Action>,
     /// Members that must end, for these reasons.
-    leaving: Vec<(MemberId, Eviction)>,
+    leaving: Vec<(MemberId, End)>,
     /// What goes on in the next turn.
     agenda: work::Agenda,
     pub(crate) native: native::Native,
@@ -381,8 +383,8 @@ impl Bus {
         self.hold(id, Resource::Incoming, self.quota.held(id, Resource::Incoming), bytes)
     }
 
-    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did, if it may have so
-    /// many: they count like those that wait to be taken.
+    /// Of the descriptors that a member has sent, so many wait for the rest of their message, and `before` did, if it
+    /// may have so many: they count like those that wait to be taken.
     pub fn hold_descriptors(&mut self, id: MemberId, before: u64, now: u64) -> Result<(), Reached> {
         self.hold(id, Resource::Descriptors, before, now)
     }
@@ -396,9 +398,9 @@ impl Bus {
     }
 
     /// Ends a member once the message that is being passed has arrived everywhere.
-    pub(crate) fn disconnect(&mut self, id: MemberId, eviction: Eviction) {
+    pub(crate) fn disconnect(&mut self, id: MemberId, end: End) {
         if !self.leaving.iter().any(|(leaving, _)| *leaving == id) {
-            self.leaving.push((id, eviction));
+            self.leaving.push((id, end));
         }
     }
 

@@ -1,11 +1,12 @@
-//! Broadcasts in parts: a message that is compared with very many rules, or that very many get, takes several turns of the loop.
+//! Broadcasts in parts: a message that is compared with very many rules, or that very many get, takes several turns of
+//! the loop.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::work::Work;
 use super::{Bus, RoutedMessage, View};
-use crate::matches::Place;
+use crate::matches::Cursor;
 use crate::member::MemberId;
 use crate::message::{LazyArgs, Message};
 
@@ -25,7 +26,7 @@ struct Progress {
     audience: Audience,
     /// Who has it already.
     except: Option<MemberId>,
-    place: Place,
+    cursor: Cursor,
     is_compared: bool,
     /// Those that want it, in order once all rules are compared.
     found: Found,
@@ -97,8 +98,8 @@ impl Bus {
         if !rules.may_match(routed.header) {
             return;
         }
-        let (place, found) = (Place::default(), Found::Few(Vec::new()));
-        let mut progress = Progress { audience, except, place, is_compared: false, found };
+        let (cursor, found) = (Cursor::default(), Found::Few(Vec::new()));
+        let mut progress = Progress { audience, except, cursor, is_compared: false, found };
         if self.is_first() && self.pass_on(&mut progress, routed) {
             return;
         }
@@ -115,7 +116,7 @@ impl Bus {
             let mut left = before;
             let (args, owners) = (|| routed.args.get(), View(&self.names));
             progress.is_compared =
-                rules.compare(&mut progress.place, routed.header, &args, &owners, &mut left, &mut new);
+                rules.compare(&mut progress.cursor, routed.header, &args, &owners, &mut left, &mut new);
             progress.found.add(&mut new);
             self.step(before - left);
             if !progress.is_compared {

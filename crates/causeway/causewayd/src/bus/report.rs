@@ -1,9 +1,9 @@
 //! What the bus says of its members to those who look after it.
 
+use causeway_os::process::program;
 use causeway_os::socket::Credentials;
 
 use super::Bus;
-use crate::limit::Reached;
 use crate::log;
 use crate::member::MemberId;
 
@@ -25,28 +25,6 @@ pub enum About {
     Most(usize),
 }
 
-/// Why the bus ends a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eviction {
-    /// What it is counted under: the name of a limit, or another one of few.
-    pub reason: &'static str,
-    /// In words.
-    pub why: String,
-}
-
-impl Eviction {
-    /// It does what no client may.
-    pub fn protocol(why: &str) -> Eviction {
-        Eviction { reason: "protocol", why: why.to_owned() }
-    }
-}
-
-impl From<Reached> for Eviction {
-    fn from(limit: Reached) -> Eviction {
-        Eviction { reason: limit.name, why: limit.to_string() }
-    }
-}
-
 impl Bus {
     /// A member by its names, user, process and program, for the log.
     pub(crate) fn described(&self, id: MemberId) -> String {
@@ -60,10 +38,4 @@ impl Bus {
         let program = program.map_or_else(String::new, |program| format!(" {program}"));
         format!("{unique} ({names}user {uid}, process {pid}{program})")
     }
-}
-
-/// The name of the program of a process, as the kernel keeps it.
-pub fn program(pid: u32) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim_end_matches('\n').replace(char::is_control, "?"))
 }

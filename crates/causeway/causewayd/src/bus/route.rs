@@ -5,10 +5,11 @@ use std::rc::Rc;
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
 use super::passing::Audience;
-use super::{Action, Bus, DRIVER, Eviction, Receiver, RoutedMessage};
+use super::{Action, Bus, DRIVER, Receiver, RoutedMessage};
 use crate::activation::Wants;
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
+use crate::end::End;
 use crate::error;
 use crate::limit::Reached;
 use crate::member::{Carrier, MemberId, Stage};
@@ -113,7 +114,8 @@ impl Bus {
         }
     }
 
-    /// Hands a message to one of those that it is not addressed to, if it may have it and can be passed the descriptors.
+    /// Hands a message to one of those that it is not addressed to, if it may have it and can be passed the
+    /// descriptors.
     pub(super) fn hand_copy(&mut self, id: MemberId, audience: Audience, routed: RoutedMessage<'_>) {
         let Some(member) = self.members.get(&id).filter(|member| !member.is_leaving) else { return };
         let takes = routed.header.unix_fds == 0 || member.takes_descriptors;
@@ -156,12 +158,11 @@ impl Bus {
 
     fn end_stalled(&mut self, id: MemberId, limit: Reached) {
         self.counters.stalled += 1;
-        let why = format!("it does not read, and its queue is full: {limit}");
-        self.disconnect(id, Eviction { reason: limit.name, why });
+        self.disconnect(id, End::Stalled(limit));
     }
 
-    /// Hands a message to a member, if its quota allows. One that leaves gets nothing: it would be charged for what is dropped with its
-    /// connection, or give back what it was not charged for.
+    /// Hands a message to a member, if its quota allows. One that leaves gets nothing: it would be charged for what is
+    /// dropped with its connection, or give back what it was not charged for.
     fn deliver(&mut self, to: MemberId, message: &Rc<Message>) -> Result<(), Reached> {
         if self.is_reachable(to) {
             self.charge_for(to, message)?;

@@ -1,4 +1,5 @@
-//! Which services there are, as files say. Threads read them: what is to be known waits for that, under the names that it is about.
+//! Which services there are, as files say. Threads read them: what is to be known waits for that, under the names that
+//! it is about.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -52,7 +53,8 @@ impl Known {
         Known { services, found: VecDeque::new(), generation: 0 }
     }
 
-    /// From now on these are the services; what a thread still reads of others does not count. Returns the names to be looked up in these.
+    /// From now on these are the services; what a thread still reads of others does not count. Returns the names to be
+    /// looked up in these.
     pub fn replace(&mut self, services: Services) -> VecDeque<String> {
         self.generation += 1;
         self.services = Some(services);
@@ -140,7 +142,7 @@ impl Bus {
                 self.answer_all(name, Body::default().u32(ALREADY_RUNNING));
             }
             Some(service) => self.begin_start(name, service),
-            None => self.has_no_service(name),
+            None => self.refuse_unprovided(name),
         }
     }
 
@@ -150,7 +152,8 @@ impl Bus {
         self.tell_waiting(waiting, Outcome::Answer(body));
     }
 
-    fn has_no_service(&mut self, name: &str) {
+    /// No file provides this name: what waits for it fails.
+    fn refuse_unprovided(&mut self, name: &str) {
         let waiting = self.starts.end(name);
         self.tell_waiting(waiting, Outcome::NoService(name.into()));
     }

@@ -9,8 +9,9 @@ use super::request::{Answer, Request, no_owner};
 use crate::bus::{About, Action, Bus, StatisticsCall};
 use crate::error;
 use crate::member::MemberId;
-use crate::quota::{RESOURCES, Resource};
-use crate::report::{FACTS, Line};
+use crate::quota::Resource;
+use crate::report::Kind::{Counter, Gauge};
+use crate::report::{BusNumber, FACTS, Line};
 
 /// A number that does not fit a `u` is the greatest.
 fn entry(out: &mut Marshal, name: &str, number: u64) {
@@ -21,7 +22,7 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
     let mut out = Marshal::default();
     let entries = numbers(bus);
     out.array(8, |out| {
-        entries.iter().for_each(|(name, number)| entry(out, name, *number));
+        entries.iter().for_each(|number| entry(out, number.key, number.value));
         out.entry("Evictions", "a{st}", |out| {
             out.array(8, |out| {
                 for (reason, count) in &bus.counters.evictions {
@@ -36,45 +37,102 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
 }
 
 /// What is counted of the bus as a whole.
-pub fn numbers(bus: &Bus) -> [(&'static str, u64); 20] {
+pub fn numbers(bus: &Bus) -> [BusNumber; 20] {
     // Those that have not said Hello have the highest numbers, or are few.
     let new = bus.members.range(MemberId::FIRST_UNNAMED..).count() as u64;
     let monitors = bus.monitor_count as u64;
     let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let quota = &bus.quota;
+    let (of, metric) = (BusNumber::of, BusNumber::metric);
     [
-        ("Serial", u64::from(bus.serial)),
-        ("ActiveConnections", (bus.members.len() as u64).saturating_sub(new + monitors)),
-        ("IncompleteConnections", new),
-        ("Monitors", monitors),
-        ("BusNames", quota.held_by_all(Resource::Names)),
-        ("PeakBusNames", quota.peak_of_all(Resource::Names)),
-        ("PeakBusNamesPerConnection", quota.member_peak(Resource::Names)),
-        ("MatchRules", quota.held_by_all(Resource::Matches)),
-        ("PeakMatchRules", quota.peak_of_all(Resource::Matches)),
-        ("PeakMatchRulesPerConnection", quota.member_peak(Resource::Matches)),
-        ("OutgoingBytes", quota.held_by_all(Resource::Bytes)),
-        ("OutgoingFDs", quota.held_by_all(Resource::Descriptors)),
-        ("PendingReplies", quota.held_by_all(Resource::Calls)),
-        ("ServicesStarting", bus.starts.len() as u64),
-        ("MessagesAccepted", bus.counters.accepted),
-        ("MessagesDelivered", bus.counters.delivered),
-        ("ConnectionsEndedForNotReading", bus.counters.stalled),
-        ("PeakTurnMicroseconds", microseconds(bus.counters.longest_turn)),
-        ("PeakTurnCPUMicroseconds", microseconds(bus.counters.longest_turn_cpu)),
-        ("PeakTurnSteps", bus.most_steps() as u64),
+        of("Serial", u64::from(bus.serial)),
+        metric(
+            "ActiveConnections",
+            (bus.members.len() as u64).saturating_sub(new + monitors),
+            "connections",
+            Gauge,
+            "Connections that take part.",
+        ),
+        metric(
+            "IncompleteConnections",
+            new,
+            "incomplete_connections",
+            Gauge,
+            "Connections that have not said Hello.",
+        ),
+        metric("Monitors", monitors, "monitors", Gauge, "Monitors at the D-Bus sockets."),
+        metric(
+            "BusNames",
+            quota.held_by_all(Resource::Names),
+            "names",
+            Gauge,
+            "Names, unique ones included.",
+        ),
+        of("PeakBusNames", quota.peak_of_all(Resource::Names)),
+        of("PeakBusNamesPerConnection", quota.member_peak(Resource::Names)),
+        metric("MatchRules", quota.held_by_all(Resource::Matches), "match_rules", Gauge, "Match rules."),
+        of("PeakMatchRules", quota.peak_of_all(Resource::Matches)),
+        of("PeakMatchRulesPerConnection", quota.member_peak(Resource::Matches)),
+        metric(
+            "OutgoingBytes",
+            quota.held_by_all(Resource::Bytes),
+            "outgoing_bytes",
+            Gauge,
+            "Bytes of messages that wait for clients.",
+        ),
+        metric(
+            "OutgoingFDs",
+            quota.held_by_all(Resource::Descriptors),
+            "outgoing_fds",
+            Gauge,
+            "File descriptors of these messages.",
+        ),
+        metric(
+            "PendingReplies",
+            quota.held_by_all(Resource::Calls),
+            "open_calls",
+            Gauge,
+            "Calls without a reply that pass through the bus.",
+        ),
+        metric(
+            "ServicesStarting",
+            bus.starts.len() as u64,
+            "starting_services",
+            Gauge,
+            "Services that are being started.",
+        ),
+        metric(
+            "MessagesAccepted",
+            bus.counters.accepted,
+            "accepted_messages",
+            Counter,
+            "Messages that the bus has accepted.",
+        ),
+        metric(
+            "MessagesDelivered",
+            bus.counters.delivered,
+            "delivered_messages",
+            Counter,
+            "Deliveries, of each message to each receiver.",
+        ),
+        of("ConnectionsEndedForNotReading", bus.counters.stalled),
+        metric(
+            "PeakTurnMicroseconds",
+            microseconds(bus.counters.longest_turn),
+            "longest_turn_seconds",
+            Gauge,
+            "The longest turn of the loop, by the clock.",
+        ),
+        metric(
+            "PeakTurnCPUMicroseconds",
+            microseconds(bus.counters.longest_turn_cpu),
+            "longest_turn_cpu_seconds",
+            Gauge,
+            "The same by CPU time of the thread.",
+        ),
+        of("PeakTurnSteps", bus.most_steps() as u64),
     ]
 }
-
-/// The first facts, which dbus-daemon calls by the same names, and the resources that they are.
-const OF_DBUS: [Resource; RESOURCES] = [
-    Resource::Matches,
-    Resource::Names,
-    Resource::Incoming,
-    Resource::Bytes,
-    Resource::Descriptors,
-    Resource::Calls,
-];
 
 pub fn of_connection(bus: &mut Bus, request: Request<'_>) -> Answer {
     let Some(id) = bus.resolve(request.text(0)) else { return no_owner(request.text(0)) };
@@ -157,11 +215,11 @@ fn facts(out: &mut Marshal, line: &Line) {
     entry(out, "ProcessID", line.pid.into());
     entry(out, "UnixUserID", line.uid.into());
     entry(out, "IsMember", line.member.is_some().into());
-    for (index, fact) in FACTS.iter().enumerate() {
-        match OF_DBUS.get(index) {
+    for fact in &FACTS {
+        match fact.resource {
             Some(resource) => {
                 entry(out, fact.key, (fact.of)(line));
-                entry(out, &format!("Peak{}", fact.key), line.peak[*resource as usize]);
+                entry(out, &format!("Peak{}", fact.key), line.peak[resource as usize]);
             }
             None => out.entry(fact.key, "t", |out| out.u64((fact.of)(line))),
         }

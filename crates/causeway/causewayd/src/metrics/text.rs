@@ -3,48 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Display, Write};
 
+use causeway_os::process::{cgroup, program};
+
 use super::Snapshot;
-use crate::bus::program;
 use crate::member::MemberId;
-use crate::report::{FACTS, Fact, Kind, Line};
+use crate::report::{BusNumber, FACTS, Fact, Kind, Line, Metric};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// No metrics.
 pub const EMPTY: &str = "# EOF\n";
 /// Connections, users and control groups that have series of their own: those that hold most.
 const MOST_SERIES: usize = 64;
-
-/// Numbers of the bus: key, name, kind, what it is.
-const OF_BUS: [(&str, &str, Kind, &str); 13] = [
-    ("ActiveConnections", "connections", Kind::Gauge, "Connections that take part."),
-    ("IncompleteConnections", "incomplete_connections", Kind::Gauge, "Connections that have not said Hello."),
-    ("Monitors", "monitors", Kind::Gauge, "Monitors at the D-Bus sockets."),
-    ("BusNames", "names", Kind::Gauge, "Names, unique ones included."),
-    ("MatchRules", "match_rules", Kind::Gauge, "Match rules."),
-    ("OutgoingBytes", "outgoing_bytes", Kind::Gauge, "Bytes of messages that wait for clients."),
-    ("OutgoingFDs", "outgoing_fds", Kind::Gauge, "File descriptors of these messages."),
-    ("PendingReplies", "open_calls", Kind::Gauge, "Calls without a reply that pass through the bus."),
-    ("ServicesStarting", "starting_services", Kind::Gauge, "Services that are being started."),
-    ("MessagesAccepted", "accepted_messages", Kind::Counter, "Messages that the bus has accepted."),
-    (
-        "MessagesDelivered",
-        "delivered_messages",
-        Kind::Counter,
-        "Deliveries, of each message to each receiver.",
-    ),
-    (
-        "PeakTurnMicroseconds",
-        "longest_turn_seconds",
-        Kind::Gauge,
-        "The longest turn of the loop, by the clock.",
-    ),
-    (
-        "PeakTurnCPUMicroseconds",
-        "longest_turn_cpu_seconds",
-        Kind::Gauge,
-        "The same by CPU time of the thread.",
-    ),
-];
 
 /// Programs and control groups of connections, read once.
 #[derive(Debug, Default)]
@@ -71,13 +40,6 @@ impl Identities {
     }
 }
 
-/// The control group of a process: of the unified hierarchy where there is one.
-fn cgroup(pid: u32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
-    unified.or_else(|| text.lines().next()?.splitn(3, ':').nth(2)).map(str::to_owned)
-}
-
 /// All metrics of a snapshot.
 pub fn render(snapshot: &Snapshot, identities: &mut Identities) -> String {
     identities.follow(&snapshot.lines);
@@ -99,8 +61,8 @@ pub fn render(snapshot: &Snapshot, identities: &mut Identities) -> String {
 }
 
 fn of_bus(text: &mut Text, snapshot: &Snapshot) {
-    for (key, name, kind, help) in OF_BUS {
-        let Some((_, value)) = snapshot.bus.iter().find(|(found, _)| *found == key) else { continue };
+    for BusNumber { value, metric, .. } in &snapshot.bus {
+        let Some(Metric { name, kind, help }) = *metric else { continue };
         let family = text.family("bus", name, kind, help);
         let is_time = name.ends_with("_seconds");
         if is_time {
@@ -232,11 +194,14 @@ mod tests {
         let lines: Vec<Line> = (1..=10_000).map(line).collect();
         let wild = |id| Identity { program: "a\\b\"c\nd".into(), cgroup: format!("/{id}") };
         let mut identities = Identities(lines.iter().map(|line| (line.id, wild(line.id))).collect());
-        let (bus, evictions) = (vec![("MessagesAccepted", 7)], BTreeMap::from([("max_outgoing_bytes", 3)]));
+        let accepted = BusNumber::metric("A", 7, "accepted_messages", Kind::Counter, "Messages.");
+        let bus = vec![accepted, BusNumber::of("ForDBusAlone", 8)];
+        let evictions = BTreeMap::from([("max_outgoing_bytes", 3)]);
         let mut snapshot = Snapshot { lines, bus, evictions, fill: Some((1, 2)) };
         let text = render(&snapshot, &mut identities);
         assert!(text.contains(r#",program="a\\b\"c\nd",cgroup="/10000"} 1"#), "{text}");
         assert!(text.contains("causeway_bus_accepted_messages_total 7\n"), "{text}");
+        assert!(!text.contains("ForDBusAlone"), "{text}");
         assert!(text.contains("causeway_bus_evictions_total{reason=\"max_outgoing_bytes\"} 3\n"), "{text}");
         assert!(text.contains("causeway_user_oldest_wait_seconds{user=\"10000\"} 1.5\n"), "{text}");
         for of in ["connection", "user", "cgroup"] {

@@ -5,7 +5,7 @@ use crate::bus::Action;
 
 impl Server {
     /// Does what the bus has left to be done.
-    pub(super) fn act(&mut self) {
+    pub(super) fn run_actions(&mut self) {
         loop {
             let mut actions = self.bus.take_actions(std::mem::take(&mut self.emptied));
             if actions.is_empty() {
@@ -28,10 +28,10 @@ impl Server {
             Action::Deliver(id, message) => self.clients.deliver(id, message, self.now),
             Action::Append { .. } => {}
             Action::UpdateDirectory(update) => self.update_directory(&update),
-            Action::Disconnect(id, eviction, who) => {
-                self.log_eviction(id, &who, &eviction);
+            Action::Disconnect(id, end, who) => {
+                self.log_eviction(id, &who, &end);
                 self.remove_client(id);
-                self.evict(id, &eviction.why);
+                self.evict(id, &end.to_string());
             }
             Action::Report(call) => self.report(call),
             Action::LookUp(look_up) => self.blocking.look_up(look_up),

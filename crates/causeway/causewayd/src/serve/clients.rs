@@ -95,15 +95,16 @@ impl Clients {
     pub fn remove(&mut self, id: MemberId) -> Option<Output> {
         let client = self.table.remove(&id)?;
         let _ = epoll::delete(&client.set, client.connection.as_fd());
-        self.is_complete(client.user, client.deadline, id);
+        self.forget_incomplete(client.user, client.deadline, id);
         client.half_until.map(|until| self.half.remove(&(until, id)));
         Some(client.connection.close())
     }
 
-    /// A client has said Hello, has another number from now on, and is watched in another set. Fails where the kernel cannot watch it.
+    /// A client has said Hello, has another number from now on, and is watched in another set. Fails where the kernel
+    /// cannot watch it.
     pub fn rename(&mut self, from: MemberId, to: MemberId, set: &Rc<OwnedFd>) -> rustix::io::Result<()> {
         let Some(mut client) = self.table.remove(&from) else { return Ok(()) };
-        self.is_complete(client.user, client.deadline, from);
+        self.forget_incomplete(client.user, client.deadline, from);
         client.connection.set_name(to.unique_name());
         if let Some(until) = client.half_until.filter(|until| self.half.remove(&(*until, from))) {
             self.half.insert((until, to));
@@ -123,7 +124,8 @@ impl Clients {
         moved
     }
 
-    fn is_complete(&mut self, user: u32, deadline: Instant, id: MemberId) {
+    /// It has said Hello, or ended.
+    fn forget_incomplete(&mut self, user: u32, deadline: Instant, id: MemberId) {
         if let Entry::Occupied(mut of_user) = self.incomplete.entry(user) {
             of_user.get_mut().remove(&(deadline, id));
             if of_user.get().is_empty() {
@@ -151,8 +153,8 @@ impl Clients {
         self.incomplete.values().filter_map(BTreeSet::first).min().copied()
     }
 
-    /// Who goes first where too many have not said Hello: the oldest connection of the user that has most of them, so that no user
-    /// keeps another one out.
+    /// Who goes first where too many have not said Hello: the oldest connection of the user that has most of them, so
+    /// that no user keeps another one out.
     pub fn first_to_go(&self) -> Option<MemberId> {
         let of_user = self.incomplete.values().max_by_key(|of_user| of_user.len())?;
         of_user.first().map(|(_, id)| *id)

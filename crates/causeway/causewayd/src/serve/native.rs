@@ -1,8 +1,8 @@
 //! Native members in the loop: one order for them and for clients.
 //!
-//! While anybody reads the order log, actions of the bus wait in a queue. One that appends a message is done when the log has space;
-//! then the log is read up to that entry, and what native members have sent before it is passed first. So clients get everything in the
-//! order of the log. While the queue waits for space, clients are not read.
+//! While anybody reads the order log, actions of the bus wait in a queue. One that appends a message is done when the
+//! log has space; then the log is read up to that entry, and what native members have sent before it is passed first.
+//! So clients get everything in the order of the log. While the queue waits for space, clients are not read.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::shared::filter::Filter;
 use causeway_bus::{
-    Appended, Authority, AuthorityOptions, Error, Event, LATE, PeerId, Process, Ticket, TransferRef,
+    Appended, Authority, AuthorityOptions, Error, Event, PeerId, Process, Ticket, TransferRef,
 };
 use rustix::event::epoll::{self, EventFlags};
 
 use super::{Server, Slice, Token};
-use crate::bus::{Action, DirectoryUpdate, Eviction, Receiver};
+use crate::bus::{Action, DirectoryUpdate, Receiver};
 use crate::descriptors::close_elsewhere;
+use crate::end::End;
 use crate::listen::NativePlace;
 use crate::log::log;
 use crate::member::{Carrier, Identity, MemberId};
@@ -35,7 +36,7 @@ enum Step {
     /// What stands in the log before this position must be passed first.
     ReadUpTo(u64),
     /// A member has left, for this reason if it was evicted.
-    Left(MemberId, Option<Eviction>),
+    Left(MemberId, Option<End>),
 }
 
 /// How reading the log has ended.
@@ -51,7 +52,8 @@ pub struct Native {
     pub(super) authority: Authority,
     place: NativePlace,
     options: AuthorityOptions,
-    /// In their order; not empty between two turns only if there is no space in the log, or much to be read in it first.
+    /// In their order; not empty between two turns only if there is no space in the log, or much to be read in it
+    /// first.
     queue: VecDeque<Step>,
     /// The time in this turn for messages of native members.
     slice: Slice,
@@ -73,7 +75,8 @@ impl Server {
     /// Lets processes of this user join natively.
     ///
     /// # Errors
-    /// In a sentence: another process serves there, the path cannot be used, or the kernel lacks memory, descriptors or a feature.
+    /// In a sentence: another process serves there, the path cannot be used, or the kernel lacks memory, descriptors or
+    /// a feature.
     pub fn serve_natively(&mut self, place: NativePlace, options: AuthorityOptions) -> Result<(), String> {
         let join_deadline = self.bus.config.limits.authentication;
         let options = AuthorityOptions { close: |fds| close_elsewhere(None, fds), join_deadline, ..options };
@@ -105,11 +108,11 @@ impl Server {
         let (queue, slice) = (VecDeque::new(), Slice::default());
         self.native =
             Some(Native { authority, place, options, queue, slice, transfer: None, is_passing: false });
-        self.act();
+        self.run_actions();
     }
 
-    /// Lets members join a new order log; where that fails, it is tried again later. The reason is said when it is another one than
-    /// `before`.
+    /// Lets members join a new order log; where that fails, it is tried again later. The reason is said when it is
+    /// another one than `before`.
     fn serve_natively_again(&mut self, place: NativePlace, options: AuthorityOptions, before: &str) {
         match self.new_authority(&place, &options) {
             Ok(authority) => self.carry_members(authority, place, options),
@@ -174,12 +177,7 @@ impl Server {
         for event in events {
             match event {
                 Event::Joining(ticket, process) => self.join(ticket, process),
-                Event::Left { peer, why } => {
-                    let reason =
-                        |why: &str| if why.starts_with(LATE) { "laggard-deadline" } else { "protocol" };
-                    let eviction = why.map(|why| Eviction { reason: reason(&why), why });
-                    self.left(MemberId(peer), eviction);
-                }
+                Event::Left { peer, why } => self.left(MemberId(peer), why.map(End::from)),
                 _ => {}
             }
         }
@@ -203,28 +201,28 @@ impl Server {
         let id = self.bus.give_number(id);
         self.follow_readers();
         self.bus.announce_native(id);
-        self.act();
+        self.run_actions();
         if let Some(native) = &mut self.native {
             native.authority.welcome(id.0);
         }
     }
 
     /// A member is gone. What it has sent comes before its end.
-    fn left(&mut self, id: MemberId, why: Option<Eviction>) {
+    fn left(&mut self, id: MemberId, why: Option<End>) {
         let is_read = self.is_read_natively();
         let Some(native) = &mut self.native else { return };
         if !is_read {
             self.leave(id, why);
-            return self.act();
+            return self.run_actions();
         }
         let end = native.authority.end();
         native.queue.extend([Step::ReadUpTo(end), Step::Left(id, why)]);
         self.run_queue();
     }
 
-    fn leave(&mut self, id: MemberId, why: Option<Eviction>) {
-        if let Some(eviction) = why {
-            self.log_eviction(id, &self.bus.described(id), &eviction);
+    fn leave(&mut self, id: MemberId, why: Option<End>) {
+        if let Some(end) = why {
+            self.log_eviction(id, &self.bus.described(id), &end);
         }
         self.bus.leave(id);
     }
@@ -238,13 +236,13 @@ impl Server {
             if !is_read && (!self.read_on().is_done || self.is_log_full()) {
                 return;
             }
-            self.act();
+            self.run_actions();
             self.bus.set_read_natively(is_read);
             if !is_read {
                 // What stands there is our own: nobody's place waits for this process any more.
                 self.read_log(u64::MAX);
             }
-            self.act();
+            self.run_actions();
         }
     }
 
@@ -259,7 +257,7 @@ impl Server {
         if self.is_read_natively() {
             self.read_on();
             self.run_queue();
-            self.act();
+            self.run_actions();
             self.follow_readers();
         }
         if !self.is_log_full() {
@@ -312,7 +310,8 @@ impl Server {
                         return self.requeue(Step::ReadUpTo(position));
                     }
                 }
-                // It is between clients, with a header of more than a quarter of the outbox: no native member misses it.
+                // It is between clients, with a header of more than a quarter of the outbox: no native member misses
+                // it.
                 Ok(Appended::TooLong) => {}
                 Ok(Appended::Full) => {
                     native.transfer = Some(transfer);
@@ -329,8 +328,8 @@ impl Server {
         }
     }
 
-    /// What of a message is staged: descriptors, and all of a long one, if native members are among its receivers. Nothing if
-    /// that is not possible; then nobody gets it through the log, and who waits for an answer has one.
+    /// What of a message is staged: descriptors, and all of a long one, if native members are among its receivers.
+    /// Nothing if that is not possible; then nobody gets it through the log, and who waits for an answer has one.
     fn stage(&mut self, from: Option<MemberId>, to: Receiver, message: &Message) -> Option<TransferRef> {
         let native = self.native.as_mut()?;
         if let Some(transfer) = native.transfer.take() {
@@ -376,13 +375,13 @@ impl Server {
         if self.native.as_ref().is_some_and(|native| native.is_passing) {
             self.do_for_entry();
         }
-        self.act();
+        self.run_actions();
         self.bus.settle();
-        self.act();
+        self.run_actions();
     }
 
-    /// Does what the bus has left to be done for a message of the log. What this brings to clients belongs to its entry: what waits for the
-    /// log comes behind it. What it makes the bus say has entries of its own.
+    /// Does what the bus has left to be done for a message of the log. What this brings to clients belongs to its
+    /// entry: what waits for the log comes behind it. What it makes the bus say has entries of its own.
     fn do_for_entry(&mut self) {
         let mut actions = self.bus.take_actions(Vec::new()).into_iter();
         let mut is_passing = self.bus.is_passing();
@@ -435,7 +434,7 @@ impl Server {
                 self.do_now(action);
             }
         }
-        self.act();
+        self.run_actions();
         self.serve_natively_again(place, options, "");
     }
 
@@ -446,8 +445,8 @@ impl Server {
         match update {
             DirectoryUpdate::Arrived(id) => {
                 if let Some(member) = bus.members.get(id).filter(|member| member.carrier == Carrier::Socket) {
-                    let Identity { credentials, groups, label } = member.identity.clone();
-                    authority.add_client(id.0, &Process { credentials, groups, label });
+                    let Identity { credentials, label, .. } = &member.identity;
+                    authority.add_client(id.0, *credentials, label.as_deref());
                 }
             }
             DirectoryUpdate::Leaving(id) => authority.hide(id.0),

@@ -15,7 +15,7 @@ impl Server {
                 Outcome::Configured(read) => self.bus.reloaded(*read),
                 Outcome::Launched(number, launched) => self.take_launched(number, launched),
             }
-            self.act();
+            self.run_actions();
         }
     }
 
@@ -42,7 +42,7 @@ impl Server {
     pub(super) fn reap(&mut self, number: u64) {
         if let Some(ended) = self.children.reap(number) {
             self.bus.service_ended(number, &ended);
-            self.act();
+            self.run_actions();
         }
     }
 }

@@ -9,12 +9,13 @@ use causeway_os::socket::Credentials;
 use rustix::event::epoll::{self, EventFlags};
 
 use super::{Server, Slice, Token};
-use crate::bus::{About, Bus, Eviction, StatisticsCall};
+use crate::bus::{About, Bus, StatisticsCall};
 use crate::connection::Connection;
 use crate::driver::stats::{StatisticsReply, numbers};
+use crate::end::End;
 use crate::log::log;
 use crate::member::MemberId;
-use crate::metrics::{Metrics, Place, Snapshot};
+use crate::metrics::{Endpoint, Metrics, Snapshot};
 use crate::report::Line;
 
 /// Names of one connection that are looked at: the first ones. How many it has is said in any case.
@@ -25,8 +26,8 @@ pub(super) type InFlight = HashMap<PeerId, (usize, u64)>;
 
 impl Server {
     /// Counts and logs the end of a connection that is still in its table, with what waits for it. `who` describes it.
-    pub(super) fn log_eviction(&mut self, id: MemberId, who: &str, Eviction { reason, why }: &Eviction) {
-        *self.bus.counters.evictions.entry(reason).or_default() += 1;
+    pub(super) fn log_eviction(&mut self, id: MemberId, who: &str, end: &End) {
+        *self.bus.counters.evictions.entry(end.reason()).or_default() += 1;
         let queued = self.clients.table.get(&id).map(|client| client.connection.queued());
         let waits = match queued {
             Some((count, Some(since))) => {
@@ -35,7 +36,7 @@ impl Server {
             }
             _ => String::new(),
         };
-        log(&format!("{who} is disconnected: {why}{waits}"));
+        log(&format!("{who} is disconnected: {end}{waits}"));
     }
 
     /// One connection; nothing if it has gone.
@@ -80,12 +81,12 @@ impl Server {
         }
     }
 
-    /// Serves metrics at a place from now on.
+    /// Serves metrics there from now on.
     ///
     /// # Errors
-    /// In a sentence: the place cannot be used, or the kernel lacks something.
-    pub fn serve_metrics(&mut self, place: Place) -> Result<(), String> {
-        let metrics = Metrics::serve(place)?;
+    /// In a sentence: it cannot be used, or the kernel lacks something.
+    pub fn serve_metrics(&mut self, endpoint: Endpoint) -> Result<(), String> {
+        let metrics = Metrics::serve(endpoint)?;
         epoll::add(&self.epoll, &metrics, Token::Metrics.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
         self.metrics = Some(metrics);
@@ -140,7 +141,7 @@ impl Server {
             }
             Purpose::Answer { call, reply: Some(reply), .. } => {
                 self.bus.finish_statistics(call, reply);
-                self.act();
+                self.run_actions();
             }
             Purpose::Answer { .. } => unreachable!("it is written"),
         }

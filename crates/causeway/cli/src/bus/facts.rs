@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use causeway_bus::client::{Bus, Error, TIMEOUT};
 use causeway_bus::wire::{Body, Builder, Dict, Value, arguments_of};
+use causeway_os::process::{cgroup, program};
 use serde_json::{Map, json};
 
-use super::{list, show};
+use super::show;
 use crate::failure::Failure;
 
 /// A connection.
@@ -61,12 +62,6 @@ fn facts(unique: String, of: HashMap<String, Value<'_>>) -> Facts {
     let mut number = |key: &str| u32::try_from(statistics.remove(key)?.as_u64()?).ok();
     // A process of another namespace has no number here.
     let (pid, uid) = (number("ProcessID").filter(|pid| *pid > 0), number("UnixUserID"));
-    let (program, cgroup) = (pid.and_then(list::program), pid.and_then(cgroup));
+    let (program, cgroup) = (pid.and_then(program), pid.and_then(cgroup));
     Facts { unique, names: names.collect(), pid, uid, program, cgroup, statistics }
-}
-
-fn cgroup(pid: u32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
-    unified.or_else(|| text.lines().next()?.splitn(3, ':').nth(2)).map(str::to_owned)
 }

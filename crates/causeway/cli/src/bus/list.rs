@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use causeway_bus::client::{Bus, Error};
 use causeway_bus::wire::{Body, arguments_of, names};
 use causeway_bus::{Monitor, name_of};
+use causeway_os::process::program;
 use serde_json::json;
 
 use super::client::numbers;
@@ -106,10 +107,4 @@ fn credentials(connection: &mut Bus, name: &str) -> Result<(Option<u32>, Option<
     let numbers = numbers(&reply)?;
     let number = |name: &str| numbers.get(name)?.as_u64()?.try_into().ok();
     Ok((number("ProcessID"), number("UnixUserID")))
-}
-
-/// The name of the program of a process, as the kernel keeps it.
-pub fn program(pid: u32) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim_end().to_owned())
 }

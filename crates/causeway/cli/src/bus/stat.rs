@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use causeway_bus::client::{Bus, Error, TIMEOUT};
 use causeway_bus::wire::Body;
 use causeway_bus::{Monitor, Statistics, name_of};
+use causeway_os::process::program;
 use serde_json::{Value, json};
 
 use super::client::{DRIVER, numbers};
 use super::facts::{self, Facts, question};
-use super::list::{Peer, of_dbus, program};
+use super::list::{Peer, of_dbus};
 use super::show;
 use super::which::{Place, connect, monitor};
 use crate::failure::Failure;
@@ -31,7 +32,8 @@ const COLUMNS: [(&str, &str, Count); 10] = [
     ("INCOMPLETE", "incomplete", |of| of.incomplete),
 ];
 
-/// Prints the statistics: at a native socket those of the members, at a D-Bus socket those that the bus keeps of its connections.
+/// Prints the statistics: at a native socket those of the members, at a D-Bus socket those that the bus keeps of its
+/// connections.
 pub fn stat(place: &Place, json: bool) -> Result<(), Failure> {
     match place {
         Place::Native(path) => of_native(place, &monitor(path)?, json),

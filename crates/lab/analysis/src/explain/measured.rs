@@ -6,6 +6,7 @@ use weighbridge_record::CaseId;
 use weighbridge_stats::Evidence;
 use weighbridge_stats::order::median;
 use weighbridge_stats::random::Random;
+use weighbridge_stats::resample;
 
 /// Cases that were measured in the same sets.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +111,11 @@ impl Measured {
     pub fn sets_of(&self, case: &CaseId) -> usize {
         let group = self.groups.iter().chain(&self.doses).find(|group| group.cases.contains(case));
         group.map_or(0, |group| group.sets.len())
+    }
+
+    /// Has any case so many sets that something has an interval?
+    pub(crate) fn has_intervals(&self) -> bool {
+        self.groups.iter().chain(&self.doses).any(|group| group.sets.len() >= resample::FEWEST)
     }
 
     /// The fewest sets that any case has.

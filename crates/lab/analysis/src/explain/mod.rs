@@ -15,6 +15,7 @@ mod columns;
 mod difference;
 mod dose;
 mod measured;
+mod refused;
 mod solve;
 mod subject;
 mod verdict;
@@ -23,8 +24,9 @@ mod what_if;
 pub use difference::{Side, difference, place_of};
 pub use dose::Dosed;
 pub use measured::{Costs, Group, Measured};
+pub use refused::ANOTHER_PROCESS;
 pub use solve::{Solution, explain};
-pub use subject::{Count, Direct, Fitted, Formula, Subject};
+pub use subject::{Count, Direct, Fitted, Formula, Subject, kept_in_cache};
 pub use verdict::MOST_UNEXPLAINED;
 pub use what_if::{Asked, Change, part_named};
 

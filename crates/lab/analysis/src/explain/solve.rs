@@ -13,9 +13,10 @@ use crate::explain::columns::Columns;
 use crate::explain::dose::{Dosed, Response};
 use crate::explain::measured::{Costs, Measured};
 use crate::explain::names;
+use crate::explain::refused::{ANOTHER_PROCESS, without_refused};
 use crate::explain::subject::{Direct, Subject, total_ns};
 use crate::explain::verdict;
-use crate::explain::what_if::{Asked, Change, part_named};
+use crate::explain::what_if::{Asked, Change, foreign, part_named};
 use judge::price_of;
 
 /// Sessions drawn again for each interval.
@@ -39,21 +40,24 @@ pub struct Solution {
 /// If a set has not a ratio for each of its cases, or a hub has no set.
 pub fn explain(measured: &Measured, subjects: &[Subject], changes: &[Change], seed: u64) -> Solution {
     let costs = measured.costs();
-    let model = Model::new(subjects, changes, &costs);
     let mut random = Random::new(seed);
+    let draws = if measured.has_intervals() { DRAWN } else { 0 };
+    let sessions: Vec<Costs> = (0..draws).map(|_| measured.drawn(&mut random)).collect();
+    let subjects = without_refused(subjects, &costs, &sessions, measured.fewest_sets());
+    let model = Model::new(&subjects, changes, &costs);
     let no_scatter: Vec<Vec<f64>> = changes.iter().map(|change| vec![0.0; change.prices.len()]).collect();
     let found = model.evaluate(&costs, &no_scatter).expect("the model was made for these costs");
     let halves = measured
         .costs_by_half(&costs)
         .map(|costs| model.evaluate(&costs, &no_scatter).expect("only costs of dosed cases differ"));
-    let drawn: Vec<Numbers> = (0..DRAWN)
-        .filter_map(|_| {
-            let costs = measured.drawn(&mut random);
+    let drawn: Vec<Numbers> = sessions
+        .iter()
+        .filter_map(|costs| {
             let scatter: Vec<Vec<f64>> = changes
                 .iter()
                 .map(|change| change.prices.iter().map(|_| random.normal()).collect())
                 .collect();
-            model.evaluate(&costs, &scatter)
+            model.evaluate(costs, &scatter)
         })
         .collect();
     let interval = Intervals { found: &found, drawn: &drawn, sets: measured.fewest_sets() };
@@ -155,7 +159,7 @@ impl<'a> Model<'a> {
             .collect();
         let mut prices: Vec<Priced<'_>> = Vec::new();
         for subject in asked.iter().map(|asked| asked.subject) {
-            for part in &subject.direct {
+            for part in subject.direct.iter().filter(|part| !part.price.is_refused()) {
                 let is_known = prices.iter().any(|known| match known {
                     Priced::Direct(other, known) => {
                         (&other.place, known.name, &known.of) == (&subject.place, part.name, &part.of)
@@ -235,7 +239,7 @@ impl<'a> Model<'a> {
         let mut parts: Vec<(Option<f64>, f64)> = Vec::new();
         for part in &subject.direct {
             let price = part.price.ns(costs)?;
-            parts.push((Some(price), part.count * price));
+            parts.push(((!part.price.is_refused()).then_some(price), part.count * price));
         }
         let fitted = columns.prices(self.subjects, Some(subject.id()), costs);
         let counts: Vec<f64> =
@@ -315,7 +319,9 @@ impl<'a> Model<'a> {
         for (at, (name, count)) in self.names(asked).into_iter().zip(here.counts.iter().copied()).enumerate()
         {
             let is_fitted = at >= subject.direct.len();
-            let (Some(price_ns), ns) = here.parts[at] else {
+            let (price, ns) = here.parts[at];
+            let no_price = (price.is_none() && !is_fitted).then(|| ANOTHER_PROCESS.to_owned());
+            let Some(price_ns) = price.or(no_price.as_ref().map(|_| 0.0)) else {
                 if count > 0.0 {
                     remarks.push(format!(
                         "no other mechanism was measured from which the price of {name} could be fitted; it is in the unexplained part"
@@ -326,7 +332,7 @@ impl<'a> Model<'a> {
             if count == 0.0 {
                 continue;
             }
-            let ci95 = ends(&|parts| parts.parts[at].1);
+            let ci95 = ends(&|parts| parts.parts[at].1).filter(|_| no_price.is_none());
             let first_name = first_names[at];
             let dosed = subject.doses.iter().zip(&here.responses);
             let tries = |(dosed, found): &(&Dosed, &Option<Response>)| {
@@ -334,7 +340,17 @@ impl<'a> Model<'a> {
             };
             let dose = dosed.into_iter().find(tries).map(|(dosed, _)| dosed.kind.to_owned());
             let not_tried = subject.not_tried.get(first_name).filter(|_| dose.is_none()).cloned();
-            parts.push(ExplainedPart { name, count, price_ns, is_fitted, ns, ci95, dose, not_tried });
+            parts.push(ExplainedPart {
+                name,
+                count,
+                price_ns,
+                is_fitted,
+                no_price,
+                ns,
+                ci95,
+                dose,
+                not_tried,
+            });
         }
         let fitted_from: Vec<CaseId> = if parts.iter().any(|part| part.is_fitted) {
             columns
@@ -393,6 +409,7 @@ impl<'a> Model<'a> {
     fn no_answer(&self, asked: &Named<'_>, question: &Asked) -> String {
         match question {
             Asked::Count { part, .. } => match self.part_of(asked, part) {
+                Ok(index) if index < asked.subject.direct.len() => format!("no price: {ANOTHER_PROCESS}"),
                 Ok(_) => "its price could not be fitted, because no other mechanism was measured that has it"
                     .into(),
                 Err(why) => why,
@@ -477,13 +494,4 @@ impl<'a> Model<'a> {
         };
         self.prices.iter().enumerate().map(line).collect()
     }
-}
-
-/// The price of another record, moved by its uncertainty where `scatter` is not 0.
-fn foreign(change: &Change, scatter: &[f64], name: &str, of: Option<&String>, place: &str) -> Option<f64> {
-    const STANDARD_ERRORS: f64 = 2.0 * 1.959_964;
-    let is_meant = |price: &Price| price.name == name && price.of.as_ref() == of && price.place == place;
-    let (index, price) = change.prices.iter().enumerate().find(|(_, price)| is_meant(price))?;
-    let error = price.ci95.map_or(0.0, |[low, high]| (high - low) / STANDARD_ERRORS);
-    Some(price.ns + scatter.get(index)? * error)
 }

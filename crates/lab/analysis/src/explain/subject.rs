@@ -29,6 +29,11 @@ impl Formula {
         self
     }
 
+    /// Was the price refused? Then it is a sum of nothing.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// In nanoseconds; `None` where a case has no cost.
     pub fn ns(&self, costs: &Costs) -> Option<f64> {
         self.0.iter().map(|(times, case)| Some(times * costs.get(case)?)).sum()
@@ -64,8 +69,17 @@ pub struct Fitted {
 pub enum Count {
     /// So many per operation.
     Times(f64),
-    /// One for each nanosecond of these parts, whose prices are measured.
-    NsOf(&'static [&'static str]),
+    /// This share of the nanoseconds of these parts, whose prices are measured.
+    NsOf(&'static [&'static str], f64),
+}
+
+/// Buffers that a payload is in on its way: that of the sender, one between, that of the receiver.
+const BUFFERS: f64 = 3.0;
+
+/// The share of the work with a payload of which a process may find the data in its first-level cache when nothing else used it:
+/// min(1, cache ÷ (3 × payload)). The rest is work on bytes that no such cache keeps, which cannot be colder after a switch.
+pub fn kept_in_cache(payload_bytes: u64, cache_bytes: u64) -> f64 {
+    (cache_bytes as f64 / (BUFFERS * payload_bytes.max(1) as f64)).min(1.0)
 }
 
 /// A case to be explained, or one from which prices are fitted.
@@ -117,9 +131,10 @@ impl Fitted {
     pub(crate) fn count(&self, subject: &Subject, costs: &Costs) -> f64 {
         match &self.count {
             Count::Times(times) => *times,
-            Count::NsOf(names) => {
+            Count::NsOf(names, share) => {
                 let of = subject.direct.iter().filter(|part| names.contains(&part.name));
-                of.filter_map(|part| Some(part.count * part.price.ns(costs)?)).sum::<f64>().max(0.0)
+                let ns: f64 = of.filter_map(|part| Some(part.count * part.price.ns(costs)?)).sum();
+                share * ns.max(0.0)
             }
         }
     }

@@ -88,6 +88,21 @@ pub fn part_named<'a>(wanted: &str, names: impl Iterator<Item = &'a str> + Clone
     }
 }
 
+/// The price of another record, moved by its uncertainty where `scatter` is not 0.
+pub(crate) fn foreign(
+    change: &Change,
+    scatter: &[f64],
+    name: &str,
+    of: Option<&String>,
+    place: &str,
+) -> Option<f64> {
+    const STANDARD_ERRORS: f64 = 2.0 * 1.959_964;
+    let is_meant = |price: &Price| price.name == name && price.of.as_ref() == of && price.place == place;
+    let (index, price) = change.prices.iter().enumerate().find(|(_, price)| is_meant(price))?;
+    let error = price.ci95.map_or(0.0, |[low, high]| (high - low) / STANDARD_ERRORS);
+    Some(price.ns + scatter.get(index)? * error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

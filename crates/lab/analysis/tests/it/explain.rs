@@ -8,18 +8,18 @@ use weighbridge_analysis::explain::{
 use weighbridge_record::{CaseId, Dose, Explanation, Price};
 use weighbridge_stats::random::Random;
 
-const CALL_NS: f64 = 100.0;
-const YIELD_NS: f64 = 250.0;
-const SWITCH_NS: f64 = 800.0;
-const BLOCK_AND_WAKE_NS: f64 = 981.0;
+pub(crate) const CALL_NS: f64 = 100.0;
+pub(crate) const YIELD_NS: f64 = 250.0;
+pub(crate) const SWITCH_NS: f64 = 800.0;
+pub(crate) const BLOCK_AND_WAKE_NS: f64 = 981.0;
 const COPY_NS: f64 = 40.0;
 const SETS: usize = 12;
 
 /// A mechanism: its name, its calls for a round trip, what it does besides, and what no primitive has.
 #[derive(Clone, Copy)]
-struct Mechanism(&'static str, f64, f64, f64);
+pub(crate) struct Mechanism(pub &'static str, pub f64, pub f64, pub f64);
 
-const MECHANISMS: [Mechanism; 7] = [
+pub(crate) const MECHANISMS: [Mechanism; 7] = [
     Mechanism("pipe", 4.0, 900.0, 0.0),
     Mechanism("fifo", 4.0, 950.0, 0.0),
     Mechanism("unix-stream", 4.0, 1800.0, 0.0),
@@ -29,11 +29,11 @@ const MECHANISMS: [Mechanism; 7] = [
     Mechanism("ring-futex", 0.0, 150.0, 0.0),
 ];
 
-fn id(pattern: &str, target: &str, bytes: u64) -> CaseId {
+pub(crate) fn id(pattern: &str, target: &str, bytes: u64) -> CaseId {
     CaseId::new(pattern, target, bytes, "same-cpu")
 }
 
-fn hub() -> CaseId {
+pub(crate) fn hub() -> CaseId {
     id("roundtrip", "pipe", 1)
 }
 
@@ -48,7 +48,7 @@ fn own_work(mechanism: Mechanism, bytes: u64) -> Formula {
         .less(4.0, id("solo", "memcpy", bytes))
 }
 
-fn direct(mechanism: Mechanism, bytes: u64) -> Vec<Direct> {
+pub(crate) fn direct(mechanism: Mechanism, bytes: u64) -> Vec<Direct> {
     let Mechanism(name, calls, ..) = mechanism;
     let part =
         |name, of: Option<String>, count, price| Direct { name, of, about: String::new(), count, price };
@@ -60,7 +60,7 @@ fn direct(mechanism: Mechanism, bytes: u64) -> Vec<Direct> {
     ]
 }
 
-fn subjects(mechanisms: &[Mechanism]) -> Vec<Subject> {
+pub(crate) fn subjects(mechanisms: &[Mechanism]) -> Vec<Subject> {
     let subject = |mechanism: &Mechanism| Subject {
         case: Some(id("roundtrip", mechanism.0, 4096)),
         place: "same-cpu".into(),
@@ -75,7 +75,7 @@ fn subjects(mechanisms: &[Mechanism]) -> Vec<Subject> {
 }
 
 /// A session: each set has the noise of its processes, and the machine another speed.
-fn session(mechanisms: &[Mechanism], seed: u64, noise: f64) -> Measured {
+pub(crate) fn session(mechanisms: &[Mechanism], seed: u64, noise: f64) -> Measured {
     let mut random = Random::new(seed);
     let hub_ns = 4.0 * CALL_NS + 900.0 + 2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS);
     let mut group = |cases: Vec<(CaseId, f64)>| Group {
@@ -113,7 +113,7 @@ fn solved(mechanisms: &[Mechanism], seed: u64, noise: f64, changes: &[Change]) -
     explain(&session(mechanisms, seed, noise), &subjects(mechanisms), changes, seed)
 }
 
-fn of<'a>(solution: &'a Solution, mechanism: &str) -> &'a Explanation {
+pub(crate) fn of<'a>(solution: &'a Solution, mechanism: &str) -> &'a Explanation {
     solution.explanations.iter().find(|found| found.case.mechanism == mechanism).unwrap()
 }
 
@@ -121,7 +121,7 @@ fn price<'a>(solution: &'a Solution, name: &str) -> &'a Price {
     solution.prices.iter().find(|price| price.name == name).unwrap()
 }
 
-fn is_near(found: f64, wanted: f64, tolerance: f64) {
+pub(crate) fn is_near(found: f64, wanted: f64, tolerance: f64) {
     assert!((found - wanted).abs() <= tolerance, "{found} instead of {wanted}");
 }
 
@@ -134,7 +134,7 @@ fn work_in_turn_has_a_surcharge_of_its_own() {
     let mechanisms = MECHANISMS.map(slower);
     let mut subjects = subjects(&mechanisms);
     for subject in &mut subjects {
-        subject.fitted.push(Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK) });
+        subject.fitted.push(Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK, 1.0) });
     }
     let solution = explain(&session(&mechanisms, 5, 0.0), &subjects, &[], 5);
     is_near(price(&solution, names::COLD_CACHES).ns, 0.15, 1e-6);

@@ -219,7 +219,7 @@ impl Dosing {
         }
         if waits > LEAST {
             let waits = Fitted { name: names::BLOCK_AND_WAKE, count: Count::Times(waits) };
-            let cold = Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK) };
+            let cold = Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK, 1.0) };
             found.fitted.extend([waits, cold]);
         }
         found.remarks.push(format!(

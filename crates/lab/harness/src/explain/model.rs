@@ -5,7 +5,10 @@ mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weighbridge_analysis::explain::{Count, Direct, Fitted, Formula, Subject, names, place_of};
+use weighbridge_analysis::explain::{
+    Count, Direct, Fitted, Formula, Subject, kept_in_cache, names, place_of,
+};
+use weighbridge_probe::topology::CacheKind;
 use weighbridge_record::{CaseId, Skipped};
 
 use crate::axis::{Choice, Idle};
@@ -54,6 +57,14 @@ fn hub_of(case: &Prepared, host: &Host) -> Result<Option<Prepared>, String> {
     catalogue::prepare(&hub, host).map(Some).map_err(|why| format!("{hub} cannot run here: {why}"))
 }
 
+/// The smallest first-level cache of data; where the kernel shows none, as many bytes as most have.
+fn cache_bytes(host: &Host) -> u64 {
+    const USUAL: u64 = 32 << 10;
+    let caches = host.topology.caches.iter();
+    let first = caches.filter(|cache| cache.level == 1 && cache.kind != CacheKind::Instruction);
+    first.map(|cache| cache.size_bytes).min().unwrap_or(USUAL)
+}
+
 fn is_virtual(case: &Prepared) -> bool {
     case.target.caps.has(Caps::VIRTUAL_TIME)
 }
@@ -70,6 +81,8 @@ pub(super) struct Plan {
     pub(super) skipped: Vec<Skipped>,
     explained: Vec<Target>,
     payloads: Vec<u64>,
+    /// Bytes that the first-level cache keeps.
+    cache_bytes: u64,
 }
 
 /// A case that becomes a subject.
@@ -82,7 +95,8 @@ struct Target {
 
 impl Plan {
     pub(super) fn new(cases: &[Prepared], payloads: &[u64], host: &Host) -> Plan {
-        let mut plan = Plan { payloads: payloads.to_vec(), ..Plan::default() };
+        let mut plan =
+            Plan { payloads: payloads.to_vec(), cache_bytes: cache_bytes(host), ..Plan::default() };
         for case in cases {
             plan.add_target(case.clone(), true, host);
         }
@@ -253,7 +267,8 @@ impl Plan {
         if per_op.voluntary_switches > LEAST && !target.case.target.caps.has(Caps::HARNESS) {
             let waits = Count::Times(per_op.voluntary_switches);
             fitted.push(Fitted { name: names::BLOCK_AND_WAKE, count: waits });
-            fitted.push(Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK) });
+            let share = kept_in_cache(id.payload_bytes, self.cache_bytes);
+            fitted.push(Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK, share) });
         }
         if is_apart(&target.case) && id.payload_bytes > 64 {
             let bytes = hops(id) * id.payload_bytes as f64;

@@ -209,11 +209,17 @@ fn parts(of: &Explanation) -> Table {
         |name: String, [count, price]: [String; 2], ns: f64, ci95: Option<[f64; 2]>, confirmed: String| {
             [name, count, price, with_unit("ns", ns), interval(ci95), percent(ns / of.ns), confirmed]
         };
+    let none = || "–".to_owned();
     let parts = of.parts.iter().map(|part| {
         let fitted = if part.is_fitted { " *" } else { "" };
         let name = format!("{}{fitted}", plain(&part.name));
+        let confirmed = doses::confirmed(of, part);
+        if let Some(why) = &part.no_price {
+            let price = format!("no price: {}", plain(why));
+            return [name, count(part.count), price, none(), none(), none(), confirmed];
+        }
         let counted = [count(part.count), with_unit("ns", part.price_ns)];
-        row(name, counted, part.ns, part.ci95, doses::confirmed(of, part))
+        row(name, counted, part.ns, part.ci95, confirmed)
     });
     let sum = |name: &str, ns, ci95| row(name.into(), Default::default(), ns, ci95, String::new());
     let sums = [sum(UNEXPLAINED, of.unexplained_ns, of.unexplained_ns_ci95), sum("together", of.ns, of.ci95)];

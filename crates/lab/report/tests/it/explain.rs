@@ -13,6 +13,7 @@ fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
         count,
         price_ns,
         is_fitted,
+        no_price: None,
         ns: count * price_ns,
         ci95: Some([0.9 * count * price_ns, 1.1 * count * price_ns]),
         dose: None,
@@ -120,6 +121,21 @@ fn each_part_of_a_bar_has_a_mark_of_its_own() {
     let marks: std::collections::BTreeSet<&str> =
         legend.split(" · ").map(|item| item.trim().split(' ').next().unwrap()).collect();
     assert_eq!(marks.len(), 13, "{legend}");
+}
+
+#[test]
+fn a_part_without_a_price_says_why_and_has_no_cost() {
+    let mut of = explained("pipe", 1000.0);
+    of.parts[1] = ExplainedPart {
+        price_ns: 0.0,
+        no_price: Some("another process ran on this CPU".into()),
+        ns: 0.0,
+        ci95: None,
+        ..of.parts[1].clone()
+    };
+    let shown = markdown(&report(vec![of]));
+    let row = shown.lines().find(|line| line.starts_with("| switches | 2")).expect("its row");
+    assert!(row.contains("no price: another process ran on this CPU | – | – | – |"), "{row}");
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn live(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
 /// Fewest and most sets of a case that has so much time. Few cases get more sets than forty: what is planned and not made costs power, and
 /// what is made and not planned cannot be used.
 fn units(time: Duration, timing: Timing) -> RangeInclusive<usize> {
-    const MOST: usize = 300;
+    const MOST: usize = 1000;
     let fit = time.as_secs_f64() * 0.9 / expected_set(timing).as_secs_f64();
     12..=(fit as usize).clamp(USUAL_MOST, MOST)
 }
@@ -236,4 +236,19 @@ fn header(
         ("units", units.map_or(String::new(), |units| format!("{}..{}", units.start(), units.end()))),
     ];
     measuring::header(settings, machine, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many as the simulations of recorded sets need; where a set is longer, fewer fit.
+    #[test]
+    fn a_minute_of_one_case_is_used_for_sets() {
+        let timing = Timing { sample_ns: 4_700_000, samples: 8, least_samples: 5, run_ns: 20_000_000 };
+        assert!(*units(Duration::from_secs(60), timing).end() >= 600);
+        let long = Timing { run_ns: 200_000_000, ..timing };
+        assert!((150..200).contains(units(Duration::from_secs(60), long).end()));
+        assert_eq!(units(Duration::from_secs(1), timing), 12..=USUAL_MOST);
+    }
 }

@@ -146,7 +146,7 @@ fn prefaulted_memory_takes_no_faults() {
     let fresh = || {
         let memory = Mapping::anonymous(len).unwrap();
         // Huge pages would take one fault for many pages and hide the difference.
-        let _ = memory.advise_huge(false);
+        let _ = memory.advise(Advice::LinuxNoHugepage);
         // A fork in the test of another thread would make each page copy-on-write, and take a fault for each.
         memory.dont_fork().unwrap();
         memory

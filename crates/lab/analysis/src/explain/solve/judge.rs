@@ -20,7 +20,8 @@ pub(super) fn price_of(
     fitted: &[Option<f64>],
     costs: &Costs,
 ) -> Option<f64> {
-    if dosed.direct.is_empty() && dosed.fitted.is_empty() {
+    let is_refused = dosed.direct.iter().any(|part| part.price.is_refused());
+    if is_refused || (dosed.direct.is_empty() && dosed.fitted.is_empty()) {
         return None;
     }
     let one = Subject {

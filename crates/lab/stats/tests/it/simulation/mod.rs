@@ -16,6 +16,7 @@ mod duet;
 mod intervals;
 mod many;
 mod peers;
+mod recorded;
 mod regimes;
 mod sequential;
 mod sessions;
