@@ -56,13 +56,16 @@ pub fn in_instructions(mut lines: Vec<Line>) -> Vec<Line> {
                 run.roles.iter_mut().for_each(|role| per_op(&mut role.per_op));
                 rename(&mut run.series);
                 run.latencies = None;
+                // The roles share the one CPU that there is, and nobody else is there.
+                run.noise.cpu_pressure = None;
             }
             Line::Summary(summary) => {
                 let (name, divisor) = unit(&summary.unit);
                 summary.unit = name;
                 summary.median /= divisor;
-                let pairs = [Some(&mut summary.range), summary.ci95.as_mut()];
-                pairs.into_iter().flatten().flatten().for_each(|value| *value /= divisor);
+                let ranges = [summary.session_range.as_mut(), summary.across_sessions.as_mut()];
+                let pairs = [Some(&mut summary.range), summary.ci95.as_mut()].into_iter().chain(ranges);
+                pairs.flatten().flatten().for_each(|value| *value /= divisor);
                 summary.best = summary.best.map(|best| best / divisor);
                 per_op(&mut summary.per_op);
                 rename(&mut summary.series);

@@ -15,6 +15,8 @@ use crate::job::{self, Job};
 
 /// Where the program is in the guest.
 const PROGRAM: &str = "weighbridge";
+/// Comes along where it stands beside the program, which starts it for cases of the bus.
+const BROKER: &str = "causewayd";
 
 /// The initramfs in which `program` finds `job` when it is started as `/init`, with the modules of the job.
 ///
@@ -25,11 +27,20 @@ pub fn image(program: &Path, job: &Job, modules: &[PathBuf]) -> Result<Vec<u8>, 
     let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let program = if program == Path::new("/proc/self/exe") { &own } else { program };
     let cannot = |why: String| Error::new(format!("cannot put `{}` into a guest: {why}", program.display()));
-    let elf = fs::read(program).map_err(|error| cannot(error.to_string()))?;
-    let parsed = Parsed::of(&elf).map_err(cannot)?;
-    let loader = parsed.interpreter.as_deref();
-    let mut files = loader.map_or(Ok(Vec::new()), |loader| libraries(loader, program)).map_err(cannot)?;
-    files.extend(parsed.interpreter);
+    let (stripped, mut files) = with_libraries(program).map_err(cannot)?;
+    let path = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let broker = path.with_file_name(BROKER);
+    let broker = broker
+        .is_file()
+        .then(|| with_libraries(&broker))
+        .transpose()
+        .map_err(|why| Error::new(format!("cannot put `{}` into a guest: {why}", broker.display())))?;
+    let broker = broker.map(|(stripped, libraries)| {
+        files.extend(libraries);
+        stripped
+    });
+    files.sort();
+    files.dedup();
     let pack = || -> io::Result<Vec<u8>> {
         let mut archive = Archive::default();
         for folder in ["dev", "proc", "sys", "tmp", "run"] {
@@ -37,7 +48,10 @@ pub fn image(program: &Path, job: &Job, modules: &[PathBuf]) -> Result<Vec<u8>, 
         }
         // Before the kernel mounts anything, the first process gets its standard output from here.
         archive.device("dev/console", 5, 1)?;
-        archive.file(PROGRAM, &parsed.stripped)?;
+        archive.file(PROGRAM, &stripped)?;
+        if let Some(stripped) = &broker {
+            archive.file(BROKER, stripped)?;
+        }
         archive.link("init", &format!("/{PROGRAM}"))?;
         for file in &files {
             archive.file(below_root(file), &fs::read(file)?)?;
@@ -49,6 +63,16 @@ pub fn image(program: &Path, job: &Job, modules: &[PathBuf]) -> Result<Vec<u8>, 
         archive.finish()
     };
     pack().map_err(|error| cannot(error.to_string()))
+}
+
+/// A program without its symbols, its libraries and its loader.
+fn with_libraries(program: &Path) -> Result<(Vec<u8>, Vec<PathBuf>), String> {
+    let elf = fs::read(program).map_err(|error| error.to_string())?;
+    let parsed = Parsed::of(&elf)?;
+    let loader = parsed.interpreter.as_deref();
+    let mut files = loader.map_or(Ok(Vec::new()), |loader| libraries(loader, program))?;
+    files.extend(parsed.interpreter);
+    Ok((parsed.stripped, files))
 }
 
 fn below_root(path: &Path) -> &str {
@@ -159,6 +183,14 @@ mod tests {
             let name = name.trim_start_matches('/').as_bytes();
             assert!(image.windows(name.len()).any(|bytes| bytes == name), "{found:?}");
         }
+        // A broker beside it comes along.
+        let has_broker = |program: &Path| {
+            let image = image(program, &Job::default(), &[]).unwrap();
+            image.windows(BROKER.len() + 1).any(|bytes| bytes == format!("{BROKER}\0").as_bytes())
+        };
+        assert!(!has_broker(&copy));
+        fs::copy(&copy, folder.path().join(BROKER)).unwrap();
+        assert!(has_broker(&copy));
         let output = Command::new(&copy).arg("--list").output().unwrap();
         assert!(String::from_utf8_lossy(&output.stdout).contains("a_program_without_its_sections"));
     }
