@@ -112,6 +112,10 @@ impl Endpoint for DefectiveEnd {
             return Ok(());
         };
         end.sent += 1;
+        if end.defect == Defect::Spins {
+            // So the reader is the faster one, and has something to wait for.
+            (0..200).for_each(|_| std::hint::spin_loop());
+        }
         if end.defect == Defect::DamagesLate && end.sent > RIGHT_MESSAGES {
             end.outgoing[0] ^= 1;
         }
