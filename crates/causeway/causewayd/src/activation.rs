@@ -224,7 +224,7 @@ impl Starts {
         numbers.filter_map(|number| self.by_number.get(&number)).map(|name| name.to_string()).collect()
     }
 
-    /// These names were looked up in vain, and are to be once more, if that is still wanted.
+    /// These names were not found; they are looked up again if somebody still waits for them.
     pub fn ask_again(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
             let start = self.by_name.get(name.as_str()).filter(|start| start.phase == Phase::LookedUp);

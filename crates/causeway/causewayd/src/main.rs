@@ -57,7 +57,7 @@ fn run(args: &Args) -> Result<(), String> {
     if (args.fork || config.fork) && !args.nofork {
         return background::start_again();
     }
-    // Whoever has started this program may care for no children, and the kernel would tell the end of none.
+    // SIGCHLD may be ignored by inheritance; the kernel would then reap services before their status is read.
     causeway_os::process::reset_child_signal().map_err(|error| error.to_string())?;
     causewayd::make_transient_service_dir(&config);
     // The limit on descriptors is what limits connections; a bus that may raise it should.

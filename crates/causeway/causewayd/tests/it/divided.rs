@@ -321,7 +321,7 @@ fn the_environment_of_services_has_a_limit_and_what_would_exceed_it_changes_noth
     assert!(refused.is_some(), "1.2 MB of variables");
 }
 
-/// A member with very many rules for the messages of a name is woken by whoever has it, and its filter is made in several turns.
+/// A member with very many rules for the messages of a name is woken by its owner's, and its filter is built in several turns.
 #[test]
 fn a_member_with_very_many_rules_is_woken_by_each_owner_of_the_name_in_them() {
     const RULES: u32 = 6_000;

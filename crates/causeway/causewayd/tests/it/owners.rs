@@ -228,7 +228,7 @@ fn one_whose_end_was_announced_is_found_by_nobody_and_neither_is_its_name() {
     noisy.iter_mut().for_each(|member| make_noise(member, 0));
     ask_bus(&mut observer);
     for round in 0..rounds() {
-        // Whoever has read one of them has its outbox, and need not ask the bus for it; and nobody is so far behind that others wait.
+        // A member that has read from another holds its outbox and need not ask the bus for it; and none lags so far that others wait.
         for member in &mut noisy {
             assert_eq!(member.next_now().unwrap(), None);
         }
