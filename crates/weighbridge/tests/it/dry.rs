@@ -33,17 +33,25 @@ pub fn refusal(command: &[String]) -> Option<String> {
 fn forms(program: &str, words: &[String]) -> Vec<Vec<String>> {
     // Behind `--` is the command of another program.
     let own = words.split(|word| word == "--").next().unwrap_or_default();
+    let own: Vec<_> = own.iter().flat_map(|word| alternatives(word)).collect();
     // What comes before --help has been read when help is printed: a mistake ends the program with another code.
-    let help = [own, &["--help".to_owned()]].concat();
-    let is_complete = !words.iter().any(|word| word.contains(OPTIONAL) || is_placeholder(word));
-    match words.first().map(String::as_str) {
-        Some("plan") if is_complete => vec![words.to_vec()],
-        Some("run") if is_complete => vec![[words, &["--dry-run".to_owned()]].concat()],
+    let help = [&own[..], &["--help".to_owned()]].concat();
+    let is_complete = !own.iter().any(|word| word.contains(OPTIONAL) || is_placeholder(word));
+    match own.first().map(String::as_str) {
+        Some("plan") if is_complete => vec![own],
+        Some("run") if is_complete => vec![[&own[..], &["--dry-run".to_owned()]].concat()],
         Some("explain" | "compare" | "guest") if is_complete && program == "weighbridge" => {
-            [vec![help], plans(words)].concat()
+            [vec![help], plans(&own)].concat()
         }
         _ => vec![help],
     }
+}
+
+/// `{a,b}` as `a` and `b`: of a word with alternatives the program looks at those that there are.
+fn alternatives(word: &str) -> Vec<String> {
+    let braces = word.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    let Some((before, (inside, after))) = braces else { return vec![word.to_owned()] };
+    inside.split(',').flat_map(|one| alternatives(&format!("{before}{one}{after}"))).collect()
 }
 
 /// Plans of the cases that a command names which has no dry run: its help does not look at them.
@@ -57,11 +65,15 @@ fn plans(words: &[String]) -> Vec<Vec<String>> {
             "--suite" | "--sizes" | "--place" | "--wait" | "--set" => {
                 plan.extend([word].into_iter().chain(words.next()).cloned());
             }
+            // A case, a setting, or what no plan can hold: a program, a kernel, a variable of the environment.
+            "--a" | "--b" => match words.next() {
+                Some(side) if is_case(side) => plan.push(side.clone()),
+                Some(side) if side.contains('=') && !side.contains([':', '/', ',']) => {
+                    sides.push(side.clone())
+                }
+                _ => {}
+            },
             case if is_case(case) => plan.push(case.to_owned()),
-            // A side that is neither a program nor a variable of the environment.
-            setting if setting.contains('=') && !setting.contains([':', '/', ',']) => {
-                sides.push(setting.to_owned())
-            }
             _ => {}
         }
     }

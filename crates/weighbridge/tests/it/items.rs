@@ -27,16 +27,17 @@ fn every_item_has_a_command_that_is_understood_or_says_what_is_missing() {
 #[test]
 fn a_table_with_mistakes_is_refused_row_by_row() {
     let text = read("crates/weighbridge/tests/fixtures/items.md");
-    let found = complaints(&text, &[("000", 9), ("001", 2)], 2);
+    let found = complaints(&text, &[("000", 10), ("001", 2)], 2);
     let expected = [
         "000.2: weighbridge run roundtrip/pipe/64/same-cpu/no-such-axis=1",
         "000.3: weighbridge run --suite no-such-suite",
         "000.4: weighbridge run pipe --no-such-flag",
         "000.5: weighbridge compare --a wait=no-such-wait --b wait=poll roundtrip/pipe/64/same-cpu",
         "000.6: weighbridge explain roundtrip/no-such-mechanism/64/same-cpu",
-        "000.7: `ls` is no command of ours",
-        "000.8: has no command; one that nothing shows yet is `not yet`",
-        "000.9: does not say what is shown or missing",
+        "000.7: weighbridge run fan-out/{no-such-mechanism,udp-multicast}/64/same-cpu",
+        "000.8: `ls` is no command of ours",
+        "000.9: has no command; one that nothing shows yet is `not yet`",
+        "000.10: does not say what is shown or missing",
         "001: 1 item in place of 2",
         "001.2: is row 1 of 001",
         "1 item that cannot apply in place of 2",
