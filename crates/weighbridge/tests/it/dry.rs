@@ -3,10 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use weighbridge_harness::catalogue;
-
 use crate::PROGRAM;
-use crate::markdown::{OPTIONAL, is_placeholder};
+use crate::markdown::{OPTIONAL, is_placeholder, patterns};
 
 /// What a program says against this command, whose first word is the program. Programs of other packages are asked where they
 /// have been built, beside our own.
@@ -56,7 +54,7 @@ fn alternatives(word: &str) -> Vec<String> {
 
 /// Plans of the cases that a command names which has no dry run: its help does not look at them.
 fn plans(words: &[String]) -> Vec<Vec<String>> {
-    let patterns: Vec<_> = catalogue::patterns().iter().map(|pattern| pattern.id).collect();
+    let patterns = patterns();
     let is_case = |word: &str| word.split_once('/').is_some_and(|(pattern, _)| patterns.contains(&pattern));
     let (mut plan, mut sides) = (vec!["plan".to_owned()], Vec::new());
     let mut words = words.iter();

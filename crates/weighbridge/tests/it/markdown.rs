@@ -136,10 +136,15 @@ pub fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
+/// With which word a case begins.
+pub fn patterns() -> Vec<&'static str> {
+    weighbridge_dbus_bench::register();
+    catalogue::patterns().iter().map(|pattern| pattern.id).collect()
+}
+
 /// Complete ids of cases, in code and in prose.
 pub fn case_ids(text: &str) -> Vec<String> {
-    weighbridge_dbus_bench::register();
-    let patterns: Vec<_> = catalogue::patterns().iter().map(|pattern| pattern.id).collect();
+    let patterns = patterns();
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_/=:.,{}*".contains(c);
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| ".,:/".contains(c)));
     let ids = words.filter(|word| {
