@@ -50,8 +50,12 @@ pub fn plan(batches: u32) -> Vec<String> {
     ];
     basics.iter().for_each(|test| add(test, ""));
     for context in CONTEXTS {
-        for test in ["kmem-cache-reuse", "kmem-cache-pattern", "pool-reuse", "pool-pattern"] {
-            add(test, &format!("size=256 context={context}"));
+        // A process may move to another CPU, unless each operation disables bottom halves.
+        let pool = if context == "process" { "pool-bh" } else { "pool" };
+        for test in ["kmem-cache", pool] {
+            for way in ["reuse", "pattern"] {
+                add(&format!("{test}-{way}"), &format!("size=256 context={context}"));
+            }
         }
     }
     for size in SIZES {
@@ -129,6 +133,19 @@ mod tests {
                 assert_eq!(plan.iter().filter(found).count(), 1, "{test} {size}");
             }
         }
-        assert!(plan.iter().any(|line| line.starts_with("pool-reuse") && line.ends_with("context=softirq")));
+        for (test, context) in
+            [("pool-reuse", "softirq"), ("pool-bh-reuse", "process"), ("pool-bh-pattern", "process")]
+        {
+            let is_it = |line: &String| {
+                line.starts_with(&format!("{test} ")) && line.ends_with(&format!("context={context}"))
+            };
+            assert!(plan.iter().any(is_it), "{test} in {context}");
+        }
+        let without_protection =
+            |line: &String| line.starts_with("pool-reuse ") && line.ends_with("context=process");
+        assert!(
+            !plan.iter().any(without_protection),
+            "a queue of a CPU needs one that its user cannot leave"
+        );
     }
 }

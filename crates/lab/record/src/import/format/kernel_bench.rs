@@ -20,13 +20,19 @@ const RULES: [&str; 1] = [
     "nanoseconds of a batch over its operations become nanoseconds per operation; the empty loop is not subtracted",
 ];
 /// What is not named in a case where it has this value.
-const DEFAULTS: [(&str, &str); 4] =
-    [("context", "process"), ("count", "256"), ("bulk", "16"), ("order", "0")];
+const DEFAULTS: [(&str, &str); 5] =
+    [("context", "process"), ("count", "256"), ("bulk", "16"), ("order", "0"), ("flows", "1")];
 
 /// Tests whose parts are ways to do the same with objects of the same size, and what that is. All others are work of their own.
 const ALTERNATIVES: [(&str, &[&str]); 5] = [
-    ("an object is allocated and freed", &["kmalloc-reuse", "kmem-cache-reuse", "pool-reuse"]),
-    ("many objects are allocated, then freed", &["kmalloc-pattern", "kmem-cache-pattern", "pool-pattern"]),
+    (
+        "an object is allocated and freed",
+        &["kmalloc-reuse", "kmem-cache-reuse", "pool-reuse", "pool-bh-reuse"],
+    ),
+    (
+        "many objects are allocated, then freed",
+        &["kmalloc-pattern", "kmem-cache-pattern", "pool-pattern", "pool-bh-pattern"],
+    ),
     ("a packet is dropped by a rule", &["nftables-drop", "iptables-drop"]),
     ("a packet is accepted by a rule", &["nftables-accept", "iptables-accept"]),
     ("a packet is forwarded by a rule", &["nftables-forward", "iptables-forward"]),
@@ -57,6 +63,12 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
             ["kernel", release] => {
                 foreign.machine = Some(Machine { kernel: (*release).into(), ..Machine::default() });
             }
+            ["clock", ticks, ns] => match (ticks.parse::<f64>(), ns.parse::<f64>()) {
+                (Ok(ticks), Ok(ns)) if ticks > 0.0 && ns > 0.0 => {
+                    foreign.machine.get_or_insert_default().clock.tsc_hz = Some(ticks / ns * 1e9);
+                }
+                _ => foreign.problems.push(problem("no reading of a counter")),
+            },
             ["test", name, settings @ ..] => {
                 let pairs = settings.iter().filter_map(|setting| setting.split_once('='));
                 let settings = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -163,10 +175,11 @@ mod tests {
 
     #[test]
     fn a_test_is_a_run_of_each_of_its_parts_and_the_empty_loop_is_a_note() {
-        let text = format!("weighbridge-bench 1\nkernel 6.1.0\n{PATTERN}{PATTERN}");
+        let text = format!("weighbridge-bench 1\nkernel 6.1.0\nclock 5000000 2000000\n{PATTERN}{PATTERN}");
         let found = of(&text);
         assert_eq!(found.problems, []);
-        assert_eq!(found.machine.unwrap().kernel, "6.1.0");
+        let machine = found.machine.unwrap();
+        assert_eq!((machine.kernel.as_str(), machine.clock.tsc_hz), ("6.1.0", Some(2.5e9)));
         let names: Vec<&str> = found.cases.iter().map(|case| case.name.as_str()).collect();
         assert_eq!(
             names,
