@@ -2,7 +2,7 @@
 
 use causeway_testkit::skipped;
 
-use crate::{Said, all, folder, said, shown, text, valid_record};
+use crate::{PROGRAM, Said, all, folder, said, shown, text, valid_record};
 
 #[test]
 fn real_mechanisms_on_one_cpu_give_numbers() {
@@ -45,4 +45,45 @@ fn a_case_of_a_suite_stands_beside_its_published_figure() {
     assert!(line.contains("95.559") && line.contains("119.449") && line.contains("(1 run)"), "{line}");
     let other = shown.lines().find(|line| line.contains("latency_statfs")).unwrap();
     assert!(other.contains("not measured"), "{other}");
+}
+
+/// A packet that goes elsewhere than its rule or the router sends it is a failed run.
+#[test]
+fn packets_are_forwarded_and_dropped_by_rules_of_both_forms_or_the_reason_is_told() {
+    let folder = folder();
+    let rules = "solo/veth-drop/18/same-cpu{,/rule=iptables}{,/rule-for=destination}";
+    let words =
+        format!("run solo/veth-forward/18/same-cpu {rules} --max-runs 1 --alone --html none --out r.jsonl");
+    let said = said(folder.path(), &words);
+    if said.stderr.contains("nothing is left to measure") {
+        return skipped(said.stderr);
+    }
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let skips = all!(lines, Skipped);
+    let may = ["networks of its own", "mounted read-only", "of iptables", "of nftables", "not supported"];
+    for skip in &skips {
+        assert!(may.iter().any(|words| skip.why.contains(words)), "{}: {}", skip.case, skip.why);
+        skipped(format!("{}: {}", skip.case, skip.why));
+    }
+    let summaries = all!(lines, Summary);
+    let summaries: Vec<_> =
+        summaries.into_iter().filter(|of| of.case.mechanism.starts_with("veth-")).collect();
+    assert_eq!(summaries.len() + skips.len(), 5, "{}", said.stderr);
+    assert!(summaries.iter().all(|of| of.unit == "packets/s" && of.median > 0.0), "{}", said.stdout);
+}
+
+#[test]
+fn symbols_of_two_files_are_listed_by_a_glob_and_one_that_matches_nothing_is_told() {
+    let folder = folder();
+    let of = |glob: &str| said(folder.path(), &format!("bloat {PROGRAM} {PROGRAM} --symbols {glob}"));
+    let listed = of("{main,rust_eh_person*}").with(0).stdout;
+    assert!(
+        listed.starts_with("Symbol ") && listed.lines().any(|line| line.starts_with("main ")),
+        "{listed}"
+    );
+    assert!(listed.lines().skip(1).all(|line| line.ends_with(" +0")), "{listed}");
+    assert!(
+        of("no_such_symbol*").with(2).stderr.contains("no symbol of either file matches `no_such_symbol*`")
+    );
+    assert!(of("{main").with(2).stderr.contains("is not a glob"));
 }

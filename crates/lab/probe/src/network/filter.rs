@@ -1,6 +1,6 @@
 //! One rule in front of the routing decision, by either of the kernel's two packet filters.
 
-pub use super::Verdict;
+pub use super::{Form, Verdict};
 use super::{iptables, nftables};
 use causeway_os::Result;
 
@@ -13,14 +13,14 @@ pub enum Filter {
     Iptables,
 }
 
-/// Sets the rule for UDP packets that come in over the interface `name` of the calling thread's network. Iptables: in place of the rules
+/// Sets the rule, of [`Form::Interface`] for UDP packets that come in over the interface `name` of the calling thread's network. Iptables: in place of the rules
 /// that the table raw has; nftables: in a table of its own.
 ///
 /// # Errors
 /// `EPERM` without CAP_NET_ADMIN; `EOPNOTSUPP` (nftables), `ENOPROTOOPT` or `ENOENT` (iptables) from a kernel without this filter.
-pub fn set_rule(filter: Filter, name: &str, verdict: Verdict) -> Result<()> {
+pub fn set_rule(filter: Filter, form: Form, name: &str, verdict: Verdict) -> Result<()> {
     match filter {
-        Filter::Nftables => nftables::set_rule(name, verdict),
-        Filter::Iptables => iptables::set_rule(name, verdict),
+        Filter::Nftables => nftables::set_rule(form, name, verdict),
+        Filter::Iptables => iptables::set_rule(form, name, verdict),
     }
 }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 
-use super::{Verdict, padded};
+use super::{BENCHMARKS, Form, Verdict, padded};
 use causeway_os::{Context, Result};
 
 const GET_INFO: libc::c_int = 64;
@@ -35,12 +35,12 @@ const ERROR_BYTES: usize = 64;
 /// `struct xt_counters`.
 const COUNTER_BYTES: usize = 16;
 
-pub(super) fn set_rule(name: &str, verdict: Verdict) -> Result<()> {
+pub(super) fn set_rule(form: Form, name: &str, verdict: Verdict) -> Result<()> {
     let replace = || -> io::Result<()> {
         let socket =
             socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::RAW))?;
         let mut counters = vec![0_u8; COUNTER_BYTES * entries(socket.as_fd())?];
-        let table = table(name, verdict, &mut counters);
+        let table = table(form, name, verdict, &mut counters);
         let length = libc::socklen_t::try_from(table.len()).expect("the table is short");
         // SAFETY: `table` is `length` initialized bytes; the counters that it points to are as many as it says, and live.
         let code = unsafe {
@@ -74,9 +74,9 @@ fn entries(socket: impl AsFd) -> io::Result<usize> {
 }
 
 /// `struct ipt_replace` with its entries.
-fn table(name: &str, verdict: Verdict, counters: &mut [u8]) -> Vec<u8> {
+fn table(form: Form, name: &str, verdict: Verdict, counters: &mut [u8]) -> Vec<u8> {
     let policy = || entry(None, &standard(Verdict::Accept));
-    let rule = entry(Some(name), &standard(verdict));
+    let rule = entry(Some((form, name)), &standard(verdict));
     let (before_output, policy_bytes) = (rule.len() + policy().len(), policy().len());
     let list = [rule, policy(), policy(), entry(None, &target(ERROR_BYTES, "ERROR", b"ERROR"))];
     let (count, size) = (list.len(), list.iter().map(Vec::len).sum::<usize>());
@@ -101,10 +101,13 @@ fn table(name: &str, verdict: Verdict, counters: &mut [u8]) -> Vec<u8> {
     bytes
 }
 
-/// `struct ipt_entry` with its target: for UDP over an interface, or for everything.
-fn entry(input: Option<&str>, target: &[u8]) -> Vec<u8> {
+/// `struct ipt_entry` with its target: for packets of a form, or for everything.
+fn entry(rule: Option<(Form, &str)>, target: &[u8]) -> Vec<u8> {
+    let input = rule.filter(|(form, _)| *form == Form::Interface).map(|(_, name)| name);
+    let is_to_benchmarks = rule.is_some_and(|(form, _)| form == Form::Destination);
+    let (network, network_mask) = if is_to_benchmarks { BENCHMARKS } else { ([0; 4], [0; 4]) };
     // Source, destination and their masks; names of interfaces and their masks; protocol; flags.
-    let mut bytes = vec![0; 16];
+    let mut bytes = [[0; 4], network, [0; 4], network_mask].concat();
     let name = input.map_or([0; 16], padded);
     // The zero at the end is compared too; behind it nothing is.
     let mask_bytes = input.map_or(0, |name| name.len().min(15) + 1);

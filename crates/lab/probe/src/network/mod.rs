@@ -19,6 +19,18 @@ pub enum Verdict {
     Accept,
 }
 
+/// Which packets a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Those of UDP that come in over an interface: `-i NAME -p udp`.
+    Interface,
+    /// Those to an address of 198.18.0.0/15, the networks for benchmarks (RFC 2544): `-d 198.18.0.0/15`.
+    Destination,
+}
+
+/// The networks for benchmarks, and their mask.
+pub(super) const BENCHMARKS: ([u8; 4], [u8; 4]) = ([198, 18, 0, 0], [255, 254, 0, 0]);
+
 /// An interface's name as both filters compare it: with its zero, in 16 bytes.
 pub(super) fn padded(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];

@@ -6,7 +6,7 @@
 use rustix::net::netlink::NETFILTER;
 
 use super::netlink::{ACK, APPEND, CREATE, Message, request};
-use super::{Verdict, padded};
+use super::{BENCHMARKS, Form, Verdict, padded};
 use causeway_os::Result;
 
 const BATCH_BEGIN: u16 = 16;
@@ -38,6 +38,18 @@ const META_REGISTER: u16 = 1;
 const META_KEY: u16 = 2;
 const INPUT_NAME: u32 = 6;
 const TRANSPORT: u32 = 16;
+const PAYLOAD_REGISTER: u16 = 1;
+const PAYLOAD_BASE: u16 = 2;
+const PAYLOAD_OFFSET: u16 = 3;
+const PAYLOAD_LENGTH: u16 = 4;
+const NETWORK_HEADER: u32 = 1;
+/// Of the address of the destination in the header of IPv4.
+const DESTINATION_AT: u32 = 16;
+const BITWISE_FROM: u16 = 1;
+const BITWISE_TO: u16 = 2;
+const BITWISE_LENGTH: u16 = 3;
+const BITWISE_MASK: u16 = 4;
+const BITWISE_XOR: u16 = 5;
 const COMPARED_REGISTER: u16 = 1;
 const COMPARISON: u16 = 2;
 const COMPARED_DATA: u16 = 3;
@@ -53,7 +65,7 @@ const REGISTER_VERDICT: u32 = 0;
 const TABLE: &str = "weighbridge";
 const CHAIN: &str = "prerouting";
 
-pub(super) fn set_rule(name: &str, verdict: Verdict) -> Result<()> {
+pub(super) fn set_rule(form: Form, name: &str, verdict: Verdict) -> Result<()> {
     let code = if verdict == Verdict::Drop { 0 } else { 1 };
     let table = message(NEW_TABLE, ACK | CREATE).with_text(TABLE_NAME, TABLE);
     let chain = message(NEW_CHAIN, ACK | CREATE)
@@ -67,8 +79,13 @@ pub(super) fn set_rule(name: &str, verdict: Verdict) -> Result<()> {
         .with_text(RULE_TABLE, TABLE)
         .with_text(RULE_CHAIN, CHAIN)
         .with_nested(RULE_EXPRESSIONS, &[], |list| {
-            let list = equal(list, INPUT_NAME, &padded(name));
-            let list = equal(list, TRANSPORT, &[libc::IPPROTO_UDP as u8]);
+            let list = match form {
+                Form::Interface => {
+                    let list = equal(list, INPUT_NAME, &padded(name));
+                    equal(list, TRANSPORT, &[libc::IPPROTO_UDP as u8])
+                }
+                Form::Destination => to_benchmarks(list),
+            };
             let list = expression(list, "counter", |data| data);
             expression(list, "immediate", |data| {
                 let data = data.with_be32(IMMEDIATE_REGISTER, REGISTER_VERDICT);
@@ -101,6 +118,27 @@ fn expression(list: Message, name: &str, data: impl FnOnce(Message) -> Message) 
 fn equal(list: Message, key: u32, value: &[u8]) -> Message {
     let list =
         expression(list, "meta", |data| data.with_be32(META_KEY, key).with_be32(META_REGISTER, REGISTER_1));
+    compared(list, value)
+}
+
+/// The rule goes on where the destination is one for benchmarks: loaded from the header of IPv4, masked, compared.
+fn to_benchmarks(list: Message) -> Message {
+    let (network, mask) = BENCHMARKS;
+    let list = expression(list, "payload", |data| {
+        let data = data.with_be32(PAYLOAD_REGISTER, REGISTER_1).with_be32(PAYLOAD_BASE, NETWORK_HEADER);
+        data.with_be32(PAYLOAD_OFFSET, DESTINATION_AT).with_be32(PAYLOAD_LENGTH, 4)
+    });
+    let list = expression(list, "bitwise", |data| {
+        let data = data.with_be32(BITWISE_FROM, REGISTER_1).with_be32(BITWISE_TO, REGISTER_1);
+        let data = data.with_be32(BITWISE_LENGTH, 4);
+        let data = data.with_nested(BITWISE_MASK, &[], |data| data.with(DATA_VALUE, &mask));
+        data.with_nested(BITWISE_XOR, &[], |data| data.with(DATA_VALUE, &[0; 4]))
+    });
+    compared(list, &network)
+}
+
+/// The rule goes on where the register holds `value`.
+fn compared(list: Message, value: &[u8]) -> Message {
     expression(list, "cmp", |data| {
         let data = data.with_be32(COMPARED_REGISTER, REGISTER_1).with_be32(COMPARISON, EQUAL);
         data.with_nested(COMPARED_DATA, &[], |data| data.with(DATA_VALUE, value))

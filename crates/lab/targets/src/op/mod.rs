@@ -204,8 +204,9 @@ pub const ALL: &[Target] = &[
     of::<cycles::PipeClose>(),
     of::<cycles::DgramByte>(),
     of::<cycles::SysvMessage>(),
-    of::<packets::Veth<true>>(),
-    of::<packets::Veth<false>>(),
+    of::<packets::Veth<{ packets::DROP }>>(),
+    of::<packets::Veth<{ packets::ACCEPT }>>(),
+    of::<packets::Veth<{ packets::FORWARD }>>(),
 ];
 
 /// The patterns of an operation, in its unit.
