@@ -94,7 +94,11 @@ fn main() -> ExitCode {
         Some(first) if first == kernel_bench::ARGUMENT => {
             return run_kernel_test(typed.next(), kernel_bench::run);
         }
-        Some(first) if first == net_bench::ARGUMENT => return run_kernel_test(typed.next(), net_bench::run),
+        Some(first) if first == net_bench::ARGUMENT => {
+            let (results, packets) = (typed.next(), typed.next());
+            let packets = packets.and_then(|text| text.to_str()?.parse().ok()).unwrap_or_default();
+            return run_kernel_test(results, |results| net_bench::run(results, packets));
+        }
         _ => {}
     }
     match args::parse() {
@@ -117,7 +121,7 @@ fn register() {
 }
 
 /// Runs tests of the kernel in which this is the only program; the argument is the file for their results.
-fn run_kernel_test(results: Option<OsString>, run: fn(&Path) -> Result<(), String>) -> ExitCode {
+fn run_kernel_test(results: Option<OsString>, run: impl Fn(&Path) -> Result<(), String>) -> ExitCode {
     ended(run(Path::new(&results.unwrap_or_default())).map(|()| Exit::Fine).map_err(Failure::new))
 }
 

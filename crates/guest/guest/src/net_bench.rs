@@ -10,16 +10,17 @@
 //! | `accept` | at a socket, whose filter discards it |
 //! | `forward` | at the far end of a second pair, for the same reason as in `veth` |
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use causeway_os::socket::discard_arrivals;
 use weighbridge_probe::namespace::Network;
 use weighbridge_probe::network::counters::Ipv4Counters;
-use weighbridge_probe::network::filter::{Filter, Verdict, set_rule};
+use weighbridge_probe::network::filter::{Filter, Form, Verdict, set_rule};
 use weighbridge_probe::network::link::{self, Interface};
 
 use crate::pktgen::{Generator, Packets};
@@ -35,7 +36,7 @@ pub const FILTER_MODULES: [(&str, &str); 2] =
 pub const MODULES_IF_THERE: [&str; 2] = ["crc32c_generic", "nft_counter"];
 
 /// The smallest frame of Ethernet without its checksum of 4 bytes.
-const FRAME_BYTES: u32 = 60;
+pub const FRAME_BYTES: u32 = 60;
 const PACKETS: u64 = 5_000;
 /// A clock that counts instructions has no noise. The batch before these fills caches, and is not handed over.
 const BATCHES: u32 = 4;
@@ -78,32 +79,68 @@ const TESTS: [(&str, Way, Option<Filter>); 9] = [
     ("iptables-forward", Way::Forward, Some(Filter::Iptables)),
 ];
 
+/// The packets that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a frame of Ethernet without its checksum of 4 bytes.
+    pub frame_bytes: u32,
+    /// How many flows take turns, each from a port of its own.
+    pub flows: u16,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape { frame_bytes: FRAME_BYTES, flows: 1 }
+    }
+}
+
+/// As a test of the results names its settings, and as the guest is told them.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "size={} flows={}", self.frame_bytes, self.flows)
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shape, String> {
+        let number = |word: Option<&str>, name: &str| word?.strip_prefix(name)?.parse::<u32>().ok();
+        let mut words = text.split(' ');
+        let frame_bytes = number(words.next(), "size=");
+        let flows = number(words.next(), "flows=").and_then(|flows| u16::try_from(flows).ok());
+        let shape = frame_bytes.zip(flows).map(|(frame_bytes, flows)| Shape { frame_bytes, flows });
+        shape.ok_or_else(|| format!("`{text}` says nothing of packets"))
+    }
+}
+
 /// Runs the tests and writes their results in the form of the kernel module's.
 ///
 /// # Errors
 /// No test could be run, or the results cannot be written, as a sentence.
-pub fn run(results: &Path) -> Result<(), String> {
+pub fn run(results: &Path, packets: Shape) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut text = format!("weighbridge-bench 1\nkernel {release}\n");
     for (name, way, filter) in TESTS {
-        match batches(way, filter) {
+        match batches(packets, way, filter) {
             Ok(batches) => {
-                let _ = writeln!(text, "test {name} size={FRAME_BYTES}");
+                let _ = writeln!(text, "test {name} {packets}");
                 for ns in batches {
                     let _ = writeln!(text, "sample packet {PACKETS} {ns}");
                 }
                 text.push_str("end\n");
             }
-            Err(why) => _ = writeln!(text, "failed {name} size={FRAME_BYTES}: {}", why.replace('\n', "; ")),
+            Err(why) => _ = writeln!(text, "failed {name} {packets}: {}", why.replace('\n', "; ")),
         }
     }
     fs::write(results, text).map_err(|error| format!("the results cannot be written: {error}"))
 }
 
 /// The nanoseconds of each batch.
-fn batches(way: Way, filter: Option<Filter>) -> Result<Vec<u64>, String> {
+fn batches(packets: Shape, way: Way, filter: Option<Filter>) -> Result<Vec<u64>, String> {
     let network = Network::new().map_err(|error| error.to_string())?;
-    let measured = network.within(|| Ok(measured(way, filter))).map_err(|error| error.to_string())?;
+    let measured =
+        network.within(|| Ok(measured(packets, way, filter))).map_err(|error| error.to_string())?;
     drop(network);
     // The kernel takes a network down after its last user has left, and that would count for the next test. An idle guest's clock
     // moves on at once.
@@ -112,13 +149,14 @@ fn batches(way: Way, filter: Option<Filter>) -> Result<Vec<u64>, String> {
 }
 
 /// On a thread that is in a network of its own.
-fn measured(way: Way, filter: Option<Filter>) -> Result<Vec<u64>, String> {
+fn measured(packets: Shape, way: Way, filter: Option<Filter>) -> Result<Vec<u64>, String> {
     // What is open until the end: where accepted packets are discarded.
     let _socket = connected(way, filter).map_err(|error| error.to_string())?;
     let generator = Generator::new(&Packets {
         interface: "near",
         count: PACKETS,
-        frame_bytes: FRAME_BYTES,
+        frame_bytes: packets.frame_bytes,
+        flows: packets.flows,
         from: FROM,
         to: if way == Way::Forward { BEHIND } else { FAR },
         to_mac: if way == Way::Veth { OTHER_MAC } else { FAR_MAC },
@@ -146,7 +184,7 @@ fn connected(way: Way, filter: Option<Filter>) -> causeway_os::Result<Option<Udp
     link::add_address("far", FAR, 24)?;
     if let Some(filter) = filter {
         let verdict = if way == Way::Drop { Verdict::Drop } else { Verdict::Accept };
-        set_rule(filter, "far", verdict)?;
+        set_rule(filter, Form::Interface, "far", verdict)?;
     }
     let failed = |op, on: &'static str| move |error| causeway_os::Error::new(op, on, error);
     match way {
@@ -190,6 +228,13 @@ fn check(seen: Ipv4Counters, way: Way, packets: u64) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_is_told_of_packets_as_results_name_them() {
+        let shape = Shape { frame_bytes: 1510, flows: 8 };
+        assert_eq!((shape.to_string().as_str(), shape.to_string().parse()), ("size=1510 flows=8", Ok(shape)));
+        assert!("size=60".parse::<Shape>().is_err() && "size=60 flows=70000".parse::<Shape>().is_err());
+    }
 
     #[test]
     fn packets_that_took_another_path_are_told() {

@@ -20,6 +20,8 @@ pub struct Packets<'a> {
     /// Where they go on the link.
     pub to_mac: [u8; 6],
     pub port: u16,
+    /// How many ports they come from in turn, this one and those that follow.
+    pub flows: u16,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl Generator {
             format!("dst {}", packets.to),
             format!("dst_mac {mac}"),
             format!("udp_src_min {}", packets.port),
-            format!("udp_src_max {}", packets.port),
+            format!("udp_src_max {}", packets.port.saturating_add(packets.flows.saturating_sub(1))),
             format!("udp_dst_min {}", packets.port),
             format!("udp_dst_max {}", packets.port),
         ] {

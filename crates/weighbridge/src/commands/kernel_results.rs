@@ -47,11 +47,11 @@ mod tests {
         assert!(text.contains("| 8 | 68 | 65 | 50.0 |"), "{text}");
         assert!(lines(b"nonsense", "kernel-slab").is_err());
         let net = b"weighbridge-bench 1\nkernel 6.1.0\ntest veth size=60\nsample packet 10 20000\nend\ntest nftables-drop size=60\n\
-                    sample packet 10 40320\nend\nfailed iptables-drop size=60: cannot set a rule\n";
+                    sample packet 10 40160\nsample packet 10 40320\nsample packet 10 40480\nend\nfailed iptables-drop size=60: cannot set a rule\n";
         let report = report(in_instructions(lines(net, "kernel-net").unwrap()));
         // 4032 instructions are 2.016 times the 2000 of the pair alone, and 20 times the 201.6 of 67.2 ns at 3 GHz.
         for part in [
-            "| drop | nftables | 4032 | 2.016 | 20.0 |",
+            "| drop | nftables | 4032 | −16.000 | +16.000 | 2.016 | 20.0 |",
             "| drop | iptables | skipped |",
             "cannot set a rule",
         ] {
