@@ -161,6 +161,7 @@ vmlinux of the same build.
 
 Examples:
   weighbridge bloat linux-old/vmlinux linux-new/vmlinux
+  weighbridge bloat linux-old/vmlinux linux-new/vmlinux --symbols '{kmem_cache_alloc,kmem_cache_free}*'
   weighbridge bloat old.ko new.ko --format json")]
     Bloat(Bloat),
     /// Print a completion script for a shell
@@ -317,6 +318,9 @@ pub struct Bloat {
     /// The new file
     #[arg(value_name = "NEW")]
     pub new: PathBuf,
+    /// Only symbols with such a name, and also those of the same size, as `nm --print-size` lists them
+    #[arg(long, value_name = "GLOB")]
+    pub symbols: Option<String>,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,

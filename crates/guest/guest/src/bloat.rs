@@ -111,6 +111,14 @@ impl Bloat {
         }
     }
 
+    /// The symbols whose names are wanted in both files, those of the same size too.
+    pub fn of_symbols(old: &Sizes, new: &Sizes, is_wanted: impl Fn(&str) -> bool) -> Vec<Change> {
+        let mut symbols = changes(&old.symbols, &new.symbols);
+        symbols.retain(|change| is_wanted(&change.name));
+        symbols.sort_by(|a, b| a.name.cmp(&b.name));
+        symbols
+    }
+
     /// As bloat-o-meter of the kernel's `scripts` prints it, and below it the sections.
     pub fn text(&self) -> String {
         self.text_of(usize::MAX)
@@ -142,6 +150,18 @@ impl Bloat {
     }
 }
 
+/// A row for each, in their order, with the bytes of both files.
+pub fn listed(changes: &[Change]) -> String {
+    let rows = changes.iter().map(row);
+    format!("{:<40} {:>9} {:>9} {:>9}\n{}", "Symbol", "old", "new", "delta", rows.collect::<String>())
+}
+
+fn row(change: &Change) -> String {
+    let Change { name, old, new, delta } = change;
+    let [old, new] = [old, new].map(|bytes| bytes.map_or("-".into(), |bytes| bytes.to_string()));
+    format!("{name:<40} {old:>9} {new:>9} {delta:>+9}\n")
+}
+
 /// A row for each of the `most` that changed most, and how many there are beyond them.
 pub(crate) fn table(head: &str, changes: &[Change], most: usize) -> String {
     let mut shown: Vec<&Change> = changes.iter().collect();
@@ -149,10 +169,7 @@ pub(crate) fn table(head: &str, changes: &[Change], most: usize) -> String {
     shown.truncate(most);
     shown.sort_by(|a, b| order(a, b));
     let mut text = format!("{head:<40} {:>9} {:>9} {:>9}\n", "old", "new", "delta");
-    for Change { name, old, new, delta } in shown {
-        let [old, new] = [old, new].map(|bytes| bytes.map_or("-".into(), |bytes| bytes.to_string()));
-        text += &format!("{name:<40} {old:>9} {new:>9} {delta:>+9}\n");
-    }
+    shown.into_iter().for_each(|change| text += &row(change));
     if most < changes.len() {
         let (further, what) = (changes.len() - most, head.to_lowercase());
         text += &format!("… and {further} further {what}s that changed less\n");
@@ -218,6 +235,20 @@ mod tests {
         let short = Bloat::new(&old, &new).text_of(2);
         assert!(short.contains("grows") && short.contains("added") && !short.contains("shrinks"), "{short}");
         assert!(short.contains("… and 2 further symbols"), "{short}");
+    }
+
+    #[test]
+    fn symbols_that_are_asked_for_are_listed_by_name_also_those_that_did_not_change() {
+        let old = sizes(&[("kmem_cache_free", 315), ("kmem_cache_alloc", 225), ("kfree", 274)]);
+        let new = sizes(&[("kmem_cache_free", 315), ("kmem_cache_alloc", 201), ("kfree", 250)]);
+        let found = Bloat::of_symbols(&old, &new, |name| name.starts_with("kmem_cache"));
+        let text = listed(&found);
+        let lines: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(
+            lines,
+            ["Symbol old new delta", "kmem_cache_alloc 225 201 -24", "kmem_cache_free 315 315 +0"]
+        );
     }
 
     #[test]
