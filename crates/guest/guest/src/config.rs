@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::kernel::Kernel;
+use crate::port::checksum;
 
 /// The text of the compiler in a configuration.
 const COMPILER: &str = "CONFIG_CC_VERSION_TEXT";
@@ -30,6 +31,40 @@ pub fn differences(a: &Kernel, b: &Kernel) -> Vec<String> {
         (Ok(a), Ok(b)) => of_texts(&a, &b),
         (a, b) => [a.err(), b.err()].into_iter().flatten().collect(),
     }
+}
+
+/// What a report says of a kernel's configuration: name and value each. Nothing where the configuration was not found.
+pub fn facts(kernel: &Kernel) -> Vec<(&'static str, String)> {
+    kernel.config.as_deref().and_then(|path| text(path).ok()).map_or(Vec::new(), |text| facts_of(&text))
+}
+
+fn facts_of(text: &str) -> Vec<(&'static str, String)> {
+    let options = options(text);
+    let is_set = |name: &str| options.get(name) == Some(&"y");
+    let first = |choices: &[(&str, &str)]| {
+        choices.iter().find(|(option, _)| is_set(option)).map(|(_, name)| (*name).to_owned())
+    };
+    let preempt = first(&[
+        ("CONFIG_PREEMPT_RT", "PREEMPT_RT"),
+        ("CONFIG_PREEMPT", "PREEMPT"),
+        ("CONFIG_PREEMPT_LAZY", "PREEMPT_LAZY"),
+        ("CONFIG_PREEMPT_VOLUNTARY", "PREEMPT_VOLUNTARY"),
+        ("CONFIG_PREEMPT_NONE", "PREEMPT_NONE"),
+    ]);
+    let dynamic = if is_set("CONFIG_PREEMPT_DYNAMIC") { ", PREEMPT_DYNAMIC" } else { "" };
+    let allocator = first(&[("CONFIG_SLUB", "SLUB"), ("CONFIG_SLAB", "SLAB"), ("CONFIG_SLOB", "SLOB")]);
+    let compiler = options.get(COMPILER).map(|text| text.trim_matches('"').to_owned());
+    let all: String = options.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    let digest = format!("{:016x} ({} options)", checksum(all.as_bytes()), options.len());
+    [
+        ("config", Some(digest)),
+        ("preempt", preempt.map(|name| name + dynamic)),
+        ("allocator", allocator),
+        ("compiler", compiler),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .collect()
 }
 
 /// The configuration in this file; one that is compressed is handed to gzip, as `zcat` does.
@@ -93,6 +128,23 @@ mod tests {
         let listed = of_texts(&many, "");
         let (last, first) = listed.split_last().unwrap();
         assert_eq!((first.len(), last.as_str()), (40, "configuration: 20 further options differ"));
+    }
+
+    #[test]
+    fn a_report_names_preemption_allocator_compiler_and_a_digest_of_all_options() {
+        let text = "# Linux\nCONFIG_CC_VERSION_TEXT=\"gcc (Debian 12.2.0) 12.2.0\"\nCONFIG_PREEMPT=y\nCONFIG_PREEMPT_DYNAMIC=y\n\
+                    CONFIG_SLUB=y\n# CONFIG_SLAB is not set\n";
+        let of = |text: &str| facts_of(text).into_iter().collect::<BTreeMap<_, _>>();
+        let found = of(text);
+        assert_eq!(found["preempt"], "PREEMPT, PREEMPT_DYNAMIC");
+        assert_eq!((&*found["allocator"], &*found["compiler"]), ("SLUB", "gcc (Debian 12.2.0) 12.2.0"));
+        assert!(found["config"].ends_with(" (4 options)"), "{found:?}");
+        // Order and comments are none of the configuration; each value is.
+        let mut lines: Vec<&str> = text.lines().skip(1).collect();
+        lines.reverse();
+        assert_eq!(of(&lines.join("\n"))["config"], found["config"]);
+        assert_ne!(of(&text.replace("SLUB=y", "SLUB=m"))["config"], found["config"]);
+        assert!(facts(&Kernel::default()).is_empty());
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn nonsense(bytes: &[u8]) -> String {
 }
 
 /// FNV-1a of 64 bits (Fowler, Noll, Vo): enough to notice lost and damaged bytes.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
 }

@@ -47,6 +47,13 @@ fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
         facts.push(fact("CPUs", &cpus));
     }
     facts.push(fact("Kernel", &format!("Linux {} {}", machine.kernel, machine.arch)));
+    let of_guest = [("config", "configuration"), ("preempt", ""), ("allocator", ""), ("compiler", "")];
+    let of_guest = of_guest.into_iter().filter_map(|(name, what)| {
+        let value = header.settings.get(&format!("guest.{name}"))?;
+        Some(if what.is_empty() { value.clone() } else { format!("{what} {value}") })
+    });
+    let of_guest: Vec<String> = of_guest.collect();
+    facts.extend((!of_guest.is_empty()).then(|| fact("Built as", &of_guest.join("; "))));
     facts.extend((machine.memory_bytes > 0).then(|| fact("Memory", &amount(machine.memory_bytes))));
     facts.extend([fact("Virtualisation", &machine.virtualisation), fact("Measured", &header.started)]);
     let elapsed_s = end.map_or(0.0, |end| end.elapsed_s);
