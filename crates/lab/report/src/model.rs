@@ -14,6 +14,7 @@ use weighbridge_record::{
 };
 
 use crate::unfinished;
+use crate::words::test_name;
 
 /// The mechanism that is the harness itself.
 pub const HARNESS: &str = "noop";
@@ -149,6 +150,14 @@ impl Measured {
 }
 
 impl Report {
+    /// Did every machine count instructions in place of time?
+    pub fn counts_instructions(&self) -> bool {
+        let counts = |source: &Source| {
+            source.header.as_ref().is_some_and(|header| header.machine.clock.counts_instructions())
+        };
+        !self.sources.is_empty() && self.sources.iter().all(counts)
+    }
+
     /// A report on one record.
     pub fn from_reading(reading: Reading) -> Report {
         Report::from_readings([(String::new(), reading)])
@@ -233,9 +242,10 @@ impl Report {
 
     /// What a mechanism with its axes is called here: with the record's name where there are several.
     pub fn variant(&self, source: usize, id: &CaseId) -> String {
+        let name = test_name(id).unwrap_or_else(|| id.variant());
         match self.sources.get(source) {
-            Some(from) if self.has_several_sources() => format!("{} [{}]", id.variant(), from.name),
-            _ => id.variant(),
+            Some(from) if self.has_several_sources() => format!("{name} [{}]", from.name),
+            _ => name,
         }
     }
 

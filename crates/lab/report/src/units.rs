@@ -153,6 +153,37 @@ pub fn with_unit(unit: &str, value: f64) -> String {
     format!("{} {}", scale.show(value), scale.name)
 }
 
+/// What an operation of B costs more than one of A, with its sign: `−1.08 ns/op`. Of a rate it is what one of that costs more, as in
+/// `−6.06 ns/packet`.
+pub fn difference(unit: &str, a: f64, b: f64) -> String {
+    let rates = [
+        ("/s", "ns", 1e9),
+        ("/million instructions", "instructions", 1e6),
+        ("/instruction", "instructions", 1.0),
+    ];
+    let rate =
+        rates.into_iter().find_map(|(end, cost, amount)| Some((unit.strip_suffix(end)?, cost, amount)));
+    let (unit, value) = match rate {
+        Some((what, cost, amount)) if a > 0.0 && b > 0.0 => {
+            (format!("{cost}/{}", what.strip_suffix('s').unwrap_or(what)), amount / b - amount / a)
+        }
+        _ => (unit.to_owned(), b - a),
+    };
+    signed(value, |value| with_unit(&unit, value))
+}
+
+/// A difference with its sign in front of what is shown of its amount.
+pub fn signed(value: f64, show: impl Fn(f64) -> String) -> String {
+    let shown = show(value.abs());
+    // What is too small to be shown has no sign either.
+    let sign = match value {
+        _ if shown == show(0.0) => "",
+        value if value > 0.0 => "+",
+        _ => "−",
+    };
+    format!("{sign}{shown}")
+}
+
 /// A further series of a record, whose name carries its unit: `events_per_call`, `received_bytes_per_s`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -200,6 +231,22 @@ pub fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_is_of_one_operation_also_where_figures_are_rates() {
+        for (unit, a, b, says) in [
+            ("ns/op", 18.599, 17.523, "−1.08 ns/op"),
+            ("ns/op", 40.077, 40.369, "+0.292 ns/op"),
+            // As it was published: (1/1174222*10^9)-(1/1165928*10^9).
+            ("packets/s", 1_165_928.0, 1_174_222.0, "−6.06 ns/packet"),
+            ("instructions/op", 295.0, 271.0, "−24.0 instructions/op"),
+            ("messages/million instructions", 100.0, 50.0, "+10000 instructions/message"),
+            ("ns/op", 5.0, 5.0, "0 ns/op"),
+            ("instructions/op", 179.52, 179.49, "0.0 instructions/op"),
+        ] {
+            assert_eq!(difference(unit, a, b), says);
+        }
+    }
 
     #[test]
     fn figures_have_three_digits_at_every_magnitude_and_counts_no_zeros_at_the_end() {

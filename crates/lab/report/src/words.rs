@@ -1,6 +1,8 @@
 //! Names of patterns and placements in sentences and headings. A name that is not known stays as it is.
 
-use weighbridge_record::Place;
+use weighbridge_record::{CaseId, Place};
+
+use crate::units::size;
 
 /// A place inside a sentence: `on one CPU`, `on two CPUs that do not halt`.
 pub fn place(of: Place<'_>) -> String {
@@ -67,6 +69,23 @@ pub fn plain(text: &str) -> String {
             c => c,
         })
         .collect()
+}
+
+/// What the importer calls the results of tests inside a kernel.
+pub const KERNEL_BENCH: &str = "kernel-bench:";
+
+/// A case as people call it: a test inside a kernel by its words and its size, any other by its id.
+pub fn case_name(id: &CaseId) -> String {
+    match test_name(id) {
+        None => id.to_string(),
+        Some(words) if id.payload_bytes == 0 => words,
+        Some(words) => format!("{words}, {}", size(id.payload_bytes)),
+    }
+}
+
+/// A test inside a kernel by its words: `kmalloc-pattern: alloc, count=10000`.
+pub fn test_name(id: &CaseId) -> Option<String> {
+    Some(id.mechanism.strip_prefix(KERNEL_BENCH)?.replacen(':', ": ", 1).replace('_', ", "))
 }
 
 #[cfg(test)]

@@ -295,6 +295,10 @@ fn differences(a: &Side, b: &Side) -> Vec<String> {
     names.iter().filter(differs).map(|name| sentence(name)).collect()
 }
 
+/// Boots a side below which chance alone gives the best order too often for a claim about one of [`MANY_CASES`].
+const BOOTS_FOR_MANY: usize = 6;
+const MANY_CASES: usize = 10;
+
 fn remarks(a: &Side, b: &Side, common: usize) -> Vec<String> {
     let mut all = Vec::new();
     let same: Vec<&str> = a.boots.intersection(&b.boots).map(String::as_str).collect();
@@ -318,7 +322,13 @@ fn remarks(a: &Side, b: &Side, common: usize) -> Vec<String> {
     }
     let [of_a, of_b] = [a, b].map(|side| side.boots.len());
     if of_a.min(of_b) < FEWEST_BOOTS {
-        all.push(format!("{of_a} and {of_b} boots: a verdict needs {FEWEST_BOOTS} a side"));
+        all.push(format!(
+            "{of_a} and {of_b} boots: a verdict needs {FEWEST_BOOTS} a side, and {BOOTS_FOR_MANY} where many cases are compared"
+        ));
+    } else if of_a.min(of_b) < BOOTS_FOR_MANY && common >= MANY_CASES {
+        all.push(format!(
+            "{of_a} and {of_b} boots: where {common} cases are compared, no difference is sure with fewer than {BOOTS_FOR_MANY} a side"
+        ));
     }
     all
 }

@@ -6,10 +6,10 @@ use super::Context;
 use crate::document::{Block, Section, Table};
 use crate::model::{Report, Sourced};
 use crate::suite::free_ratios;
-use crate::units::{Scale, Series, count, range, significant, with_unit};
-use crate::words::plain;
+use crate::units::{Scale, Series, count, difference, range, signed, significant, with_unit};
+use crate::words::{case_name, plain};
 
-const HEADS: [&str; 6] = ["case", "here", "baseline", "times", "95 % interval", "pairs"];
+const HEADS: [&str; 7] = ["case", "here", "baseline", "difference", "times", "95 % interval", "pairs"];
 
 /// None where nothing was compared with a baseline.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
@@ -84,10 +84,14 @@ fn table(report: &Report, figure: &str) -> Table {
             None if is_count || is_to_hub => count(value),
             None => with_unit(unit, value),
         };
+        let more = match &scale {
+            None if !(is_count || is_to_hub) => difference(unit, *there, *here),
+            _ => signed(here - there, &shown),
+        };
         let interval = ci95.map_or("–".into(), |ends| range(ends, significant));
         let pairs = if *pairs == 0 { "none".into() } else { pairs.to_string() };
         let mut cells =
-            vec![case.to_string(), shown(*here), shown(*there), significant(*times), interval, pairs];
+            vec![case_name(case), shown(*here), shown(*there), more, significant(*times), interval, pairs];
         cells.extend(is_to_hub.then(|| raw(ratio)));
         cells.extend(is_elsewhere.then(|| plain(other_machine.as_deref().unwrap_or("the same"))));
         cells

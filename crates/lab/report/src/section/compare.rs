@@ -9,11 +9,14 @@ use crate::calls;
 use crate::chart::{Drawing, Line, Point};
 use crate::document::{Block, Item, Section, Table};
 use crate::look::Look;
-use crate::units::{count, range, with_unit};
-use crate::words::{many, plain};
+use crate::suite::kernel_slab;
+use crate::units::{count, difference, range, with_unit};
+use crate::words::{case_name, many, plain};
 
-const HEADS: [&str; 8] = ["case", "A", "B", "cost B/A", "interval", "verdict", "detectable", "sets"];
-const ABOUT: &str = "Cost B/A is a ratio of costs, for times and for rates: above 1, B costs more. The verdict follows from the interval: equivalent \
+const HEADS: [&str; 9] = ["case", "A", "B", "B − A", "cost B/A", "interval", "verdict", "detectable", "sets"];
+/// The pattern of cases of other programs.
+const IMPORTED: &str = "imported";
+const ABOUT: &str = "B − A is the difference of one operation, also where the figures are rates. Cost B/A is a ratio of costs, for times and for rates: above 1, B costs more. The verdict follows from the interval: equivalent \
                      inside the margin, regressed or improved beyond it (with --any-difference beyond 1), otherwise inconclusive. Its confidence \
                      is at least 95 %, and higher where the comparison had several looks or was selected from many cases. Detectable is the \
                      least additional cost of B that would be called regressed in eight of ten such comparisons.";
@@ -32,12 +35,17 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
         blocks.push(Block::Paragraph(summary(claims, &verdicts)));
     }
     blocks.push(Block::Paragraph(ABOUT.into()));
-    blocks.push(Block::Table(Table::new("", HEADS, verdicts.iter().map(|of| row(of)))));
+    // What time_bench and slab_test published stands in their tables, with a name in place of an id for the others.
+    let (published, others) = kernel_slab::compared(&verdicts, verdict_in_words);
+    blocks.extend(published);
+    if !others.is_empty() {
+        blocks.push(Block::Table(Table::new("", HEADS, others.iter().map(|of| row(of)))));
+    }
     blocks.extend(forest(&verdicts));
     let changed = verdicts.iter().filter(|of| of.is_regression()).map(|of| what_changed(of)).collect();
     blocks.extend(Block::headed("What changed with each regression", changed));
     let remarked = verdicts.iter().filter(|of| !of.remarks.is_empty());
-    let remarked = remarked.map(|of| Item::over(of.case.to_string(), items(&of.remarks))).collect();
+    let remarked = remarked.map(|of| Item::over(case_name(&of.case), items(&of.remarks))).collect();
     blocks.extend(Block::headed("Remarks", remarked));
     Section::new("comparison", &plain(&format!("{} (B) against {} (A)", first.b, first.a)), blocks)
 }
@@ -59,16 +67,18 @@ fn summary(claims: &Claims, verdicts: &[&CaseVerdict]) -> String {
     )
 }
 
-fn row(of: &CaseVerdict) -> [String; 8] {
+fn row(of: &CaseVerdict) -> [String; 9] {
     let value = |value: Option<f64>| value.map_or("–".into(), |value| with_unit(&of.unit, value));
     let sets = match of.failed_sets {
         0 => of.sets.to_string(),
         failed => format!("{} (+ {failed} failed)", of.sets),
     };
+    let more = of.a_value.zip(of.b_value).map_or("–".into(), |(a, b)| difference(&of.unit, a, b));
     [
-        of.case.to_string(),
+        case_name(&of.case),
         value(of.a_value),
         value(of.b_value),
+        more,
         of.ratio.map_or("–".into(), ratio),
         of.ci95.map_or("–".into(), |ends| range(ends, ratio)),
         verdict_in_words(of),
@@ -118,9 +128,9 @@ fn forest(verdicts: &[&CaseVerdict]) -> Option<Block> {
             "improved" => 2,
             _ => 0,
         };
-        let hover = vec![of.case.to_string(), format!("B/A {ratio:.4}"), verdict_in_words(of)];
+        let hover = vec![case_name(&of.case), format!("B/A {ratio:.4}"), verdict_in_words(of)];
         let point = Point { x: 0.0, y: *ratio, interval: of.ci95, hover };
-        Line::new(of.case.to_string(), Look::nth(look), vec![point])
+        Line::new(case_name(&of.case), Look::nth(look), vec![point])
     };
     let drawing = Drawing::Dots(
         Axis::Log(LogAxis::ratios("cost B/A", low, high)),
@@ -175,7 +185,10 @@ fn what_changed(of: &CaseVerdict) -> Item {
         let counted = if calls.is_some() { "switches, faults, system calls" } else { "switches, faults" };
         texts.push(format!("{counted} and CPU time per operation did not change by more than 2 %"));
     }
-    texts.push(format!("look closer: weighbridge run {} --set counters=events", of.case));
-    let text = format!("{}: {}", of.case, of.ratio.map_or("–".into(), ratio));
+    // What another program measured can be measured by that again, and not by us.
+    if of.case.pattern != IMPORTED {
+        texts.push(format!("look closer: weighbridge run {} --set counters=events", of.case));
+    }
+    let text = format!("{}: {}", case_name(&of.case), of.ratio.map_or("–".into(), ratio));
     Item::over(text, texts.into_iter().map(Item::from).collect())
 }

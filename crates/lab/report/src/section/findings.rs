@@ -29,7 +29,11 @@ const CANDIDATES: usize = 6;
 /// None where the record compares nothing.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let report = cx.report;
-    let contests = contests(report);
+    let mut contests = contests(report);
+    // Counted instructions are what they are: that chance cannot be told from them after one run is no finding.
+    if report.counts_instructions() && contests.iter().all(|contest| contest.what.sure.is_empty()) {
+        contests.clear();
+    }
     let others = others(report);
     let count = contests.len() + others.len();
     if count == 0 {

@@ -55,10 +55,18 @@ const WORDS: [(&str, &str); 12] = [
     ("MiB/s, GiB/s", "1024² and 1024³ bytes per second, counted where they arrive"),
 ];
 
+/// What has no place beside counted instructions, which have neither sessions nor a hub.
+const OF_TIME: [&str; 6] = ["±:", "−3+8%:", "× hub:", "hub", "user CPU, kernel CPU", "interval"];
+
 /// None where there is no table of figures.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
-    let marks = Block::sentences(MARKS.iter().map(|(mark, what)| format!("{mark} {what}")));
-    let words = Block::sentences(WORDS.iter().map(|(word, what)| format!("{word}: {what}")));
+    let is_counted = cx.report.counts_instructions();
+    let is_shown = |name: &str| !(is_counted && OF_TIME.contains(&name));
+    let marks = MARKS.iter().filter(|(mark, _)| is_shown(mark));
+    let marks = Block::sentences(marks.map(|(mark, what)| format!("{mark} {what}")));
+    let words = Block::sentences(
+        WORDS.iter().filter(|(word, _)| is_shown(word)).map(|(word, what)| format!("{word}: {what}")),
+    );
     let words = Block::Fold { summary: "Words".into(), is_open: true, blocks: vec![words] };
     let blocks = if cx.matrices.is_empty() { Vec::new() } else { vec![marks, words] };
     Section::new("legend", "Legend", blocks)

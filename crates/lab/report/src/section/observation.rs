@@ -152,6 +152,11 @@ fn of_profile(of: &Profile) -> Vec<Block> {
     };
     let heads = ["function", "in", "role", "itself\nns/op", "with calls\nns/op", "itself"];
     let rows = of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0).take(MOST_SYMBOLS).map(symbol);
+    blocks.push(Block::Paragraph(format!(
+        "Shares by role are of all the time of these CPUs{}; shares by function below are of the {} ns/op of those that take part.",
+        if of_others > 0.0 { ", other processes among it" } else { "" },
+        significant(taking_part)
+    )));
     blocks.push(Block::Table(Table::new("Time by function", heads, rows).with_texts([1, 2])));
     let of_roles = of.folded.iter().filter(|(line, _)| Profile::takes_part(line));
     let flame = Flame::of(&of_roles.cloned().collect::<Vec<_>>(), "samples");

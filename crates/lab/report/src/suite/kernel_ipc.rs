@@ -5,6 +5,7 @@ use weighbridge_record::CaseId;
 use super::published::{KDBUS_2014, rows};
 use super::{Found, NOT_A_RACE, Record, Section, Theirs, below, counted, reasons, table};
 use crate::document::Block;
+use crate::model::HARNESS;
 use crate::units::size;
 
 /// Payloads of the table, in bytes.
@@ -96,6 +97,8 @@ fn find<'a>(record: &Record<'a>, mechanism: &str, wait: Option<&str>, bytes: u64
 fn times(record: &Record<'_>, pipe: Found<'_>, found: Found<'_>) -> Option<f64> {
     match (pipe, found) {
         (Found::Value(pipe, _), Found::Value(case, _)) if pipe.id == case.id => None,
+        // The loop alone does nothing that a pipe does.
+        (_, Found::Value(case, _)) if case.id.mechanism == HARNESS => None,
         _ => record.ratio(pipe, found).map(|line| line.ratio),
     }
 }

@@ -10,6 +10,7 @@ mod dbus;
 mod epoll_bench;
 mod kernel_ipc;
 mod kernel_net;
+pub mod kernel_slab;
 mod published;
 mod scaling;
 mod slab;
@@ -69,7 +70,7 @@ const SUITES: &[Suite] = &[
     ("kdbench", |record| chart::section(record, &chart::KDBENCH)),
     ("epoll_bench", epoll_bench::section),
     ("slab_test", slab::slab_test),
-    ("kernel-slab", slab::kernel_slab),
+    ("kernel-slab", kernel_slab::section),
     ("kernel-net", kernel_net::section),
     ("kernel-ipc", kernel_ipc::section),
     ("akbench", akbench::section),
@@ -82,7 +83,8 @@ const SUITES: &[Suite] = &[
 
 /// The sections of all records that were made by such a suite.
 pub fn sections(report: &Report) -> Vec<document::Section> {
-    composed(report).into_iter().map(|(section, _)| section).collect()
+    let sections = composed(report).into_iter().map(|(section, _)| section);
+    kernel_slab::of_two(report).into_iter().chain(sections).collect()
 }
 
 /// The lines that a report of one record shows and that follow from its other lines, which `run` adds to it: the order of mechanisms, and
@@ -220,7 +222,10 @@ impl<'a> Record<'a> {
     fn guest(&self) -> String {
         let append = self.header.settings.get("guest.append");
         let append = append.map_or(String::new(), |append| format!(" with {append}"));
-        format!("Linux {}{append}", self.header.machine.kernel)
+        let built = ["preempt", "allocator", "compiler"]
+            .map(|name| self.header.settings.get(&format!("guest.{name}")));
+        let built: String = built.into_iter().flatten().map(|value| format!(", {value}")).collect();
+        format!("Linux {}{append}{built}", self.header.machine.kernel)
     }
 
     /// What the clock of a guest counts.

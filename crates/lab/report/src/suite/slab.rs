@@ -1,36 +1,27 @@
-//! time_bench and slab_test, allocation and free by size: of malloc in cycles, and of the kernel that is to be judged, by our module in it.
+//! time_bench and slab_test, allocation and free by size, in cycles: of malloc.
 
-use weighbridge_record::{CaseId, Run};
+use weighbridge_record::Run;
 use weighbridge_stats::median;
 
 use super::published::{Row, SLAB_TEST_2014, TIME_BENCH_2014, rows};
-use super::{Figure, Found, NOT_A_RACE, Record, Section, below, counted, table};
+use super::{Figure, Found, NOT_A_RACE, Record, Section, below, table};
 use crate::figure::{Off, marks};
 use crate::units::significant;
 
 /// A line of time_bench as it was published, and what is measured here.
-type Test<T> = (&'static str, T);
+pub(super) type Test<T> = (&'static str, T);
 
 /// Ours: a mechanism.
 const TIME_BENCH: [Test<&str>; 5] = [
     ("kmem fastpath reuse", "alloc-reuse"),
     ("kmem alloc+free N-pattern", "alloc-pattern"),
     ("qmempool fastpath reuse SOFTIRQ", "pool-array-queue"),
-    ("qmempool fastpath reuse BH-disable", "pool-array-queue"),
+    ("qmempool fastpath reuse BH-disable", ""),
     ("qmempool alloc+free N-pattern", ""),
 ];
 
-/// Ours: the test of our module with its part, and settings that are not at their default.
-const TIME_BENCH_IN_KERNEL: [Test<(&str, &str)>; 5] = [
-    ("kmem fastpath reuse", ("kmem-cache-reuse:op", "")),
-    ("kmem alloc+free N-pattern", ("kmem-cache-pattern", "")),
-    ("qmempool fastpath reuse SOFTIRQ", ("pool-reuse:op", "_context=softirq")),
-    ("qmempool fastpath reuse BH-disable", ("pool-reuse:op", "_context=bh-off")),
-    ("qmempool alloc+free N-pattern", ("pool-pattern", "")),
-];
-
 /// The objects of time_bench, as large as an `sk_buff`.
-const OBJECT_BYTES: u64 = 256;
+pub(super) const OBJECT_BYTES: u64 = 256;
 
 /// The concurrent tests, of which nothing was published, with their settings.
 const TOGETHER: [(&str, Option<&str>); 4] = [
@@ -87,7 +78,7 @@ pub(super) fn slab_test(record: &Record<'_>) -> Section {
         ),
         below(
             "Ours: malloc and free of 256 bytes; 256 times malloc, then 256 times free; and where qmempool stands, an object \
-             taken out of a pool and put back, the pool being crossbeam's ArrayQueue.",
+             taken out of a pool and put back, the pool being crossbeam's ArrayQueue. A process has no bottom halves to disable.",
         ),
         table(
             "slab_test 1. Repeatedly allocate then free: 10000 times malloc(size), then free",
@@ -130,68 +121,12 @@ pub(super) fn slab_test(record: &Record<'_>) -> Section {
     .with(record.skips())
 }
 
-pub(super) fn kernel_slab(record: &Record<'_>) -> Section {
-    let unit = record.unit();
-    let ours = |test: &str, bytes: u64, settings: &str| {
-        let mechanism = format!("kernel-bench:{test}{settings}");
-        record.find(|id: &CaseId| id.mechanism == mechanism && id.payload_bytes == bytes).value()
-    };
-    let time_bench = by_test(&TIME_BENCH_IN_KERNEL, &["tsc_cycles_per_op"], |(test, settings)| {
-        // An operation of a pattern is an alloc and a free, which were timed apart.
-        let parts = ["alloc", "free"].map(|part| format!("{test}:{part}"));
-        let parts = if test.contains(':') { vec![(*test).to_owned()] } else { parts.into() };
-        let value = parts.iter().map(|part| ours(part, OBJECT_BYTES, settings)).sum();
-        vec![counted(value, unit)]
-    });
-    let apart = by_size(APART, &["alloc_cycles", "free_cycles"], |bytes| {
-        let part = |part| counted(ours(&format!("kmalloc-pattern:{part}"), bytes, "_count=10000"), unit);
-        ["alloc", "free"].map(part).into()
-    });
-    let pairs =
-        by_size(PAIRS, &["pair_cycles"], |bytes| vec![counted(ours("kmalloc-reuse:op", bytes, ""), unit)]);
-    let tables = [
-        table(
-            "time_bench: per element",
-            1,
-            &format!("Type|3.18:\ncycles|patched:\ncycles|here:\n{unit}"),
-            time_bench,
-        ),
-        below("Here: objects of 256 bytes; qmempool is a ring of 512 free objects before a cache."),
-        table(
-            "slab_test 1. Repeatedly allocate then free: 10000 times kmalloc(size), then kfree",
-            0,
-            &format!("size|3.18:\nalloc|\nfree|patched:\nalloc|\nfree|here, {unit}:\nalloc|\nfree"),
-            apart,
-        ),
-        table(
-            "slab_test 2. alloc/free: kmalloc(size)/kfree",
-            0,
-            &format!("size|3.18:\ncycles|patched:\ncycles|here:\n{unit}"),
-            pairs,
-        ),
-    ];
-    let here = format!(
-        "Here: {}; {unit} per operation, the loop around it included (what that costs is a note of each case).",
-        record.guest()
-    );
-    Section::new(
-        "time_bench and slab_test of 2014, and the kernel that was measured here",
-        &[
-            "Published: J. D. Brouer, linux-kernel, 17 December 2014; Linux 3.18 (f96fe22) with SLUB and PREEMPT, without and \
-             with a patch by J. Kim; cycles are ticks of a time-stamp counter of 2.5 GHz.",
-            &here,
-        ],
-        tables,
-        &[
-            "Instructions are not cycles: the columns have units of their own, and only the form of a column can be compared with \
-             that of another.",
-            NOT_A_RACE,
-        ],
-    )
-}
-
 /// The rows of time_bench: what was published of both kernels, and ours.
-fn by_test<T>(tests: &[Test<T>], columns: &[&str], ours: impl Fn(&T) -> Vec<String>) -> Vec<Vec<String>> {
+pub(super) fn by_test<T>(
+    tests: &[Test<T>],
+    columns: &[&str],
+    ours: impl Fn(&T) -> Vec<String>,
+) -> Vec<Vec<String>> {
     let published = rows(TIME_BENCH_2014);
     let row = |(test, of): &Test<T>| {
         let theirs = KERNELS.iter().flat_map(|kernel| {
@@ -204,15 +139,19 @@ fn by_test<T>(tests: &[Test<T>], columns: &[&str], ours: impl Fn(&T) -> Vec<Stri
     tests.iter().map(row).collect()
 }
 
-const KERNELS: [&str; 2] = ["baseline", "patched"];
+pub(super) const KERNELS: [&str; 2] = ["baseline", "patched"];
 
 /// 1. Repeatedly allocate, then free: both parts apart.
-const APART: &str = "alloc-all-then-free-all";
+pub(super) const APART: &str = "alloc-all-then-free-all";
 /// 2. One allocated and freed at a time.
-const PAIRS: &str = "alloc-free-pair";
+pub(super) const PAIRS: &str = "alloc-free-pair";
 
 /// The rows of a section of slab_test: each size, what was published of both kernels, and ours.
-fn by_size(section: &str, columns: &[&str], ours: impl Fn(u64) -> Vec<String>) -> Vec<Vec<String>> {
+pub(super) fn by_size(
+    section: &str,
+    columns: &[&str],
+    ours: impl Fn(u64) -> Vec<String>,
+) -> Vec<Vec<String>> {
     let published = rows(SLAB_TEST_2014);
     let of = |kernel: &str| -> Vec<&Row> {
         let is_it = |row: &&Row| row.text("section") == section && row.text("kernel") == kernel;
@@ -229,7 +168,7 @@ fn by_size(section: &str, columns: &[&str], ours: impl Fn(u64) -> Vec<String>) -
 }
 
 /// `47.3` cycles and `18.9 ±1.2%` ns, as two cells.
-fn cells(figure: Option<Figure>, blank: String, tsc_hz: Option<f64>) -> [String; 2] {
+pub(super) fn cells(figure: Option<Figure>, blank: String, tsc_hz: Option<f64>) -> [String; 2] {
     match figure {
         None => [String::new(), blank],
         Some(figure) => [

@@ -50,8 +50,15 @@ fn what_drifts_is_in_both_sides_of_a_ratio() {
     let text = markdown(&report);
     let (figure, rows) = &tables(&text)[0];
     assert_eq!(figure, "Figure of the case");
-    let expected =
-        ["roundtrip/tcp/64/same-cpu", "4.50 µs/roundtrip", "1.50 µs/roundtrip", "3.00", "3.00 to 3.00", "7"];
+    let expected = [
+        "roundtrip/tcp/64/same-cpu",
+        "4.50 µs/roundtrip",
+        "1.50 µs/roundtrip",
+        "+3.00 µs/roundtrip",
+        "3.00",
+        "3.00 to 3.00",
+        "7",
+    ];
     assert_eq!(rows[..], [expected], "the baseline itself is no row:\n{text}");
     assert!(!text.contains("not interleaved"));
 }
@@ -82,7 +89,8 @@ fn a_sender_is_compared_with_the_time_until_the_last_receiver_of_the_baseline_ha
     let text = markdown(&report);
     let tables = tables(&text);
     let (_, rows) = tables.iter().find(|(title, _)| title.starts_with("Sender's time over")).expect(&text);
-    let expected = ["fan-out/causeway-bus/64/same-cpu", "45.0", "300", "0.150", "0.150 to 0.150", "7"];
+    let expected =
+        ["fan-out/causeway-bus/64/same-cpu", "45.0", "300", "−255", "0.150", "0.150 to 0.150", "7"];
     assert_eq!(rows[..], [expected], "{text}");
 }
 
@@ -130,15 +138,18 @@ fn what_the_reader_counted_has_a_table_of_its_own() {
     let report = compared(fan_in(), &CaseId::new("fan-in", "pipe", 64, "free")).unwrap();
     let text = markdown(&report);
     let id = "fan-in/causeway-mw/64/free";
-    let row = |here: &str, there: &str, times: &str| {
-        vec![[id, here, there, times, &format!("{times} to {times}"), "8"].map(String::from).to_vec()]
+    let row = |here: &str, there: &str, more: &str, times: &str| {
+        vec![[id, here, there, more, times, &format!("{times} to {times}"), "8"].map(String::from).to_vec()]
     };
     let expected = [
-        ("Figure of the case".to_owned(), row("111 thousand events/s", "22.2 thousand events/s", "5.00")),
-        ("thousand messages/s, as the reader counted".into(), row("1110", "22.2", "50.0")),
+        (
+            "Figure of the case".to_owned(),
+            row("111 thousand events/s", "22.2 thousand events/s", "−36.0 µs/event", "5.00"),
+        ),
+        ("thousand messages/s, as the reader counted".into(), row("1110", "22.2", "+1090", "50.0")),
         // Sixty-four bytes an event there, ten times as many here.
-        ("CPU µs per message".into(), row("0.180", "18.0", "0.0100")),
-        ("CPU µs per operation".into(), row("1.80", "18.0", "0.100")),
+        ("CPU µs per message".into(), row("0.180", "18.0", "−17.8", "0.0100")),
+        ("CPU µs per operation".into(), row("1.80", "18.0", "−16.2", "0.100")),
     ];
     assert_eq!(tables(&text), expected, "counts that are chance or nothing have no table:\n{text}");
 }
@@ -184,12 +195,15 @@ fn another_record_is_compared_case_by_case_and_that_is_said_not_to_be_interleave
     assert!(text.contains("## Compared with the same cases of before.jsonl"), "{text}");
     assert!(text.contains("not interleaved"), "{text}");
     let (_, rows) = &tables(&text)[0];
-    let row = |id: &str, here: &str, there: &str| {
-        [id, here, there, "2.00", "1.17 to 3.43", "none"].map(String::from)
+    let row =
+        |id: &str, here: &str, there: &str, more: &str| [id, here, there, more, "2.00"].map(String::from);
+    let [pipe, tcp] = ["pipe", "tcp"].map(|mechanism| format!("roundtrip/{mechanism}/64/same-cpu"));
+    let us = "µs/roundtrip";
+    let of = |id: &str, [here, there, more]: [&str; 3]| {
+        row(id, &format!("{here} {us}"), &format!("{there} {us}"), &format!("{more} {us}"))
     };
-    let [pipe, tcp] = [&rows[0], &rows[1]];
-    assert_eq!(pipe[..4], row("roundtrip/pipe/64/same-cpu", "3.00 µs/roundtrip", "1.50 µs/roundtrip")[..4]);
-    assert_eq!(tcp[..4], row("roundtrip/tcp/64/same-cpu", "9.00 µs/roundtrip", "4.50 µs/roundtrip")[..4]);
+    assert_eq!(rows[0][..5], of(&pipe, ["3.00", "1.50", "+1.50"]));
+    assert_eq!(rows[1][..5], of(&tcp, ["9.00", "4.50", "+4.50"]));
     assert!(report.ratios.iter().all(|ratio| ratio.what.pairs == 0));
     let other = Report::from_reading(fan_in());
     let why = other.with_baseline_record("before.jsonl", drifting(), false).unwrap_err();
@@ -242,8 +256,8 @@ fn multiples_of_the_hub_are_compared_first_and_the_figures_stand_beside() {
     let text = markdown(&report);
     let (figure, rows) = &tables(&text)[0];
     assert_eq!(figure, "Cost as a multiple of the hub's");
-    assert_eq!(rows[0][1..4], ["2.2", "2", "1.10"].map(String::from), "{text}");
-    assert_eq!(rows[0][6], "2.20", "the figures differ by the machine too: {text}");
+    assert_eq!(rows[0][1..5], ["2.2", "2", "+0.2", "1.10"].map(String::from), "{text}");
+    assert_eq!(rows[0][7], "2.20", "the figures differ by the machine too: {text}");
     assert_eq!(tables(&text)[1].0, "Figure of the case");
 }
 

@@ -319,3 +319,96 @@ fn two_records_of_a_suite_have_a_section_each() {
     let ours = |index: usize| tables(&sections[index])[0][7][4].clone();
     assert_eq!((ours(0), ours(1)), ("100".to_string(), "110".to_string()));
 }
+
+/// Each test of the module in nanoseconds, with the size of its objects.
+const IN_KERNEL: [(&str, u64, f64); 6] = [
+    ("kmem-cache-reuse:op", 256, 20.0),
+    ("kmem-cache-pattern:alloc", 256, 30.0),
+    ("kmem-cache-pattern:free", 256, 12.0),
+    ("pool-bh-reuse:op", 256, 19.0),
+    ("kmalloc-reuse:op", 64, 40.0),
+    ("list:op", 0, 2.0),
+];
+
+fn in_kernel(times: f64, clock: &str) -> Reading {
+    let unit = if clock == "icount" { "instructions/op" } else { "ns/op" };
+    let ids = IN_KERNEL.map(|(test, bytes, _)| format!("imported/kernel-bench:{test}/{bytes}/unknown"));
+    let cases: Vec<(&str, &str, f64)> =
+        ids.iter().zip(IN_KERNEL).map(|(id, (.., ns))| (id.as_str(), unit, ns * times)).collect();
+    let mut reading = record("kernel-slab", &cases, &[]);
+    if let Line::Header(header) = &mut reading.lines[0] {
+        header.machine.clock.source = clock.into();
+        header.machine.clock.tsc_hz = (clock != "icount").then_some(2.5e9);
+        header.settings.insert("guest.preempt".into(), "PREEMPT".into());
+    }
+    let id: CaseId = ids[0].parse().unwrap();
+    let run = Run { samples: vec![20.0; 4], ops_per_sample: 25_000_000, ..common::run(&id, 0, 20.0) };
+    reading.lines.push(Line::Run(run));
+    reading
+}
+
+#[test]
+fn a_kernel_with_a_clock_has_cycles_and_nanoseconds_on_both_sides_and_the_columns_of_time_bench() {
+    let report = Report::from_reading(in_kernel(1.0, "CLOCK_MONOTONIC_RAW"));
+    let sections = sections(&report);
+    let tables = tables(&sections[0]);
+    let row = |of: &str| of.split('|').map(String::from).collect::<Vec<_>>();
+    assert_eq!(tables[0][0], row("kmem fastpath reuse|46|18.599|43|17.523|50.0|20.0"));
+    assert_eq!(tables[0][1], row("kmem alloc+free N-pattern|100|40.077|100|40.369|105|42.0"));
+    assert_eq!(tables[0][3], row("qmempool fastpath reuse BH-disable|47|19.180|||47.5|19.0"));
+    let here = "2.000000000|100000000|5000000000";
+    let published = "1.859917529|100000000|4649791431|1.752338378|100000000|4380843588";
+    assert_eq!(tables[3][0], row(&format!("kmem fastpath reuse|{published}|{here}")));
+    let text = markdown(&report);
+    assert!(!text.contains("Instructions are not cycles"), "{text}");
+    assert!(text.contains("6.12.9, PREEMPT;") && text.contains("2.5000 GHz"), "{text}");
+}
+
+#[test]
+fn counted_instructions_have_their_note_and_neither_an_order_by_chance_nor_a_legend_of_sessions() {
+    let mut reading = in_kernel(10.0, "icount");
+    // Two ways to do the same, of which nothing is sure after one run each.
+    for line in &mut reading.lines {
+        if let Line::Case(case) = line {
+            case.facts.insert("alternative to".into(), "the same".into());
+        }
+    }
+    let counted = markdown(&Report::from_reading(reading.clone()));
+    assert!(counted.contains("Instructions are not cycles"), "{counted}");
+    for words in ["could be told apart", "earlier ones in the store of records", "× hub:"] {
+        assert!(!counted.contains(words), "{words}: {counted}");
+    }
+    let Line::Header(header) = &mut reading.lines[0] else { panic!("a header") };
+    header.machine.clock.source = "CLOCK_MONOTONIC_RAW".into();
+    let timed = markdown(&Report::from_reading(reading));
+    assert!(timed.contains("earlier ones in the store of records") && timed.contains("× hub:"), "{timed}");
+}
+
+#[test]
+fn two_kernels_stand_beside_each_other_as_they_were_published_and_by_names() {
+    let [a, b] = [1.0, 0.9].map(|times| in_kernel(times, "CLOCK_MONOTONIC_RAW"));
+    let report = Report::from_readings(vec![("a.jsonl".into(), a), ("b.jsonl".into(), b)]);
+    let section = &sections(&report)[0];
+    let tables = tables(section);
+    let published = ["kmem fastpath reuse", "18.599", "17.523", "−1.076"];
+    assert_eq!(tables[0][0][..4], published);
+    assert_eq!(tables[0][0][4..7], ["20.0", "18.0", "−2.00 ns/op"]);
+    assert_eq!(tables[0][1][4..7], ["42.0", "37.8", "−4.20 ns/op"], "an alloc and its free are one");
+    assert_eq!(tables[1][0][..5], ["64", "pair", "40.0", "36.0", "−4.00 ns/op"]);
+    assert_eq!(tables[2][0][..5], ["list: op", "ns/op", "2.00", "1.80", "−0.200 ns/op"]);
+    let text = markdown(&report);
+    assert!(!text.contains("imported/kernel-bench:"), "a raw id: {text}");
+}
+
+#[test]
+fn the_loop_of_the_harness_is_no_multiple_of_a_pipe() {
+    let cases = [
+        ("roundtrip/noop/1/same-cpu", "instructions/roundtrip", 100.0),
+        ("roundtrip/pipe/1/same-cpu", "instructions/roundtrip", 13_000.0),
+        ("roundtrip/unix-stream/1/same-cpu", "instructions/roundtrip", 26_000.0),
+    ];
+    let report = Report::from_reading(record("kernel-ipc", &cases, &[]));
+    let rows = &tables(&sections(&report)[0])[0];
+    assert_eq!(rows[0][..3], ["noop", "100", ""].map(String::from));
+    assert_eq!(rows[2][..3], ["unix-stream", "26000", "2.000"].map(String::from));
+}
