@@ -24,7 +24,7 @@ one after the other. With --with, the words before it are the old records.
 A set is fresh peers of A and B that take turns in slices of some milliseconds, in some sets beside a second A: A against \
 itself is what this machine cannot tell apart. The margin that counts is at least twice that. Sets are looked at when there \
 are 10, 15, 22 and 40 of them, and a case ends when its verdict is clear. Regressed is what surely costs more by more than the \
-margin. Of records, the boot is the unit: one boot a side is always inconclusive, four allow a verdict.
+margin. Of records, the boot is the unit: one boot a side is always inconclusive, four allow a verdict, six where many cases are compared.
 
 Exit code: 0 no case regressed, 1 a case regressed or changed its shape, 2 a usage mistake, nothing measured, or half of the \
 sets of a case failed, 3 a case is inconclusive and --strict was given, 4 A against itself differed, so the verdict is void, \

@@ -41,15 +41,16 @@ Answers whether a case needs more instructions on B. In which functions, `weighb
 this kernel, `weighbridge compare`.
 
 A side is a KERNEL, then its own modules, then what is added to the kernel's command line: KERNEL,module=DIR,append=PARAMETERS. A side \
-without a KERNEL has that of the other. Each side is booted as often as --boots says, in random order, and the boot is the unit: four a side allow a \
-verdict. `--format markdown` is a report for a mailing list.
+without a KERNEL has that of the other. Each side is booted as often as --boots says, in random order, and the boot is the unit: a verdict needs six a side, as by default; \
+four give one where few cases are compared. --suite compares by the tables of a suite, those of slab as they were published of a patch. `--format markdown` is a report for a mailing list.
 
 Exit code: 0 no case regressed, 1 a case regressed, 2 a mistake, or no record came from a guest, 3 a case is inconclusive and \
 --strict was given, 130 interrupted.
 
 Examples:
   weighbridge guest compare --a ./linux-old --b ./linux-new 'roundtrip/*/1/same-cpu' --format markdown
-  weighbridge guest compare --a host --b ,append=mitigations=off solo/getppid/0/same-cpu roundtrip/pipe/1/same-cpu")]
+  weighbridge guest compare --a host --b ,append=mitigations=off solo/getppid/0/same-cpu roundtrip/pipe/1/same-cpu
+  weighbridge guest compare --suite slab --a ./linux-old,module=bench-old --b ./linux-new,module=bench-new")]
     Compare(Box<Compare>),
     /// Count which functions of the kernel execute the instructions of an operation
     #[command(after_help = "\
@@ -73,7 +74,8 @@ atomics, beside the figures of a published report. The module is in the folder k
 is booted.
 
 net: packets through a veth pair into a drop, an accept and a forward, without a rule, by nftables and by iptables, with their share \
-of the time that 10 Gbit/s leave to a packet. The kernel's own modules are loaded: veth, pktgen, nf_tables, iptable_raw.
+of the time that 10 Gbit/s leave to a packet. The kernel's own modules are loaded: veth, pktgen, nf_tables, iptable_raw. Packets are sent one \
+by one: pktgen refuses a burst over veth, which shares no packets.
 
 ipc: round trips of 1 B and 4 KiB on one CPU by every mechanism of the suite quick, as multiples of a pipe's, beside kdbus of 2014.
 
@@ -146,6 +148,9 @@ pub struct Compare {
     /// Cases to measure: globs on case ids, single words, or complete ids [default: roundtrip/*/1/same-cpu]
     #[arg(value_name = "GLOB")]
     pub globs: Vec<String>,
+    /// Compare by a suite in place of cases
+    #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "globs")]
+    pub suite: Option<SuiteName>,
     /// The kernel of side A, with modules of its own and what is added to its command line
     #[arg(long, value_name = "KERNEL[,module=…][,append=…]", help_heading = "What is compared")]
     pub a: String,
@@ -154,7 +159,7 @@ pub struct Compare {
     pub b: String,
     #[command(flatten)]
     pub machine: Machine,
-    /// Boots of each side
+    /// Boots of each side; fewer than 6 give no verdict where many cases are compared
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=100), help_heading = "Precision and time")]
     pub boots: u16,
     /// Runs of a case in each boot
@@ -243,6 +248,12 @@ pub struct Suite {
     /// Runs of a case of the suite ipc; the tests of the others run once in a boot [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=40))]
     pub runs: Option<u16>,
+    /// Of the suite net: bytes of a frame of Ethernet, without its checksum of 4 bytes [default: 60]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(60..=1514))]
+    pub frame: Option<u32>,
+    /// Of the suite net: flows that take turns, each from a port of its own [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10000))]
+    pub flows: Option<u16>,
     #[command(flatten)]
     pub output: Output<RunFormat>,
 }

@@ -57,9 +57,12 @@ fn plans(words: &[String]) -> Vec<Vec<String>> {
     let patterns = patterns();
     let is_case = |word: &str| word.split_once('/').is_some_and(|(pattern, _)| patterns.contains(&pattern));
     let (mut plan, mut sides) = (vec!["plan".to_owned()], Vec::new());
+    let is_guest = words.first().is_some_and(|word| word == "guest");
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
+            // The suites of a guest are none of cases.
+            "--suite" if is_guest => _ = words.next(),
             "--suite" | "--sizes" | "--place" | "--wait" | "--set" => {
                 plan.extend([word].into_iter().chain(words.next()).cloned());
             }

@@ -40,8 +40,13 @@ impl Emulator {
     pub fn answers_with_a_record(&self) {
         let folder = self.folder.parent().unwrap();
         said(folder, "run roundtrip/mock/1/free --out m.jsonl --html none --quiet --alone").with(0);
+        self.answers(&std::fs::read(folder.join("m.jsonl")).unwrap());
+    }
+
+    /// It answers with these results.
+    pub fn answers(&self, results: &[u8]) {
         let mut bytes = port::up().into_bytes();
-        bytes.extend(port::write(&Answer::Record(std::fs::read(folder.join("m.jsonl")).unwrap())));
+        bytes.extend(port::write(&Answer::Record(results.to_vec())));
         std::fs::write(self.folder.join("answer"), bytes).unwrap();
     }
 

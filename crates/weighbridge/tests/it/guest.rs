@@ -104,6 +104,35 @@ fn the_suite_of_round_trips_boots_once_with_every_mechanism_and_shows_its_tables
 }
 
 #[test]
+fn two_kernels_are_compared_by_the_tables_of_a_suite_and_too_few_boots_are_warned_of() {
+    let folder = folder();
+    let does = "cat \"$(dirname \"$0\")/answer\" >&4; exec sleep 1000";
+    let emulator = Emulator::that(folder.path(), does);
+    let tests = "test kmem-cache-reuse size=256\nsample op 10 2820\nend\ntest list\nsample op 10 60\nend\n";
+    emulator.answers(format!("weighbridge-bench 1\nkernel 6.1.0\n{tests}").as_bytes());
+    std::fs::write(folder.path().join("weighbridge_bench.ko"), "a module").unwrap();
+    let compare = |words: &str| {
+        let command = weighbridge(folder.path()).args(["guest", "compare", "--a", &emulator.kernel]);
+        let words = format!("--suite slab --b ,append=x --boots 2 {words}");
+        Said::by(command.args(words.split(' ')).env("PATH", &emulator.path))
+    };
+    assert!(compare("--out r.jsonl").with(2).stderr.contains("the suite slab needs our module"));
+    for format in ["table", "markdown"] {
+        let said = compare(&format!("--module . --format {format} --out {format}.jsonl"));
+        let shown = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "");
+        let row = "kmem fastpath reuse 18.599 17.523 −1.076 282.0 282.0 0.0 instructions/op";
+        assert!(shown.contains(row), "{row}: {} {}", said.stdout, said.stderr);
+        assert!(shown.contains("list: op"), "{shown}");
+        assert!(!said.stdout.contains("imported/"), "a raw id: {}", said.stdout);
+        assert!(said.stderr.contains("2 boots a side"), "{}", said.stderr);
+    }
+    let lines = valid_record(folder.path().join("table.jsonl")).lines;
+    let Some(Line::Header(header)) = lines.first() else { panic!("no header") };
+    assert_eq!(header.settings["suite"], "kernel-slab");
+    assert!(header.machine.cpu_model.contains("emulated by qemu"), "{}", header.machine.cpu_model);
+}
+
+#[test]
 fn several_cpus_with_counted_instructions_are_warned_of_once_before_the_boot() {
     let folder = folder();
     let emulator = Emulator::that(folder.path(), "echo Linux >&3");

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use weighbridge_guest::config;
+use weighbridge_guest::net_bench::Shape;
 use weighbridge_guest::qemu::Accel;
 use weighbridge_harness::compare::{Rules, SideRecords, compare_records};
 use weighbridge_harness::duet::Random;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::session::Ended;
-use weighbridge_record::{CaseVerdict, Claims, Header, Line, Reading, Writer};
+use weighbridge_record::{CaseId, CaseVerdict, Claims, Header, Line, Reading, Writer};
 
-use super::machine::{self, Guest};
-use super::{patch_report, run};
+use super::machine::{self, Guest, Read};
+use super::{patch_report, run, suite};
 use crate::commands::compare::{conclude, first_header, judged, rendered};
 use crate::commands::measuring::{interrupt, random_seed, warn_of_debug_build};
 use crate::destination::Destination;
@@ -21,17 +22,38 @@ use crate::guest_args::Compare;
 use crate::values::CompareFormat;
 use crate::{Exit, Failure, output};
 
+/// The mechanism that is the loop of the harness alone.
+const HARNESS: &str = "noop";
+/// Boots a side below which chance alone gives the best order too often for a claim about one of many cases.
+const MANY_CASES: u16 = 6;
+
 pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
-    let command = run::command(&args.globs, args.machine.cpus, args.runs)?;
+    let cases = match args.suite {
+        None => Some(cases(args)?),
+        Some(_) => None,
+    };
     let [a, b] = sides(&args.a, &args.b)?;
-    let guests = [a.guest(&args.machine)?, b.guest(&args.machine)?];
+    let mut guests = [a.guest(&args.machine)?, b.guest(&args.machine)?];
+    let mut jobs: Vec<(Vec<String>, Read)> = Vec::new();
+    for guest in &mut guests {
+        jobs.push(match (args.suite, &cases) {
+            (Some(name), _) => suite::job(name, guest, args.runs, Shape::default())?,
+            (None, cases) => (cases.clone().unwrap_or_default(), machine::record as Read),
+        });
+    }
     Destination::check(args.output.out.as_deref())?;
     warn_of_debug_build();
     machine::warn_of(&args.machine);
+    if args.boots < MANY_CASES {
+        output::warn(&format!(
+            "{} boots a side: where many cases are compared, no difference is sure with fewer than {MANY_CASES}, and all are inconclusive",
+            args.boots
+        ));
+    }
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(random_seed);
-    let Some(boots) = booted(args, &guests, &command, seed, &interrupt)? else {
+    let Some(boots) = booted(args, &guests, &jobs, seed, &interrupt)? else {
         output::say("interrupted: the guest was ended, and there is no comparison");
         return Ok(Exit::Interrupted);
     };
@@ -46,6 +68,15 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     })?;
     let record = run::keep(&lines, args.output.out.as_deref(), args.output.quiet)?;
     conclude(args.strict, Ended::Complete, &report, Some(&record))
+}
+
+/// What the guests run. The harness itself is compared where it is named only: it is no way to do what the others do.
+fn cases(args: &Compare) -> Result<Vec<String>, Failure> {
+    let mut command = run::command(&args.globs, args.machine.cpus, args.runs)?;
+    if !args.globs.iter().any(|glob| glob.contains(HARNESS)) {
+        command.retain(|word| word.parse::<CaseId>().map_or(true, |id| id.mechanism != HARNESS));
+    }
+    Ok(command)
 }
 
 /// One side, as it was typed.
@@ -99,7 +130,7 @@ pub(super) fn sides(a: &str, b: &str) -> Result<[Side; 2], Failure> {
 fn booted(
     args: &Compare,
     guests: &[Guest<'_>],
-    command: &[String],
+    jobs: &[(Vec<String>, Read)],
     seed: u64,
     interrupt: &Interrupt,
 ) -> Result<Option<[SideRecords; 2]>, Failure> {
@@ -111,7 +142,7 @@ fn booted(
         random.shuffle(&mut order);
         for side in order {
             let name = ["a", "b"][side];
-            let Some(measured) = guests[side].boot(command, machine::record, interrupt.fd())? else {
+            let Some(measured) = guests[side].boot(&jobs[side].0, jobs[side].1, interrupt.fd())? else {
                 return Ok(None);
             };
             if *accel.get_or_insert(measured.accel) != measured.accel {

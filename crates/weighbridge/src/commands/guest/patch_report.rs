@@ -1,7 +1,7 @@
 //! The comparison of two kernels as a report for a mailing list: what was compared, what differs, the figures, what they cannot say.
 
 use weighbridge_record::{CaseVerdict, Claims};
-use weighbridge_report::{Block, Document, Item, Section, Table, TopTable};
+use weighbridge_report::{Block, Document, Item, Section, Table, TopTable, case_name, kernel_tables};
 
 use super::code_size;
 use super::machine::Guest;
@@ -23,9 +23,14 @@ pub fn document(guests: &[Guest<'_>; 2], verdicts: &[CaseVerdict], claims: &Clai
         "Of {} claimed differences, at most {:.1} are expected to be chance.",
         claims.claimed, claims.expected_by_chance
     );
-    let remarks =
-        verdicts.iter().flat_map(|of| of.remarks.iter().map(move |remark| format!("{}: {remark}", of.case)));
-    let mut figures = table(verdicts).blocks();
+    let remarks = verdicts
+        .iter()
+        .flat_map(|of| of.remarks.iter().map(move |remark| format!("{}: {remark}", case_name(&of.case))));
+    // The tables of time_bench and slab_test first, as they were published of a patch.
+    let (mut figures, others) = kernel_tables(&verdicts.iter().collect::<Vec<_>>(), |of| of.verdict.clone());
+    if !others.is_empty() {
+        figures.extend(table(&others).blocks());
+    }
     figures.push(Block::Paragraph(chance));
     figures.push(list(remarks.collect(), "of no case there is more to say"));
     let [a, b] = guests;
@@ -53,13 +58,13 @@ fn list(sentences: Vec<String>, none: &str) -> Block {
     Block::sentences(if sentences.is_empty() { vec![none.into()] } else { sentences })
 }
 
-fn table(verdicts: &[CaseVerdict]) -> TopTable {
-    let row = |of: &CaseVerdict| {
+fn table(verdicts: &[&CaseVerdict]) -> TopTable {
+    let row = |of: &&CaseVerdict| {
         let figure = |value: Option<f64>| value.map_or("–".into(), figure);
         let difference = of.a_value.zip(of.b_value).map(|(a, b)| b - a);
         let percent = |ratio: f64| format!("{:+.2}", (ratio - 1.0) * 100.0);
         vec![
-            of.case.to_string(),
+            case_name(&of.case),
             of.unit.clone(),
             of.verdict.clone(),
             figure(of.a_value),
@@ -93,7 +98,7 @@ mod tests {
             "a_value": 300.0, "b_value": 315.0
         }))
         .unwrap();
-        let sections = vec![Section::of("x", [], table(&[verdict]).blocks())];
+        let sections = vec![Section::of("x", [], table(&[&verdict]).blocks())];
         let text = Document { sections, ..Document::default() }.markdown();
         assert!(
             text.ends_with(

@@ -1,7 +1,8 @@
 //! `weighbridge guest suite`: one boot, and the tables of a suite: the kernel's allocator by our module, packets by its own ones, round trips
 //! by the laboratory.
 
-use weighbridge_guest::{Error, job, kernel_bench, net_bench};
+use weighbridge_guest::net_bench::{self, Shape};
+use weighbridge_guest::{Error, job, kernel_bench};
 use weighbridge_harness::plan::{Changes, Suite as CasesOfSuite};
 use weighbridge_record::{CaseId, Line};
 
@@ -19,29 +20,55 @@ const SIZES: [u64; 2] = [1, 4096];
 
 pub fn suite(args: &Suite) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
-    if args.name == SuiteName::Slab && args.guest.machine.module.is_empty() {
-        return Err(Failure::new(
-            "the suite slab needs our module: build it with `make -C kernel KDIR=…` against the headers of the kernel that is \
-             booted, and name its folder with --module kernel",
-        ));
-    }
     if args.runs.is_some() && args.name != SuiteName::Ipc {
         return Err(Failure::new("--runs is for the suite ipc: the tests of the others run once in a boot"));
     }
+    if (args.frame.is_some() || args.flows.is_some()) && args.name != SuiteName::Net {
+        return Err(Failure::new("--frame and --flows are for the suite net, whose packets they describe"));
+    }
+    let usual = Shape::default();
+    let packets = Shape {
+        frame_bytes: args.frame.unwrap_or(usual.frame_bytes),
+        flows: args.flows.unwrap_or(usual.flows),
+    };
+    let is_without_module = args.guest.machine.module.is_empty();
+    if args.name == SuiteName::Slab && is_without_module {
+        return Err(needs_module());
+    }
     let mut guest = Guest::new(&args.guest.kernel, &args.guest.append, &args.guest.machine)?;
+    let (command, read) = job(args.name, &mut guest, args.runs.unwrap_or(RUNS), packets)?;
+    measure(&guest, &command, read, &args.output, &interrupt)
+}
+
+fn needs_module() -> Failure {
+    Failure::new(
+        "the suite slab needs our module: build it with `make -C kernel KDIR=…` against the headers of the kernel that is \
+         booted, and name its folder with --module kernel",
+    )
+}
+
+/// What a guest runs for a suite, with the modules that this needs, and what makes lines of its results.
+pub fn job(
+    name: SuiteName,
+    guest: &mut Guest<'_>,
+    runs: u16,
+    packets: Shape,
+) -> Result<(Vec<String>, Read), Failure> {
     let in_kernel = |argument: &str| [argument, job::RECORD].map(String::from).to_vec();
-    let (command, read): (Vec<String>, Read) = match args.name {
+    Ok(match name {
+        SuiteName::Slab if guest.modules.is_empty() => return Err(needs_module()),
         SuiteName::Slab => (in_kernel(kernel_bench::ARGUMENT), |results| lines(results, "kernel-slab")),
         SuiteName::Net => {
-            add_modules_for_packets(&mut guest)?;
-            (in_kernel(net_bench::ARGUMENT), |results| lines(results, "kernel-net"))
+            add_modules_for_packets(guest)?;
+            let mut command = in_kernel(net_bench::ARGUMENT);
+            command.push(packets.to_string());
+            (command, |results| lines(results, "kernel-net"))
         }
         SuiteName::Ipc => {
             let cases: Vec<String> = round_trips().iter().map(ToString::to_string).collect();
-            (run::command(&cases, args.guest.machine.cpus, args.runs.unwrap_or(RUNS))?, of_round_trips)
+            (run::command(&cases, guest.args.cpus, runs)?, of_round_trips)
         }
-    };
-    measure(&guest, &command, read, &args.output, &interrupt)
+    })
 }
 
 /// Those of the kernel itself. A packet filter that it lacks leaves out its tests only.
