@@ -145,9 +145,21 @@ pub struct RoleCounters {
     /// The samples as this role has counted them by itself; absent where it does not do them one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<SampledByRole>,
+    /// How far the mechanism came meanwhile in what arrived at this role, by its own count; absent where it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<CameOn>,
     /// What the kernel saw it read and write between the same two readings; absent where that is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoCounts>,
+}
+
+/// What a mechanism itself counts of the messages that arrive, apart from who takes them: its position in a ring or a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CameOn {
+    /// How far it came, in messages or bytes of its own.
+    pub by: u64,
+    /// How far one operation brings it, as told by messages that were checked before anything was timed.
+    pub each: u64,
 }
 
 /// Where a role ran at one moment.

@@ -298,7 +298,20 @@ const ENOUGH_OPS: f64 = 100.0;
 /// Of a stream alone, so many bytes: more than all buffers on the way hold, many times.
 const MANY_BYTES: u64 = 64 << 20;
 /// Slices of a stream after which its receiver has certainly once been there before its sender.
-const MANY_SLICES: usize = 5;
+const MANY_SLICES: u64 = 5;
+
+/// Has one of two that stream surely had to wait? On one CPU one of them fills or empties whatever lies between while the other does not run.
+/// So it does where each message is a call into the kernel, whose buffers are small. On two CPUs a ring or a log holds what two sides
+/// that are equally fast differ by, and neither waits: there it can be told only in turns, where the receiver is there
+/// before its sender has been woken, in each slice anew; and of roles that had their CPUs all the time, because one that another program keeps
+/// from its CPU comes late.
+fn must_sleep(case: &Case, roles: &[RoleCounters], spent: &Spent, is_in_turns: bool) -> bool {
+    let by_calls = case.facts.contains_key(super::bytes::MOVED_BY);
+    // Records in which the receiver read its counters after it had woken its sender do not tell positions.
+    let in_memory = is_in_turns && roles.iter().any(|role| role.position.is_some());
+    let are_busy = || roles.iter().all(|role| cpu_ns_per_op(role) > BUSY * spent.ns_per_op());
+    same_cpu(case) || by_calls || (in_memory && are_busy())
+}
 
 /// Roles that keep their CPUs although the case says that they wait in the kernel. One of two that answer each other has nothing to do
 /// while the other one works; of two that stream, the faster one waits for the other.
@@ -328,14 +341,10 @@ fn awake(case: &Case, run: &Run, found: &mut Found) {
         }
     } else if case.pattern == "stream" && !is_lossy {
         let switches: f64 = roles.iter().map(|role| role.per_op.voluntary_switches * role.ops as f64).sum();
-        let by_calls = case.facts.contains_key(super::bytes::MOVED_BY);
-        let bytes = run.sampled_total.map_or(0, |total| total.bytes);
-        let is_long = match &run.slices {
-            Some(slices) => slices.of_case.ops.len() >= MANY_SLICES,
-            None => bytes >= MANY_BYTES,
-        };
-        // In shared memory a role may look for a while before it sleeps, and find all messages so.
-        if is_long && by_calls && switches < 0.5 {
+        let is_in_turns = roles.iter().any(|role| role.sampled.is_some_and(|sampled| sampled.gaps_ns > 0));
+        let total = run.sampled_total.unwrap_or_default();
+        let is_long = if is_in_turns { total.samples >= MANY_SLICES } else { total.bytes >= MANY_BYTES };
+        if is_long && switches < 0.5 && must_sleep(case, roles, &spent, is_in_turns) {
             let said = "not one voluntary context switch of sender and receiver".to_owned();
             found.broken(LAW, &run.case, said, expected, MECHANISM);
         }

@@ -1,13 +1,11 @@
 //! Defects that a program of the laboratory once had or was given, each as what it would have written into a record that is sound
 //! otherwise: a law names the case, and its figures are void.
 
+mod sides;
 mod sound;
 
 use weighbridge_record::laws::{self, Audit};
-use weighbridge_record::{
-    CaseId, Check, ComparedSet, EventCount, Line, Observation, Reading, RoleCounters, Run, Summary,
-    SystemCalls, Turn, Whereabouts,
-};
+use weighbridge_record::{CaseId, Line, Reading, RoleCounters, Run, Summary, Whereabouts};
 
 use sound::{compared, sound};
 
@@ -58,6 +56,51 @@ const UNIX: &str = "roundtrip/unix-stream/64/same-cpu";
 const FIFO: &str = "roundtrip/fifo/64/two-cpus";
 const STREAM: &str = "stream/pipe/65536/two-cpus";
 const UDP: &str = "stream/udp/64/two-cpus";
+const RING: &str = "roundtrip/ring-futex/64/two-cpus";
+const ON_ONE_CPU: &str = "stream/ring-futex/64/same-cpu";
+const LOG: &str = "stream/causeway-sw/4096/two-cpus";
+
+/// Operations in samples and in all roles, and the bytes that follow from them: the figures agree with each other.
+fn three_percent_more(run: &mut Run) {
+    let more = |ops: &mut u64| *ops = *ops * 103 / 100;
+    more(&mut run.sampled_total.as_mut().unwrap().ops);
+    for role in &mut run.roles {
+        let each_bytes = role.received_bytes / role.ops;
+        more(&mut role.ops);
+        more(&mut role.sampled.as_mut().unwrap().ops);
+        role.received_bytes = role.ops * each_bytes;
+    }
+}
+
+/// No role gives its CPU away.
+fn never_sleep(run: &mut Run) {
+    let total = run.sampled_total.unwrap();
+    for role in &mut run.roles {
+        role.per_op.voluntary_switches = 0.0;
+        role.sampled.as_mut().unwrap().cpu_ns = total.elapsed_ns * 99 / 100;
+    }
+}
+
+#[test]
+fn of_two_that_stream_in_memory_it_is_not_claimed_that_one_must_sleep_where_both_may_be_equally_fast() {
+    let alone = |run: &mut Run| {
+        run.slices = None;
+        run.roles.iter_mut().for_each(|role| role.sampled.as_mut().unwrap().gaps_ns = 0);
+    };
+    let of_older_program = |run: &mut Run| run.roles.iter_mut().for_each(|role| role.position = None);
+    let kept_from_its_cpu = |run: &mut Run| run.roles[0].sampled.as_mut().unwrap().cpu_ns /= 2;
+    for change in [&alone as &dyn Fn(&mut Run), &of_older_program, &kept_from_its_cpu] {
+        let lines = changed(
+            sound(),
+            &runs(LOG, |run| {
+                never_sleep(run);
+                change(run);
+            }),
+        );
+        let found = broken(&lines);
+        assert!(found.iter().all(|(law, _)| law != "sleeps"), "{found:?}");
+    }
+}
 
 #[test]
 fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
@@ -131,16 +174,29 @@ fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
             "operations + 3 % everywhere",
             "moved",
             UNIX,
-            Box::new(runs(UNIX, |run| {
-                let more = |ops: &mut u64| *ops = *ops * 103 / 100;
+            Box::new(runs(UNIX, |run| three_percent_more(run))),
+        ),
+        defect(
+            "operations + 3 % everywhere, in a ring",
+            "messages",
+            RING,
+            Box::new(runs(RING, |run| three_percent_more(run))),
+        ),
+        defect(
+            "operations + 3 % everywhere, in a stream through a log",
+            "messages",
+            LOG,
+            Box::new(runs(LOG, |run| {
+                three_percent_more(run);
                 let total = run.sampled_total.as_mut().unwrap();
-                more(&mut total.ops);
-                for role in &mut run.roles {
-                    more(&mut role.ops);
-                    more(&mut role.sampled.as_mut().unwrap().ops);
-                    role.received_bytes = role.ops * 64;
-                }
+                total.bytes = total.ops * 4096;
             })),
+        ),
+        defect(
+            "operations + 3 % of which no bytes arrived",
+            "messages",
+            FIFO,
+            Box::new(runs(FIFO, |run| run.roles.iter_mut().for_each(|role| role.ops = role.ops * 103 / 100))),
         ),
         defect(
             "operations + 3 % where a tracer counts",
@@ -205,6 +261,20 @@ fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
             "sleeps",
             STREAM,
             Box::new(runs(STREAM, |run| {
+                run.roles.iter_mut().for_each(|role| role.per_op.voluntary_switches = 0.0);
+            })),
+        ),
+        defect(
+            "both ends of a stream in memory spin",
+            "sleeps",
+            LOG,
+            Box::new(runs(LOG, |run| never_sleep(run))),
+        ),
+        defect(
+            "both ends of a stream in memory spin on one CPU",
+            "sleeps",
+            ON_ONE_CPU,
+            Box::new(runs(ON_ONE_CPU, |run| {
                 run.roles.iter_mut().for_each(|role| role.per_op.voluntary_switches = 0.0);
             })),
         ),
@@ -370,81 +440,6 @@ fn slices_that_were_not_doubled_void_every_case_of_their_hub() {
         let doubled = found.iter().filter(|(law, _)| law == "doubled-slices").count();
         assert!(doubled >= 3, "{name}: {found:?}");
     }
-}
-
-#[test]
-fn each_defect_of_a_comparison_makes_its_verdict_void() {
-    let sets = |change: fn(&mut ComparedSet)| {
-        move |line: &mut Line| {
-            if let Line::ComparedSet(set) = line {
-                change(set);
-            }
-        }
-    };
-    let inverted = sets(|set| set.log_ratio = -set.log_ratio);
-    // Without slices the direction of the figures is what is left.
-    let apart = sets(|set| {
-        set.log_ratio = -set.log_ratio;
-        (set.a.slices, set.b.slices, set.slice_ms) = (None, None, None);
-    });
-    let absent = sets(|set| (set.control, set.control_log_ratio) = (None, None));
-    let zeros = sets(|set| {
-        set.control_log_ratio = Some(0.0);
-        let mut control = set.a.clone();
-        control.slices.as_mut().unwrap().start_ns.iter_mut().for_each(|ns| *ns += 60_000_000);
-        set.control = Some(control);
-    });
-    let verdict = |line: &mut Line| {
-        if let Line::Verdict(verdict) = line {
-            verdict.ratio = verdict.ratio.map(|ratio| 1.0 / ratio);
-        }
-    };
-    for (name, law, change) in [
-        ("the ratio of a set inverted", "side-ratio", &inverted as &dyn Fn(&mut Line)),
-        ("the ratio of sides that ran apart inverted", "side-ratio", &apart),
-        ("no control", "control", &absent),
-        ("a control that is all zeros", "control", &zeros),
-        ("the ratio of the verdict inverted", "verdict", &verdict),
-    ] {
-        let lines = changed(compared(), change);
-        let found = broken(&lines);
-        assert!(found.iter().any(|(broken, _)| broken == law), "{name}: {found:?}");
-        let mut reading = Reading { lines, problems: Vec::new() };
-        laws::audit(&mut reading);
-        let verdict = reading.lines.iter().find_map(|line| match line {
-            Line::Verdict(verdict) => Some(verdict),
-            _ => None,
-        });
-        assert!(verdict.is_some_and(|of| of.is_void()), "{name}: {verdict:?}");
-    }
-}
-
-#[test]
-fn a_check_follows_from_its_turns_and_a_tracer_sees_no_more_than_the_kernel() {
-    let turns = [(2.0, 3.0), (4.0, 5.0), (8.0, 9.0)].map(|(theirs, ours)| Turn { theirs, ours }).to_vec();
-    let check = |ratio| Check {
-        theirs: Some(4.0),
-        ours: Some(5.0),
-        ratio: Some(ratio),
-        turns: turns.clone(),
-        ..Check::default()
-    };
-    let of_check = |ratio| broken(&[Line::Check(Box::new(check(ratio)))]);
-    assert_eq!(of_check(1.25), []);
-    assert_eq!(of_check(0.8)[0].0, "check");
-    let observed = |traced: f64| Observation {
-        counts: vec![EventCount {
-            event: "raw_syscalls:sys_enter".into(),
-            means: "tracepoints".into(),
-            per_op: 28.6,
-            range: [28.0, 29.0],
-        }],
-        system_calls: Some(SystemCalls { per_op: traced, roles: Vec::new() }),
-        ..Observation::default()
-    };
-    let of_observation = |traced| broken(&[Line::Observation(Box::new(observed(traced)))]);
-    assert_eq!(of_observation(28.6), []);
-    assert_eq!(of_observation(41.0)[0].0, "two-counts");
 }
 
 #[test]
