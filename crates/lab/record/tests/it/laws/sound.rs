@@ -344,7 +344,7 @@ pub fn sound() -> Vec<Line> {
     lines
 }
 
-/// Sets of a comparison of which B costs half as much again as A.
+/// Sets of a comparison of which B costs two and a half times as much as A.
 pub fn compared() -> Vec<Line> {
     let id: CaseId = "roundtrip/pipe/1/same-cpu".parse().unwrap();
     let series = |cost_ns: u64, first: u64| SliceSeries {
@@ -367,9 +367,9 @@ pub fn compared() -> Vec<Line> {
             set,
             slice_ms: Some(2.0),
             a: side(a, 0),
-            b: side(3000, 30_000_000),
+            b: side(5000, 30_000_000),
             control: Some(side(second, 60_000_000)),
-            log_ratio: ratio(3000),
+            log_ratio: ratio(5000),
             control_log_ratio: Some(ratio(second)),
         }
     };
