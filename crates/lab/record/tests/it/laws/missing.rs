@@ -59,6 +59,6 @@ fn each_law_that_lacks_what_it_needs_says_so() {
             .flatten()
             .collect();
         let is_named = |said: &&String| said.starts_with(&format!("law `{law}`: the record does not tell"));
-        assert!(not_checked.iter().any(|said| is_named(said)), "{law}: {not_checked:?}");
+        assert!(not_checked.iter().any(is_named), "{law}: {not_checked:?}");
     }
 }

@@ -126,6 +126,19 @@ fn slices_that_were_not_doubled_void_every_case_of_their_hub() {
 }
 
 #[test]
+fn a_hub_that_is_not_the_median_of_its_sets_voids_every_case_of_it() {
+    let of_hub = |line: &Line| matches!(line, Line::Run(Run { slices: Some(_), run: 0, .. }));
+    let cases = sound().iter().filter(|line| of_hub(line)).count();
+    let dearer = |line: &mut Line| {
+        if let Line::Hub(hub) = line {
+            hub.median *= 1.01;
+        }
+    };
+    let found = broken(&changed(sound(), &dearer));
+    assert!(found.iter().all(|(law, _)| law == "hub") && found.len() == cases, "{found:?}");
+}
+
+#[test]
 fn a_record_from_before_the_laws_is_not_void_and_names_the_laws_that_did_not_run() {
     let before = |line: &mut Line| match line {
         Line::Case(case) => case.traits = None,

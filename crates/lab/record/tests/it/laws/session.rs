@@ -89,17 +89,12 @@ fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
                 run.value = 70.4 - 1.29;
             })),
         ),
-        defect(
-            "operations + 3 % everywhere",
-            "moved",
-            UNIX,
-            Box::new(runs(UNIX, |run| three_percent_more(run))),
-        ),
+        defect("operations + 3 % everywhere", "moved", UNIX, Box::new(runs(UNIX, three_percent_more))),
         defect(
             "operations + 3 % everywhere, in a ring",
             "messages",
             RING,
-            Box::new(runs(RING, |run| three_percent_more(run))),
+            Box::new(runs(RING, three_percent_more)),
         ),
         defect(
             "operations + 3 % everywhere, in a stream through a log",
@@ -183,12 +178,7 @@ fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
                 run.roles.iter_mut().for_each(|role| role.per_op.voluntary_switches = 0.0);
             })),
         ),
-        defect(
-            "the receiver of a stream in memory spins",
-            "sleeps",
-            LOG,
-            Box::new(runs(LOG, |run| never_sleeps(run))),
-        ),
+        defect("the receiver of a stream in memory spins", "sleeps", LOG, Box::new(runs(LOG, never_sleeps))),
         defect(
             "both ends of a stream in memory spin on one CPU",
             "sleeps",
