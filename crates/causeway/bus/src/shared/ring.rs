@@ -142,7 +142,12 @@ pub fn append(
     loop {
         let position = *end;
         match look(cells, position) {
-            Cell::Present(_) => *end = position + 1,
+            Cell::Present(_) => {
+                *end = position + 1;
+                if is_one_in(*end, HINT_AFTER) {
+                    skip_to_hint(cells, end);
+                }
+            }
             Cell::Foreign(_) if is_out() => return Err(NotAppended::Out),
             Cell::Foreign(word) => return Err(NotAppended::Foreign { position, word }),
             Cell::Free(seen) => {
@@ -171,6 +176,8 @@ pub fn append(
 
 /// Entries between two stores of the hint at most.
 const HINT_EVERY: u64 = 64;
+/// Entries that are looked at one by one, at most, before the hint is.
+const HINT_AFTER: u64 = 128;
 
 /// Moves `end` on to the hint, if that is plausible: it is not far, and the entry there is of its lap.
 pub fn skip_to_hint(cells: &impl Cells, end: &mut u64) {
