@@ -12,6 +12,8 @@ const REPLY_SERIAL: u8 = 5;
 const FIELDS_AT: usize = 16;
 
 /// Where the texts of these fields are among [`Layout::texts`].
+const INTERFACE: usize = 1;
+const MEMBER: usize = 2;
 const SENDER: usize = 5;
 pub(super) const SIGNATURE: usize = 6;
 
@@ -171,8 +173,23 @@ impl Layout {
     #[inline]
     fn text<'a>(&self, index: usize, message: &'a [u8]) -> Option<&'a str> {
         let (at, length) = self.texts[index];
+        if at == 0 {
+            return None;
+        }
         let bytes = &message[at as usize..(at + length) as usize];
-        (at > 0).then(|| std::str::from_utf8(bytes).expect("the header was parsed"))
+        Some(std::str::from_utf8(bytes).expect("the header was parsed"))
+    }
+
+    /// The interface of a message of this layout, without the rest of its header.
+    #[inline]
+    pub fn interface<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
+        self.text(INTERFACE, message)
+    }
+
+    /// The member of a message of this layout, without the rest of its header.
+    #[inline]
+    pub fn member<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
+        self.text(MEMBER, message)
     }
 
     /// The header of a message of this layout.
@@ -193,8 +210,8 @@ impl Layout {
             header_bytes: self.header_bytes as usize,
             body_bytes,
             path: text(0),
-            interface: text(1),
-            member: text(2),
+            interface: text(INTERFACE),
+            member: text(MEMBER),
             error_name: text(3),
             reply_serial,
             destination: text(4),
@@ -250,7 +267,10 @@ mod tests {
                 let layout = Layout::of(&Header::parse(&first).unwrap(), &first);
                 assert!(layout.is_of(&first, &second));
                 assert_eq!(layout.header(&first), Header::parse(&first).unwrap());
-                assert_eq!(layout.header(&second), Header::parse(&second).unwrap());
+                let parsed = Header::parse(&second).unwrap();
+                assert_eq!(layout.header(&second), parsed);
+                let texts = (layout.interface(&second), layout.member(&second));
+                assert_eq!(texts, (parsed.interface, parsed.member));
             }
         }
     }
