@@ -12,6 +12,7 @@ const REPLY_SERIAL: u8 = 5;
 const FIELDS_AT: usize = 16;
 
 /// Where the texts of these fields are among [`Layout::texts`].
+const PATH: usize = 0;
 const INTERFACE: usize = 1;
 const MEMBER: usize = 2;
 const SENDER: usize = 5;
@@ -180,6 +181,18 @@ impl Layout {
         Some(std::str::from_utf8(bytes).expect("the header was parsed"))
     }
 
+    /// The object path of a message of this layout, without the rest of its header.
+    #[inline]
+    pub fn path<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
+        self.text(PATH, message)
+    }
+
+    /// The signature of a message of this layout, empty without one.
+    #[inline]
+    pub fn signature<'a>(&self, message: &'a [u8]) -> &'a str {
+        self.text(SIGNATURE, message).unwrap_or_default()
+    }
+
     /// The interface of a message of this layout, without the rest of its header.
     #[inline]
     pub fn interface<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
@@ -209,7 +222,7 @@ impl Layout {
             serial,
             header_bytes: self.header_bytes as usize,
             body_bytes,
-            path: text(0),
+            path: text(PATH),
             interface: text(INTERFACE),
             member: text(MEMBER),
             error_name: text(3),
@@ -269,8 +282,9 @@ mod tests {
                 assert_eq!(layout.header(&first), Header::parse(&first).unwrap());
                 let parsed = Header::parse(&second).unwrap();
                 assert_eq!(layout.header(&second), parsed);
-                let texts = (layout.interface(&second), layout.member(&second));
-                assert_eq!(texts, (parsed.interface, parsed.member));
+                let of_layout = [layout.path(&second), layout.interface(&second), layout.member(&second)];
+                assert_eq!(of_layout, [parsed.path, parsed.interface, parsed.member]);
+                assert_eq!(layout.signature(&second), parsed.signature);
             }
         }
     }

@@ -30,7 +30,6 @@ pub struct Outbound<'a> {
 }
 
 impl<'a> Outbound<'a> {
-    #[inline(never)]
     pub fn new(to: To, sender: u64, header: &Header<'a>, bytes: &'a [u8]) -> Outbound<'a> {
         let Header { kind, flags, serial, header_bytes, body_bytes, reply_serial, unix_fds, .. } = *header;
         let numbers = Numbers { kind, flags, serial, body_bytes, reply_serial, unix_fds };
@@ -41,13 +40,12 @@ impl<'a> Outbound<'a> {
     /// A message of this layout. The texts of its header are not looked at unless it is for all.
     #[inline]
     pub fn of_layout(to: To, sender: u64, layout: &Layout, bytes: &'a [u8]) -> Outbound<'a> {
-        match to {
-            To::All => Outbound::new(to, sender, &layout.header(bytes), bytes),
-            To::Peer { .. } => {
-                let (numbers, header_bytes) = (layout.numbers(bytes), layout.header_bytes());
-                Outbound { to, sender, signal: None, numbers, header_bytes, bytes }
-            }
-        }
+        let signal = match to {
+            To::All => Some(SignalTexts::of_layout(sender, layout, bytes)),
+            To::Peer { .. } => None,
+        };
+        let (numbers, header_bytes) = (layout.numbers(bytes), layout.header_bytes());
+        Outbound { to, sender, signal, numbers, header_bytes, bytes }
     }
 }
 

@@ -375,6 +375,41 @@ mod tests {
         assert_eq!(append(&heap, &mut 0, entry, || true), Err(NotAppended::Out));
     }
 
+    /// A log that counts looks at its entries.
+    struct Counting(Heap, std::cell::Cell<u64>);
+
+    impl Cells for Counting {
+        fn capacity(&self) -> u64 {
+            self.0.capacity()
+        }
+        fn entry(&self, position: u64) -> &AtomicU64 {
+            self.1.set(self.1.get() + 1);
+            self.0.entry(position)
+        }
+        fn hint(&self) -> &AtomicU64 {
+            self.0.hint()
+        }
+        fn limit(&self) -> &AtomicU64 {
+            self.0.limit()
+        }
+    }
+
+    #[test]
+    fn one_who_has_not_looked_for_long_finds_the_end_by_the_hint() {
+        let log = Counting(Heap::new(1 << 16), std::cell::Cell::default());
+        let entry = Entry { sender: 1, destination: 2, place: 3 };
+        let mut end = 0;
+        (0..50_000).for_each(|position| assert_eq!(append(&log, &mut end, entry, || false), Ok(position)));
+        for from in [0, 1, 20_000, 49_999] {
+            let mut behind = from;
+            let before = log.1.get();
+            assert_eq!(append(&log, &mut behind, entry, || false), Ok(end));
+            end += 1;
+            let looks = log.1.get() - before;
+            assert!(looks <= HINT_AFTER + HINT_EVERY + 3, "{looks} looks from {from} on");
+        }
+    }
+
     #[test]
     fn a_hint_that_makes_no_sense_is_ignored() {
         let heap = Heap::new(8);
