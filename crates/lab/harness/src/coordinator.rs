@@ -20,6 +20,7 @@ use crate::catalogue;
 use crate::contract::{Facts, Prepared};
 use crate::duet::MAX_PARTIES;
 use crate::host::Host;
+use crate::idle::AllEnded;
 use crate::interrupt::Interrupt;
 use crate::marks::RoleMarks;
 use crate::peer::RoleReport;
@@ -183,6 +184,8 @@ pub struct Coordinator<'a> {
     pinned_to: Vec<u32>,
     /// Counters of frequencies, where there are any.
     msr: Option<Msr>,
+    /// What was started for `idle=busy` is gone when this is.
+    _all_ended: AllEnded,
     deadlines: Deadlines,
 }
 
@@ -198,6 +201,7 @@ impl<'a> Coordinator<'a> {
             paddings: fastrand::Rng::with_seed(seed),
             pinned_to: Vec::new(),
             msr: Msr::find().ok(),
+            _all_ended: AllEnded,
             deadlines: Deadlines::default(),
         }
     }
