@@ -374,6 +374,24 @@ mod tests {
     }
 
     #[test]
+    fn boots_that_are_too_few_for_a_verdict_or_for_one_of_many_cases_are_told() {
+        let of = |boots: usize, cases: usize| {
+            let id = |case: usize| CaseId::new("solo", &format!("test-{case}"), 0, "free");
+            let side = || Side {
+                boots: (0..boots).map(|boot| boot.to_string()).collect(),
+                cases: (0..cases).map(|case| (id(case), BTreeMap::new())).collect(),
+                ..Side::default()
+            };
+            let told = remarks(&side(), &side(), cases).join("; ");
+            // What is said of one boot on both sides is of another kind.
+            told.split("; ").filter(|sentence| sentence.contains("boots:")).collect::<String>()
+        };
+        assert_eq!(of(1, 1), "1 and 1 boots: a verdict needs 4 a side, and 6 where many cases are compared");
+        assert!(of(4, 110).contains("where 110 cases are compared, no difference is sure with fewer than 6"));
+        assert_eq!([of(4, 3), of(6, 110)], ["", ""]);
+    }
+
+    #[test]
     fn six_boots_a_side_find_a_regression_and_its_sign() {
         let slower = SIX.map(|cost| cost * 1.1);
         let (old, new) = (side("old", "6.1", &SIX, true), side("new", "6.2", &slower, true));

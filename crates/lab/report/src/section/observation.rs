@@ -256,6 +256,9 @@ mod tests {
                 assert!(out.contains(said), "{said} is missing: {out}");
             }
         }
+        let of_what =
+            "other processes among it; shares by function below are of the 400 ns/op of those that take part";
+        assert!(markdown(&report).contains(of_what), "{}", markdown(&report));
         let json = json(&report);
         assert!(json.contains("\"slowdown\": 1.02") && json.contains("\"lost\": 3"), "{json}");
         let page = html(&report);
