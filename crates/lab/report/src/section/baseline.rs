@@ -86,7 +86,7 @@ fn table(report: &Report, figure: &str) -> Table {
         };
         let more = match &scale {
             None if !(is_count || is_to_hub) => difference(unit, *there, *here),
-            _ => signed(here - there, &shown),
+            _ => signed(here - there, shown),
         };
         let interval = ci95.map_or("–".into(), |ends| range(ends, significant));
         let pairs = if *pairs == 0 { "none".into() } else { pairs.to_string() };
