@@ -82,7 +82,7 @@ impl Publisher {
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
                 tell(&socket, Request::Mapped { epoch: log.epoch() })?;
                 if flags & IS_LATE != 0 {
-                    // The log has begun once the others have mapped it, or have had the time for it.
+                    // Once the others have mapped the log, or those that waited for it are placed; or have had the time for it.
                     granted(answer(&socket, Some(ANSWER_TIME))?, "a publisher")?;
                 }
                 (Arc::new(log), status, lifeline, wake_page, None)
