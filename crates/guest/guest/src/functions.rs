@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{FunctionCount, Functions, Line, Run, StackCount, Summary};
+use weighbridge_record::{CaseId, FunctionCount, Functions, Line, Run, StackCount, Summary};
 
 use crate::error::Error;
 use crate::symbols::{Place, Symbols};
@@ -14,6 +14,9 @@ struct Counts {
     nodes: BTreeMap<u32, (u32, u64)>,
     windows: Vec<Vec<Executed>>,
 }
+
+/// The mechanism by which a session measures itself, whatever was selected.
+const HARNESS: &str = "noop";
 
 /// A window whose operations take more, or fewer, instructions than the median by more than this share was disturbed.
 const MOST_DISTURBED: f64 = 0.01;
@@ -87,11 +90,11 @@ fn name(place: &Place) -> String {
 /// # Errors
 /// The record has not one case that was measured in batches, a run of it failed, or the counts are damaged; the sentence says what to do.
 pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<Functions, Error> {
-    let (summary, samples) = measured(lines)?;
+    let (summary, windows) = measured(lines)?;
     let damaged =
         "the emulator's plugin wrote nothing that can be read; is it of the same version as this program?";
     let counts = std::str::from_utf8(counts).ok().and_then(Counts::read);
-    let counts = counts.ok_or_else(|| Error::new(damaged))?;
+    let mut counts = counts.ok_or_else(|| Error::new(damaged))?;
     if counts.windows.is_empty() {
         return Err(Error::new(format!(
             "`{}` marks no windows: instructions by function are counted of cases that are measured in batches, which are those of roundtrip, \
@@ -99,14 +102,17 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
             summary.case
         )));
     }
-    if counts.windows.len() != samples.len() {
+    if counts.windows.len() != windows.len() {
         return Err(Error::new(format!(
             "the guest marked {} windows and its record of `{}` has {} samples",
             counts.windows.len(),
             summary.case,
-            samples.len()
+            windows.len()
         )));
     }
+    let mut is_own = windows.iter().map(Option::is_some);
+    counts.windows.retain(|_| is_own.next().expect("there are as many"));
+    let samples: Vec<u64> = windows.into_iter().flatten().collect();
     let quiet = quiet(&each_window(&counts, &samples));
     let operations: u64 = quiet.iter().map(|index| samples[*index]).sum();
     let each = |count: u64| count as f64 / operations as f64;
@@ -184,9 +190,10 @@ fn quiet(each: &[f64]) -> Vec<usize> {
     if quiet.len() * 2 > each.len() { quiet } else { (0..each.len()).collect() }
 }
 
-/// The summary of the only case, and the operations of each sample of its runs.
-fn measured(lines: &[Line]) -> Result<(&Summary, Vec<u64>), Error> {
-    let (mut summaries, mut operations, mut is_rate) = (Vec::new(), Vec::new(), false);
+/// The summary of the only case, and of each window the operations, where it is one of that case: a session measures the harness beside what
+/// was asked for.
+fn measured(lines: &[Line]) -> Result<(&Summary, Vec<Option<u64>>), Error> {
+    let (mut summaries, mut windows, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for line in lines {
         match line {
             Line::Skipped(skipped) => {
@@ -194,23 +201,27 @@ fn measured(lines: &[Line]) -> Result<(&Summary, Vec<u64>), Error> {
                 return Err(Error::new(why));
             }
             Line::Summary(summary) => summaries.push(summary),
-            Line::Case(case) => is_rate |= case.higher_is_better,
-            Line::Run(Run { samples, ops_per_sample, .. }) => {
-                operations.extend(samples.iter().map(|_| (*ops_per_sample).max(1)));
+            Line::Case(case) if case.higher_is_better => rates.push(&case.case),
+            Line::Run(Run { case, samples, ops_per_sample, .. }) => {
+                windows.extend(samples.iter().map(|_| (case, (*ops_per_sample).max(1))));
             }
             _ => {}
         }
     }
+    if summaries.len() > 1 {
+        summaries.retain(|summary| summary.case.mechanism != HARNESS);
+    }
     let [summary] = summaries[..] else {
         return Err(Error::new("instructions by function are counted of one case in one boot"));
     };
-    if is_rate {
+    if rates.contains(&&summary.case) {
         return Err(Error::new(format!(
             "`{}` is measured as a rate, and instructions by function are those of an operation: take a case of roundtrip, pingpong, solo or fan-out",
             summary.case
         )));
     }
-    Ok((summary, operations))
+    let own = |(case, operations): (&CaseId, u64)| (*case == summary.case).then_some(operations);
+    Ok((summary, windows.into_iter().map(own).collect()))
 }
 
 #[cfg(test)]
@@ -272,6 +283,23 @@ mod tests {
             found.folded(),
             "entry 8000\nentry;do_read 15000\nentry;do_read;copy [mod] 6000\nuser: weighbridge 10000\n"
         );
+    }
+
+    #[test]
+    fn windows_of_the_harness_are_none_of_the_case() {
+        let harness = |line: Line| {
+            let text = serde_json::to_string(&line).unwrap().replace("roundtrip/pipe/", "roundtrip/noop/");
+            serde_json::from_str::<Line>(&text.replace("\"mechanism\":\"pipe\"", "\"mechanism\":\"noop\""))
+                .unwrap()
+        };
+        let alone = lines(false);
+        let [case, run, summary] = <[Line; 3]>::try_from(lines(false)).unwrap().map(harness);
+        let both = [vec![case, run], alone.clone(), vec![summary]].concat();
+        let of_harness = "window\nblock 0 1000 10 1\nwindow\nblock 0 1000 10 1\n";
+        let counts = COUNTS.replacen("window\n", &format!("{of_harness}window\n"), 1);
+        let found = by_function(&both, counts.as_bytes(), &symbols()).unwrap();
+        assert_eq!(found, by_function(&alone, COUNTS.as_bytes(), &symbols()).unwrap());
+        assert_eq!(found.case.mechanism, "pipe");
     }
 
     #[test]

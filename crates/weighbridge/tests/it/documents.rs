@@ -6,17 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::LazyLock;
 
 use weighbridge_harness::catalogue;
 use weighbridge_record::CaseId;
 
 use crate::markdown::{
-    OPTIONAL, case_ids, commands, excerpt, headings, is_placeholder, links, marks, named_files, shell_words,
-    split_code,
+    case_ids, commands, excerpt, headings, is_placeholder, links, marks, named_files, shell_words, split_code,
 };
 use crate::workspace::{Package, crates, packages};
+use crate::{dry, items};
 
 /// No line is longer, tables and addresses apart.
 const COLUMNS: usize = 120;
@@ -188,24 +188,9 @@ fn broken_links(document: &Document) -> Vec<String> {
 }
 
 fn refused_commands(document: &Document) -> Vec<String> {
-    let refused = |command: Vec<String>| {
-        // What comes before --help has been read when help is printed: a mistake ends the program with another code.
-        let mut tries = vec![[&command[..], &["--help".to_owned()]].concat()];
-        let is_complete = !command.iter().any(|word| word.contains(OPTIONAL) || is_placeholder(word));
-        match command.first().map(String::as_str) {
-            Some("plan") if is_complete => tries.push(command.clone()),
-            Some("run") if is_complete => tries.push([&command[..], &["--dry-run".to_owned()]].concat()),
-            _ => {}
-        }
-        tries.iter().find_map(|arguments| {
-            let output = run(arguments);
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            // A machine with one CPU has no case between two of them; the selection is understood all the same.
-            let is_fine = output.status.success() || stderr.contains("nothing is left to measure");
-            (!is_fine).then(|| format!("weighbridge {}\n    {}", command.join(" "), stderr.trim()))
-        })
-    };
-    commands(&document.text).into_iter().filter_map(refused).collect()
+    // Its rows are tried by `items`.
+    let commands = if document.name == items::TABLE { Vec::new() } else { commands(&document.text) };
+    commands.iter().filter_map(|command| dry::refusal(command)).collect()
 }
 
 fn unknown_cases(document: &Document) -> Vec<String> {
@@ -377,7 +362,8 @@ fn root() -> PathBuf {
     crates().parent().expect("the repository is there").to_owned()
 }
 
-fn read(name: &str) -> String {
+/// A file of the repository, by its name from the root.
+pub fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -412,14 +398,4 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
         }
     }
     files
-}
-
-fn run(arguments: &[String]) -> Output {
-    // A folder without records, so that no run of the user's is read.
-    let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join("documents");
-    Command::new(env!("CARGO_BIN_EXE_weighbridge"))
-        .args(arguments)
-        .env("XDG_STATE_HOME", state)
-        .output()
-        .expect("the program starts")
 }

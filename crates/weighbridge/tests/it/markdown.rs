@@ -13,15 +13,21 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("CASE", "roundtrip/pipe/64/same-cpu"),
     ("CASE|FILE", "record.jsonl"),
     ("COMMAND", "run"),
+    ("TIME", "1s"),
 ];
 
 #[test]
 fn the_readers_of_documents_find_what_they_must() {
     let text = "`weighbridge report RECORD`, [a](b.md#c-d)\n\n```\n$ weighbridge run 'a b' \\\n    --sizes 1 | cat  # x\n\
-                cargo run --release -- list\ncargo run -p other -- list\n```\n# What, a `case`\nroundtrip/pipe/1/free.";
+                cargo run --release -- list\ncargo run -p other -- list\ncauseway bus list\n```\n# What, a `case`\nroundtrip/pipe/1/free.";
     assert_eq!(
         commands(text),
-        [vec!["report", "record.jsonl"], vec!["run", "a b", "--sizes", "1"], vec!["list"]]
+        [
+            vec!["weighbridge", "report", "record.jsonl"],
+            vec!["weighbridge", "run", "a b", "--sizes", "1"],
+            vec!["weighbridge", "list"],
+            vec!["causeway", "bus", "list"]
+        ]
     );
     assert_eq!(links(text), ["b.md#c-d"]);
     assert_eq!(headings(text).collect::<Vec<_>>(), ["what-a-case"]);
@@ -72,29 +78,29 @@ pub fn marks(text: &str) -> Vec<(bool, String)> {
         .collect()
 }
 
-/// The arguments of each `weighbridge …` in the code of a document.
+/// Each command of one of our programs in the code of a document: the program, and its arguments.
 pub fn commands(text: &str) -> Vec<Vec<String>> {
     let (_, code) = split_code(text);
     let joined: Vec<_> = code.iter().map(|block| block.replace("\\\n", " ")).collect();
     joined.iter().flat_map(|block| block.lines()).filter_map(command).collect()
 }
 
-/// The arguments of the program in a line of shell, without what is redirected or commented.
+/// The program and its arguments in a line of shell, without what is redirected or commented.
 fn command(line: &str) -> Option<Vec<String>> {
     let words = shell_words(line.trim_start().trim_start_matches("$ "));
-    let arguments = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["weighbridge", ref rest @ ..] => rest.to_vec(),
+    let (program, arguments) = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [program @ ("weighbridge" | "causeway" | "causewayd"), ref rest @ ..] => (program, rest.to_vec()),
         // The program is the default of the workspace.
         ["cargo", "run", ref rest @ ..] if !rest.contains(&"-p") => {
             let at = rest.iter().position(|word| *word == "--")?;
-            rest[at + 1..].to_vec()
+            ("weighbridge", rest[at + 1..].to_vec())
         }
         _ => return None,
     };
-    // `weighbridge …` stands for any command.
-    let is_open =
-        arguments.is_empty() || arguments.iter().any(|word| word.contains(['…', '→']) || *word == "...");
-    (!is_open).then(|| arguments.into_iter().map(filled_in).collect())
+    // `weighbridge …` stands for any command; `causeway = …` is a line of Cargo.toml.
+    let is_open = arguments.first().is_none_or(|word| *word == "=")
+        || arguments.iter().any(|word| word.contains(['…', '→']) || *word == "...");
+    (!is_open).then(|| [program].into_iter().chain(arguments).map(filled_in).collect())
 }
 
 fn filled_in(word: &str) -> String {
@@ -130,10 +136,15 @@ pub fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
+/// With which word a case begins.
+pub fn patterns() -> Vec<&'static str> {
+    weighbridge_dbus_bench::register();
+    catalogue::patterns().iter().map(|pattern| pattern.id).collect()
+}
+
 /// Complete ids of cases, in code and in prose.
 pub fn case_ids(text: &str) -> Vec<String> {
-    weighbridge_dbus_bench::register();
-    let patterns: Vec<_> = catalogue::patterns().iter().map(|pattern| pattern.id).collect();
+    let patterns = patterns();
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_/=:.,{}*".contains(c);
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| ".,:/".contains(c)));
     let ids = words.filter(|word| {
