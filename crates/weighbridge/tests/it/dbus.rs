@@ -245,7 +245,7 @@ fn a_bus_that_runs_is_measured_with_its_consent_at_a_bounded_rate() {
     let got = beside.receive(std::time::Duration::from_millis(100)).unwrap();
     assert_eq!(got, None, "a client that asked for nothing got something");
     let shown = output(folder.path(), &words, 0).0;
-    assert!(shown.contains("array, bytes") && shown.contains("200 a second"), "{shown}");
+    assert!(shown.contains("median, µs") && shown.contains("200 a second"), "{shown}");
     // A name that another has, and a policy that lets nobody have one.
     beside.request_name("com.example.Taken", 4).unwrap();
     let (_, said) = output(folder.path(), &format!("{words} --name com.example.Taken"), 2);

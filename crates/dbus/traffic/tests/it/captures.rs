@@ -418,8 +418,16 @@ fn the_text_of_dbus_monitor_has_messages_names_and_rules() {
     assert_eq!((totals.bytes, totals.add_match_calls), (None, 1));
     assert_eq!(facts.errors[0].name, "org.freedesktop.DBus.Error.ServiceUnknown");
     assert!(facts.capture.duration_ns > 1_000_000_000, "{}", facts.capture.duration_ns);
-    // The rule of :1.1 is known by its argument: NameOwnerChanged of its own departure wants it.
-    assert!(facts.recipients.deliveries > 0, "{:?}", facts.recipients);
+    // A rule is known by its argument: one connection more gets what comes after it.
+    let more = "method call time=1795647640.000001 sender=:1.9 -> destination=org.freedesktop.DBus serial=2 path=/; interface=org.freedesktop.DBus; member=AddMatch\n   string \"interface='a.B'\"\n\
+                signal time=1795647640.000002 sender=:1.8 -> destination=(null destination) serial=2 path=/a; interface=a.B; member=C\n   uint32 5\n";
+    let (with, _) = analyzed(format!("{MONITORED}{more}").as_bytes());
+    assert_eq!(
+        with.facts.recipients.deliveries,
+        facts.recipients.deliveries + 1,
+        "{:?}",
+        with.facts.recipients
+    );
     // As it was before it had times, and with a line that is none.
     let old = "signal sender=:1.0 -> dest=(null destination) serial=5 path=/a; interface=a.B; member=C\n   int32 5\n\
                method return sender=:1.4 -> dest=:1.0 reply_serial=3\n   array [\n      string \"x\"\n   ]\n\
