@@ -135,7 +135,7 @@ fn broker(time: &BrokerTime) -> Vec<Block> {
     )];
     if time.sum_ns() > MORE_THAN_COUNTED * time.counted_ns {
         said.push(
-            "the kernel charges a process that is preempted by one that it has just woken with too little: up to the wake-up, not up to the switch"
+            "a guess why it is less: of a process that is preempted by one that it has just woken, the kernel may count up to the wake-up and not up to the switch"
                 .into(),
         );
     }
