@@ -213,7 +213,7 @@ pub struct Noise {
     /// Voluntary context switches of the coordinator during the timed part; must be 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator_switches: Option<u64>,
-    /// Frequency of each measured CPU right after the run, where the kernel tells it.
+    /// Frequency of each measured CPU, where the kernel tells it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frequencies: Vec<CpuFrequency>,
 }
@@ -225,6 +225,9 @@ pub struct CpuFrequency {
     pub cpu: u32,
     /// Its frequency, in kilohertz.
     pub khz: u64,
+    /// Is that the mean over the run, while the CPU was not halted (APERF and MPERF)? Otherwise it is the one right after the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_mean: bool,
 }
 
 /// One measurement of a case by freshly started peers.

@@ -304,10 +304,12 @@ pub fn compared() -> Vec<Line> {
     };
     let side = |cost_ns: u64, first: u64| SideOfSet {
         case: id.clone(),
+        build: None,
         value: cost_ns as f64,
         slices: Some(series(cost_ns, first)),
         per_op: PerOp::default(),
         flags: Vec::new(),
+        frequencies: Vec::new(),
     };
     let set = |set: u32| {
         let (a, second) = (2000 + u64::from(set), 2001 + u64::from(set * 5 % 7));
