@@ -55,7 +55,7 @@ pub use look::Look;
 pub use markdown::markdown;
 pub use model::{Measured, Report, Source, Sourced};
 pub use suite::kernel_slab::compared as kernel_tables;
-pub use suite::{derived, sections};
+pub use suite::{derived, sections, start_of_2010_s};
 pub use text::{Style, skips, text};
 pub use units::grouped;
 pub use verdicts::{junit, verdicts_json};
