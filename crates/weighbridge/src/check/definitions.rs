@@ -190,6 +190,32 @@ pub const ALL: &[Definition] = &[
         ..PERF_BLOCKS
     },
     Definition {
+        name: "perf-mem-memcpy-unrolled",
+        command: &["perf", "bench", "mem", "memcpy", "-f", "x86-64-unrolled", "-s", "64MB", "-l", "16"],
+        case: "solo/copy-unrolled/67108864/same-cpu",
+        meaning: Meaning {
+            counts: "bytes copied, counted once; its `GB` are 2^30 bytes and its `-s 64MB` are 64 MiB",
+            message: "64 MiB from one block to another, the same blocks 16 times",
+            peers: "one process; a loop of the kernel over 64 bytes by registers of eight",
+            warm_up: "one copy, so that no page is touched for the first time",
+        },
+        because: "both loops read and write a line by words of eight bytes, ours in another order of instructions",
+        ..PERF_BLOCKS
+    },
+    Definition {
+        name: "perf-mem-memcpy-movsq",
+        command: &["perf", "bench", "mem", "memcpy", "-f", "x86-64-movsq", "-s", "64MB", "-l", "16"],
+        case: "solo/rep-movsq/67108864/same-cpu",
+        meaning: Meaning {
+            counts: "bytes copied, counted once; its `GB` are 2^30 bytes and its `-s 64MB` are 64 MiB",
+            message: "64 MiB from one block to another, the same blocks 16 times",
+            peers: "one process; the instruction rep movsq",
+            warm_up: "one copy, so that no page is touched for the first time",
+        },
+        because: "the same instruction on blocks of the same size that were touched before",
+        ..PERF_BLOCKS
+    },
+    Definition {
         name: "perf-mem-memset",
         command: &["perf", "bench", "mem", "memset", "-f", "default", "-s", "64MB", "-l", "16"],
         case: "solo/memset/67108864/same-cpu",
@@ -290,6 +316,12 @@ pub const ALL: &[Definition] = &[
         &["lat_syscall", "stat", "/"],
         "solo/stat/0/same-cpu",
         "a stat of / on both sides",
+    ),
+    syscall(
+        "lmbench-lat_syscall-fstat",
+        &["lat_syscall", "fstat", "/"],
+        "solo/fstat/0/same-cpu",
+        "an fstat of an open / on both sides",
     ),
     syscall(
         "lmbench-lat_syscall-open",
